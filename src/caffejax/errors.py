@@ -1,0 +1,104 @@
+"""Errors that say where (file, line, layer), what (values, shapes) and what to do.
+
+Everything that reads input collects a list of `Problem` and raises them together, so that a user mends a
+file once and not once per mistake. The command line prints them and exits with 1; nobody sees a traceback
+for a mistake in a file.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong, and where.
+
+    Attributes:
+        message: what is wrong and, where there is one, the remedy.
+        file: the file it stands in.
+        line: 1-based line in that file.
+        column: 1-based column in that line.
+        layer: name of the layer concerned.
+        layer_type: type of that layer.
+    """
+
+    message: str
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+    layer: str | None = None
+    layer_type: str | None = None
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        kind = f" ({self.layer_type})" if self.layer_type else ""
+        layer = f"layer '{self.layer}'{kind}" if self.layer is not None else ""
+        return ": ".join(part for part in (place, layer, self.message) if part)
+
+
+class CaffejaxError(Exception):
+    """Any mistake in what the user gave: files, settings, shapes.
+
+    `str(error)` is the message for the user, one line per problem.
+    """
+
+    def __init__(self, problems: str | Problem | Iterable[str | Problem]) -> None:
+        if isinstance(problems, str | Problem):
+            problems = [problems]
+        self.problems: tuple[Problem, ...] = tuple(
+            Problem(p) if isinstance(p, str) else p for p in problems
+        )
+        super().__init__("\n".join(str(p) for p in self.problems))
+
+
+class SchemaError(CaffejaxError):
+    """A prototxt or binary proto file that cannot be read: syntax, unknown fields, wrong values."""
+
+
+class GraphError(CaffejaxError):
+    """A net that cannot be built: unknown layer types, blobs that do not exist, shapes that do not fit."""
+
+
+class LayerError(CaffejaxError):
+    """A layer's own complaint about its parameters or the shapes of its bottoms."""
+
+
+class WeightsError(CaffejaxError):
+    """Weights or a checkpoint that cannot be read, written, or do not fit the net."""
+
+
+class SolverError(CaffejaxError):
+    """Solver settings that make no sense together."""
+
+
+class DataError(CaffejaxError):
+    """A data source that is missing, empty, corrupt, or not of the declared form."""
+
+
+@contextmanager
+def located(**where: str | int | None) -> Iterator[None]:
+    """Fills in where an error comes from: fields that a `Problem` raised inside left empty."""
+    try:
+        yield
+    except CaffejaxError as error:
+        raise type(error)(
+            replace(p, **{k: v for k, v in where.items() if getattr(p, k) is None})  # type: ignore[arg-type]
+            for p in error.problems
+        ) from error.__cause__
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`"; did you mean 'x'?"` for the known name nearest to `name`, or an empty string."""
+    folded = {k.lower(): k for k in known}
+    match = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+    return f"; did you mean '{folded[match[0]]}'?" if match else ""
+
+
+def require(condition: object, message: str) -> None:
+    """Raises `LayerError(message)` unless `condition` holds. For checks inside a layer's definition."""
+    if not condition:
+        raise LayerError(message)
