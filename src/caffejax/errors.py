@@ -49,9 +49,7 @@ class CaffejaxError(Exception):
     def __init__(self, problems: str | Problem | Iterable[str | Problem]) -> None:
         if isinstance(problems, str | Problem):
             problems = [problems]
-        self.problems: tuple[Problem, ...] = tuple(
-            Problem(p) if isinstance(p, str) else p for p in problems
-        )
+        self.problems: tuple[Problem, ...] = tuple(Problem(p) if isinstance(p, str) else p for p in problems)
         super().__init__("\n".join(str(p) for p in self.problems))
 
 

@@ -1,0 +1,301 @@
+"""What a layer type is, and the registry of types by Caffe's type name.
+
+A type is a forward function and the few facts a net needs to wire it up:
+
+    @register("InnerProduct", param="inner_product_param")
+    def inner_product(ctx, blobs, x): ...          # arrays in, top (or tuple of tops) out
+
+    @inner_product.blobs
+    def _(ctx, x): ...                             # the learnable blobs, from the bottoms' shapes
+
+    @inner_product.backward
+    def _(ctx, blobs, x, *, y, dy): ...            # Caffe's Backward, by hand
+
+`blobs` is passed only to types that declare blobs. A backward rule takes forward's arguments, what forward
+returned (`y`) and the tops' diffs (`dy`), and returns what `jax.vjp` of forward would: one gradient for each
+argument after `ctx`, None for zero. With one top, `y` and `dy` are arrays, else tuples.
+
+Top shapes are not declared anywhere: they come from evaluating forward abstractly. Other packages add types
+with the same decorator, in a module named by an entry point of the group `caffejax.layers`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import os
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import jax
+import numpy as np
+
+from ..errors import GraphError, LayerError, did_you_mean
+
+Phase = Literal["TRAIN", "TEST"]
+Shape = tuple[int, ...]
+Count = int | tuple[int, int | None]  # exactly n, or (at least, at most or None)
+
+SAME_AS_BOTTOMS = "same as bottoms"
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A blob that a layer owns.
+
+    Attributes:
+        shape: Caffe's shape of it.
+        filler: the FillerParameter that starts it; None leaves it zero.
+        learnable: False for running statistics: they are state, not parameters.
+    """
+
+    shape: Shape
+    filler: Any = None
+    learnable: bool = True
+
+
+class Source(Protocol):
+    """What feeds a data layer: batches in order, from a position that can be kept and restored."""
+
+    tops: tuple[jax.ShapeDtypeStruct, ...]
+
+    def __next__(self) -> tuple[np.ndarray, ...]:
+        """The next batch, one array per top. A source never ends: it wraps round as Caffe's do."""
+        ...
+
+    def get_state(self) -> Mapping[str, int]:
+        """The position of the next unread example, as plain values."""
+        ...
+
+    def set_state(self, state: Mapping[str, int]) -> None:
+        """Goes to a position that `get_state` gave."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of files and workers."""
+        ...
+
+
+@dataclass(frozen=True)
+class Context:
+    """All that a layer may look at besides its arrays.
+
+    Attributes:
+        layer: the whole LayerParameter (name, tops, loss_param, ...).
+        type: the layer's type.
+        phase: "TRAIN" or "TEST".
+        base_key: the key of this forward pass, or None; see `key`.
+        seed: for what is random on the host (shuffling, crops).
+        folder: where the net's file lies; see `path`.
+    """
+
+    layer: Any
+    type: LayerType
+    phase: Phase = "TEST"
+    base_key: jax.Array | None = None
+    seed: int = 0
+    folder: Path | None = None
+
+    @functools.cached_property
+    def param(self) -> Any:
+        """The type's own parameter message, defaults included."""
+        return getattr(self.layer, self.type.param) if self.type.param else None
+
+    @property
+    def training(self) -> bool:
+        """Whether the phase is TRAIN."""
+        return self.phase == "TRAIN"
+
+    @property
+    def n_tops(self) -> int:
+        """How many tops the layer has."""
+        return len(self.layer.top)
+
+    @property
+    def key(self) -> jax.Array:
+        """This layer's random key, from its name: other layers coming or going do not change it."""
+        if self.base_key is None:
+            raise LayerError("is random here and needs a key: pass key=jax.random.key(seed)")
+        return name_key(self.base_key, self.layer.name)
+
+    def path(self, name: str) -> Path:
+        """A path that the net names: as in Caffe from the working directory, else from the net's folder."""
+        given = Path(os.path.expanduser(name))
+        beside = self.folder / given if self.folder is not None else given
+        return beside if beside.exists() and not given.exists() else given
+
+
+def name_key(key: jax.Array, name: str) -> jax.Array:
+    """A key of its own for a name, whatever other names there are."""
+    return jax.random.fold_in(key, zlib.crc32(name.encode()))
+
+
+@dataclass
+class LayerType:
+    """A registered type. See the module's text for the three functions, `register` for the rest."""
+
+    name: str
+    forward: Callable[..., Any] | None = None
+    open_source: Callable[[Context], Source] | None = None
+    input_shapes: Callable[[Context], list[Shape]] | None = None
+    param: str | None = None
+    bottoms: Count = 1
+    tops: Count | str = 1
+    in_place: bool = True
+    loss: bool = False
+    stateful: bool = False
+    index_bottoms: tuple[int, ...] = ()
+    prefer_rule: bool = False
+    restrictions: str = ""
+    declare_blobs: Callable[..., list[Blob]] | None = field(default=None, repr=False)
+    rule: Callable[..., Any] | None = field(default=None, repr=False)
+
+    def blobs(self, declare: Callable[..., list[Blob]]) -> Callable[..., list[Blob]]:
+        """Decorator: `declare(ctx, *bottoms)` lists the blobs; bottoms have `.shape` and `.dtype`."""
+        self.declare_blobs = declare
+        return declare
+
+    def backward(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorator: the hand-written Backward."""
+        self.rule = rule
+        return rule
+
+    def count_problems(self, n_bottoms: int, n_tops: int) -> Iterator[str]:
+        """What is wrong with these numbers of bottoms and tops."""
+        if not _fits(n_bottoms, self.bottoms):
+            yield f"takes {_words(self.bottoms, 'bottom')}, but {n_bottoms} given"
+        tops = n_bottoms if isinstance(self.tops, str) else self.tops
+        if not _fits(n_tops, tops) and not (self.loss and n_tops == 0):
+            yield f"produces {_words(tops, 'top')}, but {n_tops} given"
+
+
+def _fits(n: int, count: Count) -> bool:
+    low, high = (count, count) if isinstance(count, int) else count
+    return low <= n and (high is None or n <= high)
+
+
+def _words(count: Count, noun: str) -> str:
+    if isinstance(count, int):
+        return f"exactly {count} {noun}{'' if count == 1 else 's'}"
+    low, high = count
+    return f"at least {low} {noun}(s)" if high is None else f"{low} to {high} {noun}s"
+
+
+_types: dict[str, LayerType] = {}
+
+
+def _add(layer_type: LayerType) -> LayerType:
+    if layer_type.name in _types:
+        raise ValueError(f"layer type '{layer_type.name}' is registered already")
+    _types[layer_type.name] = layer_type
+    return layer_type
+
+
+def register(
+    name: str,
+    *,
+    bottoms: Count = 1,
+    tops: Count | str = 1,
+    param: str | None = None,
+    in_place: bool = True,
+    loss: bool = False,
+    stateful: bool = False,
+    index_bottoms: tuple[int, ...] = (),
+    prefer_rule: bool = False,
+    restrictions: str = "",
+) -> Callable[[Callable[..., Any]], LayerType]:
+    """Registers a forward function `forward(ctx, [blobs,] *bottoms)` as a layer type.
+
+    Args:
+        name: Caffe's type name.
+        bottoms: how many bottoms: a number, or (least, most) with None for no limit.
+        tops: how many tops, likewise, or `SAME_AS_BOTTOMS`.
+        param: the LayerParameter field with the type's own parameters.
+        in_place: False where a top may not carry a bottom's name.
+        loss: the first top has loss_weight 1 unless told otherwise, and is made if not named.
+        stateful: forward returns `(tops, new values of the blobs that are not learnable)`.
+        index_bottoms: bottoms holding labels or indices; no gradient can be asked into them.
+        prefer_rule: use the backward rule rather than autodiff: where Caffe's gradient is not the derivative.
+        restrictions: what the type does not do, for the table of layers.
+
+    Raises:
+        ValueError: if the name is taken.
+    """
+
+    def decorate(forward: Callable[..., Any]) -> LayerType:
+        return _add(
+            LayerType(
+                name=name,
+                forward=forward,
+                bottoms=bottoms,
+                tops=tops,
+                param=param,
+                in_place=in_place,
+                loss=loss,
+                stateful=stateful,
+                index_bottoms=index_bottoms,
+                prefer_rule=prefer_rule,
+                restrictions=restrictions,
+            )
+        )
+
+    return decorate
+
+
+def register_source(
+    name: str, *, tops: Count, param: str, restrictions: str = ""
+) -> Callable[[Callable[[Context], Source]], LayerType]:
+    """Registers `open(ctx) -> Source` as a type without bottoms that reads data on the host."""
+
+    def decorate(open_source: Callable[[Context], Source]) -> LayerType:
+        return _add(
+            LayerType(
+                name=name,
+                open_source=open_source,
+                bottoms=0,
+                tops=tops,
+                param=param,
+                restrictions=restrictions,
+            )
+        )
+
+    return decorate
+
+
+def register_input(
+    name: str, *, tops: Count, param: str
+) -> Callable[[Callable[[Context], list[Shape]]], LayerType]:
+    """Registers `shapes(ctx)` as a type whose tops the caller feeds."""
+
+    def decorate(shapes: Callable[[Context], list[Shape]]) -> LayerType:
+        return _add(LayerType(name=name, input_shapes=shapes, bottoms=0, tops=tops, param=param))
+
+    return decorate
+
+
+@functools.cache
+def _load_plugins() -> None:
+    for entry in importlib.metadata.entry_points(group="caffejax.layers"):
+        entry.load()
+
+
+def layer_types() -> dict[str, LayerType]:
+    """All types by name, in alphabetical order."""
+    _load_plugins()
+    return dict(sorted(_types.items()))
+
+
+def layer_type(name: str) -> LayerType:
+    """The type of that name.
+
+    Raises:
+        GraphError: if there is none; the message names the nearest.
+    """
+    if name not in _types:
+        _load_plugins()
+    if name not in _types:
+        raise GraphError(f"unknown layer type '{name}'{did_you_mean(name, _types)}")
+    return _types[name]
