@@ -1,0 +1,7 @@
+"""NetParameter to Graph: Caffe's rules about what a net is."""
+
+from .build import build_graph
+from .model import AUTOMATIC, Graph, Layer, Param, Slot
+from .rules import net_state
+
+__all__ = ["AUTOMATIC", "Graph", "Layer", "Param", "Slot", "build_graph", "net_state"]

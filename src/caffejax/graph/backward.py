@@ -1,0 +1,63 @@
+"""Which layers and bottoms take part in the backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .model import Layer
+
+
+def mark_backward(layers: Sequence[Layer], force_backward: bool) -> tuple[Layer, ...]:
+    """The layers with `need_backward`, `bottom_need_backward` and the params' `need_backward` set.
+
+    Caffe's three sweeps: forwards, a gradient is needed below every blob with a learning rate; backwards,
+    only on the way to a loss and not across `propagate_down: false`; last, `force_backward` asks for all.
+    """
+    swept = _from_loss(_from_params(layers))
+    return tuple(_forced(layer) for layer in swept) if force_backward else tuple(swept)
+
+
+def _from_params(layers: Sequence[Layer]) -> list[Layer]:
+    needing: dict[str, bool] = {}
+    result = []
+    for layer in layers:
+        propagate = list(layer.context.layer.propagate_down)
+        below = [needing[b] for b in layer.bottoms]
+        need = any(below) or any(p.need_backward for p in layer.params)
+        needing.update(dict.fromkeys(layer.tops, need))
+        bottoms = tuple(propagate or below)
+        result.append(replace(layer, need_backward=need, bottom_need_backward=bottoms))
+    return result
+
+
+def _from_loss(layers: Sequence[Layer]) -> list[Layer]:
+    under_loss: set[str] = set()
+    skipped: set[str] = set()
+    result = []
+    for layer in reversed(layers):
+        contributes = any(
+            weight or top in under_loss for top, weight in zip(layer.tops, layer.loss_weights, strict=True)
+        )
+        unreachable = all(top in skipped for top in layer.tops)
+        bottoms = layer.bottom_need_backward
+        if not contributes or (layer.need_backward and unreachable):
+            bottoms = (False,) * len(bottoms)
+        need = layer.need_backward and contributes and not unreachable
+        if contributes:
+            under_loss.update(layer.bottoms)
+        skipped.update(b for b, wanted in zip(layer.bottoms, bottoms, strict=True) if not wanted)
+        result.append(replace(layer, need_backward=need, bottom_need_backward=bottoms))
+    return result[::-1]
+
+
+def _forced(layer: Layer) -> Layer:
+    exempt = [layer.type.loss and i == 1 and i in layer.type.index_bottoms for i in range(len(layer.bottoms))]
+    return replace(
+        layer,
+        need_backward=True,
+        bottom_need_backward=tuple(
+            need or not skip for need, skip in zip(layer.bottom_need_backward, exempt, strict=True)
+        ),
+        params=tuple(replace(p, need_backward=True) for p in layer.params),
+    )

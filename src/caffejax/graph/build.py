@@ -1,0 +1,189 @@
+"""NetParameter to Graph: filter by state, insert splits, wire blobs, infer shapes, mark the backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import CaffejaxError, GraphError, LayerError, Problem, located
+from ..layers import Context, LayerType, layer_type
+from ..layers.calling import forward
+from ..schema import caffe_pb2
+from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
+from .backward import mark_backward
+from .model import AUTOMATIC, Graph, Layer, Param
+from .rules import included, rule_problems
+from .sharing import Sharing
+from .splits import insert_splits
+
+_KEY = jax.eval_shape(jax.random.key, 0)
+
+
+def build_graph(net: NetParameter, state: NetState, *, file: str | None = None, seed: int = 0) -> Graph:
+    """The graph of an upgraded net in a state (see `net_state`).
+
+    Args:
+        net: the net, as `schema.read_net` gives it.
+        state: phase, level and stages.
+        file: where the net came from: for messages, and for paths relative to it.
+        seed: for what data layers do at random.
+
+    Raises:
+        GraphError: naming every problem found, each with its layer.
+    """
+    layers = [layer for layer in net.layer if included(layer, state)]
+    problems = [p for layer in net.layer for p in rule_problems(layer)]
+    problems += [p for layer in layers for p in _layer_problems(layer)]
+    if problems:
+        with located(file=file):
+            raise GraphError(problems)
+    phase: Any = caffe_pb2.Phase.Name(state.phase)
+    wiring = _Wiring(phase, file, seed)
+    for layer, inserted in insert_splits(layers, file):
+        wiring.add(layer, inserted)
+    if wiring.problems:
+        raise GraphError(wiring.problems)
+    return Graph(
+        name=net.name,
+        phase=phase,
+        layers=mark_backward(list(wiring.sharing.settle(wiring.layers)), net.force_backward),
+        blobs=wiring.blobs,
+        inputs=tuple(wiring.inputs),
+        outputs=tuple(sorted(wiring.unread, key=str.encode)),
+        force_backward=net.force_backward,
+        file=file,
+    )
+
+
+def _layer_problems(layer: LayerParameter) -> Iterator[Problem]:
+    """What is wrong with a layer whatever the rest of the net: type, counts."""
+    where = {"layer": layer.name, "layer_type": layer.type}
+    try:
+        kind = layer_type(layer.type)
+    except GraphError as error:
+        yield Problem(str(error), layer=layer.name)
+        return
+    for message in kind.count_problems(len(layer.bottom), len(layer.top)):
+        yield Problem(message, **where)
+    if layer.propagate_down and len(layer.propagate_down) != len(layer.bottom):
+        yield Problem(
+            f"propagate_down must be given once per bottom or not at all: {len(layer.propagate_down)} "
+            f"for {len(layer.bottom)} bottoms",
+            **where,
+        )
+
+
+@dataclass
+class _Wiring:
+    """The state of the sweep over the layers."""
+
+    phase: Any
+    file: str | None
+    seed: int
+    sharing: Sharing = field(default_factory=Sharing)
+    layers: list[Layer] = field(default_factory=list)
+    blobs: dict[str, jax.ShapeDtypeStruct] = field(default_factory=dict)
+    inputs: list[str] = field(default_factory=list)
+    unread: set[str] = field(default_factory=set)
+    problems: list[Problem] = field(default_factory=list)
+    unknown: set[str] = field(default_factory=set)  # tops of layers that failed: no errors that follow from them
+    keys: set[str] = field(default_factory=set)
+
+    def add(self, layer: LayerParameter, inserted: bool) -> None:
+        try:
+            with located(file=self.file, layer=layer.name, layer_type=layer.type):
+                self._connect(layer)
+                if self.unknown.isdisjoint(layer.bottom):
+                    self._infer(layer, inserted)
+                    return
+        except CaffejaxError as error:
+            self.problems += error.problems
+        self.unknown.update(layer.top)
+
+    def _connect(self, layer: LayerParameter) -> None:
+        kind = layer_type(layer.type)
+        self.unread.difference_update(layer.bottom)
+        for i, top in enumerate(layer.top):
+            in_place = i < len(layer.bottom) and top == layer.bottom[i]
+            if in_place and not kind.in_place:
+                raise GraphError(f"does not allow in-place computation (bottom and top '{top}')")
+            if not in_place and (top in self.blobs or top in self.unknown or top in layer.top[:i]):
+                raise GraphError(f"top blob '{top}' produced by multiple sources")
+        self.unread.update(layer.top)
+        if kind.input_shapes is not None:
+            self.inputs.extend(layer.top)
+
+    def _infer(self, layer: LayerParameter, inserted: bool) -> None:
+        context = Context(
+            layer=layer,
+            type=layer_type(layer.type),
+            phase=caffe_pb2.Phase.Name(layer.phase) if layer.HasField("phase") else self.phase,  # type: ignore[arg-type]
+            seed=self.seed,
+            folder=Path(self.file).parent if self.file else None,
+        )
+        bottoms = [self.blobs[b] for b in layer.bottom]
+        key = self._key(layer.name)
+        blobs = context.type.declare_blobs(context, *bottoms) if context.type.declare_blobs else []
+        params = self.sharing.add(key, layer, blobs)
+        tops = top_shapes(context, params, bottoms)
+        names = tuple(layer.top) or (AUTOMATIC,) * len(tops if context.type.loss else ())
+        if len(tops) != len(names):
+            raise LayerError(f"computes {len(tops)} tops, but {len(names)} are named")
+        self.blobs.update(zip(names, tops, strict=True))
+        self.layers.append(
+            Layer(
+                key=key,
+                context=context,
+                bottoms=tuple(layer.bottom),
+                tops=names,
+                loss_weights=_loss_weights(context.type, layer, len(names)),
+                params=params,
+                inserted_split=inserted,
+            )
+        )
+
+    def _key(self, name: str) -> str:
+        key, n = name, 1
+        while key in self.keys:
+            n += 1
+            key = f"{name}#{n}"
+        self.keys.add(key)
+        return key
+
+
+def _loss_weights(kind: LayerType, layer: LayerParameter, n_tops: int) -> tuple[float, ...]:
+    weights = tuple(layer.loss_weight) or ((1.0,) if kind.loss else (0.0,) * n_tops)
+    if len(weights) != n_tops:
+        raise GraphError(
+            f"loss_weight must be unspecified or specified once per top: {len(weights)} for {n_tops} tops"
+        )
+    return weights
+
+
+def top_shapes(
+    context: Context, params: Sequence[Param], bottoms: Sequence[jax.ShapeDtypeStruct]
+) -> tuple[jax.ShapeDtypeStruct, ...]:
+    """Shapes and dtypes of a layer's tops: by asking its source, or by evaluating forward abstractly."""
+    kind = context.type
+    if kind.open_source is not None:
+        source = kind.open_source(context)
+        source.close()
+        return source.tops
+    if kind.input_shapes is not None:
+        return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.input_shapes(context))
+    arrays = tuple(jax.ShapeDtypeStruct(p.blob.shape, jnp.float32) for p in params)
+    try:
+        tops, _ = jax.eval_shape(
+            lambda key, *args: forward(replace(context, base_key=key), *args), _KEY, arrays, tuple(bottoms)
+        )
+        return tops
+    except CaffejaxError:
+        raise
+    except Exception as error:  # whatever a layer definition did not foresee
+        shapes = ", ".join(str(b.shape) for b in bottoms)
+        raise LayerError(f"cannot take bottoms of shapes {shapes}: {error}") from error

@@ -1,0 +1,156 @@
+"""The graph: a net after all of Caffe's rules, as frozen dataclasses. Nothing here computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+
+from ..errors import GraphError, Problem
+from ..layers import Blob, Context, LayerType
+
+AUTOMATIC = "(automatic)"  # Caffe's name for a loss top that the net does not name
+
+
+class Slot(NamedTuple):
+    """Where a blob of a layer lies in the params: the layer's key and the blob's index."""
+
+    layer: str
+    index: int
+
+
+@dataclass(frozen=True)
+class Param:
+    """One blob of one layer.
+
+    Attributes:
+        slot: the layer and the index of this blob.
+        owner: the slot whose array this is: its own, or another layer's where the blob is shared.
+        blob: shape and filler.
+        name: the name it is shared under, or "".
+        lr_mult: the multiplier in effect: the owner's, or the first given by a layer that shares it.
+        decay_mult: likewise.
+        need_backward: whether this layer contributes to the blob's gradient.
+    """
+
+    slot: Slot
+    owner: Slot
+    blob: Blob
+    name: str
+    lr_mult: float
+    decay_mult: float
+    need_backward: bool
+
+    @property
+    def owned(self) -> bool:
+        """Whether the array is the layer's own."""
+        return self.owner == self.slot
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of a graph, in the order of execution.
+
+    Attributes:
+        key: unique in the graph: the layer's name, with a number where Caffe allows a repeated one.
+        context: parameters, type and phase, as the type's functions want them.
+        bottoms, tops: blob names. A top named like its bottom is computed in place.
+        loss_weights: one per top.
+        params: one per blob.
+        need_backward: whether the layer takes part in the backward pass.
+        bottom_need_backward: for which bottoms a gradient is computed.
+        inserted_split: a Split that the net added because a blob has several readers.
+    """
+
+    key: str
+    context: Context
+    bottoms: tuple[str, ...]
+    tops: tuple[str, ...]
+    loss_weights: tuple[float, ...]
+    params: tuple[Param, ...]
+    need_backward: bool = False
+    bottom_need_backward: tuple[bool, ...] = ()
+    inserted_split: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name in the prototxt."""
+        return str(self.context.layer.name)
+
+    @property
+    def type(self) -> LayerType:
+        """The registered type."""
+        return self.context.type
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A net for one phase, checked and with all shapes.
+
+    Attributes:
+        name: the net's name.
+        phase: "TRAIN" or "TEST".
+        layers: in the order of execution.
+        blobs: shape and dtype of each blob, in the order they are first produced.
+        inputs: blobs that the caller feeds.
+        outputs: blobs that no layer reads, in byte order of their names.
+        force_backward: whether gradients of all blobs are wanted.
+        file: where the net came from, for messages.
+    """
+
+    name: str
+    phase: str
+    layers: tuple[Layer, ...]
+    blobs: dict[str, jax.ShapeDtypeStruct]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    force_backward: bool
+    file: str | None = None
+
+    @property
+    def params(self) -> tuple[Param, ...]:
+        """Every blob of every layer, shared ones once per layer."""
+        return tuple(p for layer in self.layers for p in layer.params)
+
+    @property
+    def learnable(self) -> tuple[Param, ...]:
+        """The blobs that exist once: what Caffe's solver keeps a history for, in its order."""
+        return tuple(p for p in self.params if p.owned)
+
+    @property
+    def losses(self) -> dict[str, float]:
+        """Loss weight of each top that has one."""
+        return {
+            top: weight
+            for layer in self.layers
+            for top, weight in zip(layer.tops, layer.loss_weights, strict=True)
+            if weight
+        }
+
+    def layer(self, key: str) -> Layer:
+        """The layer of that key.
+
+        Raises:
+            GraphError: if there is none.
+        """
+        for layer in self.layers:
+            if layer.key == key:
+                return layer
+        raise GraphError(f"net '{self.name}' has no layer '{key}'")
+
+    def check_backward(self) -> None:
+        """Raises `GraphError` if a backward pass would need a gradient that does not exist."""
+        problems = []
+        for layer in self.layers:
+            where = {"file": self.file, "layer": layer.name, "layer_type": layer.type.name}
+            wanted = [i for i, need in enumerate(layer.bottom_need_backward) if need]
+            if layer.type.rule is None and wanted:
+                problems.append(Problem("has no backward pass, but a gradient is asked of it", **where))
+            problems += [
+                Problem(f"cannot propagate a gradient to bottom {i} ('{layer.bottoms[i]}'): it is an index", **where)
+                for i in wanted
+                if layer.type.rule is not None and i in layer.type.index_bottoms
+            ]
+        if problems:
+            raise GraphError(problems)

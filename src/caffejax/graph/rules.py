@@ -1,0 +1,49 @@
+"""Which layers a net has: phase, level and stage rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import Problem
+from ..layers.registry import Phase
+from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState, NetStateRule
+from ..schema import caffe_pb2
+
+
+def net_state(net: NetParameter, phase: Phase, level: int = 0, stages: Sequence[str] = ()) -> NetState:
+    """The state a net is loaded in: phase and level replace the file's, stages add to the file's."""
+    state = NetState(phase=caffe_pb2.Phase.Value(phase), level=level)
+    state.stage.extend([*net.state.stage, *stages])
+    return state
+
+
+def included(layer: LayerParameter, state: NetState) -> bool:
+    """Whether a layer belongs to a net in `state`: any include rule met, or no exclude rule met."""
+    if layer.include:
+        return any(meets(state, rule) for rule in layer.include)
+    return not any(meets(state, rule) for rule in layer.exclude)
+
+
+def meets(state: NetState, rule: NetStateRule) -> bool:
+    """Whether a state meets all that a rule asks."""
+    stages = set(state.stage)
+    return (
+        (not rule.HasField("phase") or rule.phase == state.phase)
+        and (not rule.HasField("min_level") or state.level >= rule.min_level)
+        and (not rule.HasField("max_level") or state.level <= rule.max_level)
+        and stages.issuperset(rule.stage)
+        and stages.isdisjoint(rule.not_stage)
+    )
+
+
+def rule_problems(layer: LayerParameter) -> list[Problem]:
+    """Rules that contradict each other."""
+    if layer.include and layer.exclude:
+        return [
+            Problem(
+                "specify either include rules or exclude rules, not both",
+                layer=layer.name,
+                layer_type=layer.type,
+            )
+        ]
+    return []

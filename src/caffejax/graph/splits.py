@@ -1,0 +1,102 @@
+"""Split layers for blobs with several readers, named and placed as Caffe does.
+
+JAX needs no copies; the splits give each reader a blob of its own, which is what Caffe's rules on gradients
+and in-place layers speak about. They cost nothing once compiled.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from ..errors import GraphError, Problem, did_you_mean
+from ..schema.caffe_pb2 import LayerParameter
+
+_Top = tuple[int, int]  # index of the layer, index of its top
+
+
+def insert_splits(layers: Sequence[LayerParameter], file: str | None = None) -> list[tuple[LayerParameter, bool]]:
+    """Copies of the layers with splits between them; the flag says which were inserted.
+
+    A loss weight on a blob that others read counts as one more reader, the first.
+
+    Raises:
+        GraphError: naming every bottom that no earlier layer produces.
+    """
+    sources = _sources(layers, file)
+    readers: dict[_Top, int] = defaultdict(int)
+    for source in sources.values():
+        readers[source] += 1
+    weights: dict[_Top, float] = {
+        (i, j): weight
+        for i, layer in enumerate(layers)
+        for j, (weight, _) in enumerate(zip(layer.loss_weight, layer.top, strict=False))
+        if weight
+    }
+    for top in weights:
+        readers[top] += 1
+
+    taken: dict[_Top, int] = defaultdict(int)
+    result: list[tuple[LayerParameter, bool]] = []
+    for i, original in enumerate(layers):
+        layer = LayerParameter()
+        layer.CopyFrom(original)
+        for j in range(len(layer.bottom)):
+            source = sources[i, j]
+            if readers[source] > 1:
+                layer.bottom[j] = _split_blob(layers, source, taken[source])
+                taken[source] += 1
+        result.append((layer, False))
+        for j in range(len(layer.top)):
+            if readers[i, j] > 1:
+                result.append((_split(layers, (i, j), readers[i, j], weights.get((i, j), 0)), True))
+                if (i, j) in weights:
+                    layer.ClearField("loss_weight")
+                    taken[i, j] += 1
+    return result
+
+
+def _sources(layers: Sequence[LayerParameter], file: str | None) -> dict[tuple[int, int], _Top]:
+    """Which top each bottom reads: the last one of that name before it."""
+    latest: dict[str, _Top] = {}
+    sources: dict[tuple[int, int], _Top] = {}
+    problems = []
+    for i, layer in enumerate(layers):
+        for j, name in enumerate(layer.bottom):
+            if name in latest:
+                sources[i, j] = latest[name]
+                continue
+            later = [other.name for other in layers[i:] if name in other.top]
+            hint = f"; layer '{later[0]}' produces it only later" if later else did_you_mean(name, latest)
+            problems.append(
+                Problem(
+                    f"unknown bottom blob '{name}' (bottom index {j}){hint}",
+                    file=file,
+                    layer=layer.name,
+                    layer_type=layer.type,
+                )
+            )
+            latest[name] = (i, -1)  # said once is enough
+        for j, name in enumerate(layer.top):
+            latest[name] = (i, j)
+    if problems:
+        raise GraphError(problems)
+    return sources
+
+
+def _split_name(layers: Sequence[LayerParameter], top: _Top) -> str:
+    layer = layers[top[0]]
+    return f"{layer.top[top[1]]}_{layer.name}_{top[1]}_split"
+
+
+def _split_blob(layers: Sequence[LayerParameter], top: _Top, k: int) -> str:
+    return f"{_split_name(layers, top)}_{k}"
+
+
+def _split(layers: Sequence[LayerParameter], top: _Top, n: int, loss_weight: float) -> LayerParameter:
+    split = LayerParameter(name=_split_name(layers, top), type="Split")
+    split.bottom.append(layers[top[0]].top[top[1]])
+    split.top.extend(_split_blob(layers, top, k) for k in range(n))
+    if loss_weight:
+        split.loss_weight.extend([loss_weight] + [0] * (n - 1))
+    return split

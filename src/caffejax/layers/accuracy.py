@@ -1,0 +1,44 @@
+"""Accuracy: the share of labels among the top_k scores."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import require
+from .axes import canonical_axis
+from .loss import label_shape_problem, valid_labels
+from .registry import Context, register
+
+
+@register("Accuracy", bottoms=2, tops=(1, 2), param="accuracy_param")
+def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
+    """A label is right if fewer than top_k other classes score at least as much as it does.
+
+    The second top holds the accuracy of each class, 0 for a class without labels.
+    """
+    p = ctx.param
+    axis = canonical_axis(p.axis, scores.shape)
+    problem = label_shape_problem(scores.shape, labels.shape, axis)
+    require(problem is None, problem or "")
+    classes = scores.shape[axis]
+    require(
+        1 <= p.top_k <= classes,
+        f"top_k must lie between 1 and the number of classes {classes}, not be {p.top_k}",
+    )
+    rows = jnp.moveaxis(scores, axis, -1).reshape(-1, classes)
+    index = labels.astype(jnp.int32).reshape(-1)
+    valid = valid_labels(p, index)
+    index = jnp.where(valid, index, 0)
+    own = jnp.take_along_axis(rows, index[:, None], 1)
+    better = jnp.sum(rows >= own, axis=1) - 1  # less the class itself
+    right = (valid & (better < p.top_k)).astype(jnp.float32)
+    overall = _share(jnp.sum(right), jnp.sum(valid))
+    if ctx.n_tops < 2:
+        return overall
+    of_class = (index[:, None] == jnp.arange(classes)) & valid[:, None]
+    return overall, _share(jnp.sum(right[:, None] * of_class, axis=0), jnp.sum(of_class, axis=0))
+
+
+def _share(part: jax.Array, whole: jax.Array) -> jax.Array:
+    return jnp.where(whole == 0, 0.0, part / jnp.maximum(whole, 1)).astype(jnp.float32)

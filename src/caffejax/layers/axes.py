@@ -1,0 +1,24 @@
+"""Axes as Caffe counts them: negative ones from the end, with a clear error when out of range."""
+
+from __future__ import annotations
+
+import math
+
+from ..errors import require
+from .registry import Shape
+
+
+def canonical_axis(axis: int, shape: Shape, *, name: str = "axis") -> int:
+    """`axis` in 0 .. len(shape) - 1.
+
+    Raises:
+        LayerError: if the blob has no such axis.
+    """
+    n = len(shape)
+    require(-n <= axis < n, f"{name} {axis} is out of range for a blob with {n} axes, shape {shape}")
+    return axis % n
+
+
+def outer_inner(shape: Shape, axis: int) -> tuple[int, int]:
+    """Number of elements before and after an axis."""
+    return math.prod(shape[:axis]), math.prod(shape[axis + 1 :])

@@ -1,0 +1,83 @@
+"""Calling a layer type's functions the one way nets and checks do: tuples in, tuples out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from .registry import Context
+
+Arrays = tuple[jax.Array, ...]
+Backward = Literal["autodiff", "rules"]
+
+
+def forward(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
+    """Tops, and the new values of the blobs that are not learnable (empty unless the type is stateful)."""
+    kind = ctx.type
+    assert kind.forward is not None, f"{kind.name} does not compute"
+    blob_argument = (tuple(blobs),) if kind.declare_blobs else ()
+    result = kind.forward(ctx, *blob_argument, *bottoms)
+    tops, state = result if kind.stateful else (result, ())
+    return _tuple(tops), tuple(state)
+
+
+def backward(
+    ctx: Context,
+    blobs: Sequence[jax.Array],
+    bottoms: Sequence[jax.Array],
+    tops: Sequence[jax.Array],
+    top_diffs: Sequence[jax.Array],
+) -> tuple[Arrays, Arrays]:
+    """Blob and bottom diffs by the type's hand-written rule; zeros where the rule gives None."""
+    kind = ctx.type
+    assert kind.rule is not None, f"{kind.name} has no backward rule"
+    blob_argument = (tuple(blobs),) if kind.declare_blobs else ()
+    # a lone top is passed bare, as forward returned it
+    y, dy = (s[0] if len(s) == 1 else tuple(s) for s in (tops, top_diffs))
+    diffs = _tuple(kind.rule(ctx, *blob_argument, *bottoms, y=y, dy=dy))
+    blob_diffs = _tuple(diffs[0]) if kind.declare_blobs else ()
+    bottom_diffs = diffs[1:] if kind.declare_blobs else diffs
+    return _like(blob_diffs, blobs), _like(bottom_diffs, bottoms)
+
+
+def call(
+    ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], mode: Backward = "autodiff"
+) -> tuple[Arrays, Arrays]:
+    """`forward`, differentiable as `mode` says: by autodiff, or by the hand-written rule where there is one.
+
+    Types that prefer their rule (`prefer_rule`) use it in either mode.
+    """
+    kind = ctx.type
+    if kind.rule is None or not (kind.prefer_rule or mode == "rules"):
+        return forward(ctx, blobs, bottoms)
+
+    @jax.custom_vjp
+    def run(key: Any, blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
+        return forward(replace(ctx, base_key=key), blobs, bottoms)
+
+    def run_forward(key: Any, blobs: Arrays, bottoms: Arrays) -> Any:
+        tops, state = run(key, blobs, bottoms)
+        return (tops, state), (key, blobs, bottoms, tops)
+
+    def run_backward(kept: Any, diffs: Any) -> Any:
+        key, blobs, bottoms, tops = kept
+        return None, *backward(replace(ctx, base_key=key), blobs, bottoms, tops, diffs[0])
+
+    run.defvjp(run_forward, run_backward)
+    result: tuple[Arrays, Arrays] = run(ctx.base_key, tuple(blobs), tuple(bottoms))
+    return result
+
+
+def _tuple(value: Any) -> Arrays:
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+def _like(diffs: Sequence[Any], arrays: Sequence[jax.Array]) -> Arrays:
+    assert len(diffs) == len(arrays), f"{len(diffs)} diffs for {len(arrays)} arrays"
+    return tuple(
+        jnp.zeros_like(a) if d is None else d.astype(a.dtype) for d, a in zip(diffs, arrays, strict=True)
+    )

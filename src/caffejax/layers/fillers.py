@@ -1,0 +1,106 @@
+"""Fillers: how a blob starts. `fill` is the one entry; each rule is a function of (filler, key, shape)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import did_you_mean, require
+from .registry import Shape
+
+_Rule = Callable[[Any, Any, Shape], jax.Array]
+
+
+def fill(filler: Any, key: jax.Array | None, shape: Shape, dtype: Any = jnp.float32) -> jax.Array:
+    """A new blob.
+
+    Args:
+        filler: a FillerParameter, or None for zeros.
+        key: the blob's own random key; None will do where the filler is not random.
+        shape: the blob's shape.
+        dtype: the result's type; drawn in float32 and then cast.
+
+    Raises:
+        LayerError: for an unknown filler type or parameters that do not go together.
+    """
+    if filler is None:
+        return jnp.zeros(shape, dtype)
+    require(filler.type in _RULES, f"unknown filler type '{filler.type}'{did_you_mean(filler.type, _RULES)}")
+    require(
+        filler.sparse == -1 or filler.type == "gaussian",
+        f"filler '{filler.type}' does not support sparse; only gaussian does",
+    )
+    return _RULES[filler.type](filler, key, shape).astype(dtype)
+
+
+def is_random(filler: Any) -> bool:
+    """Whether filling twice gives different numbers."""
+    return filler is not None and filler.type not in ("constant", "bilinear")
+
+
+def _fan(filler: Any, shape: Shape) -> float:
+    """The number of inputs, outputs, or their mean, that scales xavier and msra."""
+    count = math.prod(shape)
+    fan_in = count / shape[0]
+    fan_out = count / shape[1] if len(shape) > 1 else count
+    norm = filler.VarianceNorm.Name(filler.variance_norm)
+    return {"FAN_IN": fan_in, "FAN_OUT": fan_out, "AVERAGE": (fan_in + fan_out) / 2}[norm]
+
+
+def _constant(filler: Any, key: Any, shape: Shape) -> jax.Array:
+    return jnp.full(shape, filler.value, jnp.float32)
+
+
+def _uniform(filler: Any, key: Any, shape: Shape) -> jax.Array:
+    require(filler.min <= filler.max, f"uniform filler: min {filler.min} is above max {filler.max}")
+    return jax.random.uniform(key, shape, minval=filler.min, maxval=filler.max)
+
+
+def _gaussian(filler: Any, key: Any, shape: Shape) -> jax.Array:
+    require(filler.sparse >= -1, f"gaussian filler: sparse is {filler.sparse}; it is a count, or -1 for none")
+    require(filler.std >= 0, f"gaussian filler: std {filler.std} is negative")
+    normal_key, sparse_key = jax.random.split(key)
+    values = filler.mean + filler.std * jax.random.normal(normal_key, shape)
+    if filler.sparse < 0:
+        return values
+    # `sparse` is the expected number of non-zero inputs of an output
+    keep = jax.random.bernoulli(sparse_key, min(1.0, filler.sparse / shape[0]), shape)
+    return jnp.where(keep, values, 0)
+
+
+def _positive_unitball(filler: Any, key: Any, shape: Shape) -> jax.Array:
+    rows = jax.random.uniform(key, (shape[0], math.prod(shape[1:])))
+    return (rows / rows.sum(axis=1, keepdims=True)).reshape(shape)
+
+
+def _xavier(filler: Any, key: Any, shape: Shape) -> jax.Array:
+    bound = math.sqrt(3 / _fan(filler, shape))
+    return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
+
+
+def _msra(filler: Any, key: Any, shape: Shape) -> jax.Array:
+    return math.sqrt(2 / _fan(filler, shape)) * jax.random.normal(key, shape)
+
+
+def _bilinear(filler: Any, key: Any, shape: Shape) -> jax.Array:
+    require(len(shape) == 4, f"bilinear filler: the blob must have 4 axes, not shape {shape}")
+    require(shape[2] == shape[3], f"bilinear filler: the kernel must be square, not {shape[2]}x{shape[3]}")
+    half = math.ceil(shape[3] / 2)
+    centre = (2 * half - 1 - half % 2) / (2 * half)
+    tent = 1 - jnp.abs(jnp.arange(shape[3]) / half - centre)
+    return jnp.broadcast_to(tent[:, None] * tent, shape)
+
+
+_RULES: dict[str, _Rule] = {
+    "constant": _constant,
+    "uniform": _uniform,
+    "gaussian": _gaussian,
+    "positive_unitball": _positive_unitball,
+    "xavier": _xavier,
+    "msra": _msra,
+    "bilinear": _bilinear,
+}

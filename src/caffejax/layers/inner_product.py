@@ -1,0 +1,45 @@
+"""InnerProduct: the fully connected layer."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import require
+from .axes import canonical_axis
+from .registry import Blob, Context, register
+
+
+@register("InnerProduct", param="inner_product_param")
+def inner_product(ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array) -> jax.Array:
+    """x flattened from `axis` on, times the weight's rows, plus a bias: (..., K) to (..., num_output)."""
+    weight, *bias = blobs
+    axis = canonical_axis(ctx.param.axis, x.shape)
+    rows = x.reshape(*x.shape[:axis], -1)
+    y = rows @ (weight if ctx.param.transpose else weight.T)
+    return y + bias[0] if bias else y
+
+
+@inner_product.blobs
+def _(ctx: Context, x: jax.Array) -> list[Blob]:
+    p = ctx.param
+    require(p.num_output > 0, "num_output must be positive")
+    inputs = math.prod(x.shape[canonical_axis(p.axis, x.shape) :])
+    shape = (inputs, p.num_output) if p.transpose else (p.num_output, inputs)
+    weight = Blob(shape, p.weight_filler)
+    return [weight, Blob((p.num_output,), p.bias_filler)] if p.bias_term else [weight]
+
+
+@inner_product.backward
+def _(
+    ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[tuple[jax.Array, ...], jax.Array]:
+    weight, *bias = blobs
+    axis = canonical_axis(ctx.param.axis, x.shape)
+    rows = x.reshape(math.prod(x.shape[:axis]), -1)
+    d_rows = dy.reshape(rows.shape[0], -1)
+    d_weight = jnp.einsum("mn,mk->kn" if ctx.param.transpose else "mn,mk->nk", d_rows, rows)
+    dx = jnp.einsum("mn,kn->mk" if ctx.param.transpose else "mn,nk->mk", d_rows, weight)
+    return (d_weight, *(d_rows.sum(0) for _ in bias)), dx.reshape(x.shape)

@@ -1,0 +1,54 @@
+"""Layers without bottoms that need no file: Input, DummyData."""
+
+from __future__ import annotations
+
+import jax
+
+from ..errors import require
+from .fillers import fill, is_random
+from .registry import Context, Shape, register, register_input
+
+
+@register_input("Input", tops=(1, None), param="input_param")
+def input_shapes(ctx: Context) -> list[Shape]:
+    """One shape for every top, or one shape for all."""
+    shapes = [tuple(int(d) for d in shape.dim) for shape in ctx.param.shape]
+    require(
+        len(shapes) in (1, ctx.n_tops),
+        f"input_param needs one shape or one per top: {len(shapes)} shapes for {ctx.n_tops} tops",
+    )
+    return shapes * ctx.n_tops if len(shapes) == 1 else shapes
+
+
+@register("DummyData", bottoms=0, tops=(1, None), param="dummy_data_param")
+def dummy_data(ctx: Context) -> tuple[jax.Array, ...]:
+    """Tops made by fillers; random ones are drawn anew in every forward pass."""
+    shapes, fillers = _dummy_shapes(ctx), list(ctx.param.data_filler)
+    require(
+        len(fillers) in (0, 1, ctx.n_tops),
+        f"dummy_data_param needs no data_filler, one, or one per top: {len(fillers)} for {ctx.n_tops} tops",
+    )
+    fillers = fillers * ctx.n_tops if len(fillers) == 1 else fillers or [None] * ctx.n_tops
+    return tuple(
+        fill(f, jax.random.fold_in(ctx.key, i) if is_random(f) else None, shape)
+        for i, (f, shape) in enumerate(zip(fillers, shapes, strict=True))
+    )
+
+
+def _dummy_shapes(ctx: Context) -> list[Shape]:
+    p = ctx.param
+    old = [list(p.num), list(p.channels), list(p.height), list(p.width)]
+    require(not (p.shape and any(old)), "give either shape or num, channels, height and width, not both")
+    if p.shape:
+        shapes = [tuple(int(d) for d in shape.dim) for shape in p.shape]
+    else:
+        require(
+            all(len(dims) in (1, ctx.n_tops) for dims in old),
+            "each of num, channels, height and width must be given once, or once per top",
+        )
+        shapes = list(zip(*(dims * ctx.n_tops if len(dims) == 1 else dims for dims in old), strict=True))
+    require(
+        len(shapes) in (1, ctx.n_tops),
+        f"dummy_data_param needs one shape or one per top: {len(shapes)} for {ctx.n_tops} tops",
+    )
+    return shapes * ctx.n_tops if len(shapes) == 1 else shapes

@@ -1,0 +1,60 @@
+"""What loss layers share: which labels count, and what the sum is divided by."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .registry import Shape
+
+
+def valid_labels(loss_param: Any, labels: jax.Array) -> jax.Array:
+    """True where a label counts: everywhere, or where it is not `ignore_label`."""
+    if not loss_param.HasField("ignore_label"):
+        return jnp.ones(labels.shape, bool)
+    return labels.astype(jnp.int32) != loss_param.ignore_label
+
+
+def normalization(loss_param: Any, default: str) -> str:
+    """The mode in effect: `normalization`, else what the old flag `normalize` means, else the default."""
+    if loss_param.HasField("normalization"):
+        return str(loss_param.NormalizationMode.Name(loss_param.normalization))
+    if loss_param.HasField("normalize"):
+        return "VALID" if loss_param.normalize else "BATCH_SIZE"
+    return default
+
+
+def loss_divisor(loss_param: Any, valid: jax.Array, default: str) -> jax.Array | float:
+    """What a summed loss is divided by; never less than 1.
+
+    Args:
+        loss_param: the layer's LossParameter.
+        valid: which labels count, shape (batch, positions).
+        default: the mode if none is given.
+    """
+    batch, positions = valid.shape
+    match normalization(loss_param, default):
+        case "FULL":
+            return max(1.0, float(batch * positions))
+        case "BATCH_SIZE":
+            return max(1.0, float(batch))
+        case "NONE":
+            return 1.0
+        case _ if not loss_param.HasField("ignore_label"):
+            return max(1.0, float(batch * positions))
+        case _:
+            return jnp.maximum(1.0, jnp.sum(valid, dtype=jnp.float32))
+
+
+def label_shape_problem(scores: Shape, labels: Shape, axis: int) -> str | None:
+    """What is wrong where scores (classes along `axis`) do not have exactly one label per position."""
+    expected = math.prod(scores[:axis] + scores[axis + 1 :])
+    if math.prod(labels) == expected:
+        return None
+    return (
+        f"number of labels must match number of predictions: scores {scores} with classes along axis {axis} "
+        f"need {expected} labels, but the label bottom has shape {labels}, {math.prod(labels)} labels"
+    )

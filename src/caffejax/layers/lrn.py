@@ -1,0 +1,59 @@
+"""LRN: local response normalisation, across channels or within one."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import require
+from .pooling import average_windows
+from .registry import Context, register
+
+
+@register("LRN", param="lrn_param")
+def lrn(ctx: Context, x: jax.Array) -> jax.Array:
+    """x * scale**-beta, where scale = k + alpha/n * (sum of squares over n channels).
+
+    WITHIN_CHANNEL sums over an n x n window instead, ignores k (always 1), and divides as average pooling
+    does: by the part of the window inside the padded plane.
+    """
+    scale = _scale(ctx, x)
+    return (x * scale**-ctx.param.beta).astype(x.dtype)
+
+
+@lrn.backward
+def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    p, scale = ctx.param, _scale(ctx, x)
+    ratio = dy * y / scale
+    if _within(p):
+        # the window sum is linear: its transpose spreads each ratio back over its window
+        spread = jax.linear_transpose(lambda squares: _window_mean(p, squares), ratio)(ratio)[0]
+        return (dy * scale**-p.beta - 2 * p.alpha * p.beta * x * spread).astype(x.dtype)
+    spread = _channel_sum(ratio, p.local_size)
+    return (dy * scale**-p.beta - 2 * p.alpha * p.beta / p.local_size * x * spread).astype(x.dtype)
+
+
+def _within(p: object) -> bool:
+    return p.norm_region == p.WITHIN_CHANNEL  # type: ignore[attr-defined, no-any-return]
+
+
+def _scale(ctx: Context, x: jax.Array) -> jax.Array:
+    p = ctx.param
+    require(p.local_size % 2 == 1, f"local_size must be odd, not {p.local_size}")
+    require(x.ndim == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {x.shape}")
+    squares = jnp.square(x.astype(jnp.promote_types(x.dtype, jnp.float32)))
+    if _within(p):
+        return 1 + p.alpha * _window_mean(p, squares)
+    return p.k + p.alpha / p.local_size * _channel_sum(squares, p.local_size)
+
+
+def _channel_sum(x: jax.Array, size: int) -> jax.Array:
+    """Sums over `size` neighbouring channels (axis 1), zero beyond the edge."""
+    half, channels = size // 2, x.shape[1]
+    padded = jnp.pad(x, ((0, 0), (half, half), (0, 0), (0, 0)))
+    return sum((padded[:, i : i + channels] for i in range(size)), start=jnp.zeros_like(x))
+
+
+def _window_mean(p: object, x: jax.Array) -> jax.Array:
+    size: int = p.local_size  # type: ignore[attr-defined]
+    return average_windows(x, kernel=(size, size), stride=(1, 1), pad=(size // 2, size // 2), out=x.shape[2:])

@@ -1,0 +1,199 @@
+"""Pooling: maxima or averages over windows of the plane."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..errors import require
+from .registry import Context, Shape, register
+from .spatial import Window
+
+
+@register(
+    "Pooling",
+    tops=(1, 2),
+    param="pooling_param",
+    restrictions="STOCHASTIC is refused, as by Caffe on the CPU.",
+)
+def pooling(ctx: Context, x: jax.Array) -> object:
+    """MAX or AVE over windows; sizes round up unless round_mode says FLOOR.
+
+    MAX takes the first maximum in row-major order; a second top holds its index in the plane. AVE divides by
+    the part of the window inside the padded plane. A MAX window without any input gives -FLT_MAX, index -1.
+    """
+    window, out = _geometry(ctx, x)
+    if _method(ctx) == "AVE":
+        require(ctx.n_tops == 1, "only MAX pooling has a second top")
+        return average_windows(x, window.kernel, window.stride, window.pad, out)
+    top, row, column = max_windows(x, window, out)
+    if ctx.n_tops == 1:
+        return top
+    index = jnp.where(column < 0, -1, row * x.shape[3] + column)
+    return top, lax.stop_gradient(index.astype(x.dtype))
+
+
+@pooling.backward
+def _(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
+    d_top = dy[0] if isinstance(dy, tuple) else dy
+    window, out = _geometry(ctx, x)
+    # every window's diff goes back to the cells it came from, window position by window position
+    (low_h, high_h), (low_w, high_w) = _padding(x.shape[2:], out, window)
+    dx = jnp.zeros((*x.shape[:2], x.shape[2] + low_h + high_h, x.shape[3] + low_w + high_w), x.dtype)
+    if _method(ctx) == "AVE":
+        share = d_top / _areas(x.shape[2:], window, out).astype(x.dtype)
+    else:
+        _, row, column = max_windows(x, window, out)
+    for i in range(window.kernel[0]):
+        for j in range(window.kernel[1]):
+            rows, columns = _cells(i, 0, window, out), _cells(j, 1, window, out)
+            if _method(ctx) == "AVE":
+                part = share
+            else:
+                at_i = row == np.arange(out[0])[:, None] * window.stride[0] - low_h + i
+                at_j = column == np.arange(out[1]) * window.stride[1] - low_w + j
+                part = jnp.where(at_i & at_j, d_top, 0)
+            dx = dx.at[:, :, rows, columns].add(part)
+    return lax.slice(dx, (0, 0, low_h, low_w), (*x.shape[:2], low_h + x.shape[2], low_w + x.shape[3]))
+
+
+def _method(ctx: Context) -> str:
+    return str(ctx.param.PoolMethod.Name(ctx.param.pool))
+
+
+def _geometry(ctx: Context, x: Any) -> tuple[Window, Shape]:
+    """The window over the plane and the output's size.
+
+    Raises:
+        LayerError: for settings that are missing, contradict each other, or do not fit the bottom.
+    """
+    p = ctx.param
+    require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
+    require(_method(ctx) != "STOCHASTIC", "STOCHASTIC pooling is not supported; use MAX or AVE")
+    size = tuple(x.shape[2:])
+    if p.global_pooling:
+        require(
+            not any(p.HasField(f) for f in ("kernel_size", "kernel_h", "kernel_w")),
+            "with global_pooling: true the kernel is the whole plane; leave kernel_size out",
+        )
+        kernel = size
+    else:
+        kernel = _pair(p, "kernel_size", "kernel_h", "kernel_w")
+    pad, stride = _pair(p, "pad", "pad_h", "pad_w"), _pair(p, "stride", "stride_h", "stride_w")
+    require(all(k > 0 for k in kernel), f"kernel must be positive: {kernel}")
+    require(all(s > 0 for s in stride), f"stride must be positive: {stride}")
+    require(
+        not p.global_pooling or (pad == (0, 0) and stride == (1, 1)),
+        "with global_pooling: true pad must be 0 and stride 1",
+    )
+    require(
+        all(a < k for a, k in zip(pad, kernel, strict=True)), f"pad {pad} must be less than kernel {kernel}"
+    )
+    window = Window(kernel, stride, pad, (1, 1))
+    rounding = math.floor if p.round_mode == p.FLOOR else math.ceil
+    out = [rounding((n + 2 * a - k) / s) + 1 for n, k, s, a in zip(size, kernel, stride, pad, strict=True)]
+    if any(pad):  # a last window that would start in the far padding is dropped
+        out = [o - ((o - 1) * s >= n + a) for o, n, s, a in zip(out, size, stride, pad, strict=True)]
+    require(all(o > 0 for o in out), f"the kernel {kernel} does not fit the plane {size} with pad {pad}")
+    return window, tuple(out)
+
+
+def _pair(p: Any, both: str, height: str, width: str) -> Shape:
+    either = p.HasField(height) or p.HasField(width)
+    require(not (p.HasField(both) and either), f"give either {both} or {height} and {width}, not both")
+    if not either:
+        require(both != "kernel_size" or p.HasField(both), f"{both} (or {height} and {width}) must be given")
+        return (getattr(p, both),) * 2
+    require(p.HasField(height) and p.HasField(width), f"{height} and {width} must both be given")
+    return (getattr(p, height), getattr(p, width))
+
+
+def max_windows(x: jax.Array, window: Window, out: Shape) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Maxima over windows and the row and column each came from (-1 for none).
+
+    First along the rows, then along the columns: 2k comparisons for a k x k window. Comparing strictly keeps
+    the first maximum in row-major order, and makes autodiff send the whole gradient there.
+    """
+    (low_h, high_h), (low_w, high_w) = _padding(x.shape[2:], out, window)
+    least = jnp.finfo(x.dtype).min
+    column = jnp.broadcast_to(jnp.arange(x.shape[3], dtype=jnp.int32), x.shape)
+    best, (column,) = _first_max(x, (column,), 3, low_w, high_w, window, out, least)
+    row = jnp.broadcast_to(jnp.arange(x.shape[2], dtype=jnp.int32)[:, None], best.shape)
+    best, (row, column) = _first_max(best, (row, column), 2, low_h, high_h, window, out, least)
+    return best, row, column
+
+
+def _first_max(
+    x: jax.Array,
+    places: tuple[jax.Array, ...],
+    axis: int,
+    low: int,
+    high: int,
+    window: Window,
+    out: Shape,
+    least: Any,
+) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    kernel, stride, n = window.kernel[axis - 2], window.stride[axis - 2], out[axis - 2]
+    best: jax.Array | None = None
+    at: tuple[jax.Array, ...] = ()
+    values = _slices(_pad_axis(x, axis, low, high, least), axis, kernel, stride, n)
+    carried = [_slices(_pad_axis(p, axis, low, high, -1), axis, kernel, stride, n) for p in places]
+    for value, *place in zip(values, *carried, strict=True):
+        if best is None:
+            best, at = jnp.full_like(value, least), tuple(jnp.full_like(p, -1) for p in place)
+        higher = value > best
+        best = jnp.where(higher, value, best)
+        at = tuple(jnp.where(higher, new, old) for new, old in zip(place, at, strict=True))
+    assert best is not None
+    return best, at
+
+
+def average_windows(x: jax.Array, kernel: Shape, stride: Shape, pad: Shape, out: Shape) -> jax.Array:
+    """Means over windows of the last two of four axes; padding counts as zeros, overhang beyond it not at all."""
+    window = Window(kernel, stride, pad, (1, 1))
+    total = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    for axis, (low, high) in zip((3, 2), reversed(_padding(x.shape[2:], out, window)), strict=True):
+        padded = _pad_axis(total, axis, low, high, 0)
+        if out[axis - 2] == 1:
+            total = lax.slice_in_dim(padded, 0, kernel[axis - 2], axis=axis).sum(axis, keepdims=True)
+        else:
+            total = sum(_slices(padded, axis, kernel[axis - 2], stride[axis - 2], out[axis - 2]))  # type: ignore[assignment]
+    return (total / _areas(x.shape[2:], window, out)).astype(x.dtype)
+
+
+def _areas(size: Shape, window: Window, out: Shape) -> np.ndarray:
+    """How many cells of the padded plane each window covers."""
+    lengths = []
+    for n, kernel, stride, pad, o in zip(size, window.kernel, window.stride, window.pad, out, strict=True):
+        start = np.arange(o) * stride - pad
+        lengths.append(np.minimum(start + kernel, n + pad) - start)
+    return np.outer(*lengths).astype(np.float32)
+
+
+def _padding(size: Shape, out: Shape, window: Window) -> list[tuple[int, int]]:
+    """Low and high padding per axis so that every window lies inside."""
+    return [
+        (pad, max(0, (o - 1) * stride + kernel - n - pad))
+        for n, o, kernel, stride, pad in zip(size, out, window.kernel, window.stride, window.pad, strict=True)
+    ]
+
+
+def _pad_axis(x: jax.Array, axis: int, low: int, high: int, value: Any) -> jax.Array:
+    widths = [(low, high, 0) if k == axis else (0, 0, 0) for k in range(x.ndim)]
+    return lax.pad(x, jnp.asarray(value, x.dtype), widths)
+
+
+def _slices(x: jax.Array, axis: int, kernel: int, stride: int, n: int) -> Iterator[jax.Array]:
+    """For each of the kernel's positions, the cells that the n windows have there."""
+    for i in range(kernel):
+        yield lax.slice_in_dim(x, i, i + (n - 1) * stride + 1, stride, axis)
+
+
+def _cells(i: int, axis: int, window: Window, out: Shape) -> slice:
+    return slice(i, i + (out[axis] - 1) * window.stride[axis] + 1, window.stride[axis])

@@ -1,0 +1,79 @@
+"""Softmax and SoftmaxWithLoss."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..errors import require
+from .axes import canonical_axis, outer_inner
+from .loss import label_shape_problem, loss_divisor, valid_labels
+from .registry import Context, register
+
+_LOG_FLT_MIN = float(np.log(np.finfo(np.float32).tiny))  # Caffe never takes the log of less
+
+
+@register("Softmax", param="softmax_param")
+def softmax(ctx: Context, x: jax.Array) -> jax.Array:
+    """exp(x) normalised to sum 1 along `axis`."""
+    axis = canonical_axis(ctx.param.axis, x.shape)
+    return jax.nn.softmax(_wide(x), axis).astype(x.dtype)
+
+
+@softmax.backward
+def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return y * (dy - jnp.sum(dy * y, axis=ctx.param.axis, keepdims=True))
+
+
+@register("SoftmaxWithLoss", bottoms=2, tops=(1, 2), param="softmax_param", loss=True, index_bottoms=(1,))
+def softmax_with_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
+    """Mean negative log-probability of the labels; the second top is the softmax itself.
+
+    Labels hold one class index for every position of the scores without `axis`. What the sum is divided by
+    is loss_param's `normalization`, VALID unless told otherwise.
+    """
+    axis, log_prob, index, valid, divisor = _parts(ctx, scores, labels)
+    picked = jnp.take_along_axis(log_prob, index, axis).reshape(valid.shape)
+    # the clamp changes the value, never the gradient
+    picked += jax.lax.stop_gradient(jnp.maximum(picked, _LOG_FLT_MIN) - picked)
+    loss = -jnp.sum(jnp.where(valid, picked, 0)) / divisor
+    if ctx.n_tops < 2:
+        return loss
+    return loss, jax.lax.stop_gradient(jnp.exp(log_prob)).astype(scores.dtype)
+
+
+@softmax_with_loss.backward
+def _(ctx: Context, scores: jax.Array, labels: jax.Array, *, y: object, dy: object) -> tuple[jax.Array, None]:
+    axis, log_prob, index, valid, divisor = _parts(ctx, scores, labels)
+    d_loss = dy[0] if isinstance(dy, tuple) else dy
+    shape = [1 if k == axis else n for k, n in enumerate(scores.shape)]
+    target = index == jnp.arange(scores.shape[axis]).reshape(
+        [-1 if k == axis else 1 for k in range(scores.ndim)]
+    )
+    diff = jnp.where(valid.reshape(shape), jnp.exp(log_prob) - target, 0)
+    return (d_loss * diff / divisor).astype(scores.dtype), None  # type: ignore[operator]
+
+
+def _parts(
+    ctx: Context, scores: jax.Array, labels: jax.Array
+) -> tuple[int, jax.Array, jax.Array, jax.Array, jax.Array | float]:
+    axis = canonical_axis(ctx.param.axis, scores.shape, name="softmax_param.axis")
+    problem = label_shape_problem(scores.shape, labels.shape, axis)
+    require(problem is None, problem or "")
+    outer, inner = outer_inner(scores.shape, axis)
+    shape = [1 if k == axis else n for k, n in enumerate(scores.shape)]
+    index = labels.astype(jnp.int32).reshape(shape)
+    valid = valid_labels(ctx.layer.loss_param, labels.reshape(outer, inner))
+    divisor = loss_divisor(ctx.layer.loss_param, valid, "VALID")
+    return (
+        axis,
+        jax.nn.log_softmax(_wide(scores), axis),
+        jnp.where(valid.reshape(shape), index, 0),
+        valid,
+        divisor,
+    )
+
+
+def _wide(x: jax.Array) -> jax.Array:
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))

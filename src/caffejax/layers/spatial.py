@@ -1,0 +1,82 @@
+"""Kernel, stride, pad and dilation of convolution and pooling, in the several ways Caffe writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import require
+from .registry import Shape
+
+
+@dataclass(frozen=True)
+class Window:
+    """A sliding window over the spatial axes, one number per axis."""
+
+    kernel: Shape
+    stride: Shape
+    pad: Shape
+    dilation: Shape
+
+    @property
+    def extent(self) -> Shape:
+        """What the kernel spans, holes included."""
+        return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
+
+
+def convolution_window(p: Any, n_axes: int) -> Window:
+    """The window of a ConvolutionParameter over `n_axes` spatial axes.
+
+    Raises:
+        LayerError: for numbers that are missing, zero, or given twice.
+    """
+    window = Window(
+        kernel=_per_axis(p, "kernel_size", ("kernel_h", "kernel_w"), n_axes, None),
+        stride=_per_axis(p, "stride", ("stride_h", "stride_w"), n_axes, 1),
+        pad=_per_axis(p, "pad", ("pad_h", "pad_w"), n_axes, 0),
+        dilation=_per_axis(p, "dilation", (), n_axes, 1),
+    )
+    for name in ("kernel", "stride", "dilation"):
+        require(
+            all(v > 0 for v in getattr(window, name)), f"{name} must be positive: {getattr(window, name)}"
+        )
+    return window
+
+
+def _per_axis(p: Any, name: str, pair: Sequence[str], n_axes: int, default: int | None) -> Shape:
+    values = list(getattr(p, name))
+    if any(p.HasField(field) for field in pair):
+        require(n_axes == 2, f"{pair[0]} and {pair[1]} need 2 spatial axes, not {n_axes}; use {name}")
+        require(not values, f"give either {name} or {pair[0]} and {pair[1]}, not both")
+        require(
+            default is not None or all(p.HasField(field) for field in pair),
+            f"{pair[0]} and {pair[1]} must both be given",
+        )
+        # an unset stride_h or pad_h falls back to the default of its kind
+        return tuple(getattr(p, f) if p.HasField(f) else default for f in pair)
+    if not values:
+        require(default is not None or n_axes == 0, f"{name} (or {' and '.join(pair)}) must be given")
+        return (default or 0,) * n_axes
+    require(
+        len(values) in (1, n_axes),
+        f"{name} must be given once or once per spatial axis: {len(values)} values for {n_axes} axes",
+    )
+    return tuple(values * n_axes if len(values) == 1 else values)
+
+
+def convolution_output(size: Shape, window: Window) -> Shape:
+    """Output size along each axis, rounding towards zero as Caffe's integer division does.
+
+    Raises:
+        LayerError: if the kernel does not fit.
+    """
+    out = tuple(
+        int((n + 2 * pad - extent) / stride) + 1
+        for n, extent, stride, pad in zip(size, window.extent, window.stride, window.pad, strict=True)
+    )
+    require(
+        all(n > 0 for n in out),
+        f"the kernel does not fit: input {size}, kernel extent {window.extent}, pad {window.pad}",
+    )
+    return out
