@@ -1,0 +1,24 @@
+"""Compiles caffejax.schema's caffe.proto: the descriptors (caffe.binpb) and the types (caffe_pb2.pyi) beside it.
+
+Run it after editing caffe.proto. Needs grpcio-tools, which is among the dev dependencies.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from grpc_tools import protoc
+
+SCHEMA = Path(__file__).resolve().parent.parent / "src" / "caffejax" / "schema"
+
+
+def compile_schema(out: Path) -> None:
+    """Writes caffe.binpb and caffe_pb2.pyi into the folder `out`."""
+    arguments = [f"-I{SCHEMA}", f"--descriptor_set_out={out / 'caffe.binpb'}", f"--pyi_out={out}", "caffe.proto"]
+    if protoc.main(["protoc", *arguments]) != 0:
+        sys.exit("protoc refused caffe.proto")
+
+
+if __name__ == "__main__":
+    compile_schema(SCHEMA)

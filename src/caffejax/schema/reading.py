@@ -1,0 +1,101 @@
+"""Reads nets and solvers from files, text or messages."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from caffejax.errors import Problem, SchemaError
+from caffejax.schema.caffe_pb2 import NetParameter, SolverParameter
+from caffejax.schema.text import format_text, parse_text
+from caffejax.schema.upgrade import upgrade_net, upgrade_solver
+
+M = TypeVar("M", bound=Message)
+
+_log = logging.getLogger("caffejax")
+
+
+def read_net(source: str | os.PathLike[str] | Message, *, name: str = "<text>") -> NetParameter:
+    """Reads a net definition of any age and brings it up to date.
+
+    Old forms are logged to "caffejax" as warnings.
+
+    Args:
+        source: a path; prototxt (a string with a line break or a brace in it); or a NetParameter, also one of
+            another schema's class, which is copied.
+        name: what error messages call a text.
+
+    Raises:
+        SchemaError: for a file that cannot be read, and with all problems of a text at once.
+    """
+    net, file = _read(source, NetParameter, name)
+    _warn(upgrade_net(net), file)
+    return net
+
+
+def read_solver(source: str | os.PathLike[str] | Message, *, name: str = "<text>") -> SolverParameter:
+    """Reads a solver definition of any age, with the nets inside it, and brings it up to date.
+
+    Args and Raises as for `read_net`. Nets that it only names are not read.
+    """
+    solver, file = _read(source, SolverParameter, name)
+    _warn(upgrade_solver(solver), file)
+    return solver
+
+
+def parse_binary(data: bytes, message_class: type[M], *, file: str | None = None) -> M:
+    """Reads a message in protobuf's binary format.
+
+    Raises:
+        SchemaError: for data that is truncated, junk, or another kind of message.
+    """
+    message = message_class()
+    try:
+        message.ParseFromString(data)
+    except (DecodeError, ValueError, RecursionError) as error:
+        kind = message.DESCRIPTOR.name
+        raise SchemaError(Problem(f"this is no {kind}, or the file is damaged or cut short", file)) from error
+    missing = message.FindInitializationErrors()
+    if missing:
+        raise SchemaError(Problem(f"required fields are missing: {', '.join(missing)}", file))
+    return message
+
+
+def _read(source: str | os.PathLike[str] | Message, kind: type[M], name: str) -> tuple[M, str]:
+    """The message, and what to call its source."""
+    if isinstance(source, kind):
+        copy = kind()
+        copy.CopyFrom(source)
+        return copy, name
+    if isinstance(source, Message):  # of another pool or schema: only names are sure to mean the same
+        if source.DESCRIPTOR.name != kind.DESCRIPTOR.name:
+            raise SchemaError(f"expected a {kind.DESCRIPTOR.name}, found a {source.DESCRIPTOR.name}")
+        return parse_text(format_text(source), kind, file=name), name
+    if isinstance(source, str) and any(mark in source for mark in "\n{"):
+        return parse_text(source, kind, file=name), name
+    path = Path(source)
+    return parse_text(_text_of(path), kind, file=str(path)), str(path)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise SchemaError(Problem("no such file; check the path and the working directory", str(path))) from None
+    except IsADirectoryError:
+        raise SchemaError(Problem("this is a folder; name the prototxt file in it", str(path))) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise SchemaError(Problem(f"cannot be read: {reason}", str(path))) from error
+    if b"\0" in content:
+        raise SchemaError(Problem("this is a binary file; a prototxt is text", str(path)))
+    return content.decode("utf-8-sig", "surrogateescape")
+
+
+def _warn(warnings: list[str], file: str) -> None:
+    if warnings:
+        _log.warning("%s: %s", file, "; ".join(warnings))

@@ -1,0 +1,122 @@
+"""Turns tokens of prototxt into the values of scalar fields, as Caffe's reader does."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf.descriptor import FieldDescriptor
+
+from caffejax.errors import did_you_mean
+
+_INTEGER = re.compile(r"0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*", re.ASCII)
+_FLOAT = re.compile(r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fF]?", re.ASCII)
+_ESCAPE = re.compile(
+    rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL
+)
+_LETTERS = {b"a": 7, b"b": 8, b"f": 12, b"n": 10, b"r": 13, b"t": 9, b"v": 11}
+_LETTERS |= {quote: quote[0] for quote in (b"\\", b"?", b"'", b'"')}
+_WORDS = {"inf": float("inf"), "infinity": float("inf"), "nan": float("nan")}
+_TRUE = frozenset({"true", "True", "t", "1"})
+_FALSE = frozenset({"false", "False", "f", "0"})
+
+Convert = Callable[[str, bool], Any]
+"""Token and whether a minus stands before it, to value. Raises ValueError saying what is wrong."""
+
+
+def converter(field: FieldDescriptor) -> Convert:
+    """The function that reads values of `field`, which is not a message nor a string."""
+    kind = field.cpp_type
+    if kind in _RANGES:
+        return lambda token, minus: _integer(token, minus, *_RANGES[kind])
+    if kind == FieldDescriptor.CPPTYPE_BOOL:
+        return _boolean
+    if kind == FieldDescriptor.CPPTYPE_ENUM:
+        return lambda token, minus: _enum(token, minus, field)
+    return _single if kind == FieldDescriptor.CPPTYPE_FLOAT else _double
+
+
+_RANGES = {
+    FieldDescriptor.CPPTYPE_INT32: (-(2**31), 2**31 - 1),
+    FieldDescriptor.CPPTYPE_INT64: (-(2**63), 2**63 - 1),
+    FieldDescriptor.CPPTYPE_UINT32: (0, 2**32 - 1),
+    FieldDescriptor.CPPTYPE_UINT64: (0, 2**64 - 1),
+}
+
+
+def _integer(token: str, minus: bool, low: int, high: int) -> int:
+    if not _INTEGER.fullmatch(token):
+        raise ValueError(f"expected an integer, found {_shown(token, minus)}")
+    base = 10 if token[0] != "0" else 16 if token[1:2] in ("x", "X") else 8
+    value = -int(token, base) if minus else int(token, base)
+    if not low <= value <= high:
+        raise ValueError(f"{value} is out of range: {low} to {high}")
+    return value
+
+
+def _boolean(token: str, minus: bool) -> bool:
+    if minus or (token not in _TRUE and token not in _FALSE):
+        raise ValueError(f"expected true or false, found {_shown(token, minus)}")
+    return token in _TRUE
+
+
+def _enum(token: str, minus: bool, field: FieldDescriptor) -> int:
+    enum = field.enum_type
+    if token[0].isdigit():
+        number = _integer(token, minus, *_RANGES[FieldDescriptor.CPPTYPE_INT32])
+        if number in enum.values_by_number:
+            return number
+    elif not minus and token in enum.values_by_name:
+        return int(enum.values_by_name[token].number)
+    hint = did_you_mean(token, enum.values_by_name) or "; known: " + ", ".join(enum.values_by_name)
+    raise ValueError(f"{_shown(token, minus)} is no value of {enum.name}{hint}")
+
+
+def _double(token: str, minus: bool) -> float:
+    match = _FLOAT.fullmatch(token)
+    if match and not (token[0] == "0" and token.isdigit() and token.strip("0")):
+        value = float(match[1])
+    elif token.lower() in _WORDS:
+        value = _WORDS[token.lower()]
+    else:
+        raise ValueError(f"expected a number, found {_shown(token, minus)}")
+    return -value if minus else value
+
+
+def _single(token: str, minus: bool) -> float:
+    value = _double(token, minus)
+    try:
+        struct.pack("f", value)
+    except OverflowError:  # more than a float holds is infinity there
+        return float("-inf") if minus else float("inf")
+    return value
+
+
+def _shown(token: str, minus: bool) -> str:
+    return f"'{'-' if minus else ''}{token}'" if token else "the end of the file"
+
+
+def unquote(token: str) -> bytes:
+    """The bytes that a string token stands for.
+
+    Raises:
+        ValueError: for an escape that is none.
+    """
+    body = token[1:-1].encode("utf-8", "surrogateescape")
+    return _ESCAPE.sub(_unescape, body) if b"\\" in body else body
+
+
+def _unescape(match: re.Match[bytes]) -> bytes:
+    octal, hexadecimal, short, long, letter = match.groups()
+    if octal or hexadecimal:
+        return bytes([int(octal, 8) & 255 if octal else int(hexadecimal, 16)])
+    if short or long:
+        try:
+            return chr(int(short or long, 16)).encode()
+        except (ValueError, OverflowError):  # a surrogate, or beyond the last character
+            raise ValueError(f"'{match[0].decode()}' is no character") from None
+    if letter not in _LETTERS:
+        raise ValueError(f"'\\{letter.decode(errors='replace')}' is no escape in a string")
+    return bytes([_LETTERS[letter]])

@@ -1,0 +1,285 @@
+"""Reads and prints prototxt, protobuf's text format.
+
+Google's reader stops at the first thing it does not know. A net from an unknown fork has many of those, so this
+one notes a problem, skips the value and goes on: the user sees them all at once. Only where the text can no
+longer be followed (a missing brace, say) does it stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NoReturn, TypeVar
+
+from google.protobuf import text_format
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
+
+from caffejax.errors import Problem, SchemaError, did_you_mean
+from caffejax.schema.scalars import Convert, converter, unquote
+from caffejax.schema.tokens import END, Tokens
+
+M = TypeVar("M", bound=Message)
+
+MAX_DEPTH = 100
+_CLOSING = {"{": "}", "<": ">", "[": "]"}
+
+
+def parse_text(text: str, message_class: type[M], *, file: str | None = None) -> M:
+    """Reads prototxt.
+
+    Args:
+        text: the text; bytes that were not UTF-8 may stand in it as lone surrogates, and do no harm in comments.
+        message_class: what to read, for instance `caffe_pb2.NetParameter`.
+        file: name for error messages.
+
+    Raises:
+        SchemaError: with every problem found, each with line, column and, for a name that is unknown, the
+            nearest known one.
+    """
+    reader = _Reader(text, file)
+    message = message_class()
+    try:
+        reader.fields(message, END, 0, 0)
+    except _LostError:
+        pass
+    if reader.problems:
+        raise SchemaError(reader.problems)
+    return message
+
+
+def format_text(message: Message) -> str:
+    """Prints a message as prototxt, in the order of its schema."""
+    return text_format.MessageToString(message, as_utf8=True)
+
+
+class _LostError(Exception):
+    """The text cannot be followed further; the problem is noted already."""
+
+
+class _Field:
+    """What the reader needs to know of a field, looked up once."""
+
+    def __init__(self, field: FieldDescriptor) -> None:
+        self.name: str = field.name
+        self.repeated: bool = field.is_repeated
+        self.message: Descriptor | None = field.message_type
+        self.bytes = field.type == FieldDescriptor.TYPE_BYTES
+        self.convert: Convert | None = None
+        if not (self.message or field.cpp_type == FieldDescriptor.CPPTYPE_STRING):
+            self.convert = converter(field)
+
+
+@cache
+def _fields_of(descriptor: Descriptor) -> tuple[dict[str, _Field], tuple[str, ...]]:
+    """Fields by name, and the names of the required ones."""
+    fields = {field.name: _Field(field) for field in descriptor.fields}
+    return fields, tuple(field.name for field in descriptor.fields if field.is_required)
+
+
+class _Reader:
+    """Goes once through the tokens and fills messages. `at` is the index of the next token."""
+
+    def __init__(self, text: str, file: str | None) -> None:
+        self.tokens = Tokens(text)
+        self.file = file
+        self.at = 0
+        self.problems: list[Problem] = []
+
+    def fields(self, message: Message, closing: str, opened: int, depth: int) -> None:
+        """Reads fields into `message` up to `closing`; `opened` is the token that began it."""
+        tokens = self.tokens
+        known, required = _fields_of(message.DESCRIPTOR)
+        seen: set[str] = set()
+        while (token := tokens[self.at]) != closing:
+            start = self.at
+            field = known.get(token)
+            if field is None:
+                self.unknown(message.DESCRIPTOR, known, opened)
+                continue
+            self.at += 1
+            if field.repeated:
+                self.repeated(message, field, depth)
+            elif token in seen:
+                self.problem(start, f"'{token}' stands twice in {message.DESCRIPTOR.name}, which takes it once")
+                self.skip_value()
+            else:
+                seen.add(token)
+                self.value(message, field, depth)
+            if tokens[self.at] in (",", ";"):
+                self.at += 1
+        self.at += 1
+        for name in required:
+            if name not in seen:
+                self.problem(opened, f"{message.DESCRIPTOR.name} needs '{name}'")
+
+    def value(self, message: Message, field: _Field, depth: int) -> None:
+        """Reads the one value of a singular field."""
+        if field.message:
+            child = getattr(message, field.name)
+            child.SetInParent()
+            self.message(lambda: child, depth)
+            return
+        self.expect(":")
+        value = self.scalar(field)
+        if value is not None:
+            setattr(message, field.name, value)
+
+    def repeated(self, message: Message, field: _Field, depth: int) -> None:
+        """Reads one more value, or a list of values in brackets, of a repeated field."""
+        values = getattr(message, field.name)
+        if field.message:
+            if self.tokens[self.at] == ":":
+                self.at += 1
+            one = lambda: self.message(values.add, depth)  # noqa: E731
+        else:
+            self.expect(":")
+            one = lambda: self.append(values, field)  # noqa: E731
+        if self.tokens[self.at] == "[":
+            self.list(one)
+        else:
+            one()
+
+    def append(self, values: Any, field: _Field) -> None:
+        value = self.scalar(field)
+        if value is not None:
+            values.append(value)
+
+    def list(self, one: Callable[[], None]) -> None:
+        """Reads `[...]`, each value by `one`."""
+        self.at += 1
+        if self.tokens[self.at] == "]":
+            self.at += 1
+            return
+        one()
+        while self.tokens[self.at] != "]":
+            self.expect(",")
+            one()
+        self.at += 1
+
+    def message(self, make: Callable[[], Message], depth: int) -> None:
+        """Reads `{...}` or `<...>` into the message that `make` gives."""
+        tokens = self.tokens
+        if tokens[self.at] == ":":
+            self.at += 1
+        opened = self.at
+        if tokens[opened] not in ("{", "<"):
+            if tokens[opened][:1].isalnum() or tokens[opened][:1] in ('"', "'", "-", "["):
+                self.problem(opened, f"expected '{{', found {self.shown(opened)}: this field holds a message")
+                self.skip_value()
+                return
+            self.lost(opened, f"expected '{{', found {self.shown(opened)}")
+        if depth >= MAX_DEPTH:
+            self.lost(opened, f"messages are nested more than {MAX_DEPTH} deep")
+        self.at += 1
+        self.fields(make(), _CLOSING[tokens[opened]], opened, depth + 1)
+
+    def scalar(self, field: _Field) -> Any:
+        """Reads one scalar; None, with a problem noted, when it is none of this field's kind."""
+        start = self.at
+        token = self.tokens[start]
+        try:
+            if field.convert is None:
+                return self.string(field)
+            minus = token == "-"
+            if minus:
+                token = self.tokens[start + 1]
+            if not (token[:1].isalnum() or token[:1] in ("_", ".", '"', "'")) or token == ".":
+                raise ValueError(f"expected a value, found {self.shown(start)}")
+            value = field.convert(token, minus)
+            self.at = start + 1 + minus
+            return value
+        except ValueError as error:
+            self.problem(start, f"{field.name}: {error}")
+            self.at = start
+            self.skip_value()
+            return None
+
+    def string(self, field: _Field) -> str | bytes:
+        """Reads a string: one or several literals, which are joined."""
+        tokens, content, start = self.tokens, b"", self.at
+        if tokens[start][:1] not in ('"', "'") or len(tokens[start]) < 2:
+            raise ValueError(f"expected a string in quotes, found {self.shown(start)}")
+        while tokens[self.at][:1] in ('"', "'"):
+            if len(tokens[self.at]) < 2:
+                self.lost(self.at, "this string has no end on its line")
+            content += unquote(tokens[self.at])
+            self.at += 1
+        if field.bytes:
+            return content
+        try:
+            return content.decode()
+        except UnicodeDecodeError:
+            raise ValueError("the string is not UTF-8; save the file as UTF-8") from None
+
+    def unknown(self, descriptor: Descriptor, known: dict[str, _Field], opened: int) -> None:
+        """Notes a name that `descriptor` does not have, and skips it with its value."""
+        start, token = self.at, self.tokens[self.at]
+        if token == END:
+            line, column = self.tokens.position(opened)
+            self.lost(start, f"the text ends inside {descriptor.name}, opened at line {line}, column {column}")
+        if token == "[":
+            self.problem(start, f"{descriptor.name} has no extensions")
+            self.skip_nested()
+        elif token[0].isalpha() or token[0] == "_":
+            hint = did_you_mean(token, known)
+            self.problem(start, f"{descriptor.name} has no field '{token}'{hint}")
+            self.at += 1
+        else:
+            self.lost(start, f"expected the name of a field of {descriptor.name}, found {self.shown(start)}")
+        self.skip_value()
+        if self.tokens[self.at] in (",", ";"):
+            self.at += 1
+
+    def skip_value(self) -> None:
+        """Skips `: value`, `{...}` or `: [...]`, whatever is in it."""
+        tokens = self.tokens
+        colon = tokens[self.at] == ":"
+        self.at += colon
+        token = tokens[self.at]
+        if token in _CLOSING:
+            self.skip_nested()
+        elif token[:1] in ('"', "'") and len(token) > 1:
+            while tokens[self.at][:1] in ('"', "'"):
+                self.at += 1
+        else:
+            self.at += token == "-"
+            token = tokens[self.at]
+            if not (token[:1].isalnum() or token[:1] in ("_", ".")):
+                self.lost(self.at, f"expected a value, found {self.shown(self.at)}")
+            self.at += 1
+
+    def skip_nested(self) -> None:
+        """Skips from an opening bracket past the one that closes it."""
+        tokens, stack = self.tokens, [_CLOSING[self.tokens[self.at]]]
+        while stack:
+            self.at += 1
+            token = tokens[self.at]
+            if token == stack[-1]:
+                stack.pop()
+            elif token in _CLOSING:
+                stack.append(_CLOSING[token])
+            elif token == END or token in _CLOSING.values():
+                self.lost(self.at, f"expected '{stack[-1]}', found {self.shown(self.at)}")
+        self.at += 1
+
+    def expect(self, token: str) -> None:
+        if self.tokens[self.at] != token:
+            self.lost(self.at, f"expected '{token}', found {self.shown(self.at)}")
+        self.at += 1
+
+    def shown(self, index: int) -> str:
+        token = self.tokens[index]
+        if token == "-":
+            token += self.tokens[index + 1]
+        if token in ('"', "'"):
+            return "a string without end"
+        return f"'{token if len(token) < 60 else token[:60] + '...'}'" if token else "the end of the text"
+
+    def problem(self, index: int, message: str) -> None:
+        line, column = self.tokens.position(index)
+        self.problems.append(Problem(message, self.file, line, column))
+
+    def lost(self, index: int, message: str) -> NoReturn:
+        self.problem(index, message)
+        raise _LostError
