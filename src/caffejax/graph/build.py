@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,9 @@ class _Wiring:
     inputs: list[str] = field(default_factory=list)
     unread: set[str] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
-    unknown: set[str] = field(default_factory=set)  # tops of layers that failed: no errors that follow from them
+    unknown: set[str] = field(
+        default_factory=set
+    )  # tops of layers that failed: no errors that follow from them
     keys: set[str] = field(default_factory=set)
 
     def add(self, layer: LayerParameter, inserted: bool) -> None:
@@ -179,7 +181,7 @@ def top_shapes(
     arrays = tuple(jax.ShapeDtypeStruct(p.blob.shape, jnp.float32) for p in params)
     try:
         tops, _ = jax.eval_shape(
-            lambda key, *args: forward(replace(context, base_key=key), *args), _KEY, arrays, tuple(bottoms)
+            lambda key, *args: forward(context.with_key(key), *args), _KEY, arrays, tuple(bottoms)
         )
         return tops
     except CaffejaxError:

@@ -148,7 +148,10 @@ class Graph:
             if layer.type.rule is None and wanted:
                 problems.append(Problem("has no backward pass, but a gradient is asked of it", **where))
             problems += [
-                Problem(f"cannot propagate a gradient to bottom {i} ('{layer.bottoms[i]}'): it is an index", **where)
+                Problem(
+                    f"cannot propagate a gradient to bottom {i} ('{layer.bottoms[i]}'): it is an index",
+                    **where,
+                )
                 for i in wanted
                 if layer.type.rule is not None and i in layer.type.index_bottoms
             ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import jax
@@ -57,7 +56,7 @@ def call(
 
     @jax.custom_vjp
     def run(key: Any, blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
-        return forward(replace(ctx, base_key=key), blobs, bottoms)
+        return forward(ctx.with_key(key), blobs, bottoms)
 
     def run_forward(key: Any, blobs: Arrays, bottoms: Arrays) -> Any:
         tops, state = run(key, blobs, bottoms)
@@ -65,7 +64,7 @@ def call(
 
     def run_backward(kept: Any, diffs: Any) -> Any:
         key, blobs, bottoms, tops = kept
-        return None, *backward(replace(ctx, base_key=key), blobs, bottoms, tops, diffs[0])
+        return None, *backward(ctx.with_key(key), blobs, bottoms, tops, diffs[0])
 
     run.defvjp(run_forward, run_backward)
     result: tuple[Arrays, Arrays] = run(ctx.base_key, tuple(blobs), tuple(bottoms))

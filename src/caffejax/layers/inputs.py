@@ -1,4 +1,4 @@
-"""Layers without bottoms that need no file: Input, DummyData."""
+"""Layers without bottoms that need no file: Input, DummyData, Parameter."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import jax
 
 from ..errors import require
 from .fillers import fill, is_random
-from .registry import Context, Shape, register, register_input
+from .registry import Blob, Context, Shape, register, register_input
 
 
 @register_input("Input", tops=(1, None), param="input_param")
@@ -52,3 +52,19 @@ def _dummy_shapes(ctx: Context) -> list[Shape]:
         f"dummy_data_param needs one shape or one per top: {len(shapes)} for {ctx.n_tops} tops",
     )
     return shapes * ctx.n_tops if len(shapes) == 1 else shapes
+
+
+@register("Parameter", bottoms=0, param="parameter_param")
+def parameter(ctx: Context, blobs: tuple[jax.Array]) -> jax.Array:
+    """A learnable blob as a top."""
+    return blobs[0]
+
+
+@parameter.blobs
+def _(ctx: Context) -> list[Blob]:
+    return [Blob(tuple(int(d) for d in ctx.param.shape.dim))]
+
+
+@parameter.backward
+def _(ctx: Context, blobs: tuple[jax.Array], *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array]:
+    return (dy,)

@@ -26,7 +26,7 @@ import importlib.metadata
 import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -120,6 +120,10 @@ class Context:
         if self.base_key is None:
             raise LayerError("is random here and needs a key: pass key=jax.random.key(seed)")
         return name_key(self.base_key, self.layer.name)
+
+    def with_key(self, key: jax.Array | None) -> Context:
+        """The same layer in a forward pass with another key."""
+        return replace(self, base_key=key)
 
     def path(self, name: str) -> Path:
         """A path that the net names: as in Caffe from the working directory, else from the net's folder."""

@@ -26,9 +26,16 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return y * (dy - jnp.sum(dy * y, axis=ctx.param.axis, keepdims=True))
 
 
-@register("SoftmaxWithLoss", bottoms=2, tops=(1, 2), param="softmax_param", loss=True, index_bottoms=(1,))
-def softmax_with_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
-    """Mean negative log-probability of the labels; the second top is the softmax itself.
+@register(
+    "SoftmaxWithLoss",
+    bottoms=2,
+    param="softmax_param",
+    loss=True,
+    index_bottoms=(1,),
+    restrictions="A second top (the softmax) is refused, as BVLC Caffe refuses it; add a Softmax layer.",
+)
+def softmax_with_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
+    """Mean negative log-probability of the labels.
 
     Labels hold one class index for every position of the scores without `axis`. What the sum is divided by
     is loss_param's `normalization`, VALID unless told otherwise.
@@ -37,22 +44,18 @@ def softmax_with_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> obj
     picked = jnp.take_along_axis(log_prob, index, axis).reshape(valid.shape)
     # the clamp changes the value, never the gradient
     picked += jax.lax.stop_gradient(jnp.maximum(picked, _LOG_FLT_MIN) - picked)
-    loss = -jnp.sum(jnp.where(valid, picked, 0)) / divisor
-    if ctx.n_tops < 2:
-        return loss
-    return loss, jax.lax.stop_gradient(jnp.exp(log_prob)).astype(scores.dtype)
+    return -jnp.sum(jnp.where(valid, picked, 0)) / divisor
 
 
 @softmax_with_loss.backward
 def _(ctx: Context, scores: jax.Array, labels: jax.Array, *, y: object, dy: object) -> tuple[jax.Array, None]:
     axis, log_prob, index, valid, divisor = _parts(ctx, scores, labels)
-    d_loss = dy[0] if isinstance(dy, tuple) else dy
     shape = [1 if k == axis else n for k, n in enumerate(scores.shape)]
     target = index == jnp.arange(scores.shape[axis]).reshape(
         [-1 if k == axis else 1 for k in range(scores.ndim)]
     )
     diff = jnp.where(valid.reshape(shape), jnp.exp(log_prob) - target, 0)
-    return (d_loss * diff / divisor).astype(scores.dtype), None  # type: ignore[operator]
+    return (dy * diff / divisor).astype(scores.dtype), None
 
 
 def _parts(

@@ -1,0 +1,251 @@
+"""A net as pure functions: `init` makes params and state, `apply` runs the layers, `loss` sums the losses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from .errors import GraphError, Problem, did_you_mean, located
+from .graph import Graph, Layer, Param, build_graph, net_state
+from .layers import Source
+from .layers.calling import Backward, call
+from .layers.fillers import fill
+from .layers.registry import Phase, name_key
+from .schema import read_net
+from .schema.caffe_pb2 import NetParameter, NetState
+
+Params = dict[str, tuple[jax.Array | None, ...]]
+Blobs = dict[str, jax.Array]
+
+
+class Variables(NamedTuple):
+    """What a net remembers. Both are `{layer: blobs in Caffe's order}`, None where a blob is not the layer's own.
+
+    Attributes:
+        params: learnable blobs.
+        state: running statistics.
+    """
+
+    params: Params
+    state: Params
+
+
+class Outputs(NamedTuple):
+    """What `Net.loss` gives beside the loss.
+
+    Attributes:
+        blobs: the net's output blobs, or those asked for.
+        state: the new running statistics.
+    """
+
+    blobs: Blobs
+    state: Params
+
+
+class Net:
+    """A Caffe net for one phase.
+
+    Args:
+        model: path of a prototxt, its text, or a NetParameter.
+        phase: "TRAIN" or "TEST".
+        level, stages: further conditions of the layers' include and exclude rules.
+        state: a complete NetState in place of phase, level and stages.
+        backward: how gradients are made: "autodiff", or "rules" for the layers' hand-written Backward.
+        seed: what data layers shuffle and crop by.
+
+    Attributes:
+        graph: the layers with names, shapes and wiring.
+
+    Raises:
+        SchemaError: if the file cannot be read.
+        GraphError: naming everything that is wrong with the net.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str] | NetParameter,
+        phase: Phase = "TEST",
+        *,
+        level: int = 0,
+        stages: Sequence[str] = (),
+        state: NetState | None = None,
+        backward: Backward = "autodiff",
+        seed: int = 0,
+        file: str | None = None,
+    ) -> None:
+        message = read_net(model)
+        if file is None and not isinstance(model, NetParameter) and Path(model).is_file():
+            file = os.fspath(model)
+        self.graph: Graph = build_graph(
+            message, state or net_state(message, phase, level, stages), file=file, seed=seed
+        )
+        self.backward: Backward = backward
+        self.forward = jax.jit(self.apply, static_argnames="blobs")
+
+    @property
+    def fed(self) -> tuple[str, ...]:
+        """Blobs that `inputs` must hold: tops of Input and data layers."""
+        return tuple(top for layer in self.graph.layers if _is_fed(layer) for top in layer.tops)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Blobs that no layer reads."""
+        return self.graph.outputs
+
+    def sources(self) -> dict[str, Source]:
+        """A newly opened source for each data layer, by the layer's key. Close them when done."""
+        return {
+            layer.key: layer.type.open_source(layer.context)
+            for layer in self.graph.layers
+            if layer.type.open_source is not None
+        }
+
+    def init(self, key: jax.Array, dtype: Any = jnp.float32) -> Variables:
+        """New blobs from their fillers.
+
+        A blob's numbers depend on the key, the layer's name and the blob's index only, so that other layers
+        coming or going change nothing.
+        """
+
+        def blob(param: Param) -> jax.Array:
+            layer = self.graph.layer(param.slot.layer)
+            with located(file=self.graph.file, layer=layer.name, layer_type=layer.type.name):
+                own_key = jax.random.fold_in(name_key(key, param.slot.layer), param.slot.index)
+                return fill(param.blob.filler, own_key, param.blob.shape, dtype)
+
+        return Variables(
+            params=self._tree(lambda p: blob(p) if p.blob.learnable else None),
+            state=self._tree(lambda p: None if p.blob.learnable else blob(p)),
+        )
+
+    def apply(
+        self,
+        params: Params,
+        state: Params,
+        inputs: Mapping[str, jax.Array],
+        *,
+        key: jax.Array | None = None,
+        blobs: Iterable[str] | None = None,
+    ) -> tuple[Blobs, Params]:
+        """One forward pass.
+
+        Args:
+            params, state: as `init` gives them.
+            inputs: an array for each of `fed`; their first axis may differ from the prototxt's.
+            key: for layers that are random in this phase.
+            blobs: the blobs to return; the net's outputs unless given. In-place layers leave the last value.
+
+        Returns:
+            The blobs by name, and the new state.
+        """
+        wanted = tuple(self.outputs if blobs is None else blobs)
+        values, new_state, _ = self._run(params, state, inputs, key)
+        if unknown := [name for name in wanted if name not in values]:
+            raise GraphError([f"no blob '{n}' in the net{did_you_mean(n, values)}" for n in unknown])
+        return {name: values[name] for name in wanted}, new_state
+
+    def loss(
+        self,
+        params: Params,
+        state: Params,
+        inputs: Mapping[str, jax.Array],
+        key: jax.Array | None = None,
+        *,
+        blobs: Iterable[str] | None = None,
+        probes: Mapping[str, jax.Array] | None = None,
+    ) -> tuple[jax.Array, Outputs]:
+        """The sum of all tops by their loss weights, ready for `jax.value_and_grad(..., has_aux=True)`.
+
+        Args:
+            params, state, inputs, key, blobs: as for `apply`.
+            probes: zeros to add to the blobs they name. A probe's gradient is what Caffe calls the blob's diff.
+
+        Raises:
+            GraphError: if a layer without a backward pass would need one, or an input is missing.
+        """
+        self.graph.check_backward()
+        values, new_state, total = self._run(params, state, inputs, key, probes or {})
+        wanted = self.outputs if blobs is None else blobs
+        return total, Outputs({name: values[name] for name in wanted}, new_state)
+
+    def _run(
+        self,
+        params: Params,
+        state: Params,
+        inputs: Mapping[str, jax.Array],
+        key: jax.Array | None,
+        probes: Mapping[str, jax.Array] = MappingProxyType({}),
+    ) -> tuple[Blobs, Params, jax.Array]:
+        if missing := [name for name in self.fed if name not in inputs]:
+            raise GraphError(
+                [Problem(f"no input given for blob '{n}'", file=self.graph.file) for n in missing]
+            )
+        values: Blobs = {}
+        changed: dict[str, tuple[jax.Array, ...]] = {}
+        total = jnp.zeros(())
+        for layer in self.graph.layers:
+            with (
+                jax.named_scope(layer.name),
+                located(file=self.graph.file, layer=layer.name, layer_type=layer.type.name),
+            ):
+                if _is_fed(layer):
+                    tops = tuple(jnp.asarray(inputs[top]) for top in layer.tops)
+                else:
+                    tops, changed[layer.key] = self._call(layer, params, state, values, key)
+            tops = tuple(
+                # an in-place blob's diff is that of its first value
+                top + probes[name] if name in probes and name not in values else top
+                for name, top in zip(layer.tops, tops, strict=True)
+            )
+            values.update(zip(layer.tops, tops, strict=True))
+            for top, weight in zip(tops, layer.loss_weights, strict=True):
+                if weight:
+                    total += weight * jnp.sum(top, dtype=jnp.promote_types(top.dtype, jnp.float32))
+        return values, self._updated(state, changed), total
+
+    def _call(
+        self, layer: Layer, params: Params, state: Params, values: Blobs, key: jax.Array | None
+    ) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
+        bottoms = [
+            values[name] if need else jax.lax.stop_gradient(values[name])
+            for name, need in zip(layer.bottoms, layer.bottom_need_backward, strict=True)
+        ]
+        arrays = [_array(p, params if p.blob.learnable else state) for p in layer.params]
+        context = layer.context.with_key(key)
+        return call(context, arrays, bottoms, self.backward)
+
+    def _updated(self, state: Params, changed: Mapping[str, tuple[jax.Array, ...]]) -> Params:
+        new = dict(state)
+        for layer in self.graph.layers:
+            statistics = [p for p in layer.params if not p.blob.learnable]
+            for param, value in zip(statistics, changed.get(layer.key, ()), strict=False):
+                owner = list(new[param.owner.layer])
+                owner[param.owner.index] = value
+                new[param.owner.layer] = tuple(owner)
+        return new
+
+    def _tree(self, value: Any) -> Params:
+        """`{layer: value of each blob}`, leaving out blobs of other layers and layers with nothing."""
+        tree = {
+            layer.key: tuple(value(p) if p.owned else None for p in layer.params)
+            for layer in self.graph.layers
+        }
+        return {key: blobs for key, blobs in tree.items() if any(b is not None for b in blobs)}
+
+
+def _is_fed(layer: Layer) -> bool:
+    return layer.type.forward is None
+
+
+def _array(param: Param, tree: Params) -> jax.Array:
+    array = tree[param.owner.layer][param.owner.index]
+    assert array is not None
+    if not param.need_backward:
+        array = jax.lax.stop_gradient(array)
+    return array.reshape(param.blob.shape)  # a blob shared PERMISSIVE-ly may have another shape here

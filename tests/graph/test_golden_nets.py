@@ -1,0 +1,180 @@
+"""Net construction against what Caffe built, and the values of one forward and backward pass."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from caffejax.errors import CaffejaxError
+from caffejax.graph import Graph
+from caffejax.layers import layer_types
+from caffejax.net import Net
+from caffejax.schema import read_net
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "nets"
+
+# cases with layer types that a later version brings; they leave the list when all of these are registered
+WAITING = {
+    "bn_legacy_params": {"BatchNorm"},
+    "bn_need_backward_default": {"BatchNorm"},
+    "bn_need_backward_explicit": {"BatchNorm"},
+    "dep_input_dim": {"Flatten"},
+    "dep_input_shape": {"Flatten"},
+    "inplace_chain": {"Scale", "BatchNorm"},
+    "loss_auto_top": {"MultinomialLogisticLoss"},
+    "loss_weight_non_loss": {"Sigmoid", "TanH"},
+    "loss_weights": {"HingeLoss", "EuclideanLoss"},
+    "propagate_false": {"TanH"},
+    "propagate_one_branch": {"EuclideanLoss", "Eltwise"},
+    "same_blob_twice": {"Eltwise", "Reduction"},
+    "share_permissive": {"EuclideanLoss"},
+    "share_strict": {"EuclideanLoss"},
+    "shared_blob_three": {"HingeLoss", "Eltwise"},
+    "silence_and_dead_branch": {"Silence"},
+    "slice_concat": {"Flatten", "Slice"},
+    "v1_shared": {"EuclideanLoss"},
+}
+
+
+def recorded() -> dict[str, Any]:
+    names = [c["case"] for c in json.loads((GOLDEN / "index.json").read_text())["nets"]]
+    return {name: json.loads((GOLDEN / f"{name}.json").read_text()) for name in names}
+
+
+CASES = {name: case for name, case in recorded().items() if name not in WAITING}
+
+
+def runs(kind: str) -> list[Any]:
+    return [
+        pytest.param(name, run, id=f"{name}-{i}-{run['phase']}")
+        for name, case in CASES.items()
+        for i, run in enumerate(case["runs"])
+        if kind in run
+    ]
+
+
+def load(name: str, run: dict[str, Any]) -> Net:
+    path = GOLDEN / f"{name}.prototxt"
+    return Net(path, run["phase"], level=run["level"], stages=run["stages"])
+
+
+def test_waiting_cases_really_wait() -> None:
+    assert not [name for name, types in WAITING.items() if types <= set(layer_types())], (
+        "take them off the list"
+    )
+
+
+def describe(graph: Graph) -> dict[str, Any]:
+    """A graph in the words of the recording."""
+    learnable = [p.slot for p in graph.learnable]
+    params = graph.params
+    return {
+        "name": graph.name,
+        "phase": graph.phase,
+        "layers": [
+            {
+                "name": layer.name,
+                "type": layer.type.name,
+                "bottoms": list(layer.bottoms),
+                "tops": list(layer.tops),
+                "need_backward": layer.need_backward,
+                "bottom_need_backward": list(layer.bottom_need_backward),
+                "loss_weights": list(layer.loss_weights),
+                "params": [list(p.blob.shape) for p in layer.params],
+                "param_propagate_down": [p.need_backward for p in layer.params],
+                "inserted_split": layer.inserted_split,
+            }
+            for layer in graph.layers
+        ],
+        "blobs": [
+            {"name": name, "shape": list(blob.shape), "loss_weight": graph.losses.get(name, 0)}
+            for name, blob in graph.blobs.items()
+        ],
+        "inputs": list(graph.inputs),
+        "outputs": list(graph.outputs),
+        "net_params": [
+            {
+                "layer": graph.layer(p.slot.layer).name,
+                "index": p.slot.index,
+                "display_name": p.name or str(p.slot.index),
+                "owner": -1 if p.owned else [q.slot for q in params].index(p.owner),
+                "learnable": learnable.index(p.owner),
+                "lr_mult": pytest.approx(p.lr_mult),
+                "decay_mult": pytest.approx(p.decay_mult),
+                "shape": list(p.blob.shape),
+            }
+            for p in params
+        ],
+        "num_learnable": len(learnable),
+    }
+
+
+def without_flags(built: dict[str, Any]) -> dict[str, Any]:
+    """The recording less `has_lr_mult` and `has_decay_mult`, which only say how Caffe keeps a default."""
+    params = [
+        {k: v for k, v in p.items() if k not in ("has_lr_mult", "has_decay_mult")}
+        for p in built["net_params"]
+    ]
+    return {**built, "net_params": params}
+
+
+@pytest.mark.parametrize(("name", "run"), runs("built"))
+def test_builds_what_caffe_builds(name: str, run: dict[str, Any]) -> None:
+    assert describe(load(name, run).graph) == without_flags(run["built"])
+
+
+@pytest.mark.parametrize(("name", "run"), runs("error"))
+def test_refuses_what_caffe_refuses(name: str, run: dict[str, Any]) -> None:
+    with pytest.raises(CaffejaxError) as caught:
+        load(name, run)
+    message = str(caught.value)
+    assert f"{name}.prototxt" in message
+    assert any(layer.name in message for layer in read_net(GOLDEN / f"{name}.prototxt").layer)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if "values_error" in case])
+def test_refuses_to_run_backward_where_caffe_does(name: str) -> None:
+    net = load(name, CASES[name]["runs"][0])
+    with pytest.raises(CaffejaxError, match="backward"):
+        net.graph.check_backward()
+
+
+@pytest.mark.parametrize("backward", ["autodiff", "rules"])
+@pytest.mark.parametrize("name", [name for name in CASES if (GOLDEN / f"{name}.npz").exists()])
+def test_values(name: str, backward: Any) -> None:
+    values = dict(np.load(GOLDEN / f"{name}.npz"))
+
+    def group(prefix: str) -> dict[str, np.ndarray]:
+        return {k.removeprefix(f"{prefix}/"): v for k, v in values.items() if k.startswith(f"{prefix}/")}
+
+    net = Net(GOLDEN / f"{name}.prototxt", CASES[name]["runs"][0]["phase"], backward=backward)
+    params, state = net.init(jax.random.key(0))
+    params = {k: tuple(values[f"param/{k}/{i}"] if b is not None else b for i, b in enumerate(bs))
+              for k, bs in params.items()}  # fmt: skip
+    probes = {b: jnp.zeros(net.graph.blobs[b].shape) for b in group("blobdiff")}
+
+    @jax.jit
+    def run(params: Any, probes: Any) -> Any:
+        def loss(params: Any, probes: Any) -> Any:
+            blobs = group("blob")
+            return net.loss(params, state, group("in"), jax.random.key(0), blobs=blobs, probes=probes)
+
+        return jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(params, probes)
+
+    (total, outputs), (param_diffs, blob_diffs) = run(params, probes)
+    close = {"rtol": 1e-5, "atol": 1e-6}
+    np.testing.assert_allclose(total, values["total_loss"], **close)
+    for blob, expected in group("blob").items():
+        np.testing.assert_allclose(outputs.blobs[blob], expected, **close, err_msg=blob)
+    for blob, expected in group("blobdiff").items():
+        np.testing.assert_allclose(blob_diffs[blob], expected, **close, err_msg=f"diff of {blob}")
+    for slot, expected in group("paramdiff").items():
+        layer, index = slot.rsplit("/", 1)
+        owner = next(p for p in net.graph.layer(layer).params if p.slot.index == int(index)).owner
+        np.testing.assert_allclose(
+            param_diffs[owner.layer][owner.index].reshape(expected.shape), expected, **close, err_msg=slot
+        )

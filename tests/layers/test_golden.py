@@ -1,0 +1,118 @@
+"""Every recorded case of every layer: forward, and the gradients by autodiff and by the hand-written rule."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from caffejax.layers import layer_types
+from caffejax.net import Net
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "layers"
+MANIFEST = json.loads((GOLDEN / "manifest.json").read_text())
+
+# types that a later version brings; a type leaves this list when it is registered
+WAITING = set(
+    "AbsVal ArgMax BNLL BatchNorm BatchReindex Bias Clip ContrastiveLoss Crop Deconvolution ELU Eltwise Embed "
+    "EuclideanLoss Exp Filter Flatten HingeLoss Im2col InfogainLoss LSTM LSTMUnit Log MVN "
+    "MultinomialLogisticLoss PReLU Power RNN Reduction Reshape SPP Scale Sigmoid "
+    "SigmoidCrossEntropyLoss Silence Slice Swish TanH Threshold Tile".split()
+)
+CASES = [c for c in MANIFEST if c["type"] not in WAITING]
+
+
+def case_id(case: dict[str, Any]) -> str:
+    return f"{case['type']}-{case['case']}"
+
+
+class Replay:
+    """A recorded case in a net of ours: the layer under test as a function of its blobs and bottoms."""
+
+    def __init__(self, case: dict[str, Any], backward: Any = "autodiff") -> None:
+        path = GOLDEN / case["type"] / case["case"]
+        self.recorded = dict(np.load(path.with_suffix(".npz")))
+        self.net = Net(path.with_suffix(".prototxt"), case["phase"], backward=backward)
+        self.layer = self.net.graph.layer("layer")
+        params, self.state = self.net.init(jax.random.key(0))
+        # a Parameter layer is named like its top, whose value is recorded as a bottom
+        self.params = {
+            name: tuple(self.recorded.get(f"bottom/{name}", b) for b in params[name]) for name in params
+        }
+        if self.group("param"):
+            self.params["layer"] = tuple(self.group("param"))
+        self.inputs = {name: self.recorded[f"bottom/{name}"] for name in self.net.fed}
+
+    def group(self, prefix: str) -> list[np.ndarray]:
+        n = sum(key.startswith(f"{prefix}/") for key in self.recorded)
+        return [self.recorded[f"{prefix}/{i}"] for i in range(n)]
+
+    def tops(self, params: Any, inputs: Any) -> tuple[jax.Array, ...]:
+        state = self.state
+        for _ in range(int(self.recorded.get("forwards", 1))):
+            values, state = self.net.apply(
+                params, state, inputs, key=jax.random.key(1), blobs=self.layer.tops
+            )
+        return tuple(values[top] for top in self.layer.tops)
+
+    def run(self, backward: bool) -> tuple[Any, ...]:
+        """Tops, and diffs of params and inputs for the recorded top diffs."""
+
+        @jax.jit
+        def both(params: Any, inputs: Any) -> tuple[Any, ...]:
+            if not backward:
+                return self.tops(params, inputs), None, None
+            tops, vjp = jax.vjp(self.tops, params, inputs)
+            recorded = [self.recorded.get(f"top_diff/{name}") for name in self.layer.tops]
+            diffs = [jnp.zeros_like(t) if d is None else d for t, d in zip(tops, recorded, strict=True)]
+            return tops, *vjp(tuple(diffs))
+
+        return tuple(both(self.params, self.inputs))
+
+
+def test_waiting_types_are_not_there_yet() -> None:
+    assert WAITING.isdisjoint(layer_types()), "registered: take them off the list"
+    assert WAITING <= {c["type"] for c in MANIFEST}
+
+
+@pytest.mark.parametrize("backward", ["autodiff", "rules"])
+@pytest.mark.parametrize("case", [c for c in CASES if "stochastic" not in c], ids=case_id)
+def test_recorded_case(case: dict[str, Any], backward: str) -> None:
+    if not case["has_backward"] and backward == "rules":
+        pytest.skip("no backward pass to choose a way for")
+    replay = Replay(case, backward)
+    tops, param_diffs, bottom_diffs = replay.run(case["has_backward"])
+    for name, top in zip(replay.layer.tops, tops, strict=True):
+        expected = replay.recorded[f"top/{name}"]
+        assert top.shape == expected.shape
+        np.testing.assert_allclose(top, expected, atol=case["atol"], rtol=case["rtol"], err_msg=name)
+    if not case["has_backward"]:
+        return
+    close = {"atol": max(case["atol"], 1e-7), "rtol": case["rtol"]}
+    compared = 0
+    parameters = {name: diffs[0] for name, diffs in param_diffs.items() if name != "layer"}
+    for name, diff in {**bottom_diffs, **parameters}.items():
+        if f"bottom_diff/{name}" in replay.recorded:
+            np.testing.assert_allclose(diff, replay.recorded[f"bottom_diff/{name}"], **close, err_msg=name)
+            compared += 1
+    for i, expected in enumerate(replay.group("param_diff")):
+        before = replay.recorded.get(f"param_diff_before/{i}", 0)
+        np.testing.assert_allclose(param_diffs["layer"][i] + before, expected, **close, err_msg=f"param {i}")
+        compared += 1
+    assert compared, "the case compares nothing"
+
+
+@pytest.mark.parametrize("backward", ["autodiff", "rules"])
+@pytest.mark.parametrize("case", [c for c in CASES if "stochastic" in c], ids=case_id)
+def test_random_layers_by_their_statistics(case: dict[str, Any], backward: str) -> None:
+    replay, expected = Replay(case, backward), case["stochastic"]
+    x = replay.inputs["data"]
+    (top,), vjp = jax.vjp(replay.tops, replay.params, replay.inputs)
+    kept = np.asarray(top) != 0
+    np.testing.assert_allclose(np.asarray(top)[kept], (x * expected["scale"])[kept], rtol=1e-6)
+    assert abs(kept.mean() - expected["keep_probability"]) < expected["tolerance"]
+    (diff,) = vjp((jnp.ones_like(top),))[1].values()
+    np.testing.assert_allclose(diff, kept * np.float32(expected["scale"]), rtol=1e-6)
