@@ -12,7 +12,7 @@ from typing import Any
 
 import lmdb
 
-from ..errors import DataError, Problem
+from ..errors import DataError, Problem, located
 
 _MARK_EVERY = 64  # a jump walks at most this many records; the marks of a million records take 1 MB
 _WRITE_CHUNK = 1000
@@ -141,7 +141,7 @@ def write_lmdb(path: str | os.PathLike[str], records: Iterable[tuple[bytes, byte
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         partial.mkdir()
-        with lmdb.open(str(partial), map_size=1 << 26, lock=False) as environment:
+        with lmdb.open(str(partial), map_size=1 << 26, lock=False) as environment, located(file=str(path)):
             _fill(environment, iter(records))
         partial.rename(path)
     except (OSError, lmdb.Error) as error:
@@ -155,9 +155,17 @@ def _fill(environment: Any, records: Iterable[tuple[bytes, bytes]]) -> None:
         while True:
             try:
                 with environment.begin(write=True) as txn:
-                    for key, value in chunk:
-                        if not txn.put(key, value, overwrite=False):
-                            raise DataError(f"key {key!r} occurs twice")
+                    _put_all(txn, chunk)
                 break
             except lmdb.MapFullError:
                 environment.set_mapsize(2 * environment.info()["map_size"])
+
+
+def _put_all(txn: Any, records: Iterable[tuple[bytes, bytes]]) -> None:
+    cursor = txn.cursor()
+    last = cursor.key() if cursor.last() else b""
+    for key, value in records:
+        # Appending fills the pages; putting leaves them half empty.
+        if not cursor.put(key, value, overwrite=False, append=key > last):
+            raise DataError(f"key {key!r} occurs twice")
+        last = max(last, key)
