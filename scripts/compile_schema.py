@@ -15,7 +15,12 @@ SCHEMA = Path(__file__).resolve().parent.parent / "src" / "caffejax" / "schema"
 
 def compile_schema(out: Path) -> None:
     """Writes caffe.binpb and caffe_pb2.pyi into the folder `out`."""
-    arguments = [f"-I{SCHEMA}", f"--descriptor_set_out={out / 'caffe.binpb'}", f"--pyi_out={out}", "caffe.proto"]
+    arguments = [
+        f"-I{SCHEMA}",
+        f"--descriptor_set_out={out / 'caffe.binpb'}",
+        f"--pyi_out={out}",
+        "caffe.proto",
+    ]
     if protoc.main(["protoc", *arguments]) != 0:
         sys.exit("protoc refused caffe.proto")
 

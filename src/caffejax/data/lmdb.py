@@ -1,0 +1,171 @@
+"""LMDB folders: reading records by position, and writing them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import weakref
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import lmdb
+
+from ..errors import DataError, Problem, located
+
+_MARK_EVERY = 64  # a jump walks at most this many records; the marks of a million records take 1 MB
+_WRITE_CHUNK = 1000
+
+# The binding refuses to open a folder twice in a process, but two layers may well read the same one.
+_environments: weakref.WeakValueDictionary[tuple[int, str], Any] = weakref.WeakValueDictionary()
+
+
+class Lmdb:
+    """The records of an LMDB folder in the order of their keys: `records[i]` is (key, value).
+
+    Opens the folder when first asked, read-only and without a lock file, and again in a forked or
+    unpickled copy. Reading on from the last position costs one step; any other position is reached through
+    keys marked on the way, so that no list of all keys is kept. Not for several threads at once.
+
+    Raises:
+        DataError: on first use, if the folder is missing, not an LMDB, empty or truncated.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._pid = -1
+        self._txn: Any = None
+        self._cursor: Any = None
+        self._length = 0
+        self._at = 0
+        self._marks: list[bytes] = []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.path,)
+
+    def __len__(self) -> int:
+        self._ensure_open()
+        return self._length
+
+    def __getitem__(self, index: int) -> tuple[bytes, bytes]:
+        self._ensure_open()
+        if not 0 <= index < self._length:
+            raise IndexError(index)
+        try:
+            self._seek(index)
+            key, value = self._cursor.item()
+        except lmdb.Error as error:
+            raise self._error(f"record {index} cannot be read: {error}; the database is damaged") from error
+        return key, value
+
+    def close(self) -> None:
+        """Lets go of the folder; the next read opens it again."""
+        if self._cursor is not None and self._pid == os.getpid():
+            self._cursor.close()
+            self._txn.abort()
+        self._cursor = self._txn = None
+        self._pid = -1
+
+    def _seek(self, index: int) -> None:
+        mark = min(index // _MARK_EVERY, len(self._marks) - 1)
+        if not mark * _MARK_EVERY <= self._at <= index:
+            self._cursor.set_key(self._marks[mark])
+            self._at = mark * _MARK_EVERY
+        while self._at < index:
+            if not self._cursor.next():
+                raise self._error(
+                    f"ends after {self._at + 1} of {self._length} records; the database is damaged"
+                )
+            self._at += 1
+            if self._at == len(self._marks) * _MARK_EVERY:
+                self._marks.append(self._cursor.key())
+
+    def _ensure_open(self) -> None:
+        if self._pid == os.getpid():
+            return
+        environment = self._environment()
+        self._check_size(environment)
+        try:
+            self._txn = environment.begin()
+            self._cursor = self._txn.cursor()
+            self._length = environment.stat()["entries"]
+            if not self._cursor.first():
+                raise self._error("the LMDB has no records")
+        except lmdb.Error as error:
+            raise self._error(f"cannot be read: {error}") from error
+        self._at = 0
+        self._marks = [self._cursor.key()]
+        self._pid = os.getpid()
+
+    def _environment(self) -> Any:
+        if not (self.path / "data.mdb").is_file():
+            missing = "is not an LMDB: it has no data.mdb" if self.path.is_dir() else "no such folder"
+            raise self._error(f"{missing}; an LMDB is a folder, as convert_imageset -backend lmdb makes it")
+        name = (os.getpid(), os.path.realpath(self.path))
+        environment = _environments.get(name)
+        if environment is None:
+            try:
+                environment = lmdb.open(str(self.path), readonly=True, lock=False, create=False)
+            except lmdb.InvalidError as error:
+                raise self._error("data.mdb is not an LMDB, or is damaged; make or copy it anew") from error
+            except lmdb.Error as error:
+                raise self._error(f"cannot be opened: {error}") from error
+            _environments[name] = environment
+        return environment
+
+    def _check_size(self, environment: Any) -> None:
+        # Pages are read through a memory map: one beyond the end of the file would kill the process.
+        needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
+        size = (self.path / "data.mdb").stat().st_size
+        if size < needed:
+            raise self._error(f"data.mdb is truncated: {size} of {needed} bytes; make or copy it anew")
+
+    def _error(self, message: str) -> DataError:
+        return DataError(Problem(message, file=str(self.path)))
+
+
+def write_lmdb(path: str | os.PathLike[str], records: Iterable[tuple[bytes, bytes]]) -> None:
+    """Writes records (key, value) as a new LMDB folder, which appears only when all are written.
+
+    Args:
+        path: the folder to make; its parent must exist.
+        records: keys of 1 to 511 bytes, each once. They are read back in the order of their keys.
+
+    Raises:
+        DataError: if the folder exists, a key occurs twice or has a wrong length, or writing fails.
+    """
+    path = Path(path)
+    if path.exists():
+        raise DataError(Problem("exists already; remove it or choose another name", file=str(path)))
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.mkdir()
+        with lmdb.open(str(partial), map_size=1 << 26, lock=False) as environment, located(file=str(path)):
+            _fill(environment, iter(records))
+        partial.rename(path)
+    except (OSError, lmdb.Error) as error:
+        raise DataError(Problem(f"cannot be written: {error}", file=str(path))) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _fill(environment: Any, records: Iterable[tuple[bytes, bytes]]) -> None:
+    while chunk := list(itertools.islice(records, _WRITE_CHUNK)):
+        while True:
+            try:
+                with environment.begin(write=True) as txn:
+                    _put_all(txn, chunk)
+                break
+            except lmdb.MapFullError:
+                environment.set_mapsize(2 * environment.info()["map_size"])
+
+
+def _put_all(txn: Any, records: Iterable[tuple[bytes, bytes]]) -> None:
+    cursor = txn.cursor()
+    last = cursor.key() if cursor.last() else b""
+    for key, value in records:
+        # Appending fills the pages; putting leaves them half empty.
+        if not cursor.put(key, value, overwrite=False, append=key > last):
+            raise DataError(f"key {key!r} occurs twice")
+        last = max(last, key)

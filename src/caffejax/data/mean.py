@@ -1,0 +1,78 @@
+"""The mean that is subtracted: an image from a file, or a value for each channel."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from ..errors import DataError, Problem
+from ..layers.registry import Context
+from ..schema import caffe_pb2
+from .shapes import by
+
+
+@dataclass(frozen=True)
+class Mean:
+    """What to subtract from an image.
+
+    Attributes:
+        values: float32 (C, H, W), or (C, 1, 1) for values by channel.
+        file: the mean_file it comes from, if any: then its size must be the image's.
+    """
+
+    values: np.ndarray
+    file: str | None = None
+
+    def over(self, shape: tuple[int, ...]) -> np.ndarray:
+        """The mean of each pixel of an image of that shape (C, H, W).
+
+        Raises:
+            DataError: if it does not fit.
+        """
+        if self.file is not None and self.values.shape != shape:
+            raise DataError(
+                f"is {by(shape)} (CxHxW), but mean_file {self.file} is {by(self.values.shape)}: "
+                "they must be equal, also with a crop_size"
+            )
+        if len(self.values) not in (1, shape[0]):
+            raise DataError(
+                f"has {shape[0]} channels, but there are {len(self.values)} mean_value: "
+                "give one, or one for each channel"
+            )
+        return np.broadcast_to(self.values, shape)
+
+
+def mean_of(ctx: Context) -> Mean:
+    """The mean that transform_param asks for; zero if it asks for none.
+
+    Raises:
+        DataError: if both kinds are given, or the file is missing or no mean.
+    """
+    param = ctx.layer.transform_param
+    if not param.HasField("mean_file"):
+        return Mean(np.array(list(param.mean_value) or [0], np.float32).reshape(-1, 1, 1))
+    if param.mean_value:
+        raise DataError("transform_param has both mean_file and mean_value; keep one of them")
+    path = ctx.path(param.mean_file)
+    return Mean(_read(path), str(path))
+
+
+def _read(path: Path) -> np.ndarray:
+    try:
+        blob = caffe_pb2.BlobProto.FromString(path.read_bytes())
+    except OSError as error:
+        raise DataError(Problem(f"mean_file cannot be read: {error.strerror}", file=str(path))) from error
+    except DecodeError as error:
+        message = "mean_file is not a mean as compute_image_mean writes it, or is damaged"
+        raise DataError(Problem(message, file=str(path))) from error
+    old_shape = blob.num, blob.channels, blob.height, blob.width
+    shape = tuple(blob.shape.dim) if blob.HasField("shape") else old_shape
+    values = np.array(blob.double_data or blob.data, np.float32)
+    if len(shape) != 4 or shape[0] != 1 or min(shape) < 1 or math.prod(shape) != values.size:
+        message = f"mean_file has shape {by(shape)} and {values.size} values; it must be one image, 1xCxHxW"
+        raise DataError(Problem(message, file=str(path)))
+    return values.reshape(shape[1:])

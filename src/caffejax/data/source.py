@@ -1,0 +1,152 @@
+"""The Data layer: batches of Datums from a database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from ..errors import DataError, Problem, located
+from ..layers.registry import Context, Source, register_source
+from ..schema import caffe_pb2
+from .datum import AS_STORED, COLOUR, GREY, read_datum
+from .draws import Draws
+from .lmdb import Lmdb
+from .position import examples_at, position
+from .prefetch import Prefetcher
+from .shapes import by, top
+from .transform import Transform
+
+
+class Records(Protocol):
+    """A database: (key, value) by position."""
+
+    path: Path
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> tuple[bytes, bytes]: ...
+
+    def close(self) -> None:
+        """Lets go of the files."""
+        ...
+
+
+class DatumSource:
+    """Batches of the Datums in a database, round and round.
+
+    Tops are the images, float32 (N, C, h, w), and if the layer has two, the labels, float32 (N,). The first
+    image of a batch decides the batch's shape.
+
+    Raises:
+        DataError: if the database cannot be read, or its first image does not fit the layer.
+    """
+
+    def __init__(self, ctx: Context, records: Records) -> None:
+        param = ctx.layer.data_param
+        transform_param = ctx.layer.transform_param
+        draws = Draws(ctx.seed, ctx.layer.name)
+        self._ctx = ctx
+        self._records = records
+        self._batch_size: int = param.batch_size
+        self._transform = Transform(ctx, draws)
+        self._decode = (
+            COLOUR if transform_param.force_color else GREY if transform_param.force_gray else AS_STORED
+        )
+        self._skip = draws.below(param.rand_skip) if param.rand_skip else 0
+        self._position = 0
+        image, _ = self._read(0)
+        tops = top(self._batch_size, *self._transform.shape(image.shape)), top(self._batch_size)
+        self.tops = tops[: ctx.n_tops]
+
+    def __iter__(self) -> DatumSource:
+        return self
+
+    def __next__(self) -> tuple[np.ndarray, ...]:
+        """The next batch.
+
+        Raises:
+            DataError: naming the record that cannot be read or has another shape than the batch's first.
+        """
+        start = self._position
+        with located(layer=self._ctx.layer.name, layer_type=self._ctx.type.name):
+            examples = [self._read(n) for n in range(start, start + self._batch_size)]
+            images = [image for image, _ in examples]
+            self._check_shapes(images)
+            batch = self._transform(images, start)
+        self._position += self._batch_size
+        return (batch, np.array([label for _, label in examples], np.float32))[: len(self.tops)]
+
+    def get_state(self) -> Mapping[str, int]:
+        """The position of the next batch."""
+        return position(self._position)
+
+    def set_state(self, state: Mapping[str, int]) -> None:
+        """Goes to a position that `get_state` gave."""
+        self._position = examples_at(state)
+
+    def close(self) -> None:
+        """Closes the database; reading on opens it again."""
+        self._records.close()
+
+    def _index(self, n: int) -> int:
+        return (self._skip + n) % len(self._records)
+
+    def _read(self, n: int) -> tuple[np.ndarray, int]:
+        key, value = self._records[self._index(n)]
+        try:
+            return read_datum(value, self._decode)
+        except DataError as error:
+            raise self._record_error(key, error) from error
+
+    def _check_shapes(self, images: list[np.ndarray]) -> None:
+        seen, wanted = None, None
+        for i, image in enumerate(images):
+            if image.shape == seen:
+                continue
+            try:
+                shape = self._transform.shape(image.shape)
+                if shape != (wanted := wanted or shape):
+                    raise DataError(
+                        f"comes out as {by(shape)} (CxHxW), the batch's first as {by(wanted)}: "
+                        "a batch needs one shape; crop_size, force_color or batch_size: 1 may give it"
+                    )
+            except DataError as error:
+                key, _ = self._records[self._index(self._position + i)]
+                raise self._record_error(key, error) from error
+            seen = image.shape
+
+    def _record_error(self, key: bytes, error: DataError) -> DataError:
+        name = key.decode("utf-8", "backslashreplace")
+        return DataError(Problem(f"record '{name}' {error}", file=str(self._records.path)))
+
+
+@register_source(
+    "Data", tops=(1, 2), param="data_param", restrictions="reads LMDB; backend LEVELDB not supported yet"
+)
+def open_data(ctx: Context) -> Source:
+    """Opens a Data layer's database, read ahead by `prefetch` batches."""
+    param = ctx.layer.data_param
+    with located(layer=ctx.layer.name, layer_type=ctx.type.name):
+        if not param.source:
+            raise DataError("data_param has no source; name the LMDB's folder")
+        if param.batch_size < 1:
+            raise DataError("data_param.batch_size must be 1 or more")
+        path = ctx.path(param.source)
+        if param.backend == caffe_pb2.DataParameter.LEVELDB:
+            _refuse_leveldb(path)
+        return Prefetcher(DatumSource(ctx, Lmdb(path)), param.prefetch)
+
+
+def _refuse_leveldb(path: Path) -> None:
+    if (path / "data.mdb").is_file():
+        message = "is an LMDB, but the layer's backend is LEVELDB, which is the default; set backend: LMDB"
+    elif path.is_dir():
+        message = (
+            "LevelDB is not supported yet; convert_imageset -backend lmdb makes an LMDB of the same images"
+        )
+    else:
+        message = "no such folder"
+    raise DataError(Problem(message, file=str(path)))
