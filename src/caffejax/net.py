@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from . import data  # noqa: F401  registers the data layers
 from .errors import GraphError, Problem, did_you_mean, located
 from .graph import Graph, Layer, Param, build_graph, net_state
 from .layers import Source

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -34,6 +33,7 @@ import jax
 import numpy as np
 
 from ..errors import GraphError, LayerError, did_you_mean
+from ..paths import find
 
 Phase = Literal["TRAIN", "TEST"]
 Shape = tuple[int, ...]
@@ -127,9 +127,7 @@ class Context:
 
     def path(self, name: str) -> Path:
         """A path that the net names: as in Caffe from the working directory, else from the net's folder."""
-        given = Path(os.path.expanduser(name))
-        beside = self.folder / given if self.folder is not None else given
-        return beside if beside.exists() and not given.exists() else given
+        return find(name, self.folder)
 
 
 def name_key(key: jax.Array, name: str) -> jax.Array:

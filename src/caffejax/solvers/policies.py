@@ -1,0 +1,101 @@
+"""Learning rate policies: the rate of an update as a function of the iteration, in Caffe's arithmetic.
+
+Rates are float32 and computed on the host, once per iteration: `step`, `multistep` and `exp` take powers in
+double precision before they round, which a compiled float32 step could not.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import did_you_mean
+
+Schedule = Callable[[int], np.float32]
+_f32 = np.float32
+
+
+def schedule(param: Any) -> Schedule:
+    """The rate by iteration (0-based, before the increment) for a SolverParameter that `problems` found good."""
+    rate = POLICIES[param.lr_policy](param)
+
+    def quiet(iteration: int) -> np.float32:
+        with np.errstate(all="ignore"):  # poly beyond max_iter is NaN, an exp may overflow: as in Caffe
+            return rate(iteration)
+
+    return quiet
+
+
+def problems(param: Any) -> list[str]:
+    """What is wrong with the policy's settings."""
+    if param.lr_policy not in POLICIES:
+        if not param.lr_policy:
+            return [f"lr_policy is missing; it is one of {', '.join(POLICIES)}"]
+        return [f"unknown lr_policy '{param.lr_policy}'{did_you_mean(param.lr_policy, POLICIES)}"]
+    found = []
+    if param.gamma < 0:
+        found.append(f"lr_policy '{param.lr_policy}': gamma must not be negative, but is {param.gamma:g}")
+    if param.lr_policy in ("step", "sigmoid") and param.stepsize <= 0:
+        found.append(f"lr_policy '{param.lr_policy}': stepsize must be positive, but is {param.stepsize}")
+    if param.lr_policy == "poly" and param.max_iter <= 0:
+        found.append("lr_policy 'poly' needs max_iter, at which the rate reaches 0")
+    return found
+
+
+def current_step(param: Any, iteration: int) -> int:
+    """How many steps the rate of this iteration has behind it (0 for policies without steps)."""
+    if param.lr_policy == "step":
+        return int(iteration) // int(param.stepsize)
+    if param.lr_policy == "multistep":
+        return bisect.bisect_right(_step_iterations(param.stepvalue), iteration)
+    return 0
+
+
+def _step_iterations(stepvalues: Sequence[int]) -> list[int]:
+    """When each step of `multistep` happens: at its value, but at most one per iteration."""
+    iterations: list[int] = []
+    for value in stepvalues:
+        iterations.append(max(value, iterations[-1] + 1 if iterations else value))
+    return iterations
+
+
+def _fixed(p: Any) -> Schedule:
+    return lambda i: _f32(p.base_lr)
+
+
+def _stepped(p: Any) -> Schedule:
+    return lambda i: _f32(_f32(p.base_lr) * _f32(float(p.gamma) ** current_step(p, i)))
+
+
+def _exp(p: Any) -> Schedule:
+    return lambda i: _f32(_f32(p.base_lr) * _f32(float(p.gamma) ** i))
+
+
+def _inv(p: Any) -> Schedule:
+    return lambda i: _f32(_f32(p.base_lr) * (_f32(1) + _f32(p.gamma) * _f32(i)) ** -_f32(p.power))
+
+
+def _poly(p: Any) -> Schedule:
+    return lambda i: _f32(_f32(p.base_lr) * (_f32(1) - _f32(i) / _f32(p.max_iter)) ** _f32(p.power))
+
+
+def _sigmoid(p: Any) -> Schedule:
+    def rate(i: int) -> np.float32:
+        exponent = np.exp(-_f32(p.gamma) * (_f32(i) - _f32(p.stepsize)))
+        return _f32(_f32(p.base_lr) * (_f32(1) / (_f32(1) + exponent)))
+
+    return rate
+
+
+POLICIES: dict[str, Callable[[Any], Schedule]] = {
+    "fixed": _fixed,
+    "step": _stepped,
+    "exp": _exp,
+    "inv": _inv,
+    "multistep": _stepped,
+    "poly": _poly,
+    "sigmoid": _sigmoid,
+}

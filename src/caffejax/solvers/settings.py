@@ -1,0 +1,86 @@
+"""A solver's settings: checked as a whole, and the nets they name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import Problem, SolverError, did_you_mean
+from ..paths import find
+from ..schema import caffe_pb2, read_net
+from ..schema.caffe_pb2 import NetParameter, NetState, SolverParameter
+from . import policies, rules
+
+_TRAIN_SOURCES = ("net", "net_param", "train_net", "train_net_param")
+
+
+@dataclass(frozen=True)
+class NetSettings:
+    """One net of a solver: its definition, its state, and the file it came from."""
+
+    message: NetParameter
+    state: NetState
+    file: str | None
+
+
+def check(param: SolverParameter, file: str | None = None) -> None:
+    """Raises `SolverError` naming every setting that Caffe would refuse, and why."""
+    problems = [*policies.problems(param), *rules.problems(param), *_other_problems(param)]
+    if problems:
+        raise SolverError([Problem(p, file=file) for p in problems])
+
+
+def _other_problems(param: SolverParameter) -> Iterator[str]:
+    given = [f for f in _TRAIN_SOURCES if param.HasField(f)]
+    if len(given) != 1:
+        what = f"{', '.join(given)} are given" if given else "none is given"
+        yield f"the train net must be one of {', '.join(_TRAIN_SOURCES)}: {what}"
+    if param.weight_decay and param.regularization_type not in ("L1", "L2"):
+        hint = did_you_mean(param.regularization_type, ("L1", "L2"))
+        yield f"unknown regularization_type '{param.regularization_type}'; it is L1 or L2{hint}"
+    if param.iter_size < 1:
+        yield f"iter_size must be 1 or more, not {param.iter_size}"
+    if param.average_loss < 1:
+        yield f"average_loss must be 1 or more, not {param.average_loss}"
+    own, total = _own_test_nets(param), len(param.test_iter)
+    generic = param.HasField("net") or param.HasField("net_param")
+    if total < own or (total > own and not generic):
+        yield f"test_iter must be given once per test net: {total} for {own} test nets"
+    elif param.test_state and len(param.test_state) != total:
+        yield f"test_state must be given once per test net: {len(param.test_state)} for {total} test nets"
+    if total and param.test_interval <= 0:
+        yield "test_interval must be positive where there are test nets"
+
+
+def _own_test_nets(param: SolverParameter) -> int:
+    return len(param.test_net_param) + len(param.test_net)
+
+
+def train_net(param: SolverParameter, folder: Path | None) -> NetSettings:
+    """The net to train: phase TRAIN, the file's own stages, then train_state.
+
+    Raises:
+        SchemaError: if its file cannot be read.
+    """
+    (field,) = (f for f in _TRAIN_SOURCES if param.HasField(f))
+    return _settings(getattr(param, field), folder, "TRAIN", param.train_state)
+
+
+def test_nets(param: SolverParameter, folder: Path | None) -> list[NetSettings]:
+    """The test nets in Caffe's order: test_net_param, test_net, then the train net's file as often as needed."""
+    sources: list[Any] = [*param.test_net_param, *param.test_net]
+    generic = param.net if param.HasField("net") else param.net_param
+    sources += [generic] * (len(param.test_iter) - len(sources))
+    states = list(param.test_state) or [NetState()] * len(sources)
+    return [_settings(s, folder, "TEST", state) for s, state in zip(sources, states, strict=True)]
+
+
+def _settings(source: str | NetParameter, folder: Path | None, phase: Any, extra: NetState) -> NetSettings:
+    file = None if isinstance(source, NetParameter) else str(find(source, folder))
+    message = read_net(Path(file) if file else source)
+    state = NetState(phase=caffe_pb2.Phase.Value(phase))
+    for more in (message.state, extra):  # stages add up, a phase or level replaces
+        state.MergeFrom(more)
+    return NetSettings(message, state, file)

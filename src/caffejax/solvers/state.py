@@ -1,0 +1,84 @@
+"""What training is, at one moment, and one step of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from ..net import Blobs, Net, Params
+
+
+@flax.struct.dataclass
+class TrainState:
+    """All that a training step reads and changes.
+
+    Attributes:
+        params: learnable blobs, `{layer: blobs}`.
+        state: running statistics, likewise.
+        opt_state: what the update rule remembers.
+        iteration: updates done so far, int32.
+        key: where all randomness of training comes from.
+    """
+
+    params: Params
+    state: Params
+    opt_state: Any
+    iteration: jax.Array
+    key: jax.Array
+
+
+class Report(NamedTuple):
+    """What a step found out: the mean loss over the passes, and the last pass's output blobs."""
+
+    loss: jax.Array
+    outputs: Blobs
+
+
+Step = Callable[[TrainState, Mapping[str, jax.Array], Any], tuple[TrainState, Report]]
+
+
+def make_step(net: Net, optimizer: optax.GradientTransformationExtraArgs, iter_size: int) -> Step:
+    """One update as a pure function `step(train_state, batches, rate)`.
+
+    `batches` holds `iter_size` batches, stacked along a new first axis.
+    """
+    grad = jax.value_and_grad(net.loss, has_aux=True)
+
+    def step(ts: TrainState, batches: Mapping[str, jax.Array], rate: Any) -> tuple[TrainState, Report]:
+        key = jax.random.fold_in(ts.key, ts.iteration)
+
+        def one(carry: tuple[Any, Params], numbered: Any) -> tuple[tuple[Any, Params], Any]:
+            total, state = carry
+            number, batch = numbered
+            (loss, aux), grads = grad(ts.params, state, batch, jax.random.fold_in(key, number))
+            return (jax.tree.map(jnp.add, total, grads), aux.state), (loss, aux.blobs)
+
+        start = (jax.tree.map(jnp.zeros_like, ts.params), ts.state)
+        if iter_size == 1:  # no loop: the compiler sees straight code
+            first = jax.tree.map(lambda b: b[0], dict(batches))
+            (grads, state), (loss, outputs) = one(start, (jnp.int32(0), first))
+        else:
+            passes = (jnp.arange(iter_size), dict(batches))
+            (grads, state), (losses, all_outputs) = jax.lax.scan(one, start, passes)
+            loss, outputs = jnp.mean(losses), jax.tree.map(lambda o: o[-1], all_outputs)
+        updates, opt_state = optimizer.update(
+            grads, ts.opt_state, ts.params, rate=rate, iteration=ts.iteration
+        )
+        params = optax.apply_updates(ts.params, updates)
+        new = ts.replace(params=params, state=state, opt_state=opt_state, iteration=ts.iteration + 1)  # type: ignore[attr-defined]
+        return new, Report(loss, outputs)
+
+    return step
+
+
+def stack(batches: list[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Batches of one iteration along a new first axis."""
+    if len(batches) == 1:  # a view: no copy
+        return {name: array[None] for name, array in batches[0].items()}
+    return {name: np.stack([b[name] for b in batches]) for name in batches[0]}

@@ -1,0 +1,57 @@
+"""What happens to gradients before the update rule, in Caffe's order: clip, normalise, regularise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from .rules import transformation
+
+
+def caffe_optimizer(param: Any, lr_mults: Any, decay_mults: Any) -> optax.GradientTransformationExtraArgs:
+    """The whole chain for a SolverParameter.
+
+    Args:
+        param: a SolverParameter that `settings.check` found good.
+        lr_mults, decay_mults: trees like the params with each blob's multipliers.
+
+    Gradients are the sums over `iter_size` passes. Decay comes after clipping, and enters what the rules
+    remember.
+    """
+    return optax.chain(
+        clip_by_total_norm(param.clip_gradients),
+        optax.scale(1 / param.iter_size) if param.iter_size > 1 else optax.identity(),
+        add_decay(param.weight_decay, param.regularization_type, decay_mults),
+        transformation(param, lr_mults),
+    )
+
+
+def clip_by_total_norm(limit: float) -> optax.GradientTransformation:
+    """Scales all gradients down to a total L2 norm of `limit` where they exceed it; a negative limit is none."""
+    if limit < 0:
+        return optax.identity()
+
+    def update(grads: Any, state: optax.EmptyState, params: Any = None) -> tuple[Any, optax.EmptyState]:
+        norm = jnp.sqrt(sum(jnp.sum(jnp.square(g)) for g in jax.tree.leaves(grads)))
+        scale = jnp.where(norm > limit, limit / norm, 1)
+        return jax.tree.map(lambda g: g * scale.astype(g.dtype), grads), state
+
+    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+
+
+def add_decay(decay: float, kind: str, decay_mults: Any) -> optax.GradientTransformation:
+    """Adds decay x decay_mult x the blob (L2), or x the blob's signs (L1, 0 at 0)."""
+    if not decay:
+        return optax.identity()
+    direction = jnp.sign if kind == "L1" else (lambda blob: blob)
+
+    def update(grads: Any, state: optax.EmptyState, params: Any = None) -> tuple[Any, optax.EmptyState]:
+        def one(g: jax.Array, blob: jax.Array, mult: float) -> jax.Array:
+            return g + decay * mult * direction(blob) if mult else g
+
+        return jax.tree.map(one, grads, params, decay_mults), state
+
+    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
