@@ -30,7 +30,7 @@ def parse_text(text: str, message_class: type[M], *, file: str | None = None) ->
     """Reads prototxt.
 
     Args:
-        text: the text. Bytes that were not UTF-8 may stand in it as lone surrogates; in comments they do no harm.
+        text: the text. Bytes that were not UTF-8 may be lone surrogates; in comments they do no harm.
         message_class: what to read, for instance `caffe_pb2.NetParameter`.
         file: name for error messages.
 
