@@ -15,6 +15,12 @@ from caffejax.errors import Problem, WeightsError
 
 Array = NDArray[np.float32]
 
+_MAX_AXES = 32  # as in Caffe
+
+# Fields of BlobProto: 1 to 4 are the legacy shape.
+_DATA, _SHAPE, _DOUBLE_DATA = 5, 7, 8
+_NUMBERS = {_DATA: (wire.DELIMITED, wire.FIXED32), _DOUBLE_DATA: (wire.DELIMITED, wire.FIXED64)}
+
 
 class Legacy4D(np.ndarray[tuple[int, ...], np.dtype[np.float32]]):
     """An array whose file gives its shape as num x channels x height x width, as files did before 2015.
@@ -32,17 +38,13 @@ def decode_blob(data: memoryview) -> Array:
     """
     legacy: dict[int, int] = {}
     dims: list[int] = []
-    chunks: dict[int, list[memoryview]] = {5: [], 8: []}  # data, double_data
+    chunks: dict[int, list[memoryview]] = {_DATA: [], _DOUBLE_DATA: []}
     for number, kind, value in wire.fields(data):
         if number <= 4 and isinstance(value, int):
             legacy[number] = value
-        elif number == 7 and isinstance(value, memoryview):
+        elif number == _SHAPE and isinstance(value, memoryview):
             dims += _dims(value)
-        elif (
-            number in chunks
-            and not isinstance(value, int)
-            and kind in (wire.DELIMITED, 5 if number == 5 else 1)
-        ):
+        elif number in chunks and kind in _NUMBERS[number] and isinstance(value, memoryview):
             chunks[number].append(value)
     shape = tuple(legacy.get(i, 0) for i in range(1, 5)) if legacy else tuple(dims)
     return _array(chunks, shape, bool(legacy))
@@ -125,12 +127,14 @@ def _dims(shape: memoryview) -> list[int]:
 
 
 def _array(chunks: dict[int, list[memoryview]], shape: tuple[int, ...], legacy: bool) -> Array:
-    number, dtype = (8, "<f8") if chunks[8] else (5, "<f4")
+    number, dtype = (_DOUBLE_DATA, "<f8") if chunks[_DOUBLE_DATA] else (_DATA, "<f4")
     content = chunks[number][0] if len(chunks[number]) == 1 else b"".join(chunks[number])
     values = np.frombuffer(content, dtype)
-    if math.prod(shape) != values.size or len(shape) > 32:
+    if len(shape) > _MAX_AXES:
+        raise ValueError(f"a blob has {len(shape)} axes; {_MAX_AXES} are allowed")
+    if math.prod(shape) != values.size:
         raise ValueError(f"a blob of shape {_shown(shape)} has {values.size} values")
-    with np.errstate(over="ignore"):  # what no float holds becomes infinity, as in Caffe
+    with np.errstate(over="ignore", invalid="ignore"):  # what no float holds becomes infinity, as in Caffe
         array = values.astype(np.float32, copy=False).reshape(shape)
     array.flags.writeable = False
     return array.view(Legacy4D) if legacy else array

@@ -135,4 +135,4 @@ def _encode_blob(blob: ArrayLike, diff: ArrayLike | None) -> list[bytes | memory
 
 
 def _raw(values: Array) -> memoryview:
-    return memoryview(np.ascontiguousarray(values).reshape(-1).view(np.uint8)).cast("B")
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
