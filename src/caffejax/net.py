@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -121,8 +121,8 @@ class Net:
                 return fill(param.blob.filler, own_key, param.blob.shape, dtype)
 
         return Variables(
-            params=self._tree(lambda p: blob(p) if p.blob.learnable else None),
-            state=self._tree(lambda p: None if p.blob.learnable else blob(p)),
+            params=self.tree(lambda p: blob(p) if p.blob.learnable else None),
+            state=self.tree(lambda p: None if p.blob.learnable else blob(p)),
         )
 
     def apply(
@@ -168,9 +168,8 @@ class Net:
             probes: zeros to add to the blobs they name. A probe's gradient is what Caffe calls the blob's diff.
 
         Raises:
-            GraphError: if a layer without a backward pass would need one, or an input is missing.
+            GraphError: if an input is missing.
         """
-        self.graph.check_backward()
         values, new_state, total = self._run(params, state, inputs, key, probes or {})
         wanted = self.outputs if blobs is None else blobs
         return total, Outputs({name: values[name] for name in wanted}, new_state)
@@ -184,9 +183,7 @@ class Net:
         probes: Mapping[str, jax.Array] = MappingProxyType({}),
     ) -> tuple[Blobs, Params, jax.Array]:
         if missing := [name for name in self.fed if name not in inputs]:
-            raise GraphError(
-                [Problem(f"no input given for blob '{n}'", file=self.graph.file) for n in missing]
-            )
+            raise GraphError([Problem(f"no input given for blob '{n}'", file=self.graph.file) for n in missing])
         values: Blobs = {}
         changed: dict[str, tuple[jax.Array, ...]] = {}
         total = jnp.zeros(())
@@ -231,12 +228,9 @@ class Net:
                 new[param.owner.layer] = tuple(owner)
         return new
 
-    def _tree(self, value: Any) -> Params:
+    def tree(self, value: Callable[[Param], Any]) -> Any:
         """`{layer: value of each blob}`, leaving out blobs of other layers and layers with nothing."""
-        tree = {
-            layer.key: tuple(value(p) if p.owned else None for p in layer.params)
-            for layer in self.graph.layers
-        }
+        tree = {layer.key: tuple(value(p) if p.owned else None for p in layer.params) for layer in self.graph.layers}
         return {key: blobs for key, blobs in tree.items() if any(b is not None for b in blobs)}
 
 

@@ -63,9 +63,7 @@ def load(name: str, run: dict[str, Any]) -> Net:
 
 
 def test_waiting_cases_really_wait() -> None:
-    assert not [name for name, types in WAITING.items() if types <= set(layer_types())], (
-        "take them off the list"
-    )
+    assert not [name for name, types in WAITING.items() if types <= set(layer_types())], "take them off the list"
 
 
 def describe(graph: Graph) -> dict[str, Any]:
@@ -115,10 +113,7 @@ def describe(graph: Graph) -> dict[str, Any]:
 
 def without_flags(built: dict[str, Any]) -> dict[str, Any]:
     """The recording less `has_lr_mult` and `has_decay_mult`, which only say how Caffe keeps a default."""
-    params = [
-        {k: v for k, v in p.items() if k not in ("has_lr_mult", "has_decay_mult")}
-        for p in built["net_params"]
-    ]
+    params = [{k: v for k, v in p.items() if k not in ("has_lr_mult", "has_decay_mult")} for p in built["net_params"]]
     return {**built, "net_params": params}
 
 

@@ -56,7 +56,5 @@ def decode_image(data: bytes, decode: int = AS_STORED) -> np.ndarray:
     if image is None:
         raise DataError(f"its image of {len(data)} bytes cannot be decoded: not a JPEG, PNG, ... or damaged")
     if image.dtype != np.uint8:
-        raise DataError(
-            f"its image has {image.dtype} pixels, not bytes; force_color or force_gray converts it"
-        )
+        raise DataError(f"its image has {image.dtype} pixels, not bytes; force_color or force_gray converts it")
     return image[None] if image.ndim == 2 else image.transpose(2, 0, 1)

@@ -111,9 +111,7 @@ def _survey(files: list[Path], names: list[str]) -> tuple[list[int], list[tuple[
         for name, shape in found.items():
             if shape[1:] != wanted.setdefault(name, shape[1:]):
                 before = by(wanted[name]) or "a number"
-                wrong.append(
-                    f"a row of '{name}' is {by(shape[1:]) or 'a number'}, in the first file {before}"
-                )
+                wrong.append(f"a row of '{name}' is {by(shape[1:]) or 'a number'}, in the first file {before}")
         problems += [Problem(message, file=str(path)) for message in wrong]
         sizes.append(next(iter(rows.values()), 0))
     if not problems and not sum(sizes):

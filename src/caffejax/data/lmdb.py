@@ -74,9 +74,7 @@ class Lmdb:
             self._at = mark * _MARK_EVERY
         while self._at < index:
             if not self._cursor.next():
-                raise self._error(
-                    f"ends after {self._at + 1} of {self._length} records; the database is damaged"
-                )
+                raise self._error(f"ends after {self._at + 1} of {self._length} records; the database is damaged")
             self._at += 1
             if self._at == len(self._marks) * _MARK_EVERY:
                 self._marks.append(self._cursor.key())

@@ -52,9 +52,7 @@ class DatumSource:
         self._records = records
         self._batch_size: int = param.batch_size
         self._transform = Transform(ctx, draws)
-        self._decode = (
-            COLOUR if transform_param.force_color else GREY if transform_param.force_gray else AS_STORED
-        )
+        self._decode = COLOUR if transform_param.force_color else GREY if transform_param.force_gray else AS_STORED
         self._skip = draws.below(param.rand_skip) if param.rand_skip else 0
         self._position = 0
         image, _ = self._read(0)
@@ -123,9 +121,7 @@ class DatumSource:
         return DataError(Problem(f"record '{name}' {error}", file=str(self._records.path)))
 
 
-@register_source(
-    "Data", tops=(1, 2), param="data_param", restrictions="reads LMDB; backend LEVELDB not supported yet"
-)
+@register_source("Data", tops=(1, 2), param="data_param", restrictions="reads LMDB; backend LEVELDB not supported yet")
 def open_data(ctx: Context) -> Source:
     """Opens a Data layer's database, read ahead by `prefetch` batches."""
     param = ctx.layer.data_param
@@ -144,9 +140,7 @@ def _refuse_leveldb(path: Path) -> None:
     if (path / "data.mdb").is_file():
         message = "is an LMDB, but the layer's backend is LEVELDB, which is the default; set backend: LMDB"
     elif path.is_dir():
-        message = (
-            "LevelDB is not supported yet; convert_imageset -backend lmdb makes an LMDB of the same images"
-        )
+        message = "LevelDB is not supported yet; convert_imageset -backend lmdb makes an LMDB of the same images"
     else:
         message = "no such folder"
     raise DataError(Problem(message, file=str(path)))

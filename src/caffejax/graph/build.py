@@ -91,9 +91,7 @@ class _Wiring:
     inputs: list[str] = field(default_factory=list)
     unread: set[str] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
-    unknown: set[str] = field(
-        default_factory=set
-    )  # tops of layers that failed: no errors that follow from them
+    unknown: set[str] = field(default_factory=set)  # tops of layers that failed: no errors that follow from them
     keys: set[str] = field(default_factory=set)
 
     def add(self, layer: LayerParameter, inserted: bool) -> None:
@@ -161,9 +159,7 @@ class _Wiring:
 def _loss_weights(kind: LayerType, layer: LayerParameter, n_tops: int) -> tuple[float, ...]:
     weights = tuple(layer.loss_weight) or ((1.0,) if kind.loss else (0.0,) * n_tops)
     if len(weights) != n_tops:
-        raise GraphError(
-            f"loss_weight must be unspecified or specified once per top: {len(weights)} for {n_tops} tops"
-        )
+        raise GraphError(f"loss_weight must be unspecified or specified once per top: {len(weights)} for {n_tops} tops")
     return weights
 
 
@@ -180,9 +176,7 @@ def top_shapes(
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.input_shapes(context))
     arrays = tuple(jax.ShapeDtypeStruct(p.blob.shape, jnp.float32) for p in params)
     try:
-        tops, _ = jax.eval_shape(
-            lambda key, *args: forward(context.with_key(key), *args), _KEY, arrays, tuple(bottoms)
-        )
+        tops, _ = jax.eval_shape(lambda key, *args: forward(context.with_key(key), *args), _KEY, arrays, tuple(bottoms))
         return tops
     except CaffejaxError:
         raise

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ..errors import Problem
 from ..layers.registry import Phase
-from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState, NetStateRule
 from ..schema import caffe_pb2
+from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState, NetStateRule
 
 
 def net_state(net: NetParameter, phase: Phase, level: int = 0, stages: Sequence[str] = ()) -> NetState:

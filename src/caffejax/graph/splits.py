@@ -15,9 +15,7 @@ from ..schema.caffe_pb2 import LayerParameter
 _Top = tuple[int, int]  # index of the layer, index of its top
 
 
-def insert_splits(
-    layers: Sequence[LayerParameter], file: str | None = None
-) -> list[tuple[LayerParameter, bool]]:
+def insert_splits(layers: Sequence[LayerParameter], file: str | None = None) -> list[tuple[LayerParameter, bool]]:
     """Copies of the layers with splits between them; the flag says which were inserted.
 
     A loss weight on a blob that others read counts as one more reader, the first.

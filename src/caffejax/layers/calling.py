@@ -77,6 +77,4 @@ def _tuple(value: Any) -> Arrays:
 
 def _like(diffs: Sequence[Any], arrays: Sequence[jax.Array]) -> Arrays:
     assert len(diffs) == len(arrays), f"{len(diffs)} diffs for {len(arrays)} arrays"
-    return tuple(
-        jnp.zeros_like(a) if d is None else d.astype(a.dtype) for d, a in zip(diffs, arrays, strict=True)
-    )
+    return tuple(jnp.zeros_like(a) if d is None else d.astype(a.dtype) for d, a in zip(diffs, arrays, strict=True))

@@ -92,9 +92,7 @@ def _geometry(ctx: Context, x: Any) -> tuple[Window, Shape]:
         not p.global_pooling or (pad == (0, 0) and stride == (1, 1)),
         "with global_pooling: true pad must be 0 and stride 1",
     )
-    require(
-        all(a < k for a, k in zip(pad, kernel, strict=True)), f"pad {pad} must be less than kernel {kernel}"
-    )
+    require(all(a < k for a, k in zip(pad, kernel, strict=True)), f"pad {pad} must be less than kernel {kernel}")
     window = Window(kernel, stride, pad, (1, 1))
     rounding = math.floor if p.round_mode == p.FLOOR else math.ceil
     out = [rounding((n + 2 * a - k) / s) + 1 for n, k, s, a in zip(size, kernel, stride, pad, strict=True)]

@@ -267,9 +267,7 @@ def register_source(
     return decorate
 
 
-def register_input(
-    name: str, *, tops: Count, param: str
-) -> Callable[[Callable[[Context], list[Shape]]], LayerType]:
+def register_input(name: str, *, tops: Count, param: str) -> Callable[[Callable[[Context], list[Shape]]], LayerType]:
     """Registers `shapes(ctx)` as a type whose tops the caller feeds."""
 
     def decorate(shapes: Callable[[Context], list[Shape]]) -> LayerType:

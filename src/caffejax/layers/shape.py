@@ -28,9 +28,7 @@ def concat(ctx: Context, *xs: jax.Array) -> jax.Array:
 def _(ctx: Context, *xs: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, ...]:
     axis = _concat_axis(ctx, xs)
     ends = np.cumsum([x.shape[axis] for x in xs])
-    return tuple(
-        jax.lax.slice_in_dim(dy, end - x.shape[axis], end, axis=axis) for x, end in zip(xs, ends, strict=True)
-    )
+    return tuple(jax.lax.slice_in_dim(dy, end - x.shape[axis], end, axis=axis) for x, end in zip(xs, ends, strict=True))
 
 
 def _concat_axis(ctx: Context, xs: tuple[jax.Array, ...]) -> int:

@@ -38,9 +38,7 @@ def convolution_window(p: Any, n_axes: int) -> Window:
         dilation=_per_axis(p, "dilation", (), n_axes, 1),
     )
     for name in ("kernel", "stride", "dilation"):
-        require(
-            all(v > 0 for v in getattr(window, name)), f"{name} must be positive: {getattr(window, name)}"
-        )
+        require(all(v > 0 for v in getattr(window, name)), f"{name} must be positive: {getattr(window, name)}")
     return window
 
 

@@ -100,9 +100,7 @@ class _Reader:
             if field.repeated:
                 self.repeated(message, field, depth)
             elif token in seen:
-                self.problem(
-                    start, f"'{token}' stands twice in {message.DESCRIPTOR.name}, which takes it once"
-                )
+                self.problem(start, f"'{token}' stands twice in {message.DESCRIPTOR.name}, which takes it once")
                 self.skip_value()
             else:
                 seen.add(token)
@@ -220,9 +218,7 @@ class _Reader:
         start, token = self.at, self.tokens[self.at]
         if token == END:
             line, column = self.tokens.position(opened)
-            self.lost(
-                start, f"the text ends inside {descriptor.name}, opened at line {line}, column {column}"
-            )
+            self.lost(start, f"the text ends inside {descriptor.name}, opened at line {line}, column {column}")
         if token == "[":
             self.problem(start, f"{descriptor.name} has no extensions")
             self.skip_nested()

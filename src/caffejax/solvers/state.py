@@ -47,7 +47,11 @@ def make_step(net: Net, optimizer: optax.GradientTransformationExtraArgs, iter_s
     """One update as a pure function `step(train_state, batches, rate)`.
 
     `batches` holds `iter_size` batches, stacked along a new first axis.
+
+    Raises:
+        GraphError: if a layer without a backward pass would need one.
     """
+    net.graph.check_backward()
     grad = jax.value_and_grad(net.loss, has_aux=True)
 
     def step(ts: TrainState, batches: Mapping[str, jax.Array], rate: Any) -> tuple[TrainState, Report]:
@@ -67,9 +71,7 @@ def make_step(net: Net, optimizer: optax.GradientTransformationExtraArgs, iter_s
             passes = (jnp.arange(iter_size), dict(batches))
             (grads, state), (losses, all_outputs) = jax.lax.scan(one, start, passes)
             loss, outputs = jnp.mean(losses), jax.tree.map(lambda o: o[-1], all_outputs)
-        updates, opt_state = optimizer.update(
-            grads, ts.opt_state, ts.params, rate=rate, iteration=ts.iteration
-        )
+        updates, opt_state = optimizer.update(grads, ts.opt_state, ts.params, rate=rate, iteration=ts.iteration)
         params = optax.apply_updates(ts.params, updates)
         new = ts.replace(params=params, state=state, opt_state=opt_state, iteration=ts.iteration + 1)  # type: ignore[attr-defined]
         return new, Report(loss, outputs)

@@ -1,0 +1,128 @@
+"""Native checkpoints: the only module that knows orbax.
+
+A checkpoint folder holds one step per snapshot, each complete or not there at all. A step has the arrays as
+nested dictionaries of names, readable by orbax alone, and a JSON record of everything else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..errors import Problem, WeightsError
+
+Arrays = Mapping[str, Any]  # names to arrays, or to more of these
+_ARRAYS, _RECORD = "arrays", "record"
+
+
+class CheckpointFolder:
+    """A folder of checkpoints, one per step.
+
+    Saving happens in the background; `wait` or `close` ends it. A process that dies while saving leaves the
+    earlier steps as they were.
+
+    Args:
+        path: the folder; made when the first step is saved.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._opened: Any = None
+
+    @property
+    def _manager(self) -> Any:
+        if self._opened is None:
+            import orbax.checkpoint as ocp  # not needed before the first snapshot
+
+            try:
+                self._opened = ocp.CheckpointManager(self.path.absolute())
+            except OSError as error:
+                raise _error(self.path, f"cannot be opened: {error}") from error
+        return self._opened
+
+    def steps(self) -> list[int]:
+        """The complete steps, in order."""
+        return sorted(self._manager.all_steps()) if self.path.is_dir() else []
+
+    def save(self, step: int, arrays: Arrays, record: Mapping[str, Any]) -> None:
+        """Starts saving a step; one that is there already is replaced.
+
+        Args:
+            step: its number.
+            arrays: nested dictionaries of arrays; copied before this returns.
+            record: what JSON can hold.
+
+        Raises:
+            WeightsError: if the folder cannot be written.
+        """
+        import orbax.checkpoint as ocp
+
+        copies = jax.tree.map(np.array, arrays)  # the step that follows may reuse the buffers
+        try:
+            if step in self.steps():
+                self._manager.delete(step)
+            self._manager.save(
+                step,
+                args=ocp.args.Composite(
+                    **{_ARRAYS: ocp.args.StandardSave(copies), _RECORD: ocp.args.JsonSave(dict(record))}
+                ),
+            )
+        except (OSError, ValueError) as error:
+            raise _error(self.path, f"cannot save step {step}: {error}") from error
+
+    def restore(self, step: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The arrays (NumPy) and the record of a step, or of the newest.
+
+        Raises:
+            WeightsError: if there is no such step or it cannot be read.
+        """
+        import orbax.checkpoint as ocp
+
+        steps = self.steps()
+        if not steps:
+            raise _error(self.path, "there is no complete checkpoint in this folder")
+        chosen = steps[-1] if step is None else step
+        if chosen not in steps:
+            raise _error(self.path, f"there is no step {chosen}; there are {', '.join(map(str, steps))}")
+        try:
+            shapes = self._manager.item_metadata(chosen)[_ARRAYS].tree
+            target = jax.tree.map(lambda m: np.empty(m.shape, m.dtype), shapes)
+            restored = self._manager.restore(
+                chosen,
+                args=ocp.args.Composite(**{_ARRAYS: ocp.args.StandardRestore(target), _RECORD: ocp.args.JsonRestore()}),
+            )
+        except Exception as error:  # orbax and tensorstore raise many kinds
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            others = [s for s in steps if s != chosen]
+            hint = f"; step {others[-1]} is the newest other one" if others else ""
+            raise _error(self.path, f"step {chosen} is damaged: {reason}{hint}") from error
+        return restored[_ARRAYS], restored[_RECORD]
+
+    def wait(self) -> None:
+        """Waits until what is being saved is complete.
+
+        Raises:
+            WeightsError: if it could not be saved.
+        """
+        if self._opened is not None:
+            try:
+                self._opened.wait_until_finished()
+                self._opened.check_for_errors()
+            except Exception as error:
+                raise _error(self.path, f"saving failed: {error}") from error
+
+    def close(self) -> None:
+        """Waits, and lets go of the folder."""
+        if self._opened is not None:
+            self.wait()
+            self._opened.close()
+            self._opened = None
+
+
+def _error(path: Path, message: str) -> WeightsError:
+    return WeightsError(Problem(message, file=str(path)))

@@ -1,0 +1,99 @@
+"""Test scores: the mean of a net's outputs over some batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ..graph import Graph
+from ..net import Net, Params, Variables
+from .feed import Feed
+
+
+class Scores(NamedTuple):
+    """Means over the batches.
+
+    Attributes:
+        loss: the mean of the total loss.
+        outputs: the mean of each output blob, in the blob's shape.
+    """
+
+    loss: float
+    outputs: dict[str, np.ndarray]
+
+
+class Evaluator:
+    """A test net with its own place in the data, which goes on from one test to the next.
+
+    Args:
+        net: the test net.
+        device: where to run.
+    """
+
+    def __init__(self, net: Net, device: jax.Device) -> None:
+        self.net = net
+        self.feed = Feed(net)
+        self._device = device
+        self._forward = jax.jit(lambda params, state, batch, key: _scores(net, params, state, batch, key))
+
+    def __call__(
+        self,
+        variables: Variables,
+        batches: int,
+        key: jax.Array,
+        each: Callable[[int, Scores], object] | None = None,
+    ) -> Scores:
+        """Runs `batches` forward passes and averages; `each(number, scores)` hears of every single one."""
+        results: list[Any] = []
+        state = variables.state
+        for i in range(batches):
+            batch = jax.device_put(next(self.feed), self._device)
+            result, state = self._forward(variables.params, state, batch, jax.random.fold_in(key, i))
+            results.append(result)
+            if each is not None:
+                each(i, Scores(float(result[0]), jax.tree.map(np.asarray, result[1])))
+        loss, outputs = jax.tree.map(lambda *xs: np.mean(np.stack(xs), axis=0), *results)
+        return Scores(float(loss), outputs)
+
+
+def _scores(net: Net, params: Params, state: Params, batch: Any, key: jax.Array) -> Any:
+    total, outputs = net.loss(params, state, batch, key)
+    return (total, outputs.blobs), outputs.state
+
+
+def share_trained(test: Graph, own: Variables, train: Graph, trained: Variables) -> Variables:
+    """A test net's variables: those of the train net's layers of the same names, else its own.
+
+    Raises:
+        GraphError: if a layer's blobs differ in number or shape between the nets.
+    """
+    return Variables(_shared(test, own.params, train, trained.params), _shared(test, own.state, train, trained.state))
+
+
+def _shared(test: Graph, own: Params, train: Graph, trained: Params) -> Params:
+    by_name = {layer.name: layer for layer in reversed(train.layers)}
+
+    def pick(key: str, index: int, value: Any) -> Any:
+        source = by_name.get(test.layer(key).name)
+        if value is None or source is None:
+            return value
+        owner = source.params[index].owner
+        return trained[owner.layer][owner.index]
+
+    return {key: tuple(pick(key, i, value) for i, value in enumerate(values)) for key, values in own.items()}
+
+
+def sharing_problems(test: Graph, train: Graph) -> Sequence[str]:
+    """Layers of one name whose blobs differ between test and train net."""
+    by_name = {layer.name: layer for layer in train.layers}
+    found = []
+    for layer in test.layers:
+        if (source := by_name.get(layer.name)) is None:
+            continue
+        here, there = ([p.blob.shape for p in side.params] for side in (layer, source))
+        if here != there:
+            found.append(f"layer '{layer.name}' has blobs {here} in the test net, {there} in the train net")
+    return found

@@ -1,0 +1,58 @@
+"""What feeds a net in training and testing: its data layers' sources, read together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..errors import GraphError, Problem
+from ..net import Net
+
+
+class Feed:
+    """Batches for all of a net's data layers.
+
+    Raises:
+        GraphError: for an Input layer, which nothing here can feed.
+        DataError: if a source cannot be opened.
+    """
+
+    def __init__(self, net: Net) -> None:
+        inputs = [layer for layer in net.graph.layers if layer.type.input_shapes is not None]
+        if inputs:
+            raise GraphError(
+                Problem(
+                    "nothing feeds this layer; a net that is trained or tested here needs data layers instead",
+                    file=net.graph.file,
+                    layer=layer.name,
+                    layer_type=layer.type.name,
+                )
+                for layer in inputs
+            )
+        self._sources = net.sources()
+        self._tops = {layer.key: layer.tops for layer in net.graph.layers}
+
+    def __next__(self) -> dict[str, np.ndarray]:
+        """The next batch of every source, by blob name."""
+        return {
+            top: array
+            for key, source in self._sources.items()
+            for top, array in zip(self._tops[key], next(source), strict=True)
+        }
+
+    def get_state(self) -> dict[str, dict[str, int]]:
+        """Every source's position, by layer."""
+        return {key: dict(source.get_state()) for key, source in self._sources.items()}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Goes to the positions of the layers that `state` names."""
+        for key, source in self._sources.items():
+            if key in state:
+                source.set_state(state[key])
+
+    def close(self) -> None:
+        """Closes every source."""
+        for source in self._sources.values():
+            source.close()

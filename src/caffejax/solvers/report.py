@@ -1,0 +1,57 @@
+"""What a solver says while it works: Caffe's own log lines, so that scripts which parse them go on working."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+log = logging.getLogger("caffejax.solver")
+
+
+class SmoothedLoss:
+    """The running mean of the last `window` losses, as Caffe computes it."""
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self._losses: list[float] = []
+        self._oldest = 0
+        self.value = 0.0
+
+    def add(self, loss: float) -> None:
+        """Takes in the loss of one iteration."""
+        n = len(self._losses)
+        if n < self._window:
+            self._losses.append(loss)
+            self.value = (self.value * n + loss) / (n + 1)
+        else:
+            self.value += (loss - self._losses[self._oldest]) / self._window
+            self._losses[self._oldest] = loss
+            self._oldest = (self._oldest + 1) % self._window
+
+
+class Stopwatch:
+    """Iterations per second since the last lap."""
+
+    def __init__(self, iteration: int) -> None:
+        self._iteration, self._time = iteration, time.perf_counter()
+
+    def lap(self, iteration: int) -> tuple[float, float]:
+        """Iterations per second, and seconds, since the last call."""
+        now = time.perf_counter()
+        seconds, done = now - self._time, iteration - self._iteration
+        self._iteration, self._time = iteration, now
+        return done / seconds if seconds else 0.0, seconds
+
+
+def output_lines(prefix: str, outputs: Mapping[str, np.ndarray], loss_weights: Mapping[str, float]) -> Iterator[str]:
+    """A line for each number of each output blob, with its share of the loss where it has one."""
+    index = 0
+    for name, values in outputs.items():
+        weight = loss_weights.get(name, 0)
+        for value in np.ravel(values):
+            share = f" (* {weight:g} = {weight * value:g} loss)" if weight else ""
+            yield f"    {prefix} net output #{index}: {name} = {value:g}{share}"
+            index += 1

@@ -1,0 +1,250 @@
+"""The solver: trains a net as its SolverParameter says."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..checkpoints.loading import load_weights
+from ..errors import GraphError, Problem
+from ..layers.calling import Backward
+from ..layers.registry import name_key
+from ..net import Net, Variables
+from ..paths import find
+from ..schema import read_solver
+from ..schema.caffe_pb2 import SolverParameter
+from . import policies, settings
+from .evaluate import Evaluator, Scores, share_trained, sharing_problems
+from .feed import Feed
+from .report import SmoothedLoss, Stopwatch, log, output_lines
+from .snapshots import Snapshots
+from .state import Report, TrainState, make_step, stack
+from .transforms import caffe_optimizer
+
+Callback = Callable[["Solver"], object]
+
+
+class Solver:
+    """Trains a net, tests it, and keeps snapshots.
+
+    Args:
+        solver: path of a solver prototxt, its text, or a SolverParameter.
+        weights: .caffemodel files to start from; the solver's own `weights` come first.
+        device: where to run; JAX's default device unless given.
+        backward: gradients by "autodiff", or by the layers' hand-written "rules".
+
+    Attributes:
+        param: the settings.
+        net: the train net.
+        tests: the test nets, each with its place in the data.
+        train_state: params, running statistics, optimizer state, iteration and key.
+        callbacks: called with the solver after every iteration.
+
+    Raises:
+        SolverError, SchemaError, GraphError, DataError: for settings or nets that cannot work, before
+            anything runs.
+    """
+
+    def __init__(
+        self,
+        solver: str | os.PathLike[str] | SolverParameter,
+        *,
+        weights: Sequence[str | os.PathLike[str]] = (),
+        device: jax.Device | None = None,
+        backward: Backward = "autodiff",
+    ) -> None:
+        self.param = read_solver(solver)
+        is_file = not isinstance(solver, SolverParameter) and Path(solver).is_file()
+        self.file: Path | None = Path(solver) if is_file else None  # type: ignore[arg-type]
+        folder = self.file.parent if self.file else None
+        settings.check(self.param, os.fspath(self.file) if self.file else None)
+        self.device = device or jax.devices()[0]
+        self.seed = self.param.random_seed if self.param.random_seed >= 0 else secrets.randbits(31)
+        self.schedule = policies.schedule(self.param)
+        self.callbacks: list[Callback] = []
+
+        log.info("Creating training net%s.", _from(settings.train_net(self.param, folder)))
+        self.net = self._net(settings.train_net(self.param, folder), backward)
+        self.feed = Feed(self.net)
+        nets = [self._net(s, backward) for s in settings.test_nets(self.param, folder)]
+        self._check_sharing(nets)
+        self.tests = [Evaluator(net, self.device) for net in nets]
+        self._test_variables = [net.init(jax.random.fold_in(self._key, 1 + i)) for i, net in enumerate(nets)]
+
+        given = [find(w, folder) for entry in self.param.weights for w in entry.split(",")]
+        variables = self.net.init(name_key(self._key, "init"))
+        for path in [*given, *weights]:
+            log.info("Finetuning from %s", path)
+            variables = load_weights(self.net.graph, variables, path)
+        self._optimizer = caffe_optimizer(self.param, self._multipliers("lr_mult"), self._multipliers("decay_mult"))
+        self.train_state = self._placed(variables, self._optimizer.init(variables.params))
+        self._step = jax.jit(make_step(self.net, self._optimizer, self.param.iter_size), donate_argnums=0)
+        self.snapshots = Snapshots(self.param, self.file)
+        self._smoothed = SmoothedLoss(self.param.average_loss)
+        self._unread: list[jax.Array] = []
+        self.iteration = 0
+
+    @property
+    def _key(self) -> jax.Array:
+        return jax.random.key(self.seed)
+
+    def _net(self, s: settings.NetSettings, backward: Backward) -> Net:
+        return Net(s.message, state=s.state, file=s.file, backward=backward, seed=self.seed)
+
+    def _check_sharing(self, nets: Sequence[Net]) -> None:
+        problems = [
+            Problem(message, file=net.graph.file)
+            for net in nets
+            for message in sharing_problems(net.graph, self.net.graph)
+        ]
+        if problems:
+            raise GraphError(problems)
+
+    def _multipliers(self, name: str) -> Any:
+        """A tree like the params, with each blob's lr_mult or decay_mult."""
+        return self.net.tree(lambda p: getattr(p, name) if p.blob.learnable else None)
+
+    def _placed(self, variables: Variables, opt_state: Any) -> TrainState:
+        return jax.device_put(
+            TrainState(
+                params=variables.params,
+                state=variables.state,
+                opt_state=opt_state,
+                iteration=jnp.int32(0),
+                key=name_key(self._key, "train"),
+            ),
+            self.device,
+        )
+
+    @property
+    def variables(self) -> Variables:
+        """The train net's params and running statistics."""
+        return Variables(self.train_state.params, self.train_state.state)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the next update."""
+        return float(self.schedule(self.iteration))
+
+    @property
+    def smoothed_loss(self) -> float:
+        """The displayed loss: the mean over `average_loss` iterations."""
+        for loss in self._unread:
+            self._smoothed.add(float(loss))
+        self._unread.clear()
+        return self._smoothed.value
+
+    def step(self, iterations: int) -> None:
+        """Trains for some iterations, testing, displaying and snapshotting when due."""
+        p = self.param
+        self._smoothed, self._unread = SmoothedLoss(p.average_loss), []
+        watch = Stopwatch(self.iteration)
+        for _ in range(iterations):
+            if self._due(p.test_interval) and (self.iteration or p.test_initialization):
+                self.test()
+            report = self._update()
+            if self._due(p.display):
+                self._display(report, watch)
+            self.iteration += 1
+            for callback in self.callbacks:
+                callback(self)
+            if self._due(p.snapshot):
+                self.snapshot()
+
+    def solve(self, resume: str | os.PathLike[str] | None = None) -> None:
+        """Trains to `max_iter`, from the start or from a snapshot, and ends as Caffe does: snapshot, test."""
+        p = self.param
+        log.info("Solving %s", self.net.graph.name)
+        log.info("Learning Rate Policy: %s", p.lr_policy)
+        if resume is not None:
+            self.restore(resume)
+        self.step(max(0, p.max_iter - self.iteration))
+        if p.snapshot_after_train and not self._due(p.snapshot):
+            self.snapshot()
+        if self._due(p.display):
+            self._final_display()
+        if self._due(p.test_interval):
+            self.test()
+        self.snapshots.close()
+        log.info("Optimization Done.")
+
+    def test(self) -> list[Scores]:
+        """Tests every test net with the current params; logs and returns the scores."""
+        return [self._test(i) for i in range(len(self.tests))]
+
+    def snapshot(self) -> None:
+        """Saves the weights as .caffemodel and everything as a checkpoint."""
+        self.snapshots.save(self.train_state, self.net.graph, self.iteration, self._record())
+
+    def restore(self, snapshot: str | os.PathLike[str]) -> None:
+        """Goes back to a snapshot: a checkpoint folder (its newest step), or one step of it.
+
+        Raises:
+            WeightsError: if it cannot be read or is of another net.
+        """
+        self.train_state, record = self.snapshots.restore(snapshot, self.train_state, self.net.graph)
+        self.iteration = int(self.train_state.iteration)
+        self.feed.set_state(record["data"]["train"])
+        for evaluator, state in zip(self.tests, record["data"]["test"], strict=False):
+            evaluator.feed.set_state(state)
+        log.info("Restored iteration %d from %s", self.iteration, snapshot)
+
+    def close(self) -> None:
+        """Ends background work: data readers and savers."""
+        self.snapshots.close()
+        for feed in (self.feed, *(t.feed for t in self.tests)):
+            feed.close()
+
+    def _due(self, interval: int) -> bool:
+        return bool(interval) and self.iteration % interval == 0
+
+    def _update(self) -> Report:
+        batches = [next(self.feed) for _ in range(self.param.iter_size)]
+        placed = jax.device_put(stack(batches), self.device)
+        self.train_state, report = self._step(self.train_state, placed, self.schedule(self.iteration))
+        self._unread.append(report.loss)
+        return report
+
+    def _display(self, report: Report, watch: Stopwatch) -> None:
+        loss = self.smoothed_loss
+        speed, seconds = watch.lap(self.iteration)
+        log.info(
+            f"Iteration {self.iteration} ({speed:g} iter/s, {seconds:g}s/{self.param.display} iters), loss = {loss:g}"
+        )
+        for line in output_lines("Train", jax.tree.map(np.asarray, report.outputs), self.net.graph.losses):
+            log.info(line)
+        log.info(f"Iteration {self.iteration}, lr = {self.rate:g}")
+
+    def _final_display(self) -> None:
+        """One more forward pass, for the loss after the last update."""
+        batch = jax.device_put(next(self.feed), self.device)
+        loss, _ = jax.jit(self.net.loss)(*self.variables, batch, self.train_state.key)
+        self._unread.append(loss)
+        log.info(f"Iteration {self.iteration}, loss = {self.smoothed_loss:g}")
+
+    def _test(self, i: int) -> Scores:
+        evaluator, graph = self.tests[i], self.tests[i].net.graph
+        log.info(f"Iteration {self.iteration}, Testing net (#{i})")
+        variables = share_trained(graph, self._test_variables[i], self.net.graph, self.variables)
+        key = jax.random.fold_in(name_key(self._key, f"test {i}"), self.iteration)
+        scores = evaluator(variables, self.param.test_iter[i], key)
+        if self.param.test_compute_loss:
+            log.info(f"Test loss: {scores.loss:g}")
+        for line in output_lines("Test", scores.outputs, graph.losses):
+            log.info(line)
+        return scores
+
+    def _record(self) -> dict[str, Any]:
+        data = {"train": self.feed.get_state(), "test": [t.feed.get_state() for t in self.tests]}
+        return {"data": data, "seed": self.seed}
+
+
+def _from(s: settings.NetSettings) -> str:
+    return f" from net file: {s.file}" if s.file else " specified in the solver"
