@@ -62,19 +62,19 @@ def build_graph(net: NetParameter, state: NetState, *, file: str | None = None, 
 
 def _layer_problems(layer: LayerParameter) -> Iterator[Problem]:
     """What is wrong with a layer whatever the rest of the net: type, counts."""
-    where = {"layer": layer.name, "layer_type": layer.type}
     try:
         kind = layer_type(layer.type)
     except GraphError as error:
         yield Problem(str(error), layer=layer.name)
         return
     for message in kind.count_problems(len(layer.bottom), len(layer.top)):
-        yield Problem(message, **where)
+        yield Problem(message, layer=layer.name, layer_type=layer.type)
     if layer.propagate_down and len(layer.propagate_down) != len(layer.bottom):
         yield Problem(
             f"propagate_down must be given once per bottom or not at all: {len(layer.propagate_down)} "
             f"for {len(layer.bottom)} bottoms",
-            **where,
+            layer=layer.name,
+            layer_type=layer.type,
         )
 
 
@@ -122,7 +122,7 @@ class _Wiring:
         context = Context(
             layer=layer,
             type=layer_type(layer.type),
-            phase=caffe_pb2.Phase.Name(layer.phase) if layer.HasField("phase") else self.phase,  # type: ignore[arg-type]
+            phase=caffe_pb2.Phase.Name(layer.phase) if layer.HasField("phase") else self.phase,
             seed=self.seed,
             folder=Path(self.file).parent if self.file else None,
         )

@@ -17,7 +17,7 @@ class Slot(NamedTuple):
     """Where a blob of a layer lies in the params: the layer's key and the blob's index."""
 
     layer: str
-    index: int
+    index: int  # type: ignore[assignment]  # the tuple's method of that name is not wanted here
 
 
 @dataclass(frozen=True)
@@ -143,17 +143,16 @@ class Graph:
         """Raises `GraphError` if a backward pass would need a gradient that does not exist."""
         problems = []
         for layer in self.layers:
-            where = {"file": self.file, "layer": layer.name, "layer_type": layer.type.name}
             wanted = [i for i, need in enumerate(layer.bottom_need_backward) if need]
-            if layer.type.rule is None and wanted:
-                problems.append(Problem("has no backward pass, but a gradient is asked of it", **where))
-            problems += [
-                Problem(
-                    f"cannot propagate a gradient to bottom {i} ('{layer.bottoms[i]}'): it is an index",
-                    **where,
-                )
+            messages = [
+                f"cannot propagate a gradient to bottom {i} ('{layer.bottoms[i]}'): it is an index"
                 for i in wanted
-                if layer.type.rule is not None and i in layer.type.index_bottoms
+                if i in layer.type.index_bottoms
+            ]
+            if layer.type.rule is None and wanted:
+                messages = ["has no backward pass, but a gradient is asked of it"]
+            problems += [
+                Problem(m, file=self.file, layer=layer.name, layer_type=layer.type.name) for m in messages
             ]
         if problems:
             raise GraphError(problems)
