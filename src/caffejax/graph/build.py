@@ -119,10 +119,11 @@ class _Wiring:
             self.inputs.extend(layer.top)
 
     def _infer(self, layer: LayerParameter, inserted: bool) -> None:
+        phase: Any = caffe_pb2.Phase.Name(layer.phase) if layer.HasField("phase") else self.phase
         context = Context(
             layer=layer,
             type=layer_type(layer.type),
-            phase=caffe_pb2.Phase.Name(layer.phase) if layer.HasField("phase") else self.phase,
+            phase=phase,
             seed=self.seed,
             folder=Path(self.file).parent if self.file else None,
         )

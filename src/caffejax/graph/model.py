@@ -151,8 +151,6 @@ class Graph:
             ]
             if layer.type.rule is None and wanted:
                 messages = ["has no backward pass, but a gradient is asked of it"]
-            problems += [
-                Problem(m, file=self.file, layer=layer.name, layer_type=layer.type.name) for m in messages
-            ]
+            problems += [Problem(m, file=self.file, layer=layer.name, layer_type=layer.type.name) for m in messages]
         if problems:
             raise GraphError(problems)

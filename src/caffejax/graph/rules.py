@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from ..errors import Problem
 from ..layers.registry import Phase
-from ..schema import caffe_pb2
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState, NetStateRule
 
 
 def net_state(net: NetParameter, phase: Phase, level: int = 0, stages: Sequence[str] = ()) -> NetState:
     """The state a net is loaded in: phase and level replace the file's, stages add to the file's."""
-    state = NetState(phase=caffe_pb2.Phase.Value(phase), level=level)
+    state = NetState(phase=phase, level=level)
     state.stage.extend([*net.state.stage, *stages])
     return state
 

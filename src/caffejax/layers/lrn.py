@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -33,8 +35,8 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return (dy * scale**-p.beta - 2 * p.alpha * p.beta / p.local_size * x * spread).astype(x.dtype)
 
 
-def _within(p: object) -> bool:
-    return p.norm_region == p.WITHIN_CHANNEL  # type: ignore[attr-defined, no-any-return]
+def _within(p: Any) -> bool:
+    return p.norm_region == p.WITHIN_CHANNEL
 
 
 def _scale(ctx: Context, x: jax.Array) -> jax.Array:
@@ -54,6 +56,6 @@ def _channel_sum(x: jax.Array, size: int) -> jax.Array:
     return sum((padded[:, i : i + channels] for i in range(size)), start=jnp.zeros_like(x))
 
 
-def _window_mean(p: object, x: jax.Array) -> jax.Array:
-    size: int = p.local_size  # type: ignore[attr-defined]
+def _window_mean(p: Any, x: jax.Array) -> jax.Array:
+    size: int = p.local_size
     return average_windows(x, kernel=(size, size), stride=(1, 1), pad=(size // 2, size // 2), out=x.shape[2:])

@@ -45,4 +45,4 @@ def split(ctx: Context, x: jax.Array) -> tuple[jax.Array, ...]:
 
 @split.backward
 def _(ctx: Context, x: jax.Array, *, y: object, dy: object) -> jax.Array:
-    return jnp.sum(jnp.stack(dy if isinstance(dy, tuple) else (dy,)), axis=0)  # type: ignore[arg-type]
+    return jnp.sum(jnp.stack(dy if isinstance(dy, tuple) else (dy,)), axis=0)

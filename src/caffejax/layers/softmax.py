@@ -48,7 +48,7 @@ def softmax_with_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax
 
 
 @softmax_with_loss.backward
-def _(ctx: Context, scores: jax.Array, labels: jax.Array, *, y: object, dy: object) -> tuple[jax.Array, None]:
+def _(ctx: Context, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
     axis, log_prob, index, valid, divisor = _parts(ctx, scores, labels)
     shape = [1 if k == axis else n for k, n in enumerate(scores.shape)]
     target = index == jnp.arange(scores.shape[axis]).reshape([-1 if k == axis else 1 for k in range(scores.ndim)])

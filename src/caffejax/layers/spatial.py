@@ -52,7 +52,7 @@ def _per_axis(p: Any, name: str, pair: Sequence[str], n_axes: int, default: int 
             f"{pair[0]} and {pair[1]} must both be given",
         )
         # an unset stride_h or pad_h falls back to the default of its kind
-        return tuple(getattr(p, f) if p.HasField(f) else default for f in pair)
+        return tuple(getattr(p, f) if p.HasField(f) else default or 0 for f in pair)
     if not values:
         require(default is not None or n_axes == 0, f"{name} (or {' and '.join(pair)}) must be given")
         return (default or 0,) * n_axes

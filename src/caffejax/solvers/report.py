@@ -46,12 +46,16 @@ class Stopwatch:
         return done / seconds if seconds else 0.0, seconds
 
 
-def output_lines(prefix: str, outputs: Mapping[str, np.ndarray], loss_weights: Mapping[str, float]) -> Iterator[str]:
-    """A line for each number of each output blob, with its share of the loss where it has one."""
-    index = 0
+def score_lines(outputs: Mapping[str, np.ndarray], loss_weights: Mapping[str, float] | None = None) -> Iterator[str]:
+    """`name = value` for each number of each output blob, with its share of the loss where it has one."""
     for name, values in outputs.items():
-        weight = loss_weights.get(name, 0)
+        weight = (loss_weights or {}).get(name, 0)
         for value in np.ravel(values):
             share = f" (* {weight:g} = {weight * value:g} loss)" if weight else ""
-            yield f"    {prefix} net output #{index}: {name} = {value:g}{share}"
-            index += 1
+            yield f"{name} = {value:g}{share}"
+
+
+def output_lines(prefix: str, outputs: Mapping[str, np.ndarray], loss_weights: Mapping[str, float]) -> Iterator[str]:
+    """The lines of the train net's or a test net's outputs."""
+    for index, line in enumerate(score_lines(outputs, loss_weights)):
+        yield f"    {prefix} net output #{index}: {line}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import Problem, SolverError, did_you_mean
 from ..paths import find
-from ..schema import caffe_pb2, read_net
+from ..schema import read_net
 from ..schema.caffe_pb2 import NetParameter, NetState, SolverParameter
 from . import policies, rules
 
@@ -80,7 +80,7 @@ def test_nets(param: SolverParameter, folder: Path | None) -> list[NetSettings]:
 def _settings(source: str | NetParameter, folder: Path | None, phase: Any, extra: NetState) -> NetSettings:
     file = None if isinstance(source, NetParameter) else str(find(source, folder))
     message = read_net(Path(file) if file else source)
-    state = NetState(phase=caffe_pb2.Phase.Value(phase))
+    state = NetState(phase=phase)
     for more in (message.state, extra):  # stages add up, a phase or level replaces
         state.MergeFrom(more)
     return NetSettings(message, state, file)

@@ -36,6 +36,7 @@ class Solver:
 
     Args:
         solver: path of a solver prototxt, its text, or a SolverParameter.
+        file: where a SolverParameter came from: for messages, and for paths relative to it.
         weights: .caffemodel files to start from; the solver's own `weights` come first.
         device: where to run; JAX's default device unless given.
         backward: gradients by "autodiff", or by the layers' hand-written "rules".
@@ -56,13 +57,15 @@ class Solver:
         self,
         solver: str | os.PathLike[str] | SolverParameter,
         *,
+        file: str | os.PathLike[str] | None = None,
         weights: Sequence[str | os.PathLike[str]] = (),
         device: jax.Device | None = None,
         backward: Backward = "autodiff",
     ) -> None:
         self.param = read_solver(solver)
-        is_file = not isinstance(solver, SolverParameter) and Path(solver).is_file()
-        self.file: Path | None = Path(solver) if is_file else None  # type: ignore[arg-type]
+        if file is None and not isinstance(solver, SolverParameter) and Path(solver).is_file():
+            file = solver
+        self.file = Path(file) if file is not None else None
         folder = self.file.parent if self.file else None
         settings.check(self.param, os.fspath(self.file) if self.file else None)
         self.device = device or jax.devices()[0]
@@ -127,6 +130,12 @@ class Solver:
     def variables(self) -> Variables:
         """The train net's params and running statistics."""
         return Variables(self.train_state.params, self.train_state.state)
+
+    @property
+    def batch_size(self) -> int:
+        """Examples per iteration: the first fed blob's first axis, times `iter_size`."""
+        shapes = [self.net.graph.blobs[name].shape for name in self.net.fed]
+        return self.param.iter_size * (shapes[0][0] if shapes and shapes[0] else 1)
 
     @property
     def rate(self) -> float:

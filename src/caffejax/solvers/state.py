@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import flax.struct
@@ -79,7 +79,7 @@ def make_step(net: Net, optimizer: optax.GradientTransformationExtraArgs, iter_s
     return step
 
 
-def stack(batches: list[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+def stack(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Batches of one iteration along a new first axis."""
     if len(batches) == 1:  # a view: no copy
         return {name: array[None] for name, array in batches[0].items()}

@@ -1,0 +1,51 @@
+"""The `caffejax` command. Nothing here imports jax until a command runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from .._version import __version__
+from ..errors import CaffejaxError
+from . import test, train
+
+_COMMANDS = (train, test)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; the exit code is 0, 1 for a mistake in the input, 2 for one in the command line."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        options.run(options)
+    except CaffejaxError as error:
+        for problem in error.problems:
+            print(f"caffejax: {problem}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("caffejax: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="caffejax",
+        description="Trains and tests Caffe models on JAX.",
+        epilog="example: caffejax train --solver=configs/digits/lenet_solver.prototxt",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"caffejax {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="<command>", required=True)
+    for command in _COMMANDS:
+        sub = commands.add_parser(
+            command.__name__.rsplit(".", 1)[-1],
+            help=command.HELP,
+            description=command.__doc__,
+            epilog=f"example: {command.EXAMPLE}",
+            allow_abbrev=False,
+        )
+        command.add_flags(sub)
+        sub.set_defaults(run=command.run)
+    return parser

@@ -1,0 +1,71 @@
+"""Flags that several commands take, spelled as Caffe's: `--name=value`, `-name value`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CaffejaxError
+
+if TYPE_CHECKING:
+    import jax
+
+
+def add(parser: argparse.ArgumentParser, name: str, help: str, **more: Any) -> None:
+    """Adds a flag with one dash and with two."""
+    parser.add_argument(f"--{name}", f"-{name}", help=help, **more)
+
+
+def add_device_flags(parser: argparse.ArgumentParser) -> None:
+    """`--gpu` and `--device`."""
+    add(parser, "gpu", "run on the GPU of this number", metavar="N")
+    add(parser, "device", "run on this kind of device, and number: cpu, gpu:1, tpu", metavar="KIND[:N]")
+
+
+def add_state_flags(parser: argparse.ArgumentParser) -> None:
+    """`--level` and `--stage`."""
+    add(parser, "level", "the net's level", type=int, default=0)
+    add(parser, "stage", "the net's stages, separated by commas", default="", metavar="A,B")
+
+
+def stages(options: argparse.Namespace) -> list[str]:
+    """The stages that `--stage` names."""
+    return [s for s in options.stage.split(",") if s]
+
+
+def pick_device(options: argparse.Namespace, prefer_gpu: bool) -> jax.Device:
+    """The device that the flags ask for, else the first GPU (or TPU) if preferred and there, else the CPU.
+
+    Raises:
+        CaffejaxError: if the flags ask for a device that is not there.
+    """
+    import jax
+
+    from .glog import log
+
+    if options.gpu is not None and options.device is not None:
+        raise CaffejaxError("give --gpu or --device, not both")
+    if options.gpu is not None or options.device is not None:
+        kind, _, number = (options.device or f"gpu:{options.gpu}").partition(":")
+        return _named(kind, number or "0")
+    if prefer_gpu:
+        if jax.default_backend() != "cpu":
+            return jax.devices()[0]
+        log.warning("solver_mode is GPU, but JAX sees no GPU here: running on the CPU")
+    return jax.devices("cpu")[0]
+
+
+def _named(kind: str, number: str) -> jax.Device:
+    import jax
+
+    if not number.isdigit():
+        raise CaffejaxError(f"'{number}' is not a device number; several devices at once are not supported yet")
+    try:
+        devices = jax.devices(kind)
+    except RuntimeError as error:
+        raise CaffejaxError(
+            f"JAX sees no {kind} device here; --device cpu runs on the CPU, and a GPU needs jax's CUDA packages"
+        ) from error
+    if int(number) >= len(devices):
+        raise CaffejaxError(f"there is no {kind} {number}; {kind} devices here: 0 to {len(devices) - 1}")
+    return devices[int(number)]

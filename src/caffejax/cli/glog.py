@@ -1,0 +1,48 @@
+"""Log lines in glog's form on stderr: `I0131 12:00:00.000000 12345 solver.py:42] message`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+
+log = logging.getLogger("caffejax")
+
+_LETTERS = {logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
+
+
+class GlogFormatter(logging.Formatter):
+    """Formats records as glog does."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        letter = _LETTERS.get(record.levelno, "I")
+        clock = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
+        micros = int(record.created % 1 * 1e6)
+        place = f"{record.filename}:{record.lineno}"
+        return f"{letter}{clock}.{micros:06d} {record.process:5d} {place}] {record.getMessage()}"
+
+
+class _Handler(logging.Handler):
+    def __init__(self, write: Callable[[str], object]) -> None:
+        super().__init__()
+        self.write = write
+        self.setFormatter(GlogFormatter())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self.write(self.format(record))
+        except Exception:
+            self.handleError(record)
+
+
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def start_logging(write: Callable[[str], object] = _to_stderr) -> None:
+    """Sends caffejax's log to `write`, line by line; a second call replaces the first."""
+    log.handlers[:] = [_Handler(write)]
+    log.setLevel(logging.INFO)
+    log.propagate = False

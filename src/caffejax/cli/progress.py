@@ -1,0 +1,56 @@
+"""A live display of training on a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from .glog import start_logging
+
+if TYPE_CHECKING:
+    from ..solvers import Solver
+
+_SECONDS_BETWEEN = 0.5  # reading the loss waits for the device, so not at every iteration
+
+
+@contextmanager
+def shown(solver: Solver) -> Iterator[None]:
+    """Shows iteration, loss, rate, examples per second and time left, below the log; only on a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        BarColumn(bar_width=None),
+        TextColumn("{task.fields[numbers]}"),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True, soft_wrap=True)
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=solver.param.max_iter, numbers="compiling")
+        start_logging(lambda line: console.print(line, markup=False, highlight=False))
+        last_time, last_iteration = time.perf_counter(), solver.iteration
+
+        def update(solver: Solver) -> None:
+            nonlocal last_time, last_iteration
+            now = time.perf_counter()
+            if now - last_time < _SECONDS_BETWEEN:
+                return
+            loss = solver.smoothed_loss
+            speed = (solver.iteration - last_iteration) * solver.batch_size / (time.perf_counter() - last_time)
+            last_time, last_iteration = now, solver.iteration
+            numbers = f"loss {loss:.4g}  lr {solver.rate:.4g}  {speed:.0f} examples/s"
+            progress.update(task, completed=solver.iteration, numbers=numbers)
+
+        solver.callbacks.append(update)
+        try:
+            yield
+        finally:
+            solver.callbacks.remove(update)
+            start_logging()

@@ -1,0 +1,63 @@
+"""Scores a trained net: the mean of its outputs over some batches, in phase TEST."""
+
+from __future__ import annotations
+
+import argparse
+
+from . import flags
+from .glog import log, start_logging
+
+HELP = "score a net with given weights"
+EXAMPLE = (
+    "caffejax test --model=configs/digits/lenet_train_test.prototxt "
+    "--weights=snapshots/lenet_iter_1000.caffemodel --iterations=4"
+)
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    flags.add(parser, "model", "the net prototxt", required=True, metavar="FILE")
+    flags.add(parser, "weights", "the .caffemodel files, separated by commas", required=True, metavar="FILES")
+    flags.add(parser, "iterations", "how many batches to run", type=_positive, default=50, metavar="N")
+    flags.add_device_flags(parser)
+    flags.add_state_flags(parser)
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a positive number")
+    return int(text)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Scores."""
+    start_logging()
+    from pathlib import Path
+
+    import jax
+
+    from ..checkpoints.loading import load_weights
+    from ..net import Net
+    from ..solvers import Evaluator, Scores
+    from ..solvers.report import score_lines
+
+    device = flags.pick_device(options, prefer_gpu=False)
+    log.info("Running on %s", device)
+    net = Net(Path(options.model), "TEST", level=options.level, stages=flags.stages(options))
+    variables = net.init(jax.random.key(0))
+    for weights in options.weights.split(","):
+        variables = load_weights(net.graph, variables, weights)
+
+    def each(number: int, scores: Scores) -> None:
+        for line in score_lines(scores.outputs):
+            log.info("Batch %d, %s", number, line)
+
+    log.info("Running for %d iterations.", options.iterations)
+    evaluator = Evaluator(net, device)
+    try:
+        scores = evaluator(jax.device_put(variables, device), options.iterations, jax.random.key(0), each)
+    finally:
+        evaluator.feed.close()
+    log.info(f"Loss: {scores.loss:g}")
+    for line in score_lines(scores.outputs, net.graph.losses):
+        log.info(line)
