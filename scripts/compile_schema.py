@@ -1,10 +1,11 @@
-"""Compiles caffejax.schema's caffe.proto: the descriptors (caffe.binpb) and the types (caffe_pb2.pyi) beside it.
+"""Compiles caffe.proto of caffejax.schema to descriptors (caffe.binpb) and types (caffe_pb2.pyi) beside it.
 
 Run it after editing caffe.proto. Needs grpcio-tools, which is among the dev dependencies.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -23,6 +24,8 @@ def compile_schema(out: Path) -> None:
     ]
     if protoc.main(["protoc", *arguments]) != 0:
         sys.exit("protoc refused caffe.proto")
+    types = out / "caffe_pb2.pyi"  # a fork has enum values called None, which Python cannot spell as a name
+    types.write_text(re.sub(r"^ *None: .*\n", "", types.read_text(), flags=re.MULTILINE))
 
 
 if __name__ == "__main__":

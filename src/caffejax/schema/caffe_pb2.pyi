@@ -438,7 +438,7 @@ class ParamSpec(_message.Message):
     def __init__(self, name: _Optional[str] = ..., share_mode: _Optional[_Union[ParamSpec.DimCheckMode, str]] = ..., lr_mult: _Optional[float] = ..., decay_mult: _Optional[float] = ...) -> None: ...
 
 class LayerParameter(_message.Message):
-    __slots__ = ("name", "type", "bottom", "top", "phase", "loss_weight", "param", "blobs", "propagate_down", "include", "exclude", "transform_param", "loss_param", "accuracy_param", "argmax_param", "batch_norm_param", "bias_param", "clip_param", "concat_param", "contrastive_loss_param", "convolution_param", "crop_param", "data_param", "dropout_param", "dummy_data_param", "eltwise_param", "elu_param", "embed_param", "exp_param", "flatten_param", "hdf5_data_param", "hdf5_output_param", "hinge_loss_param", "image_data_param", "infogain_loss_param", "inner_product_param", "input_param", "log_param", "lrn_param", "memory_data_param", "mvn_param", "parameter_param", "pooling_param", "power_param", "prelu_param", "python_param", "recurrent_param", "reduction_param", "relu_param", "reshape_param", "scale_param", "sigmoid_param", "softmax_param", "spp_param", "slice_param", "swish_param", "tanh_param", "threshold_param", "tile_param", "window_data_param", "bn_param", "augmentation_param", "correlation_param", "l1_loss_param", "writer_param", "reader_param", "mean_param", "resample_param", "downsample_param", "reshape_every_iter", "lpq_loss_param", "flow_warp_param", "accum_param", "black_augmentation_param", "batch_reduction_param", "shuffle_channel_param", "gan_loss_param", "squeeze_convolution_param", "squeeze_inner_product_param", "yolo_v2_loss_param", "yolo_v3_loss_param", "annotated_data_param", "multibox_loss_param", "permute_param", "prior_box_param", "detection_output_param", "detection_evaluate_param", "norm_param", "video_data_param", "depth_to_space_param", "predict_box_param", "fcn_data_param", "gather_param", "flip_param", "inner_distance_param", "nms_param", "general_contrastive_loss_param", "gather_nd_param", "general_triplet_loss_param", "soft_truncation_param", "where4_gathernd_param", "crop_and_resize_param", "pairwise_param", "pyramid_roi_align_param", "batch_contrastive_loss_param", "pad_param", "stack_param", "nca_param", "largemargin_inner_product_param", "label_specific_rescale_param", "infimum_loss_param", "ordinal_regression_loss_param", "reduce_mean_param", "selu_param", "feature_decay_loss_param", "confidence_penalty_loss_param", "batch_to_space_nd_param", "label_specific_margin_param", "channel_scale_param", "label_specific_affine_param", "label_specific_hard_margin_param", "expand_dims_nd_param", "label_specific_add_param", "broadcast_to_param", "strided_slice_param", "piece_param", "range_param", "sparse_to_dense_param", "roi_align_param", "embedding_lookup_param", "embedding_lookup_sparse_param", "gemm_param", "reduce_l1_param", "reduce_l2_param", "reduce_logsumexp_param", "reduce_all_param", "reduce_any_param", "reverse_sequence_param", "hard_sigmoid_param", "thresholded_relu_param", "one_hot_param", "reverse_param", "lp_normalization_param", "matmul_param", "gather_v2_param", "scaled_tanh_param", "pooling3d_param", "log_softmax_param", "maskrcnn_detection_param", "maskrcnn_proposal_param", "attention_param", "non_max_suppression_param", "rnn_v2_param", "count_nonzero_param", "not_equal_param", "point_net_param", "scatter_nd_param", "layer_norm_param", "mul_param", "spatial_batching_pooling_param", "tensor2box_param", "corr1d_param", "eval_detection_param", "yolo_detection_output_param", "yolov3_detection_output_param", "yolov3_param", "yolo_seg_param", "segmentation_evaluate_param", "convolution3d_param", "detectnet_groundtruth_param", "detectnet_augmentation_param", "adaptive_bias_channel_param", "backward_math", "backward_type", "bbox_reg_param", "bias_channel_param", "box_annotator_ohem_param", "box_group_output_param", "center_loss_param", "coeff_schedule_param", "cudnn_math_override", "debug", "decode_bbox_param", "dense_crf_param", "dense_image_data_param", "detection_data_param", "detection_group_accuracy_param", "detection_group_loss_param", "domain_transform_param", "eltwise_affine_param", "engine", "eval_data_param", "focal_loss_param", "forward_math", "forward_type", "frcnn_output_param", "hard_mining_param", "hotspot_param", "insanity_param", "interp_param", "local_param", "margin_inner_product_param", "mat_read_param", "mat_write_param", "mirror_pad_param", "mn_activation_param", "mn_grad_compress_param", "multinode", "nms_gather_param", "noise_param", "normalize_param", "proposal_param", "proposal_target_param", "psroi_pooling_param", "quantization_param", "reduce_max_param", "reduce_min_param", "reduce_prod_param", "reduce_sum_param", "region_loss_param", "relu6_param", "reorg_param", "resize_bilinear_param", "resize_nearest_neighbor_param", "resize_param", "roi_pooling_param", "scale_route_param", "seg_accuracy_param", "seg_data_param", "selu_dropout_param", "smooth_l1_loss_param", "smoothl1_param", "soft_contrastive_loss_param", "space_to_batch_nd_param", "space_to_depth_param", "spatial_dropout_param", "split_param", "squeeze_param", "sub_region_param", "tile_nd_param", "topk_gather_param", "triplet_loss_param", "trt_param", "truncation_param", "unique_label_param", "unstack_param", "upsample_darknet_param", "upsample_param", "where4_gathernd_crop_param", "where4_param", "xlu_param", "mil_data_param", "mil_param")
+    __slots__ = ("name", "type", "bottom", "top", "phase", "loss_weight", "param", "blobs", "propagate_down", "include", "exclude", "transform_param", "loss_param", "accuracy_param", "argmax_param", "batch_norm_param", "bias_param", "clip_param", "concat_param", "contrastive_loss_param", "convolution_param", "crop_param", "data_param", "dropout_param", "dummy_data_param", "eltwise_param", "elu_param", "embed_param", "exp_param", "flatten_param", "hdf5_data_param", "hdf5_output_param", "hinge_loss_param", "image_data_param", "infogain_loss_param", "inner_product_param", "input_param", "log_param", "lrn_param", "memory_data_param", "mvn_param", "parameter_param", "pooling_param", "power_param", "prelu_param", "python_param", "recurrent_param", "reduction_param", "relu_param", "reshape_param", "scale_param", "sigmoid_param", "softmax_param", "spp_param", "slice_param", "swish_param", "tanh_param", "threshold_param", "tile_param", "window_data_param", "bn_param", "augmentation_param", "correlation_param", "l1_loss_param", "writer_param", "reader_param", "mean_param", "resample_param", "downsample_param", "reshape_every_iter", "lpq_loss_param", "flow_warp_param", "accum_param", "black_augmentation_param", "batch_reduction_param", "shuffle_channel_param", "gan_loss_param", "squeeze_convolution_param", "squeeze_inner_product_param", "yolo_v2_loss_param", "yolo_v3_loss_param", "annotated_data_param", "multibox_loss_param", "permute_param", "prior_box_param", "detection_output_param", "detection_evaluate_param", "norm_param", "video_data_param", "depth_to_space_param", "predict_box_param", "fcn_data_param", "gather_param", "flip_param", "inner_distance_param", "nms_param", "general_contrastive_loss_param", "gather_nd_param", "general_triplet_loss_param", "soft_truncation_param", "where4_gathernd_param", "crop_and_resize_param", "pairwise_param", "pyramid_roi_align_param", "batch_contrastive_loss_param", "pad_param", "stack_param", "nca_param", "largemargin_inner_product_param", "label_specific_rescale_param", "infimum_loss_param", "ordinal_regression_loss_param", "reduce_mean_param", "selu_param", "feature_decay_loss_param", "confidence_penalty_loss_param", "batch_to_space_nd_param", "label_specific_margin_param", "channel_scale_param", "label_specific_affine_param", "label_specific_hard_margin_param", "expand_dims_nd_param", "label_specific_add_param", "broadcast_to_param", "strided_slice_param", "piece_param", "range_param", "sparse_to_dense_param", "roi_align_param", "embedding_lookup_param", "embedding_lookup_sparse_param", "gemm_param", "reduce_l1_param", "reduce_l2_param", "reduce_logsumexp_param", "reduce_all_param", "reduce_any_param", "reverse_sequence_param", "hard_sigmoid_param", "thresholded_relu_param", "one_hot_param", "reverse_param", "lp_normalization_param", "matmul_param", "gather_v2_param", "scaled_tanh_param", "pooling3d_param", "log_softmax_param", "maskrcnn_detection_param", "maskrcnn_proposal_param", "attention_param", "non_max_suppression_param", "rnn_v2_param", "count_nonzero_param", "not_equal_param", "point_net_param", "scatter_nd_param", "layer_norm_param", "mul_param", "spatial_batching_pooling_param", "tensor2box_param", "corr1d_param", "eval_detection_param", "yolo_detection_output_param", "yolov3_detection_output_param", "yolov3_param", "yolo_seg_param", "segmentation_evaluate_param", "convolution3d_param", "detectnet_groundtruth_param", "detectnet_augmentation_param", "adaptive_bias_channel_param", "backward_math", "backward_type", "bbox_reg_param", "bias_channel_param", "box_annotator_ohem_param", "box_group_output_param", "box_output_param", "center_loss_param", "coeff_schedule_param", "cudnn_math_override", "debug", "decode_bbox_param", "dense_crf_param", "dense_image_data_param", "detection_accuracy_param", "detection_data_param", "detection_group_accuracy_param", "detection_group_loss_param", "detection_loss_param", "domain_transform_param", "eltwise_affine_param", "engine", "eval_data_param", "focal_loss_param", "forward_math", "forward_type", "frcnn_output_param", "hard_mining_param", "hotspot_param", "insanity_param", "interp_param", "local_param", "margin_inner_product_param", "mask_resize_param", "mat_read_param", "mat_write_param", "mirror_pad_param", "mn_activation_param", "mn_grad_compress_param", "multi_stage_meanfield_param", "multinode", "nms_gather_param", "noise_param", "normalize_param", "padding_param", "proposal_param", "proposal_target_param", "psroi_pooling_param", "quantization_param", "reduce_max_param", "reduce_min_param", "reduce_prod_param", "reduce_sum_param", "region_loss_param", "relu6_param", "reorg_param", "resize_bilinear_param", "resize_nearest_neighbor_param", "resize_param", "roi_pooling_param", "roi_warping_param", "scale_route_param", "seg_accuracy_param", "seg_data_param", "selu_dropout_param", "smooth_l1_loss_param", "smoothl1_param", "soft_contrastive_loss_param", "softmaxloss_param", "space_to_batch_nd_param", "space_to_depth_param", "spatial_dropout_param", "split_param", "squeeze_param", "strict_dim", "sub_region_param", "tile_nd_param", "topk_gather_param", "triplet_loss_param", "trt_param", "truncation_param", "unique_label_param", "unpooling_param", "unstack_param", "upsample_darknet_param", "upsample_param", "where4_gathernd_crop_param", "where4_param", "xlu_param", "mil_data_param", "mil_param")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     BOTTOM_FIELD_NUMBER: _ClassVar[int]
@@ -617,6 +617,7 @@ class LayerParameter(_message.Message):
     BIAS_CHANNEL_PARAM_FIELD_NUMBER: _ClassVar[int]
     BOX_ANNOTATOR_OHEM_PARAM_FIELD_NUMBER: _ClassVar[int]
     BOX_GROUP_OUTPUT_PARAM_FIELD_NUMBER: _ClassVar[int]
+    BOX_OUTPUT_PARAM_FIELD_NUMBER: _ClassVar[int]
     CENTER_LOSS_PARAM_FIELD_NUMBER: _ClassVar[int]
     COEFF_SCHEDULE_PARAM_FIELD_NUMBER: _ClassVar[int]
     CUDNN_MATH_OVERRIDE_FIELD_NUMBER: _ClassVar[int]
@@ -624,9 +625,11 @@ class LayerParameter(_message.Message):
     DECODE_BBOX_PARAM_FIELD_NUMBER: _ClassVar[int]
     DENSE_CRF_PARAM_FIELD_NUMBER: _ClassVar[int]
     DENSE_IMAGE_DATA_PARAM_FIELD_NUMBER: _ClassVar[int]
+    DETECTION_ACCURACY_PARAM_FIELD_NUMBER: _ClassVar[int]
     DETECTION_DATA_PARAM_FIELD_NUMBER: _ClassVar[int]
     DETECTION_GROUP_ACCURACY_PARAM_FIELD_NUMBER: _ClassVar[int]
     DETECTION_GROUP_LOSS_PARAM_FIELD_NUMBER: _ClassVar[int]
+    DETECTION_LOSS_PARAM_FIELD_NUMBER: _ClassVar[int]
     DOMAIN_TRANSFORM_PARAM_FIELD_NUMBER: _ClassVar[int]
     ELTWISE_AFFINE_PARAM_FIELD_NUMBER: _ClassVar[int]
     ENGINE_FIELD_NUMBER: _ClassVar[int]
@@ -641,15 +644,18 @@ class LayerParameter(_message.Message):
     INTERP_PARAM_FIELD_NUMBER: _ClassVar[int]
     LOCAL_PARAM_FIELD_NUMBER: _ClassVar[int]
     MARGIN_INNER_PRODUCT_PARAM_FIELD_NUMBER: _ClassVar[int]
+    MASK_RESIZE_PARAM_FIELD_NUMBER: _ClassVar[int]
     MAT_READ_PARAM_FIELD_NUMBER: _ClassVar[int]
     MAT_WRITE_PARAM_FIELD_NUMBER: _ClassVar[int]
     MIRROR_PAD_PARAM_FIELD_NUMBER: _ClassVar[int]
     MN_ACTIVATION_PARAM_FIELD_NUMBER: _ClassVar[int]
     MN_GRAD_COMPRESS_PARAM_FIELD_NUMBER: _ClassVar[int]
+    MULTI_STAGE_MEANFIELD_PARAM_FIELD_NUMBER: _ClassVar[int]
     MULTINODE_FIELD_NUMBER: _ClassVar[int]
     NMS_GATHER_PARAM_FIELD_NUMBER: _ClassVar[int]
     NOISE_PARAM_FIELD_NUMBER: _ClassVar[int]
     NORMALIZE_PARAM_FIELD_NUMBER: _ClassVar[int]
+    PADDING_PARAM_FIELD_NUMBER: _ClassVar[int]
     PROPOSAL_PARAM_FIELD_NUMBER: _ClassVar[int]
     PROPOSAL_TARGET_PARAM_FIELD_NUMBER: _ClassVar[int]
     PSROI_POOLING_PARAM_FIELD_NUMBER: _ClassVar[int]
@@ -665,6 +671,7 @@ class LayerParameter(_message.Message):
     RESIZE_NEAREST_NEIGHBOR_PARAM_FIELD_NUMBER: _ClassVar[int]
     RESIZE_PARAM_FIELD_NUMBER: _ClassVar[int]
     ROI_POOLING_PARAM_FIELD_NUMBER: _ClassVar[int]
+    ROI_WARPING_PARAM_FIELD_NUMBER: _ClassVar[int]
     SCALE_ROUTE_PARAM_FIELD_NUMBER: _ClassVar[int]
     SEG_ACCURACY_PARAM_FIELD_NUMBER: _ClassVar[int]
     SEG_DATA_PARAM_FIELD_NUMBER: _ClassVar[int]
@@ -672,11 +679,13 @@ class LayerParameter(_message.Message):
     SMOOTH_L1_LOSS_PARAM_FIELD_NUMBER: _ClassVar[int]
     SMOOTHL1_PARAM_FIELD_NUMBER: _ClassVar[int]
     SOFT_CONTRASTIVE_LOSS_PARAM_FIELD_NUMBER: _ClassVar[int]
+    SOFTMAXLOSS_PARAM_FIELD_NUMBER: _ClassVar[int]
     SPACE_TO_BATCH_ND_PARAM_FIELD_NUMBER: _ClassVar[int]
     SPACE_TO_DEPTH_PARAM_FIELD_NUMBER: _ClassVar[int]
     SPATIAL_DROPOUT_PARAM_FIELD_NUMBER: _ClassVar[int]
     SPLIT_PARAM_FIELD_NUMBER: _ClassVar[int]
     SQUEEZE_PARAM_FIELD_NUMBER: _ClassVar[int]
+    STRICT_DIM_FIELD_NUMBER: _ClassVar[int]
     SUB_REGION_PARAM_FIELD_NUMBER: _ClassVar[int]
     TILE_ND_PARAM_FIELD_NUMBER: _ClassVar[int]
     TOPK_GATHER_PARAM_FIELD_NUMBER: _ClassVar[int]
@@ -684,6 +693,7 @@ class LayerParameter(_message.Message):
     TRT_PARAM_FIELD_NUMBER: _ClassVar[int]
     TRUNCATION_PARAM_FIELD_NUMBER: _ClassVar[int]
     UNIQUE_LABEL_PARAM_FIELD_NUMBER: _ClassVar[int]
+    UNPOOLING_PARAM_FIELD_NUMBER: _ClassVar[int]
     UNSTACK_PARAM_FIELD_NUMBER: _ClassVar[int]
     UPSAMPLE_DARKNET_PARAM_FIELD_NUMBER: _ClassVar[int]
     UPSAMPLE_PARAM_FIELD_NUMBER: _ClassVar[int]
@@ -870,6 +880,7 @@ class LayerParameter(_message.Message):
     bias_channel_param: BiasChannelParameter
     box_annotator_ohem_param: BoxAnnotatorOHEMParameter
     box_group_output_param: BoxGroupOutputParameter
+    box_output_param: BoxOutputParameter
     center_loss_param: CenterLossParameter
     coeff_schedule_param: CoeffScheduleParameter
     cudnn_math_override: int
@@ -877,9 +888,11 @@ class LayerParameter(_message.Message):
     decode_bbox_param: DecodeBBoxParameter
     dense_crf_param: DenseCRFParameter
     dense_image_data_param: DenseImageDataParameter
+    detection_accuracy_param: DetectionAccuracyParameter
     detection_data_param: DetectionDataParameter
     detection_group_accuracy_param: DetectionGroupAccuracyParameter
     detection_group_loss_param: DetectionGroupLossParameter
+    detection_loss_param: DetectionLossParameter
     domain_transform_param: DomainTransformParameter
     eltwise_affine_param: EltwiseAffineParameter
     engine: str
@@ -894,15 +907,18 @@ class LayerParameter(_message.Message):
     interp_param: InterpParameter
     local_param: LocalParameter
     margin_inner_product_param: MarginInnerProductParameter
+    mask_resize_param: MaskResizeParameter
     mat_read_param: MatReadParameter
     mat_write_param: MatWriteParameter
     mirror_pad_param: MirrorPadParameter
     mn_activation_param: MnActivationParameter
     mn_grad_compress_param: MnParamGradCompressParameter
+    multi_stage_meanfield_param: MultiStageMeanfieldParameter
     multinode: MultinodeLayerParameter
     nms_gather_param: NMSGatherParameter
     noise_param: NoiseParameter
     normalize_param: NormalizeParameter
+    padding_param: PaddingParameter
     proposal_param: ProposalParameter
     proposal_target_param: ProposalTargetParameter
     psroi_pooling_param: PSROIPoolingParameter
@@ -918,6 +934,7 @@ class LayerParameter(_message.Message):
     resize_nearest_neighbor_param: ResizeNearestNeighborParameter
     resize_param: ResizeParameter
     roi_pooling_param: ROIPoolingParameter
+    roi_warping_param: ROIWarpingParameter
     scale_route_param: ScaleRouteParameter
     seg_accuracy_param: SegAccuracyParameter
     seg_data_param: SegDataParameter
@@ -925,11 +942,13 @@ class LayerParameter(_message.Message):
     smooth_l1_loss_param: SmoothL1LossParameter
     smoothl1_param: SmoothL1Parameter
     soft_contrastive_loss_param: SoftContrastiveParameter
+    softmaxloss_param: SoftmaxLossParameter
     space_to_batch_nd_param: SpaceToBatchNDParameter
     space_to_depth_param: SpaceToDepthParameter
     spatial_dropout_param: SpatialDropoutParameter
     split_param: SplitParameter
     squeeze_param: SqueezeParameter
+    strict_dim: bool
     sub_region_param: SubRegionParameter
     tile_nd_param: TileNDParameter
     topk_gather_param: TopkGatherParameter
@@ -937,6 +956,7 @@ class LayerParameter(_message.Message):
     trt_param: TRTParameter
     truncation_param: TruncationParameter
     unique_label_param: UniqueLabelParameter
+    unpooling_param: UnpoolingParameter
     unstack_param: UnstackParameter
     upsample_darknet_param: UpsampleDarknetParameter
     upsample_param: UpsampleParameter
@@ -945,7 +965,7 @@ class LayerParameter(_message.Message):
     xlu_param: XLUParameter
     mil_data_param: MILDataParameter
     mil_param: MILParameter
-    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., bottom: _Optional[_Iterable[str]] = ..., top: _Optional[_Iterable[str]] = ..., phase: _Optional[_Union[Phase, str]] = ..., loss_weight: _Optional[_Iterable[float]] = ..., param: _Optional[_Iterable[_Union[ParamSpec, _Mapping]]] = ..., blobs: _Optional[_Iterable[_Union[BlobProto, _Mapping]]] = ..., propagate_down: _Optional[_Iterable[bool]] = ..., include: _Optional[_Iterable[_Union[NetStateRule, _Mapping]]] = ..., exclude: _Optional[_Iterable[_Union[NetStateRule, _Mapping]]] = ..., transform_param: _Optional[_Union[TransformationParameter, _Mapping]] = ..., loss_param: _Optional[_Union[LossParameter, _Mapping]] = ..., accuracy_param: _Optional[_Union[AccuracyParameter, _Mapping]] = ..., argmax_param: _Optional[_Union[ArgMaxParameter, _Mapping]] = ..., batch_norm_param: _Optional[_Union[BatchNormParameter, _Mapping]] = ..., bias_param: _Optional[_Union[BiasParameter, _Mapping]] = ..., clip_param: _Optional[_Union[ClipParameter, _Mapping]] = ..., concat_param: _Optional[_Union[ConcatParameter, _Mapping]] = ..., contrastive_loss_param: _Optional[_Union[ContrastiveLossParameter, _Mapping]] = ..., convolution_param: _Optional[_Union[ConvolutionParameter, _Mapping]] = ..., crop_param: _Optional[_Union[CropParameter, _Mapping]] = ..., data_param: _Optional[_Union[DataParameter, _Mapping]] = ..., dropout_param: _Optional[_Union[DropoutParameter, _Mapping]] = ..., dummy_data_param: _Optional[_Union[DummyDataParameter, _Mapping]] = ..., eltwise_param: _Optional[_Union[EltwiseParameter, _Mapping]] = ..., elu_param: _Optional[_Union[ELUParameter, _Mapping]] = ..., embed_param: _Optional[_Union[EmbedParameter, _Mapping]] = ..., exp_param: _Optional[_Union[ExpParameter, _Mapping]] = ..., flatten_param: _Optional[_Union[FlattenParameter, _Mapping]] = ..., hdf5_data_param: _Optional[_Union[HDF5DataParameter, _Mapping]] = ..., hdf5_output_param: _Optional[_Union[HDF5OutputParameter, _Mapping]] = ..., hinge_loss_param: _Optional[_Union[HingeLossParameter, _Mapping]] = ..., image_data_param: _Optional[_Union[ImageDataParameter, _Mapping]] = ..., infogain_loss_param: _Optional[_Union[InfogainLossParameter, _Mapping]] = ..., inner_product_param: _Optional[_Union[InnerProductParameter, _Mapping]] = ..., input_param: _Optional[_Union[InputParameter, _Mapping]] = ..., log_param: _Optional[_Union[LogParameter, _Mapping]] = ..., lrn_param: _Optional[_Union[LRNParameter, _Mapping]] = ..., memory_data_param: _Optional[_Union[MemoryDataParameter, _Mapping]] = ..., mvn_param: _Optional[_Union[MVNParameter, _Mapping]] = ..., parameter_param: _Optional[_Union[ParameterParameter, _Mapping]] = ..., pooling_param: _Optional[_Union[PoolingParameter, _Mapping]] = ..., power_param: _Optional[_Union[PowerParameter, _Mapping]] = ..., prelu_param: _Optional[_Union[PReLUParameter, _Mapping]] = ..., python_param: _Optional[_Union[PythonParameter, _Mapping]] = ..., recurrent_param: _Optional[_Union[RecurrentParameter, _Mapping]] = ..., reduction_param: _Optional[_Union[ReductionParameter, _Mapping]] = ..., relu_param: _Optional[_Union[ReLUParameter, _Mapping]] = ..., reshape_param: _Optional[_Union[ReshapeParameter, _Mapping]] = ..., scale_param: _Optional[_Union[ScaleParameter, _Mapping]] = ..., sigmoid_param: _Optional[_Union[SigmoidParameter, _Mapping]] = ..., softmax_param: _Optional[_Union[SoftmaxParameter, _Mapping]] = ..., spp_param: _Optional[_Union[SPPParameter, _Mapping]] = ..., slice_param: _Optional[_Union[SliceParameter, _Mapping]] = ..., swish_param: _Optional[_Union[SwishParameter, _Mapping]] = ..., tanh_param: _Optional[_Union[TanHParameter, _Mapping]] = ..., threshold_param: _Optional[_Union[ThresholdParameter, _Mapping]] = ..., tile_param: _Optional[_Union[TileParameter, _Mapping]] = ..., window_data_param: _Optional[_Union[WindowDataParameter, _Mapping]] = ..., bn_param: _Optional[_Union[BNParameter, _Mapping]] = ..., augmentation_param: _Optional[_Union[AugmentationParameter, _Mapping]] = ..., correlation_param: _Optional[_Union[CorrelationParameter, _Mapping]] = ..., l1_loss_param: _Optional[_Union[L1LossParameter, _Mapping]] = ..., writer_param: _Optional[_Union[WriterParameter, _Mapping]] = ..., reader_param: _Optional[_Union[ReaderParameter, _Mapping]] = ..., mean_param: _Optional[_Union[MeanParameter, _Mapping]] = ..., resample_param: _Optional[_Union[ResampleParameter, _Mapping]] = ..., downsample_param: _Optional[_Union[DownsampleParameter, _Mapping]] = ..., reshape_every_iter: _Optional[bool] = ..., lpq_loss_param: _Optional[_Union[LpqLossParameter, _Mapping]] = ..., flow_warp_param: _Optional[_Union[FlowWarpParameter, _Mapping]] = ..., accum_param: _Optional[_Union[AccumParameter, _Mapping]] = ..., black_augmentation_param: _Optional[_Union[BlackAugmentationParameter, _Mapping]] = ..., batch_reduction_param: _Optional[_Union[BatchReductionParameter, _Mapping]] = ..., shuffle_channel_param: _Optional[_Union[ShuffleChannelParameter, _Mapping]] = ..., gan_loss_param: _Optional[_Union[GANLossParameter, _Mapping]] = ..., squeeze_convolution_param: _Optional[_Union[SqueezeConvolutionParameter, _Mapping]] = ..., squeeze_inner_product_param: _Optional[_Union[SqueezeInnerProductParameter, _Mapping]] = ..., yolo_v2_loss_param: _Optional[_Union[YoloV2LossParameter, _Mapping]] = ..., yolo_v3_loss_param: _Optional[_Union[YoloV3LossParameter, _Mapping]] = ..., annotated_data_param: _Optional[_Union[AnnotatedDataParameter, _Mapping]] = ..., multibox_loss_param: _Optional[_Union[MultiBoxLossParameter, _Mapping]] = ..., permute_param: _Optional[_Union[PermuteParameter, _Mapping]] = ..., prior_box_param: _Optional[_Union[PriorBoxParameter, _Mapping]] = ..., detection_output_param: _Optional[_Union[DetectionOutputParameter, _Mapping]] = ..., detection_evaluate_param: _Optional[_Union[DetectionEvaluateParameter, _Mapping]] = ..., norm_param: _Optional[_Union[NormalizeParameter, _Mapping]] = ..., video_data_param: _Optional[_Union[VideoDataParameter, _Mapping]] = ..., depth_to_space_param: _Optional[_Union[DepthToSpaceParameter, _Mapping]] = ..., predict_box_param: _Optional[_Union[PredictBoxParameter, _Mapping]] = ..., fcn_data_param: _Optional[_Union[FCNDataParameter, _Mapping]] = ..., gather_param: _Optional[_Union[GatherParameter, _Mapping]] = ..., flip_param: _Optional[_Union[FlipParameter, _Mapping]] = ..., inner_distance_param: _Optional[_Union[InnerDistanceParameter, _Mapping]] = ..., nms_param: _Optional[_Union[NMSParameter, _Mapping]] = ..., general_contrastive_loss_param: _Optional[_Union[GeneralContrastiveParameter, _Mapping]] = ..., gather_nd_param: _Optional[_Union[GatherNDParameter, _Mapping]] = ..., general_triplet_loss_param: _Optional[_Union[GeneralTripletParameter, _Mapping]] = ..., soft_truncation_param: _Optional[_Union[SoftTruncationParameter, _Mapping]] = ..., where4_gathernd_param: _Optional[_Union[Where4GatherndParameter, _Mapping]] = ..., crop_and_resize_param: _Optional[_Union[CropAndResizeParameter, _Mapping]] = ..., pairwise_param: _Optional[_Union[PairwiseParameter, _Mapping]] = ..., pyramid_roi_align_param: _Optional[_Union[PyramidROIAlignParameter, _Mapping]] = ..., batch_contrastive_loss_param: _Optional[_Union[BatchContrastiveParameter, _Mapping]] = ..., pad_param: _Optional[_Union[PadParameter, _Mapping]] = ..., stack_param: _Optional[_Union[StackParameter, _Mapping]] = ..., nca_param: _Optional[_Union[NCAParameter, _Mapping]] = ..., largemargin_inner_product_param: _Optional[_Union[LargeMarginInnerProductParameter, _Mapping]] = ..., label_specific_rescale_param: _Optional[_Union[LabelSpecificRescaleParameter, _Mapping]] = ..., infimum_loss_param: _Optional[_Union[InfimumLossParamter, _Mapping]] = ..., ordinal_regression_loss_param: _Optional[_Union[OrdinalRegressionParameter, _Mapping]] = ..., reduce_mean_param: _Optional[_Union[ReduceMeanParameter, _Mapping]] = ..., selu_param: _Optional[_Union[SeLUParameter, _Mapping]] = ..., feature_decay_loss_param: _Optional[_Union[FeatureDecayLossParameter, _Mapping]] = ..., confidence_penalty_loss_param: _Optional[_Union[ConfidencePenaltyLossParameter, _Mapping]] = ..., batch_to_space_nd_param: _Optional[_Union[BatchToSpaceNDParameter, _Mapping]] = ..., label_specific_margin_param: _Optional[_Union[LabelSpecificMarginParameter, _Mapping]] = ..., channel_scale_param: _Optional[_Union[ChannelScaleParameter, _Mapping]] = ..., label_specific_affine_param: _Optional[_Union[LabelSpecificAffineParameter, _Mapping]] = ..., label_specific_hard_margin_param: _Optional[_Union[LabelSpecificHardMarginParameter, _Mapping]] = ..., expand_dims_nd_param: _Optional[_Union[ExpandDimsNDParameter, _Mapping]] = ..., label_specific_add_param: _Optional[_Union[LabelSpecificAddParameter, _Mapping]] = ..., broadcast_to_param: _Optional[_Union[BroadcastToParameter, _Mapping]] = ..., strided_slice_param: _Optional[_Union[StridedSliceParameter, _Mapping]] = ..., piece_param: _Optional[_Union[PieceParameter, _Mapping]] = ..., range_param: _Optional[_Union[RangeParameter, _Mapping]] = ..., sparse_to_dense_param: _Optional[_Union[SparseToDenseParameter, _Mapping]] = ..., roi_align_param: _Optional[_Union[ROIAlignParameter, _Mapping]] = ..., embedding_lookup_param: _Optional[_Union[EmbeddingLookupParameter, _Mapping]] = ..., embedding_lookup_sparse_param: _Optional[_Union[EmbeddingLookupSparseParameter, _Mapping]] = ..., gemm_param: _Optional[_Union[GemmParameter, _Mapping]] = ..., reduce_l1_param: _Optional[_Union[ReduceL1Parameter, _Mapping]] = ..., reduce_l2_param: _Optional[_Union[ReduceL2Parameter, _Mapping]] = ..., reduce_logsumexp_param: _Optional[_Union[ReduceLogSumExpParameter, _Mapping]] = ..., reduce_all_param: _Optional[_Union[ReduceAllParameter, _Mapping]] = ..., reduce_any_param: _Optional[_Union[ReduceAnyParameter, _Mapping]] = ..., reverse_sequence_param: _Optional[_Union[ReverseSequenceParameter, _Mapping]] = ..., hard_sigmoid_param: _Optional[_Union[HardSigmoidParameter, _Mapping]] = ..., thresholded_relu_param: _Optional[_Union[ThresholdedReLUParameter, _Mapping]] = ..., one_hot_param: _Optional[_Union[OneHotParameter, _Mapping]] = ..., reverse_param: _Optional[_Union[ReverseParameter, _Mapping]] = ..., lp_normalization_param: _Optional[_Union[LpNormalizationParameter, _Mapping]] = ..., matmul_param: _Optional[_Union[MatMulParameter, _Mapping]] = ..., gather_v2_param: _Optional[_Union[GatherV2Parameter, _Mapping]] = ..., scaled_tanh_param: _Optional[_Union[ScaledTanHParameter, _Mapping]] = ..., pooling3d_param: _Optional[_Union[Pooling3DParameter, _Mapping]] = ..., log_softmax_param: _Optional[_Union[LogSoftmaxParameter, _Mapping]] = ..., maskrcnn_detection_param: _Optional[_Union[MaskRCNNDetectionParameter, _Mapping]] = ..., maskrcnn_proposal_param: _Optional[_Union[MaskRCNNProposalParameter, _Mapping]] = ..., attention_param: _Optional[_Union[AttentionParameter, _Mapping]] = ..., non_max_suppression_param: _Optional[_Union[NonMaxSuppressionParameter, _Mapping]] = ..., rnn_v2_param: _Optional[_Union[RNNv2Parameter, _Mapping]] = ..., count_nonzero_param: _Optional[_Union[CountNonzeroParameter, _Mapping]] = ..., not_equal_param: _Optional[_Union[NotEqualParameter, _Mapping]] = ..., point_net_param: _Optional[_Union[PointNetParameter, _Mapping]] = ..., scatter_nd_param: _Optional[_Union[ScatterNDParameter, _Mapping]] = ..., layer_norm_param: _Optional[_Union[LayerNormParameter, _Mapping]] = ..., mul_param: _Optional[_Union[MulParameter, _Mapping]] = ..., spatial_batching_pooling_param: _Optional[_Union[SpatialBatchingPoolingParameter, _Mapping]] = ..., tensor2box_param: _Optional[_Union[Tensor2BoxParameter, _Mapping]] = ..., corr1d_param: _Optional[_Union[Corr1dParameter, _Mapping]] = ..., eval_detection_param: _Optional[_Union[EvalDetectionParameter, _Mapping]] = ..., yolo_detection_output_param: _Optional[_Union[YoloDetectionOutputParameter, _Mapping]] = ..., yolov3_detection_output_param: _Optional[_Union[Yolov3DetectionOutputParameter, _Mapping]] = ..., yolov3_param: _Optional[_Union[Yolov3Parameter, _Mapping]] = ..., yolo_seg_param: _Optional[_Union[YoloSegParameter, _Mapping]] = ..., segmentation_evaluate_param: _Optional[_Union[SegmentationEvaluateParameter, _Mapping]] = ..., convolution3d_param: _Optional[_Union[Convolution3DParameter, _Mapping]] = ..., detectnet_groundtruth_param: _Optional[_Union[DetectNetGroundTruthParameter, _Mapping]] = ..., detectnet_augmentation_param: _Optional[_Union[DetectNetAugmentationParameter, _Mapping]] = ..., adaptive_bias_channel_param: _Optional[_Union[AdaptiveBiasChannelParameter, _Mapping]] = ..., backward_math: _Optional[_Union[Type, str]] = ..., backward_type: _Optional[_Union[Type, str]] = ..., bbox_reg_param: _Optional[_Union[BBoxRegParameter, _Mapping]] = ..., bias_channel_param: _Optional[_Union[BiasChannelParameter, _Mapping]] = ..., box_annotator_ohem_param: _Optional[_Union[BoxAnnotatorOHEMParameter, _Mapping]] = ..., box_group_output_param: _Optional[_Union[BoxGroupOutputParameter, _Mapping]] = ..., center_loss_param: _Optional[_Union[CenterLossParameter, _Mapping]] = ..., coeff_schedule_param: _Optional[_Union[CoeffScheduleParameter, _Mapping]] = ..., cudnn_math_override: _Optional[int] = ..., debug: _Optional[bool] = ..., decode_bbox_param: _Optional[_Union[DecodeBBoxParameter, _Mapping]] = ..., dense_crf_param: _Optional[_Union[DenseCRFParameter, _Mapping]] = ..., dense_image_data_param: _Optional[_Union[DenseImageDataParameter, _Mapping]] = ..., detection_data_param: _Optional[_Union[DetectionDataParameter, _Mapping]] = ..., detection_group_accuracy_param: _Optional[_Union[DetectionGroupAccuracyParameter, _Mapping]] = ..., detection_group_loss_param: _Optional[_Union[DetectionGroupLossParameter, _Mapping]] = ..., domain_transform_param: _Optional[_Union[DomainTransformParameter, _Mapping]] = ..., eltwise_affine_param: _Optional[_Union[EltwiseAffineParameter, _Mapping]] = ..., engine: _Optional[str] = ..., eval_data_param: _Optional[_Union[EvalDataParameter, _Mapping]] = ..., focal_loss_param: _Optional[_Union[FocalLossParameter, _Mapping]] = ..., forward_math: _Optional[_Union[Type, str]] = ..., forward_type: _Optional[_Union[Type, str]] = ..., frcnn_output_param: _Optional[_Union[FrcnnOutputParameter, _Mapping]] = ..., hard_mining_param: _Optional[_Union[HardMiningParameter, _Mapping]] = ..., hotspot_param: _Optional[_Union[HotspotParameter, _Mapping]] = ..., insanity_param: _Optional[_Union[InsanityParameter, _Mapping]] = ..., interp_param: _Optional[_Union[InterpParameter, _Mapping]] = ..., local_param: _Optional[_Union[LocalParameter, _Mapping]] = ..., margin_inner_product_param: _Optional[_Union[MarginInnerProductParameter, _Mapping]] = ..., mat_read_param: _Optional[_Union[MatReadParameter, _Mapping]] = ..., mat_write_param: _Optional[_Union[MatWriteParameter, _Mapping]] = ..., mirror_pad_param: _Optional[_Union[MirrorPadParameter, _Mapping]] = ..., mn_activation_param: _Optional[_Union[MnActivationParameter, _Mapping]] = ..., mn_grad_compress_param: _Optional[_Union[MnParamGradCompressParameter, _Mapping]] = ..., multinode: _Optional[_Union[MultinodeLayerParameter, _Mapping]] = ..., nms_gather_param: _Optional[_Union[NMSGatherParameter, _Mapping]] = ..., noise_param: _Optional[_Union[NoiseParameter, _Mapping]] = ..., normalize_param: _Optional[_Union[NormalizeParameter, _Mapping]] = ..., proposal_param: _Optional[_Union[ProposalParameter, _Mapping]] = ..., proposal_target_param: _Optional[_Union[ProposalTargetParameter, _Mapping]] = ..., psroi_pooling_param: _Optional[_Union[PSROIPoolingParameter, _Mapping]] = ..., quantization_param: _Optional[_Union[QuantizationParameter, _Mapping]] = ..., reduce_max_param: _Optional[_Union[ReduceMaxParameter, _Mapping]] = ..., reduce_min_param: _Optional[_Union[ReduceMinParameter, _Mapping]] = ..., reduce_prod_param: _Optional[_Union[ReduceProdParameter, _Mapping]] = ..., reduce_sum_param: _Optional[_Union[ReduceSumParameter, _Mapping]] = ..., region_loss_param: _Optional[_Union[RegionLossParameter, _Mapping]] = ..., relu6_param: _Optional[_Union[ReLUParameter, _Mapping]] = ..., reorg_param: _Optional[_Union[ReorgParameter, _Mapping]] = ..., resize_bilinear_param: _Optional[_Union[ResizeBilinearParameter, _Mapping]] = ..., resize_nearest_neighbor_param: _Optional[_Union[ResizeNearestNeighborParameter, _Mapping]] = ..., resize_param: _Optional[_Union[ResizeParameter, _Mapping]] = ..., roi_pooling_param: _Optional[_Union[ROIPoolingParameter, _Mapping]] = ..., scale_route_param: _Optional[_Union[ScaleRouteParameter, _Mapping]] = ..., seg_accuracy_param: _Optional[_Union[SegAccuracyParameter, _Mapping]] = ..., seg_data_param: _Optional[_Union[SegDataParameter, _Mapping]] = ..., selu_dropout_param: _Optional[_Union[SeLUDropoutParameter, _Mapping]] = ..., smooth_l1_loss_param: _Optional[_Union[SmoothL1LossParameter, _Mapping]] = ..., smoothl1_param: _Optional[_Union[SmoothL1Parameter, _Mapping]] = ..., soft_contrastive_loss_param: _Optional[_Union[SoftContrastiveParameter, _Mapping]] = ..., space_to_batch_nd_param: _Optional[_Union[SpaceToBatchNDParameter, _Mapping]] = ..., space_to_depth_param: _Optional[_Union[SpaceToDepthParameter, _Mapping]] = ..., spatial_dropout_param: _Optional[_Union[SpatialDropoutParameter, _Mapping]] = ..., split_param: _Optional[_Union[SplitParameter, _Mapping]] = ..., squeeze_param: _Optional[_Union[SqueezeParameter, _Mapping]] = ..., sub_region_param: _Optional[_Union[SubRegionParameter, _Mapping]] = ..., tile_nd_param: _Optional[_Union[TileNDParameter, _Mapping]] = ..., topk_gather_param: _Optional[_Union[TopkGatherParameter, _Mapping]] = ..., triplet_loss_param: _Optional[_Union[TripletLossParameter, _Mapping]] = ..., trt_param: _Optional[_Union[TRTParameter, _Mapping]] = ..., truncation_param: _Optional[_Union[TruncationParameter, _Mapping]] = ..., unique_label_param: _Optional[_Union[UniqueLabelParameter, _Mapping]] = ..., unstack_param: _Optional[_Union[UnstackParameter, _Mapping]] = ..., upsample_darknet_param: _Optional[_Union[UpsampleDarknetParameter, _Mapping]] = ..., upsample_param: _Optional[_Union[UpsampleParameter, _Mapping]] = ..., where4_gathernd_crop_param: _Optional[_Union[Where4GatherndCropParameter, _Mapping]] = ..., where4_param: _Optional[_Union[Where4Parameter, _Mapping]] = ..., xlu_param: _Optional[_Union[XLUParameter, _Mapping]] = ..., mil_data_param: _Optional[_Union[MILDataParameter, _Mapping]] = ..., mil_param: _Optional[_Union[MILParameter, _Mapping]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., bottom: _Optional[_Iterable[str]] = ..., top: _Optional[_Iterable[str]] = ..., phase: _Optional[_Union[Phase, str]] = ..., loss_weight: _Optional[_Iterable[float]] = ..., param: _Optional[_Iterable[_Union[ParamSpec, _Mapping]]] = ..., blobs: _Optional[_Iterable[_Union[BlobProto, _Mapping]]] = ..., propagate_down: _Optional[_Iterable[bool]] = ..., include: _Optional[_Iterable[_Union[NetStateRule, _Mapping]]] = ..., exclude: _Optional[_Iterable[_Union[NetStateRule, _Mapping]]] = ..., transform_param: _Optional[_Union[TransformationParameter, _Mapping]] = ..., loss_param: _Optional[_Union[LossParameter, _Mapping]] = ..., accuracy_param: _Optional[_Union[AccuracyParameter, _Mapping]] = ..., argmax_param: _Optional[_Union[ArgMaxParameter, _Mapping]] = ..., batch_norm_param: _Optional[_Union[BatchNormParameter, _Mapping]] = ..., bias_param: _Optional[_Union[BiasParameter, _Mapping]] = ..., clip_param: _Optional[_Union[ClipParameter, _Mapping]] = ..., concat_param: _Optional[_Union[ConcatParameter, _Mapping]] = ..., contrastive_loss_param: _Optional[_Union[ContrastiveLossParameter, _Mapping]] = ..., convolution_param: _Optional[_Union[ConvolutionParameter, _Mapping]] = ..., crop_param: _Optional[_Union[CropParameter, _Mapping]] = ..., data_param: _Optional[_Union[DataParameter, _Mapping]] = ..., dropout_param: _Optional[_Union[DropoutParameter, _Mapping]] = ..., dummy_data_param: _Optional[_Union[DummyDataParameter, _Mapping]] = ..., eltwise_param: _Optional[_Union[EltwiseParameter, _Mapping]] = ..., elu_param: _Optional[_Union[ELUParameter, _Mapping]] = ..., embed_param: _Optional[_Union[EmbedParameter, _Mapping]] = ..., exp_param: _Optional[_Union[ExpParameter, _Mapping]] = ..., flatten_param: _Optional[_Union[FlattenParameter, _Mapping]] = ..., hdf5_data_param: _Optional[_Union[HDF5DataParameter, _Mapping]] = ..., hdf5_output_param: _Optional[_Union[HDF5OutputParameter, _Mapping]] = ..., hinge_loss_param: _Optional[_Union[HingeLossParameter, _Mapping]] = ..., image_data_param: _Optional[_Union[ImageDataParameter, _Mapping]] = ..., infogain_loss_param: _Optional[_Union[InfogainLossParameter, _Mapping]] = ..., inner_product_param: _Optional[_Union[InnerProductParameter, _Mapping]] = ..., input_param: _Optional[_Union[InputParameter, _Mapping]] = ..., log_param: _Optional[_Union[LogParameter, _Mapping]] = ..., lrn_param: _Optional[_Union[LRNParameter, _Mapping]] = ..., memory_data_param: _Optional[_Union[MemoryDataParameter, _Mapping]] = ..., mvn_param: _Optional[_Union[MVNParameter, _Mapping]] = ..., parameter_param: _Optional[_Union[ParameterParameter, _Mapping]] = ..., pooling_param: _Optional[_Union[PoolingParameter, _Mapping]] = ..., power_param: _Optional[_Union[PowerParameter, _Mapping]] = ..., prelu_param: _Optional[_Union[PReLUParameter, _Mapping]] = ..., python_param: _Optional[_Union[PythonParameter, _Mapping]] = ..., recurrent_param: _Optional[_Union[RecurrentParameter, _Mapping]] = ..., reduction_param: _Optional[_Union[ReductionParameter, _Mapping]] = ..., relu_param: _Optional[_Union[ReLUParameter, _Mapping]] = ..., reshape_param: _Optional[_Union[ReshapeParameter, _Mapping]] = ..., scale_param: _Optional[_Union[ScaleParameter, _Mapping]] = ..., sigmoid_param: _Optional[_Union[SigmoidParameter, _Mapping]] = ..., softmax_param: _Optional[_Union[SoftmaxParameter, _Mapping]] = ..., spp_param: _Optional[_Union[SPPParameter, _Mapping]] = ..., slice_param: _Optional[_Union[SliceParameter, _Mapping]] = ..., swish_param: _Optional[_Union[SwishParameter, _Mapping]] = ..., tanh_param: _Optional[_Union[TanHParameter, _Mapping]] = ..., threshold_param: _Optional[_Union[ThresholdParameter, _Mapping]] = ..., tile_param: _Optional[_Union[TileParameter, _Mapping]] = ..., window_data_param: _Optional[_Union[WindowDataParameter, _Mapping]] = ..., bn_param: _Optional[_Union[BNParameter, _Mapping]] = ..., augmentation_param: _Optional[_Union[AugmentationParameter, _Mapping]] = ..., correlation_param: _Optional[_Union[CorrelationParameter, _Mapping]] = ..., l1_loss_param: _Optional[_Union[L1LossParameter, _Mapping]] = ..., writer_param: _Optional[_Union[WriterParameter, _Mapping]] = ..., reader_param: _Optional[_Union[ReaderParameter, _Mapping]] = ..., mean_param: _Optional[_Union[MeanParameter, _Mapping]] = ..., resample_param: _Optional[_Union[ResampleParameter, _Mapping]] = ..., downsample_param: _Optional[_Union[DownsampleParameter, _Mapping]] = ..., reshape_every_iter: _Optional[bool] = ..., lpq_loss_param: _Optional[_Union[LpqLossParameter, _Mapping]] = ..., flow_warp_param: _Optional[_Union[FlowWarpParameter, _Mapping]] = ..., accum_param: _Optional[_Union[AccumParameter, _Mapping]] = ..., black_augmentation_param: _Optional[_Union[BlackAugmentationParameter, _Mapping]] = ..., batch_reduction_param: _Optional[_Union[BatchReductionParameter, _Mapping]] = ..., shuffle_channel_param: _Optional[_Union[ShuffleChannelParameter, _Mapping]] = ..., gan_loss_param: _Optional[_Union[GANLossParameter, _Mapping]] = ..., squeeze_convolution_param: _Optional[_Union[SqueezeConvolutionParameter, _Mapping]] = ..., squeeze_inner_product_param: _Optional[_Union[SqueezeInnerProductParameter, _Mapping]] = ..., yolo_v2_loss_param: _Optional[_Union[YoloV2LossParameter, _Mapping]] = ..., yolo_v3_loss_param: _Optional[_Union[YoloV3LossParameter, _Mapping]] = ..., annotated_data_param: _Optional[_Union[AnnotatedDataParameter, _Mapping]] = ..., multibox_loss_param: _Optional[_Union[MultiBoxLossParameter, _Mapping]] = ..., permute_param: _Optional[_Union[PermuteParameter, _Mapping]] = ..., prior_box_param: _Optional[_Union[PriorBoxParameter, _Mapping]] = ..., detection_output_param: _Optional[_Union[DetectionOutputParameter, _Mapping]] = ..., detection_evaluate_param: _Optional[_Union[DetectionEvaluateParameter, _Mapping]] = ..., norm_param: _Optional[_Union[NormalizeParameter, _Mapping]] = ..., video_data_param: _Optional[_Union[VideoDataParameter, _Mapping]] = ..., depth_to_space_param: _Optional[_Union[DepthToSpaceParameter, _Mapping]] = ..., predict_box_param: _Optional[_Union[PredictBoxParameter, _Mapping]] = ..., fcn_data_param: _Optional[_Union[FCNDataParameter, _Mapping]] = ..., gather_param: _Optional[_Union[GatherParameter, _Mapping]] = ..., flip_param: _Optional[_Union[FlipParameter, _Mapping]] = ..., inner_distance_param: _Optional[_Union[InnerDistanceParameter, _Mapping]] = ..., nms_param: _Optional[_Union[NMSParameter, _Mapping]] = ..., general_contrastive_loss_param: _Optional[_Union[GeneralContrastiveParameter, _Mapping]] = ..., gather_nd_param: _Optional[_Union[GatherNDParameter, _Mapping]] = ..., general_triplet_loss_param: _Optional[_Union[GeneralTripletParameter, _Mapping]] = ..., soft_truncation_param: _Optional[_Union[SoftTruncationParameter, _Mapping]] = ..., where4_gathernd_param: _Optional[_Union[Where4GatherndParameter, _Mapping]] = ..., crop_and_resize_param: _Optional[_Union[CropAndResizeParameter, _Mapping]] = ..., pairwise_param: _Optional[_Union[PairwiseParameter, _Mapping]] = ..., pyramid_roi_align_param: _Optional[_Union[PyramidROIAlignParameter, _Mapping]] = ..., batch_contrastive_loss_param: _Optional[_Union[BatchContrastiveParameter, _Mapping]] = ..., pad_param: _Optional[_Union[PadParameter, _Mapping]] = ..., stack_param: _Optional[_Union[StackParameter, _Mapping]] = ..., nca_param: _Optional[_Union[NCAParameter, _Mapping]] = ..., largemargin_inner_product_param: _Optional[_Union[LargeMarginInnerProductParameter, _Mapping]] = ..., label_specific_rescale_param: _Optional[_Union[LabelSpecificRescaleParameter, _Mapping]] = ..., infimum_loss_param: _Optional[_Union[InfimumLossParamter, _Mapping]] = ..., ordinal_regression_loss_param: _Optional[_Union[OrdinalRegressionParameter, _Mapping]] = ..., reduce_mean_param: _Optional[_Union[ReduceMeanParameter, _Mapping]] = ..., selu_param: _Optional[_Union[SeLUParameter, _Mapping]] = ..., feature_decay_loss_param: _Optional[_Union[FeatureDecayLossParameter, _Mapping]] = ..., confidence_penalty_loss_param: _Optional[_Union[ConfidencePenaltyLossParameter, _Mapping]] = ..., batch_to_space_nd_param: _Optional[_Union[BatchToSpaceNDParameter, _Mapping]] = ..., label_specific_margin_param: _Optional[_Union[LabelSpecificMarginParameter, _Mapping]] = ..., channel_scale_param: _Optional[_Union[ChannelScaleParameter, _Mapping]] = ..., label_specific_affine_param: _Optional[_Union[LabelSpecificAffineParameter, _Mapping]] = ..., label_specific_hard_margin_param: _Optional[_Union[LabelSpecificHardMarginParameter, _Mapping]] = ..., expand_dims_nd_param: _Optional[_Union[ExpandDimsNDParameter, _Mapping]] = ..., label_specific_add_param: _Optional[_Union[LabelSpecificAddParameter, _Mapping]] = ..., broadcast_to_param: _Optional[_Union[BroadcastToParameter, _Mapping]] = ..., strided_slice_param: _Optional[_Union[StridedSliceParameter, _Mapping]] = ..., piece_param: _Optional[_Union[PieceParameter, _Mapping]] = ..., range_param: _Optional[_Union[RangeParameter, _Mapping]] = ..., sparse_to_dense_param: _Optional[_Union[SparseToDenseParameter, _Mapping]] = ..., roi_align_param: _Optional[_Union[ROIAlignParameter, _Mapping]] = ..., embedding_lookup_param: _Optional[_Union[EmbeddingLookupParameter, _Mapping]] = ..., embedding_lookup_sparse_param: _Optional[_Union[EmbeddingLookupSparseParameter, _Mapping]] = ..., gemm_param: _Optional[_Union[GemmParameter, _Mapping]] = ..., reduce_l1_param: _Optional[_Union[ReduceL1Parameter, _Mapping]] = ..., reduce_l2_param: _Optional[_Union[ReduceL2Parameter, _Mapping]] = ..., reduce_logsumexp_param: _Optional[_Union[ReduceLogSumExpParameter, _Mapping]] = ..., reduce_all_param: _Optional[_Union[ReduceAllParameter, _Mapping]] = ..., reduce_any_param: _Optional[_Union[ReduceAnyParameter, _Mapping]] = ..., reverse_sequence_param: _Optional[_Union[ReverseSequenceParameter, _Mapping]] = ..., hard_sigmoid_param: _Optional[_Union[HardSigmoidParameter, _Mapping]] = ..., thresholded_relu_param: _Optional[_Union[ThresholdedReLUParameter, _Mapping]] = ..., one_hot_param: _Optional[_Union[OneHotParameter, _Mapping]] = ..., reverse_param: _Optional[_Union[ReverseParameter, _Mapping]] = ..., lp_normalization_param: _Optional[_Union[LpNormalizationParameter, _Mapping]] = ..., matmul_param: _Optional[_Union[MatMulParameter, _Mapping]] = ..., gather_v2_param: _Optional[_Union[GatherV2Parameter, _Mapping]] = ..., scaled_tanh_param: _Optional[_Union[ScaledTanHParameter, _Mapping]] = ..., pooling3d_param: _Optional[_Union[Pooling3DParameter, _Mapping]] = ..., log_softmax_param: _Optional[_Union[LogSoftmaxParameter, _Mapping]] = ..., maskrcnn_detection_param: _Optional[_Union[MaskRCNNDetectionParameter, _Mapping]] = ..., maskrcnn_proposal_param: _Optional[_Union[MaskRCNNProposalParameter, _Mapping]] = ..., attention_param: _Optional[_Union[AttentionParameter, _Mapping]] = ..., non_max_suppression_param: _Optional[_Union[NonMaxSuppressionParameter, _Mapping]] = ..., rnn_v2_param: _Optional[_Union[RNNv2Parameter, _Mapping]] = ..., count_nonzero_param: _Optional[_Union[CountNonzeroParameter, _Mapping]] = ..., not_equal_param: _Optional[_Union[NotEqualParameter, _Mapping]] = ..., point_net_param: _Optional[_Union[PointNetParameter, _Mapping]] = ..., scatter_nd_param: _Optional[_Union[ScatterNDParameter, _Mapping]] = ..., layer_norm_param: _Optional[_Union[LayerNormParameter, _Mapping]] = ..., mul_param: _Optional[_Union[MulParameter, _Mapping]] = ..., spatial_batching_pooling_param: _Optional[_Union[SpatialBatchingPoolingParameter, _Mapping]] = ..., tensor2box_param: _Optional[_Union[Tensor2BoxParameter, _Mapping]] = ..., corr1d_param: _Optional[_Union[Corr1dParameter, _Mapping]] = ..., eval_detection_param: _Optional[_Union[EvalDetectionParameter, _Mapping]] = ..., yolo_detection_output_param: _Optional[_Union[YoloDetectionOutputParameter, _Mapping]] = ..., yolov3_detection_output_param: _Optional[_Union[Yolov3DetectionOutputParameter, _Mapping]] = ..., yolov3_param: _Optional[_Union[Yolov3Parameter, _Mapping]] = ..., yolo_seg_param: _Optional[_Union[YoloSegParameter, _Mapping]] = ..., segmentation_evaluate_param: _Optional[_Union[SegmentationEvaluateParameter, _Mapping]] = ..., convolution3d_param: _Optional[_Union[Convolution3DParameter, _Mapping]] = ..., detectnet_groundtruth_param: _Optional[_Union[DetectNetGroundTruthParameter, _Mapping]] = ..., detectnet_augmentation_param: _Optional[_Union[DetectNetAugmentationParameter, _Mapping]] = ..., adaptive_bias_channel_param: _Optional[_Union[AdaptiveBiasChannelParameter, _Mapping]] = ..., backward_math: _Optional[_Union[Type, str]] = ..., backward_type: _Optional[_Union[Type, str]] = ..., bbox_reg_param: _Optional[_Union[BBoxRegParameter, _Mapping]] = ..., bias_channel_param: _Optional[_Union[BiasChannelParameter, _Mapping]] = ..., box_annotator_ohem_param: _Optional[_Union[BoxAnnotatorOHEMParameter, _Mapping]] = ..., box_group_output_param: _Optional[_Union[BoxGroupOutputParameter, _Mapping]] = ..., box_output_param: _Optional[_Union[BoxOutputParameter, _Mapping]] = ..., center_loss_param: _Optional[_Union[CenterLossParameter, _Mapping]] = ..., coeff_schedule_param: _Optional[_Union[CoeffScheduleParameter, _Mapping]] = ..., cudnn_math_override: _Optional[int] = ..., debug: _Optional[bool] = ..., decode_bbox_param: _Optional[_Union[DecodeBBoxParameter, _Mapping]] = ..., dense_crf_param: _Optional[_Union[DenseCRFParameter, _Mapping]] = ..., dense_image_data_param: _Optional[_Union[DenseImageDataParameter, _Mapping]] = ..., detection_accuracy_param: _Optional[_Union[DetectionAccuracyParameter, _Mapping]] = ..., detection_data_param: _Optional[_Union[DetectionDataParameter, _Mapping]] = ..., detection_group_accuracy_param: _Optional[_Union[DetectionGroupAccuracyParameter, _Mapping]] = ..., detection_group_loss_param: _Optional[_Union[DetectionGroupLossParameter, _Mapping]] = ..., detection_loss_param: _Optional[_Union[DetectionLossParameter, _Mapping]] = ..., domain_transform_param: _Optional[_Union[DomainTransformParameter, _Mapping]] = ..., eltwise_affine_param: _Optional[_Union[EltwiseAffineParameter, _Mapping]] = ..., engine: _Optional[str] = ..., eval_data_param: _Optional[_Union[EvalDataParameter, _Mapping]] = ..., focal_loss_param: _Optional[_Union[FocalLossParameter, _Mapping]] = ..., forward_math: _Optional[_Union[Type, str]] = ..., forward_type: _Optional[_Union[Type, str]] = ..., frcnn_output_param: _Optional[_Union[FrcnnOutputParameter, _Mapping]] = ..., hard_mining_param: _Optional[_Union[HardMiningParameter, _Mapping]] = ..., hotspot_param: _Optional[_Union[HotspotParameter, _Mapping]] = ..., insanity_param: _Optional[_Union[InsanityParameter, _Mapping]] = ..., interp_param: _Optional[_Union[InterpParameter, _Mapping]] = ..., local_param: _Optional[_Union[LocalParameter, _Mapping]] = ..., margin_inner_product_param: _Optional[_Union[MarginInnerProductParameter, _Mapping]] = ..., mask_resize_param: _Optional[_Union[MaskResizeParameter, _Mapping]] = ..., mat_read_param: _Optional[_Union[MatReadParameter, _Mapping]] = ..., mat_write_param: _Optional[_Union[MatWriteParameter, _Mapping]] = ..., mirror_pad_param: _Optional[_Union[MirrorPadParameter, _Mapping]] = ..., mn_activation_param: _Optional[_Union[MnActivationParameter, _Mapping]] = ..., mn_grad_compress_param: _Optional[_Union[MnParamGradCompressParameter, _Mapping]] = ..., multi_stage_meanfield_param: _Optional[_Union[MultiStageMeanfieldParameter, _Mapping]] = ..., multinode: _Optional[_Union[MultinodeLayerParameter, _Mapping]] = ..., nms_gather_param: _Optional[_Union[NMSGatherParameter, _Mapping]] = ..., noise_param: _Optional[_Union[NoiseParameter, _Mapping]] = ..., normalize_param: _Optional[_Union[NormalizeParameter, _Mapping]] = ..., padding_param: _Optional[_Union[PaddingParameter, _Mapping]] = ..., proposal_param: _Optional[_Union[ProposalParameter, _Mapping]] = ..., proposal_target_param: _Optional[_Union[ProposalTargetParameter, _Mapping]] = ..., psroi_pooling_param: _Optional[_Union[PSROIPoolingParameter, _Mapping]] = ..., quantization_param: _Optional[_Union[QuantizationParameter, _Mapping]] = ..., reduce_max_param: _Optional[_Union[ReduceMaxParameter, _Mapping]] = ..., reduce_min_param: _Optional[_Union[ReduceMinParameter, _Mapping]] = ..., reduce_prod_param: _Optional[_Union[ReduceProdParameter, _Mapping]] = ..., reduce_sum_param: _Optional[_Union[ReduceSumParameter, _Mapping]] = ..., region_loss_param: _Optional[_Union[RegionLossParameter, _Mapping]] = ..., relu6_param: _Optional[_Union[ReLUParameter, _Mapping]] = ..., reorg_param: _Optional[_Union[ReorgParameter, _Mapping]] = ..., resize_bilinear_param: _Optional[_Union[ResizeBilinearParameter, _Mapping]] = ..., resize_nearest_neighbor_param: _Optional[_Union[ResizeNearestNeighborParameter, _Mapping]] = ..., resize_param: _Optional[_Union[ResizeParameter, _Mapping]] = ..., roi_pooling_param: _Optional[_Union[ROIPoolingParameter, _Mapping]] = ..., roi_warping_param: _Optional[_Union[ROIWarpingParameter, _Mapping]] = ..., scale_route_param: _Optional[_Union[ScaleRouteParameter, _Mapping]] = ..., seg_accuracy_param: _Optional[_Union[SegAccuracyParameter, _Mapping]] = ..., seg_data_param: _Optional[_Union[SegDataParameter, _Mapping]] = ..., selu_dropout_param: _Optional[_Union[SeLUDropoutParameter, _Mapping]] = ..., smooth_l1_loss_param: _Optional[_Union[SmoothL1LossParameter, _Mapping]] = ..., smoothl1_param: _Optional[_Union[SmoothL1Parameter, _Mapping]] = ..., soft_contrastive_loss_param: _Optional[_Union[SoftContrastiveParameter, _Mapping]] = ..., softmaxloss_param: _Optional[_Union[SoftmaxLossParameter, _Mapping]] = ..., space_to_batch_nd_param: _Optional[_Union[SpaceToBatchNDParameter, _Mapping]] = ..., space_to_depth_param: _Optional[_Union[SpaceToDepthParameter, _Mapping]] = ..., spatial_dropout_param: _Optional[_Union[SpatialDropoutParameter, _Mapping]] = ..., split_param: _Optional[_Union[SplitParameter, _Mapping]] = ..., squeeze_param: _Optional[_Union[SqueezeParameter, _Mapping]] = ..., strict_dim: _Optional[bool] = ..., sub_region_param: _Optional[_Union[SubRegionParameter, _Mapping]] = ..., tile_nd_param: _Optional[_Union[TileNDParameter, _Mapping]] = ..., topk_gather_param: _Optional[_Union[TopkGatherParameter, _Mapping]] = ..., triplet_loss_param: _Optional[_Union[TripletLossParameter, _Mapping]] = ..., trt_param: _Optional[_Union[TRTParameter, _Mapping]] = ..., truncation_param: _Optional[_Union[TruncationParameter, _Mapping]] = ..., unique_label_param: _Optional[_Union[UniqueLabelParameter, _Mapping]] = ..., unpooling_param: _Optional[_Union[UnpoolingParameter, _Mapping]] = ..., unstack_param: _Optional[_Union[UnstackParameter, _Mapping]] = ..., upsample_darknet_param: _Optional[_Union[UpsampleDarknetParameter, _Mapping]] = ..., upsample_param: _Optional[_Union[UpsampleParameter, _Mapping]] = ..., where4_gathernd_crop_param: _Optional[_Union[Where4GatherndCropParameter, _Mapping]] = ..., where4_param: _Optional[_Union[Where4Parameter, _Mapping]] = ..., xlu_param: _Optional[_Union[XLUParameter, _Mapping]] = ..., mil_data_param: _Optional[_Union[MILDataParameter, _Mapping]] = ..., mil_param: _Optional[_Union[MILParameter, _Mapping]] = ...) -> None: ...
 
 class TransformationParameter(_message.Message):
     __slots__ = ("scale", "mirror", "crop_size", "mean_file", "mean_value", "force_color", "force_gray", "resize_param", "noise_param", "emit_constraint", "crop_h", "crop_w", "distort_param", "expand_param", "aspect_max", "horizontal_stretch_lower", "flow", "bgr2rgb", "contrast_brightness_adjustment", "allow_upscale", "caffe_yolo", "display", "max_brightness_shift", "max_smooth", "max_color_shift", "min_side_min", "min_side_max", "min_side", "apply_probability", "debug_params", "cvt_bgr2rgb", "aspect_min", "center_crop", "crop_height", "crop_width", "enable_classf_aug", "erase_ratio", "fix_crop", "forward_packing", "horizontal_stretch_upper", "img_rand_resize_lower", "img_rand_resize_upper", "interpolation_algo_down", "interpolation_algo_up", "is_flow", "max_contrast", "max_distort", "max_rotation_angle", "max_scaling_factor", "min_contrast", "min_scaling_factor", "more_fix_crop", "multi_scale", "num_labels", "original_image", "pad", "rand_resize_ratio_lower", "rand_resize_ratio_upper", "random_aspect_ratio_param", "random_resize_param", "random_seed", "scale_factors", "scale_max", "scale_min", "scale_ratios", "smooth_filtering", "stride", "upper_height", "upper_size", "upper_width", "use_gpu_transform", "vertical_stretch_lower", "vertical_stretch_upper")
@@ -1191,12 +1211,10 @@ class ConcatParameter(_message.Message):
     Caffe2: ConcatParameter.QuantizeMethod
     class SaturateMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        None: _ClassVar[ConcatParameter.SaturateMethod]
         Signed: _ClassVar[ConcatParameter.SaturateMethod]
         Unsigned: _ClassVar[ConcatParameter.SaturateMethod]
         Signed_8bit: _ClassVar[ConcatParameter.SaturateMethod]
         Unsigned_8bit: _ClassVar[ConcatParameter.SaturateMethod]
-    None: ConcatParameter.SaturateMethod
     Signed: ConcatParameter.SaturateMethod
     Unsigned: ConcatParameter.SaturateMethod
     Signed_8bit: ConcatParameter.SaturateMethod
@@ -1285,12 +1303,10 @@ class BiasParameter(_message.Message):
     Caffe2: BiasParameter.QuantizeMethod
     class SaturateMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        None: _ClassVar[BiasParameter.SaturateMethod]
         Signed: _ClassVar[BiasParameter.SaturateMethod]
         Unsigned: _ClassVar[BiasParameter.SaturateMethod]
         Signed_8bit: _ClassVar[BiasParameter.SaturateMethod]
         Unsigned_8bit: _ClassVar[BiasParameter.SaturateMethod]
-    None: BiasParameter.SaturateMethod
     Signed: BiasParameter.SaturateMethod
     Unsigned: BiasParameter.SaturateMethod
     Signed_8bit: BiasParameter.SaturateMethod
@@ -1328,7 +1344,7 @@ class ContrastiveLossParameter(_message.Message):
     def __init__(self, margin: _Optional[float] = ..., legacy_version: _Optional[bool] = ...) -> None: ...
 
 class ConvolutionParameter(_message.Message):
-    __slots__ = ("num_output", "bias_term", "pad", "kernel_size", "stride", "dilation", "pad_h", "pad_w", "kernel_h", "kernel_w", "stride_h", "stride_w", "group", "weight_filler", "bias_filler", "engine", "axis", "force_nd_im2col", "cudnn_convolution_algo_seeker", "conv_algos_override", "conv_algorithm", "coeff", "fusion_type", "pad_l", "pad_r", "pad_t", "pad_b", "input_scale", "output_scale", "saturate", "weight_scale", "input_zero_point", "output_zero_point", "weight_zero_point", "per_channel_scale_weight", "quantize_method", "per_channel_scale_output", "submanifold_sparse", "dilation_h", "dilation_w", "dis_mode", "gen_mode", "negative_slope", "pad_type", "relu", "shape_offset", "weight_fixed")
+    __slots__ = ("num_output", "bias_term", "pad", "kernel_size", "stride", "dilation", "pad_h", "pad_w", "kernel_h", "kernel_w", "stride_h", "stride_w", "group", "weight_filler", "bias_filler", "engine", "axis", "force_nd_im2col", "cudnn_convolution_algo_seeker", "conv_algos_override", "conv_algorithm", "coeff", "fusion_type", "pad_l", "pad_r", "pad_t", "pad_b", "input_scale", "output_scale", "saturate", "weight_scale", "input_zero_point", "output_zero_point", "weight_zero_point", "per_channel_scale_weight", "quantize_method", "per_channel_scale_output", "submanifold_sparse", "dilation_h", "dilation_w", "dis_mode", "gen_mode", "hole", "hole_h", "hole_w", "kernel_depth", "negative_slope", "pad_type", "relu", "shape_offset", "temporal_pad", "temporal_stride", "weight_fixed")
     class Engine(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         DEFAULT: _ClassVar[ConvolutionParameter.Engine]
@@ -1363,12 +1379,10 @@ class ConvolutionParameter(_message.Message):
     Caffe2: ConvolutionParameter.QuantizeMethod
     class SaturateMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        None: _ClassVar[ConvolutionParameter.SaturateMethod]
         Signed: _ClassVar[ConvolutionParameter.SaturateMethod]
         Unsigned: _ClassVar[ConvolutionParameter.SaturateMethod]
         Signed_8bit: _ClassVar[ConvolutionParameter.SaturateMethod]
         Unsigned_8bit: _ClassVar[ConvolutionParameter.SaturateMethod]
-    None: ConvolutionParameter.SaturateMethod
     Signed: ConvolutionParameter.SaturateMethod
     Unsigned: ConvolutionParameter.SaturateMethod
     Signed_8bit: ConvolutionParameter.SaturateMethod
@@ -1415,10 +1429,16 @@ class ConvolutionParameter(_message.Message):
     DILATION_W_FIELD_NUMBER: _ClassVar[int]
     DIS_MODE_FIELD_NUMBER: _ClassVar[int]
     GEN_MODE_FIELD_NUMBER: _ClassVar[int]
+    HOLE_FIELD_NUMBER: _ClassVar[int]
+    HOLE_H_FIELD_NUMBER: _ClassVar[int]
+    HOLE_W_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_DEPTH_FIELD_NUMBER: _ClassVar[int]
     NEGATIVE_SLOPE_FIELD_NUMBER: _ClassVar[int]
     PAD_TYPE_FIELD_NUMBER: _ClassVar[int]
     RELU_FIELD_NUMBER: _ClassVar[int]
     SHAPE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TEMPORAL_PAD_FIELD_NUMBER: _ClassVar[int]
+    TEMPORAL_STRIDE_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIXED_FIELD_NUMBER: _ClassVar[int]
     num_output: int
     bias_term: bool
@@ -1462,12 +1482,18 @@ class ConvolutionParameter(_message.Message):
     dilation_w: int
     dis_mode: bool
     gen_mode: bool
+    hole: int
+    hole_h: int
+    hole_w: int
+    kernel_depth: int
     negative_slope: float
     pad_type: int
     relu: bool
     shape_offset: _containers.RepeatedScalarFieldContainer[int]
+    temporal_pad: int
+    temporal_stride: int
     weight_fixed: bool
-    def __init__(self, num_output: _Optional[int] = ..., bias_term: _Optional[bool] = ..., pad: _Optional[_Iterable[int]] = ..., kernel_size: _Optional[_Iterable[int]] = ..., stride: _Optional[_Iterable[int]] = ..., dilation: _Optional[_Iterable[int]] = ..., pad_h: _Optional[int] = ..., pad_w: _Optional[int] = ..., kernel_h: _Optional[int] = ..., kernel_w: _Optional[int] = ..., stride_h: _Optional[int] = ..., stride_w: _Optional[int] = ..., group: _Optional[int] = ..., weight_filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., bias_filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., engine: _Optional[_Union[ConvolutionParameter.Engine, str]] = ..., axis: _Optional[int] = ..., force_nd_im2col: _Optional[bool] = ..., cudnn_convolution_algo_seeker: _Optional[_Union[ConvolutionParameter.CuDNNConvolutionAlgorithmSeeker, str]] = ..., conv_algos_override: _Optional[str] = ..., conv_algorithm: _Optional[str] = ..., coeff: _Optional[_Iterable[float]] = ..., fusion_type: _Optional[_Union[ConvolutionParameter.FusionType, str]] = ..., pad_l: _Optional[int] = ..., pad_r: _Optional[int] = ..., pad_t: _Optional[int] = ..., pad_b: _Optional[int] = ..., input_scale: _Optional[float] = ..., output_scale: _Optional[float] = ..., saturate: _Optional[_Union[ConvolutionParameter.SaturateMethod, str]] = ..., weight_scale: _Optional[float] = ..., input_zero_point: _Optional[int] = ..., output_zero_point: _Optional[int] = ..., weight_zero_point: _Optional[int] = ..., per_channel_scale_weight: _Optional[bool] = ..., quantize_method: _Optional[_Union[ConvolutionParameter.QuantizeMethod, str]] = ..., per_channel_scale_output: _Optional[bool] = ..., submanifold_sparse: _Optional[bool] = ..., dilation_h: _Optional[int] = ..., dilation_w: _Optional[int] = ..., dis_mode: _Optional[bool] = ..., gen_mode: _Optional[bool] = ..., negative_slope: _Optional[float] = ..., pad_type: _Optional[int] = ..., relu: _Optional[bool] = ..., shape_offset: _Optional[_Iterable[int]] = ..., weight_fixed: _Optional[bool] = ...) -> None: ...
+    def __init__(self, num_output: _Optional[int] = ..., bias_term: _Optional[bool] = ..., pad: _Optional[_Iterable[int]] = ..., kernel_size: _Optional[_Iterable[int]] = ..., stride: _Optional[_Iterable[int]] = ..., dilation: _Optional[_Iterable[int]] = ..., pad_h: _Optional[int] = ..., pad_w: _Optional[int] = ..., kernel_h: _Optional[int] = ..., kernel_w: _Optional[int] = ..., stride_h: _Optional[int] = ..., stride_w: _Optional[int] = ..., group: _Optional[int] = ..., weight_filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., bias_filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., engine: _Optional[_Union[ConvolutionParameter.Engine, str]] = ..., axis: _Optional[int] = ..., force_nd_im2col: _Optional[bool] = ..., cudnn_convolution_algo_seeker: _Optional[_Union[ConvolutionParameter.CuDNNConvolutionAlgorithmSeeker, str]] = ..., conv_algos_override: _Optional[str] = ..., conv_algorithm: _Optional[str] = ..., coeff: _Optional[_Iterable[float]] = ..., fusion_type: _Optional[_Union[ConvolutionParameter.FusionType, str]] = ..., pad_l: _Optional[int] = ..., pad_r: _Optional[int] = ..., pad_t: _Optional[int] = ..., pad_b: _Optional[int] = ..., input_scale: _Optional[float] = ..., output_scale: _Optional[float] = ..., saturate: _Optional[_Union[ConvolutionParameter.SaturateMethod, str]] = ..., weight_scale: _Optional[float] = ..., input_zero_point: _Optional[int] = ..., output_zero_point: _Optional[int] = ..., weight_zero_point: _Optional[int] = ..., per_channel_scale_weight: _Optional[bool] = ..., quantize_method: _Optional[_Union[ConvolutionParameter.QuantizeMethod, str]] = ..., per_channel_scale_output: _Optional[bool] = ..., submanifold_sparse: _Optional[bool] = ..., dilation_h: _Optional[int] = ..., dilation_w: _Optional[int] = ..., dis_mode: _Optional[bool] = ..., gen_mode: _Optional[bool] = ..., hole: _Optional[int] = ..., hole_h: _Optional[int] = ..., hole_w: _Optional[int] = ..., kernel_depth: _Optional[int] = ..., negative_slope: _Optional[float] = ..., pad_type: _Optional[int] = ..., relu: _Optional[bool] = ..., shape_offset: _Optional[_Iterable[int]] = ..., temporal_pad: _Optional[int] = ..., temporal_stride: _Optional[int] = ..., weight_fixed: _Optional[bool] = ...) -> None: ...
 
 class CropParameter(_message.Message):
     __slots__ = ("axis", "offset")
@@ -1645,12 +1671,10 @@ class EltwiseParameter(_message.Message):
     Caffe2: EltwiseParameter.QuantizeMethod
     class SaturateMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        None: _ClassVar[EltwiseParameter.SaturateMethod]
         Signed: _ClassVar[EltwiseParameter.SaturateMethod]
         Unsigned: _ClassVar[EltwiseParameter.SaturateMethod]
         Signed_8bit: _ClassVar[EltwiseParameter.SaturateMethod]
         Unsigned_8bit: _ClassVar[EltwiseParameter.SaturateMethod]
-    None: EltwiseParameter.SaturateMethod
     Signed: EltwiseParameter.SaturateMethod
     Unsigned: EltwiseParameter.SaturateMethod
     Signed_8bit: EltwiseParameter.SaturateMethod
@@ -1856,12 +1880,10 @@ class InnerProductParameter(_message.Message):
     Caffe2: InnerProductParameter.QuantizeMethod
     class SaturateMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        None: _ClassVar[InnerProductParameter.SaturateMethod]
         Signed: _ClassVar[InnerProductParameter.SaturateMethod]
         Unsigned: _ClassVar[InnerProductParameter.SaturateMethod]
         Signed_8bit: _ClassVar[InnerProductParameter.SaturateMethod]
         Unsigned_8bit: _ClassVar[InnerProductParameter.SaturateMethod]
-    None: InnerProductParameter.SaturateMethod
     Signed: InnerProductParameter.SaturateMethod
     Unsigned: InnerProductParameter.SaturateMethod
     Signed_8bit: InnerProductParameter.SaturateMethod
@@ -2003,7 +2025,7 @@ class ParameterParameter(_message.Message):
     def __init__(self, shape: _Optional[_Union[BlobShape, _Mapping]] = ..., blob_filler: _Optional[_Union[FillerParameter, _Mapping]] = ...) -> None: ...
 
 class PoolingParameter(_message.Message):
-    __slots__ = ("pool", "pad", "pad_h", "pad_w", "kernel_size", "kernel_h", "kernel_w", "stride", "stride_h", "stride_w", "engine", "global_pooling", "round_mode", "axis", "pad_3d", "kernel_size_3d", "pad_r", "pad_t", "pad_b", "output_shift_instead_division", "saturate", "input_scale", "output_scale", "input_zero_point", "output_zero_point", "quantize_method", "torch_pooling", "avg_include_pad", "blobs_a_min", "blobs_lr", "ceil_mode", "pad_l", "pad_type", "stride_3d")
+    __slots__ = ("pool", "pad", "pad_h", "pad_w", "kernel_size", "kernel_h", "kernel_w", "stride", "stride_h", "stride_w", "engine", "global_pooling", "round_mode", "axis", "pad_3d", "kernel_size_3d", "pad_r", "pad_t", "pad_b", "output_shift_instead_division", "saturate", "input_scale", "output_scale", "input_zero_point", "output_zero_point", "quantize_method", "torch_pooling", "avg_include_pad", "blobs_a_min", "blobs_lr", "ceil_mode", "kernel_depth", "pad_l", "pad_type", "stride_3d", "temporal_pad", "temporal_stride")
     class PoolMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         MAX: _ClassVar[PoolingParameter.PoolMethod]
@@ -2056,12 +2078,10 @@ class PoolingParameter(_message.Message):
     Caffe2: PoolingParameter.QuantizeMethod
     class SaturateMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        None: _ClassVar[PoolingParameter.SaturateMethod]
         Signed: _ClassVar[PoolingParameter.SaturateMethod]
         Unsigned: _ClassVar[PoolingParameter.SaturateMethod]
         Signed_8bit: _ClassVar[PoolingParameter.SaturateMethod]
         Unsigned_8bit: _ClassVar[PoolingParameter.SaturateMethod]
-    None: PoolingParameter.SaturateMethod
     Signed: PoolingParameter.SaturateMethod
     Unsigned: PoolingParameter.SaturateMethod
     Signed_8bit: PoolingParameter.SaturateMethod
@@ -2097,9 +2117,12 @@ class PoolingParameter(_message.Message):
     BLOBS_A_MIN_FIELD_NUMBER: _ClassVar[int]
     BLOBS_LR_FIELD_NUMBER: _ClassVar[int]
     CEIL_MODE_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_DEPTH_FIELD_NUMBER: _ClassVar[int]
     PAD_L_FIELD_NUMBER: _ClassVar[int]
     PAD_TYPE_FIELD_NUMBER: _ClassVar[int]
     STRIDE_3D_FIELD_NUMBER: _ClassVar[int]
+    TEMPORAL_PAD_FIELD_NUMBER: _ClassVar[int]
+    TEMPORAL_STRIDE_FIELD_NUMBER: _ClassVar[int]
     pool: PoolingParameter.PoolMethod
     pad: int
     pad_h: int
@@ -2131,10 +2154,13 @@ class PoolingParameter(_message.Message):
     blobs_a_min: float
     blobs_lr: float
     ceil_mode: bool
+    kernel_depth: int
     pad_l: int
     pad_type: int
     stride_3d: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, pool: _Optional[_Union[PoolingParameter.PoolMethod, str]] = ..., pad: _Optional[int] = ..., pad_h: _Optional[int] = ..., pad_w: _Optional[int] = ..., kernel_size: _Optional[int] = ..., kernel_h: _Optional[int] = ..., kernel_w: _Optional[int] = ..., stride: _Optional[int] = ..., stride_h: _Optional[int] = ..., stride_w: _Optional[int] = ..., engine: _Optional[_Union[PoolingParameter.Engine, str]] = ..., global_pooling: _Optional[bool] = ..., round_mode: _Optional[_Union[PoolingParameter.RoundMode, str]] = ..., axis: _Optional[int] = ..., pad_3d: _Optional[_Iterable[int]] = ..., kernel_size_3d: _Optional[_Iterable[int]] = ..., pad_r: _Optional[int] = ..., pad_t: _Optional[int] = ..., pad_b: _Optional[int] = ..., output_shift_instead_division: _Optional[int] = ..., saturate: _Optional[_Union[PoolingParameter.SaturateMethod, str]] = ..., input_scale: _Optional[float] = ..., output_scale: _Optional[float] = ..., input_zero_point: _Optional[int] = ..., output_zero_point: _Optional[int] = ..., quantize_method: _Optional[_Union[PoolingParameter.QuantizeMethod, str]] = ..., torch_pooling: _Optional[bool] = ..., avg_include_pad: _Optional[bool] = ..., blobs_a_min: _Optional[float] = ..., blobs_lr: _Optional[float] = ..., ceil_mode: _Optional[bool] = ..., pad_l: _Optional[int] = ..., pad_type: _Optional[int] = ..., stride_3d: _Optional[_Iterable[int]] = ...) -> None: ...
+    temporal_pad: int
+    temporal_stride: int
+    def __init__(self, pool: _Optional[_Union[PoolingParameter.PoolMethod, str]] = ..., pad: _Optional[int] = ..., pad_h: _Optional[int] = ..., pad_w: _Optional[int] = ..., kernel_size: _Optional[int] = ..., kernel_h: _Optional[int] = ..., kernel_w: _Optional[int] = ..., stride: _Optional[int] = ..., stride_h: _Optional[int] = ..., stride_w: _Optional[int] = ..., engine: _Optional[_Union[PoolingParameter.Engine, str]] = ..., global_pooling: _Optional[bool] = ..., round_mode: _Optional[_Union[PoolingParameter.RoundMode, str]] = ..., axis: _Optional[int] = ..., pad_3d: _Optional[_Iterable[int]] = ..., kernel_size_3d: _Optional[_Iterable[int]] = ..., pad_r: _Optional[int] = ..., pad_t: _Optional[int] = ..., pad_b: _Optional[int] = ..., output_shift_instead_division: _Optional[int] = ..., saturate: _Optional[_Union[PoolingParameter.SaturateMethod, str]] = ..., input_scale: _Optional[float] = ..., output_scale: _Optional[float] = ..., input_zero_point: _Optional[int] = ..., output_zero_point: _Optional[int] = ..., quantize_method: _Optional[_Union[PoolingParameter.QuantizeMethod, str]] = ..., torch_pooling: _Optional[bool] = ..., avg_include_pad: _Optional[bool] = ..., blobs_a_min: _Optional[float] = ..., blobs_lr: _Optional[float] = ..., ceil_mode: _Optional[bool] = ..., kernel_depth: _Optional[int] = ..., pad_l: _Optional[int] = ..., pad_type: _Optional[int] = ..., stride_3d: _Optional[_Iterable[int]] = ..., temporal_pad: _Optional[int] = ..., temporal_stride: _Optional[int] = ...) -> None: ...
 
 class PowerParameter(_message.Message):
     __slots__ = ("power", "scale", "shift", "saturate", "quantize_method")
@@ -2148,12 +2174,10 @@ class PowerParameter(_message.Message):
     Caffe2: PowerParameter.QuantizeMethod
     class SaturateMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        None: _ClassVar[PowerParameter.SaturateMethod]
         Signed: _ClassVar[PowerParameter.SaturateMethod]
         Unsigned: _ClassVar[PowerParameter.SaturateMethod]
         Signed_8bit: _ClassVar[PowerParameter.SaturateMethod]
         Unsigned_8bit: _ClassVar[PowerParameter.SaturateMethod]
-    None: PowerParameter.SaturateMethod
     Signed: PowerParameter.SaturateMethod
     Unsigned: PowerParameter.SaturateMethod
     Signed_8bit: PowerParameter.SaturateMethod
@@ -2252,12 +2276,10 @@ class ReLUParameter(_message.Message):
     MKLDNN: ReLUParameter.Engine
     class SaturateMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        None: _ClassVar[ReLUParameter.SaturateMethod]
         Signed: _ClassVar[ReLUParameter.SaturateMethod]
         Unsigned: _ClassVar[ReLUParameter.SaturateMethod]
         Signed_8bit: _ClassVar[ReLUParameter.SaturateMethod]
         Unsigned_8bit: _ClassVar[ReLUParameter.SaturateMethod]
-    None: ReLUParameter.SaturateMethod
     Signed: ReLUParameter.SaturateMethod
     Unsigned: ReLUParameter.SaturateMethod
     Signed_8bit: ReLUParameter.SaturateMethod
@@ -2332,12 +2354,10 @@ class SigmoidParameter(_message.Message):
     CUDNN: SigmoidParameter.Engine
     class SaturateMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        None: _ClassVar[SigmoidParameter.SaturateMethod]
         Signed: _ClassVar[SigmoidParameter.SaturateMethod]
         Unsigned: _ClassVar[SigmoidParameter.SaturateMethod]
         Signed_8bit: _ClassVar[SigmoidParameter.SaturateMethod]
         Unsigned_8bit: _ClassVar[SigmoidParameter.SaturateMethod]
-    None: SigmoidParameter.SaturateMethod
     Signed: SigmoidParameter.SaturateMethod
     Unsigned: SigmoidParameter.SaturateMethod
     Signed_8bit: SigmoidParameter.SaturateMethod
@@ -2378,12 +2398,10 @@ class SoftmaxParameter(_message.Message):
     CUDNN: SoftmaxParameter.Engine
     class SaturateMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        None: _ClassVar[SoftmaxParameter.SaturateMethod]
         Signed: _ClassVar[SoftmaxParameter.SaturateMethod]
         Unsigned: _ClassVar[SoftmaxParameter.SaturateMethod]
         Signed_8bit: _ClassVar[SoftmaxParameter.SaturateMethod]
         Unsigned_8bit: _ClassVar[SoftmaxParameter.SaturateMethod]
-    None: SoftmaxParameter.SaturateMethod
     Signed: SoftmaxParameter.SaturateMethod
     Unsigned: SoftmaxParameter.SaturateMethod
     Signed_8bit: SoftmaxParameter.SaturateMethod
@@ -2511,7 +2529,7 @@ class SPPParameter(_message.Message):
     def __init__(self, pyramid_height: _Optional[int] = ..., pool: _Optional[_Union[SPPParameter.PoolMethod, str]] = ..., engine: _Optional[_Union[SPPParameter.Engine, str]] = ...) -> None: ...
 
 class V1LayerParameter(_message.Message):
-    __slots__ = ("bottom", "top", "name", "include", "exclude", "type", "blobs", "param", "blob_share_mode", "blobs_lr", "weight_decay", "loss_weight", "accuracy_param", "argmax_param", "concat_param", "contrastive_loss_param", "convolution_param", "data_param", "dropout_param", "dummy_data_param", "eltwise_param", "exp_param", "hdf5_data_param", "hdf5_output_param", "hinge_loss_param", "image_data_param", "infogain_loss_param", "inner_product_param", "lrn_param", "memory_data_param", "mvn_param", "pooling_param", "power_param", "relu_param", "sigmoid_param", "softmax_param", "slice_param", "tanh_param", "threshold_param", "window_data_param", "transform_param", "loss_param", "layer", "bn_param", "local_param", "prelu_param", "insanity_param", "triplet_loss_param", "roi_pooling_param", "eltwise_affine_param", "sub_region_param", "noise_param", "relu6_param", "yolo_v2_loss_param", "yolo_v3_loss_param")
+    __slots__ = ("bottom", "top", "name", "include", "exclude", "type", "blobs", "param", "blob_share_mode", "blobs_lr", "weight_decay", "loss_weight", "accuracy_param", "argmax_param", "concat_param", "contrastive_loss_param", "convolution_param", "data_param", "dropout_param", "dummy_data_param", "eltwise_param", "exp_param", "hdf5_data_param", "hdf5_output_param", "hinge_loss_param", "image_data_param", "infogain_loss_param", "inner_product_param", "lrn_param", "memory_data_param", "mvn_param", "pooling_param", "power_param", "relu_param", "sigmoid_param", "softmax_param", "slice_param", "tanh_param", "threshold_param", "window_data_param", "transform_param", "loss_param", "layer", "bn_param", "local_param", "prelu_param", "insanity_param", "triplet_loss_param", "roi_pooling_param", "eltwise_affine_param", "sub_region_param", "noise_param", "relu6_param", "yolo_v2_loss_param", "yolo_v3_loss_param", "interp_param", "mat_write_param", "multi_stage_meanfield_param", "padding_param", "seg_accuracy_param", "softmaxloss_param", "strict_dim", "unpooling_param")
     class LayerType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         NONE: _ClassVar[V1LayerParameter.LayerType]
@@ -2563,6 +2581,27 @@ class V1LayerParameter(_message.Message):
         BATCH_NORM: _ClassVar[V1LayerParameter.LayerType]
         ELTWISE_AFFINE: _ClassVar[V1LayerParameter.LayerType]
         RELU6: _ClassVar[V1LayerParameter.LayerType]
+        CONVOLUTION3D: _ClassVar[V1LayerParameter.LayerType]
+        CROP: _ClassVar[V1LayerParameter.LayerType]
+        DECONVOLUTION3D: _ClassVar[V1LayerParameter.LayerType]
+        ELTWISE_ACCURACY: _ClassVar[V1LayerParameter.LayerType]
+        EUCLIDEAN_DISTANCE: _ClassVar[V1LayerParameter.LayerType]
+        IMAGE_SEG_DATA: _ClassVar[V1LayerParameter.LayerType]
+        INTERP: _ClassVar[V1LayerParameter.LayerType]
+        MAT_WRITE: _ClassVar[V1LayerParameter.LayerType]
+        MULTI_STAGE_MEANFIELD: _ClassVar[V1LayerParameter.LayerType]
+        PADDING: _ClassVar[V1LayerParameter.LayerType]
+        POOLING3D: _ClassVar[V1LayerParameter.LayerType]
+        SEG_ACCURACY: _ClassVar[V1LayerParameter.LayerType]
+        SPATIAL_SOFTMAX: _ClassVar[V1LayerParameter.LayerType]
+        UNPOOLING: _ClassVar[V1LayerParameter.LayerType]
+        VIDEO_DATA: _ClassVar[V1LayerParameter.LayerType]
+        VIDEO_SEGMENTATION_DATA: _ClassVar[V1LayerParameter.LayerType]
+        VIDEO_WITH_VOXEL_TRUTH_DATA: _ClassVar[V1LayerParameter.LayerType]
+        VOXEL_SOFTMAX: _ClassVar[V1LayerParameter.LayerType]
+        VOXEL_SOFTMAX_LOSS: _ClassVar[V1LayerParameter.LayerType]
+        WEIGHTED_EUCLIDEAN_LOSS: _ClassVar[V1LayerParameter.LayerType]
+        WINDOW_SEG_DATA: _ClassVar[V1LayerParameter.LayerType]
     NONE: V1LayerParameter.LayerType
     ABSVAL: V1LayerParameter.LayerType
     ACCURACY: V1LayerParameter.LayerType
@@ -2612,6 +2651,27 @@ class V1LayerParameter(_message.Message):
     BATCH_NORM: V1LayerParameter.LayerType
     ELTWISE_AFFINE: V1LayerParameter.LayerType
     RELU6: V1LayerParameter.LayerType
+    CONVOLUTION3D: V1LayerParameter.LayerType
+    CROP: V1LayerParameter.LayerType
+    DECONVOLUTION3D: V1LayerParameter.LayerType
+    ELTWISE_ACCURACY: V1LayerParameter.LayerType
+    EUCLIDEAN_DISTANCE: V1LayerParameter.LayerType
+    IMAGE_SEG_DATA: V1LayerParameter.LayerType
+    INTERP: V1LayerParameter.LayerType
+    MAT_WRITE: V1LayerParameter.LayerType
+    MULTI_STAGE_MEANFIELD: V1LayerParameter.LayerType
+    PADDING: V1LayerParameter.LayerType
+    POOLING3D: V1LayerParameter.LayerType
+    SEG_ACCURACY: V1LayerParameter.LayerType
+    SPATIAL_SOFTMAX: V1LayerParameter.LayerType
+    UNPOOLING: V1LayerParameter.LayerType
+    VIDEO_DATA: V1LayerParameter.LayerType
+    VIDEO_SEGMENTATION_DATA: V1LayerParameter.LayerType
+    VIDEO_WITH_VOXEL_TRUTH_DATA: V1LayerParameter.LayerType
+    VOXEL_SOFTMAX: V1LayerParameter.LayerType
+    VOXEL_SOFTMAX_LOSS: V1LayerParameter.LayerType
+    WEIGHTED_EUCLIDEAN_LOSS: V1LayerParameter.LayerType
+    WINDOW_SEG_DATA: V1LayerParameter.LayerType
     class DimCheckMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STRICT: _ClassVar[V1LayerParameter.DimCheckMode]
@@ -2673,6 +2733,14 @@ class V1LayerParameter(_message.Message):
     RELU6_PARAM_FIELD_NUMBER: _ClassVar[int]
     YOLO_V2_LOSS_PARAM_FIELD_NUMBER: _ClassVar[int]
     YOLO_V3_LOSS_PARAM_FIELD_NUMBER: _ClassVar[int]
+    INTERP_PARAM_FIELD_NUMBER: _ClassVar[int]
+    MAT_WRITE_PARAM_FIELD_NUMBER: _ClassVar[int]
+    MULTI_STAGE_MEANFIELD_PARAM_FIELD_NUMBER: _ClassVar[int]
+    PADDING_PARAM_FIELD_NUMBER: _ClassVar[int]
+    SEG_ACCURACY_PARAM_FIELD_NUMBER: _ClassVar[int]
+    SOFTMAXLOSS_PARAM_FIELD_NUMBER: _ClassVar[int]
+    STRICT_DIM_FIELD_NUMBER: _ClassVar[int]
+    UNPOOLING_PARAM_FIELD_NUMBER: _ClassVar[int]
     bottom: _containers.RepeatedScalarFieldContainer[str]
     top: _containers.RepeatedScalarFieldContainer[str]
     name: str
@@ -2728,7 +2796,15 @@ class V1LayerParameter(_message.Message):
     relu6_param: ReLUParameter
     yolo_v2_loss_param: YoloV2LossParameter
     yolo_v3_loss_param: YoloV3LossParameter
-    def __init__(self, bottom: _Optional[_Iterable[str]] = ..., top: _Optional[_Iterable[str]] = ..., name: _Optional[str] = ..., include: _Optional[_Iterable[_Union[NetStateRule, _Mapping]]] = ..., exclude: _Optional[_Iterable[_Union[NetStateRule, _Mapping]]] = ..., type: _Optional[_Union[V1LayerParameter.LayerType, str]] = ..., blobs: _Optional[_Iterable[_Union[BlobProto, _Mapping]]] = ..., param: _Optional[_Iterable[str]] = ..., blob_share_mode: _Optional[_Iterable[_Union[V1LayerParameter.DimCheckMode, str]]] = ..., blobs_lr: _Optional[_Iterable[float]] = ..., weight_decay: _Optional[_Iterable[float]] = ..., loss_weight: _Optional[_Iterable[float]] = ..., accuracy_param: _Optional[_Union[AccuracyParameter, _Mapping]] = ..., argmax_param: _Optional[_Union[ArgMaxParameter, _Mapping]] = ..., concat_param: _Optional[_Union[ConcatParameter, _Mapping]] = ..., contrastive_loss_param: _Optional[_Union[ContrastiveLossParameter, _Mapping]] = ..., convolution_param: _Optional[_Union[ConvolutionParameter, _Mapping]] = ..., data_param: _Optional[_Union[DataParameter, _Mapping]] = ..., dropout_param: _Optional[_Union[DropoutParameter, _Mapping]] = ..., dummy_data_param: _Optional[_Union[DummyDataParameter, _Mapping]] = ..., eltwise_param: _Optional[_Union[EltwiseParameter, _Mapping]] = ..., exp_param: _Optional[_Union[ExpParameter, _Mapping]] = ..., hdf5_data_param: _Optional[_Union[HDF5DataParameter, _Mapping]] = ..., hdf5_output_param: _Optional[_Union[HDF5OutputParameter, _Mapping]] = ..., hinge_loss_param: _Optional[_Union[HingeLossParameter, _Mapping]] = ..., image_data_param: _Optional[_Union[ImageDataParameter, _Mapping]] = ..., infogain_loss_param: _Optional[_Union[InfogainLossParameter, _Mapping]] = ..., inner_product_param: _Optional[_Union[InnerProductParameter, _Mapping]] = ..., lrn_param: _Optional[_Union[LRNParameter, _Mapping]] = ..., memory_data_param: _Optional[_Union[MemoryDataParameter, _Mapping]] = ..., mvn_param: _Optional[_Union[MVNParameter, _Mapping]] = ..., pooling_param: _Optional[_Union[PoolingParameter, _Mapping]] = ..., power_param: _Optional[_Union[PowerParameter, _Mapping]] = ..., relu_param: _Optional[_Union[ReLUParameter, _Mapping]] = ..., sigmoid_param: _Optional[_Union[SigmoidParameter, _Mapping]] = ..., softmax_param: _Optional[_Union[SoftmaxParameter, _Mapping]] = ..., slice_param: _Optional[_Union[SliceParameter, _Mapping]] = ..., tanh_param: _Optional[_Union[TanHParameter, _Mapping]] = ..., threshold_param: _Optional[_Union[ThresholdParameter, _Mapping]] = ..., window_data_param: _Optional[_Union[WindowDataParameter, _Mapping]] = ..., transform_param: _Optional[_Union[TransformationParameter, _Mapping]] = ..., loss_param: _Optional[_Union[LossParameter, _Mapping]] = ..., layer: _Optional[_Union[V0LayerParameter, _Mapping]] = ..., bn_param: _Optional[_Union[BNParameter, _Mapping]] = ..., local_param: _Optional[_Union[LocalParameter, _Mapping]] = ..., prelu_param: _Optional[_Union[PReLUParameter, _Mapping]] = ..., insanity_param: _Optional[_Union[InsanityParameter, _Mapping]] = ..., triplet_loss_param: _Optional[_Union[TripletLossParameter, _Mapping]] = ..., roi_pooling_param: _Optional[_Union[ROIPoolingParameter, _Mapping]] = ..., eltwise_affine_param: _Optional[_Union[EltwiseAffineParameter, _Mapping]] = ..., sub_region_param: _Optional[_Union[SubRegionParameter, _Mapping]] = ..., noise_param: _Optional[_Union[NoiseParameter, _Mapping]] = ..., relu6_param: _Optional[_Union[ReLUParameter, _Mapping]] = ..., yolo_v2_loss_param: _Optional[_Union[YoloV2LossParameter, _Mapping]] = ..., yolo_v3_loss_param: _Optional[_Union[YoloV3LossParameter, _Mapping]] = ...) -> None: ...
+    interp_param: InterpParameter
+    mat_write_param: MatWriteParameter
+    multi_stage_meanfield_param: MultiStageMeanfieldParameter
+    padding_param: PaddingParameter
+    seg_accuracy_param: SegAccuracyParameter
+    softmaxloss_param: SoftmaxLossParameter
+    strict_dim: bool
+    unpooling_param: UnpoolingParameter
+    def __init__(self, bottom: _Optional[_Iterable[str]] = ..., top: _Optional[_Iterable[str]] = ..., name: _Optional[str] = ..., include: _Optional[_Iterable[_Union[NetStateRule, _Mapping]]] = ..., exclude: _Optional[_Iterable[_Union[NetStateRule, _Mapping]]] = ..., type: _Optional[_Union[V1LayerParameter.LayerType, str]] = ..., blobs: _Optional[_Iterable[_Union[BlobProto, _Mapping]]] = ..., param: _Optional[_Iterable[str]] = ..., blob_share_mode: _Optional[_Iterable[_Union[V1LayerParameter.DimCheckMode, str]]] = ..., blobs_lr: _Optional[_Iterable[float]] = ..., weight_decay: _Optional[_Iterable[float]] = ..., loss_weight: _Optional[_Iterable[float]] = ..., accuracy_param: _Optional[_Union[AccuracyParameter, _Mapping]] = ..., argmax_param: _Optional[_Union[ArgMaxParameter, _Mapping]] = ..., concat_param: _Optional[_Union[ConcatParameter, _Mapping]] = ..., contrastive_loss_param: _Optional[_Union[ContrastiveLossParameter, _Mapping]] = ..., convolution_param: _Optional[_Union[ConvolutionParameter, _Mapping]] = ..., data_param: _Optional[_Union[DataParameter, _Mapping]] = ..., dropout_param: _Optional[_Union[DropoutParameter, _Mapping]] = ..., dummy_data_param: _Optional[_Union[DummyDataParameter, _Mapping]] = ..., eltwise_param: _Optional[_Union[EltwiseParameter, _Mapping]] = ..., exp_param: _Optional[_Union[ExpParameter, _Mapping]] = ..., hdf5_data_param: _Optional[_Union[HDF5DataParameter, _Mapping]] = ..., hdf5_output_param: _Optional[_Union[HDF5OutputParameter, _Mapping]] = ..., hinge_loss_param: _Optional[_Union[HingeLossParameter, _Mapping]] = ..., image_data_param: _Optional[_Union[ImageDataParameter, _Mapping]] = ..., infogain_loss_param: _Optional[_Union[InfogainLossParameter, _Mapping]] = ..., inner_product_param: _Optional[_Union[InnerProductParameter, _Mapping]] = ..., lrn_param: _Optional[_Union[LRNParameter, _Mapping]] = ..., memory_data_param: _Optional[_Union[MemoryDataParameter, _Mapping]] = ..., mvn_param: _Optional[_Union[MVNParameter, _Mapping]] = ..., pooling_param: _Optional[_Union[PoolingParameter, _Mapping]] = ..., power_param: _Optional[_Union[PowerParameter, _Mapping]] = ..., relu_param: _Optional[_Union[ReLUParameter, _Mapping]] = ..., sigmoid_param: _Optional[_Union[SigmoidParameter, _Mapping]] = ..., softmax_param: _Optional[_Union[SoftmaxParameter, _Mapping]] = ..., slice_param: _Optional[_Union[SliceParameter, _Mapping]] = ..., tanh_param: _Optional[_Union[TanHParameter, _Mapping]] = ..., threshold_param: _Optional[_Union[ThresholdParameter, _Mapping]] = ..., window_data_param: _Optional[_Union[WindowDataParameter, _Mapping]] = ..., transform_param: _Optional[_Union[TransformationParameter, _Mapping]] = ..., loss_param: _Optional[_Union[LossParameter, _Mapping]] = ..., layer: _Optional[_Union[V0LayerParameter, _Mapping]] = ..., bn_param: _Optional[_Union[BNParameter, _Mapping]] = ..., local_param: _Optional[_Union[LocalParameter, _Mapping]] = ..., prelu_param: _Optional[_Union[PReLUParameter, _Mapping]] = ..., insanity_param: _Optional[_Union[InsanityParameter, _Mapping]] = ..., triplet_loss_param: _Optional[_Union[TripletLossParameter, _Mapping]] = ..., roi_pooling_param: _Optional[_Union[ROIPoolingParameter, _Mapping]] = ..., eltwise_affine_param: _Optional[_Union[EltwiseAffineParameter, _Mapping]] = ..., sub_region_param: _Optional[_Union[SubRegionParameter, _Mapping]] = ..., noise_param: _Optional[_Union[NoiseParameter, _Mapping]] = ..., relu6_param: _Optional[_Union[ReLUParameter, _Mapping]] = ..., yolo_v2_loss_param: _Optional[_Union[YoloV2LossParameter, _Mapping]] = ..., yolo_v3_loss_param: _Optional[_Union[YoloV3LossParameter, _Mapping]] = ..., interp_param: _Optional[_Union[InterpParameter, _Mapping]] = ..., mat_write_param: _Optional[_Union[MatWriteParameter, _Mapping]] = ..., multi_stage_meanfield_param: _Optional[_Union[MultiStageMeanfieldParameter, _Mapping]] = ..., padding_param: _Optional[_Union[PaddingParameter, _Mapping]] = ..., seg_accuracy_param: _Optional[_Union[SegAccuracyParameter, _Mapping]] = ..., softmaxloss_param: _Optional[_Union[SoftmaxLossParameter, _Mapping]] = ..., strict_dim: _Optional[bool] = ..., unpooling_param: _Optional[_Union[UnpoolingParameter, _Mapping]] = ...) -> None: ...
 
 class V0LayerParameter(_message.Message):
     __slots__ = ("name", "type", "num_output", "biasterm", "weight_filler", "bias_filler", "pad", "kernelsize", "group", "stride", "pool", "dropout_ratio", "local_size", "alpha", "beta", "k", "source", "scale", "meanfile", "batchsize", "cropsize", "mirror", "blobs", "blobs_lr", "weight_decay", "rand_skip", "det_fg_threshold", "det_bg_threshold", "det_fg_fraction", "det_context_pad", "det_crop_mode", "new_num", "new_channels", "new_height", "new_width", "shuffle_images", "concat_dim", "hdf5_output_param")
@@ -3282,6 +3358,32 @@ class BoxGroupParameter(_message.Message):
     stride: int
     def __init__(self, field_h: _Optional[_Iterable[int]] = ..., field_w: _Optional[_Iterable[int]] = ..., stride: _Optional[int] = ...) -> None: ...
 
+class BoxOutputParameter(_message.Message):
+    __slots__ = ("fg_thr", "iou_thr", "nms_type", "field_h", "field_w", "downsample_rate", "field_whr", "field_xyr", "max_nms_num", "max_post_nms_num", "min_size")
+    FG_THR_FIELD_NUMBER: _ClassVar[int]
+    IOU_THR_FIELD_NUMBER: _ClassVar[int]
+    NMS_TYPE_FIELD_NUMBER: _ClassVar[int]
+    FIELD_H_FIELD_NUMBER: _ClassVar[int]
+    FIELD_W_FIELD_NUMBER: _ClassVar[int]
+    DOWNSAMPLE_RATE_FIELD_NUMBER: _ClassVar[int]
+    FIELD_WHR_FIELD_NUMBER: _ClassVar[int]
+    FIELD_XYR_FIELD_NUMBER: _ClassVar[int]
+    MAX_NMS_NUM_FIELD_NUMBER: _ClassVar[int]
+    MAX_POST_NMS_NUM_FIELD_NUMBER: _ClassVar[int]
+    MIN_SIZE_FIELD_NUMBER: _ClassVar[int]
+    fg_thr: float
+    iou_thr: float
+    nms_type: str
+    field_h: _containers.RepeatedScalarFieldContainer[int]
+    field_w: _containers.RepeatedScalarFieldContainer[int]
+    downsample_rate: _containers.RepeatedScalarFieldContainer[int]
+    field_whr: float
+    field_xyr: float
+    max_nms_num: int
+    max_post_nms_num: int
+    min_size: float
+    def __init__(self, fg_thr: _Optional[float] = ..., iou_thr: _Optional[float] = ..., nms_type: _Optional[str] = ..., field_h: _Optional[_Iterable[int]] = ..., field_w: _Optional[_Iterable[int]] = ..., downsample_rate: _Optional[_Iterable[int]] = ..., field_whr: _Optional[float] = ..., field_xyr: _Optional[float] = ..., max_nms_num: _Optional[int] = ..., max_post_nms_num: _Optional[int] = ..., min_size: _Optional[float] = ...) -> None: ...
+
 class BroadcastToParameter(_message.Message):
     __slots__ = ("shape",)
     SHAPE_FIELD_NUMBER: _ClassVar[int]
@@ -3631,6 +3733,30 @@ class DetectNetGroundTruthParameter(_message.Message):
     object_class: _containers.RepeatedCompositeFieldContainer[DetectNetGroundTruthParameter.ClassMapping]
     def __init__(self, stride: _Optional[int] = ..., scale_cvg: _Optional[float] = ..., gridbox_type: _Optional[_Union[DetectNetGroundTruthParameter.GridboxType, str]] = ..., max_cvg_len: _Optional[int] = ..., min_cvg_len: _Optional[int] = ..., coverage_type: _Optional[_Union[DetectNetGroundTruthParameter.CoverageType, str]] = ..., image_size_x: _Optional[int] = ..., image_size_y: _Optional[int] = ..., obj_norm: _Optional[bool] = ..., crop_bboxes: _Optional[bool] = ..., object_class: _Optional[_Iterable[_Union[DetectNetGroundTruthParameter.ClassMapping, _Mapping]]] = ...) -> None: ...
 
+class DetectionAccuracyParameter(_message.Message):
+    __slots__ = ("cls_num", "coord_num", "field_h", "field_w", "downsample_rate", "top_k", "field_whr", "field_xyr", "bg_threshold", "objectness")
+    CLS_NUM_FIELD_NUMBER: _ClassVar[int]
+    COORD_NUM_FIELD_NUMBER: _ClassVar[int]
+    FIELD_H_FIELD_NUMBER: _ClassVar[int]
+    FIELD_W_FIELD_NUMBER: _ClassVar[int]
+    DOWNSAMPLE_RATE_FIELD_NUMBER: _ClassVar[int]
+    TOP_K_FIELD_NUMBER: _ClassVar[int]
+    FIELD_WHR_FIELD_NUMBER: _ClassVar[int]
+    FIELD_XYR_FIELD_NUMBER: _ClassVar[int]
+    BG_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    OBJECTNESS_FIELD_NUMBER: _ClassVar[int]
+    cls_num: int
+    coord_num: int
+    field_h: int
+    field_w: int
+    downsample_rate: int
+    top_k: int
+    field_whr: float
+    field_xyr: float
+    bg_threshold: float
+    objectness: bool
+    def __init__(self, cls_num: _Optional[int] = ..., coord_num: _Optional[int] = ..., field_h: _Optional[int] = ..., field_w: _Optional[int] = ..., downsample_rate: _Optional[int] = ..., top_k: _Optional[int] = ..., field_whr: _Optional[float] = ..., field_xyr: _Optional[float] = ..., bg_threshold: _Optional[float] = ..., objectness: _Optional[bool] = ...) -> None: ...
+
 class DetectionDataParameter(_message.Message):
     __slots__ = ("source", "scale", "batch_size", "coord_num", "stride", "field_h", "field_w", "fg_threshold", "ignore_fg_threshold", "resize_width", "resize_height", "crop_width", "crop_height", "min_scale", "max_scale", "multiscale_prob", "min_whaspect", "max_whaspect", "short_size", "long_size", "min_gt_width", "min_gt_height", "shuffle", "output_gt_boxes", "cache_images", "root_folder", "distort_param", "resize_param", "resize_ratio", "crop_short_size", "crop_long_size", "low_scale_ratio", "high_scale_ratio", "anchor_ignore_margin_ratio", "anchor_ignore_iou_thr", "pickup_iou_thr", "mix_group_size", "template_ratio")
     SOURCE_FIELD_NUMBER: _ClassVar[int]
@@ -3781,6 +3907,35 @@ class DetectionGroupLossParameter(_message.Message):
     pos_neg_weighted: bool
     bbox_loss_type: str
     def __init__(self, cls_num: _Optional[int] = ..., field_h: _Optional[_Iterable[int]] = ..., field_w: _Optional[_Iterable[int]] = ..., stride: _Optional[int] = ..., field_whr: _Optional[float] = ..., field_xyr: _Optional[float] = ..., bg_threshold: _Optional[float] = ..., bg_multiple: _Optional[int] = ..., neg_mining_type: _Optional[str] = ..., neg_ranking_type: _Optional[str] = ..., min_num_neg: _Optional[int] = ..., objectness: _Optional[bool] = ..., batch_size: _Optional[int] = ..., pos_neg_weighted: _Optional[bool] = ..., bbox_loss_type: _Optional[str] = ..., **kwargs) -> None: ...
+
+class DetectionLossParameter(_message.Message):
+    __slots__ = ("cls_num", "coord_num", "field_h", "field_w", "field_whr", "field_xyr", "downsample_rate", "bb_smooth", "bg_threshold", "bg_multiple", "sample_mode", "pos_neg_weighted")
+    CLS_NUM_FIELD_NUMBER: _ClassVar[int]
+    COORD_NUM_FIELD_NUMBER: _ClassVar[int]
+    LAMBDA_FIELD_NUMBER: _ClassVar[int]
+    FIELD_H_FIELD_NUMBER: _ClassVar[int]
+    FIELD_W_FIELD_NUMBER: _ClassVar[int]
+    FIELD_WHR_FIELD_NUMBER: _ClassVar[int]
+    FIELD_XYR_FIELD_NUMBER: _ClassVar[int]
+    DOWNSAMPLE_RATE_FIELD_NUMBER: _ClassVar[int]
+    BB_SMOOTH_FIELD_NUMBER: _ClassVar[int]
+    BG_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    BG_MULTIPLE_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_MODE_FIELD_NUMBER: _ClassVar[int]
+    POS_NEG_WEIGHTED_FIELD_NUMBER: _ClassVar[int]
+    cls_num: int
+    coord_num: int
+    field_h: int
+    field_w: int
+    field_whr: float
+    field_xyr: float
+    downsample_rate: int
+    bb_smooth: bool
+    bg_threshold: float
+    bg_multiple: int
+    sample_mode: str
+    pos_neg_weighted: bool
+    def __init__(self, cls_num: _Optional[int] = ..., coord_num: _Optional[int] = ..., field_h: _Optional[int] = ..., field_w: _Optional[int] = ..., field_whr: _Optional[float] = ..., field_xyr: _Optional[float] = ..., downsample_rate: _Optional[int] = ..., bb_smooth: _Optional[bool] = ..., bg_threshold: _Optional[float] = ..., bg_multiple: _Optional[int] = ..., sample_mode: _Optional[str] = ..., pos_neg_weighted: _Optional[bool] = ..., **kwargs) -> None: ...
 
 class DetectionOutputParameter(_message.Message):
     __slots__ = ("num_classes", "share_location", "background_label_id", "nms_param", "save_output_param", "code_type", "keep_top_k", "variance_encoded_in_target", "confidence_threshold", "visualize", "visualize_threshold", "save_file", "objectness_score", "ratio_permute", "ratio0", "ratio1", "ratio2", "ratio3", "ratio4", "ratio5", "no_permute", "nbottom", "tflite_detection", "tflite_use_regular_nms", "max_classes_per_detection", "scale_xywh", "arm_conf_no_concat", "arm_loc_no_concat")
@@ -4662,6 +4817,14 @@ class MaskRCNNProposalParameter(_message.Message):
     post_nms_rois_inference: int
     def __init__(self, rpn_bbox_std_dev: _Optional[_Iterable[float]] = ..., batch_size: _Optional[int] = ..., images_per_gpu: _Optional[int] = ..., pre_nms_limit: _Optional[int] = ..., rpn_nms_threshold: _Optional[float] = ..., post_nms_rois_inference: _Optional[int] = ...) -> None: ...
 
+class MaskResizeParameter(_message.Message):
+    __slots__ = ("output_height", "output_width")
+    OUTPUT_HEIGHT_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_WIDTH_FIELD_NUMBER: _ClassVar[int]
+    output_height: int
+    output_width: int
+    def __init__(self, output_height: _Optional[int] = ..., output_width: _Optional[int] = ...) -> None: ...
+
 class MatMulParameter(_message.Message):
     __slots__ = ("transpose_a", "transpose_b", "blob_shape")
     TRANSPOSE_A_FIELD_NUMBER: _ClassVar[int]
@@ -4866,6 +5029,30 @@ class MultiPhaseSolverParameter(_message.Message):
     params_pair: _containers.RepeatedCompositeFieldContainer[SolverBatchSizePair]
     def __init__(self, params_pair: _Optional[_Iterable[_Union[SolverBatchSizePair, _Mapping]]] = ...) -> None: ...
 
+class MultiStageMeanfieldParameter(_message.Message):
+    __slots__ = ("compatibility_mode", "threshold", "theta_alpha", "theta_beta", "theta_gamma", "num_iterations", "spatial_filter_weight", "bilateral_filter_weight")
+    class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        POTTS: _ClassVar[MultiStageMeanfieldParameter.Mode]
+    POTTS: MultiStageMeanfieldParameter.Mode
+    COMPATIBILITY_MODE_FIELD_NUMBER: _ClassVar[int]
+    THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    THETA_ALPHA_FIELD_NUMBER: _ClassVar[int]
+    THETA_BETA_FIELD_NUMBER: _ClassVar[int]
+    THETA_GAMMA_FIELD_NUMBER: _ClassVar[int]
+    NUM_ITERATIONS_FIELD_NUMBER: _ClassVar[int]
+    SPATIAL_FILTER_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    BILATERAL_FILTER_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    compatibility_mode: MultiStageMeanfieldParameter.Mode
+    threshold: float
+    theta_alpha: float
+    theta_beta: float
+    theta_gamma: float
+    num_iterations: int
+    spatial_filter_weight: float
+    bilateral_filter_weight: float
+    def __init__(self, compatibility_mode: _Optional[_Union[MultiStageMeanfieldParameter.Mode, str]] = ..., threshold: _Optional[float] = ..., theta_alpha: _Optional[float] = ..., theta_beta: _Optional[float] = ..., theta_gamma: _Optional[float] = ..., num_iterations: _Optional[int] = ..., spatial_filter_weight: _Optional[float] = ..., bilateral_filter_weight: _Optional[float] = ...) -> None: ...
+
 class MultinodeLayerParameter(_message.Message):
     __slots__ = ("num_nodes", "model_parts")
     NUM_NODES_FIELD_NUMBER: _ClassVar[int]
@@ -5057,6 +5244,14 @@ class PadParameter(_message.Message):
     paddings: _containers.RepeatedScalarFieldContainer[int]
     constant_values: float
     def __init__(self, paddings: _Optional[_Iterable[int]] = ..., constant_values: _Optional[float] = ...) -> None: ...
+
+class PaddingParameter(_message.Message):
+    __slots__ = ("pad_beg", "pad_end")
+    PAD_BEG_FIELD_NUMBER: _ClassVar[int]
+    PAD_END_FIELD_NUMBER: _ClassVar[int]
+    pad_beg: int
+    pad_end: int
+    def __init__(self, pad_beg: _Optional[int] = ..., pad_end: _Optional[int] = ...) -> None: ...
 
 class PairwiseParameter(_message.Message):
     __slots__ = ("operation", "coeff")
@@ -5380,6 +5575,16 @@ class ROIPoolingParameter(_message.Message):
     pooled_size: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, pooled_h: _Optional[int] = ..., pooled_w: _Optional[int] = ..., spatial_scale: _Optional[float] = ..., pad_ratio: _Optional[float] = ..., pooled_size: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class ROIWarpingParameter(_message.Message):
+    __slots__ = ("pooled_h", "pooled_w", "spatial_scale")
+    POOLED_H_FIELD_NUMBER: _ClassVar[int]
+    POOLED_W_FIELD_NUMBER: _ClassVar[int]
+    SPATIAL_SCALE_FIELD_NUMBER: _ClassVar[int]
+    pooled_h: int
+    pooled_w: int
+    spatial_scale: float
+    def __init__(self, pooled_h: _Optional[int] = ..., pooled_w: _Optional[int] = ..., spatial_scale: _Optional[float] = ...) -> None: ...
+
 class RandomAspectRatioParameter(_message.Message):
     __slots__ = ("min_area_ratio", "max_area_ratio", "aspect_ratio_change", "max_attempt", "resize_param")
     MIN_AREA_RATIO_FIELD_NUMBER: _ClassVar[int]
@@ -5606,12 +5811,10 @@ class ResizeBilinearParameter(_message.Message):
     Caffe2: ResizeBilinearParameter.QuantizeMethod
     class SaturateMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        None: _ClassVar[ResizeBilinearParameter.SaturateMethod]
         Signed: _ClassVar[ResizeBilinearParameter.SaturateMethod]
         Unsigned: _ClassVar[ResizeBilinearParameter.SaturateMethod]
         Signed_8bit: _ClassVar[ResizeBilinearParameter.SaturateMethod]
         Unsigned_8bit: _ClassVar[ResizeBilinearParameter.SaturateMethod]
-    None: ResizeBilinearParameter.SaturateMethod
     Signed: ResizeBilinearParameter.SaturateMethod
     Unsigned: ResizeBilinearParameter.SaturateMethod
     Signed_8bit: ResizeBilinearParameter.SaturateMethod
@@ -5923,6 +6126,14 @@ class SoftTruncationParameter(_message.Message):
     c: float
     def __init__(self, c: _Optional[float] = ...) -> None: ...
 
+class SoftmaxLossParameter(_message.Message):
+    __slots__ = ("weight_source", "ignore_label")
+    WEIGHT_SOURCE_FIELD_NUMBER: _ClassVar[int]
+    IGNORE_LABEL_FIELD_NUMBER: _ClassVar[int]
+    weight_source: str
+    ignore_label: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, weight_source: _Optional[str] = ..., ignore_label: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class SolverBatchSizePair(_message.Message):
     __slots__ = ("solver_params", "batch_size")
     SOLVER_PARAMS_FIELD_NUMBER: _ClassVar[int]
@@ -5983,12 +6194,10 @@ class SpatialBatchingPoolingParameter(_message.Message):
     STOCHASTIC: SpatialBatchingPoolingParameter.PoolMethod
     class SaturateMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        None: _ClassVar[SpatialBatchingPoolingParameter.SaturateMethod]
         Signed: _ClassVar[SpatialBatchingPoolingParameter.SaturateMethod]
         Unsigned: _ClassVar[SpatialBatchingPoolingParameter.SaturateMethod]
         Signed_8bit: _ClassVar[SpatialBatchingPoolingParameter.SaturateMethod]
         Unsigned_8bit: _ClassVar[SpatialBatchingPoolingParameter.SaturateMethod]
-    None: SpatialBatchingPoolingParameter.SaturateMethod
     Signed: SpatialBatchingPoolingParameter.SaturateMethod
     Unsigned: SpatialBatchingPoolingParameter.SaturateMethod
     Signed_8bit: SpatialBatchingPoolingParameter.SaturateMethod
@@ -6093,12 +6302,10 @@ class SqueezeConvolutionParameter(_message.Message):
     Caffe2: SqueezeConvolutionParameter.QuantizeMethod
     class SaturateMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        None: _ClassVar[SqueezeConvolutionParameter.SaturateMethod]
         Signed: _ClassVar[SqueezeConvolutionParameter.SaturateMethod]
         Unsigned: _ClassVar[SqueezeConvolutionParameter.SaturateMethod]
         Signed_8bit: _ClassVar[SqueezeConvolutionParameter.SaturateMethod]
         Unsigned_8bit: _ClassVar[SqueezeConvolutionParameter.SaturateMethod]
-    None: SqueezeConvolutionParameter.SaturateMethod
     Signed: SqueezeConvolutionParameter.SaturateMethod
     Unsigned: SqueezeConvolutionParameter.SaturateMethod
     Signed_8bit: SqueezeConvolutionParameter.SaturateMethod
@@ -6351,6 +6558,28 @@ class UniqueLabelParameter(_message.Message):
     force_label: _containers.RepeatedScalarFieldContainer[float]
     def __init__(self, max_labels: _Optional[int] = ..., ignore_label: _Optional[_Iterable[int]] = ..., force_label: _Optional[_Iterable[float]] = ...) -> None: ...
 
+class UnpoolingParameter(_message.Message):
+    __slots__ = ("unpool", "pad", "kernel_size", "stride", "unpool_size")
+    class UnpoolMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        MAX: _ClassVar[UnpoolingParameter.UnpoolMethod]
+        AVE: _ClassVar[UnpoolingParameter.UnpoolMethod]
+        TILE: _ClassVar[UnpoolingParameter.UnpoolMethod]
+    MAX: UnpoolingParameter.UnpoolMethod
+    AVE: UnpoolingParameter.UnpoolMethod
+    TILE: UnpoolingParameter.UnpoolMethod
+    UNPOOL_FIELD_NUMBER: _ClassVar[int]
+    PAD_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_SIZE_FIELD_NUMBER: _ClassVar[int]
+    STRIDE_FIELD_NUMBER: _ClassVar[int]
+    UNPOOL_SIZE_FIELD_NUMBER: _ClassVar[int]
+    unpool: UnpoolingParameter.UnpoolMethod
+    pad: int
+    kernel_size: int
+    stride: int
+    unpool_size: int
+    def __init__(self, unpool: _Optional[_Union[UnpoolingParameter.UnpoolMethod, str]] = ..., pad: _Optional[int] = ..., kernel_size: _Optional[int] = ..., stride: _Optional[int] = ..., unpool_size: _Optional[int] = ...) -> None: ...
+
 class UnstackParameter(_message.Message):
     __slots__ = ("num", "axis")
     NUM_FIELD_NUMBER: _ClassVar[int]
@@ -6535,12 +6764,10 @@ class XLUParameter(_message.Message):
     CUDNN: XLUParameter.Engine
     class SaturateMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        None: _ClassVar[XLUParameter.SaturateMethod]
         Signed: _ClassVar[XLUParameter.SaturateMethod]
         Unsigned: _ClassVar[XLUParameter.SaturateMethod]
         Signed_8bit: _ClassVar[XLUParameter.SaturateMethod]
         Unsigned_8bit: _ClassVar[XLUParameter.SaturateMethod]
-    None: XLUParameter.SaturateMethod
     Signed: XLUParameter.SaturateMethod
     Unsigned: XLUParameter.SaturateMethod
     Signed_8bit: XLUParameter.SaturateMethod

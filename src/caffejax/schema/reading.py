@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from caffejax.errors import Problem, SchemaError
+from caffejax.errors import Problem, SchemaError, located
 from caffejax.schema.caffe_pb2 import NetParameter, SolverParameter
 from caffejax.schema.text import format_text, parse_text
 from caffejax.schema.upgrade import upgrade_net, upgrade_solver
@@ -33,7 +33,8 @@ def read_net(source: str | os.PathLike[str] | Message, *, name: str = "<text>") 
         SchemaError: for a file that cannot be read, and with all problems of a text at once.
     """
     net, file = _read(source, NetParameter, name)
-    _warn(upgrade_net(net), file)
+    with located(file=file):
+        _warn(upgrade_net(net), file)
     return net
 
 
@@ -43,7 +44,8 @@ def read_solver(source: str | os.PathLike[str] | Message, *, name: str = "<text>
     Args and Raises as for `read_net`. Nets that it only names are not read.
     """
     solver, file = _read(source, SolverParameter, name)
-    _warn(upgrade_solver(solver), file)
+    with located(file=file):
+        _warn(upgrade_solver(solver), file)
     return solver
 
 

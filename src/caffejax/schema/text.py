@@ -1,13 +1,14 @@
 """Reads and prints prototxt, protobuf's text format.
 
-Google's reader stops at the first thing it does not know. A net from an unknown fork has many of those, so this
-one notes a problem, skips the value and goes on: the user sees them all at once. Only where the text can no
-longer be followed (a missing brace, say) does it stop.
+Google's reader stops at the first thing it does not know. A net from an unknown fork has many of those, so
+this one notes a problem, skips the value and goes on: the user sees them all at once. Only where the text can
+no longer be followed (a missing brace, say) does it stop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import Any, NoReturn, TypeVar
 
@@ -29,7 +30,7 @@ def parse_text(text: str, message_class: type[M], *, file: str | None = None) ->
     """Reads prototxt.
 
     Args:
-        text: the text; bytes that were not UTF-8 may stand in it as lone surrogates, and do no harm in comments.
+        text: the text. Bytes that were not UTF-8 may stand in it as lone surrogates; in comments they do no harm.
         message_class: what to read, for instance `caffe_pb2.NetParameter`.
         file: name for error messages.
 
@@ -39,10 +40,8 @@ def parse_text(text: str, message_class: type[M], *, file: str | None = None) ->
     """
     reader = _Reader(text, file)
     message = message_class()
-    try:
+    with suppress(_LostError):
         reader.fields(message, END, 0, 0)
-    except _LostError:
-        pass
     if reader.problems:
         raise SchemaError(reader.problems)
     return message
@@ -123,6 +122,10 @@ class _Reader:
             self.message(lambda: child, depth)
             return
         self.expect(":")
+        if self.tokens[self.at] == "[":
+            self.problem(self.at, f"{field.name} takes one value, not a list")
+            self.skip_nested()
+            return
         value = self.scalar(field)
         if value is not None:
             setattr(message, field.name, value)
