@@ -30,7 +30,7 @@ def parse_text(text: str, message_class: type[M], *, file: str | None = None) ->
     """Reads prototxt.
 
     Args:
-        text: the text. Bytes that were not UTF-8 may stand in it as lone surrogates; in comments they do no harm.
+        text: the text. Bytes that were not UTF-8 may be lone surrogates; in comments they do no harm.
         message_class: what to read, for instance `caffe_pb2.NetParameter`.
         file: name for error messages.
 
@@ -133,34 +133,28 @@ class _Reader:
     def repeated(self, message: Message, field: _Field, depth: int) -> None:
         """Reads one more value, or a list of values in brackets, of a repeated field."""
         values = getattr(message, field.name)
-        if field.message:
-            if self.tokens[self.at] == ":":
-                self.at += 1
-            one = lambda: self.message(values.add, depth)  # noqa: E731
-        else:
+        if not field.message:
             self.expect(":")
-            one = lambda: self.append(values, field)  # noqa: E731
-        if self.tokens[self.at] == "[":
-            self.list(one)
-        else:
-            one()
-
-    def append(self, values: Any, field: _Field) -> None:
-        value = self.scalar(field)
-        if value is not None:
-            values.append(value)
-
-    def list(self, one: Callable[[], None]) -> None:
-        """Reads `[...]`, each value by `one`."""
-        self.at += 1
-        if self.tokens[self.at] == "]":
+        elif self.tokens[self.at] == ":":
             self.at += 1
+        if self.tokens[self.at] != "[":
+            self.add(values, field, depth)
             return
-        one()
-        while self.tokens[self.at] != "]":
-            self.expect(",")
-            one()
         self.at += 1
+        while self.tokens[self.at] != "]":
+            self.add(values, field, depth)
+            if self.tokens[self.at] != "]":
+                self.expect(",")
+                if self.tokens[self.at] == "]":
+                    self.lost(self.at, "expected a value, found ']'")
+        self.at += 1
+
+    def add(self, values: Any, field: _Field, depth: int) -> None:
+        """Reads one value and adds it to a repeated field."""
+        if field.message:
+            self.message(values.add, depth)
+        elif (value := self.scalar(field)) is not None:
+            values.append(value)
 
     def message(self, make: Callable[[], Message], depth: int) -> None:
         """Reads `{...}` or `<...>` into the message that `make` gives."""
@@ -196,8 +190,12 @@ class _Reader:
             return value
         except ValueError as error:
             self.problem(start, f"{field.name}: {error}")
-            self.at = start
-            self.skip_value()
+            self.at, noted = start, len(self.problems)
+            try:
+                self.skip_value()
+            except _LostError:
+                del self.problems[noted:]  # one problem, said once
+                raise
             return None
 
     def string(self, field: _Field) -> str | bytes:

@@ -103,7 +103,8 @@ def upgrade_v0(net: NetParameter) -> list[str]:
 
 def _fold_padding(net: NetParameter) -> list[V1LayerParameter]:
     """The layers without the padding ones, whose `pad` goes to the convolutions and poolings they feed."""
-    kept, producers = [], {}
+    kept: list[V1LayerParameter] = []
+    producers: dict[str, V1LayerParameter] = {}
     for layer in net.layers:
         for i, bottom in enumerate(layer.bottom):
             source = producers.get(bottom)

@@ -1,0 +1,138 @@
+"""Caffe's .caffemodel files, in all three generations.
+
+Read without the schema: only fields that every Caffe has are looked at, so no fork's fields can be misread,
+and arrays are views of the file's bytes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from caffejax.checkpoints import wire
+from caffejax.checkpoints.atomic import replacing
+from caffejax.checkpoints.blobs import Array, Legacy4D, decode_blob, fit, read_blob_proto, read_bytes
+from caffejax.errors import Problem, WeightsError
+from caffejax.schema.caffe_pb2 import BlobShape, NetParameter
+
+__all__ = ["Legacy4D", "fit", "read_blob_proto", "read_caffemodel", "write_caffemodel"]
+
+# Where things are, by field number: in a net, and in each kind of layer.
+_LAYER, _OLD_LAYER = 100, 2
+_CURRENT = (1, 7)  # name, blobs
+_V1 = (4, 6)
+_V0, _V0_INSIDE_V1 = (1, 50), 1
+_BLOB_DATA, _BLOB_DIFF, _BLOB_SHAPE = 5, 6, 7
+
+_HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+
+
+def read_caffemodel(path: str | os.PathLike[str]) -> dict[str, tuple[Array, ...]]:
+    """Reads the weights of a net.
+
+    Returns:
+        Blobs by layer name, in the file's order; also layers without blobs. Of layers with one name the last
+        counts. Arrays are float32, read-only, and of the shape as stored: `Legacy4D` where that is of the old
+        kind. `fit` fits them to a net.
+
+    Raises:
+        WeightsError: for a file that cannot be read, is none, is damaged, or has no layers.
+    """
+    data = read_bytes(path)
+    if data.startswith(_HDF5_SIGNATURE):
+        raise WeightsError(Problem("this is an HDF5 file; its name should end in .h5", str(path)))
+    try:
+        layers = _layers(memoryview(data))
+    except ValueError as error:
+        raise WeightsError(Problem(f"no .caffemodel, or damaged or cut short: {error}", str(path))) from error
+    if not layers:
+        raise WeightsError(Problem("there are no layers in this file; is it a .caffemodel?", str(path)))
+    return layers
+
+
+def write_caffemodel(
+    path: str | os.PathLike[str],
+    net: NetParameter,
+    blobs: Mapping[str, Sequence[ArrayLike]],
+    diffs: Mapping[str, Sequence[ArrayLike]] | None = None,
+) -> None:
+    """Writes a net and its weights as Caffe does: every layer's definition with its blobs.
+
+    A file that is there already is replaced once the new one is complete.
+
+    Args:
+        path: the file.
+        net: the definition, up to date (as from `read_net`); blobs in it are left out.
+        blobs: by layer name; layers that are not named have none.
+        diffs: gradients to store beside the blobs, in the same form.
+
+    Raises:
+        WeightsError: for blobs of layers that the net does not have, and for a file that cannot be written.
+    """
+    unknown = sorted({*blobs, *(diffs or {})} - {layer.name for layer in net.layer})
+    if unknown:
+        raise WeightsError(
+            Problem(f"the net has no layer '{name}', but there are blobs for it") for name in unknown
+        )
+    with replacing(path) as file:
+        if net.HasField("name"):
+            file.writelines(wire.delimited(1, net.name.encode()))
+        for layer in net.layer:
+            definition = type(layer)()
+            definition.CopyFrom(layer)
+            definition.ClearField("blobs")
+            if net.state.HasField("phase") and not layer.HasField("phase"):
+                definition.phase = net.state.phase
+            pieces: list[bytes | memoryview] = [definition.SerializeToString()]
+            gradients = (diffs or {}).get(layer.name, ())
+            for i, blob in enumerate(blobs.get(layer.name, ())):
+                pieces += wire.delimited(7, *_encode_blob(blob, gradients[i] if i < len(gradients) else None))
+            file.writelines(wire.delimited(_LAYER, *pieces))
+
+
+def _layers(data: memoryview) -> dict[str, tuple[Array, ...]]:
+    layers: dict[str, tuple[Array, ...]] = {}
+    for number, _, value in wire.fields(data):
+        if number not in (_LAYER, _OLD_LAYER) or isinstance(value, int):
+            continue
+        name, blobs = _layer(value) if number == _LAYER else _old_layer(value)
+        layers[name] = blobs
+    return layers
+
+
+def _layer(data: memoryview, places: tuple[int, int] = _CURRENT) -> tuple[str, tuple[Array, ...]]:
+    name, blobs = "", []
+    for number, kind, value in wire.fields(data):
+        if kind != wire.DELIMITED or isinstance(value, int):
+            continue
+        if number == places[0]:
+            name = bytes(value).decode(errors="replace")
+        elif number == places[1]:
+            try:
+                blobs.append(decode_blob(value))
+            except ValueError as error:
+                raise ValueError(f"layer '{name}', blob {len(blobs)}: {error}") from error
+    return name, tuple(blobs)
+
+
+def _old_layer(data: memoryview) -> tuple[str, tuple[Array, ...]]:
+    """A V1 layer, or the V0 layer inside it."""
+    for number, kind, value in wire.fields(data):
+        if number == _V0_INSIDE_V1 and kind == wire.DELIMITED and not isinstance(value, int):
+            return _layer(value, _V0)
+    return _layer(data, _V1)
+
+
+def _encode_blob(blob: ArrayLike, diff: ArrayLike | None) -> list[bytes | memoryview]:
+    values = np.asarray(blob, "<f4")
+    pieces = wire.delimited(_BLOB_DATA, _raw(values))
+    if diff is not None:
+        pieces += wire.delimited(_BLOB_DIFF, _raw(np.asarray(diff, "<f4")))
+    return pieces + wire.delimited(_BLOB_SHAPE, BlobShape(dim=values.shape).SerializeToString())
+
+
+def _raw(values: Array) -> memoryview:
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data

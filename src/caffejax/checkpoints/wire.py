@@ -1,0 +1,101 @@
+"""Protobuf's wire format, by hand, for files that are mostly numbers.
+
+A protobuf class would make a Python object of every number and refuse files beyond 2 GiB. Here a run of
+floats is a slice of the file, ready to become an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
+_SIZES = {FIXED64: 8, FIXED32: 4}
+
+
+def fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
+    """The fields of a message: number, wire type, and the integer or the bytes.
+
+    Neighbouring values of one fixed-size field come as one, as if they were packed.
+
+    Raises:
+        ValueError: for bytes that are no message.
+    """
+    at = 0
+    while at < len(data):
+        start = at
+        key, at = _varint(data, at)
+        number, kind = key >> 3, key & 7
+        if number == 0:
+            raise ValueError(f"no field at byte {start}")
+        if kind == VARINT:
+            value, at = _varint(data, at)
+            yield number, kind, value
+        elif kind == DELIMITED:
+            size, at = _varint(data, at)
+            yield number, kind, _slice(data, at, size)
+            at += size
+        elif kind in _SIZES:
+            values, at = _run(data, start, at - start, _SIZES[kind])
+            yield number, kind, values
+        else:
+            raise ValueError(f"no field at byte {start}")
+
+
+def varints(data: memoryview) -> list[int]:
+    """The integers of a packed field.
+
+    Raises:
+        ValueError: where the last one is cut short.
+    """
+    values, at = [], 0
+    while at < len(data):
+        value, at = _varint(data, at)
+        values.append(value)
+    return values
+
+
+def varint(value: int) -> bytes:
+    """`value`, which is not negative, in the wire format."""
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def delimited(number: int, *contents: bytes | memoryview) -> list[bytes | memoryview]:
+    """A field that holds `contents` one behind the other: pieces to write one after another."""
+    return [varint(number << 3 | DELIMITED), varint(sum(len(content) for content in contents)), *contents]
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    """The integer at `at`, and where it ends."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= len(data):
+            raise ValueError("the end comes too early")
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value & (2**64 - 1), at
+    raise ValueError(f"no integer at byte {at - 10}")
+
+
+def _slice(data: memoryview, at: int, size: int) -> memoryview:
+    if at + size > len(data):
+        raise ValueError(f"the end comes too early: {at + size - len(data)} bytes are missing")
+    return data[at : at + size]
+
+
+def _run(data: memoryview, at: int, key: int, size: int) -> tuple[memoryview, int]:
+    """The values of `size` bytes each from `at` on, each behind the same `key` bytes, and where they end."""
+    _slice(data, at, key + size)
+    count = (len(data) - at) // (key + size)
+    table = np.frombuffer(data, np.uint8, count * (key + size), at).reshape(count, key + size)
+    differs = (table[:, :key] != table[0, :key]).any(axis=1)
+    if differs.any():
+        count = int(differs.argmax())
+    return memoryview(table[:count, key:].tobytes()), at + count * (key + size)
