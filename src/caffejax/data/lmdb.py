@@ -28,6 +28,8 @@ class Lmdb:
     unpickled copy. Reading on from the last position costs one step; any other position is reached through
     keys marked on the way, so that no list of all keys is kept. Not for several threads at once.
 
+    Not every damage can be caught: liblmdb itself ends the process at some pages overwritten in mid-file.
+
     Raises:
         DataError: on first use, if the folder is missing, not an LMDB, empty or truncated.
     """
