@@ -5,7 +5,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caffejax.errors import DataError
@@ -42,6 +42,7 @@ def check_resume(open_net, before, after):
         source.close()
 
 
+@settings(deadline=None)
 @given(
     before=st.integers(0, 12),
     after=st.integers(1, 4),
@@ -56,6 +57,7 @@ def test_data_resumes(open_source, data_layer, raw_db, before, after, batch_size
     check_resume(lambda: open_source(net, phase, seed), before, after)
 
 
+@settings(deadline=None)
 @given(
     before=st.integers(0, 12),
     after=st.integers(1, 4),

@@ -61,10 +61,10 @@ def mean_of(ctx: Context) -> Mean:
 
 def _read(path: Path) -> np.ndarray:
     try:
-        stored: np.ndarray = np.asarray(read_blob_proto(path), np.float32)
+        stored = np.asarray(read_blob_proto(path), np.float32)
     except WeightsError as error:
         raise DataError(replace(p, message=f"mean_file: {p.message}") for p in error.problems) from error
     if stored.ndim != 4 or len(stored) != 1 or not stored.size:
         message = f"mean_file has shape {by(stored.shape)}; it must be one image, 1xCxHxW"
         raise DataError(Problem(message, file=str(path)))
-    return stored[0]
+    return stored.reshape(stored.shape[1:])
