@@ -28,6 +28,8 @@ class Lmdb:
     unpickled copy. Reading on from the last position costs one step; any other position is reached through
     keys marked on the way, so that no list of all keys is kept. Not for several threads at once.
 
+    Not every damage can be caught: liblmdb itself ends the process at some pages overwritten in mid-file.
+
     Raises:
         DataError: on first use, if the folder is missing, not an LMDB, empty or truncated.
     """
@@ -114,10 +116,12 @@ class Lmdb:
 
     def _check_size(self, environment: Any) -> None:
         # Pages are read through a memory map: one beyond the end of the file would kill the process.
-        needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
-        size = (self.path / "data.mdb").stat().st_size
+        stat, size = environment.stat(), (self.path / "data.mdb").stat().st_size
+        needed = (environment.info()["last_pgno"] + 1) * stat["psize"]
         if size < needed:
             raise self._error(f"data.mdb is truncated: {size} of {needed} bytes; make or copy it anew")
+        if stat["entries"] > size:
+            raise self._error("data.mdb is damaged; make or copy it anew")
 
     def _error(self, message: str) -> DataError:
         return DataError(Problem(message, file=str(self.path)))

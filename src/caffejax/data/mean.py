@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from google.protobuf.message import DecodeError
 
-from ..errors import DataError, Problem
+from ..checkpoints.blobs import read_blob_proto
+from ..errors import DataError, Problem, WeightsError
 from ..layers.registry import Context
-from ..schema import caffe_pb2
 from .shapes import by
 
 
@@ -63,16 +61,10 @@ def mean_of(ctx: Context) -> Mean:
 
 def _read(path: Path) -> np.ndarray:
     try:
-        blob = caffe_pb2.BlobProto.FromString(path.read_bytes())
-    except OSError as error:
-        raise DataError(Problem(f"mean_file cannot be read: {error.strerror}", file=str(path))) from error
-    except DecodeError as error:
-        message = "mean_file is not a mean as compute_image_mean writes it, or is damaged"
-        raise DataError(Problem(message, file=str(path))) from error
-    old_shape = blob.num, blob.channels, blob.height, blob.width
-    shape = tuple(blob.shape.dim) if blob.HasField("shape") else old_shape
-    values = np.array(blob.double_data or blob.data, np.float32)
-    if len(shape) != 4 or shape[0] != 1 or min(shape) < 1 or math.prod(shape) != values.size:
-        message = f"mean_file has shape {by(shape)} and {values.size} values; it must be one image, 1xCxHxW"
+        stored = np.asarray(read_blob_proto(path), np.float32)
+    except WeightsError as error:
+        raise DataError(replace(p, message=f"mean_file: {p.message}") for p in error.problems) from error
+    if stored.ndim != 4 or len(stored) != 1 or not stored.size:
+        message = f"mean_file has shape {by(stored.shape)}; it must be one image, 1xCxHxW"
         raise DataError(Problem(message, file=str(path)))
-    return values.reshape(shape[1:])
+    return stored.reshape(stored.shape[1:])

@@ -62,7 +62,7 @@ class Prefetcher:
         patience: for how many seconds `close` waits for a batch that is being read.
     """
 
-    def __init__(self, source: Source, depth: int, patience: float = 5.0) -> None:
+    def __init__(self, source: Source, depth: int, patience: float = 1.0) -> None:
         if depth < 1:
             raise DataError(f"prefetch is {depth}; at least 1 batch must be kept ready")
         self.tops = source.tops

@@ -13,11 +13,18 @@ from ..layers.registry import Context, Source, register_source
 from ..schema import caffe_pb2
 from .datum import AS_STORED, COLOUR, GREY, read_datum
 from .draws import Draws
+from .fields import refuse_others
 from .lmdb import Lmdb
 from .position import examples_at, position
 from .prefetch import Prefetcher
 from .shapes import by, top
 from .transform import Transform
+
+# The second line is what old files say and Caffe ignores here; the third is how forks read, not what.
+_KNOWN = {"source", "batch_size", "backend", "rand_skip", "prefetch"} | {
+    *("scale", "mean_file", "crop_size", "mirror", "force_encoded_color"),
+    *("threads", "parser_threads", "disk_reader_threads", "cache", "precache", "verbose"),
+}
 
 
 class Records(Protocol):
@@ -56,7 +63,7 @@ class DatumSource:
         self._skip = draws.below(param.rand_skip) if param.rand_skip else 0
         self._position = 0
         image, _ = self._read(0)
-        tops = top(self._batch_size, *self._transform.shape(image.shape)), top(self._batch_size)
+        tops = top(self._batch_size, *self._shape([image])), top(self._batch_size)
         self.tops = tops[: ctx.n_tops]
 
     def __iter__(self) -> DatumSource:
@@ -72,7 +79,7 @@ class DatumSource:
         with located(layer=self._ctx.layer.name, layer_type=self._ctx.type.name):
             examples = [self._read(n) for n in range(start, start + self._batch_size)]
             images = [image for image, _ in examples]
-            self._check_shapes(images)
+            self._shape(images)
             batch = self._transform(images, start)
         self._position += self._batch_size
         return (batch, np.array([label for _, label in examples], np.float32))[: len(self.tops)]
@@ -99,22 +106,25 @@ class DatumSource:
         except DataError as error:
             raise self._record_error(key, error) from error
 
-    def _check_shapes(self, images: list[np.ndarray]) -> None:
-        seen, wanted = None, None
-        for i, image in enumerate(images):
+    def _shape(self, images: list[np.ndarray]) -> tuple[int, ...]:
+        """The shape (C, h, w) that all images of the next batch come out with."""
+        shape: tuple[int, ...] = ()
+        seen: tuple[int, ...] = ()
+        for n, image in enumerate(images, self._position):
             if image.shape == seen:
                 continue
             try:
-                shape = self._transform.shape(image.shape)
-                if shape != (wanted := wanted or shape):
+                own = self._transform.shape(image.shape)
+                if own != (shape or own):
                     raise DataError(
-                        f"comes out as {by(shape)} (CxHxW), the batch's first as {by(wanted)}: "
+                        f"comes out as {by(own)} (CxHxW), the batch's first as {by(shape)}: "
                         "a batch needs one shape; crop_size, force_color or batch_size: 1 may give it"
                     )
             except DataError as error:
-                key, _ = self._records[self._index(self._position + i)]
+                key, _ = self._records[self._index(n)]
                 raise self._record_error(key, error) from error
-            seen = image.shape
+            shape, seen = own, image.shape
+        return shape
 
     def _record_error(self, key: bytes, error: DataError) -> DataError:
         name = key.decode("utf-8", "backslashreplace")
@@ -130,6 +140,7 @@ def open_data(ctx: Context) -> Source:
             raise DataError("data_param has no source; name the LMDB's folder")
         if param.batch_size < 1:
             raise DataError("data_param.batch_size must be 1 or more")
+        refuse_others(param, "data_param", _KNOWN)
         path = ctx.path(param.source)
         if param.backend == caffe_pb2.DataParameter.LEVELDB:
             _refuse_leveldb(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from ..errors import DataError
 from ..layers.registry import Context
 from .crop import Crop
 from .draws import Draws
+from .fields import refuse_others
 from .mean import mean_of
 
 _KNOWN = {"scale", "mirror", "crop_size", "mean_file", "mean_value", "force_color", "force_gray"}
@@ -25,7 +25,9 @@ class Transform:
 
     def __init__(self, ctx: Context, draws: Draws) -> None:
         param = ctx.layer.transform_param
-        self._refuse_unknown(param)
+        refuse_others(param, "transform_param", _KNOWN)
+        if param.force_color and param.force_gray:
+            raise DataError("transform_param has both force_color and force_gray; keep one of them")
         self._crop = Crop(param.crop_size, random=ctx.training)
         self._mean = mean_of(ctx)
         self._scale = np.float32(param.scale)
@@ -67,11 +69,3 @@ class Transform:
         if self._scale != 1:
             batch *= self._scale
         return batch
-
-    @staticmethod
-    def _refuse_unknown(param: Any) -> None:
-        unknown = sorted(field.name for field, _ in param.ListFields() if field.name not in _KNOWN)
-        if unknown:
-            raise DataError([f"transform_param.{name} is not supported yet" for name in unknown])
-        if param.force_color and param.force_gray:
-            raise DataError("transform_param has both force_color and force_gray; keep one of them")

@@ -1,0 +1,86 @@
+"""What the tests of data layers share."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import caffejax.data  # registers the layers
+from caffejax.layers.registry import Context, Source, layer_type
+from caffejax.schema import caffe_pb2, read_net
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "data"
+
+
+@pytest.fixture
+def golden(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of recorded cases, as the working directory."""
+    monkeypatch.chdir(GOLDEN)
+    return GOLDEN
+
+
+@pytest.fixture(scope="module")
+def open_source() -> Iterator[Callable[..., Source]]:
+    """Opens the first layer of a net (a path or a text) as a source, and closes it in the end."""
+    opened = []
+
+    def open_one(net: str | Path, phase: str = "TEST", seed: int = 0, folder: Path | None = None) -> Source:
+        layer = read_net(net).layer[0]
+        kind = layer_type(layer.type)
+        source = kind.open_source(Context(layer=layer, type=kind, phase=phase, seed=seed, folder=folder))
+        opened.append(source)
+        return source
+
+    yield open_one
+    for source in opened:
+        source.close()
+
+
+@pytest.fixture(scope="module")
+def raw_datum() -> Callable[..., bytes]:
+    """A Datum with an image that its label decides."""
+
+    def make(label: int, shape: tuple[int, int, int] = (2, 6, 7)) -> bytes:
+        image = np.random.default_rng(label).integers(0, 256, shape, np.uint8)
+        channels, height, width = shape
+        datum = caffe_pb2.Datum(
+            channels=channels, height=height, width=width, data=image.tobytes(), label=label
+        )
+        return datum.SerializeToString()
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def raw_db(tmp_path_factory: pytest.TempPathFactory, raw_datum: Callable[..., bytes]) -> Path:
+    """13 different random images 2x6x7 with labels 0 ... 12, as an LMDB."""
+    path = tmp_path_factory.mktemp("db") / "raw"
+    caffejax.data.write_lmdb(path, ((b"%03d" % i, raw_datum(i)) for i in range(13)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def data_layer() -> Callable[..., str]:
+    """The text of a net with one Data layer."""
+
+    def text(
+        source: Path | str, batch_size: int = 4, transform: str = "", data: str = "backend: LMDB"
+    ) -> str:
+        return f"""layer {{ name: "d" type: "Data" top: "data" top: "label"
+            transform_param {{ {transform} }}
+            data_param {{ source: "{source}" batch_size: {batch_size} {data} }} }}"""
+
+    return text
+
+
+@pytest.fixture(scope="module")
+def hdf5_layer() -> Callable[..., str]:
+    """The text of a net with one HDF5Data layer, its tops named in one string."""
+
+    def text(source: Path | str, tops: str, batch_size: int = 4, more: str = "") -> str:
+        named = " ".join(f'top: "{top}"' for top in tops.split())
+        return f"""layer {{ name: "d" type: "HDF5Data" {named}
+            hdf5_data_param {{ source: "{source}" batch_size: {batch_size} {more} }} }}"""
+
+    return text

@@ -1,0 +1,86 @@
+"""Data and HDF5Data give what Caffe gave, value for value."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from caffejax.errors import DataError
+
+CASES = {
+    case["case"]: case
+    for case in json.loads((Path(__file__).parents[1] / "golden/data/index.json").read_text())["cases"]
+}
+WAITING = {  # for LevelDB and ImageData
+    "data_leveldb",
+    "data_leveldb_compacted",
+    "data_leveldb_default_backend",
+    "data_leveldb_snappy",
+    "image_gray",
+    "image_mean_file",
+    "image_plain",
+    "image_resize_down",
+    "image_resize_up",
+    "image_root_crop",
+    "image_varsize",
+}
+TRAIN = [name for name, case in CASES.items() if case["phase"] == "TRAIN"]
+TEST = [name for name in CASES if name not in WAITING and "shapes" in CASES[name]]
+
+
+def test_every_recorded_case_is_tested_or_waiting():
+    assert set(CASES) == {*TRAIN, *TEST, *WAITING, "data_mixed_native_error"}
+
+
+@pytest.mark.parametrize("name", TEST)
+def test_three_batches_are_caffes(name, golden, open_source):
+    wanted = np.load(f"{name}.npz")
+    source = open_source(Path(f"{name}.prototxt"))
+    tops = [key.removeprefix("0/") for key in wanted if key.startswith("0/")]
+    assert [top.shape for top in source.tops] == [tuple(CASES[name]["shapes"][f"0/{top}"]) for top in tops]
+    for n in range(CASES[name]["batches"]):
+        batch = next(source)
+        assert len(batch) == len(tops)
+        for value, top in zip(batch, tops, strict=True):
+            assert value.dtype == np.float32
+            np.testing.assert_array_equal(value, wanted[f"{n}/{top}"])
+
+
+def test_grey_and_colour_in_one_batch_is_refused(golden, open_source):
+    with pytest.raises(DataError, match=r"im_03.png' comes out as 1x32x40 .* the batch's first as 3x32x40"):
+        next(open_source(Path("data_mixed_native_error.prototxt")))
+
+
+def draws_of(source, name, batches):
+    """Where each image was cropped, and whether it was mirrored: by comparing with all that is allowed."""
+    case, full = CASES[name], np.load(CASES[name]["full"])["full"]
+    c = case["crop"]
+    found, i = [], 0
+    for _ in range(batches):
+        for image in next(source)[0]:
+            allowed = [
+                (h, w, mirror)
+                for h in range(case["h_off"][0], case["h_off"][1] + 1)
+                for w in range(case["w_off"][0], case["w_off"][1] + 1)
+                for mirror in case["mirror"]
+                if np.array_equal(
+                    image, full[i % len(full)][:, h : h + c, w : w + c][..., :: -1 if mirror else 1]
+                )
+            ]
+            assert len(allowed) == 1, f"image {i} is none of the crops that Caffe makes"
+            found += allowed
+            i += 1
+    return found
+
+
+@pytest.mark.parametrize("name", TRAIN)
+def test_train_crops_are_caffes_and_the_seed_decides_them(name, golden, open_source):
+    case, net = CASES[name], Path(f"{name}.prototxt")
+    first = draws_of(open_source(net, "TRAIN", seed=1), name, 10)
+    rows, columns, mirrors = map(set, zip(*first, strict=True))
+    assert rows == set(range(case["h_off"][0], case["h_off"][1] + 1))
+    assert columns == set(range(case["w_off"][0], case["w_off"][1] + 1))
+    assert mirrors == {0, 1}
+    assert draws_of(open_source(net, "TRAIN", seed=1), name, 3) == first[:36]
+    assert draws_of(open_source(net, "TRAIN", seed=2), name, 3) != first[:36]

@@ -1,0 +1,167 @@
+"""The Data layer apart from the recorded cases: wrapping, settings, bad databases and settings."""
+
+import numpy as np
+import pytest
+
+from caffejax.data import write_lmdb
+from caffejax.errors import DataError
+from caffejax.schema import caffe_pb2
+
+
+@pytest.fixture
+def mean_file(tmp_path):
+    """A mean of 2x6x7."""
+    return write_mean(tmp_path / "mean.binaryproto", (1, 2, 6, 7))
+
+
+def write_mean(path, shape, old=True, double=False):
+    values = np.arange(np.prod(shape)).tolist()
+    blob = caffe_pb2.BlobProto(**{"double_data" if double else "data": values})
+    if old:
+        blob.num, blob.channels, blob.height, blob.width = shape
+    else:
+        blob.shape.dim.extend(shape)
+    path.write_bytes(blob.SerializeToString())
+    return path
+
+
+def labels(source, batches):
+    return [next(source)[1].tolist() for _ in range(batches)]
+
+
+def test_batches_wrap_round(open_source, data_layer, raw_db):
+    source = open_source(data_layer(raw_db, batch_size=5))
+    assert labels(source, 4) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11, 12, 0, 1], [2, 3, 4, 5, 6]]
+
+
+def test_paths_may_lie_beside_the_net(open_source, data_layer, raw_db):
+    source = open_source(data_layer(raw_db.name), folder=raw_db.parent)
+    assert labels(source, 1) == [[0, 1, 2, 3]]
+
+
+def test_rand_skip_starts_somewhere_else_as_the_seed_says(open_source, data_layer, raw_db):
+    net = data_layer(raw_db, batch_size=1, data="backend: LMDB rand_skip: 6")
+    starts = []
+    for seed in range(40):
+        first, second = labels(open_source(net, seed=seed), 2)
+        assert second[0] == first[0] + 1
+        assert labels(open_source(net, seed=seed), 1) == [first]
+        starts.append(first[0])
+    assert set(starts) == set(range(6))
+
+
+def test_layers_draw_apart(open_source, data_layer, raw_db):
+    net = data_layer(raw_db, 13, "crop_size: 3")
+    one, two = open_source(net, "TRAIN"), open_source(net.replace('name: "d"', 'name: "e"'), "TRAIN")
+    assert not np.array_equal(next(one)[0], next(two)[0])
+
+
+def test_testing_crops_the_middle_but_mirrors_at_random(open_source, data_layer, raw_db):
+    whole = next(open_source(data_layer(raw_db, 13)))[0]
+    middle = whole[:, :, 1:5, 1:5]  # of 6x7
+    mirrored = 0
+    got = next(open_source(data_layer(raw_db, 13, "crop_size: 4 mirror: true")))[0]
+    for image, wanted in zip(got, middle, strict=True):
+        if not np.array_equal(image, wanted):
+            np.testing.assert_array_equal(image, wanted[..., ::-1])
+            mirrored += 1
+    assert 0 < mirrored < 13
+
+
+@pytest.mark.parametrize("old", [True, False])
+@pytest.mark.parametrize("double", [True, False])
+def test_mean_files_old_and_new(open_source, data_layer, raw_db, tmp_path, old, double):
+    path = write_mean(tmp_path / "m", (1, 2, 6, 7), old, double)
+    whole = next(open_source(data_layer(raw_db)))[0]
+    got = next(open_source(data_layer(raw_db, transform=f'mean_file: "{path}" scale: 0.5')))[0]
+    np.testing.assert_array_equal(got, (whole - np.arange(84, dtype=np.float32).reshape(2, 6, 7)) / 2)
+
+
+def message_of(open_source, net, **kwargs):
+    with pytest.raises(DataError) as caught:
+        next(open_source(net, **kwargs))
+    assert "layer 'd' (Data)" in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("transform", "message"),
+    [
+        ('mean_file: "{mean}" mean_value: 3', "both mean_file and mean_value"),
+        (
+            "mean_value: 1 mean_value: 2 mean_value: 3",
+            "record '000' has 2 channels, but there are 3 mean_value",
+        ),
+        ("crop_size: 7", "record '000' is 2x6x7 (CxHxW), smaller than crop_size 7"),
+        ("force_color: true force_gray: true", "both force_color and force_gray"),
+        ('mean_file: "nowhere"', "nowhere: layer 'd' (Data): mean_file: no such file"),
+        ('mean_file: "{junk}"', "mean_file: no .binaryproto, or damaged"),
+        ('mean_file: "{large}" crop_size: 5', "must be equal, also with a crop_size"),
+        ('mean_file: "{two}"', "mean_file has shape 2x2x6x7; it must be one image"),
+        ('mean_file: "{blank}"', "mean_file: no .binaryproto, or damaged or cut short: the file is empty"),
+        ("crop_h: 3 flow: true", "transform_param.crop_h is not supported yet"),
+        ("crop_h: 3 flow: true", "transform_param.flow is not supported yet"),
+    ],
+)
+def test_bad_transformations(open_source, data_layer, raw_db, mean_file, tmp_path, transform, message):
+    (tmp_path / "junk").write_bytes(b"\xff\xff\xff")
+    (tmp_path / "blank").write_bytes(b"")
+    files = {
+        "mean": mean_file,
+        "junk": tmp_path / "junk",
+        "blank": tmp_path / "blank",
+        "large": write_mean(tmp_path / "large", (1, 2, 7, 7)),
+        "two": write_mean(tmp_path / "two", (2, 2, 6, 7)),
+    }
+    assert message in message_of(open_source, data_layer(raw_db, transform=transform.format(**files)))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("backend: LMDB prefetch: 0", "prefetch is 0"),
+        ("", "is an LMDB, but the layer's backend is LEVELDB, which is the default; set backend: LMDB"),
+        ("backend: LMDB shuffle: true", "data_param.shuffle is not supported yet"),
+    ],
+)
+def test_bad_settings(open_source, data_layer, raw_db, data, message):
+    assert message in message_of(open_source, data_layer(raw_db, data=data))
+
+
+def test_no_batch_size(open_source, data_layer, raw_db):
+    assert "batch_size must be 1 or more" in message_of(open_source, data_layer(raw_db, batch_size=0))
+
+
+def test_no_source(open_source):
+    net = 'layer { name: "d" type: "Data" top: "data" data_param { batch_size: 3 } }'
+    assert "data_param has no source" in message_of(open_source, net)
+
+
+def test_leveldb_waits(open_source, data_layer, tmp_path):
+    (tmp_path / "CURRENT").write_text("MANIFEST-000004\n")
+    message = message_of(open_source, data_layer(tmp_path, data="backend: LEVELDB"))
+    assert message.startswith(f"{tmp_path}: layer 'd' (Data): LevelDB is not supported yet; convert_imageset")
+    assert "is not an LMDB" in message_of(open_source, data_layer(tmp_path))
+    assert "no such folder" in message_of(open_source, data_layer(tmp_path / "no", data=""))
+
+
+@pytest.mark.parametrize(
+    ("third", "message"),
+    [
+        (b"\xff\xff", "record 'c' is not a Datum"),
+        ((2, 6, 6), "record 'c' comes out as 2x6x6 (CxHxW), the batch's"),
+        ((3, 6, 7), "record 'c' comes out as 3x6x7 (CxHxW), the batch's"),
+    ],
+)
+def test_a_bad_record_is_named_when_its_batch_is_read(
+    open_source, data_layer, raw_datum, tmp_path, third, message
+):
+    good, bad = raw_datum(1), third if isinstance(third, bytes) else raw_datum(1, third)
+    write_lmdb(tmp_path / "db", [(b"a", good), (b"b", good), (b"c", bad), (b"d", good)])
+    source = open_source(data_layer(tmp_path / "db", batch_size=2))
+    assert labels(source, 1) == [[1, 1]]
+    if isinstance(third, bytes):
+        with pytest.raises(DataError, match="record 'c'"):
+            next(source)
+    net = data_layer(tmp_path / "db", batch_size=3)
+    assert f"{tmp_path / 'db'}: layer 'd' (Data): {message}" in message_of(open_source, net)

@@ -1,0 +1,94 @@
+"""Datums: every form of data, and bad ones."""
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caffejax.data.datum import AS_STORED, COLOUR, GREY, read_datum
+from caffejax.errors import DataError
+from caffejax.schema import caffe_pb2
+
+
+def datum(**fields):
+    return caffe_pb2.Datum(**fields).SerializeToString()
+
+
+def encoded(image, suffix=".png", **fields):
+    return datum(encoded=True, data=cv2.imencode(suffix, image)[1].tobytes(), **fields)
+
+
+def test_bytes():
+    image, label = read_datum(
+        datum(channels=2, height=1, width=3, data=bytes([0, 1, 2, 253, 254, 255]), label=7)
+    )
+    assert image.dtype == np.uint8
+    assert image.tolist() == [[[0, 1, 2]], [[253, 254, 255]]]
+    assert label == 7
+
+
+def test_floats():
+    image, label = read_datum(datum(channels=1, height=2, width=2, float_data=[0.5, -1, 300, 1e-9], label=-1))
+    assert image.dtype == np.float32
+    np.testing.assert_array_equal(image, np.array([[[0.5, -1], [300, 1e-9]]], np.float32))
+    assert label == -1
+
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (5, 4, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("image", "decode", "wanted"),
+    [
+        (PIXELS, AS_STORED, PIXELS.transpose(2, 0, 1)),
+        (PIXELS, COLOUR, PIXELS.transpose(2, 0, 1)),
+        (PIXELS[..., 0], AS_STORED, PIXELS[None, ..., 0]),
+        (PIXELS[..., 0], GREY, PIXELS[None, ..., 0]),
+        (PIXELS[..., 0], COLOUR, np.stack([PIXELS[..., 0]] * 3)),
+    ],
+)
+def test_encoded_images_are_channels_first_in_the_order_bgr(image, decode, wanted):
+    decoded, label = read_datum(encoded(image, label=3), decode)
+    assert decoded.dtype == np.uint8
+    np.testing.assert_array_equal(decoded, wanted)
+    assert label == 3
+
+
+def test_grey_of_a_colour_png_is_libpngs():
+    blue, green, red = PIXELS.astype(np.int64).transpose(2, 0, 1)
+    wanted = (9797 * red + 19234 * green + 3737 * blue) >> 15
+    np.testing.assert_array_equal(read_datum(encoded(PIXELS), GREY)[0], wanted[None])
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\xff\xff\xff", "is not a Datum"),
+        (
+            datum(channels=3, height=4, width=4, data=b"x" * 47),
+            r"is declared 3x4x4 \(CxHxW\), but has 47 values",
+        ),
+        (datum(channels=1, height=2, width=2, float_data=[1, 2, 3]), "is declared 1x2x2 .* has 3 values"),
+        (datum(), "is declared 0x0x0"),
+        (datum(channels=-1, height=-1, width=4, data=b"1234"), "is declared -1x-1x4"),
+        (datum(encoded=True), "image of 0 bytes cannot be decoded"),
+        (datum(encoded=True, data=b"no picture"), "image of 10 bytes cannot be decoded"),
+        (encoded(PIXELS.astype(np.uint16)), "has uint16 pixels, not bytes"),
+    ],
+)
+def test_bad_datums(data, message):
+    with pytest.raises(DataError, match=message):
+        read_datum(data)
+
+
+@settings(deadline=None)
+@given(data=st.binary(max_size=200), decode=st.sampled_from([AS_STORED, COLOUR, GREY]))
+def test_any_bytes_give_an_image_or_a_data_error(data, decode):
+    for record in (data, datum(encoded=True, data=data), encoded(PIXELS)[:-1] + data):
+        try:
+            image, _ = read_datum(record, decode)
+        except DataError:
+            continue
+        assert image.ndim == 3
+        assert image.size

@@ -1,0 +1,117 @@
+"""HDF5Data apart from the recorded cases: axes and types, paths, bad lists and files."""
+
+import h5py
+import numpy as np
+import pytest
+
+from caffejax.errors import DataError
+
+
+def write(path, **data_sets):
+    with h5py.File(path, "w") as file:
+        for name, values in data_sets.items():
+            file[name] = values
+    return path
+
+
+def listed(folder, *names):
+    path = folder / "list.txt"
+    path.write_text("\n".join(map(str, names)))
+    return path
+
+
+def message_of(open_source, net):
+    with pytest.raises(DataError) as caught:
+        open_source(net)
+    assert "layer 'd' (HDF5Data)" in str(caught.value)
+    return str(caught.value)
+
+
+def test_any_number_of_axes_and_numeric_types(open_source, hdf5_layer, tmp_path):
+    values = np.arange(2 * 3 * 2 * 2 * 2)
+    shapes = {"a": (48,), "b": (24, 2), "c": (12, 2, 2), "d": (6, 2, 2, 2), "e": (2, 3, 2, 2, 2)}
+    types = {"a": np.int64, "b": np.float64, "c": np.uint8, "d": np.float16, "e": np.int32}
+    for name, shape in shapes.items():
+        path = write(tmp_path / f"{name}.h5", **{name: values.reshape(shape).astype(types[name])})
+        source = open_source(hdf5_layer(listed(tmp_path, path), name, batch_size=shape[0] + 1))
+        (got,) = next(source)
+        assert got.dtype == np.float32
+        assert source.tops[0].shape == got.shape == (shape[0] + 1, *shape[1:])
+        wanted = values.reshape(shape)
+        np.testing.assert_array_equal(got, np.concatenate([wanted, wanted[:1]]))
+
+
+def test_paths_are_from_the_working_directory_else_from_the_list(
+    open_source, hdf5_layer, tmp_path, monkeypatch
+):
+    (tmp_path / "here").mkdir()
+    write(tmp_path / "x.h5", a=[1.0])
+    net = hdf5_layer(listed(tmp_path, "x.h5"), "a", batch_size=1)
+    monkeypatch.chdir(tmp_path / "here")
+    assert next(open_source(net))[0].tolist() == [1]
+    write(tmp_path / "here" / "x.h5", a=[2.0])
+    assert next(open_source(net))[0].tolist() == [2]
+
+
+def test_a_file_without_rows_is_passed_over(open_source, hdf5_layer, tmp_path):
+    files = [write(tmp_path / f"{i}.h5", a=np.arange(i, i + n)) for i, n in ((0, 2), (2, 0), (3, 1))]
+    source = open_source(hdf5_layer(listed(tmp_path, *files), "a", batch_size=5))
+    assert next(source)[0].tolist() == [0, 1, 3, 0, 1]
+
+
+def test_all_bad_files_are_reported_together(open_source, hdf5_layer, tmp_path):
+    (tmp_path / "junk.h5").write_bytes(b"no HDF5" * 1000)
+    whole = write(tmp_path / "good.h5", data=np.zeros((3, 2)), label=np.zeros(3)).read_bytes()
+    (tmp_path / "short.h5").write_bytes(whole[: len(whole) // 2])
+    write(tmp_path / "lacks.h5", data=np.zeros((3, 2)), labels=np.zeros(3))
+    write(tmp_path / "rows.h5", data=np.zeros((3, 2)), label=np.zeros(4))
+    write(tmp_path / "shape.h5", data=np.zeros((3, 5)), label=np.zeros(3))
+    write(tmp_path / "text.h5", data=np.zeros((3, 2)), label=np.array([b"a", b"b", b"c"]))
+    write(tmp_path / "scalar.h5", data=np.zeros((3, 2)), label=1.0)
+    names = ["good", "missing", "junk", "short", "lacks", "rows", "shape", "text", "scalar"]
+    files = listed(tmp_path, *(f"{name}.h5" for name in names))
+    lines = message_of(open_source, hdf5_layer(files, "data label")).splitlines()
+    wanted = {
+        "missing": "no such file",
+        "junk": "is not an HDF5 file, or is damaged",
+        "short": "is not an HDF5 file, or is damaged",
+        "lacks": "has no data set 'label', only data, labels; did you mean 'labels'?",
+        "rows": "different numbers of rows: 'data' 3, 'label' 4",
+        "shape": "a row of 'data' is 5, in the first file 2",
+        "text": "data set 'label' has type |S1; integers or floats are needed",
+        "scalar": "data set 'label' is a single value",
+    }
+    assert len(lines) == len(wanted)
+    for line, (name, message) in zip(lines, wanted.items(), strict=True):
+        assert f"{name}.h5: layer 'd' (HDF5Data): " in line
+        assert message in line
+
+
+def test_bad_lists(open_source, hdf5_layer, tmp_path):
+    assert "the list of files cannot be read: No such file" in message_of(
+        open_source, hdf5_layer(tmp_path / "no.txt", "a")
+    )
+    assert "the list names no files" in message_of(open_source, hdf5_layer(listed(tmp_path), "a"))
+    data = write(tmp_path / "x.h5", a=np.zeros((0, 2)))
+    assert "source must be a text file that lists such files" in message_of(
+        open_source, hdf5_layer(data, "a")
+    )
+    assert "the files have no rows" in message_of(open_source, hdf5_layer(listed(tmp_path, data), "a"))
+
+
+def test_bad_settings(open_source, hdf5_layer, tmp_path):
+    files = listed(tmp_path, write(tmp_path / "x.h5", a=[1.0]))
+    transformed = hdf5_layer(files, "a").replace(
+        "hdf5_data_param", "transform_param { scale: 2 } hdf5_data_param"
+    )
+    assert "does not transform its data; remove transform_param" in message_of(open_source, transformed)
+    assert "batch_size must be 1 or more" in message_of(open_source, hdf5_layer(files, "a", 0))
+    assert "has no source" in message_of(open_source, hdf5_layer("", "a"))
+
+
+def test_a_file_that_vanishes_is_reported_when_it_is_read(open_source, hdf5_layer, tmp_path):
+    path = write(tmp_path / "x.h5", a=[1.0])
+    source = open_source(hdf5_layer(listed(tmp_path, path), "a"))
+    path.unlink()
+    with pytest.raises(DataError, match=r"x.h5: layer 'd' \(HDF5Data\): cannot be read"):
+        next(source)

@@ -1,0 +1,137 @@
+"""LMDB folders: reading by position, bad folders, writing."""
+
+import multiprocessing
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caffejax.data import Lmdb, write_lmdb
+from caffejax.errors import DataError
+
+RECORDS = [(b"%05d" % i, b"value %d" % i) for i in range(1000)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("lmdb") / "db"
+    write_lmdb(path, RECORDS)
+    return path
+
+
+@settings(deadline=None)
+@given(indices=st.lists(st.integers(0, len(RECORDS) - 1)))
+def test_any_order_of_reading_gives_the_record_at_the_position(folder, indices):
+    records = Lmdb(folder)
+    assert [records[i] for i in indices] == [RECORDS[i] for i in indices]
+    records.close()
+
+
+def test_records_come_in_the_order_of_keys_and_end(tmp_path):
+    write_lmdb(tmp_path / "db", reversed(RECORDS))
+    records = Lmdb(tmp_path / "db")
+    assert len(records) == 1000
+    assert list(records) == RECORDS
+    with pytest.raises(IndexError):
+        records[-1]
+
+
+def test_two_readers_of_one_folder_do_not_disturb_each_other(folder):
+    one, two = Lmdb(folder), Lmdb(folder)
+    assert one[3] == RECORDS[3]
+    assert two[500] == RECORDS[500]
+    one.close()
+    assert two[501] == RECORDS[501]
+    assert one[4] == RECORDS[4], "a closed reader opens the folder again"
+
+
+def test_another_process_opens_the_folder_for_itself(folder):
+    records = Lmdb(folder)
+    assert records[0] == RECORDS[0]
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(records.__getitem__, (700,)) == RECORDS[700]
+
+
+def test_reading_leaves_no_lock_file(folder):
+    assert len(Lmdb(folder)) == 1000
+    assert [file.name for file in folder.iterdir()] == ["data.mdb"]
+
+
+def test_missing_folder(tmp_path):
+    with pytest.raises(DataError, match=r"nowhere: no such folder"):
+        len(Lmdb(tmp_path / "nowhere"))
+
+
+def test_folder_without_a_database(tmp_path):
+    with pytest.raises(DataError, match=r"is not an LMDB: it has no data.mdb; .*convert_imageset"):
+        len(Lmdb(tmp_path))
+
+
+def test_empty_database(tmp_path):
+    write_lmdb(tmp_path / "db", [])
+    with pytest.raises(DataError, match=r"db: the LMDB has no records"):
+        len(Lmdb(tmp_path / "db"))
+
+
+@pytest.mark.parametrize("content", [b"", b"no database" * 1000, bytes(100_000)])
+def test_file_that_is_no_lmdb(tmp_path, content):
+    (tmp_path / "data.mdb").write_bytes(content)
+    with pytest.raises(DataError, match=str(tmp_path)):
+        len(Lmdb(tmp_path))
+
+
+@pytest.mark.parametrize("left", [100, 4096, 8192, 20_000, 0.5, -1])
+def test_truncated_file(folder, tmp_path, left):
+    shutil.copy(folder / "data.mdb", tmp_path)
+    content = (tmp_path / "data.mdb").read_bytes()
+    (tmp_path / "data.mdb").write_bytes(content[: int(left * len(content)) if left == 0.5 else left])
+    with pytest.raises(DataError, match=r"truncated|is damaged"):
+        len(Lmdb(tmp_path))
+
+
+def test_overwritten_pages(folder, tmp_path):
+    content = (folder / "data.mdb").read_bytes()
+    half = len(content) // 2
+    (tmp_path / "data.mdb").write_bytes(content[:half] + bytes(len(content) - half))
+    with pytest.raises(DataError, match="MDB_CORRUPTED"):
+        list(Lmdb(tmp_path))
+
+
+def test_writing_grows_the_map(tmp_path):
+    records = [(b"%02d" % i, bytes([i]) * (1 << 20)) for i in range(70)]  # the map starts with 64 MiB
+    write_lmdb(tmp_path / "db", records)
+    assert list(Lmdb(tmp_path / "db")) == records
+
+
+def test_writing_never_overwrites(folder):
+    before = (folder / "data.mdb").read_bytes()
+    with pytest.raises(DataError, match="exists already"):
+        write_lmdb(folder, [(b"a", b"b")])
+    assert (folder / "data.mdb").read_bytes() == before
+
+
+def failing():
+    yield b"a", b"1"
+    raise RuntimeError("no more")
+
+
+@pytest.mark.parametrize(
+    ("records", "error"),
+    [
+        ([(b"a", b"1"), (b"b", b"1"), (b"a", b"2")], "db: key b'a' occurs twice"),
+        ([(b"a" * 512, b"1")], "db: cannot be written"),
+        ([(b"", b"1")], "db: cannot be written"),
+        (failing(), "no more"),
+    ],
+)
+def test_failed_writing_leaves_nothing(tmp_path, records, error):
+    with pytest.raises((DataError, RuntimeError), match=error):
+        write_lmdb(tmp_path / "db", records)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_writing_into_a_missing_parent(tmp_path):
+    with pytest.raises(DataError, match="cannot be written"):
+        write_lmdb(tmp_path / "no" / "db", [(b"a", b"1")])

@@ -1,0 +1,89 @@
+"""A position restores the rest of the reading: batches after it are those of an uninterrupted run."""
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caffejax.errors import DataError
+
+
+@pytest.fixture(scope="module")
+def h5_list(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two files of 5 and 3 rows; each value of `a` says which row it is."""
+    folder = tmp_path_factory.mktemp("h5")
+    for name, rows in (("one.h5", range(5)), ("two.h5", range(5, 8))):
+        with h5py.File(folder / name, "w") as file:
+            file["a"] = np.array(rows)
+            file["b"] = np.array([[row, -row] for row in rows], np.float64)
+    (folder / "list.txt").write_text("one.h5\ntwo.h5\n")
+    return folder / "list.txt"
+
+
+def batches(source, n):
+    return [[top.tolist() for top in next(source)] for _ in range(n)]
+
+
+def check_resume(open_net, before, after):
+    whole = open_net()
+    batches(whole, before)
+    state = whole.get_state()
+    rest = batches(whole, after)
+    resumed = open_net()
+    resumed.set_state(state)
+    assert resumed.get_state() == state
+    assert batches(resumed, after) == rest
+    whole.set_state(state)
+    assert batches(whole, after) == rest
+    for source in (whole, resumed):
+        source.close()
+
+
+@settings(deadline=None)
+@given(
+    before=st.integers(0, 12),
+    after=st.integers(1, 4),
+    batch_size=st.integers(1, 20),
+    seed=st.integers(-(2**31), 2**63),
+    skip=st.integers(0, 30),
+    phase=st.sampled_from(["TRAIN", "TEST"]),
+)
+def test_data_resumes(open_source, data_layer, raw_db, before, after, batch_size, seed, skip, phase):
+    data = f"backend: LMDB rand_skip: {skip} prefetch: 2"
+    net = data_layer(raw_db, batch_size, "crop_size: 3 mirror: true", data)
+    check_resume(lambda: open_source(net, phase, seed), before, after)
+
+
+@settings(deadline=None)
+@given(
+    before=st.integers(0, 12),
+    after=st.integers(1, 4),
+    batch_size=st.integers(1, 20),
+    seed=st.integers(-(2**31), 2**63),
+    shuffle=st.sampled_from(["true", "false"]),
+)
+def test_hdf5_resumes(open_source, hdf5_layer, h5_list, before, after, batch_size, seed, shuffle):
+    net = hdf5_layer(h5_list, "b a", batch_size, f"shuffle: {shuffle}")
+    check_resume(lambda: open_source(net, "TRAIN", seed), before, after)
+
+
+def test_hdf5_shuffles_every_round_anew_and_keeps_rows_together(open_source, hdf5_layer, h5_list):
+    source = open_source(hdf5_layer(h5_list, "a b", 8, "shuffle: true"), seed=3)
+    rounds = []
+    for _ in range(6):
+        a, b = next(source)
+        np.testing.assert_array_equal(b, np.stack([a, -a], axis=1))
+        assert sorted(a) == list(range(8))
+        rounds.append(tuple(a))
+    assert len(set(rounds)) == 6
+    assert {min(r[:3]) >= 5 for r in rounds} == {True, False}, "the order of the files never changed"
+
+
+@pytest.mark.parametrize("state", [{}, {"examples": -1}, {"examples": "3"}])
+def test_what_is_no_position_is_refused(open_source, h5_list, hdf5_layer, raw_db, data_layer, state):
+    for net in (hdf5_layer(h5_list, "a"), data_layer(raw_db)):
+        with pytest.raises(DataError, match="is not the position"):
+            open_source(net).set_state(state)
