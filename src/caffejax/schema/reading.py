@@ -49,6 +49,13 @@ def read_solver(source: str | os.PathLike[str] | Message, *, name: str = "<text>
     return solver
 
 
+def source_file(source: str | os.PathLike[str] | Message) -> Path | None:
+    """The path that a source names; None for a message, and for text: what has a line break or a brace in it."""
+    if isinstance(source, Message) or (isinstance(source, str) and any(mark in source for mark in "\n{")):
+        return None
+    return Path(source)
+
+
 def parse_binary(data: bytes, message_class: type[M], *, file: str | None = None) -> M:
     """Reads a message in protobuf's binary format.
 
@@ -77,9 +84,9 @@ def _read(source: str | os.PathLike[str] | Message, kind: type[M], name: str) ->
         if source.DESCRIPTOR.name != kind.DESCRIPTOR.name:
             raise SchemaError(f"expected a {kind.DESCRIPTOR.name}, found a {source.DESCRIPTOR.name}")
         return parse_text(format_text(source), kind, file=name), name
-    if isinstance(source, str) and any(mark in source for mark in "\n{"):
-        return parse_text(source, kind, file=name), name
-    path = Path(source)
+    path = source_file(source)
+    if path is None:
+        return parse_text(str(source), kind, file=name), name
     return parse_text(_text_of(path), kind, file=str(path)), str(path)
 
 
