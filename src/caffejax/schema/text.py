@@ -279,7 +279,12 @@ class _Reader:
             token += self.tokens[index + 1]
         if token in ('"', "'"):
             return "a string without end"
-        return f"'{token if len(token) < 60 else token[:60] + '...'}'" if token else "the end of the text"
+        printable = token.encode(errors="backslashreplace").decode()
+        return (
+            f"'{printable if len(token) < 60 else printable[:60] + '...'}'"
+            if token
+            else "the end of the text"
+        )
 
     def problem(self, index: int, message: str) -> None:
         line, column = self.tokens.position(index)
