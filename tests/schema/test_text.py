@@ -163,13 +163,12 @@ def test_what_is_printed_reads_back(layer):
     assert parse_text(format_text(layer), LAYER).SerializeToString() == layer.SerializeToString()
 
 
-PIECES = r"""name: type: top: top: loss_weight: propagate_down: phase: param: param { relu_param { relu_param: <
-    negative_slope: foo foo: { } } > [ ] , ; : "a" "a" 'b' 'b' "\n" " 1 1 - 1.5f 0x1F inf TRAIN true # \ é"""
-pieces = st.sampled_from([*PIECES.split(), "\n", "\udcff"])
+PIECES = """name: type: top: top: loss_weight: propagate_down: phase: param: param { foo foo: { } }
+    relu_param { relu_param: < negative_slope: > [ ] , ; : "a" "a" 'b' 'b' " 1 1 -1 -inf 1.5f 0x1F inf TRAIN true # é"""
 
 
 @settings(max_examples=400)
-@given(st.lists(pieces, max_size=10).map(" ".join))
+@given(st.lists(st.sampled_from([*PIECES.split(), "\n"]), max_size=10).map(" ".join))
 def test_any_text_reads_as_google_reads_it_or_is_refused(text):
     expected = googles(text, LAYER)
     try:

@@ -203,16 +203,14 @@ class _Reader:
         tokens, content, start = self.tokens, b"", self.at
         if tokens[start][:1] not in ('"', "'") or len(tokens[start]) < 2:
             raise ValueError(f"expected a string in quotes, found {self.shown(start)}")
-        while tokens[self.at][:1] in ('"', "'"):
-            if len(tokens[self.at]) < 2:
-                self.lost(self.at, "this string has no end on its line")
-            content += unquote(tokens[self.at])
-            self.at += 1
-        if field.bytes:
-            return content
         try:
-            return content.decode()
-        except UnicodeDecodeError:
+            while tokens[self.at][:1] in ('"', "'"):
+                if len(tokens[self.at]) < 2:
+                    self.lost(self.at, "this string has no end on its line")
+                content += unquote(tokens[self.at])
+                self.at += 1
+            return content if field.bytes else content.decode()
+        except UnicodeError:
             raise ValueError("the string is not UTF-8; save the file as UTF-8") from None
 
     def unknown(self, descriptor: Descriptor, known: dict[str, _Field], opened: int) -> None:

@@ -92,11 +92,17 @@ def upgrade_v0(net: NetParameter) -> list[str]:
     for name in ("name", "force_backward"):  # the rest came later; Caffe drops it
         if net.HasField(name):
             setattr(new, name, getattr(net, name))
+    problems: list[Problem] = []
     for layer in _fold_padding(net):
-        if layer.HasField("layer"):
-            warnings += _upgrade_layer(layer, new.layers.add())
-        else:
+        if not layer.HasField("layer"):
             new.layers.append(layer)
+            continue
+        try:
+            warnings += _upgrade_layer(layer, new.layers.add())
+        except SchemaError as error:
+            problems += error.problems
+    if problems:
+        raise SchemaError(problems)
     net.CopyFrom(new)
     return warnings
 
