@@ -164,7 +164,8 @@ def test_what_is_printed_reads_back(layer):
 
 
 PIECES = """name: type: top: top: loss_weight: propagate_down: phase: param: param { foo foo: { } }
-    relu_param { relu_param: < negative_slope: > [ ] , ; : "a" "a" 'b' 'b' " 1 1 -1 -inf 1.5f 0x1F inf TRAIN true # é"""
+    relu_param { relu_param: < negative_slope: > [ ] , ; : "a" "a" 'b' 'b' " 1 1 -1 -inf 1.5f 0x1F
+    inf TRAIN true # é"""
 
 
 @settings(max_examples=400)
