@@ -94,7 +94,7 @@ class _Reader:
             start = self.at
             field = known.get(token)
             if field is None:
-                self.unknown(message.DESCRIPTOR, known, opened)
+                self.unknown(message.DESCRIPTOR.name, known, opened)
                 continue
             self.at += 1
             if field.repeated:
@@ -213,23 +213,21 @@ class _Reader:
         except UnicodeError:
             raise ValueError("the string is not UTF-8; save the file as UTF-8") from None
 
-    def unknown(self, descriptor: Descriptor, known: dict[str, _Field], opened: int) -> None:
-        """Notes a name that `descriptor` does not have, and skips it with its value."""
+    def unknown(self, owner: str, known: dict[str, _Field], opened: int) -> None:
+        """Notes a name that the message `owner` does not have, and skips it with its value."""
         start, token = self.at, self.tokens[self.at]
         if token == END:
             line, column = self.tokens.position(opened)
-            self.lost(
-                start, f"the text ends inside {descriptor.name}, opened at line {line}, column {column}"
-            )
+            self.lost(start, f"the text ends inside {owner}, opened at line {line}, column {column}")
         if token == "[":
-            self.problem(start, f"{descriptor.name} has no extensions")
+            self.problem(start, f"{owner} has no extensions")
             self.skip_nested()
         elif token[0].isalpha() or token[0] == "_":
             hint = did_you_mean(token, known)
-            self.problem(start, f"{descriptor.name} has no field '{token}'{hint}")
+            self.problem(start, f"{owner} has no field '{token}'{hint}")
             self.at += 1
         else:
-            self.lost(start, f"expected the name of a field of {descriptor.name}, found {self.shown(start)}")
+            self.lost(start, f"expected the name of a field of {owner}, found {self.shown(start)}")
         self.skip_value()
         if self.tokens[self.at] in (",", ";"):
             self.at += 1

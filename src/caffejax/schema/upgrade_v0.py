@@ -116,11 +116,13 @@ def _fold_padding(net: NetParameter) -> list[V1LayerParameter]:
             source = producers.get(bottom)
             if source is None or source.layer.type != "padding":
                 continue
-            where = {"layer": layer.layer.name, "layer_type": layer.layer.type}
+            problem = ""
             if layer.layer.type not in ("conv", "pool"):
-                raise SchemaError(Problem("only conv and pool can follow a padding layer", **where))
-            if len(layer.bottom) != 1 or len(source.bottom) != 1 or len(source.top) != 1:
-                raise SchemaError(Problem("a padding layer and the layer after it take one blob", **where))
+                problem = "only conv and pool can follow a padding layer"
+            elif len(layer.bottom) != 1 or len(source.bottom) != 1 or len(source.top) != 1:
+                problem = "a padding layer and the layer after it take one blob"
+            if problem:
+                raise SchemaError(Problem(problem, layer=layer.layer.name, layer_type=layer.layer.type))
             layer.layer.pad = source.layer.pad
             layer.bottom[i] = source.bottom[0]
         producers.update(dict.fromkeys(layer.top, layer))
