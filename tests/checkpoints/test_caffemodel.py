@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caffejax.checkpoints import atomic
@@ -55,9 +55,7 @@ def params(path: Path, prefix: str = "param") -> dict[str, list[np.ndarray]]:
 
 def plain_shapes() -> dict[str, list[tuple[int, ...]]]:
     """What plain.prototxt's layers want; the others in it have no weights."""
-    shapes = {
-        name: [b.shape for b in blobs] for name, blobs in params(GOLDEN / "float_with_diff.npz").items()
-    }
+    shapes = {name: [b.shape for b in blobs] for name, blobs in params(GOLDEN / "float_with_diff.npz").items()}
     return {"data": [], "act": [], "prob": [], **shapes}
 
 
@@ -115,9 +113,7 @@ def test_third_party_models(shared, weights, expected):
     if expected:
         check(folder / f"{weights}.caffemodel", folder / f"{expected}.npz")
     else:
-        shapes = {
-            n: [b.shape for b in bs] for n, bs in read_caffemodel(folder / f"{weights}.caffemodel").items()
-        }
+        shapes = {n: [b.shape for b in bs] for n, bs in read_caffemodel(folder / f"{weights}.caffemodel").items()}
         assert shapes["conv1"][0][-3:] == (1, 5, 5)
         assert sum(map(len, shapes.values())) == 8
 
@@ -142,9 +138,7 @@ BLOB = tagged(7, 2, tagged(1, 2, b"\x02")) + tagged(5, 2, np.array([1, 2], "<f4"
 
 
 @pytest.mark.parametrize("number", [9, 10, 13, 50, 100, 148, 200, 20000])
-@pytest.mark.parametrize(
-    ("kind", "content"), [(0, b"\x05"), (1, b"12345678"), (2, b"\xff\xfejunk"), (5, b"1234")]
-)
+@pytest.mark.parametrize(("kind", "content"), [(0, b"\x05"), (1, b"12345678"), (2, b"\xff\xfejunk"), (5, b"1234")])
 def test_no_field_of_a_fork_can_disturb(read, number, kind, content):
     foreign = tagged(number, kind, content)
     layer = foreign + tagged(1, 2, b"x") + foreign + tagged(7, 2, foreign + BLOB + foreign)
@@ -179,9 +173,7 @@ def test_legacy_shapes_are_right_aligned_and_explicit_ones_are_not():
 def test_mean_files(name):
     mean = read_blob_proto(GOLDEN / f"{name}.binaryproto")
     with np.load(GOLDEN / f"{name}.npz") as recorded:
-        np.testing.assert_array_equal(
-            mean.reshape(recorded["stored"].shape), recorded["stored"].astype(np.float32)
-        )
+        np.testing.assert_array_equal(mean.reshape(recorded["stored"].shape), recorded["stored"].astype(np.float32))
         if "array" in recorded:
             np.testing.assert_array_equal(mean, recorded["array"].astype(np.float32))
 
@@ -221,6 +213,7 @@ def test_every_truncation_is_noticed_or_ends_between_layers(read):
             assert found == names[: len(found)]
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_damaged_files_are_refused_or_read_never_a_crash(read, data):
     whole = bytearray((GOLDEN / data.draw(st.sampled_from([c["weights"] for c in CASES]))).read_bytes())
@@ -230,6 +223,7 @@ def test_damaged_files_are_refused_or_read_never_a_crash(read, data):
         read(bytes(whole))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=80))
 def test_junk_is_refused_or_read_never_a_crash(read, data):
     with suppress(WeightsError):

@@ -4,7 +4,7 @@ import os
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caffejax.errors import SchemaError
@@ -76,12 +76,11 @@ def test_binary_reads_back_and_names_what_is_missing():
     net = caffe_pb2.NetParameter(name="x", input_dim=[1, 2])
     assert parse_binary(net.SerializeToString(), caffe_pb2.NetParameter) == net
     net.layer.add().clip_param.min = 1
-    with pytest.raises(
-        SchemaError, match=r"net\.bin: required fields are missing: layer\[0\]\.clip_param\.max"
-    ):
+    with pytest.raises(SchemaError, match=r"net\.bin: required fields are missing: layer\[0\]\.clip_param\.max"):
         parse_binary(net.SerializePartialToString(), caffe_pb2.NetParameter, file="net.bin")
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_binary_junk_is_refused_or_read(data):
     with suppress(SchemaError):

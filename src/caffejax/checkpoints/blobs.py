@@ -65,14 +65,10 @@ def read_blob_proto(path: str | os.PathLike[str]) -> Array:
             raise ValueError("the file is empty")
         return decode_blob(memoryview(data))
     except ValueError as error:
-        raise WeightsError(
-            Problem(f"no .binaryproto, or damaged or cut short: {error}", str(path))
-        ) from error
+        raise WeightsError(Problem(f"no .binaryproto, or damaged or cut short: {error}", str(path))) from error
 
 
-def fit(
-    name: str, source: Sequence[NDArray[np.float32]], shapes: Sequence[Sequence[int]]
-) -> tuple[Array, ...]:
+def fit(name: str, source: Sequence[NDArray[np.float32]], shapes: Sequence[Sequence[int]]) -> tuple[Array, ...]:
     """Fits a layer's stored blobs to the shapes that its net wants.
 
     Args:
@@ -88,9 +84,7 @@ def fit(
         message = f"the file has {len(source)} blobs, the net {len(shapes)}{remedy}"
         raise WeightsError(Problem(message, layer=name))
     problems = [
-        Problem(
-            f"blob {i} is {_shown(blob.shape)} in the file, {_shown(shape)} in the net{remedy}", layer=name
-        )
+        Problem(f"blob {i} is {_shown(blob.shape)} in the file, {_shown(shape)} in the net{remedy}", layer=name)
         for i, (blob, shape) in enumerate(zip(source, shapes, strict=True))
         if not _fits(blob, tuple(shape))
     ]
@@ -108,9 +102,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     try:
         return Path(path).read_bytes()
     except FileNotFoundError:
-        raise WeightsError(
-            Problem("no such file; check the path and the working directory", str(path))
-        ) from None
+        raise WeightsError(Problem("no such file; check the path and the working directory", str(path))) from None
     except IsADirectoryError:
         raise WeightsError(Problem("this is a folder; name the file in it", str(path))) from None
     except (OSError, ValueError) as error:

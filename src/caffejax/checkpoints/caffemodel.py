@@ -74,9 +74,7 @@ def write_caffemodel(
     """
     unknown = sorted({*blobs, *(diffs or {})} - {layer.name for layer in net.layer})
     if unknown:
-        raise WeightsError(
-            Problem(f"the net has no layer '{name}', but there are blobs for it") for name in unknown
-        )
+        raise WeightsError(Problem(f"the net has no layer '{name}', but there are blobs for it") for name in unknown)
     with replacing(path) as file:
         if net.HasField("name"):
             file.writelines(wire.delimited(1, net.name.encode()))

@@ -87,9 +87,7 @@ def _text_of(path: Path) -> str:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise SchemaError(
-            Problem("no such file; check the path and the working directory", str(path))
-        ) from None
+        raise SchemaError(Problem("no such file; check the path and the working directory", str(path))) from None
     except IsADirectoryError:
         raise SchemaError(Problem("this is a folder; name the prototxt file in it", str(path))) from None
     except (OSError, ValueError) as error:

@@ -100,9 +100,7 @@ class _Reader:
             if field.repeated:
                 self.repeated(message, field, depth)
             elif token in seen:
-                self.problem(
-                    start, f"'{token}' stands twice in {message.DESCRIPTOR.name}, which takes it once"
-                )
+                self.problem(start, f"'{token}' stands twice in {message.DESCRIPTOR.name}, which takes it once")
                 self.skip_value()
             else:
                 seen.add(token)
@@ -276,11 +274,7 @@ class _Reader:
         if token in ('"', "'"):
             return "a string without end"
         printable = token.encode(errors="backslashreplace").decode()
-        return (
-            f"'{printable if len(token) < 60 else printable[:60] + '...'}'"
-            if token
-            else "the end of the text"
-        )
+        return f"'{printable if len(token) < 60 else printable[:60] + '...'}'" if token else "the end of the text"
 
     def problem(self, index: int, message: str) -> None:
         line, column = self.tokens.position(index)

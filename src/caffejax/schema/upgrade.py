@@ -53,9 +53,7 @@ def upgrade_solver(solver: SolverParameter) -> list[str]:
     warnings = []
     if solver.HasField("solver_type"):
         if solver.HasField("type"):
-            raise SchemaError(
-                f"the solver has both type ('{solver.type}') and the old solver_type; remove the latter"
-            )
+            raise SchemaError(f"the solver has both type ('{solver.type}') and the old solver_type; remove the latter")
         solver.type = _SOLVER_TYPES[solver.solver_type]
         solver.ClearField("solver_type")
         warnings.append(f'solver_type is old; write type: "{solver.type}"')

@@ -150,9 +150,7 @@ def _upgrade_layer(old: V1LayerParameter, new: V1LayerParameter) -> list[str]:
         elif flat.type in _PLACES.get(field.name, {}):
             _put(new, *_PLACES[field.name][flat.type], value)
         else:
-            warnings.append(
-                f"layer '{flat.name}': {field.name} means nothing to type '{flat.type}' and is dropped"
-            )
+            warnings.append(f"layer '{flat.name}': {field.name} means nothing to type '{flat.type}' and is dropped")
     return warnings
 
 
