@@ -68,7 +68,7 @@ def parse_binary(data: bytes, message_class: type[M], *, file: str | None = None
     except (DecodeError, ValueError, RecursionError) as error:
         kind = message.DESCRIPTOR.name
         raise SchemaError(Problem(f"this is no {kind}, or the file is damaged or cut short", file)) from error
-    missing = message.FindInitializationErrors()
+    missing = message.FindInitializationErrors()  # type: ignore[attr-defined]  # the stubs lack it
     if missing:
         raise SchemaError(Problem(f"required fields are missing: {', '.join(missing)}", file))
     return message
