@@ -23,7 +23,10 @@ def test_as_caffes_tools(upgraded):
     assert read(upgraded) == read(source)
 
 
-@pytest.mark.parametrize("path", sorted(NETS.glob("*.json")), ids=lambda path: path.stem)
+RECORDED = sorted(path for path in NETS.glob("*.json") if "upgrade" in json.loads(path.read_text()))
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 def test_warns_where_caffe_warns_and_refuses_where_it_refuses(path, caplog):
     recorded = json.loads(path.read_text())["upgrade"]
     source = path.with_suffix(".prototxt")

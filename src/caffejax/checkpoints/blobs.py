@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from caffejax.checkpoints import wire
-from caffejax.errors import Problem, WeightsError
+from ..errors import Problem, WeightsError
+from . import wire
 
 Array = NDArray[np.float32]
 

@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from caffejax.errors import Problem, SchemaError, located
-from caffejax.schema.caffe_pb2 import NetParameter, SolverParameter
-from caffejax.schema.text import format_text, parse_text
-from caffejax.schema.upgrade import upgrade_net, upgrade_solver
+from ..errors import Problem, SchemaError, located
+from .caffe_pb2 import NetParameter, SolverParameter
+from .text import format_text, parse_text
+from .upgrade import upgrade_net, upgrade_solver
 
 M = TypeVar("M", bound=Message)
 

@@ -16,9 +16,9 @@ from google.protobuf import text_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from caffejax.errors import Problem, SchemaError, did_you_mean
-from caffejax.schema.scalars import Convert, converter, unquote
-from caffejax.schema.tokens import END, Tokens
+from ..errors import Problem, SchemaError, did_you_mean
+from .scalars import Convert, converter, unquote
+from .tokens import END, Tokens
 
 M = TypeVar("M", bound=Message)
 

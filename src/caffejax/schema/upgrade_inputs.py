@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from caffejax.errors import SchemaError
-from caffejax.schema.caffe_pb2 import NetParameter, V1LayerParameter
+from ..errors import SchemaError
+from .caffe_pb2 import NetParameter, V1LayerParameter
 
 _DATA_PARAMS = {
     V1LayerParameter.DATA: "data_param",

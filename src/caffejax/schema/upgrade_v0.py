@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from google.protobuf.descriptor import FieldDescriptor
 
-from caffejax.errors import Problem, SchemaError, did_you_mean
-from caffejax.schema.caffe_pb2 import NetParameter, V0LayerParameter, V1LayerParameter
+from ..errors import Problem, SchemaError, did_you_mean
+from .caffe_pb2 import NetParameter, V0LayerParameter, V1LayerParameter
 
 _TYPES = {
     "accuracy": V1LayerParameter.ACCURACY,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from caffejax.errors import SchemaError
-from caffejax.schema.caffe_pb2 import LayerParameter, NetParameter, ParamSpec, V1LayerParameter
+from ..errors import SchemaError
+from .caffe_pb2 import LayerParameter, NetParameter, ParamSpec, V1LayerParameter
 
 # Most names are the enum's words with capitals; these are not.
 _IRREGULAR = {
