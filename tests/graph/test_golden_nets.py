@@ -19,24 +19,11 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "nets"
 
 # cases with layer types that a later version brings; they leave the list when all of these are registered
 WAITING = {
-    "bn_legacy_params": {"BatchNorm"},
-    "bn_need_backward_default": {"BatchNorm"},
-    "bn_need_backward_explicit": {"BatchNorm"},
     "dep_input_dim": {"Flatten"},
     "dep_input_shape": {"Flatten"},
-    "inplace_chain": {"Scale", "BatchNorm"},
-    "loss_auto_top": {"MultinomialLogisticLoss"},
-    "loss_weight_non_loss": {"Sigmoid", "TanH"},
-    "loss_weights": {"HingeLoss", "EuclideanLoss"},
-    "propagate_false": {"TanH"},
-    "propagate_one_branch": {"EuclideanLoss", "Eltwise"},
-    "same_blob_twice": {"Eltwise", "Reduction"},
-    "share_permissive": {"EuclideanLoss"},
-    "share_strict": {"EuclideanLoss"},
-    "shared_blob_three": {"HingeLoss", "Eltwise"},
+    "same_blob_twice": {"Reduction"},
     "silence_and_dead_branch": {"Silence"},
     "slice_concat": {"Flatten", "Slice"},
-    "v1_shared": {"EuclideanLoss"},
 }
 
 
