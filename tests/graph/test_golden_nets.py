@@ -26,6 +26,10 @@ WAITING = {
     "slice_concat": {"Flatten", "Slice"},
 }
 
+# diffs that Caffe gets wrong: HingeLoss works in its bottom's diff during the forward pass, and Split adds that to
+# the other branches' gradients though the loss has weight 0 and no backward pass
+SPOILED = {"loss_weights": {"a", "a/0", "a/1"}}
+
 
 def recorded() -> dict[str, Any]:
     names = [c["case"] for c in json.loads((GOLDEN / "index.json").read_text())["nets"]]
@@ -152,9 +156,14 @@ def test_values(name: str, backward: Any) -> None:
     np.testing.assert_allclose(total, values["total_loss"], **close)
     for blob, expected in group("blob").items():
         np.testing.assert_allclose(outputs.blobs[blob], expected, **close, err_msg=blob)
+    spoiled = SPOILED.get(name, set())
     for blob, expected in group("blobdiff").items():
+        if blob in spoiled:
+            continue
         np.testing.assert_allclose(blob_diffs[blob], expected, **close, err_msg=f"diff of {blob}")
     for slot, expected in group("paramdiff").items():
+        if slot in spoiled:
+            continue
         layer, index = slot.rsplit("/", 1)
         owner = next(p for p in net.graph.layer(layer).params if p.slot.index == int(index)).owner
         np.testing.assert_allclose(
