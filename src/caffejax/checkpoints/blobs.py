@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from caffejax.errors import Problem, WeightsError
-from caffejax.schema.blobs import Array, Legacy4D, shown
+from ..errors import Problem, WeightsError
+from ..schema.blobs import Array, Legacy4D, shown
 
 
 def fit(name: str, source: Sequence[NDArray[np.float32]], shapes: Sequence[Sequence[int]]) -> tuple[Array, ...]:

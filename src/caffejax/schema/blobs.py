@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from caffejax.errors import Problem, WeightsError
-from caffejax.schema import wire
+from ..errors import Problem, WeightsError
+from . import wire
 
 Array = NDArray[np.float32]
 
