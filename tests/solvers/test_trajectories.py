@@ -9,31 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from caffejax.layers import layer_types
 from caffejax.solvers import Solver
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "solver"
 
-# cases with layer types that a later version brings; they leave the list when all of these are registered
-WAITING = {
-    "adadelta_step_l2_clip": {"EuclideanLoss", "TanH"},
-    "adagrad_inv_delta": {"EuclideanLoss", "TanH"},
-    "adam_batchnorm_iter_size3": {"BatchNorm", "Scale"},
-    "adam_poly_l2_iter_size3": {"EuclideanLoss", "TanH"},
-    "adam_two_losses_weights_field": {"EuclideanLoss"},
-    "nesterov_step_iter_size3": {"EuclideanLoss", "TanH"},
-    "rmsprop_multistep_l1": {"EuclideanLoss", "TanH"},
-    "sgd_batchnorm_test": {"BatchNorm", "Scale"},
-    "sgd_inv_momentum_clip": {"EuclideanLoss", "TanH"},
-    "sgd_poly": {"EuclideanLoss", "TanH"},
-    "sgd_shared_params": {"EuclideanLoss", "TanH"},
-}
 INDEX = json.loads((GOLDEN / "index.json").read_text())
-CASES = [c["case"] for c in INDEX if c["case"] not in WAITING]
-
-
-def test_waiting_cases_really_wait() -> None:
-    assert not [name for name, types in WAITING.items() if types <= set(layer_types())], "take them off the list"
+CASES = [c["case"] for c in INDEX]
 
 
 def start(case: str) -> Solver:

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import Problem, WeightsError
+from ..schema import wire
+from ..schema.blobs import Array, Legacy4D, decode_blob, read_blob_proto, read_bytes
 from ..schema.caffe_pb2 import BlobShape, NetParameter
-from . import wire
 from .atomic import replacing
-from .blobs import Array, Legacy4D, decode_blob, fit, read_blob_proto, read_bytes
+from .blobs import fit
 
 __all__ = ["Legacy4D", "fit", "read_blob_proto", "read_caffemodel", "write_caffemodel"]
 
