@@ -152,6 +152,7 @@ class LayerType:
     index_bottoms: tuple[int, ...] = ()
     prefer_rule: bool = False
     restrictions: str = ""
+    fork_settings: tuple[str, ...] = ()
     declare_blobs: Callable[..., list[Blob]] | None = field(default=None, repr=False)
     rule: Callable[..., Any] | None = field(default=None, repr=False)
 
@@ -208,6 +209,7 @@ def register(
     index_bottoms: tuple[int, ...] = (),
     prefer_rule: bool = False,
     restrictions: str = "",
+    fork_settings: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Any]], LayerType]:
     """Registers a forward function `forward(ctx, [blobs,] *bottoms)` as a layer type.
 
@@ -222,6 +224,7 @@ def register(
         index_bottoms: bottoms holding labels or indices; no gradient can be asked into them.
         prefer_rule: use the backward rule rather than autodiff: where Caffe's gradient is not the derivative.
         restrictions: what the type does not do, for the table of layers.
+        fork_settings: settings of forks that it follows; others that are set are refused.
 
     Raises:
         ValueError: if the name is taken.
@@ -241,6 +244,7 @@ def register(
                 index_bottoms=index_bottoms,
                 prefer_rule=prefer_rule,
                 restrictions=restrictions,
+                fork_settings=fork_settings,
             )
         )
 
