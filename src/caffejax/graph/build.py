@@ -71,10 +71,10 @@ def _layer_problems(layer: LayerParameter) -> Iterator[Problem]:
         return
     for message in kind.count_problems(len(layer.bottom), len(layer.top)):
         yield Problem(message, layer=layer.name, layer_type=layer.type)
-    for field in (f for f in (kind.param, "loss_param") if f and layer.HasField(f)):
-        for setting in unknown_settings(getattr(layer, field), kind.fork_settings):
-            message = f"setting {field}.{setting} is not supported; BVLC Caffe does not have it either"
-            yield Problem(message, layer=layer.name, layer_type=layer.type)
+    for message in (m for m in (kind.param, "loss_param") if m and layer.HasField(m)):
+        for setting in unknown_settings(getattr(layer, message), kind.fork_settings):
+            text = f"setting {message}.{setting} is not supported; BVLC Caffe does not have it either"
+            yield Problem(text, layer=layer.name, layer_type=layer.type)
     if layer.propagate_down and len(layer.propagate_down) != len(layer.bottom):
         yield Problem(
             f"propagate_down must be given once per bottom or not at all: {len(layer.propagate_down)} "
