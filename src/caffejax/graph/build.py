@@ -181,6 +181,8 @@ def top_shapes(
         return source.tops
     if kind.input_shapes is not None:
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.input_shapes(context))
+    if kind.declare_tops is not None:
+        return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.declare_tops(context, *bottoms))
     arrays = tuple(jax.ShapeDtypeStruct(p.blob.shape, jnp.float32) for p in params)
     try:
         tops, _ = jax.eval_shape(lambda key, *args: forward(context.with_key(key), *args), _KEY, arrays, tuple(bottoms))

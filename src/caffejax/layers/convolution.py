@@ -16,7 +16,7 @@ from .spatial import Window, convolution_output, convolution_window
 Arrays = tuple[jax.Array, ...]
 
 
-@register("Convolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param")
+@register("Convolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param", row_wise=True)
 def convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
     """Cross-correlation of every bottom with the same weight (num_output, channels / group, *kernel).
 
