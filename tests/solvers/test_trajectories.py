@@ -57,9 +57,10 @@ def test_log_reads_like_caffes(case: str, caplog: pytest.LogCaptureFixture) -> N
         solver.solve()
     solver.close()
     ours = [r.getMessage() for r in caplog.records if not r.getMessage().startswith(("Snapshotting", "Running"))]
-    ours = [re.sub(r"\(\S+ iter/s, \S+s/", "(- iter/s, -s/", line) for line in ours[ours.index("Solving cls") :]]
     theirs = [line.split("] ", 1)[1] for line in (GOLDEN / case / "cli_log.txt").read_text().splitlines()]
     theirs = [line for line in theirs if not line.startswith("Snapshotting")]
+    ours = ours[ours.index(theirs[0]) :]  # "Solving <net>"
+    ours = [re.sub(r"\(\S+ iter/s, \S+s/", "(- iter/s, -s/", line) for line in ours]
     assert theirs[-2:] == ["Optimization Done."] * 2  # one from the solver, one from Caffe's tool
     assert len(ours) == len(theirs) - 1
     number = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?")
