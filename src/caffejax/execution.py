@@ -163,12 +163,14 @@ def _kinds(layers: Sequence[Layer]) -> dict[str, Kind]:
     ragged: set[str] = set()
     kinds: dict[str, Kind] = {}
     for layer in layers:
-        rows = (
-            layer.type.row_wise and not any(layer.loss_weights) and layer.bottoms and ragged.issuperset(layer.bottoms)
-        )
+        rows = bool(layer.bottoms) and ragged.issuperset(layer.bottoms) and _row_wise(layer)
         kinds[layer.key] = "host" if layer.type.host else "rows" if rows else "traced"
-        if kinds[layer.key] != "traced":
-            ragged.update(layer.tops)
-        else:
+        if kinds[layer.key] == "traced":
             ragged.difference_update(layer.tops)
+        else:
+            ragged.update(layer.tops)
     return kinds
+
+
+def _row_wise(layer: Layer) -> bool:
+    return layer.type.row_wise and getattr(layer.context.param, "axis", 1) > 0 and not any(layer.loss_weights)

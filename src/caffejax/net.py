@@ -198,7 +198,7 @@ class Net:
     ) -> tuple[Blobs, Params, jax.Array]:
         if missing := [name for name in self.fed if name not in inputs]:
             raise GraphError([Problem(f"no input given for blob '{n}'", file=self.graph.file) for n in missing])
-        given = Given(params, state, inputs, key, probes)
+        given = Given(params, state, dict(inputs), key, dict(probes))
         if self._segments is not None:
             result = self._segments(given)
         else:

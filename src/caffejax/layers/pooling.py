@@ -21,7 +21,9 @@ from .spatial import Window
     tops=(1, 2),
     param="pooling_param",
     fork_settings=("ceil_mode",),
-    restrictions="STOCHASTIC is refused, as by Caffe on the CPU.", row_wise=True)
+    restrictions="STOCHASTIC is refused, as by Caffe on the CPU.",
+    row_wise=True,
+)
 def pooling(ctx: Context, x: jax.Array) -> object:
     """MAX or AVE over windows; sizes round up unless round_mode says FLOOR (in forks: ceil_mode: false).
 

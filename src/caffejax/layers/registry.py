@@ -235,7 +235,8 @@ def register(
         prefer_rule: use the backward rule rather than autodiff: where Caffe's gradient is not the derivative.
         restrictions: what the type does not do, for the table of layers.
         host: forward and rule work on NumPy arrays, outside what is compiled, because they cannot be traced.
-        row_wise: each row (index along axis 0) of the tops depends on the same row of the bottoms only.
+        row_wise: each row (index along axis 0) of the tops depends on the same row of the bottoms only,
+            provided that `axis`, where the type has one, is not the first.
         fork_settings: settings of forks that it follows; others that are set are refused.
 
     Raises:
