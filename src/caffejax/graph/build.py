@@ -121,7 +121,7 @@ class _Wiring:
             if not in_place and (top in self.blobs or top in self.unknown or top in layer.top[:i]):
                 raise GraphError(f"top blob '{top}' produced by multiple sources")
         self.unread.update(layer.top)
-        if kind.input_shapes is not None:
+        if kind.name == "Input":  # what Caffe calls the net's inputs; MemoryData is fed, but none of them
             self.inputs.extend(layer.top)
 
     def _infer(self, layer: LayerParameter, inserted: bool) -> None:
