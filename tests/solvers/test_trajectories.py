@@ -17,10 +17,10 @@ INDEX = json.loads((GOLDEN / "index.json").read_text())
 CASES = [c["case"] for c in INDEX]
 
 
-def start(case: str) -> Solver:
+def start(case: str, backward: Any = "autodiff") -> Solver:
     folder = GOLDEN / case
     weights = [] if "weights:" in (folder / "solver.prototxt").read_text() else [folder / "init.caffemodel"]
-    return Solver(folder / "solver.prototxt", weights=weights)
+    return Solver(folder / "solver.prototxt", weights=weights, backward=backward)
 
 
 @pytest.fixture(autouse=True)
@@ -33,11 +33,13 @@ def close(actual: Any, expected: Any, rtol: float, what: str) -> None:
     np.testing.assert_allclose(actual, expected, rtol=rtol, atol=rtol * scale, err_msg=what)
 
 
+@pytest.mark.parametrize("backward", ["autodiff", "rules"])
 @pytest.mark.parametrize("case", CASES)
-def test_trajectory(case: str) -> None:
+def test_trajectory(case: str, backward: str) -> None:
+    """Both ways to make gradients reach Caffe's parameters."""
     expected = dict(np.load(GOLDEN / case / "expected.npz"))
     adaptive = not case.startswith(("sgd", "nesterov"))
-    solver = start(case)
+    solver = start(case, backward)
     for k in range(24):
         np.testing.assert_allclose(solver.rate, expected["lr"][k], rtol=3e-7)
         solver.step(1)
