@@ -1,7 +1,7 @@
 """Writes docs/layers.md, the page of layer types, from the registry and the schema.
 
-    python scripts/make_layer_page.py            # writes the page
-    python scripts/make_layer_page.py --check    # fails if the page is out of date
+python scripts/make_layer_page.py            # writes the page
+python scripts/make_layer_page.py --check    # fails if the page is out of date
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def _call(layer: Layer, given: Given, values: Values, mode: Backward) -> tuple[A
         values[name] if need else jax.lax.stop_gradient(values[name])
         for name, need in zip(layer.bottoms, layer.bottom_need_backward, strict=True)
     ]
-    arrays = [_array(p, given.params if p.blob.learnable else given.state) for p in layer.params]
+    arrays = [_array(p, given.params if p.blob.learnable else given.state) for p in (*layer.params, *layer.carried)]
     return call(layer.context.with_key(given.key), arrays, bottoms, mode)
 
 
@@ -132,7 +132,7 @@ class _Segment:
         made = {top for layer in self.layers for top in layer.tops}
         reads = {bottom for layer in self.layers for bottom in layer.bottoms}
         self.reads = sorted(reads if self.kind == "host" else reads | made)
-        self.keys = {p.owner.layer for layer in self.layers for p in layer.params}
+        self.keys = {p.owner.layer for layer in self.layers for p in (*layer.params, *layer.carried)}
         self._run = jax.jit(self._layers) if self.kind != "host" else self._layers
 
     def __call__(self, given: Given, values: Values) -> Result:
