@@ -1,6 +1,7 @@
 """What layers refuse, and in which words."""
 
 import pytest
+from replay import net
 
 from caffejax.errors import GraphError
 from caffejax.net import Net
@@ -41,18 +42,6 @@ REFUSED = [
     ("Embed", "embed_param { num_output: 3 }", [(5,)], "input_dim must be positive"),
     ("Embed", "embed_param { input_dim: 3 }", [(5,)], "num_output must be positive"),
 ]
-
-
-def net(kind: str, text: str, shapes: list[tuple[int, ...]], tops: int = 1) -> str:
-    """A net of Input layers b0, b1, ... and one layer named "layer" with tops t0, t1, ..."""
-    inputs = [
-        f'layer {{ name: "b{i}" type: "Input" top: "b{i}" input_param {{ shape {{ '
-        f"{' '.join(f'dim: {n}' for n in shape)} }} }} }}"
-        for i, shape in enumerate(shapes)
-    ]
-    bottoms = " ".join(f'bottom: "b{i}"' for i in range(len(shapes)))
-    named = " ".join(f'top: "t{i}"' for i in range(tops))
-    return "\n".join([*inputs, f'layer {{ name: "layer" type: "{kind}" {bottoms} {named} {text} }}'])
 
 
 @pytest.mark.parametrize(("kind", "text", "shapes", "words"), REFUSED, ids=[f"{r[0]}-{r[3]}" for r in REFUSED])

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from ..checkpoints.loading import save_weights
-from ..checkpoints.orbax import CheckpointFolder
+from ..checkpoints.orbax import CheckpointFolder, Keep
 from ..errors import Problem, SolverError, WeightsError
 from ..graph import Graph
 from ..net import Params, Variables
@@ -30,15 +30,16 @@ class Snapshots:
     Args:
         param: the solver's settings: snapshot, snapshot_prefix.
         file: the solver's prototxt, which gives the prefix where there is none.
+        keep: which checkpoints stay.
 
     Raises:
         SolverError: if snapshots are due and their folder cannot be made or written.
     """
 
-    def __init__(self, param: SolverParameter, file: Path | None) -> None:
+    def __init__(self, param: SolverParameter, file: Path | None, keep: Keep | None = None) -> None:
         self._param = param
         self.prefix = _prefix(param.snapshot_prefix, file)
-        self._folder = CheckpointFolder(f"{self.prefix}.orbax")
+        self._folder = CheckpointFolder(f"{self.prefix}.orbax", keep)
         if param.snapshot:
             self._prepare()
 
@@ -50,7 +51,7 @@ class Snapshots:
         save_weights(path, graph, Variables(state.params, state.state))
         log.info("Snapshotting solver state to checkpoint %s%s%d", self._folder.path, os.sep, iteration)
         own = {"format": FORMAT, "solver": format_text(self._param)}
-        self._folder.save(iteration, _to_arrays(state), {**record, **own})
+        self._folder.save(iteration, _to_arrays(state), {**record, **own}, record.get("scores"))
 
     def restore(
         self, path: str | os.PathLike[str], like: TrainState, graph: Graph
