@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from replay import MANIFEST, Replay, case_id
