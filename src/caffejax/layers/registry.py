@@ -157,12 +157,20 @@ class LayerType:
     prefer_rule: bool = False
     restrictions: str = ""
     fork_settings: tuple[str, ...] = ()
+    host: bool = False
+    row_wise: bool = False
     declare_blobs: Callable[..., list[Blob]] | None = field(default=None, repr=False)
     rule: Callable[..., Any] | None = field(default=None, repr=False)
+    declare_tops: Callable[..., list[Shape]] | None = field(default=None, repr=False)
 
     def blobs(self, declare: Callable[..., list[Blob]]) -> Callable[..., list[Blob]]:
         """Decorator: `declare(ctx, *bottoms)` lists the blobs; bottoms have `.shape` and `.dtype`."""
         self.declare_blobs = declare
+        return declare
+
+    def top_shapes(self, declare: Callable[..., list[Shape]]) -> Callable[..., list[Shape]]:
+        """Decorator, for host types: `declare(ctx, *bottoms)` gives the largest shapes of the tops."""
+        self.declare_tops = declare
         return declare
 
     def backward(self, rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -215,6 +223,8 @@ def register(
     prefer_rule: bool = False,
     restrictions: str = "",
     fork_settings: tuple[str, ...] = (),
+    host: bool = False,
+    row_wise: bool = False,
 ) -> Callable[[Callable[..., Any]], LayerType]:
     """Registers a forward function `forward(ctx, [blobs,] *bottoms)` as a layer type.
 
@@ -230,6 +240,9 @@ def register(
         unforced_bottoms: those of them that `force_backward` leaves alone, as it does a loss's labels.
         prefer_rule: use the backward rule rather than autodiff: where Caffe's gradient is not the derivative.
         restrictions: what the type does not do, for the table of layers.
+        host: forward and rule work on NumPy arrays, outside what is compiled, because they cannot be traced.
+        row_wise: each row (index along axis 0) of the tops depends on the same row of the bottoms only,
+            provided that `axis`, where the type has one, is not the first.
         fork_settings: settings of forks that it follows; others that are set are refused.
 
     Raises:
@@ -252,6 +265,8 @@ def register(
                 prefer_rule=prefer_rule,
                 restrictions=restrictions,
                 fork_settings=fork_settings,
+                host=host,
+                row_wise=row_wise,
             )
         )
 
