@@ -12,6 +12,7 @@ from test_refusals import net
 
 from caffejax.checkpoints.loading import load_weights, save_weights
 from caffejax.net import Net, Variables
+from caffejax.solvers.evaluate import Evaluator
 
 N, FEATURES, SIZE = 2, 3, 4
 PARAM = (
@@ -164,3 +165,20 @@ def test_the_forget_gates_gradient_with_cont_between_0_and_1_is_caffes(backward:
     cell = lambda gates: unit.apply({}, {}, {**x, "b1": gates}, blobs=["t0"])[0]["t0"].sum()  # noqa: E731
     f = 0.5 * 0.5  # cont times the sigmoid of 0
     np.testing.assert_allclose(jax.grad(cell)(x["b1"])[0, 0, 1], 2.0 * f * (1 - f), rtol=1e-5)
+
+
+def test_a_test_net_goes_on_where_its_last_test_ended() -> None:
+    ones = 'data_filler { type: "constant" value: 1 }'
+    text = f"""
+    layer {{ name: "data" type: "DummyData" top: "x" top: "cont" dummy_data_param {{ {ones}
+      shape {{ dim: 3 dim: {N} dim: {FEATURES} }} shape {{ dim: 3 dim: {N} }} }} }}
+    layer {{ name: "lstm" type: "LSTM" bottom: "x" bottom: "cont" top: "t0" {PARAM % ""} }}
+    """
+    model = Net(text)
+    variables = model.init(jax.random.key(0))
+    key = jax.random.key(0)
+    at_once, in_turn = (Evaluator(model, jax.devices()[0]) for _ in range(2))
+    both = at_once(variables, 2, key).outputs["t0"]
+    singly = [in_turn(variables, 1, key).outputs["t0"] for _ in range(2)]
+    np.testing.assert_allclose(np.mean(singly, axis=0), both, rtol=1e-6)
+    assert np.abs(singly[0] - singly[1]).max() > 1e-4
