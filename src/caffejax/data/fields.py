@@ -15,9 +15,7 @@ def refuse_others(message: Any, name: str, known: Container[str]) -> None:
         DataError: naming every other field that is set to anything but its default.
     """
     others = [
-        field.name
-        for field, value in message.ListFields()
-        if field.name not in known and value != field.default_value
+        field.name for field, value in message.ListFields() if field.name not in known and value != field.default_value
     ]
     if others:
         raise DataError([f"{name}.{field} is not supported yet" for field in others])
