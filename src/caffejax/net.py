@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from .layers import Source
 from .layers.calling import Backward, call
 from .layers.fillers import fill
 from .layers.registry import Phase, name_key
-from .schema import read_net
+from .schema import read_net, source_file
 from .schema.caffe_pb2 import NetParameter, NetState
 
 Params = dict[str, tuple[jax.Array | None, ...]]
@@ -81,8 +80,8 @@ class Net:
         file: str | None = None,
     ) -> None:
         message = read_net(model)
-        if file is None and not isinstance(model, NetParameter) and Path(model).is_file():
-            file = os.fspath(model)
+        if file is None and (path := source_file(model)) is not None:
+            file = str(path)
         self.graph: Graph = build_graph(
             message, state or net_state(message, phase, level, stages), file=file, seed=seed
         )

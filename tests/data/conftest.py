@@ -44,9 +44,7 @@ def raw_datum() -> Callable[..., bytes]:
     def make(label: int, shape: tuple[int, int, int] = (2, 6, 7)) -> bytes:
         image = np.random.default_rng(label).integers(0, 256, shape, np.uint8)
         channels, height, width = shape
-        datum = caffe_pb2.Datum(
-            channels=channels, height=height, width=width, data=image.tobytes(), label=label
-        )
+        datum = caffe_pb2.Datum(channels=channels, height=height, width=width, data=image.tobytes(), label=label)
         return datum.SerializeToString()
 
     return make
@@ -64,9 +62,7 @@ def raw_db(tmp_path_factory: pytest.TempPathFactory, raw_datum: Callable[..., by
 def data_layer() -> Callable[..., str]:
     """The text of a net with one Data layer."""
 
-    def text(
-        source: Path | str, batch_size: int = 4, transform: str = "", data: str = "backend: LMDB"
-    ) -> str:
+    def text(source: Path | str, batch_size: int = 4, transform: str = "", data: str = "backend: LMDB") -> str:
         return f"""layer {{ name: "d" type: "Data" top: "data" top: "label"
             transform_param {{ {transform} }}
             data_param {{ source: "{source}" batch_size: {batch_size} {data} }} }}"""

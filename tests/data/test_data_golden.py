@@ -64,9 +64,7 @@ def draws_of(source, name, batches):
                 for h in range(case["h_off"][0], case["h_off"][1] + 1)
                 for w in range(case["w_off"][0], case["w_off"][1] + 1)
                 for mirror in case["mirror"]
-                if np.array_equal(
-                    image, full[i % len(full)][:, h : h + c, w : w + c][..., :: -1 if mirror else 1]
-                )
+                if np.array_equal(image, full[i % len(full)][:, h : h + c, w : w + c][..., :: -1 if mirror else 1])
             ]
             assert len(allowed) == 1, f"image {i} is none of the crops that Caffe makes"
             found += allowed

@@ -153,9 +153,7 @@ def test_leveldb_waits(open_source, data_layer, tmp_path):
         ((3, 6, 7), "record 'c' comes out as 3x6x7 (CxHxW), the batch's"),
     ],
 )
-def test_a_bad_record_is_named_when_its_batch_is_read(
-    open_source, data_layer, raw_datum, tmp_path, third, message
-):
+def test_a_bad_record_is_named_when_its_batch_is_read(open_source, data_layer, raw_datum, tmp_path, third, message):
     good, bad = raw_datum(1), third if isinstance(third, bytes) else raw_datum(1, third)
     write_lmdb(tmp_path / "db", [(b"a", good), (b"b", good), (b"c", bad), (b"d", good)])
     source = open_source(data_layer(tmp_path / "db", batch_size=2))

@@ -20,9 +20,7 @@ def encoded(image, suffix=".png", **fields):
 
 
 def test_bytes():
-    image, label = read_datum(
-        datum(channels=2, height=1, width=3, data=bytes([0, 1, 2, 253, 254, 255]), label=7)
-    )
+    image, label = read_datum(datum(channels=2, height=1, width=3, data=bytes([0, 1, 2, 253, 254, 255]), label=7))
     assert image.dtype == np.uint8
     assert image.tolist() == [[[0, 1, 2]], [[253, 254, 255]]]
     assert label == 7

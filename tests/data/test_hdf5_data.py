@@ -41,9 +41,7 @@ def test_any_number_of_axes_and_numeric_types(open_source, hdf5_layer, tmp_path)
         np.testing.assert_array_equal(got, np.concatenate([wanted, wanted[:1]]))
 
 
-def test_paths_are_from_the_working_directory_else_from_the_list(
-    open_source, hdf5_layer, tmp_path, monkeypatch
-):
+def test_paths_are_from_the_working_directory_else_from_the_list(open_source, hdf5_layer, tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     write(tmp_path / "x.h5", a=[1.0])
     net = hdf5_layer(listed(tmp_path, "x.h5"), "a", batch_size=1)
@@ -93,17 +91,13 @@ def test_bad_lists(open_source, hdf5_layer, tmp_path):
     )
     assert "the list names no files" in message_of(open_source, hdf5_layer(listed(tmp_path), "a"))
     data = write(tmp_path / "x.h5", a=np.zeros((0, 2)))
-    assert "source must be a text file that lists such files" in message_of(
-        open_source, hdf5_layer(data, "a")
-    )
+    assert "source must be a text file that lists such files" in message_of(open_source, hdf5_layer(data, "a"))
     assert "the files have no rows" in message_of(open_source, hdf5_layer(listed(tmp_path, data), "a"))
 
 
 def test_bad_settings(open_source, hdf5_layer, tmp_path):
     files = listed(tmp_path, write(tmp_path / "x.h5", a=[1.0]))
-    transformed = hdf5_layer(files, "a").replace(
-        "hdf5_data_param", "transform_param { scale: 2 } hdf5_data_param"
-    )
+    transformed = hdf5_layer(files, "a").replace("hdf5_data_param", "transform_param { scale: 2 } hdf5_data_param")
     assert "does not transform its data; remove transform_param" in message_of(open_source, transformed)
     assert "batch_size must be 1 or more" in message_of(open_source, hdf5_layer(files, "a", 0))
     assert "has no source" in message_of(open_source, hdf5_layer("", "a"))

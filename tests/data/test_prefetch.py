@@ -166,9 +166,7 @@ next(source)
 
 
 def run(program):
-    return subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_the_interpreter_ends_though_nobody_closed_and_the_source_hangs():

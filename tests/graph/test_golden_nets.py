@@ -19,25 +19,16 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "nets"
 
 # cases with layer types that a later version brings; they leave the list when all of these are registered
 WAITING = {
-    "bn_legacy_params": {"BatchNorm"},
-    "bn_need_backward_default": {"BatchNorm"},
-    "bn_need_backward_explicit": {"BatchNorm"},
     "dep_input_dim": {"Flatten"},
     "dep_input_shape": {"Flatten"},
-    "inplace_chain": {"Scale", "BatchNorm"},
-    "loss_auto_top": {"MultinomialLogisticLoss"},
-    "loss_weight_non_loss": {"Sigmoid", "TanH"},
-    "loss_weights": {"HingeLoss", "EuclideanLoss"},
-    "propagate_false": {"TanH"},
-    "propagate_one_branch": {"EuclideanLoss", "Eltwise"},
-    "same_blob_twice": {"Eltwise", "Reduction"},
-    "share_permissive": {"EuclideanLoss"},
-    "share_strict": {"EuclideanLoss"},
-    "shared_blob_three": {"HingeLoss", "Eltwise"},
+    "same_blob_twice": {"Reduction"},
     "silence_and_dead_branch": {"Silence"},
     "slice_concat": {"Flatten", "Slice"},
-    "v1_shared": {"EuclideanLoss"},
 }
+
+# diffs that Caffe gets wrong: HingeLoss works in its bottom's diff during the forward pass, and Split adds that to
+# the other branches' gradients though the loss has weight 0 and no backward pass
+SPOILED = {"loss_weights": {"a", "a/0", "a/1"}}
 
 
 def recorded() -> dict[str, Any]:
@@ -165,9 +156,14 @@ def test_values(name: str, backward: Any) -> None:
     np.testing.assert_allclose(total, values["total_loss"], **close)
     for blob, expected in group("blob").items():
         np.testing.assert_allclose(outputs.blobs[blob], expected, **close, err_msg=blob)
+    spoiled = SPOILED.get(name, set())
     for blob, expected in group("blobdiff").items():
+        if blob in spoiled:
+            continue
         np.testing.assert_allclose(blob_diffs[blob], expected, **close, err_msg=f"diff of {blob}")
     for slot, expected in group("paramdiff").items():
+        if slot in spoiled:
+            continue
         layer, index = slot.rsplit("/", 1)
         owner = next(p for p in net.graph.layer(layer).params if p.slot.index == int(index)).owner
         np.testing.assert_allclose(

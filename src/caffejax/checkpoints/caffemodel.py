@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from caffejax.checkpoints import wire
-from caffejax.checkpoints.atomic import replacing
-from caffejax.checkpoints.blobs import Array, Legacy4D, decode_blob, fit, read_blob_proto, read_bytes
-from caffejax.errors import Problem, WeightsError
-from caffejax.schema.caffe_pb2 import BlobShape, NetParameter
+from ..errors import Problem, WeightsError
+from ..schema import wire
+from ..schema.blobs import Array, Legacy4D, decode_blob, read_blob_proto, read_bytes
+from ..schema.caffe_pb2 import BlobShape, NetParameter
+from .atomic import replacing
+from .blobs import fit
 
 __all__ = ["Legacy4D", "fit", "read_blob_proto", "read_caffemodel", "write_caffemodel"]
 

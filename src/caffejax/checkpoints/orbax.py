@@ -7,6 +7,7 @@ nested dictionaries of names, readable by orbax alone, and a JSON record of ever
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,10 @@ class CheckpointFolder:
             import orbax.checkpoint as ocp  # not needed before the first snapshot
 
             try:
-                self._opened = ocp.CheckpointManager(self.path.absolute())
+                self._opened = ocp.CheckpointManager(
+                    self.path.absolute(),
+                    item_handlers={_ARRAYS: ocp.StandardCheckpointHandler(), _RECORD: ocp.JsonCheckpointHandler()},
+                )
             except OSError as error:
                 raise _error(self.path, f"cannot be opened: {error}") from error
         return self._opened
@@ -90,13 +94,14 @@ class CheckpointFolder:
         if chosen not in steps:
             raise _error(self.path, f"there is no step {chosen}; there are {', '.join(map(str, steps))}")
         try:
-            shapes = self._manager.item_metadata(chosen)[_ARRAYS].tree
+            shapes = self._manager.item_metadata(chosen)[_ARRAYS]
             target = jax.tree.map(lambda m: np.empty(m.shape, m.dtype), shapes)
             restored = self._manager.restore(
                 chosen,
                 args=ocp.args.Composite(**{_ARRAYS: ocp.args.StandardRestore(target), _RECORD: ocp.args.JsonRestore()}),
             )
         except Exception as error:  # orbax and tensorstore raise many kinds
+            _ignore_late_callbacks()
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             others = [s for s in steps if s != chosen]
             hint = f"; step {others[-1]} is the newest other one" if others else ""
@@ -122,6 +127,17 @@ class CheckpointFolder:
             self.wait()
             self._opened.close()
             self._opened = None
+
+
+def _ignore_late_callbacks() -> None:
+    """Keeps stderr clean after a failed restore: reads still under way then find their event loop closed."""
+    report = sys.unraisablehook
+
+    def hook(unraisable: Any) -> None:
+        if "Event loop is closed" not in str(unraisable.exc_value):
+            report(unraisable)
+
+    sys.unraisablehook = hook
 
 
 def _error(path: Path, message: str) -> WeightsError:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ..checkpoints.blobs import read_blob_proto
 from ..errors import DataError, Problem, WeightsError
 from ..layers.registry import Context
+from ..schema.blobs import read_blob_proto
 from .shapes import by
 
 

@@ -11,4 +11,4 @@ def by(shape: tuple[int, ...]) -> str:
 
 def top(*shape: int) -> jax.ShapeDtypeStruct:
     """A float32 top of that shape: Caffe's data layers give no other type."""
-    return jax.ShapeDtypeStruct(shape, np.float32)  # type: ignore[no-untyped-call]
+    return jax.ShapeDtypeStruct(shape, np.float32)

@@ -52,7 +52,9 @@ def _from_loss(layers: Sequence[Layer]) -> list[Layer]:
 
 
 def _forced(layer: Layer) -> Layer:
-    exempt = [layer.type.loss and i == 1 and i in layer.type.index_bottoms for i in range(len(layer.bottoms))]
+    # of the indices of a loss the first are its labels, which `force_backward` leaves alone
+    labels = layer.type.index_bottoms[:1] if layer.type.loss else ()
+    exempt = [i in labels for i in range(len(layer.bottoms))]
     return replace(
         layer,
         need_backward=True,

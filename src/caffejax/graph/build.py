@@ -19,7 +19,7 @@ from .backward import mark_backward
 from .model import AUTOMATIC, Graph, Layer, Param
 from .rules import included, rule_problems
 from .sharing import Sharing
-from .splits import insert_splits
+from .splits import find_sources, insert_splits
 
 _KEY = jax.eval_shape(jax.random.key, 0)
 
@@ -39,12 +39,14 @@ def build_graph(net: NetParameter, state: NetState, *, file: str | None = None, 
     layers = [layer for layer in net.layer if included(layer, state)]
     problems = [p for layer in net.layer for p in rule_problems(layer)]
     problems += [p for layer in layers for p in _layer_problems(layer)]
+    sources, unknown_bottoms = find_sources(layers)
+    problems += unknown_bottoms
     if problems:
         with located(file=file):
             raise GraphError(problems)
     phase: Any = caffe_pb2.Phase.Name(state.phase)
     wiring = _Wiring(phase, file, seed)
-    for layer, inserted in insert_splits(layers, file):
+    for layer, inserted in insert_splits(layers, sources):
         wiring.add(layer, inserted)
     if wiring.problems:
         raise GraphError(wiring.problems)

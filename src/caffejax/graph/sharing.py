@@ -44,6 +44,7 @@ class Sharing:
     def _param(self, slot: Slot, layer: str, spec: ParamSpec, blob: Blob) -> Param:
         lr = spec.lr_mult if spec.HasField("lr_mult") else None
         decay = spec.decay_mult if spec.HasField("decay_mult") else None
+        need_backward = lr != 0  # Caffe counts statistics too, unless told otherwise
         if not blob.learnable:
             if lr:
                 raise GraphError(f"param {slot.index} holds running statistics: its lr_mult must be 0")
@@ -62,7 +63,7 @@ class Sharing:
             name=spec.name,
             lr_mult=1.0 if lr is None else lr,
             decay_mult=1.0 if decay is None else decay,
-            need_backward=lr != 0,
+            need_backward=need_backward,
         )
 
     def settle(self, layers: Sequence[Layer]) -> Iterator[Layer]:

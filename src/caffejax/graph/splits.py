@@ -9,21 +9,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from ..errors import GraphError, Problem, did_you_mean
+from ..errors import Problem, did_you_mean
 from ..schema.caffe_pb2 import LayerParameter
 
 _Top = tuple[int, int]  # index of the layer, index of its top
+Sources = dict[tuple[int, int], _Top]  # (index of the layer, index of its bottom): the top that it reads
 
 
-def insert_splits(layers: Sequence[LayerParameter], file: str | None = None) -> list[tuple[LayerParameter, bool]]:
+def insert_splits(layers: Sequence[LayerParameter], sources: Sources) -> list[tuple[LayerParameter, bool]]:
     """Copies of the layers with splits between them; the flag says which were inserted.
 
     A loss weight on a blob that others read counts as one more reader, the first.
 
-    Raises:
-        GraphError: naming every bottom that no earlier layer produces.
+    Args:
+        layers: the net's layers, in order.
+        sources: what `find_sources` gave for them.
     """
-    sources = _sources(layers, file)
     readers: dict[_Top, int] = defaultdict(int)
     for source in sources.values():
         readers[source] += 1
@@ -56,11 +57,11 @@ def insert_splits(layers: Sequence[LayerParameter], file: str | None = None) -> 
     return result
 
 
-def _sources(layers: Sequence[LayerParameter], file: str | None) -> dict[tuple[int, int], _Top]:
-    """Which top each bottom reads: the last one of that name before it."""
+def find_sources(layers: Sequence[LayerParameter]) -> tuple[Sources, list[Problem]]:
+    """Which top each bottom reads, the last one of that name before it, and the bottoms that read none."""
     latest: dict[str, _Top] = {}
-    sources: dict[tuple[int, int], _Top] = {}
-    problems = []
+    sources: Sources = {}
+    problems: list[Problem] = []
     for i, layer in enumerate(layers):
         for j, name in enumerate(layer.bottom):
             if name in latest:
@@ -71,7 +72,6 @@ def _sources(layers: Sequence[LayerParameter], file: str | None) -> dict[tuple[i
             problems.append(
                 Problem(
                     f"unknown bottom blob '{name}' (bottom index {j}){hint}",
-                    file=file,
                     layer=layer.name,
                     layer_type=layer.type,
                 )
@@ -79,9 +79,7 @@ def _sources(layers: Sequence[LayerParameter], file: str | None) -> dict[tuple[i
             latest[name] = (i, -1)  # said once is enough
         for j, name in enumerate(layer.top):
             latest[name] = (i, j)
-    if problems:
-        raise GraphError(problems)
-    return sources
+    return sources, problems
 
 
 def _split_name(layers: Sequence[LayerParameter], top: _Top) -> str:

@@ -1,6 +1,23 @@
 """Layer types by Caffe's names. Importing this package registers all that need no files."""
 
-from . import accuracy, convolution, inner_product, inputs, lrn, neuron, pooling, shape, softmax
+from . import (
+    accuracy,
+    affine,
+    convolution,
+    cross_entropy,
+    distance,
+    eltwise,
+    embed,
+    hinge,
+    inner_product,
+    inputs,
+    lrn,
+    neuron,
+    normalization,
+    pooling,
+    shape,
+    softmax,
+)
 from .registry import (
     SAME_AS_BOTTOMS,
     Blob,
@@ -28,4 +45,21 @@ __all__ = [
 ]
 
 # what the imports above are for: registration
-_FAMILIES = (accuracy, convolution, inner_product, inputs, lrn, neuron, pooling, shape, softmax)
+_FAMILIES = (
+    accuracy,
+    affine,
+    convolution,
+    cross_entropy,
+    distance,
+    eltwise,
+    embed,
+    hinge,
+    inner_product,
+    inputs,
+    lrn,
+    neuron,
+    normalization,
+    pooling,
+    shape,
+    softmax,
+)

@@ -22,3 +22,14 @@ def canonical_axis(axis: int, shape: Shape, *, name: str = "axis") -> int:
 def outer_inner(shape: Shape, axis: int) -> tuple[int, int]:
     """Number of elements before and after an axis."""
     return math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+
+
+def four_axes(shape: Shape, name: str = "bottom 0") -> tuple[int, int, int, int]:
+    """Number, channels, height, width, 1 for those that are missing. Caffe's oldest layers know no others.
+
+    Raises:
+        LayerError: if there are more.
+    """
+    require(len(shape) <= 4, f"{name} has {len(shape)} axes, shape {shape}; this layer takes no more than 4")
+    num, channels, height, width = (*shape, 1, 1, 1, 1)[:4]
+    return num, channels, height, width

@@ -8,7 +8,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..errors import require
 from .registry import Shape
+
+
+def require_one_batch(data: Shape, labels: Shape) -> None:
+    """Raises `LayerError` unless a loss's two bottoms are of one batch."""
+    require(data and labels, f"needs bottoms with a batch axis, not shapes {data} and {labels}")
+    require(
+        data[0] == labels[0],
+        f"the data and label should have the same first dimension: data {data}, labels {labels}",
+    )
 
 
 def valid_labels(loss_param: Any, labels: jax.Array) -> jax.Array:
@@ -47,6 +57,11 @@ def loss_divisor(loss_param: Any, valid: jax.Array, default: str) -> jax.Array |
             return max(1.0, float(batch * positions))
         case _:
             return jnp.maximum(1.0, jnp.sum(valid, dtype=jnp.float32))
+
+
+def replaced(x: jax.Array, value: jax.Array) -> jax.Array:
+    """`value`, with the gradient of `x`: for clamps that Caffe's gradients do not know of."""
+    return jax.lax.stop_gradient(value) + (x - jax.lax.stop_gradient(x))
 
 
 def label_shape_problem(scores: Shape, labels: Shape, axis: int) -> str | None:

@@ -8,7 +8,8 @@ import numpy as np
 
 from ..errors import require
 from .axes import canonical_axis, outer_inner
-from .loss import label_shape_problem, loss_divisor, valid_labels
+from .loss import label_shape_problem, loss_divisor, replaced, valid_labels
+from .precision import wide
 from .registry import Context, register
 
 _LOG_FLT_MIN = float(np.log(np.finfo(np.float32).tiny))  # Caffe never takes the log of less
@@ -18,7 +19,7 @@ _LOG_FLT_MIN = float(np.log(np.finfo(np.float32).tiny))  # Caffe never takes the
 def softmax(ctx: Context, x: jax.Array) -> jax.Array:
     """exp(x) normalised to sum 1 along `axis`."""
     axis = canonical_axis(ctx.param.axis, x.shape)
-    return jax.nn.softmax(_wide(x), axis).astype(x.dtype)
+    return jax.nn.softmax(wide(x), axis).astype(x.dtype)
 
 
 @softmax.backward
@@ -42,9 +43,8 @@ def softmax_with_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax
     """
     axis, log_prob, index, valid, divisor = _parts(ctx, scores, labels)
     picked = jnp.take_along_axis(log_prob, index, axis).reshape(valid.shape)
-    # the clamp changes the value, never the gradient
-    picked += jax.lax.stop_gradient(jnp.maximum(picked, _LOG_FLT_MIN) - picked)
-    return -jnp.sum(jnp.where(valid, picked, 0)) / divisor
+    held = replaced(picked, jnp.maximum(picked, _LOG_FLT_MIN))
+    return -jnp.sum(jnp.where(valid, held, 0)) / divisor
 
 
 @softmax_with_loss.backward
@@ -69,12 +69,8 @@ def _parts(
     divisor = loss_divisor(ctx.layer.loss_param, valid, "VALID")
     return (
         axis,
-        jax.nn.log_softmax(_wide(scores), axis),
+        jax.nn.log_softmax(wide(scores), axis),
         jnp.where(valid.reshape(shape), index, 0),
         valid,
         divisor,
     )
-
-
-def _wide(x: jax.Array) -> jax.Array:
-    return x.astype(jnp.promote_types(x.dtype, jnp.float32))

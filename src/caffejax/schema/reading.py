@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from caffejax.errors import Problem, SchemaError, located
-from caffejax.schema.caffe_pb2 import NetParameter, SolverParameter
-from caffejax.schema.text import format_text, parse_text
-from caffejax.schema.upgrade import upgrade_net, upgrade_solver
+from ..errors import Problem, SchemaError, located
+from .caffe_pb2 import NetParameter, SolverParameter
+from .text import format_text, parse_text
+from .upgrade import upgrade_net, upgrade_solver
 
 M = TypeVar("M", bound=Message)
 
@@ -49,6 +49,13 @@ def read_solver(source: str | os.PathLike[str] | Message, *, name: str = "<text>
     return solver
 
 
+def source_file(source: str | os.PathLike[str] | Message) -> Path | None:
+    """The path that a source names; None for a message, and for text: what has a line break or a brace in it."""
+    if isinstance(source, Message) or (isinstance(source, str) and any(mark in source for mark in "\n{")):
+        return None
+    return Path(source)
+
+
 def parse_binary(data: bytes, message_class: type[M], *, file: str | None = None) -> M:
     """Reads a message in protobuf's binary format.
 
@@ -61,7 +68,7 @@ def parse_binary(data: bytes, message_class: type[M], *, file: str | None = None
     except (DecodeError, ValueError, RecursionError) as error:
         kind = message.DESCRIPTOR.name
         raise SchemaError(Problem(f"this is no {kind}, or the file is damaged or cut short", file)) from error
-    missing = message.FindInitializationErrors()
+    missing = message.FindInitializationErrors()  # type: ignore[attr-defined]  # the stubs lack it
     if missing:
         raise SchemaError(Problem(f"required fields are missing: {', '.join(missing)}", file))
     return message
@@ -77,9 +84,9 @@ def _read(source: str | os.PathLike[str] | Message, kind: type[M], name: str) ->
         if source.DESCRIPTOR.name != kind.DESCRIPTOR.name:
             raise SchemaError(f"expected a {kind.DESCRIPTOR.name}, found a {source.DESCRIPTOR.name}")
         return parse_text(format_text(source), kind, file=name), name
-    if isinstance(source, str) and any(mark in source for mark in "\n{"):
-        return parse_text(source, kind, file=name), name
-    path = Path(source)
+    path = source_file(source)
+    if path is None:
+        return parse_text(str(source), kind, file=name), name
     return parse_text(_text_of(path), kind, file=str(path)), str(path)
 
 

@@ -7,9 +7,9 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
 
-from caffejax.errors import did_you_mean
+from ..errors import did_you_mean
 
 _INTEGER = re.compile(r"0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*", re.ASCII)
 _FLOAT = re.compile(r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fF]?", re.ASCII)
@@ -31,8 +31,8 @@ def converter(field: FieldDescriptor) -> Convert:
         return lambda token, minus: _integer(token, minus, *_RANGES[kind])
     if kind == FieldDescriptor.CPPTYPE_BOOL:
         return _boolean
-    if kind == FieldDescriptor.CPPTYPE_ENUM:
-        return lambda token, minus: _enum(token, minus, field)
+    if enum := field.enum_type:
+        return lambda token, minus: _enum(token, minus, enum)
     return _single if kind == FieldDescriptor.CPPTYPE_FLOAT else _double
 
 
@@ -60,8 +60,7 @@ def _boolean(token: str, minus: bool) -> bool:
     return token in _TRUE
 
 
-def _enum(token: str, minus: bool, field: FieldDescriptor) -> int:
-    enum = field.enum_type
+def _enum(token: str, minus: bool, enum: EnumDescriptor) -> int:
     if token[0].isdigit():
         number = _integer(token, minus, *_RANGES[FieldDescriptor.CPPTYPE_INT32])
         if number in enum.values_by_number:

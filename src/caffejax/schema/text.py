@@ -16,9 +16,9 @@ from google.protobuf import text_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from caffejax.errors import Problem, SchemaError, did_you_mean
-from caffejax.schema.scalars import Convert, converter, unquote
-from caffejax.schema.tokens import END, Tokens
+from ..errors import Problem, SchemaError, did_you_mean
+from .scalars import Convert, converter, unquote
+from .tokens import END, Tokens
 
 M = TypeVar("M", bound=Message)
 
@@ -94,7 +94,7 @@ class _Reader:
             start = self.at
             field = known.get(token)
             if field is None:
-                self.unknown(message.DESCRIPTOR, known, opened)
+                self.unknown(message.DESCRIPTOR.name, known, opened)
                 continue
             self.at += 1
             if field.repeated:
@@ -201,33 +201,31 @@ class _Reader:
         tokens, content, start = self.tokens, b"", self.at
         if tokens[start][:1] not in ('"', "'") or len(tokens[start]) < 2:
             raise ValueError(f"expected a string in quotes, found {self.shown(start)}")
-        while tokens[self.at][:1] in ('"', "'"):
-            if len(tokens[self.at]) < 2:
-                self.lost(self.at, "this string has no end on its line")
-            content += unquote(tokens[self.at])
-            self.at += 1
-        if field.bytes:
-            return content
         try:
-            return content.decode()
-        except UnicodeDecodeError:
+            while tokens[self.at][:1] in ('"', "'"):
+                if len(tokens[self.at]) < 2:
+                    self.lost(self.at, "this string has no end on its line")
+                content += unquote(tokens[self.at])
+                self.at += 1
+            return content if field.bytes else content.decode()
+        except UnicodeError:
             raise ValueError("the string is not UTF-8; save the file as UTF-8") from None
 
-    def unknown(self, descriptor: Descriptor, known: dict[str, _Field], opened: int) -> None:
-        """Notes a name that `descriptor` does not have, and skips it with its value."""
+    def unknown(self, owner: str, known: dict[str, _Field], opened: int) -> None:
+        """Notes a name that the message `owner` does not have, and skips it with its value."""
         start, token = self.at, self.tokens[self.at]
         if token == END:
             line, column = self.tokens.position(opened)
-            self.lost(start, f"the text ends inside {descriptor.name}, opened at line {line}, column {column}")
+            self.lost(start, f"the text ends inside {owner}, opened at line {line}, column {column}")
         if token == "[":
-            self.problem(start, f"{descriptor.name} has no extensions")
+            self.problem(start, f"{owner} has no extensions")
             self.skip_nested()
         elif token[0].isalpha() or token[0] == "_":
             hint = did_you_mean(token, known)
-            self.problem(start, f"{descriptor.name} has no field '{token}'{hint}")
+            self.problem(start, f"{owner} has no field '{token}'{hint}")
             self.at += 1
         else:
-            self.lost(start, f"expected the name of a field of {descriptor.name}, found {self.shown(start)}")
+            self.lost(start, f"expected the name of a field of {owner}, found {self.shown(start)}")
         self.skip_value()
         if self.tokens[self.at] in (",", ";"):
             self.at += 1
@@ -275,7 +273,8 @@ class _Reader:
             token += self.tokens[index + 1]
         if token in ('"', "'"):
             return "a string without end"
-        return f"'{token if len(token) < 60 else token[:60] + '...'}'" if token else "the end of the text"
+        printable = token.encode(errors="backslashreplace").decode()
+        return f"'{printable if len(token) < 60 else printable[:60] + '...'}'" if token else "the end of the text"
 
     def problem(self, index: int, message: str) -> None:
         line, column = self.tokens.position(index)

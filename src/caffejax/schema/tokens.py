@@ -14,7 +14,7 @@ _TOKEN = re.compile(
       | "(?: [^"\\\n] | \\. )*" | '(?: [^'\\\n] | \\. )*'
       | \S
     )""",
-    re.VERBOSE | re.ASCII | re.DOTALL,
+    re.VERBOSE | re.ASCII,
 )
 
 END = ""

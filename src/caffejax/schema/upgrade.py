@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from caffejax.errors import SchemaError
-from caffejax.schema.caffe_pb2 import NetParameter, SolverParameter
-from caffejax.schema.upgrade_inputs import upgrade_batch_norms, upgrade_inputs, upgrade_transforms
-from caffejax.schema.upgrade_v0 import upgrade_v0
-from caffejax.schema.upgrade_v1 import upgrade_v1
+from ..errors import SchemaError
+from .caffe_pb2 import NetParameter, SolverParameter
+from .upgrade_inputs import upgrade_batch_norms, upgrade_inputs, upgrade_transforms
+from .upgrade_v0 import upgrade_v0
+from .upgrade_v1 import upgrade_v1
 
 _STEPS = (upgrade_v0, upgrade_transforms, upgrade_v1, upgrade_inputs, upgrade_batch_norms)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from caffejax.errors import SchemaError
-from caffejax.schema.caffe_pb2 import NetParameter, V1LayerParameter
+from ..errors import SchemaError
+from .caffe_pb2 import NetParameter, V1LayerParameter
 
 _DATA_PARAMS = {
     V1LayerParameter.DATA: "data_param",
@@ -35,15 +35,17 @@ def upgrade_inputs(net: NetParameter) -> list[str]:
     """Turns the net's own `input` fields into an Input layer, which comes first."""
     if not net.input:
         return []
-    names, shapes = list(net.input), [list(shape.dim) for shape in net.input_shape]
+    names, shapes, dims = list(net.input), [list(s.dim) for s in net.input_shape], list(net.input_dim)
     if not shapes:
-        dims = list(net.input_dim)
-        shapes = [dims[i : i + 4] for i in range(0, len(dims), 4)]
+        shapes = [dims[i : i + 4] for i in range(0, len(dims) - 3, 4)]
     del net.input[:], net.input_shape[:], net.input_dim[:]
-    if not shapes:
+    if not shapes and not dims:
         return [f"input '{name}' has no shape and is dropped; write an Input layer" for name in names]
-    if len(shapes) < len(names) or len(shapes[len(names) - 1]) == 0:
-        raise SchemaError(f"{len(names)} inputs ({', '.join(names)}) but {len(shapes)} shapes")
+    if len(shapes) < len(names):
+        raise SchemaError(
+            f"{len(names)} inputs ({', '.join(names)}) but {len(shapes)} shapes; "
+            "each takes one input_shape or four input_dim"
+        )
     layers = list(net.layer)
     del net.layer[:]
     layer = net.layer.add(name="input", type="Input", top=names)

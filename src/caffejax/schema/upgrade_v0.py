@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from google.protobuf.descriptor import FieldDescriptor
 
-from caffejax.errors import Problem, SchemaError, did_you_mean
-from caffejax.schema.caffe_pb2 import NetParameter, V0LayerParameter, V1LayerParameter
+from ..errors import Problem, SchemaError, did_you_mean
+from .caffe_pb2 import NetParameter, V0LayerParameter, V1LayerParameter
 
 _TYPES = {
     "accuracy": V1LayerParameter.ACCURACY,
@@ -92,11 +92,17 @@ def upgrade_v0(net: NetParameter) -> list[str]:
     for name in ("name", "force_backward"):  # the rest came later; Caffe drops it
         if net.HasField(name):
             setattr(new, name, getattr(net, name))
+    problems: list[Problem] = []
     for layer in _fold_padding(net):
-        if layer.HasField("layer"):
-            warnings += _upgrade_layer(layer, new.layers.add())
-        else:
+        if not layer.HasField("layer"):
             new.layers.append(layer)
+            continue
+        try:
+            warnings += _upgrade_layer(layer, new.layers.add())
+        except SchemaError as error:
+            problems += error.problems
+    if problems:
+        raise SchemaError(problems)
     net.CopyFrom(new)
     return warnings
 
@@ -110,11 +116,13 @@ def _fold_padding(net: NetParameter) -> list[V1LayerParameter]:
             source = producers.get(bottom)
             if source is None or source.layer.type != "padding":
                 continue
-            where = {"layer": layer.layer.name, "layer_type": layer.layer.type}
+            problem = ""
             if layer.layer.type not in ("conv", "pool"):
-                raise SchemaError(Problem("only conv and pool can follow a padding layer", **where))
-            if len(layer.bottom) != 1 or len(source.bottom) != 1 or len(source.top) != 1:
-                raise SchemaError(Problem("a padding layer and the layer after it take one blob", **where))
+                problem = "only conv and pool can follow a padding layer"
+            elif len(layer.bottom) != 1 or len(source.bottom) != 1 or len(source.top) != 1:
+                problem = "a padding layer and the layer after it take one blob"
+            if problem:
+                raise SchemaError(Problem(problem, layer=layer.layer.name, layer_type=layer.layer.type))
             layer.layer.pad = source.layer.pad
             layer.bottom[i] = source.bottom[0]
         producers.update(dict.fromkeys(layer.top, layer))

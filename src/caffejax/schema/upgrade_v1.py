@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from caffejax.errors import SchemaError
-from caffejax.schema.caffe_pb2 import LayerParameter, NetParameter, ParamSpec, V1LayerParameter
+from ..errors import SchemaError
+from .caffe_pb2 import LayerParameter, NetParameter, ParamSpec, V1LayerParameter
 
 # Most names are the enum's words with capitals; these are not.
 _IRREGULAR = {
@@ -69,8 +69,8 @@ def _upgrade_layer(old: V1LayerParameter, new: LayerParameter) -> None:
         new.strict_dim = old.strict_dim
     if old.HasField("type"):
         new.type = type_name(old.type)
-    lists = (old.param, old.blob_share_mode, old.blobs_lr, old.weight_decay)
-    while len(new.param) < max(map(len, lists)):
+    counts = len(old.param), len(old.blob_share_mode), len(old.blobs_lr), len(old.weight_decay)
+    for _ in range(max(counts)):
         new.param.add()
     for spec, name in zip(new.param, old.param, strict=False):
         spec.name = name

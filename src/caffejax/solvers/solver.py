@@ -18,7 +18,7 @@ from ..layers.calling import Backward
 from ..layers.registry import name_key
 from ..net import Net, Variables
 from ..paths import find
-from ..schema import read_solver
+from ..schema import read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from . import policies, settings
 from .evaluate import Evaluator, Scores, share_trained, sharing_problems
@@ -63,9 +63,7 @@ class Solver:
         backward: Backward = "autodiff",
     ) -> None:
         self.param = read_solver(solver)
-        if file is None and not isinstance(solver, SolverParameter) and Path(solver).is_file():
-            file = solver
-        self.file = Path(file) if file is not None else None
+        self.file = Path(file) if file is not None else source_file(solver)
         folder = self.file.parent if self.file else None
         settings.check(self.param, os.fspath(self.file) if self.file else None)
         self.device = device or jax.devices()[0]

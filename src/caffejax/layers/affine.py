@@ -1,0 +1,105 @@
+"""Bias and Scale: a blob added to, or multiplied with, every part of the bottom that has its shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import require
+from ..schema.caffe_pb2 import FillerParameter
+from .axes import canonical_axis
+from .registry import Blob, Context, Shape, register
+
+Arrays = tuple[jax.Array, ...]
+
+
+@register("Bias", bottoms=(1, 2), param="bias_param")
+def bias(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
+    """x plus a blob that lies along x's axes from `axis` on: the second bottom, or else a learnable one.
+
+    The learnable one spans `num_axes` axes: -1 for all that follow, 0 for a single number.
+    """
+    x, added = *bottoms, *blobs
+    return (x + _along(added, x, ctx.param.axis)).astype(x.dtype)
+
+
+@bias.blobs
+def _(ctx: Context, *bottoms: Any) -> list[Blob]:
+    if len(bottoms) == 2:
+        return []
+    return [Blob(_spanned(ctx.param, bottoms[0].shape), ctx.param.filler)]
+
+
+@bias.backward
+def _(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
+    x, added = *bottoms, *blobs
+    d_added = _collected(dy, added, x, ctx.param.axis)
+    return ((d_added,), dy) if blobs else ((), dy, d_added)
+
+
+@register("Scale", bottoms=(1, 2), param="scale_param")
+def scale(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
+    """x times a blob that lies along x's axes from `axis` on, as for Bias; with `bias_term` plus another.
+
+    With the factor from a second bottom, the bias is the only blob.
+    """
+    x, factor, *added = *bottoms, *blobs
+    y = x * _along(factor, x, ctx.param.axis)
+    for b in added:
+        y = y + _along(b, x, ctx.param.axis)
+    return y.astype(x.dtype)
+
+
+@scale.blobs
+def _(ctx: Context, *bottoms: Any) -> list[Blob]:
+    p = ctx.param
+    shape = bottoms[1].shape if len(bottoms) == 2 else _spanned(p, bottoms[0].shape)
+    filler = p.filler if p.HasField("filler") else FillerParameter(type="constant", value=1)
+    factor = [Blob(shape, filler)] if len(bottoms) == 1 else []
+    return [*factor, Blob(shape, p.bias_filler)] if p.bias_term else factor
+
+
+@scale.backward
+def _(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
+    axis = ctx.param.axis
+    x, factor, *added = *bottoms, *blobs
+    dx = dy * _along(factor, x, axis)
+    d_factor = _collected(dy * x, factor, x, axis)
+    d_added = tuple(_collected(dy, b, x, axis) for b in added)
+    return ((d_factor, *d_added), dx) if len(bottoms) == 1 else (d_added, dx, d_factor)
+
+
+def _spanned(p: Any, shape: Shape) -> Shape:
+    """The bottom's axes that a learnable blob spans."""
+    start = canonical_axis(p.axis, shape)
+    require(p.num_axes >= -1, f"num_axes must be -1 (all that follow), 0 or more, not {p.num_axes}")
+    if p.num_axes == -1:
+        return shape[start:]
+    require(
+        start + p.num_axes <= len(shape),
+        f"the blob extends past the bottom: {p.num_axes} axes from axis {start} on, bottom shape {shape}",
+    )
+    return shape[start : start + p.num_axes]
+
+
+def _start(blob: Any, x: Any, axis: int) -> int:
+    """The axis of `x` at which `blob` begins; a single number begins at 0."""
+    start = canonical_axis(axis, x.shape) if blob.shape else 0
+    require(
+        tuple(x.shape[start : start + len(blob.shape)]) == tuple(blob.shape),
+        f"dimension mismatch: shape {blob.shape} does not lie along the bottom's {x.shape} from axis {start} on",
+    )
+    return start
+
+
+def _along(blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
+    """`blob` with as many axes of length 1 behind it as it needs to broadcast along `x`."""
+    return blob.reshape(*blob.shape, *(1,) * (x.ndim - _start(blob, x, axis) - blob.ndim))
+
+
+def _collected(d: jax.Array, blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
+    """The sum over all axes that `blob` was broadcast along."""
+    start = _start(blob, x, axis)
+    return jnp.sum(d, axis=[k for k in range(x.ndim) if not start <= k < start + blob.ndim])

@@ -1,0 +1,61 @@
+"""Eltwise: several bottoms of one shape into one, element by element."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import require
+from .registry import Context, register
+
+Arrays = tuple[jax.Array, ...]
+
+
+@register("Eltwise", bottoms=(2, None), param="eltwise_param")
+def eltwise(ctx: Context, *xs: jax.Array) -> jax.Array:
+    """The product, the sum weighted by `coeff`, or the maximum of the bottoms.
+
+    Of equal maxima bottom 1 goes before bottom 0, both before any later one; the first gets the gradient.
+    `stable_prod_grad` is of no account: the product's gradient is right also where a bottom is 0.
+    """
+    for i, x in enumerate(xs):
+        require(x.shape == xs[0].shape, f"bottom {i} has shape {x.shape}, bottom 0 {xs[0].shape}: they must be equal")
+    match _operation(ctx, xs):
+        case "PROD":
+            return math.prod(xs[1:], start=xs[0])
+        case "SUM":
+            return functools.reduce(operator.add, (c * x for c, x in zip(_coefficients(ctx, xs), xs, strict=True)))
+        case _:
+            top = jnp.where(xs[0] > xs[1], xs[0], xs[1])
+            return functools.reduce(lambda best, x: jnp.where(x > best, x, best), xs[2:], top)
+
+
+@eltwise.backward
+def _(ctx: Context, *xs: jax.Array, y: jax.Array, dy: jax.Array) -> Arrays:
+    match _operation(ctx, xs):
+        case "PROD":
+            return tuple(math.prod(xs[:i] + xs[i + 1 :], start=dy) for i in range(len(xs)))
+        case "SUM":
+            return tuple(c * dy for c in _coefficients(ctx, xs))
+        case _:
+            order = jnp.stack((xs[1], xs[0], *xs[2:]))
+            first = jnp.argmax(order == y, axis=0)
+            zero_and_one_swapped = (1, 0, *range(2, len(xs)))
+            return tuple(jnp.where(first == place, dy, 0) for place in zero_and_one_swapped)
+
+
+def _operation(ctx: Context, xs: Arrays) -> str:
+    p = ctx.param
+    name = str(p.EltwiseOp.Name(p.operation))
+    given = len(p.coeff)
+    require(given in (0, len(xs)), f"takes one coeff for each bottom or none: {given} for {len(xs)} bottoms")
+    require(not (given and name == "PROD"), "takes coeff only with operation SUM, not with PROD")
+    return name
+
+
+def _coefficients(ctx: Context, xs: Arrays) -> list[float]:
+    return list(ctx.param.coeff) or [1.0] * len(xs)

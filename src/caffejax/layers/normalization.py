@@ -1,0 +1,120 @@
+"""BatchNorm and MVN: subtract a mean, divide by a standard deviation."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import require
+from .axes import four_axes
+from .precision import wide
+from .registry import Blob, Context, register
+
+Arrays = tuple[jax.Array, ...]
+
+
+@register("BatchNorm", param="batch_norm_param", stateful=True)
+def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
+    """(x - mean) / sqrt(variance + eps), channel by channel, without learnable scale and bias.
+
+    Mean and variance are the stored ones if `use_global_stats`, by default in TEST only, else the batch's; then
+    the blobs are updated, in TEST too. The blobs hold sums of means, of variances (with the m/(m-1)
+    correction) and of weights, each times `moving_average_fraction` per update. They get no gradient.
+    """
+    values = wide(x)
+    if _uses_stored(ctx):
+        mean, variance = _stored(blobs)
+        new = blobs
+    else:
+        mean = jnp.mean(values, axis=_but_channels(x))
+        variance = jnp.mean(jnp.square(values - _along(mean, x)), axis=_but_channels(x))
+        new = _updated(ctx, blobs, mean, variance, x.size // x.shape[1])
+    top = (values - _along(mean, x)) / _deviation(ctx, variance, x)
+    return top.astype(x.dtype), new
+
+
+@batch_norm.blobs
+def _(ctx: Context, x: jax.Array) -> list[Blob]:
+    require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
+    return [Blob(shape, learnable=False) for shape in ((x.shape[1],), (x.shape[1],), (1,))]
+
+
+@batch_norm.backward
+def _(
+    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[tuple[None, None, None], jax.Array]:
+    no_diffs = (None, None, None)
+    if _uses_stored(ctx):
+        return no_diffs, wide(dy) / _deviation(ctx, _stored(blobs)[1], x)
+    # y's mean is 0 and its variance 1 (but for eps): moving x only moves y across both directions
+    variance = jnp.var(wide(x), axis=_but_channels(x))
+    centred = _across(wide(dy), wide(y), _but_channels(x))
+    return no_diffs, centred / _deviation(ctx, variance, x)
+
+
+def _uses_stored(ctx: Context) -> bool:
+    return bool(ctx.param.use_global_stats) if ctx.param.HasField("use_global_stats") else not ctx.training
+
+
+def _stored(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+    """Mean and variance from the sums; both 0 where nothing was summed yet."""
+    means, variances, weight = (jax.lax.stop_gradient(wide(b)) for b in blobs)
+    inverse = jnp.where(weight == 0, 0, 1 / jnp.where(weight == 0, 1, weight))
+    return means * inverse, variances * inverse
+
+
+def _updated(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array, m: int) -> Arrays:
+    fraction = ctx.param.moving_average_fraction
+    unbiased = variance * (m / (m - 1) if m > 1 else 1.0)
+    new = (jax.lax.stop_gradient(wide(b) * fraction + s) for b, s in zip(blobs, (mean, unbiased, 1.0), strict=True))
+    return tuple(n.astype(b.dtype) for n, b in zip(new, blobs, strict=True))
+
+
+def _deviation(ctx: Context, variance: jax.Array, x: jax.Array) -> jax.Array:
+    return _along(jnp.sqrt(variance + ctx.param.eps), x)
+
+
+def _but_channels(x: jax.Array) -> tuple[int, ...]:
+    return (0, *range(2, x.ndim))
+
+
+def _along(statistic: jax.Array, x: jax.Array) -> jax.Array:
+    return statistic.reshape(-1, *(1,) * (x.ndim - 2))
+
+
+def _across(dy: jax.Array, y: jax.Array, axes: tuple[int, ...]) -> jax.Array:
+    """`dy` less its mean and less its part along `y`, over the axes that were normalised over."""
+    return dy - jnp.mean(dy, axis=axes, keepdims=True) - y * jnp.mean(dy * y, axis=axes, keepdims=True)
+
+
+@register("MVN", param="mvn_param", prefer_rule=True)
+def mvn(ctx: Context, x: jax.Array) -> jax.Array:
+    """Mean 0 and variance 1 for each channel of each image, or for each image if `across_channels`.
+
+    The top always has four axes. eps is added to the standard deviation, and the gradient takes no notice of
+    that. With `normalize_variance: false` only the mean goes.
+    """
+    images = wide(x).reshape(four_axes(x.shape))
+    centred = images - jnp.mean(images, axis=_mvn_axes(ctx), keepdims=True)
+    return (centred / _mvn_divisor(ctx, x)).astype(x.dtype)
+
+
+@mvn.backward
+def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    axes, d_top = _mvn_axes(ctx), wide(dy)
+    if ctx.param.normalize_variance:
+        dx = _across(d_top, wide(y), axes) / _mvn_divisor(ctx, x)
+    else:
+        dx = d_top - jnp.mean(d_top, axis=axes, keepdims=True)
+    return dx.reshape(x.shape)
+
+
+def _mvn_axes(ctx: Context) -> tuple[int, ...]:
+    return (1, 2, 3) if ctx.param.across_channels else (2, 3)
+
+
+def _mvn_divisor(ctx: Context, x: jax.Array) -> jax.Array | float:
+    if not ctx.param.normalize_variance:
+        return 1.0
+    images = wide(x).reshape(four_axes(x.shape))
+    return jnp.std(images, axis=_mvn_axes(ctx), keepdims=True) + ctx.param.eps

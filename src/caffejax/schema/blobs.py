@@ -1,0 +1,112 @@
+"""Blobs as they are stored: arrays out of BlobProto."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import Problem, WeightsError
+from . import wire
+
+Array = NDArray[np.float32]
+
+_MAX_AXES = 32  # as in Caffe
+
+# Fields of BlobProto: 1 to 4 are the legacy shape.
+_DATA, _SHAPE, _DOUBLE_DATA = 5, 7, 8
+_NUMBERS = {_DATA: (wire.DELIMITED, wire.FIXED32), _DOUBLE_DATA: (wire.DELIMITED, wire.FIXED64)}
+
+
+class Legacy4D(np.ndarray[tuple[int, ...], np.dtype[np.float32]]):
+    """An array whose file gives its shape as num x channels x height x width, as files did before 2015.
+
+    Such a shape fits a smaller one that it right-aligns with: (1, 1, 5, 80) fits (5, 80). A current file's
+    (1, 1, 5, 80) does not.
+    """
+
+
+def decode_blob(data: memoryview) -> Array:
+    """The array in a serialized BlobProto: float32, read-only, where possible a view of `data`.
+
+    Raises:
+        ValueError: for bytes that are no BlobProto, and for a shape that does not go with the data.
+    """
+    legacy: dict[int, int] = {}
+    dims: list[int] = []
+    chunks: dict[int, list[memoryview]] = {_DATA: [], _DOUBLE_DATA: []}
+    for number, kind, value in wire.fields(data):
+        if number <= 4 and isinstance(value, int):
+            legacy[number] = value
+        elif number == _SHAPE and isinstance(value, memoryview):
+            dims += _dims(value)
+        elif number in chunks and kind in _NUMBERS[number] and isinstance(value, memoryview):
+            chunks[number].append(value)
+    shape = tuple(legacy.get(i, 0) for i in range(1, 5)) if legacy else tuple(dims)
+    return _array(chunks, shape, bool(legacy))
+
+
+def read_blob_proto(path: str | os.PathLike[str]) -> Array:
+    """Reads one array from a .binaryproto file, such as a mean image.
+
+    Returns:
+        float32, read-only, in the shape as stored: 4-D in old files.
+
+    Raises:
+        WeightsError: for a file that cannot be read or is none.
+    """
+    data = read_bytes(path)
+    try:
+        if not data:
+            raise ValueError("the file is empty")
+        return decode_blob(memoryview(data))
+    except ValueError as error:
+        raise WeightsError(Problem(f"no .binaryproto, or damaged or cut short: {error}", str(path))) from error
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """The content of a file.
+
+    Raises:
+        WeightsError: with path and reason.
+    """
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        raise WeightsError(Problem("no such file; check the path and the working directory", str(path))) from None
+    except IsADirectoryError:
+        raise WeightsError(Problem("this is a folder; name the file in it", str(path))) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise WeightsError(Problem(f"cannot be read: {reason}", str(path))) from error
+
+
+def _dims(shape: memoryview) -> list[int]:
+    dims: list[int] = []
+    for number, _, value in wire.fields(shape):
+        if number == 1:
+            dims += [value] if isinstance(value, int) else wire.varints(value)
+    return dims
+
+
+def _array(chunks: dict[int, list[memoryview]], shape: tuple[int, ...], legacy: bool) -> Array:
+    number, dtype = (_DOUBLE_DATA, "<f8") if chunks[_DOUBLE_DATA] else (_DATA, "<f4")
+    content = chunks[number][0] if len(chunks[number]) == 1 else b"".join(chunks[number])
+    values = np.frombuffer(content, dtype)
+    if len(shape) > _MAX_AXES:
+        raise ValueError(f"a blob has {len(shape)} axes; {_MAX_AXES} are allowed")
+    if math.prod(shape) != values.size:
+        raise ValueError(f"a blob of shape {shown(shape)} has {values.size} values")
+    with np.errstate(over="ignore", invalid="ignore"):  # what no float holds becomes infinity, as in Caffe
+        array = values.astype(np.float32, copy=False).reshape(shape)
+    array.flags.writeable = False
+    return array.view(Legacy4D) if legacy else array
+
+
+def shown(shape: Sequence[int]) -> str:
+    """A shape for people: 2 x 3."""
+    return " x ".join(map(str, shape)) or "a single number"

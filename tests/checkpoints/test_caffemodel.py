@@ -1,0 +1,324 @@
+"""Weight files against what Caffe read from the same bytes."""
+
+import errno
+import json
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caffejax.checkpoints import atomic
+from caffejax.checkpoints.caffemodel import (
+    Legacy4D,
+    fit,
+    read_blob_proto,
+    read_caffemodel,
+    write_caffemodel,
+)
+from caffejax.errors import WeightsError
+from caffejax.schema import caffe_pb2, read_net
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "weights"
+CASES = [
+    case
+    for case in json.loads((GOLDEN / "index.json").read_text())
+    if not case["weights"].endswith(".h5")  # HDF5 is read elsewhere
+]
+UNLOADED = 0.125  # the nets' filler
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory):
+    """`read_caffemodel` of bytes."""
+    path = tmp_path_factory.mktemp("weights") / "x.caffemodel"
+
+    def read(data: bytes) -> dict[str, tuple[np.ndarray, ...]]:
+        path.write_bytes(data)
+        return read_caffemodel(path)
+
+    return read
+
+
+def params(path: Path, prefix: str = "param") -> dict[str, list[np.ndarray]]:
+    """`<prefix>/<layer>/<i>` of an npz, by layer."""
+    blobs: dict[str, list[np.ndarray]] = {}
+    with np.load(path) as recorded:
+        for key in sorted(key for key in recorded if key.startswith(prefix + "/")):
+            blobs.setdefault(key.split("/")[1], []).append(recorded[key])
+    return blobs
+
+
+def plain_shapes() -> dict[str, list[tuple[int, ...]]]:
+    """What plain.prototxt's layers want; the others in it have no weights."""
+    shapes = {name: [b.shape for b in blobs] for name, blobs in params(GOLDEN / "float_with_diff.npz").items()}
+    return {"data": [], "act": [], "prob": [], **shapes}
+
+
+def check(weights: Path, expected: Path) -> None:
+    stored = read_caffemodel(weights)
+    recorded = params(expected)
+    assert recorded
+    for layer, blobs in recorded.items():
+        if layer in stored:
+            for ours, theirs in zip(fit(layer, stored[layer], [b.shape for b in blobs]), blobs, strict=True):
+                assert ours.dtype == np.float32
+                assert not ours.flags.writeable
+                np.testing.assert_array_equal(ours, theirs)
+        else:
+            assert all((blob == UNLOADED).all() for blob in blobs), layer
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c["expected"]], ids=lambda c: c["case"])
+def test_reads_what_caffe_read(case):
+    check(GOLDEN / case["weights"], GOLDEN / case["expected"])
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if not c["expected"]], ids=lambda c: c["case"])
+def test_refuses_what_caffe_refused(case):
+    stored = read_caffemodel(GOLDEN / case["weights"])
+    refused = []
+    for layer, shapes in plain_shapes().items():
+        try:
+            fit(layer, stored.get(layer, [np.empty(s, np.float32) for s in shapes]), shapes)
+        except WeightsError as error:
+            refused.append(str(error))
+    (said,) = refused
+    caffes = case["error"]["message"]
+    if "shape mismatch" in caffes:
+        index, layer = caffes.split("param ")[1][0], caffes.split("'")[1]
+        assert f"layer '{layer}': blob {index} is " in said
+    else:
+        assert f"layer '{caffes.split()[-1]}': the file has " in said
+    assert said.endswith("rename the layer to train it from scratch")
+
+
+@pytest.mark.parametrize("version", ["v0", "v1"])
+def test_caffes_binary_upgrade_holds_the_same(version):
+    old = read_caffemodel(GOLDEN / f"{version}_legacy4d.caffemodel")
+    new = read_caffemodel(GOLDEN / f"{version}_legacy4d.upgraded.caffemodel")
+    assert list(new) == ["input", *old]
+    for name in old:
+        for a, b in zip(old[name], new[name], strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(("weights", "expected"), [("det1", "det1_params"), ("lenet", None)])
+def test_third_party_models(shared, weights, expected):
+    folder = shared / "golden" / "weights"
+    if expected:
+        check(folder / f"{weights}.caffemodel", folder / f"{expected}.npz")
+    else:
+        shapes = {n: [b.shape for b in bs] for n, bs in read_caffemodel(folder / f"{weights}.caffemodel").items()}
+        assert shapes["conv1"][0][-3:] == (1, 5, 5)
+        assert sum(map(len, shapes.values())) == 8
+
+
+def test_last_of_layers_with_one_name_counts_and_order_is_kept(read):
+    model = caffe_pb2.NetParameter()
+    for name, value in [("b", 1), ("a", 2), ("b", 3)]:
+        model.layer.add(name=name).blobs.add(shape={"dim": [1]}, data=[value])
+    blobs = read(model.SerializeToString())
+    assert [(name, *blob) for name, (blob,) in blobs.items()] == [("b", 3), ("a", 2)]
+
+
+def tagged(number: int, kind: int, content: bytes) -> bytes:
+    key, out = number << 3 | kind, b""
+    while key > 127:
+        out, key = out + bytes([key & 127 | 128]), key >> 7
+    out += bytes([key])
+    return out + (bytes([len(content)]) if kind == 2 else b"") + content
+
+
+BLOB = tagged(7, 2, tagged(1, 2, b"\x02")) + tagged(5, 2, np.array([1, 2], "<f4").tobytes())
+
+
+@pytest.mark.parametrize("number", [9, 10, 13, 50, 100, 148, 200, 20000])
+@pytest.mark.parametrize(("kind", "content"), [(0, b"\x05"), (1, b"12345678"), (2, b"\xff\xfejunk"), (5, b"1234")])
+def test_no_field_of_a_fork_can_disturb(read, number, kind, content):
+    foreign = tagged(number, kind, content)
+    layer = foreign + tagged(1, 2, b"x") + foreign + tagged(7, 2, foreign + BLOB + foreign)
+    (blob,) = read(tagged(9, kind, content) + tagged(100, 2, layer))["x"]
+    assert blob.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("split", [0, 1, 3])
+def test_packed_unpacked_and_mixed_floats(read, split):
+    values = np.array([1.5, -2, 3], "<f4")
+    data = b"".join(tagged(5, 5, v.tobytes()) for v in values[:split])
+    data += tagged(5, 2, values[split:].tobytes()) if split < 3 else b""
+    layer = tagged(1, 2, b"x") + tagged(7, 2, data + tagged(7, 2, tagged(1, 0, b"\x03")))
+    assert read(tagged(100, 2, layer))["x"][0].tolist() == values.tolist()
+
+
+def test_legacy_shapes_are_right_aligned_and_explicit_ones_are_not():
+    legacy = np.zeros((1, 1, 5, 8), np.float32).view(Legacy4D)
+    assert fit("x", [legacy], [(5, 8)])[0].shape == (5, 8)
+    assert fit("x", [legacy], [(1, 5, 8)])[0].shape == (1, 5, 8)
+    for blob, shape in [
+        (np.asarray(legacy), (5, 8)),
+        (legacy, (8, 5)),
+        (legacy, (40,)),
+        (legacy, (1, 1, 1, 5, 8)),
+    ]:
+        with pytest.raises(WeightsError, match="layer 'x': blob 0 is 1 x 1 x 5 x 8 in the file, "):
+            fit("x", [blob], [shape])
+
+
+@pytest.mark.parametrize("name", ["mean_nd", "mean_legacy", "mean_3d_double"])
+def test_mean_files(name):
+    mean = read_blob_proto(GOLDEN / f"{name}.binaryproto")
+    with np.load(GOLDEN / f"{name}.npz") as recorded:
+        np.testing.assert_array_equal(mean.reshape(recorded["stored"].shape), recorded["stored"].astype(np.float32))
+        if "array" in recorded:
+            np.testing.assert_array_equal(mean, recorded["array"].astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "there are no layers"),
+        (b"\x89HDF\r\n\x1a\n....", "this is an HDF5 file"),
+        (b"<!DOCTYPE html><html>", "no .caffemodel, or damaged or cut short"),
+        (b'name: "LeNet"\nlayer {', "no .caffemodel, or damaged or cut short"),
+        (tagged(100, 2, tagged(1, 2, b"x") + tagged(7, 2, b"")), "layer 'x', blob 0: .* has 0 values"),
+        (tagged(100, 2, tagged(7, 2, tagged(5, 2, b"12345"))), "layer '', blob 0: buffer size"),
+    ],
+)  # fmt: skip
+def test_bad_files(tmp_path, content, said):
+    path = tmp_path / "bad.caffemodel"
+    path.write_bytes(content)
+    with pytest.raises(WeightsError, match=f"^{path}: .*{said}"):
+        read_caffemodel(path)
+
+
+def test_missing_file_and_folder(tmp_path):
+    for path, said in [(tmp_path / "none", "no such file"), (tmp_path, "a folder")]:
+        with pytest.raises(WeightsError, match=said):
+            read_caffemodel(path)
+        with pytest.raises(WeightsError, match=said):
+            read_blob_proto(path)
+
+
+def test_every_truncation_is_noticed_or_ends_between_layers(read):
+    whole = (GOLDEN / "current.caffemodel").read_bytes()
+    names = list(read(whole))
+    for size in range(len(whole)):
+        with suppress(WeightsError):
+            found = list(read(whole[:size]))
+            assert found == names[: len(found)]
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_damaged_files_are_refused_or_read_never_a_crash(read, data):
+    whole = bytearray((GOLDEN / data.draw(st.sampled_from([c["weights"] for c in CASES]))).read_bytes())
+    for _ in range(data.draw(st.integers(1, 6))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    with suppress(WeightsError):
+        read(bytes(whole))
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=80))
+def test_junk_is_refused_or_read_never_a_crash(read, data):
+    with suppress(WeightsError):
+        read(data)
+
+
+def test_writes_what_caffe_writes(tmp_path):
+    theirs = caffe_pb2.NetParameter.FromString((GOLDEN / "current.caffemodel").read_bytes())
+    path = tmp_path / "ours.caffemodel"
+    write_caffemodel(path, theirs, read_caffemodel(GOLDEN / "current.caffemodel"))
+    assert caffe_pb2.NetParameter.FromString(path.read_bytes()) == theirs
+
+
+def test_writes_gradients_as_snapshot_diff_does(tmp_path):
+    theirs = caffe_pb2.NetParameter.FromString((GOLDEN / "snapdiff_iter_2.caffemodel").read_bytes())
+    recorded = GOLDEN / "snapdiff.npz"
+    path = tmp_path / "ours.caffemodel"
+    write_caffemodel(path, theirs, params(recorded), params(recorded, "diff"))
+    assert caffe_pb2.NetParameter.FromString(path.read_bytes()) == theirs
+
+
+def test_the_nets_phase_is_written(tmp_path):
+    net = read_net("state { phase: TRAIN } layer { name: 'x' }")
+    path = tmp_path / "x.caffemodel"
+    write_caffemodel(path, net, {"x": [np.float32(3)]})
+    written = caffe_pb2.NetParameter.FromString(path.read_bytes())
+    assert written.layer[0].phase == caffe_pb2.TRAIN
+    assert read_caffemodel(path)["x"][0].shape == ()
+
+
+def test_blobs_of_unknown_layers_are_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(WeightsError, match="no layer 'y'"):
+        write_caffemodel(tmp_path / "x", read_net("layer { name: 'x' }"), {"y": []})
+    assert list(tmp_path.iterdir()) == []
+
+
+NET = caffe_pb2.NetParameter(layer=[{"name": "x"}])
+
+
+def test_a_failed_write_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "x.caffemodel"
+    write_caffemodel(path, NET, {"x": [np.zeros(3)]})
+    before = path.read_bytes()
+
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(atomic.os, "fsync", full)
+    with pytest.raises(
+        WeightsError, match=f"^{path}: cannot be written: No space left on device; make room on the disk"
+    ):
+        write_caffemodel(path, NET, {"x": [np.ones(3)]})
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_full_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(atomic, "open", lambda *_: open("/dev/full", "wb"), raising=False)  # noqa: SIM115
+    with pytest.raises(WeightsError, match="make room on the disk"):
+        write_caffemodel(tmp_path / "x", NET, {"x": [np.zeros(10)]})
+
+
+def test_a_write_that_is_killed_leaves_the_file_as_it_was(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(b"before")
+    if (child := os.fork()) == 0:
+        with atomic.replacing(path) as file:
+            file.write(b"half")
+            os._exit(1)
+    os.waitpid(child, 0)
+    assert path.read_bytes() == b"before"
+
+
+def test_paths_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    cases = [
+        (tmp_path / "none" / "x", "create the folder"),
+        (tmp_path, "not a folder"),
+        (tmp_path / "file" / "x", "file"),
+    ]
+    for path, said in cases:
+        with pytest.raises(WeightsError, match=f"^{path}: cannot be written: .*{said}"):
+            write_caffemodel(path, NET, {})
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    if not os.access(locked, os.W_OK):  # root may write all
+        with pytest.raises(WeightsError, match="you may not write there"):
+            write_caffemodel(locked / "x", NET, {})
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="symbolic links")
+def test_a_symbolic_link_stays_one(tmp_path):
+    (tmp_path / "real").touch()
+    (tmp_path / "link").symlink_to("real")
+    write_caffemodel(tmp_path / "link", NET, {})
+    assert (tmp_path / "link").is_symlink()
+    assert "x" in read_caffemodel(tmp_path / "real")

@@ -1,0 +1,43 @@
+"""Every type in float64 and in bfloat16: close to the float32 result, tops in the bottom's type."""
+
+from contextlib import nullcontext
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from test_golden import CASES, Replay
+
+from caffejax.layers import layer_type, layer_types
+
+# the first recorded case of each type that reads a bottom and is not random
+FIRST = {c["type"]: c for c in reversed(CASES) if "stochastic" not in c and layer_type(c["type"]).bottoms != 0}
+
+# figures about a net rather than blobs of it: never in less than float32
+FIGURES = {name for name, kind in layer_types().items() if kind.loss} | {"Accuracy"}
+
+# error allowed, relative to the largest number of the top
+FLOAT64, BFLOAT16 = 1e-5, 1e-2
+
+
+def tops(replay: Replay, dtype: Any) -> tuple[jax.Array, ...]:
+    def cast(tree: Any) -> Any:
+        return jax.tree.map(lambda a: jnp.asarray(a, dtype), tree)
+
+    replay.state = cast(replay.state)
+    return replay.tops(cast(replay.params), cast(replay.inputs))[0]
+
+
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.bfloat16], ids=["float64", "bfloat16"])
+@pytest.mark.parametrize("name", FIRST)
+def test_other_floats(name: str, dtype: Any) -> None:
+    replay = Replay(FIRST[name])
+    with jax.enable_x64(True) if dtype == jnp.float64 else nullcontext():
+        actual = [(top.dtype, np.asarray(top, np.float64)) for top in tops(replay, dtype)]
+    allowed = (jnp.float32, jnp.float64) if name in FIGURES else (dtype,)
+    tolerance = FLOAT64 if dtype == jnp.float64 else BFLOAT16
+    for blob, (kept, top) in zip(replay.layer.tops, actual, strict=True):
+        expected = replay.recorded[f"top/{blob}"]
+        assert kept in allowed
+        np.testing.assert_allclose(top, expected, rtol=0, atol=tolerance * np.abs(expected).max(), err_msg=blob)

@@ -1,0 +1,87 @@
+"""Sources: files, text, messages; and everything that can be wrong with a file."""
+
+import os
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caffejax.errors import SchemaError
+from caffejax.schema import caffe_pb2, parse_binary, read_net, read_solver
+
+NET = caffe_pb2.NetParameter(name="x")
+
+
+def test_sources(tmp_path):
+    path = tmp_path / "net.prototxt"
+    path.write_text('name: "x"\n')
+    assert read_net(path) == read_net(str(path)) == read_net('name: "x"\n') == NET
+    copy = read_net(NET)
+    assert copy == NET
+    assert copy is not NET
+    assert read_solver("net_param { name: 'x' }").net_param == NET
+    with pytest.raises(SchemaError, match="expected a SolverParameter, found a NetParameter"):
+        read_solver(NET)
+
+
+def test_marks_and_encodings(tmp_path):
+    path = tmp_path / "net.prototxt"
+    path.write_bytes(b"\xef\xbb\xbfname: 'x' # \xc4\xe3\xba\xc3, as editors write it\r\n")
+    assert read_net(path) == NET
+    path.write_bytes(b"")
+    assert read_net(path) == caffe_pb2.NetParameter()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"name: '\xff'", "1:7: name: the string is not UTF-8"),
+        (b"\x7fELF\x00\x01", "this is a binary file"),
+        (b"\x80\x81\x82", "1:1: expected the name of a field"),
+        (b"layer { name: 'a'", "1:18: the text ends inside LayerParameter"),
+    ],
+)
+def test_bad_files(tmp_path, content, said):
+    path = tmp_path / "net.prototxt"
+    path.write_bytes(content)
+    with pytest.raises(SchemaError, match=f"^{path}:") as caught:
+        read_net(path)
+    assert said in str(caught.value)
+
+
+def test_paths_that_cannot_be_read(tmp_path):
+    for path, said in [
+        (tmp_path / "none", "no such file"),
+        (tmp_path, "a folder"),
+        ("a\0b", "cannot be read"),
+    ]:
+        with pytest.raises(SchemaError, match=said):
+            read_net(path)
+    secret = tmp_path / "secret"
+    secret.touch(0)
+    if not os.access(secret, os.R_OK):  # root may read all
+        with pytest.raises(SchemaError, match="cannot be read: Permission denied"):
+            read_net(secret)
+
+
+def test_problems_of_upgrades_name_the_file(tmp_path):
+    path = tmp_path / "net.prototxt"
+    path.write_text("layer {} layers {}")
+    with pytest.raises(SchemaError, match=f"^{path}: the net has both"):
+        read_net(path)
+
+
+def test_binary_reads_back_and_names_what_is_missing():
+    net = caffe_pb2.NetParameter(name="x", input_dim=[1, 2])
+    assert parse_binary(net.SerializeToString(), caffe_pb2.NetParameter) == net
+    net.layer.add().clip_param.min = 1
+    with pytest.raises(SchemaError, match=r"net\.bin: required fields are missing: layer\[0\]\.clip_param\.max"):
+        parse_binary(net.SerializePartialToString(), caffe_pb2.NetParameter, file="net.bin")
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=60))
+def test_binary_junk_is_refused_or_read(data):
+    with suppress(SchemaError):
+        assert isinstance(parse_binary(data, caffe_pb2.NetParameter), caffe_pb2.NetParameter)

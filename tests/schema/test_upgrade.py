@@ -1,0 +1,120 @@
+"""Upgrades against what Caffe's own tools made of the same files."""
+
+import json
+import logging
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from caffejax.errors import SchemaError
+from caffejax.schema import caffe_pb2, format_text, parse_text, read_net, read_solver, upgrade_net
+
+NETS = Path(__file__).resolve().parents[1] / "golden" / "nets"
+
+
+@pytest.mark.parametrize("upgraded", sorted(NETS.glob("*.upgraded.prototxt")), ids=lambda path: path.name)
+def test_as_caffes_tools(upgraded):
+    read, kind = read_net, caffe_pb2.NetParameter
+    if upgraded.name.startswith("solver"):
+        read, kind = read_solver, caffe_pb2.SolverParameter
+    source = upgraded.with_name(upgraded.name.replace(".upgraded", ""))
+    assert read(source) == parse_text(upgraded.read_text(), kind)
+    assert read(upgraded) == read(source)
+
+
+RECORDED = sorted(path for path in NETS.glob("*.json") if "upgrade" in json.loads(path.read_text()))
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+def test_warns_where_caffe_warns_and_refuses_where_it_refuses(path, caplog):
+    recorded = json.loads(path.read_text())["upgrade"]
+    source = path.with_suffix(".prototxt")
+    if recorded["file"] is None:
+        with pytest.raises(SchemaError, match=f"{source.name}: .*'layer' .*'layers' "):
+            read_net(source)
+        return
+    with caplog.at_level(logging.WARNING, "caffejax"):
+        read_net(source)
+    warned = [message for message in recorded["messages"] if not message.startswith("File already")]
+    is_v1 = "layers" in source.read_text()  # Caffe says this only on the tool's log
+    assert [record.name for record in caplog.records] == ["caffejax"] * bool(warned or is_v1)
+    assert "\n" not in caplog.text.rstrip("\n")
+
+
+def test_fields_without_meaning_are_named():
+    net = parse_text((NETS / "v0_bad_field.prototxt").read_text(), caffe_pb2.NetParameter)
+    warnings = [w for w in upgrade_net(net) if "means nothing" in w]
+    assert warnings == [
+        "layer 'r': num_output means nothing to type 'relu' and is dropped",
+        "layer 'r': kernelsize means nothing to type 'relu' and is dropped",
+    ]
+
+
+def test_solver_with_both_types_is_refused():
+    with pytest.raises(SchemaError, match="both type"):
+        read_solver(NETS / "solver_type_both.prototxt")
+
+
+def test_nets_inside_a_solver_are_upgraded():
+    v1 = 'layers { name: "r" type: RELU bottom: "a" top: "a" }'
+    solver = read_solver(f"net_param {{ {v1} }} train_net_param {{ {v1} }} test_net_param {{ {v1} }}\n")
+    for net in (solver.net_param, solver.train_net_param, *solver.test_net_param):
+        assert [layer.type for layer in net.layer] == ["ReLU"]
+
+
+PADDING = """
+    input: "x" input_dim: 1 input_dim: 1 input_dim: 4 input_dim: 4 debug_info: true
+    layers { bottom: "x" top: "p" layer { name: "p" type: "padding" pad: 2 } }
+    layers { bottom: "p" top: "y" layer { name: "y" type: "%s" kernelsize: 3 } }
+"""
+
+
+def test_padding_folds_into_the_layer_behind():
+    net = read_net(PADDING % "conv")
+    assert [layer.name for layer in net.layer] == ["input", "y"]
+    assert (list(net.layer[1].bottom), list(net.layer[1].convolution_param.pad)) == (["x"], [2])
+    assert not net.HasField("debug_info")
+    assert read_net(PADDING % "pool").layer[1].pooling_param.pad == 2
+    with pytest.raises(SchemaError, match="only conv and pool"):
+        read_net(PADDING % "relu")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            'layers { layer { name: "c" type: "cnov" } }',
+            "layer 'c': there is no V0 layer type 'cnov'; did .* 'conv'",
+        ),
+        ('input: "a" input: "b" input_shape { dim: 1 }\n', r"2 inputs \(a, b\) but 1 shapes"),
+        ('input: "a" input_dim: 1 input_dim: 2\n', r"1 inputs \(a\) but 0 shapes; .* four input_dim"),
+    ],
+)
+def test_refused(text, said):
+    with pytest.raises(SchemaError, match=said):
+        read_net(text)
+
+
+FORK_TYPES = {"CROP": "Crop", "UNPOOLING": "UnPooling", "CONVOLUTION3D": "Convolution3D", "INTERP": "Interp"}
+
+
+@pytest.mark.parametrize(("old", "new"), FORK_TYPES.items())
+def test_enum_names_of_forks(old, new):
+    assert read_net(f"layers {{ type: {old} }}").layer[0].type == new
+
+
+def test_corpus_upgrades(shared):
+    refused = []
+    with zipfile.ZipFile(shared / "corpus" / "nets.zip") as nets:
+        for name in nets.namelist():
+            try:
+                net = read_net(nets.read(name).decode(), name=name)
+            except SchemaError:
+                refused.append(name)
+                continue
+            assert not [*net.layers, *net.input, *net.input_dim], name
+            assert all(layer.type for layer in net.layer), name
+            assert read_net(format_text(net) + "\n") == net, name
+    assert len(refused) == 3  # templates with placeholders for numbers
+    assert all("template" in name for name in refused)

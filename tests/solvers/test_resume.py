@@ -1,0 +1,111 @@
+"""Snapshots: what is restored, bit for bit, and what is refused."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from caffejax.errors import CaffejaxError, SolverError, WeightsError
+from caffejax.solvers import Solver
+
+NET = """
+layer { name: "data" type: "DummyData" top: "data" top: "label"
+  dummy_data_param { shape { dim: 4 dim: 6 } shape { dim: 4 }
+    data_filler { type: "gaussian" } data_filler { type: "constant" value: 1 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip"
+  inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
+layer { name: "drop" type: "Dropout" bottom: "ip" top: "ip" }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+"""
+
+
+def solver(folder: Path, more: str = "", net: str = NET, type: str = "Adam") -> Solver:
+    return Solver(
+        f'net_param {{ {net} }} base_lr: 0.01 lr_policy: "fixed" momentum: 0.9 type: "{type}" random_seed: 3 '
+        f'max_iter: 20 snapshot_prefix: "{folder / "snap"}" {more}'
+    )
+
+
+def leaves(s: Solver) -> list[np.ndarray]:
+    state = s.train_state.replace(key=jax.random.key_data(s.train_state.key))
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
+
+
+@pytest.mark.parametrize("more", ["", "iter_size: 3"])
+@pytest.mark.parametrize("type", ["SGD", "Adam", "AdaDelta"])
+def test_goes_on_bit_for_bit(tmp_path: Path, more: str, type: str) -> None:
+    whole = solver(tmp_path, more, type=type)
+    whole.step(5)
+    whole.snapshot()
+    whole.step(5)
+    whole.snapshot()
+    whole.close()
+    for snapshot in (tmp_path / "snap.orbax" / "5", tmp_path / "snap.orbax"):
+        resumed = solver(tmp_path, more, type=type)
+        resumed.restore(snapshot)
+        resumed.step(10 - resumed.iteration)
+        for ours, theirs in zip(leaves(resumed), leaves(whole), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_checkpoint_needs_only_orbax(tmp_path: Path) -> None:
+    import orbax.checkpoint as ocp
+
+    s = solver(tmp_path)
+    s.snapshot()
+    s.close()
+    with ocp.CheckpointManager(tmp_path / "snap.orbax") as manager:
+        arrays = manager.restore(0, args=ocp.args.Composite(arrays=ocp.args.StandardRestore()))["arrays"]
+    np.testing.assert_array_equal(arrays["params"]["ip"]["0"], s.train_state.params["ip"][0])
+
+
+def test_another_net_is_refused_by_name_and_shape(tmp_path: Path) -> None:
+    s = solver(tmp_path)
+    s.snapshot()
+    s.close()
+    other = solver(tmp_path, net=NET.replace("num_output: 3", "num_output: 4"))
+    with pytest.raises(WeightsError, match=r"'params/ip/0' has shape \(3, 6\), this solver needs \(4, 6\)"):
+        other.restore(tmp_path / "snap.orbax")
+
+
+@pytest.mark.parametrize("name", ["", "/7", "/0"])
+def test_missing_and_damaged_snapshots(tmp_path: Path, name: str) -> None:
+    s = solver(tmp_path)
+    if name:
+        s.snapshot()
+        s.step(1)
+        s.snapshot()
+        s.close()
+        for file in (tmp_path / "snap.orbax" / "0").rglob("*"):
+            if file.is_file() and file.parent.name == "d":
+                file.write_bytes(file.read_bytes()[:10])
+    before = leaves(s)
+    with pytest.raises(WeightsError, match=r"snap\.orbax") as caught:
+        s.restore(f"{tmp_path}/snap.orbax{name}")
+    if name == "/0":
+        assert "step 1 is the newest other one" in str(caught.value)
+    for ours, theirs in zip(leaves(s), before, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_prefix_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(SolverError, match="snapshot prefix"):
+        solver(tmp_path / "file", "snapshot: 5")
+
+
+def test_fine_tuning_takes_layers_of_the_same_name(tmp_path: Path) -> None:
+    s = solver(tmp_path)
+    s.step(1)
+    s.snapshot()
+    s.close()
+    weights = tmp_path / "snap_iter_1.caffemodel"
+    new_head = NET.replace('"ip"', '"other"')
+    text = f'net_param {{ {NET} }} base_lr: 0.1 lr_policy: "fixed"'
+    tuned = Solver(text, weights=[weights])
+    np.testing.assert_array_equal(tuned.train_state.params["ip"][0], s.train_state.params["ip"][0])
+    untouched = Solver(text.replace(NET, new_head), weights=[weights])
+    assert "ip" not in untouched.train_state.params
+    with pytest.raises(CaffejaxError, match=r"ip.*rename the layer"):
+        Solver(text.replace("num_output: 3", "num_output: 5"), weights=[weights])

@@ -1,0 +1,112 @@
+"""The main job, as a user runs it: LeNet on real digits, inside the band of Caffe's own runs."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from caffejax import read_caffemodel
+
+REPOSITORY = Path(__file__).parents[1]
+CONFIGS = REPOSITORY / "configs" / "digits"
+REFERENCE = json.loads((Path(__file__).parent / "golden" / "digits" / "caffe_reference.json").read_text())
+COMMAND = [sys.executable, "-m", "caffejax"]
+
+pytestmark = pytest.mark.slow
+
+
+def caffejax(*arguments: object, folder: Path) -> str:
+    """Runs the command; what it says on stderr."""
+    done = subprocess.run(
+        [*COMMAND, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def scores(log: str, name: str) -> dict[int, float]:
+    """A test score by iteration."""
+    pattern = rf"Iteration (\d+), Testing net \(#0\)(?:(?!Testing).)*?Test net output #\d: {name} = (\S+)"
+    return {int(i): float(v) for i, v in re.findall(pattern, log, re.DOTALL)}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("digits")
+    return folder, caffejax("train", f"--solver={CONFIGS / 'lenet_solver.prototxt'}", folder=folder)
+
+
+def test_learns_as_caffe_does(run: tuple[Path, str]) -> None:
+    _, log = run
+    accuracy, loss = scores(log, "accuracy"), scores(log, "loss")
+    runs = REFERENCE["runs"]
+    assert list(accuracy) == list(loss) == runs[0]["iterations"]
+    assert accuracy[1000] >= 0.98
+    curves = np.array([r["test_loss"] for r in runs])
+    low, high = curves.min(axis=0), curves.max(axis=0)
+    margin = (high - low) / 2
+    values = np.array(list(loss.values()))
+    inside = (low - margin < values) & (values < high + margin)
+    assert inside.all(), f"test loss {values} outside the band {low - margin} to {high + margin}"
+
+
+def test_log_is_glogs(run: tuple[Path, str]) -> None:
+    _, log = run
+    lines = log.splitlines()
+    assert all(re.match(r"[IW]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ \w+\.py:\d+\] ", line) for line in lines), lines
+    assert any(
+        re.search(r"\] Iteration 100 \([\d.]+ iter/s, [\d.]+s/100 iters\), loss = [\d.]+$", line) for line in lines
+    )
+
+
+def test_snapshots_can_be_scored(run: tuple[Path, str]) -> None:
+    folder, log = run
+    weights = folder / "snapshots" / "lenet_iter_1000.caffemodel"
+    assert {p.name for p in (folder / "snapshots" / "lenet.orbax").iterdir()} == {"250", "500", "750", "1000"}
+    scored = caffejax(
+        "test", "-model", CONFIGS / "lenet_train_test.prototxt", "-weights", weights, "-iterations=4", folder=folder
+    )
+    (accuracy,) = re.findall(r"\] accuracy = (\S+)", scored)
+    assert float(accuracy) == pytest.approx(scores(log, "accuracy")[1000], rel=1e-5)
+
+
+def test_killed_and_resumed_is_the_same_run(tmp_path: Path) -> None:
+    """kill -9 at a random moment; then --snapshot goes on to the very parameters of an uninterrupted run."""
+    settings = (CONFIGS / "lenet_solver.prototxt").read_text()
+    settings = re.sub(r"test_iter.*|test_interval.*", "", settings)
+    settings = re.sub(r"max_iter: \d+", "max_iter: 60", re.sub(r"snapshot: \d+", "snapshot: 10", settings))
+    settings = settings.replace("lenet_train_test", f"{CONFIGS}/lenet_train_test")
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "solver.prototxt").write_text(settings)
+    caffejax("train", "--solver=solver.prototxt", folder=tmp_path / "whole")
+
+    folder = tmp_path / "killed"
+    after = random.choice(range(1, 5))  # snapshots to let pass
+    with subprocess.Popen(
+        [*COMMAND, "train", "--solver=solver.prototxt"], cwd=folder, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            after -= "Snapshotting solver state" in line
+            if after < 0:  # while this one is being written
+                os.kill(process.pid, signal.SIGKILL)
+                break
+        process.stderr.read()
+    assert process.returncode == -signal.SIGKILL
+    log = caffejax("train", "--solver=solver.prototxt", "--snapshot=snapshots/lenet.orbax", folder=folder)
+    assert re.search(r"Restored iteration [1-5]0 ", log)
+    whole, resumed = (
+        read_caffemodel(tmp_path / name / "snapshots" / "lenet_iter_60.caffemodel") for name in ("whole", "killed")
+    )
+    assert whole.keys() == resumed.keys()
+    for layer in whole:
+        for a, b in zip(whole[layer], resumed[layer], strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=layer)
