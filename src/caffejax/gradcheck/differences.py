@@ -21,7 +21,6 @@ from .case import Case
 STEPS = 0.01 / 4.0 ** np.arange(4)  # relative to the element's or its array's typical size
 AGREEMENT = 1e-7  # of two extrapolations, relative to the larger gradients
 ONE_SIDED = 1e-3  # of the two slopes
-_AT_ONCE = 2**21  # array elements in flight
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def by_differences(case: Case, samples: int | None, random: np.random.Generator)
     sizes = [_sizes(v.ravel(), at) for v, at in zip(values, chosen, strict=True)]
     steps = np.concatenate(sizes)[:, None] * STEPS
     places = np.concatenate([start + at for start, at in zip(starts, chosen, strict=False)])
-    changes, norm = _changes(case, places, np.stack([steps, -steps], -1), cost)
+    changes, norm = _changes(case, places, np.stack([steps, -steps], -1))
     result = _extrapolate(changes[..., 0], changes[..., 1], steps, norm)
     ends = np.cumsum([len(at) for at in chosen])[:-1]
     parts = zip(chosen, *(np.split(r, ends) for r in result), strict=True)
@@ -65,19 +64,15 @@ def _sizes(flat: np.ndarray, at: np.ndarray) -> np.ndarray:
     return np.maximum(np.abs(flat[at]), max(float(np.sqrt(np.mean(flat**2))), 0.01))
 
 
-def _changes(case: Case, places: np.ndarray, moves: np.ndarray, cost: int) -> tuple[np.ndarray, float]:
+def _changes(case: Case, places: np.ndarray, moves: np.ndarray) -> tuple[np.ndarray, float]:
     """How (tops . top diffs) changes for each move of each element, and the size of the terms it sums.
 
     Args:
         case: the layer.
         places: flat indices into all arguments laid end to end, shape (n,).
-        moves: shape (n, ...).
-        cost: elements that one evaluation handles.
+        moves: shape (n, steps, 2).
     """
-    batch = int(np.clip(_AT_ONCE // max(cost, 1), 1, moves.size))
-    count = -(-moves.size // batch)
-    index = np.resize(np.repeat(places, moves[0].size), (count, batch))
-    delta = np.resize(moves, (count, batch))
+    index = np.repeat(places, moves[0].size)
 
     @jax.jit
     def evaluate(key: Any, blobs: Arrays, bottoms: Arrays, top_diffs: Arrays, index: Any, delta: Any) -> Any:
@@ -88,8 +83,8 @@ def _changes(case: Case, places: np.ndarray, moves: np.ndarray, cost: int) -> tu
             values = [v.reshape(s) for v, s in zip(jnp.split(flat, ends), shapes, strict=True)]
             return forward(case.context.with_key(key), *case.place(values, blobs, bottoms))[0]
 
-        def change(i: jax.Array, d: jax.Array) -> jax.Array:
-            moved = tops(flat.at[i].add(d))
+        def change(move: tuple[jax.Array, jax.Array]) -> jax.Array:
+            moved = tops(flat.at[move[0]].add(move[1]))
             # differences first: what does not move contributes no rounding
             terms = [jnp.sum(c * (m - b)) for c, m, b in zip(top_diffs, moved, base, strict=True)]
             return sum(terms, start=jnp.zeros(()))
@@ -98,10 +93,10 @@ def _changes(case: Case, places: np.ndarray, moves: np.ndarray, cost: int) -> tu
         base = tops(flat)
         squares = [jnp.sum(jnp.square(b * c)) for b, c in zip(base, top_diffs, strict=True)]
         norm = jnp.sqrt(sum(squares, start=jnp.zeros(())))
-        return jax.lax.map(lambda chunk: jax.vmap(change)(*chunk), (index, delta)), norm
+        return jax.lax.map(change, (index, delta)), norm  # one by one: convolutions run slowly under vmap
 
-    changes, norm = evaluate(case.context.base_key, case.blobs, case.bottoms, case.top_diffs, index, delta)
-    return np.asarray(changes).ravel()[: moves.size].reshape(moves.shape), float(norm)
+    changes, norm = evaluate(case.context.base_key, case.blobs, case.bottoms, case.top_diffs, index, moves.ravel())
+    return np.asarray(changes).reshape(moves.shape), float(norm)
 
 
 def _extrapolate(up: np.ndarray, down: np.ndarray, steps: np.ndarray, norm: float) -> tuple[np.ndarray, ...]:

@@ -52,7 +52,7 @@ def _check(net: Net, given: Mapping[str, Any]) -> None:
 
 
 def _read(net: Net) -> dict[str, np.ndarray]:
-    batches = {}
+    batches: dict[str, np.ndarray] = {}
     for key, source in net.sources().items():
         try:
             batches.update(zip(net.graph.layer(key).tops, next(source), strict=True))
