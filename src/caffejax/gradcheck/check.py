@@ -19,10 +19,10 @@ from ..layers.registry import Phase
 from ..net import Net, Variables
 from ..schema.caffe_pb2 import LayerParameter
 from .alone import lone_layer
-from .case import Argument, make_case
+from .case import Argument, Case, make_case
 from .feeding import feed
 from .report import Report, Row
-from .verdict import check_case
+from .verdict import compare, derive
 
 
 def check_gradients(
@@ -76,15 +76,28 @@ def check_gradients(
         else:
             net, given, variables = lone_layer(net_or_layer, param, bottoms, blobs, phase, random)
             layers = [net.graph.layers[-1].key]
-        chosen = [layer for layer in _chosen(net.graph, layers) if _arguments(layer)]
-        points = _points(net, chosen, variables, feed(net, given, random), jax.random.key(seed))
         rows: list[Row] = []
-        for layer in chosen:
+        for layer, case in cases(net, layers, variables, feed(net, given, random), random, jax.random.key(seed)):
             with located(file=net.graph.file, layer=layer.name, layer_type=layer.type.name):
-                context = layer.context.with_key(jax.random.key(seed))
-                case = make_case(context, *points[layer.key], _arguments(layer), random)
-                rows += check_case(layer.key, case, samples, random)
+                rows += compare(layer.key, case, derive(case, samples, random))
     return Report(tuple(rows))
+
+
+def cases(
+    net: Net,
+    layers: Sequence[str] | None,
+    variables: Variables,
+    inputs: Mapping[str, np.ndarray],
+    random: np.random.Generator,
+    key: jax.Array,
+) -> list[tuple[Layer, Case]]:
+    """The layers (all, if None) as they are in one forward pass; those without arguments are left out."""
+    chosen = [layer for layer in _chosen(net.graph, layers) if _arguments(layer)]
+    points = _points(net, chosen, variables, inputs, key)
+    return [
+        (layer, make_case(layer.context.with_key(key), *points[layer.key], _arguments(layer), random))
+        for layer in chosen
+    ]
 
 
 def _variables(net: Net, weights: Variables | str | os.PathLike[str] | None, seed: int) -> Variables:

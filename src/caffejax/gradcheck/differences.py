@@ -112,7 +112,9 @@ def _extrapolate(up: np.ndarray, down: np.ndarray, steps: np.ndarray, norm: floa
         kink = np.abs(4 * bend[:, 1:] - bend[:, :-1])[:, 1:]
     best = np.argmin(np.nan_to_num(spread, nan=np.inf), axis=1)
     rows = np.arange(len(best))
-    noise = 16 * np.finfo(np.float64).eps * norm / steps[rows, best + 2]
+    # the tops are rounded, and so are the moved elements
+    rounded = norm + (np.abs(up) + np.abs(down))[rows, best + 2] / STEPS[best + 2]
+    noise = 16 * np.finfo(np.float64).eps * rounded / steps[rows, best + 2]
     return better[rows, best + 1], spread[rows, best], kink[rows, best], noise
 
 

@@ -8,9 +8,11 @@ at least what rounding can do to a finite difference, divided by the tolerance.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from ..layers import LayerType
 from .case import Argument, Case, by_autodiff, by_net, by_rule
 from .differences import Differences, by_differences
 from .report import DECLARED, OK, Row, Worst
@@ -19,76 +21,81 @@ RULE_TOLERANCE = 1e-6  # rule against autodiff: both exact but for rounding
 DIFFERENCES_TOLERANCE = 1e-6  # what is left of smooth functions' differences is below a tenth of it
 MOST_SKIPPED = 0.9  # of the elements tried: beyond that, too little was compared
 
-Gradients = Sequence[np.ndarray]
+
+@dataclass(frozen=True)
+class Derivations:
+    """The gradients of a case, one per argument in each way.
+
+    Attributes:
+        differences: by finite differences.
+        autodiff: by autodiff of forward.
+        rule: by the hand-written rule, if there is one.
+        net: as nets make them, where the type prefers its rule.
+    """
+
+    differences: Sequence[Differences]
+    autodiff: Sequence[np.ndarray]
+    rule: Sequence[np.ndarray] | None
+    net: Sequence[np.ndarray] | None
 
 
-def check_case(layer: str, case: Case, samples: int | None, random: np.random.Generator) -> list[Row]:
-    """Derives the gradients of one layer in every way there is, and compares them."""
-    differences = by_differences(case, samples, random)
-    autodiff = by_autodiff(case)
+def derive(case: Case, samples: int | None, random: np.random.Generator) -> Derivations:
+    """Derives the gradients of one layer in every way there is."""
     kind = case.context.type
-    rule = by_rule(case) if kind.rule else None
-    net = by_net(case) if kind.prefer_rule else None
-    return compare(layer, case, differences, autodiff, rule, net)
+    return Derivations(
+        differences=by_differences(case, samples, random),
+        autodiff=by_autodiff(case),
+        rule=by_rule(case) if kind.rule else None,
+        net=by_net(case) if kind.rule and kind.prefer_rule else None,
+    )
 
 
-def compare(
-    layer: str,
-    case: Case,
-    differences: Sequence[Differences],
-    autodiff: Gradients,
-    rule: Gradients | None = None,
-    net: Gradients | None = None,
-) -> list[Row]:
-    """A row per argument; `net` is given where Caffe's gradient is not the derivative."""
+def compare(layer: str, case: Case, found: Derivations) -> list[Row]:
+    """A row per argument of the case, which belongs to the layer of that key."""
     nothing = [None] * len(case.arguments)
-    return [
-        _row(layer, case.context.type.name, *one)
-        for one in zip(case.arguments, differences, autodiff, rule or nothing, net or nothing, strict=True)
-    ]
+    ways = (found.differences, found.autodiff, found.rule or nothing, found.net or nothing)
+    return [_row(layer, case.context.type, *one) for one in zip(case.arguments, *ways, strict=True)]
 
 
 def _row(
     layer: str,
-    kind: str,
+    kind: LayerType,
     argument: Argument,
     difference: Differences,
     autodiff: np.ndarray,
     rule: np.ndarray | None,
     net: np.ndarray | None,
 ) -> Row:
-    sampled = autodiff_differences = _against(difference, autodiff)
-    rule_autodiff = rule_differences = None
-    if rule is not None:
-        rule_autodiff = _worst(rule, autodiff)
-        rule_differences = sampled = _against(difference, rule)
-    checked = int(difference.resolved.sum())
+    rule_autodiff = None if rule is None else _worst(rule, autodiff)
+    rule_differences = None if rule is None else _against(difference, rule)
+    autodiff_differences = _against(difference, autodiff)
+    checked, tried = int(difference.resolved.sum()), len(difference.at)
+    zero = not (autodiff.any() or (rule is not None and rule.any()))
+    if rule is None or rule_autodiff is None or rule_differences is None:
+        verdict = _of_two(autodiff_differences)
+        # what has no backward and is constant but for jumps is as it should be
+        enough = zero
+    elif net is None:
+        verdict = _of_three(rule_autodiff, rule_differences, autodiff_differences, bool(kind.not_derivative))
+        enough = False
+    else:
+        verdict = _of_preferred(rule, autodiff, net, rule_autodiff, autodiff_differences)
+        enough = False
+    if not enough and checked < max((1 - MOST_SKIPPED) * tried, 1):
+        verdict = f"nothing to compare: {tried - checked} of {tried} elements lie on kinks"
     return Row(
         layer=layer,
-        type=kind,
+        type=kind.name,
         argument=argument.name,
         rule_autodiff=rule_autodiff,
         rule_differences=rule_differences,
         autodiff_differences=autodiff_differences,
         size=autodiff.size,
         checked=checked,
-        skipped=len(difference.at) - checked,
-        zero=not autodiff.any() and (rule is None or not rule.any()) and sampled.error <= DIFFERENCES_TOLERANCE,
-        verdict=_too_little(checked, len(difference.at))
-        or (
-            _of_two(autodiff_differences)
-            if rule is None or rule_autodiff is None or rule_differences is None
-            else _of_three(rule_autodiff, rule_differences, autodiff_differences)
-            if net is None
-            else _of_declared(rule, autodiff, net, rule_autodiff, autodiff_differences)
-        ),
+        skipped=tried - checked,
+        zero=zero,
+        verdict=verdict,
     )
-
-
-def _too_little(checked: int, tried: int) -> str | None:
-    if checked >= max((1 - MOST_SKIPPED) * tried, 1):
-        return None
-    return f"nothing to compare: {tried - checked} of {tried} elements lie on kinks"
 
 
 def _of_two(autodiff_differences: Worst) -> str:
@@ -97,7 +104,7 @@ def _of_two(autodiff_differences: Worst) -> str:
     return "autodiff differs from finite differences"
 
 
-def _of_three(rule_autodiff: Worst, rule_differences: Worst, autodiff_differences: Worst) -> str:
+def _of_three(rule_autodiff: Worst, rule_differences: Worst, autodiff_differences: Worst, not_derivative: bool) -> str:
     same = rule_autodiff.error <= RULE_TOLERANCE
     rule = rule_differences.error <= DIFFERENCES_TOLERANCE
     autodiff = autodiff_differences.error <= DIFFERENCES_TOLERANCE
@@ -105,7 +112,7 @@ def _of_three(rule_autodiff: Worst, rule_differences: Worst, autodiff_difference
         case True, True, True:
             return OK
         case True, _, _:
-            return "rule and autodiff agree, but not with finite differences"
+            return DECLARED if not_derivative else "rule and autodiff agree, but not with finite differences"
         case _, True, True:
             return "rule and autodiff differ where no finite difference was taken"
         case _, False, True:
@@ -116,10 +123,10 @@ def _of_three(rule_autodiff: Worst, rule_differences: Worst, autodiff_difference
             return "rule, autodiff and finite differences all differ"
 
 
-def _of_declared(
+def _of_preferred(
     rule: np.ndarray, autodiff: np.ndarray, net: np.ndarray, rule_autodiff: Worst, autodiff_differences: Worst
 ) -> str:
-    """For types whose gradient Caffe defines otherwise: the rule need only point the derivative's way."""
+    """For types that prefer their rule to the derivative: it need only point the derivative's way."""
     if autodiff_differences.error > DIFFERENCES_TOLERANCE:
         return "autodiff differs from finite differences"
     if _worst(rule, net).error > RULE_TOLERANCE:

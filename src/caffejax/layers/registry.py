@@ -151,6 +151,7 @@ class LayerType:
     stateful: bool = False
     index_bottoms: tuple[int, ...] = ()
     prefer_rule: bool = False
+    not_derivative: str = ""
     restrictions: str = ""
     declare_blobs: Callable[..., list[Blob]] | None = field(default=None, repr=False)
     rule: Callable[..., Any] | None = field(default=None, repr=False)
@@ -207,6 +208,7 @@ def register(
     stateful: bool = False,
     index_bottoms: tuple[int, ...] = (),
     prefer_rule: bool = False,
+    not_derivative: str = "",
     restrictions: str = "",
 ) -> Callable[[Callable[..., Any]], LayerType]:
     """Registers a forward function `forward(ctx, [blobs,] *bottoms)` as a layer type.
@@ -221,6 +223,8 @@ def register(
         stateful: forward returns `(tops, new values of the blobs that are not learnable)`.
         index_bottoms: bottoms holding labels or indices; no gradient can be asked into them.
         prefer_rule: use the backward rule rather than autodiff: where Caffe's gradient is not the derivative.
+        not_derivative: where forward itself stops gradients that exist, as Caffe does, in words; checks then take
+            rule and autodiff agreeing for enough.
         restrictions: what the type does not do, for the table of layers.
 
     Raises:
@@ -240,6 +244,7 @@ def register(
                 stateful=stateful,
                 index_bottoms=index_bottoms,
                 prefer_rule=prefer_rule,
+                not_derivative=not_derivative,
                 restrictions=restrictions,
             )
         )
