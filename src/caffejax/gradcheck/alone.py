@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..errors import LayerError
-from ..graph import Param
 from ..layers import LayerType, layer_type
 from ..layers.registry import Phase
 from ..net import Net, Variables
@@ -66,21 +66,19 @@ def _as_shape(bottom: Any) -> tuple[int, ...] | None:
 
 
 def _variables(net: Net, blobs: Sequence[Any] | None, random: np.random.Generator) -> Variables:
-    """Random variables, or the blobs given: learnable ones normal, statistics from [0.5, 1.5)."""
-    params = net.graph.params
+    """Random variables: learnable blobs normal, statistics from [0.5, 1.5); or the blobs given."""
+    started = net.init(jax.random.key(0), jnp.float64)
+    params = jax.tree.map(lambda a: jnp.asarray(random.normal(size=a.shape)), started.params)
+    state = jax.tree.map(lambda a: jnp.asarray(random.uniform(0.5, 1.5, a.shape)), started.state)
     if blobs is not None:
-        found, expected = [np.shape(b) for b in blobs], [p.blob.shape for p in params]
+        found, expected = [np.shape(b) for b in blobs], [p.blob.shape for p in net.graph.params]
         if found != expected:
             raise LayerError(f"blobs of shapes {found} given, but the layer has {expected}")
+        for param, blob in zip(net.graph.params, blobs, strict=True):
+            tree = params if param.blob.learnable else state
+            tree[param.slot.layer] = _replaced(tree[param.slot.layer], param.slot.index, blob)
+    return Variables(params, state)
 
-    def value(param: Param) -> Any:
-        if blobs is not None:
-            return jnp.asarray(blobs[param.slot.index], jnp.float64)
-        if param.blob.learnable:
-            return jnp.asarray(random.normal(size=param.blob.shape))
-        return jnp.asarray(random.uniform(0.5, 1.5, param.blob.shape))
 
-    return Variables(
-        net.tree(lambda p: value(p) if p.blob.learnable else None),
-        net.tree(lambda p: None if p.blob.learnable else value(p)),
-    )
+def _replaced(arrays: tuple[Any, ...], i: int, array: Any) -> tuple[Any, ...]:
+    return (*arrays[:i], jnp.asarray(array, jnp.float64), *arrays[i + 1 :])
