@@ -1,10 +1,12 @@
-"""Compiles caffe.proto of caffejax.schema to descriptors (caffe.binpb) and types (caffe_pb2.pyi) beside it.
+"""Compiles caffe.proto of caffejax.schema to descriptors (caffe.binpb), types (caffe_pb2.pyi) and the list of
+fields that forks added to BVLC's messages (forks.json), all beside it.
 
 Run it after editing caffe.proto. Needs grpcio-tools, which is among the dev dependencies.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -15,7 +17,7 @@ SCHEMA = Path(__file__).resolve().parent.parent / "src" / "caffejax" / "schema"
 
 
 def compile_schema(out: Path) -> None:
-    """Writes caffe.binpb and caffe_pb2.pyi into the folder `out`."""
+    """Writes caffe.binpb, caffe_pb2.pyi and forks.json into the folder `out`."""
     arguments = [
         f"-I{SCHEMA}",
         f"--descriptor_set_out={out / 'caffe.binpb'}",
@@ -28,6 +30,19 @@ def compile_schema(out: Path) -> None:
     # A fork has enum values called None, which Python cannot spell as a name.
     text = re.sub(r"^ *None: .*\n", "", types.read_text(), flags=re.MULTILINE)
     types.write_text('# mypy: disable-error-code="type-arg,no-untyped-def"\n' + text)
+    forks = fork_fields((SCHEMA / "caffe.proto").read_text())
+    (out / "forks.json").write_text(json.dumps(forks, indent=1) + "\n")
+
+
+def fork_fields(proto: str) -> dict[str, dict[str, str]]:
+    """`{message: {field: the forks that have it}}`: what stands after an empty line inside a message."""
+    found: dict[str, dict[str, str]] = {}
+    for message, body in re.findall(r"^message (\w+) \{\n(.*?)^\}", proto, re.MULTILINE | re.DOTALL):
+        _, _, added = body.partition("\n\n")
+        fields = re.findall(r"^  (?:optional|repeated) \S+ (\w+) = .*?;  // ([^;\n]*)", added, re.MULTILINE)
+        if fields:
+            found[message] = dict(fields)
+    return found
 
 
 if __name__ == "__main__":

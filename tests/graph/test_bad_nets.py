@@ -69,3 +69,19 @@ def test_shape_problems_of_independent_layers_are_reported_together() -> None:
         Net(text)
     assert [p.layer for p in caught.value.problems] == ["conv", "pool"]
     assert "(8, 8)" in caught.value.problems[0].message
+
+
+POOL = """
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 1 dim: 6 dim: 6 } } }
+layer { name: "pool" type: "Pooling" bottom: "data" top: "pool" pooling_param { kernel_size: 3 stride: 2 %s } }
+"""
+
+
+def test_settings_of_forks_are_followed_or_refused_never_ignored() -> None:
+    assert Net(POOL % "").graph.blobs["pool"].shape == (1, 1, 3, 3)
+    assert Net(POOL % "ceil_mode: false").graph.blobs["pool"].shape == (1, 1, 2, 2)
+    with pytest.raises(
+        CaffejaxError, match=r"layer 'pool' \(Pooling\): setting pooling_param\.torch_pooling \(of nvidia\)"
+    ):
+        Net(POOL % "torch_pooling: true")
+    Net(POOL % "torch_pooling: false")  # the default changes nothing

@@ -94,7 +94,7 @@ def test_compiled_schema_is_up_to_date(tmp_path):
     script = f"import sys; sys.path.insert(0, {str(ROOT / 'scripts')!r}); import compile_schema, pathlib\n"
     script += f"compile_schema.compile_schema(pathlib.Path({str(tmp_path)!r}))"
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True)
-    for name in ("caffe.binpb", "caffe_pb2.pyi"):
+    for name in ("caffe.binpb", "caffe_pb2.pyi", "forks.json"):
         assert (tmp_path / name).read_bytes() == (ROOT / "src/caffejax/schema" / name).read_bytes()
 
 

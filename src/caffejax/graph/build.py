@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from ..errors import CaffejaxError, GraphError, LayerError, Problem, located
 from ..layers import Context, LayerType, layer_type
 from ..layers.calling import forward
-from ..schema import caffe_pb2
+from ..schema import caffe_pb2, unknown_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from .backward import mark_backward
 from .model import AUTOMATIC, Graph, Layer, Param
@@ -71,6 +71,10 @@ def _layer_problems(layer: LayerParameter) -> Iterator[Problem]:
         return
     for message in kind.count_problems(len(layer.bottom), len(layer.top)):
         yield Problem(message, layer=layer.name, layer_type=layer.type)
+    for field in (f for f in (kind.param, "loss_param") if f and layer.HasField(f)):
+        for setting in unknown_settings(getattr(layer, field), kind.fork_settings):
+            message = f"setting {field}.{setting} is not supported; BVLC Caffe does not have it either"
+            yield Problem(message, layer=layer.name, layer_type=layer.type)
     if layer.propagate_down and len(layer.propagate_down) != len(layer.bottom):
         yield Problem(
             f"propagate_down must be given once per bottom or not at all: {len(layer.propagate_down)} "

@@ -20,10 +20,11 @@ from .spatial import Window
     "Pooling",
     tops=(1, 2),
     param="pooling_param",
+    fork_settings=("ceil_mode",),
     restrictions="STOCHASTIC is refused, as by Caffe on the CPU.",
 )
 def pooling(ctx: Context, x: jax.Array) -> object:
-    """MAX or AVE over windows; sizes round up unless round_mode says FLOOR.
+    """MAX or AVE over windows; sizes round up unless round_mode says FLOOR (in forks: ceil_mode: false).
 
     MAX takes the first maximum in row-major order; a second top holds its index in the plane. AVE divides by
     the part of the window inside the padded plane. A MAX window without any input gives -FLT_MAX, index -1.
@@ -94,7 +95,7 @@ def _geometry(ctx: Context, x: Any) -> tuple[Window, Shape]:
     )
     require(all(a < k for a, k in zip(pad, kernel, strict=True)), f"pad {pad} must be less than kernel {kernel}")
     window = Window(kernel, stride, pad, (1, 1))
-    rounding = math.floor if p.round_mode == p.FLOOR else math.ceil
+    rounding = math.floor if p.round_mode == p.FLOOR or not p.ceil_mode else math.ceil
     out = [rounding((n + 2 * a - k) / s) + 1 for n, k, s, a in zip(size, kernel, stride, pad, strict=True)]
     if any(pad):  # a last window that would start in the far padding is dropped
         out = [o - ((o - 1) * s >= n + a) for o, n, s, a in zip(out, size, stride, pad, strict=True)]

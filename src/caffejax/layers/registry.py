@@ -153,6 +153,7 @@ class LayerType:
     prefer_rule: bool = False
     not_derivative: str = ""
     restrictions: str = ""
+    fork_settings: tuple[str, ...] = ()
     declare_blobs: Callable[..., list[Blob]] | None = field(default=None, repr=False)
     rule: Callable[..., Any] | None = field(default=None, repr=False)
 
@@ -210,6 +211,7 @@ def register(
     prefer_rule: bool = False,
     not_derivative: str = "",
     restrictions: str = "",
+    fork_settings: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Any]], LayerType]:
     """Registers a forward function `forward(ctx, [blobs,] *bottoms)` as a layer type.
 
@@ -226,6 +228,7 @@ def register(
         not_derivative: where forward itself stops gradients that exist, as Caffe does, in words; checks then take
             rule and autodiff agreeing for enough.
         restrictions: what the type does not do, for the table of layers.
+        fork_settings: settings of forks that it follows; others that are set are refused.
 
     Raises:
         ValueError: if the name is taken.
@@ -246,6 +249,7 @@ def register(
                 prefer_rule=prefer_rule,
                 not_derivative=not_derivative,
                 restrictions=restrictions,
+                fork_settings=fork_settings,
             )
         )
 

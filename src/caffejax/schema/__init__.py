@@ -1,6 +1,7 @@
 """Caffe's messages: the schema, its text and binary forms, and upgrades of old files."""
 
 from . import caffe_pb2
+from .forks import unknown_settings
 from .reading import parse_binary, read_net, read_solver, source_file
 from .text import format_text, parse_text
 from .upgrade import upgrade_net, upgrade_solver
@@ -13,6 +14,7 @@ __all__ = [
     "read_net",
     "read_solver",
     "source_file",
+    "unknown_settings",
     "upgrade_net",
     "upgrade_solver",
 ]

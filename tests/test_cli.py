@@ -1,0 +1,151 @@
+"""The command line: its help, its errors, its imports."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from caffejax.cli import main
+from caffejax.data import write_lmdb
+
+CONFIGS = Path(__file__).parents[1] / "configs" / "digits"
+NET = (CONFIGS / "lenet_train_test.prototxt").read_text()
+SOLVER = (CONFIGS / "lenet_solver.prototxt").read_text()
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the digits job, to spoil; also the working directory."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lenet_train_test.prototxt").write_text(NET)
+    (tmp_path / "solver.prototxt").write_text(SOLVER)
+    for name in ("digits_train_lmdb", "digits_test_lmdb"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "data.mdb").write_bytes((CONFIGS / name / "data.mdb").read_bytes())
+    return tmp_path
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 1) -> str:
+    """Runs a command that must fail: no traceback, nothing on stdout; its messages."""
+    assert main(arguments) == code
+    out, err = capsys.readouterr()
+    assert not out
+    assert "Traceback" not in err
+    return "\n".join(line for line in err.splitlines() if line.startswith("caffejax:"))
+
+
+def test_commands_have_help_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    commands = re.findall(r"^    (\w+)  ", capsys.readouterr().out, re.MULTILINE)
+    assert commands[:2] == ["train", "test"]
+    for command in commands:
+        with pytest.raises(SystemExit) as caught:
+            main([command, "--help"])
+        assert caught.value.code == 0
+        assert f"example: caffejax {command}" in capsys.readouterr().out
+
+
+def test_starts_without_jax() -> None:
+    code = "import sys, caffejax.cli; sys.exit('jax' in sys.modules or 'google.protobuf' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda job: (job / "solver.prototxt").unlink(), r"solver\.prototxt: no such file"),
+        (lambda job: (job / "lenet_train_test.prototxt").unlink(), r"lenet_train_test\.prototxt: no such file"),
+        (
+            lambda job: (job / "solver.prototxt").write_text(SOLVER + "\nmomentun: 0.9 delta: high\n"),
+            r"solver\.prototxt:20:1: .*momentun.*did you mean 'momentum'.*\n.*solver\.prototxt:20:22: .*high",
+        ),
+        (
+            lambda job: (job / "lenet_train_test.prototxt").write_text(NET[:-2]),
+            r"lenet_train_test\.prototxt:\d+:\d+: .*ends inside LayerParameter",
+        ),
+        (
+            lambda job: (job / "lenet_train_test.prototxt").write_text(
+                NET.replace('"Pooling"', '"Poling"').replace('"InnerProduct"', '"InerProduct"')
+            ),
+            r"(?s)layer 'pool1': unknown layer type 'Poling'; did you mean 'Pooling'.*'pool2'.*'ip1'.*'ip2'",
+        ),
+        (
+            lambda job: (job / "lenet_train_test.prototxt").write_text(
+                NET.replace('bottom: "ip2"\n  bottom: "label"\n  top: "loss"', 'bottom: "ip2"\n  top: "loss"')
+            ),
+            r"layer 'loss' \(SoftmaxWithLoss\): takes exactly 2 bottoms, but 1 given",
+        ),
+        (
+            lambda job: (job / "lenet_train_test.prototxt").write_text(NET.replace("size: 5", "size: 50")),
+            r"layer 'conv1' \(Convolution\): the kernel does not fit: input \(28, 28\)",
+        ),
+        (
+            lambda job: (job / "digits_train_lmdb" / "data.mdb").write_bytes(b"not a database" * 999),
+            r"digits_train_lmdb.*layer 'mnist'",
+        ),
+        (
+            lambda job: (job / "digits_train_lmdb" / "data.mdb").write_bytes(
+                (CONFIGS / "digits_train_lmdb" / "data.mdb").read_bytes()[:100_000]
+            ),
+            r"digits_train_lmdb.*layer 'mnist'",
+        ),
+    ],
+)
+def test_a_spoilt_job_is_refused_before_anything_is_written(
+    job: Path, capsys: pytest.CaptureFixture[str], spoil: object, message: str
+) -> None:
+    spoil(job)  # type: ignore[operator]
+    before = sorted(job.rglob("*"))
+    assert re.search(message, refused(capsys, "train", "--solver=solver.prototxt"))
+    assert sorted(job.rglob("*")) == before
+
+
+def test_an_empty_lmdb_is_refused(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for file in (job / "digits_train_lmdb").iterdir():
+        file.unlink()
+    lmdb.open(str(job / "digits_train_lmdb")).close()
+    assert "has no records" in refused(capsys, "train", "--solver=solver.prototxt")
+
+
+def test_a_record_that_is_no_datum_is_named(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (job / "digits_train_lmdb" / "data.mdb").unlink()
+    (job / "digits_train_lmdb").rmdir()
+    write_lmdb(job / "digits_train_lmdb", [(b"00000000", b"\xff\xff\xff")])
+    assert "00000000" in refused(capsys, "train", "--solver=solver.prototxt")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--snapshot=a", "--weights=b"], "not both"),
+        (["--snapshot=nowhere.orbax"], "no such snapshot"),
+        (["--weights=nowhere.caffemodel"], "nowhere.caffemodel"),
+        (["--gpu=0"], "--device cpu"),
+        (["--device=gpu:x"], "'x' is not a device number"),
+        (["--device=cpu:99"], "there is no cpu 99"),
+        (["--gpu=0", "--device=cpu"], "not both"),
+    ],
+)
+def test_flags_that_cannot_work(
+    job: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    import jax
+
+    if arguments == ["--gpu=0"] and jax.default_backend() == "gpu":
+        pytest.skip("there is a GPU here")
+    assert message in refused(capsys, "train", "-solver", "solver.prototxt", *arguments)
+
+
+def test_gpu_mode_without_a_gpu_says_so_once(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import jax
+
+    if jax.default_backend() != "cpu":
+        pytest.skip("there is an accelerator here")
+    text = SOLVER.replace("solver_mode: CPU", "solver_mode: GPU").replace("max_iter: 1000", "max_iter: 1")
+    (job / "solver.prototxt").write_text(text)
+    assert main(["train", "--solver=solver.prototxt"]) == 0
+    assert capsys.readouterr().err.count("sees no GPU") == 1
