@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax import LayerError, Net, check_gradients, layer_types, register
+from caffejax import LayerError, Net, check_gradients, layer_types, register, save_weights
 from caffejax.cli import main
 from caffejax.errors import CaffejaxError
 from caffejax.gradcheck.case import Case, by_net, by_rule
@@ -243,7 +243,9 @@ def test_labels_are_valid_classes() -> None:
 def test_command(net_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, inputs = tmp_path / "report.json", tmp_path / "inputs.npz"
     np.savez(inputs, data=np.random.default_rng(3).normal(size=(4, 2, 6, 6)))
-    flags = ["--layers=ip,loss", f"--json={out}", f"--inputs={inputs}", "--seed=3", "--samples=8"]
+    weights, net = tmp_path / "w.caffemodel", Net(NET)
+    save_weights(weights, net.graph, net.init(jax.random.key(5)))
+    flags = ["--layers=ip,loss", f"--json={out}", f"--inputs={inputs}", f"--weights={weights}", "--samples=8"]
     assert main(["gradcheck", f"--model={net_file}", *flags]) == 0
     report = json.loads(out.read_text())
     assert report["ok"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from math import isfinite
 from typing import Any, NamedTuple
 
 OK = "ok"
@@ -12,7 +13,7 @@ DECLARED = "ok: not the derivative, as declared"
 
 
 class Worst(NamedTuple):
-    """The largest relative error, and the index where it lies (None if nothing was compared)."""
+    """The largest relative error (see `gradcheck.verdict`), and its index; None if nothing was compared."""
 
     error: float
     at: tuple[int, ...] | None
@@ -57,7 +58,10 @@ class Row:
         return self.verdict in (OK, DECLARED)
 
     def __str__(self) -> str:
-        return f"gradient of {self.argument}: {self.verdict}"
+        worst = self.autodiff_differences
+        if self.rule_autodiff and self.rule_differences:
+            worst = max(self.rule_autodiff, self.rule_differences, key=lambda w: w.error)
+        return f"gradient of {self.argument}: {self.verdict}; worst relative error {worst}"
 
 
 @dataclass(frozen=True)
@@ -77,8 +81,8 @@ class Report:
         return tuple(row for row in self.rows if not row.ok)
 
     def to_json(self) -> str:
-        """`{"ok": ..., "rows": [{...}]}`, the rows' attributes as they are named; infinite errors as "inf"."""
-        return json.dumps({"ok": self.ok, "rows": [_plain(asdict(row)) for row in self.rows]}, indent=1)
+        """`{"ok": ..., "rows": [{...}]}`, rows have the attributes of `Row`; infinite errors are "inf"."""
+        return json.dumps({"ok": self.ok, "rows": [_plain(row) for row in self.rows]}, indent=1)
 
     def __str__(self) -> str:
         titles = ("layer", "type", "argument", "rule/autodiff", "rule/differences", "checked", "verdict")
@@ -107,14 +111,13 @@ def _table(lines: Sequence[Sequence[str]]) -> str:
     )
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
+def _plain(row: Row) -> dict[str, Any]:
+    """A row as JSON has it; there are no infinite numbers in JSON."""
     return {
-        key: {"error": _finite(value[0]), "at": value[1]}
-        if key.endswith(("autodiff", "differences")) and value
-        else value
-        for key, value in row.items()
+        "ok": row.ok,
+        **{key: _worst(value) if isinstance(value, Worst) else value for key, value in vars(row).items()},
     }
 
 
-def _finite(error: float) -> float | str:
-    return error if error < float("inf") else "inf"
+def _worst(worst: Worst) -> dict[str, Any]:
+    return {"error": worst.error if isfinite(worst.error) else "inf", "at": worst.at}
