@@ -72,7 +72,7 @@ def _row(
     checked, tried = int(difference.resolved.sum()), len(difference.at)
     zero = not (autodiff.any() or (rule is not None and rule.any()))
     if rule is None or rule_autodiff is None or rule_differences is None:
-        verdict = _of_two(autodiff_differences)
+        verdict = _of_two(autodiff_differences, bool(kind.not_derivative))
         # what has no backward and is constant but for jumps is as it should be
         enough = zero
     elif net is None:
@@ -98,10 +98,10 @@ def _row(
     )
 
 
-def _of_two(autodiff_differences: Worst) -> str:
+def _of_two(autodiff_differences: Worst, not_derivative: bool) -> str:
     if autodiff_differences.error <= DIFFERENCES_TOLERANCE:
         return OK
-    return "autodiff differs from finite differences"
+    return DECLARED if not_derivative else "autodiff differs from finite differences"
 
 
 def _of_three(rule_autodiff: Worst, rule_differences: Worst, autodiff_differences: Worst, not_derivative: bool) -> str:
