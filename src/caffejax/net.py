@@ -29,7 +29,7 @@ class Variables(NamedTuple):
 
     Attributes:
         params: learnable blobs.
-        state: running statistics.
+        state: running statistics, and after a layer's blobs what it carries from one forward pass to the next.
     """
 
     params: Params
@@ -119,10 +119,12 @@ class Net:
                 own_key = jax.random.fold_in(name_key(key, param.slot.layer), param.slot.index)
                 return fill(param.blob.filler, own_key, param.blob.shape, dtype)
 
-        return Variables(
-            params=self.tree(lambda p: blob(p) if p.blob.learnable else None),
-            state=self.tree(lambda p: None if p.blob.learnable else blob(p)),
-        )
+        state = self.tree(lambda p: None if p.blob.learnable else blob(p))
+        for layer in self.graph.layers:
+            if layer.carried:
+                own = state.get(layer.key, (None,) * len(layer.params))
+                state[layer.key] = (*own, *(blob(p) for p in layer.carried))
+        return Variables(params=self.tree(lambda p: blob(p) if p.blob.learnable else None), state=state)
 
     def apply(
         self,
@@ -213,14 +215,14 @@ class Net:
             values[name] if need else jax.lax.stop_gradient(values[name])
             for name, need in zip(layer.bottoms, layer.bottom_need_backward, strict=True)
         ]
-        arrays = [_array(p, params if p.blob.learnable else state) for p in layer.params]
+        arrays = [_array(p, params if p.blob.learnable else state) for p in (*layer.params, *layer.carried)]
         context = layer.context.with_key(key)
         return call(context, arrays, bottoms, self.backward)
 
     def _updated(self, state: Params, changed: Mapping[str, tuple[jax.Array, ...]]) -> Params:
         new = dict(state)
         for layer in self.graph.layers:
-            statistics = [p for p in layer.params if not p.blob.learnable]
+            statistics = [p for p in (*layer.params, *layer.carried) if not p.blob.learnable]
             for param, value in zip(statistics, changed.get(layer.key, ()), strict=False):
                 owner = list(new[param.owner.layer])
                 owner[param.owner.index] = value

@@ -18,13 +18,7 @@ from caffejax.schema import read_net
 GOLDEN = Path(__file__).parents[1] / "golden" / "nets"
 
 # cases with layer types that a later version brings; they leave the list when all of these are registered
-WAITING = {
-    "dep_input_dim": {"Flatten"},
-    "dep_input_shape": {"Flatten"},
-    "same_blob_twice": {"Reduction"},
-    "silence_and_dead_branch": {"Silence"},
-    "slice_concat": {"Flatten", "Slice"},
-}
+WAITING: dict[str, set[str]] = {}
 
 # diffs that Caffe gets wrong: HingeLoss works in its bottom's diff during the forward pass, and Split adds that to
 # the other branches' gradients though the loss has weight 0 and no backward pass

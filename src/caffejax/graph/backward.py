@@ -53,7 +53,7 @@ def _from_loss(layers: Sequence[Layer]) -> list[Layer]:
 
 def _forced(layer: Layer) -> Layer:
     # of the indices of a loss the first are its labels, which `force_backward` leaves alone
-    labels = layer.type.index_bottoms[:1] if layer.type.loss else ()
+    labels = layer.type.index_bottoms[:1] if layer.type.loss else layer.type.unforced_bottoms
     exempt = [i in labels for i in range(len(layer.bottoms))]
     return replace(
         layer,

@@ -18,7 +18,7 @@ from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from .backward import mark_backward
 from .model import AUTOMATIC, Graph, Layer, Param
 from .rules import included, rule_problems
-from .sharing import Sharing
+from .sharing import Sharing, carried_params
 from .splits import find_sources, insert_splits
 
 _KEY = jax.eval_shape(jax.random.key, 0)
@@ -136,8 +136,9 @@ class _Wiring:
         bottoms = [self.blobs[b] for b in layer.bottom]
         key = self._key(layer.name)
         blobs = context.type.declare_blobs(context, *bottoms) if context.type.declare_blobs else []
-        params = self.sharing.add(key, layer, blobs)
-        tops = top_shapes(context, params, bottoms)
+        params = self.sharing.add(key, layer, [b for b in blobs if b.persistent])
+        carried = carried_params(key, len(params), [b for b in blobs if not b.persistent])
+        tops = top_shapes(context, (*params, *carried), bottoms)
         names = tuple(layer.top) or (AUTOMATIC,) * len(tops if context.type.loss else ())
         if len(tops) != len(names):
             raise LayerError(f"computes {len(tops)} tops, but {len(names)} are named")
@@ -150,6 +151,7 @@ class _Wiring:
                 tops=names,
                 loss_weights=_loss_weights(context.type, layer, len(names)),
                 params=params,
+                carried=carried,
                 inserted_split=inserted,
             )
         )

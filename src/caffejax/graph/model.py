@@ -58,6 +58,7 @@ class Layer:
         bottoms, tops: blob names. A top named like its bottom is computed in place.
         loss_weights: one per top.
         params: one per blob.
+        carried: what a forward pass leaves to the next; no blobs in Caffe's sense.
         need_backward: whether the layer takes part in the backward pass.
         bottom_need_backward: for which bottoms a gradient is computed.
         inserted_split: a Split that the net added because a blob has several readers.
@@ -69,6 +70,7 @@ class Layer:
     tops: tuple[str, ...]
     loss_weights: tuple[float, ...]
     params: tuple[Param, ...]
+    carried: tuple[Param, ...] = ()
     need_backward: bool = False
     bottom_need_backward: tuple[bool, ...] = ()
     inserted_split: bool = False

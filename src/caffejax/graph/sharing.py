@@ -84,6 +84,15 @@ class Sharing:
             yield replace(layer, params=tuple(settled(p) for p in layer.params))
 
 
+def carried_params(key: str, n_params: int, blobs: Sequence[Blob]) -> tuple[Param, ...]:
+    """The params of a layer's blobs that are not persistent: never shared, in the slots after the others."""
+    slots = [Slot(key, n_params + i) for i in range(len(blobs))]
+    return tuple(
+        Param(slot=s, owner=s, blob=b, name="", lr_mult=0.0, decay_mult=0.0, need_backward=False)
+        for s, b in zip(slots, blobs, strict=True)
+    )
+
+
 def _agreed(what: str, name: str, new: float | None, old: float | None) -> float | None:
     if new is not None and old is not None and new != old:
         raise GraphError(f"shared param '{name}' has mismatched {what}: {new:g} here, {old:g} before")

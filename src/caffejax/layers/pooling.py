@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -14,28 +14,22 @@ from jax import lax
 from ..errors import require
 from .registry import Context, Shape, register
 from .spatial import Window
+from .stochastic_pooling import stochastic_diff, stochastic_windows
 
 
-@register(
-    "Pooling",
-    tops=(1, 2),
-    param="pooling_param",
-    fork_settings=("ceil_mode",),
-    restrictions="STOCHASTIC is refused, as by Caffe on the CPU.",
-)
+@register("Pooling", tops=(1, 2), param="pooling_param", fork_settings=("ceil_mode",))
 def pooling(ctx: Context, x: jax.Array) -> object:
-    """MAX or AVE over windows; sizes round up unless round_mode says FLOOR (in forks: ceil_mode: false).
+    """MAX, AVE or STOCHASTIC over windows; sizes round up unless round_mode says FLOOR (in forks: ceil_mode: false).
 
     MAX takes the first maximum in row-major order; a second top holds its index in the plane. AVE divides by
     the part of the window inside the padded plane. A MAX window without any input gives -FLT_MAX, index -1.
+    STOCHASTIC draws a cell of each window in proportion to its value, and in TEST takes the expectation.
     """
     window, out = _geometry(ctx, x)
-    if _method(ctx) == "AVE":
-        require(ctx.n_tops == 1, "only MAX pooling has a second top")
-        return average_windows(x, window.kernel, window.stride, window.pad, out)
-    top, row, column = max_windows(x, window, out)
     if ctx.n_tops == 1:
-        return top
+        return pool(_method(ctx), x, window, out, _key(ctx))
+    require(_method(ctx) == "MAX", "only MAX pooling has a second top")
+    top, row, column = max_windows(x, window, out)
     index = jnp.where(column < 0, -1, row * x.shape[3] + column)
     return top, lax.stop_gradient(index.astype(x.dtype))
 
@@ -43,18 +37,34 @@ def pooling(ctx: Context, x: jax.Array) -> object:
 @pooling.backward
 def _(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
     d_top = dy[0] if isinstance(dy, tuple) else dy
-    window, out = _geometry(ctx, x)
-    # every window's diff goes back to the cells it came from, window position by window position
+    return pool_diff(_method(ctx), x, d_top, *_geometry(ctx, x), _key(ctx))
+
+
+def pool(method: str, x: jax.Array, window: Window, out: Shape, key: jax.Array | None = None) -> jax.Array:
+    """Windows of the last two of four axes pooled by MAX, AVE or STOCHASTIC, the latter at random if given a key."""
+    if method == "STOCHASTIC":
+        return stochastic_windows(x, window, out, key)
+    if method == "AVE":
+        return average_windows(x, window.kernel, window.stride, window.pad, out)
+    return max_windows(x, window, out)[0]
+
+
+def pool_diff(
+    method: str, x: jax.Array, d_top: jax.Array, window: Window, out: Shape, key: jax.Array | None = None
+) -> jax.Array:
+    """The bottom's diff: every window's goes back to the cells it came from, window position by position."""
+    if method == "STOCHASTIC":
+        return stochastic_diff(x, d_top, window, out, key)
     (low_h, high_h), (low_w, high_w) = _padding(x.shape[2:], out, window)
     dx = jnp.zeros((*x.shape[:2], x.shape[2] + low_h + high_h, x.shape[3] + low_w + high_w), x.dtype)
-    if _method(ctx) == "AVE":
+    if method == "AVE":
         share = d_top / _areas(x.shape[2:], window, out).astype(x.dtype)
     else:
         _, row, column = max_windows(x, window, out)
     for i in range(window.kernel[0]):
         for j in range(window.kernel[1]):
             rows, columns = _cells(i, 0, window, out), _cells(j, 1, window, out)
-            if _method(ctx) == "AVE":
+            if method == "AVE":
                 part = share
             else:
                 at_i = row == np.arange(out[0])[:, None] * window.stride[0] - low_h + i
@@ -68,6 +78,10 @@ def _method(ctx: Context) -> str:
     return str(ctx.param.PoolMethod.Name(ctx.param.pool))
 
 
+def _key(ctx: Context) -> jax.Array | None:
+    return ctx.key if ctx.training and _method(ctx) == "STOCHASTIC" else None
+
+
 def _geometry(ctx: Context, x: Any) -> tuple[Window, Shape]:
     """The window over the plane and the output's size.
 
@@ -76,7 +90,6 @@ def _geometry(ctx: Context, x: Any) -> tuple[Window, Shape]:
     """
     p = ctx.param
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
-    require(_method(ctx) != "STOCHASTIC", "STOCHASTIC pooling is not supported; use MAX or AVE")
     size = tuple(x.shape[2:])
     if p.global_pooling:
         require(
@@ -93,14 +106,31 @@ def _geometry(ctx: Context, x: Any) -> tuple[Window, Shape]:
         not p.global_pooling or (pad == (0, 0) and stride == (1, 1)),
         "with global_pooling: true pad must be 0 and stride 1",
     )
-    require(all(a < k for a, k in zip(pad, kernel, strict=True)), f"pad {pad} must be less than kernel {kernel}")
     window = Window(kernel, stride, pad, (1, 1))
+    check_window(_method(ctx), window)
     rounding = math.floor if p.round_mode == p.FLOOR or not p.ceil_mode else math.ceil
+    return window, pooled_size(size, window, rounding)
+
+
+def check_window(method: str, window: Window) -> None:
+    """Raises `LayerError` if a method does not go with the window's padding."""
+    pad, kernel = window.pad, window.kernel
+    require(method != "STOCHASTIC" or not any(pad), f"STOCHASTIC pooling takes no padding, but pad is {pad}")
+    require(all(a < k for a, k in zip(pad, kernel, strict=True)), f"pad {pad} must be less than kernel {kernel}")
+
+
+def pooled_size(size: Shape, window: Window, rounding: Callable[[float], int]) -> Shape:
+    """Output size along each axis.
+
+    Raises:
+        LayerError: if the kernel does not fit.
+    """
+    kernel, stride, pad = window.kernel, window.stride, window.pad
     out = [rounding((n + 2 * a - k) / s) + 1 for n, k, s, a in zip(size, kernel, stride, pad, strict=True)]
     if any(pad):  # a last window that would start in the far padding is dropped
         out = [o - ((o - 1) * s >= n + a) for o, n, s, a in zip(out, size, stride, pad, strict=True)]
     require(all(o > 0 for o in out), f"the kernel {kernel} does not fit the plane {size} with pad {pad}")
-    return window, tuple(out)
+    return tuple(out)
 
 
 def _pair(p: Any, both: str, height: str, width: str) -> Shape:

@@ -50,11 +50,14 @@ class Blob:
         shape: Caffe's shape of it.
         filler: the FillerParameter that starts it; None leaves it zero.
         learnable: False for running statistics: they are state, not parameters.
+        persistent: False for what one forward pass leaves to the next, such as the hidden state of an LSTM. It
+            is state that Caffe does not count as a blob: in no list and in no weight file. Declared last.
     """
 
     shape: Shape
     filler: Any = None
     learnable: bool = True
+    persistent: bool = True
 
 
 class Source(Protocol):
@@ -150,6 +153,7 @@ class LayerType:
     loss: bool = False
     stateful: bool = False
     index_bottoms: tuple[int, ...] = ()
+    unforced_bottoms: tuple[int, ...] = ()
     prefer_rule: bool = False
     not_derivative: str = ""
     restrictions: str = ""
@@ -208,6 +212,7 @@ def register(
     loss: bool = False,
     stateful: bool = False,
     index_bottoms: tuple[int, ...] = (),
+    unforced_bottoms: tuple[int, ...] = (),
     prefer_rule: bool = False,
     not_derivative: str = "",
     restrictions: str = "",
@@ -224,6 +229,7 @@ def register(
         loss: the first top has loss_weight 1 unless told otherwise, and is made if not named.
         stateful: forward returns `(tops, new values of the blobs that are not learnable)`.
         index_bottoms: bottoms holding labels or indices; no gradient can be asked into them.
+        unforced_bottoms: those of them that `force_backward` leaves alone, as it does a loss's labels.
         prefer_rule: use the backward rule rather than autodiff: where Caffe's gradient is not the derivative.
         not_derivative: where forward itself stops gradients that exist, as Caffe does, in words; checks then take
             rule and autodiff agreeing for enough.
@@ -246,6 +252,7 @@ def register(
                 loss=loss,
                 stateful=stateful,
                 index_bottoms=index_bottoms,
+                unforced_bottoms=unforced_bottoms,
                 prefer_rule=prefer_rule,
                 not_derivative=not_derivative,
                 restrictions=restrictions,

@@ -1,6 +1,8 @@
-"""Layers that only move numbers: joining, copying."""
+"""Layers that only move numbers: joining, cutting, copying, other shapes."""
 
 from __future__ import annotations
+
+import math
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +10,10 @@ import numpy as np
 
 from ..errors import require
 from .axes import canonical_axis
-from .registry import Context, register
+from .precision import wide
+from .registry import Context, Shape, register
+
+Arrays = tuple[jax.Array, ...]
 
 
 @register("Concat", bottoms=(1, None), param="concat_param")
@@ -46,3 +51,120 @@ def split(ctx: Context, x: jax.Array) -> tuple[jax.Array, ...]:
 @split.backward
 def _(ctx: Context, x: jax.Array, *, y: object, dy: object) -> jax.Array:
     return jnp.sum(jnp.stack(dy if isinstance(dy, tuple) else (dy,)), axis=0)
+
+
+@register("Slice", tops=(1, None), param="slice_param")
+def slice_(ctx: Context, x: jax.Array) -> Arrays:
+    """The bottom cut along `axis` (or the old name `slice_dim`), before each slice_point or into equal parts."""
+    axis, points = _cuts(ctx, x.shape)
+    return tuple(jnp.split(x, points, axis))
+
+
+@slice_.backward
+def _(ctx: Context, x: jax.Array, *, y: object, dy: jax.Array | Arrays) -> jax.Array:
+    axis, points = _cuts(ctx, x.shape)
+    dx = jnp.zeros_like(x)
+    for start, part in zip([0, *points], dy if isinstance(dy, tuple) else (dy,), strict=True):
+        dx = jax.lax.dynamic_update_slice_in_dim(dx, part, start, axis)
+    return dx
+
+
+def _cuts(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
+    """The axis, and where each top but the first starts."""
+    p, n_tops = ctx.param, ctx.n_tops
+    require(not (p.HasField("axis") and p.HasField("slice_dim")), "give either axis or slice_dim, not both")
+    axis = canonical_axis(p.slice_dim if p.HasField("slice_dim") else p.axis, shape)
+    size, points = shape[axis], list(p.slice_point)
+    if not points:
+        require(
+            size % n_tops == 0,
+            f"the number of tops, {n_tops}, must divide axis {axis} of shape {shape}; else give slice_point",
+        )
+        return axis, [k * size // n_tops for k in range(1, n_tops)]
+    require(
+        len(points) == n_tops - 1,
+        f"slice_point must be given once less than there are tops: {len(points)} points for {n_tops} tops",
+    )
+    require(
+        all(a < b for a, b in zip([0, *points], points, strict=False)) and points[-1] <= size and n_tops <= size,
+        f"slice_point must increase, from more than 0 to no more than {size} (axis {axis}): {points}",
+    )
+    return axis, points
+
+
+@register("Flatten", param="flatten_param", in_place=False)
+def flatten(ctx: Context, x: jax.Array) -> jax.Array:
+    """The axes from `axis` to `end_axis` made one. Where end_axis is the axis before, an axis of size 1 is new."""
+    start = canonical_axis(ctx.param.axis, x.shape)
+    end = canonical_axis(ctx.param.end_axis, x.shape, name="end_axis") + 1
+    require(start <= end, f"axis {ctx.param.axis} comes after end_axis {ctx.param.end_axis} in shape {x.shape}")
+    return x.reshape(*x.shape[:start], math.prod(x.shape[start:end]), *x.shape[end:])
+
+
+@flatten.backward
+def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return dy.reshape(x.shape)
+
+
+@register("Reshape", param="reshape_param", in_place=False)
+def reshape(ctx: Context, x: jax.Array) -> jax.Array:
+    """The bottom with `num_axes` axes from `axis` on replaced by `shape`: 0 copies an axis, one -1 is inferred.
+
+    With num_axes 0 the new axes are inserted; a negative axis then counts from behind the last.
+    """
+    return x.reshape(_new_shape(ctx, x.shape))
+
+
+@reshape.backward
+def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return dy.reshape(x.shape)
+
+
+def _new_shape(ctx: Context, shape: Shape) -> Shape:
+    p, n = ctx.param, len(shape)
+    start = p.axis if p.axis >= 0 else n + p.axis + 1
+    require(0 <= start <= n, f"axis {p.axis} is out of range for a blob with {n} axes, shape {shape}")
+    require(p.num_axes >= -1, f"num_axes must be 0 or more, or -1 for all, not {p.num_axes}")
+    end = n if p.num_axes == -1 else start + p.num_axes
+    require(end <= n, f"axis {p.axis} and num_axes {p.num_axes} go past the last axis of shape {shape}")
+    new = [int(d) for d in p.shape.dim]
+    require(all(d >= -1 for d in new), f"shape may hold sizes, 0 to copy and -1 to infer, not {new}")
+    require(new.count(-1) <= 1, f"only one -1 can be inferred: {new}")
+    for i, d in enumerate(new):
+        require(d != 0 or start + i < n, f"shape {new} copies axis {start + i}, which bottom {shape} does not have")
+    whole = [*shape[:start], *(d or shape[start + i] for i, d in enumerate(new)), *shape[end:]]
+    count, known = math.prod(shape), math.prod(d for d in whole if d != -1)
+    if -1 in whole:
+        require(
+            known > 0 and count % known == 0,
+            f"{known}, the product of the known axes, does not divide {count}, the count of {shape}",
+        )
+        whole[whole.index(-1)] = count // known
+    require(math.prod(whole) == count, f"shape {tuple(whole)} has another count than the bottom's {shape}")
+    return tuple(whole)
+
+
+@register("Tile", param="tile_param")
+def tile(ctx: Context, x: jax.Array) -> jax.Array:
+    """The bottom `tiles` times in a row along `axis`."""
+    axis = canonical_axis(ctx.param.axis, x.shape)
+    require(ctx.param.tiles > 0, "tiles must be given and positive")
+    return jnp.concatenate([x] * ctx.param.tiles, axis)
+
+
+@tile.backward
+def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    axis = canonical_axis(ctx.param.axis, x.shape)
+    parts = dy.reshape(*x.shape[:axis], ctx.param.tiles, *x.shape[axis:])
+    return jnp.sum(wide(parts), axis=axis)
+
+
+@register("Silence", bottoms=(1, None), tops=0)
+def silence(ctx: Context, *xs: jax.Array) -> Arrays:
+    """Nothing: reads blobs so that they are no outputs of the net."""
+    return ()
+
+
+@silence.backward
+def _(ctx: Context, *xs: jax.Array, y: object, dy: object) -> tuple[None, ...]:
+    return (None,) * len(xs)

@@ -78,3 +78,11 @@ def convolution_output(size: Shape, window: Window) -> Shape:
         f"the kernel does not fit: input {size}, kernel extent {window.extent}, pad {window.pad}",
     )
     return out
+
+
+def window_padding(size: Shape, out: Shape, window: Window) -> list[tuple[int, int]]:
+    """Low and high padding per axis such that the windows end exactly where the padding does."""
+    return [
+        (pad, (o - 1) * stride + extent - n - pad)
+        for n, o, extent, stride, pad in zip(size, out, window.extent, window.stride, window.pad, strict=True)
+    ]

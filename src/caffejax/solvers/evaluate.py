@@ -37,6 +37,7 @@ class Evaluator:
         self.net = net
         self.feed = Feed(net)
         self._device = device
+        self._last: Params = {}
         self._forward = jax.jit(lambda params, state, batch, key: _scores(net, params, state, batch, key))
 
     def __call__(
@@ -48,15 +49,25 @@ class Evaluator:
     ) -> Scores:
         """Runs `batches` forward passes and averages; `each(number, scores)` hears of every single one."""
         results: list[Any] = []
-        state = variables.state
+        state = self._continued(variables.state)
         for i in range(batches):
             batch = jax.device_put(next(self.feed), self._device)
             result, state = self._forward(variables.params, state, batch, jax.random.fold_in(key, i))
             results.append(result)
             if each is not None:
                 each(i, Scores(float(result[0]), jax.tree.map(np.asarray, result[1])))
+        self._last = state
         loss, outputs = jax.tree.map(lambda *xs: np.mean(np.stack(xs), axis=0), *results)
         return Scores(float(loss), outputs)
+
+    def _continued(self, state: Params) -> Params:
+        """The state, with what recurrent layers carry over from the last batch."""
+        continued = dict(state)
+        for layer in self.net.graph.layers:
+            if layer.carried and layer.key in self._last:
+                n = len(layer.params)
+                continued[layer.key] = (*state[layer.key][:n], *self._last[layer.key][n:])
+        return continued
 
 
 def _scores(net: Net, params: Params, state: Params, batch: Any, key: jax.Array) -> Any:
@@ -78,7 +89,7 @@ def _shared(test: Graph, own: Params, train: Graph, trained: Params) -> Params:
 
     def pick(key: str, index: int, value: Any) -> Any:
         source = by_name.get(test.layer(key).name)
-        if value is None or source is None:
+        if value is None or source is None or index >= len(source.params):  # what a net carries is its own
             return value
         owner = source.params[index].owner
         return trained[owner.layer][owner.index]

@@ -1,0 +1,52 @@
+"""Deconvolution: Convolution the other way round, also known as transposed convolution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from ..errors import require
+from .convolution import Correlation, correlation, summed, weight_and_bias
+from .registry import SAME_AS_BOTTOMS, Blob, Context, Shape, register
+
+Arrays = tuple[jax.Array, ...]
+
+
+@register("Deconvolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param")
+def deconvolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
+    """Every bottom's numbers times the kernel, added up where they overlap: Convolution's bottom gradient.
+
+    The weight is (channels, num_output / group, *kernel); a size n becomes stride * (n - 1) + extent - 2 * pad.
+    """
+    weight, *bias = blobs
+    c = correlation(ctx, xs)
+    return tuple(c.add_bias(c.spread(x, weight, _size(c, x)), bias) for x in xs)
+
+
+@deconvolution.blobs
+def _(ctx: Context, *xs: Any) -> list[Blob]:
+    c = correlation(ctx, xs)
+    return weight_and_bias(ctx.param, (xs[0].shape[c.axis], ctx.param.num_output // c.group, *c.window.kernel))
+
+
+@deconvolution.backward
+def _(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
+    weight, *bias = blobs
+    c = correlation(ctx, xs)
+    return summed(
+        [
+            (c(d, weight), c.weight_diff(d, x), *(c.bias_diff(d) for _ in bias))
+            for x, d in zip(xs, dy if isinstance(dy, tuple) else (dy,), strict=True)
+        ]
+    )
+
+
+def _size(c: Correlation, x: jax.Array) -> Shape:
+    w = c.window
+    size = tuple(
+        stride * (n - 1) + extent - 2 * pad
+        for n, stride, extent, pad in zip(c.size(x), w.stride, w.extent, w.pad, strict=True)
+    )
+    require(all(n > 0 for n in size), f"nothing is left: input {c.size(x)}, kernel {w.extent}, pad {w.pad}")
+    return size

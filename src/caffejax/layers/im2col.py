@@ -1,0 +1,73 @@
+"""Im2col: what lies under each position of a window, laid out in channels."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..errors import require
+from .axes import canonical_axis
+from .registry import Context, Shape, register
+from .spatial import Window, convolution_output, convolution_window, window_padding
+
+
+@register("Im2col", param="convolution_param")
+def im2col(ctx: Context, x: jax.Array) -> jax.Array:
+    """The cells under a convolution's windows: (..., C, *size) to (..., C * kernel elements, *output size).
+
+    Of a channel's kernel elements the last axis runs fastest. The padding is zeros.
+    """
+    window, axis, out = _geometry(ctx, x)
+    cells = windows(x, window, out)
+    return cells.reshape(*x.shape[:axis], x.shape[axis] * math.prod(window.kernel), *out)
+
+
+@im2col.backward
+def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    window, axis, out = _geometry(ctx, x)
+    return overlay(dy.reshape(*x.shape[: axis + 1], *window.kernel, *out), x.shape[axis + 1 :], window)
+
+
+def _geometry(ctx: Context, x: jax.Array) -> tuple[Window, int, Shape]:
+    axis = canonical_axis(ctx.param.axis, x.shape)
+    n = x.ndim - axis - 1
+    require(n > 0, f"needs spatial axes after the channel axis {axis}, but the bottom has shape {x.shape}")
+    window = convolution_window(ctx.param, n)
+    return window, axis, convolution_output(x.shape[axis + 1 :], window)
+
+
+def windows(x: jax.Array, window: Window, out: Shape) -> jax.Array:
+    """The cells under each position of a window over the last axes: (..., *size) to (..., *kernel, *out)."""
+    n = len(out)
+    lead = x.ndim - n
+    low_high = window_padding(x.shape[lead:], out, window)
+    cells = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * lead + [(low, high, 0) for low, high in low_high])
+    for k in range(n):  # axis by axis: size becomes kernel, out
+        places = np.arange(window.kernel[k])[:, None] * window.dilation[k] + np.arange(out[k]) * window.stride[k]
+        cells = jnp.take(cells, places, axis=lead + 2 * k, mode="clip")
+    pairs = range(lead, lead + 2 * n)
+    return cells.transpose(*range(lead), *pairs[::2], *pairs[1::2])
+
+
+def overlay(cells: jax.Array, size: Shape, window: Window) -> jax.Array:
+    """The transpose of `windows`: (..., *kernel, *out) to (..., *size), adding what lies on the same place."""
+    n = len(size)
+    lead, out = cells.ndim - 2 * n, cells.shape[cells.ndim - n :]
+    low_high = window_padding(size, out, window)
+    for k in reversed(range(n)):
+        # here: (..., kernels up to k, outs up to k, finished axes)
+        at, along = lead + k, lead + 2 * k + 1
+        parts = jnp.moveaxis(cells, at, 0)
+        reach = (out[k] - 1) * window.stride[k] + window.extent[k]
+        shape = [reach if axis == along - 1 else length for axis, length in enumerate(parts.shape[1:])]
+        total = jnp.zeros(shape, cells.dtype)
+        for i, part in enumerate(parts):
+            start = i * window.dilation[k]
+            places = slice(start, start + (out[k] - 1) * window.stride[k] + 1, window.stride[k])
+            total = total.at[(slice(None),) * (along - 1) + (places,)].add(part)
+        cells = total
+    return lax.pad(cells, jnp.zeros((), cells.dtype), [(0, 0, 0)] * lead + [(-low, -high, 0) for low, high in low_high])

@@ -1,0 +1,94 @@
+"""Layers that pick by position: the largest values' places, rows by number, a part as large as another blob."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..errors import require
+from .axes import canonical_axis
+from .precision import wide
+from .registry import Context, Shape, register
+
+
+@register("ArgMax", param="argmax_param")
+def argmax(ctx: Context, x: jax.Array) -> jax.Array:
+    """Places of the `top_k` largest values, largest first; of equal ones the last place comes first.
+
+    With `axis` they are counted along it, and `out_max_val` gives the values instead. Without, each item of axis
+    0 is flattened: the top is N x 1 x top_k, or N x 2 x top_k with the places and then the values, filled up
+    with axes of size 1 to the bottom's number.
+    """
+    p, along = ctx.param, ctx.param.HasField("axis")
+    axis = canonical_axis(p.axis, x.shape) if along else 1
+    rows = jnp.moveaxis(x, axis, -1) if along else x.reshape(x.shape[0], math.prod(x.shape[1:]))
+    size = rows.shape[-1]
+    require(1 <= p.top_k <= size, f"top_k must lie between 1 and {size}, the number of values, not be {p.top_k}")
+    # top_k prefers first places: read backwards, they are last. And -0 must equal 0.
+    values, places = lax.top_k(jnp.flip(jnp.where(rows == 0, 0, rows), -1), p.top_k)
+    indices = (size - 1 - places).astype(x.dtype)
+    if along:
+        return lax.stop_gradient(jnp.moveaxis(values if p.out_max_val else indices, -1, axis))
+    both = jnp.stack([indices, values] if p.out_max_val else [indices], axis=1)
+    return lax.stop_gradient(both.reshape(*both.shape, *(1,) * (x.ndim - 3)))
+
+
+@register("BatchReindex", bottoms=2, index_bottoms=(1,))
+def batch_reindex(ctx: Context, x: jax.Array, index: jax.Array) -> jax.Array:
+    """The items of bottom 0 (axis 0) that bottom 1 numbers, in its order. A number out of range gives NaN."""
+    require(index.ndim == 1, f"the indices, bottom 1, must have one axis, not shape {index.shape}")
+    require(x.ndim >= 1, "bottom 0 needs an axis to be indexed")
+    # repeats add up in the gradient: taken from the wide values, that is done in float32
+    taken = wide(x).at[_positions(index, len(x))].get(mode="fill", fill_value=jnp.nan)
+    return taken.astype(x.dtype)
+
+
+@batch_reindex.backward
+def _(ctx: Context, x: jax.Array, index: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
+    return jax.ops.segment_sum(wide(dy), _positions(index, len(x)), num_segments=len(x)), None
+
+
+def _positions(index: jax.Array, n: int) -> jax.Array:
+    """Whole numbers, cut off as Caffe does; n where the index is negative."""
+    whole = index.astype(jnp.int32)
+    return jnp.where(whole < 0, n, whole)
+
+
+@register("Crop", bottoms=2, param="crop_param")
+def crop(ctx: Context, x: jax.Array, like: jax.Array) -> jax.Array:
+    """Bottom 0 cut to the size of bottom 1 in `axis` and all later axes, from `offset` on (one, or one per axis).
+
+    Nothing of bottom 1 counts but its shape.
+    """
+    starts, sizes = _box(ctx, x.shape, like.shape)
+    return lax.slice(x, starts, [a + n for a, n in zip(starts, sizes, strict=True)])
+
+
+@crop.backward
+def _(ctx: Context, x: jax.Array, like: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
+    starts, sizes = _box(ctx, x.shape, like.shape)
+    around = [(a, n - a - size, 0) for a, n, size in zip(starts, x.shape, sizes, strict=True)]
+    return lax.pad(dy, jnp.zeros((), dy.dtype), around), None
+
+
+def _box(ctx: Context, shape: Shape, like: Shape) -> tuple[list[int], list[int]]:
+    """Where the part starts and how large it is, for every axis."""
+    axis, offsets = canonical_axis(ctx.param.axis, shape), list(ctx.param.offset)
+    n_cropped = len(shape) - axis
+    require(
+        len(offsets) in (0, 1, n_cropped),
+        f"offset must be given once or once per cropped axis: {len(offsets)} offsets for {n_cropped} axes",
+    )
+    require(len(like) >= len(shape), f"bottom 1 needs {len(shape)} axes as bottom 0 has, not shape {like}")
+    if len(offsets) != n_cropped:
+        offsets = (offsets or [0]) * n_cropped
+    starts, sizes = [0] * axis + offsets, [*shape[:axis], *like[axis : len(shape)]]
+    for k in range(axis, len(shape)):
+        require(
+            starts[k] + sizes[k] <= shape[k],
+            f"the crop does not fit along axis {k}: offset {starts[k]} and size {sizes[k]} in {shape[k]}",
+        )
+    return starts, sizes

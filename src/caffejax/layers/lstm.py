@@ -1,0 +1,133 @@
+"""LSTM and its single step, LSTMUnit. Gates lie side by side in the order i, f, o, g."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..errors import require
+from .precision import wide
+from .recurrent import Arrays, Pair, declare, diffs, sequence, times
+from .registry import Blob, Context, register
+
+
+@register("LSTMUnit", bottoms=3, tops=2, index_bottoms=(2,), unforced_bottoms=(2,))
+def lstm_unit(ctx: Context, c: jax.Array, gates: jax.Array, cont: jax.Array) -> Arrays:
+    """From the cell (1, N, D), the gates before their nonlinearity (1, N, 4D) and cont (1, N): new cell, hidden.
+
+    c = cont f c + i g and h = o tanh(c). f's gradient is taken as f (1 - f) with f times cont already, which
+    makes no difference where cont is 0 or 1.
+    """
+    _check_unit(c.shape, gates.shape, cont.shape)
+    new_c, h = _unit(wide(c), wide(gates), wide(cont)[..., None])
+    return new_c.astype(c.dtype), h.astype(c.dtype)
+
+
+@lstm_unit.backward
+def _(
+    ctx: Context, c: jax.Array, gates: jax.Array, cont: jax.Array, *, y: Arrays, dy: Arrays
+) -> tuple[jax.Array, jax.Array, None]:
+    dc, dh = (wide(d) for d in dy)
+    dc_prev, d_gates = _unit_diffs(_activated(wide(gates), wide(cont)[..., None]), wide(c), dc, dh)
+    return dc_prev, d_gates, None
+
+
+def _check_unit(c: tuple[int, ...], gates: tuple[int, ...], cont: tuple[int, ...]) -> None:
+    require(len(c) == 3 and c[0] == 1, f"bottom 0, the cell, must have shape (1, streams, numbers), not {c}")
+    wanted = (1, c[1], 4 * c[2])
+    require(gates == wanted, f"bottom 1, the gates, must have shape {wanted} to go with {c}, not {gates}")
+    require(cont == (1, c[1]), f"bottom 2, cont, must have shape {(1, c[1])} to go with {c}, not {cont}")
+
+
+def _unit(c: jax.Array, gates: jax.Array, cont: jax.Array) -> tuple[jax.Array, jax.Array]:
+    i, f, o, g = jnp.split(gates, 4, axis=-1)
+    new = _forget(cont, f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+    return new, jax.nn.sigmoid(o) * jnp.tanh(new)
+
+
+@jax.custom_jvp
+def _forget(cont: jax.Array, x: jax.Array) -> jax.Array:
+    return cont * jax.nn.sigmoid(x)
+
+
+@_forget.defjvp
+def _(primals: Arrays, tangents: Arrays) -> tuple[jax.Array, jax.Array]:
+    f = _forget(*primals)
+    return f, f * (1 - f) * tangents[1]
+
+
+def _activated(gates: jax.Array, cont: jax.Array) -> Arrays:
+    i, f, o, g = jnp.split(gates, 4, axis=-1)
+    return jax.nn.sigmoid(i), cont * jax.nn.sigmoid(f), jax.nn.sigmoid(o), jnp.tanh(g)
+
+
+def _unit_diffs(gates: Arrays, c_prev: jax.Array, dc: jax.Array, dh: jax.Array) -> Pair:
+    """Diffs of the cell before and of the gates, from those of the new cell and of the hidden state."""
+    i, f, o, g = gates
+    tanh_c = jnp.tanh(f * c_prev + i * g)
+    dc = dc + dh * o * (1 - tanh_c * tanh_c)
+    d_gates = [dc * g * i * (1 - i), dc * c_prev * f * (1 - f), dh * tanh_c * o * (1 - o), dc * i * (1 - g * g)]
+    return dc * f, jnp.concatenate(d_gates, axis=-1)
+
+
+@register(
+    "LSTM",
+    bottoms=(2, 5),
+    tops=(1, 3),
+    param="recurrent_param",
+    stateful=True,
+    index_bottoms=(1,),
+    unforced_bottoms=(1,),
+)
+def lstm(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arrays]:
+    """LSTMUnit step by step, on the gates W_hc cont_t h_{t-1} + W_xc x_t + b_c; the top is h_t.
+
+    Bottoms: x, cont, [x_static], [h_0, c_0]. Tops: h, [h_T, c_T]. Blobs: W_xc, b_c, [W_xc_static], W_hc.
+    """
+    s = sequence(ctx, 2, blobs, bottoms)
+    (w_h,) = s.own
+
+    def step(state: Pair, now: Any) -> tuple[Pair, jax.Array]:
+        (h, c), (drive, cont) = state, now
+        c, hidden = _unit(c, drive + times(cont * h, w_h), wide(cont))
+        h = hidden.astype(h.dtype)
+        return (h, c), h
+
+    h_0, c_0 = s.start
+    end, top = lax.scan(step, (h_0.astype(s.x.dtype), wide(c_0)), (s.drive, s.cont))
+    return s.tops(top, end)
+
+
+@lstm.blobs
+def _(ctx: Context, *bottoms: Any) -> list[Blob]:
+    p = ctx.param
+    return declare(ctx, 2, 4 * p.num_output, bottoms, [Blob((4 * p.num_output, p.num_output), p.weight_filler)])
+
+
+@lstm.backward
+def _(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
+    s = sequence(ctx, 2, blobs, bottoms)
+    top, d_top = (v[0] if s.exposed else v for v in (y, dy))
+    (w_h,) = s.own
+    h_0, c_0 = s.start
+    # the hidden states are known, so all gates are too; only the cells need a pass forward, the diffs one backward
+    before = s.cont * jnp.concatenate([h_0[None].astype(top.dtype), top[:-1]])
+    gates = _activated(s.drive + times(before, w_h), wide(s.cont))
+
+    def cell(c: jax.Array, now: Any) -> Pair:
+        i, f, _, g = now
+        return f * c + i * g, c
+
+    c_before = lax.scan(cell, wide(c_0), gates)[1]
+
+    def step(diff: Pair, now: Any) -> tuple[Pair, jax.Array]:
+        (dh, dc), (gates, c_prev, dh_now, cont) = diff, now
+        dc, d_gates = _unit_diffs(gates, c_prev, dc, dh + dh_now)
+        return (cont * (d_gates @ wide(w_h)), dc), d_gates
+
+    none = jnp.zeros_like(c_before[0])
+    d = lax.scan(step, (none, none), (gates, c_before, wide(d_top), wide(s.cont)), reverse=True)[1]
+    return diffs(s, blobs, bottoms, d, [jnp.einsum("tng,tnd->gd", d, wide(before))])

@@ -1,0 +1,222 @@
+"""Recurrent layers: what RNN and LSTM have in common, and RNN. One step is compiled, whatever the length.
+
+Bottoms are x (T, N, ...), cont (T, N) and, as the layer says, x_static (N, ...) and the state to start from. Where
+cont is 0 a stream begins anew: it multiplies the state of the step before. The state starts from, and ends in,
+bottoms and tops if `expose_hidden`, and no gradient passes through them. Else it is carried from one forward pass
+to the next.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..errors import require
+from .precision import wide
+from .registry import Blob, Context, register
+
+Arrays = tuple[jax.Array, ...]
+Pair = tuple[jax.Array, jax.Array]
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """A recurrent layer's arrays, sorted.
+
+    Attributes:
+        x: (T, N, features).
+        cont: (T, N, 1).
+        static: (N, static features), or None.
+        start: the state before the first step, each (N, num_output).
+        into: the blobs that act on x and static: weight, bias, and a weight for static.
+        own: the blobs that act on the state.
+        exposed: whether the state is bottoms and tops.
+    """
+
+    x: jax.Array
+    cont: jax.Array
+    static: jax.Array | None
+    start: Arrays
+    into: Arrays
+    own: Arrays
+    exposed: bool
+
+    @property
+    def drive(self) -> jax.Array:
+        """What does not depend on the state: the input's part of every step, (T, N, outputs of the weight)."""
+        weight, bias, *static_weight = self.into
+        drive = times(self.x, weight) + bias
+        return drive + times(self.static, *static_weight) if self.static is not None else drive
+
+    def drive_diffs(self, d: jax.Array) -> tuple[list[jax.Array], jax.Array, jax.Array | None]:
+        """From the diff of `drive` those of `into`, x and static."""
+        weight, _, *static_weight = self.into
+        blobs = [jnp.einsum("tng,tnf->gf", d, wide(self.x)), d.sum((0, 1))]
+        dx = d @ wide(weight)
+        if self.static is None:
+            return blobs, dx, None
+        d_all = d.sum(0)
+        return [*blobs, d_all.T @ wide(self.static)], dx, d_all @ wide(static_weight[0])
+
+    def tops(self, top: jax.Array, end: Arrays) -> tuple[Arrays, Arrays]:
+        """Tops and carried state, given the first top and the state after the last step."""
+        final = [lax.stop_gradient(e)[None] for e in end]
+        if self.exposed:
+            return (top, *(f.astype(top.dtype) for f in final)), ()
+        return (top,), tuple(f.astype(s.dtype) for f, s in zip(final, self.start, strict=True))
+
+
+def sequence(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> Sequence:
+    """Blobs and bottoms of a layer whose state is `n_states` arrays, checked and sorted."""
+    _check(ctx, n_states, bottoms)
+    x, cont, *rest = bottoms
+    exposed = ctx.param.expose_hidden
+    static = rest.pop(0) if _has_static(ctx, n_states, bottoms) else None
+    if exposed:
+        start = tuple(rest)
+    else:
+        blobs, start = blobs[:-n_states], blobs[-n_states:]
+        require(
+            start[0].shape[1] == cont.shape[1],
+            f"has {cont.shape[1]} streams, but remembers the state of {start[0].shape[1]}",
+        )
+    n_into = 2 if static is None else 3
+    return Sequence(
+        x=x.reshape(*x.shape[:2], -1),
+        cont=lax.stop_gradient(cont)[:, :, None].astype(x.dtype),
+        static=None if static is None else static.reshape(len(static), -1),
+        start=tuple(lax.stop_gradient(s)[0] for s in start),
+        into=blobs[:n_into],
+        own=blobs[n_into:],
+        exposed=exposed,
+    )
+
+
+def declare(ctx: Context, n_states: int, width: int, bottoms: Any, own: list[Blob]) -> list[Blob]:
+    """The blobs in Caffe's order: x's weight and bias, static's weight, the layer's own; then what is carried."""
+    _check(ctx, n_states, bottoms)
+    p, x = ctx.param, bottoms[0]
+    into = [
+        Blob((width, math.prod(x.shape[2:])), p.weight_filler),
+        Blob((width,), p.bias_filler),
+    ]
+    if _has_static(ctx, n_states, bottoms):
+        into.append(Blob((width, math.prod(bottoms[2].shape[1:])), p.weight_filler))
+    state = Blob((1, x.shape[1], p.num_output), learnable=False, persistent=False)
+    return [*into, *own, *([] if p.expose_hidden else [state] * n_states)]
+
+
+def times(x: jax.Array, weight: jax.Array) -> jax.Array:
+    """`x` times the weight's rows, summed in float32 or better."""
+    return jnp.matmul(x, weight.T, preferred_element_type=jnp.promote_types(x.dtype, jnp.float32))
+
+
+def _has_static(ctx: Context, n_states: int, bottoms: Any) -> bool:
+    return len(bottoms) == 3 + _n_exposed(ctx, n_states)
+
+
+def _n_exposed(ctx: Context, n_states: int) -> int:
+    return n_states if ctx.param.expose_hidden else 0
+
+
+def _check(ctx: Context, n_states: int, bottoms: Any) -> None:
+    p, n = ctx.param, _n_exposed(ctx, n_states)
+    require(p.num_output > 0, "num_output must be positive")
+    said = f"with expose_hidden: {'true' if p.expose_hidden else 'false'}"
+    require(
+        len(bottoms) in (2 + n, 3 + n), f"{said} takes {2 + n} bottoms, or {3 + n} with x_static: {len(bottoms)} given"
+    )
+    require(ctx.n_tops == 1 + n, f"{said} produces {1 + n} tops: {ctx.n_tops} given")
+    x, cont, *rest = (tuple(b.shape) for b in bottoms)
+    require(len(x) >= 3, f"bottom 0 must have at least 3 axes (time steps, streams, features), not shape {x}")
+    require(cont == x[:2], f"bottom 1 must have shape {x[:2]} (time steps, streams), not {cont}")
+    if len(bottoms) == 3 + n:
+        static = rest.pop(0)
+        require(
+            len(static) >= 2 and static[0] == x[1],
+            f"bottom 2, x_static, must have {x[1]} streams and features, not shape {static}",
+        )
+    for k, shape in enumerate(rest, len(bottoms) - n):
+        wanted = (1, x[1], p.num_output)
+        require(shape == wanted, f"bottom {k} must have the hidden state's shape {wanted}, not {shape}")
+
+
+@register(
+    "RNN",
+    bottoms=(2, 4),
+    tops=(1, 2),
+    param="recurrent_param",
+    stateful=True,
+    index_bottoms=(1,),
+    unforced_bottoms=(1,),
+)
+def rnn(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arrays]:
+    """h_t = tanh(W_hh cont_t h_{t-1} + W_xh x_t + b_h); the top is o_t = tanh(W_ho h_t + b_o).
+
+    Bottoms: x, cont, [x_static], [h_0]. Tops: o, [h_T]. Blobs: W_xh, b_h, [W_xh_static], W_hh, W_ho, b_o.
+    """
+    s = sequence(ctx, 1, blobs, bottoms)
+    _, w_out, b_out = s.own
+    h = _hidden(s)
+    top = jnp.tanh(times(h, w_out) + b_out).astype(s.x.dtype)
+    return s.tops(top, (h[-1],))
+
+
+@rnn.blobs
+def _(ctx: Context, *bottoms: Any) -> list[Blob]:
+    p = ctx.param
+    n = p.num_output
+    own = [Blob((n, n), p.weight_filler), Blob((n, n), p.weight_filler), Blob((n,), p.bias_filler)]
+    return declare(ctx, 1, n, bottoms, own)
+
+
+def _hidden(s: Sequence) -> jax.Array:
+    """The state after every step, (T, N, num_output)."""
+    w_h = s.own[0]
+
+    def step(h: jax.Array, now: Any) -> Pair:
+        drive, cont = now
+        h = jnp.tanh(drive + times(cont * h, w_h)).astype(h.dtype)
+        return h, h
+
+    return lax.scan(step, s.start[0].astype(s.x.dtype), (s.drive, s.cont))[1]
+
+
+@rnn.backward
+def _(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
+    s = sequence(ctx, 1, blobs, bottoms)
+    top, d_top = (wide(v[0] if s.exposed else v) for v in (y, dy))
+    w_h, w_out, _ = (wide(b) for b in s.own)
+    h = _hidden(s)
+    before = s.cont * jnp.concatenate([s.start[0][None].astype(h.dtype), h[:-1]])
+    d_out = d_top * (1 - top * top)
+
+    def step(dh: jax.Array, now: Any) -> Pair:
+        h, dh_now, cont = now
+        d = (dh + dh_now) * (1 - h * h)
+        return cont * (d @ w_h), d
+
+    steps = (wide(h), d_out @ w_out, wide(s.cont))
+    d = lax.scan(step, jnp.zeros_like(steps[0][0]), steps, reverse=True)[1]
+    own = [
+        jnp.einsum("tng,tnd->gd", d, wide(before)),
+        jnp.einsum("tng,tnd->gd", d_out, wide(h)),
+        d_out.sum((0, 1)),
+    ]
+    return diffs(s, blobs, bottoms, d, own)
+
+
+def diffs(s: Sequence, blobs: Arrays, bottoms: Arrays, d_drive: jax.Array, own: list[jax.Array]) -> tuple[Any, ...]:
+    """All diffs in a rule's order; cont and state get none."""
+    into, dx, d_static = s.drive_diffs(d_drive)
+    known = [*into, *own]
+    blob_diffs = (*known, *(None for _ in blobs[len(known) :]))
+    bottom_diffs = [dx.reshape(bottoms[0].shape), None]
+    if d_static is not None:
+        bottom_diffs.append(d_static.reshape(bottoms[2].shape))
+    return blob_diffs, *bottom_diffs, *(None for _ in bottoms[len(bottom_diffs) :])

@@ -1,0 +1,52 @@
+"""Reduction: sums over the last axes."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from .axes import canonical_axis
+from .precision import wide
+from .registry import Context, register
+
+
+@register("Reduction", param="reduction_param")
+def reduction(ctx: Context, x: jax.Array) -> jax.Array:
+    """`coeff` times the sum, sum of |x|, sum of squares or mean over `axis` and all axes after it.
+
+    The gradient of |x| at 0 is 0.
+    """
+    rows = _rows(ctx, x)
+    match _operation(ctx):
+        case "SUM":
+            y = rows.sum(-1)
+        case "ASUM":
+            y = (jnp.sign(rows) * rows).sum(-1)
+        case "SUMSQ":
+            y = jnp.square(rows).sum(-1)
+        case _:
+            y = rows.mean(-1)
+    return (ctx.param.coeff * y).astype(x.dtype)
+
+
+@reduction.backward
+def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    rows = _rows(ctx, x)
+    slope = {
+        "SUM": jnp.ones_like,
+        "ASUM": jnp.sign,
+        "SUMSQ": lambda r: 2 * r,
+        "MEAN": lambda r: jnp.full_like(r, 1 / r.shape[-1]),
+    }[_operation(ctx)](rows)
+    return (ctx.param.coeff * wide(dy)[..., None] * slope).reshape(x.shape)
+
+
+def _operation(ctx: Context) -> str:
+    return str(ctx.param.ReductionOp.Name(ctx.param.operation))
+
+
+def _rows(ctx: Context, x: jax.Array) -> jax.Array:
+    axis = canonical_axis(ctx.param.axis, x.shape)
+    return wide(x).reshape(*x.shape[:axis], math.prod(x.shape[axis:]))
