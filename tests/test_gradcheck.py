@@ -64,7 +64,8 @@ def derived(name: str) -> tuple[Case, Derivations]:
 def test_the_three_derivations_agree(name: str) -> None:
     case, found = derived(name)
     rows = compare("layer", case, found)
-    declared = case.context.type.prefer_rule or case.context.type.not_derivative
+    kind = case.context.type
+    declared = kind.prefer_rule or (kind.not_derivative and name not in FIRST)
     assert len(rows) == len(case.arguments) > 0
     for row in rows:
         assert row.ok if declared else row.verdict == OK, row
@@ -75,42 +76,42 @@ MUTATIONS: dict[str, Callable[[Any], Any]] = {
     "sign flipped": lambda d: -d,
     "dropped": lambda d: 0 * d,
     "a little off": lambda d: 1.001 * d,
-    "stray term": lambda d: d + 1,
+    "stray term": lambda d: d + 1,  # for gradients that are zero: all else leaves those alone
 }
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS)
 @pytest.mark.parametrize("name", FIRST)
-def test_a_wrong_rule_is_caught(name: str, mutation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_rule_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case, right = derived(name)
-    kind = case.context.type
-    rule = kind.rule
-    assert rule is not None
-
-    def wrong_rule(*args: Any, **kwargs: Any) -> Any:
-        return jax.tree.map(MUTATIONS[mutation], rule(*args, **kwargs))
-
-    monkeypatch.setattr(kind, "rule", wrong_rule)
-    with jax.enable_x64(True):
-        net = by_net(case) if kind.prefer_rule else None
-        wrong = Derivations(right.differences, right.autodiff, by_rule(case), net)
-    rows = compare("layer", case, wrong)
-    caught = 0
-    for row, before in zip(rows, compare("layer", case, right), strict=True):
-        if before.zero and mutation != "stray term":
-            continue  # there is nothing to change
-        caught += 1
-        assert row.rule_autodiff
-        assert row.rule_autodiff.error > 5e-4
-        # a gradient that need not be the derivative may be a little off, but not point elsewhere
-        if not kind.prefer_rule or mutation in ("sign flipped", "dropped"):
-            assert not row.ok, row
-            assert row.verdict == "rule is wrong: autodiff and finite differences agree" or declares(kind)
-    assert caught or all(not g.any() for g in right.autodiff)
+    kind, before = case.context.type, compare("layer", case, right)
+    for mutation, mutate in MUTATIONS.items():
+        zero = mutation == "stray term"
+        if not any(row.zero is zero for row in before):
+            continue
+        with monkeypatch.context() as patch, jax.enable_x64(True):
+            patch.setattr(kind, "rule", giving(case, [mutate(g) for g in right.rule or ()]))
+            net = by_net(case) if kind.prefer_rule else None
+            wrong = Derivations(right.differences, right.autodiff, by_rule(case), net)
+        for row in (r for r, b in zip(compare("layer", case, wrong), before, strict=True) if b.zero is zero):
+            assert row.rule_autodiff, mutation
+            assert row.rule_autodiff.error > 5e-4, mutation
+            # a gradient that need not be the derivative may be a little off, but not point elsewhere
+            if not kind.prefer_rule or mutation != "a little off":
+                assert "rule is wrong" in row.verdict, mutation
 
 
-def declares(kind: Any) -> bool:
-    return bool(kind.prefer_rule or kind.not_derivative)
+def giving(case: Case, gradients: list[Any]) -> Callable[..., Any]:
+    """A rule that returns these gradients of the case's arguments."""
+    found = {(a.kind, a.number): g for a, g in zip(case.arguments, gradients, strict=True)}
+
+    def rule(ctx: Any, *arrays: Any, y: Any, dy: Any) -> Any:
+        blobs, bottoms = (
+            tuple(None if (kind, i) not in found else jnp.asarray(found[kind, i]) for i in range(n))
+            for kind, n in (("blob", len(case.blobs)), ("bottom", len(case.bottoms)))
+        )
+        return (blobs, *bottoms) if ctx.type.declare_blobs else bottoms
+
+    return rule
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ class Case:
     Attributes:
         context: the layer, with the key of its forward pass.
         blobs, bottoms: what forward takes.
+        tops: what it returns.
         top_diffs: one per top, of its shape.
         arguments: the arrays to take gradients with respect to.
     """
@@ -37,6 +38,7 @@ class Case:
     context: Context
     blobs: Arrays
     bottoms: Arrays
+    tops: Arrays
     top_diffs: Arrays
     arguments: tuple[Argument, ...]
 
@@ -57,17 +59,14 @@ class Case:
         return tuple(new["blob"]), tuple(new["bottom"])
 
 
-def make_case(
-    context: Context, blobs: Arrays, bottoms: Arrays, arguments: tuple[Argument, ...], random: np.random.Generator
-) -> Case:
-    """A case with top diffs drawn from +-[0.5, 1.5): none so small that its part of the gradient hides."""
-    tops, _ = jax.eval_shape(lambda *arrays: forward(context, *arrays), blobs, bottoms)
-    signs = [random.choice([-1.0, 1.0], top.shape) for top in tops]
-    diffs = (
-        jnp.asarray(sign * random.uniform(0.5, 1.5, top.shape), top.dtype)
-        for sign, top in zip(signs, tops, strict=True)
-    )
-    return Case(context, blobs, bottoms, tuple(diffs), arguments)
+def draw_diffs(tops: Arrays, random: np.random.Generator) -> Arrays:
+    """Diffs for these tops from +-[0.5, 1.5): none so small that its part of the gradient hides."""
+
+    def one(top: jax.Array) -> jax.Array:
+        sign = random.choice([-1.0, 1.0], top.shape)
+        return jnp.asarray(sign * random.uniform(0.5, 1.5, top.shape), top.dtype)
+
+    return tuple(one(top) for top in tops)
 
 
 def by_autodiff(case: Case) -> list[np.ndarray]:
@@ -99,16 +98,14 @@ def by_rule(case: Case) -> list[np.ndarray]:
     """
 
     @jax.jit
-    def gradients(key: Any, blobs: Arrays, bottoms: Arrays, top_diffs: Arrays) -> Any:
-        context = case.context.with_key(key)
-        tops, _ = forward(context, blobs, bottoms)
+    def gradients(key: Any, blobs: Arrays, bottoms: Arrays, tops: Arrays, top_diffs: Arrays) -> Any:
         try:
-            diffs = backward(context, blobs, bottoms, tops, top_diffs)
+            diffs = backward(case.context.with_key(key), blobs, bottoms, tops, top_diffs)
         except AssertionError as error:
             require(False, f"the backward rule must return one gradient per argument: {error}")
         return case.pick(*diffs)
 
-    found = gradients(case.context.base_key, case.blobs, case.bottoms, case.top_diffs)
+    found = gradients(case.context.base_key, case.blobs, case.bottoms, case.tops, case.top_diffs)
     for argument, value, gradient in zip(case.arguments, case.values, found, strict=True):
         require(
             gradient.shape == value.shape,

@@ -19,7 +19,7 @@ from ..layers.registry import Phase
 from ..net import Net, Variables
 from ..schema.caffe_pb2 import LayerParameter
 from .alone import lone_layer
-from .case import Argument, Case, make_case
+from .case import Argument, Case, draw_diffs
 from .feeding import feed
 from .report import Report, Row
 from .verdict import compare, derive
@@ -94,10 +94,12 @@ def cases(
     """The layers (all, if None) as they are in one forward pass; those without arguments are left out."""
     chosen = [layer for layer in _chosen(net.graph, layers) if _arguments(layer)]
     points = _points(net, chosen, variables, inputs, key)
-    return [
-        (layer, make_case(layer.context.with_key(key), *points[layer.key], _arguments(layer), random))
-        for layer in chosen
-    ]
+    found = []
+    for layer in chosen:
+        blobs, bottoms, tops = points[layer.key]
+        context, diffs = layer.context.with_key(key), draw_diffs(tops, random)
+        found.append((layer, Case(context, blobs, bottoms, tops, diffs, _arguments(layer))))
+    return found
 
 
 def _variables(net: Net, weights: Variables | str | os.PathLike[str] | None, seed: int) -> Variables:
@@ -133,8 +135,8 @@ def _arguments(layer: Layer) -> tuple[Argument, ...]:
 
 def _points(
     net: Net, layers: Sequence[Layer], variables: Variables, inputs: Mapping[str, np.ndarray], key: jax.Array
-) -> dict[str, tuple[Arrays, Arrays]]:
-    """Blobs and bottoms of each of the layers in one forward pass."""
+) -> dict[str, tuple[Arrays, Arrays, Arrays]]:
+    """Blobs, bottoms and tops of each of the layers in one forward pass."""
     wanted = {layer.key for layer in layers}
 
     @jax.jit
@@ -144,12 +146,12 @@ def _points(
             if layer.type.forward is None:
                 continue
             with located(file=net.graph.file, layer=layer.name, layer_type=layer.type.name):
-                blobs = tuple(_blob(variables, p) for p in layer.params)
+                blobs = tuple(_blob(variables, p) for p in (*layer.params, *layer.carried))
                 bottoms = tuple(values[name] for name in layer.bottoms)
                 tops, _ = forward(layer.context.with_key(key), blobs, bottoms)
             if layer.key in wanted:
-                points[layer.key] = tuple(tuple(_double(a) for a in arrays) for arrays in (blobs, bottoms))
-            values.update(zip(layer.tops, tops, strict=True))
+                points[layer.key] = (blobs, bottoms, tops)
+            values.update(zip(layer.tops, map(_double, tops), strict=True))
         return points
 
     return run(jax.tree.map(_double, variables), jax.tree.map(_double, dict(inputs)), key)
