@@ -28,7 +28,7 @@ def feed(net: Net, given: Mapping[str, Any], random: np.random.Generator) -> dic
         DataError: if a source cannot be read.
     """
     _check(net, given)
-    inputs = {**_read(net), **given}
+    inputs = dict(given) if given.keys() >= set(net.fed) else {**_read(net), **given}
     limits = _limits(net)
     for name in net.fed:
         if name not in inputs:
