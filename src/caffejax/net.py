@@ -12,9 +12,10 @@ import jax.numpy as jnp
 
 from . import data  # noqa: F401  registers the data layers
 from .errors import GraphError, Problem, did_you_mean, located
-from .graph import Graph, Layer, Param, build_graph, net_state
+from .execution import Given, Segments, is_fed, run_layers
+from .graph import Graph, Param, build_graph, net_state
 from .layers import Source
-from .layers.calling import Backward, call
+from .layers.calling import Backward
 from .layers.fillers import fill
 from .layers.registry import Phase, name_key
 from .schema import read_net, source_file
@@ -86,12 +87,26 @@ class Net:
             message, state or net_state(message, phase, level, stages), file=file, seed=seed
         )
         self.backward: Backward = backward
-        self.forward = jax.jit(self.apply, static_argnames="blobs")
+        host = any(layer.type.host for layer in self.graph.layers)
+        self._segments = Segments(self.graph, backward) if host else None
+        self.forward = self.jit(self.apply, static_argnames="blobs")
+
+    def jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        """`jax.jit` of a function that runs the net; the function itself where host layers forbid that.
+
+        The parts between host layers are compiled in either case.
+        """
+        return function if self._segments is not None else jax.jit(function, **options)
+
+    @property
+    def has_host_layers(self) -> bool:
+        """Whether some layers cannot be compiled; then the net must be called outside of jax.jit."""
+        return self._segments is not None
 
     @property
     def fed(self) -> tuple[str, ...]:
         """Blobs that `inputs` must hold: tops of Input and data layers."""
-        return tuple(top for layer in self.graph.layers if _is_fed(layer) for top in layer.tops)
+        return tuple(top for layer in self.graph.layers if is_fed(layer) for top in layer.tops)
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -185,39 +200,12 @@ class Net:
     ) -> tuple[Blobs, Params, jax.Array]:
         if missing := [name for name in self.fed if name not in inputs]:
             raise GraphError([Problem(f"no input given for blob '{n}'", file=self.graph.file) for n in missing])
-        values: Blobs = {}
-        changed: dict[str, tuple[jax.Array, ...]] = {}
-        total = jnp.zeros(())
-        for layer in self.graph.layers:
-            with (
-                jax.named_scope(layer.name),
-                located(file=self.graph.file, layer=layer.name, layer_type=layer.type.name),
-            ):
-                if _is_fed(layer):
-                    tops = tuple(jnp.asarray(inputs[top]) for top in layer.tops)
-                else:
-                    tops, changed[layer.key] = self._call(layer, params, state, values, key)
-            tops = tuple(
-                # an in-place blob's diff is that of its first value
-                top + probes[name] if name in probes and name not in values else top
-                for name, top in zip(layer.tops, tops, strict=True)
-            )
-            values.update(zip(layer.tops, tops, strict=True))
-            for top, weight in zip(tops, layer.loss_weights, strict=True):
-                if weight:
-                    total += weight * jnp.sum(top, dtype=jnp.promote_types(top.dtype, jnp.float32))
-        return values, self._updated(state, changed), total
-
-    def _call(
-        self, layer: Layer, params: Params, state: Params, values: Blobs, key: jax.Array | None
-    ) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
-        bottoms = [
-            values[name] if need else jax.lax.stop_gradient(values[name])
-            for name, need in zip(layer.bottoms, layer.bottom_need_backward, strict=True)
-        ]
-        arrays = [_array(p, params if p.blob.learnable else state) for p in (*layer.params, *layer.carried)]
-        context = layer.context.with_key(key)
-        return call(context, arrays, bottoms, self.backward)
+        given = Given(params, state, dict(inputs), key, dict(probes))
+        if self._segments is not None:
+            result = self._segments(given)
+        else:
+            result = run_layers(self.graph.layers, given, {}, self.backward, self.graph.file)
+        return result.values, self._updated(state, result.changed), result.loss
 
     def _updated(self, state: Params, changed: Mapping[str, tuple[jax.Array, ...]]) -> Params:
         new = dict(state)
@@ -233,15 +221,3 @@ class Net:
         """`{layer: value of each blob}`, leaving out blobs of other layers and layers with nothing."""
         tree = {layer.key: tuple(value(p) if p.owned else None for p in layer.params) for layer in self.graph.layers}
         return {key: blobs for key, blobs in tree.items() if any(b is not None for b in blobs)}
-
-
-def _is_fed(layer: Layer) -> bool:
-    return layer.type.forward is None
-
-
-def _array(param: Param, tree: Params) -> jax.Array:
-    array = tree[param.owner.layer][param.owner.index]
-    assert array is not None
-    if not param.need_backward:
-        array = jax.lax.stop_gradient(array)
-    return array.reshape(param.blob.shape)  # a blob shared PERMISSIVE-ly may have another shape here

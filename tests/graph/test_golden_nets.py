@@ -11,14 +11,10 @@ import pytest
 
 from caffejax.errors import CaffejaxError
 from caffejax.graph import Graph
-from caffejax.layers import layer_types
 from caffejax.net import Net
 from caffejax.schema import read_net
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "nets"
-
-# cases with layer types that a later version brings; they leave the list when all of these are registered
-WAITING: dict[str, set[str]] = {}
 
 # diffs that Caffe gets wrong: HingeLoss works in its bottom's diff during the forward pass, and Split adds that to
 # the other branches' gradients though the loss has weight 0 and no backward pass
@@ -30,7 +26,7 @@ def recorded() -> dict[str, Any]:
     return {name: json.loads((GOLDEN / f"{name}.json").read_text()) for name in names}
 
 
-CASES = {name: case for name, case in recorded().items() if name not in WAITING}
+CASES = recorded()
 
 
 def runs(kind: str) -> list[Any]:
@@ -45,10 +41,6 @@ def runs(kind: str) -> list[Any]:
 def load(name: str, run: dict[str, Any]) -> Net:
     path = GOLDEN / f"{name}.prototxt"
     return Net(path, run["phase"], level=run["level"], stages=run["stages"])
-
-
-def test_waiting_cases_really_wait() -> None:
-    assert not [name for name, types in WAITING.items() if types <= set(layer_types())], "take them off the list"
 
 
 def describe(graph: Graph) -> dict[str, Any]:

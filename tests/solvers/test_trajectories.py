@@ -17,10 +17,10 @@ INDEX = json.loads((GOLDEN / "index.json").read_text())
 CASES = [c["case"] for c in INDEX]
 
 
-def start(case: str) -> Solver:
+def start(case: str, backward: Any = "autodiff") -> Solver:
     folder = GOLDEN / case
     weights = [] if "weights:" in (folder / "solver.prototxt").read_text() else [folder / "init.caffemodel"]
-    return Solver(folder / "solver.prototxt", weights=weights)
+    return Solver(folder / "solver.prototxt", weights=weights, backward=backward)
 
 
 @pytest.fixture(autouse=True)
@@ -33,11 +33,13 @@ def close(actual: Any, expected: Any, rtol: float, what: str) -> None:
     np.testing.assert_allclose(actual, expected, rtol=rtol, atol=rtol * scale, err_msg=what)
 
 
+@pytest.mark.parametrize("backward", ["autodiff", "rules"])
 @pytest.mark.parametrize("case", CASES)
-def test_trajectory(case: str) -> None:
+def test_trajectory(case: str, backward: str) -> None:
+    """Both ways to make gradients reach Caffe's parameters."""
     expected = dict(np.load(GOLDEN / case / "expected.npz"))
     adaptive = not case.startswith(("sgd", "nesterov"))
-    solver = start(case)
+    solver = start(case, backward)
     for k in range(24):
         np.testing.assert_allclose(solver.rate, expected["lr"][k], rtol=3e-7)
         solver.step(1)
@@ -57,9 +59,10 @@ def test_log_reads_like_caffes(case: str, caplog: pytest.LogCaptureFixture) -> N
         solver.solve()
     solver.close()
     ours = [r.getMessage() for r in caplog.records if not r.getMessage().startswith(("Snapshotting", "Running"))]
-    ours = [re.sub(r"\(\S+ iter/s, \S+s/", "(- iter/s, -s/", line) for line in ours[ours.index("Solving cls") :]]
     theirs = [line.split("] ", 1)[1] for line in (GOLDEN / case / "cli_log.txt").read_text().splitlines()]
     theirs = [line for line in theirs if not line.startswith("Snapshotting")]
+    ours = ours[ours.index(theirs[0]) :]  # "Solving <net>"
+    ours = [re.sub(r"\(\S+ iter/s, \S+s/", "(- iter/s, -s/", line) for line in ours]
     assert theirs[-2:] == ["Optimization Done."] * 2  # one from the solver, one from Caffe's tool
     assert len(ours) == len(theirs) - 1
     number = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?")

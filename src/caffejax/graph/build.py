@@ -71,10 +71,10 @@ def _layer_problems(layer: LayerParameter) -> Iterator[Problem]:
         return
     for message in kind.count_problems(len(layer.bottom), len(layer.top)):
         yield Problem(message, layer=layer.name, layer_type=layer.type)
-    for field in (f for f in (kind.param, "loss_param") if f and layer.HasField(f)):
-        for setting in unknown_settings(getattr(layer, field), kind.fork_settings):
-            message = f"setting {field}.{setting} is not supported; BVLC Caffe does not have it either"
-            yield Problem(message, layer=layer.name, layer_type=layer.type)
+    for message in (m for m in (kind.param, "loss_param") if m and layer.HasField(m)):
+        for setting in unknown_settings(getattr(layer, message), kind.fork_settings):
+            text = f"setting {message}.{setting} is not supported; BVLC Caffe does not have it either"
+            yield Problem(text, layer=layer.name, layer_type=layer.type)
     if layer.propagate_down and len(layer.propagate_down) != len(layer.bottom):
         yield Problem(
             f"propagate_down must be given once per bottom or not at all: {len(layer.propagate_down)} "
@@ -121,7 +121,7 @@ class _Wiring:
             if not in_place and (top in self.blobs or top in self.unknown or top in layer.top[:i]):
                 raise GraphError(f"top blob '{top}' produced by multiple sources")
         self.unread.update(layer.top)
-        if kind.input_shapes is not None:
+        if kind.name == "Input":  # what Caffe calls the net's inputs; MemoryData is fed, but none of them
             self.inputs.extend(layer.top)
 
     def _infer(self, layer: LayerParameter, inserted: bool) -> None:
@@ -183,6 +183,8 @@ def top_shapes(
         return source.tops
     if kind.input_shapes is not None:
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.input_shapes(context))
+    if kind.declare_tops is not None:
+        return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.declare_tops(context, *bottoms))
     arrays = tuple(jax.ShapeDtypeStruct(p.blob.shape, jnp.float32) for p in params)
     try:
         tops, _ = jax.eval_shape(lambda key, *args: forward(context.with_key(key), *args), _KEY, arrays, tuple(bottoms))

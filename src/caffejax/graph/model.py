@@ -147,7 +147,8 @@ class Graph:
         for layer in self.layers:
             wanted = [i for i, need in enumerate(layer.bottom_need_backward) if need]
             messages = [
-                f"cannot propagate a gradient to bottom {i} ('{layer.bottoms[i]}'): it is an index"
+                f"cannot propagate a gradient to bottom {i} ('{layer.bottoms[i]}'), which holds indices; "
+                "give propagate_down once per bottom, false for this one"
                 for i in wanted
                 if i in layer.type.index_bottoms
             ]

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from ..errors import LayerError
 from .registry import Context
 
 Arrays = tuple[jax.Array, ...]
 Backward = Literal["autodiff", "rules"]
 
 
-def forward(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
+def forward(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[Arrays, Arrays]:
     """Tops, and the new values of the blobs that are not learnable (empty unless the type is stateful)."""
     kind = ctx.type
     assert kind.forward is not None, f"{kind.name} does not compute"
@@ -26,10 +28,10 @@ def forward(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Arra
 
 def backward(
     ctx: Context,
-    blobs: Sequence[jax.Array],
-    bottoms: Sequence[jax.Array],
-    tops: Sequence[jax.Array],
-    top_diffs: Sequence[jax.Array],
+    blobs: Sequence[Any],
+    bottoms: Sequence[Any],
+    tops: Sequence[Any],
+    top_diffs: Sequence[Any],
 ) -> tuple[Arrays, Arrays]:
     """Blob and bottom diffs by the type's hand-written rule; zeros where the rule gives None."""
     kind = ctx.type
@@ -51,9 +53,37 @@ def call(
     Types that prefer their rule (`prefer_rule`) use it in either mode.
     """
     kind = ctx.type
+    if kind.host:
+        return _call_on_host(ctx, blobs, bottoms)
     if kind.rule is None or not (kind.prefer_rule or mode == "rules"):
         return forward(ctx, blobs, bottoms)
+    return _with_rule(ctx, blobs, bottoms, forward, backward)
 
+
+def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
+    """As `call`, for types that want NumPy arrays: outside of jax.jit there are some, under jax.grad too."""
+
+    def numpy(arrays: Sequence[Any]) -> tuple[np.ndarray, ...]:
+        if any(isinstance(a, jax.core.Tracer) for a in arrays):
+            raise LayerError("runs on the host and cannot be compiled: call the net outside of jax.jit")
+        return tuple(np.asarray(a) for a in arrays)
+
+    def forward_on_host(ctx: Context, blobs: Any, bottoms: Any) -> Any:
+        return jax.tree.map(jnp.asarray, forward(ctx, numpy(blobs), numpy(bottoms)))
+
+    def backward_on_host(ctx: Context, *arrays: Any) -> Any:
+        return jax.tree.map(jnp.asarray, backward(ctx, *map(numpy, arrays)))
+
+    return _with_rule(ctx, blobs, bottoms, forward_on_host, backward_on_host)
+
+
+def _with_rule(
+    ctx: Context,
+    blobs: Sequence[jax.Array],
+    bottoms: Sequence[jax.Array],
+    forward: Callable[..., tuple[Arrays, Arrays]],
+    backward: Callable[..., tuple[Arrays, Arrays]],
+) -> tuple[Arrays, Arrays]:
     @jax.custom_vjp
     def run(key: Any, blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
         return forward(ctx.with_key(key), blobs, bottoms)

@@ -127,7 +127,7 @@ def summed(diffs: list[tuple[jax.Array, ...]]) -> tuple[Any, ...]:
     return tuple(sum(d[1:], d[0]) for d in blob_diffs), *dxs
 
 
-@register("Convolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param")
+@register("Convolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param", row_wise=True)
 def convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
     """Cross-correlation of every bottom with the same weight (num_output, channels / group, *kernel).
 

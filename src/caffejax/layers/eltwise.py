@@ -15,7 +15,7 @@ from .registry import Context, register
 Arrays = tuple[jax.Array, ...]
 
 
-@register("Eltwise", bottoms=(2, None), param="eltwise_param")
+@register("Eltwise", bottoms=(2, None), param="eltwise_param", row_wise=True)
 def eltwise(ctx: Context, *xs: jax.Array) -> jax.Array:
     """The product, the sum weighted by `coeff`, or the maximum of the bottoms.
 

@@ -12,7 +12,7 @@ from .axes import canonical_axis
 from .registry import Blob, Context, register
 
 
-@register("InnerProduct", param="inner_product_param")
+@register("InnerProduct", param="inner_product_param", row_wise=True)
 def inner_product(ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array) -> jax.Array:
     """x flattened from `axis` on, times the weight's rows, plus a bias: (..., K) to (..., num_output)."""
     weight, *bias = blobs

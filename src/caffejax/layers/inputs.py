@@ -1,4 +1,4 @@
-"""Layers without bottoms that need no file: Input, DummyData, Parameter."""
+"""Layers without bottoms that need no file: Input, MemoryData, DummyData, Parameter."""
 
 from __future__ import annotations
 
@@ -18,6 +18,15 @@ def input_shapes(ctx: Context) -> list[Shape]:
         f"input_param needs one shape or one per top: {len(shapes)} shapes for {ctx.n_tops} tops",
     )
     return shapes * ctx.n_tops if len(shapes) == 1 else shapes
+
+
+@register_input("MemoryData", tops=2, param="memory_data_param")
+def memory_data(ctx: Context) -> list[Shape]:
+    """A batch and its labels, fed from memory."""
+    p = ctx.param
+    shape = (p.batch_size, p.channels, p.height, p.width)
+    require(all(n > 0 for n in shape), f"batch_size, channels, height and width must be positive: {shape}")
+    return [shape, shape[:1]]
 
 
 @register("DummyData", bottoms=0, tops=(1, None), param="dummy_data_param")

@@ -12,7 +12,7 @@ from .pooling import average_windows
 from .registry import Context, register
 
 
-@register("LRN", param="lrn_param")
+@register("LRN", param="lrn_param", row_wise=True)
 def lrn(ctx: Context, x: jax.Array) -> jax.Array:
     """x * scale**-beta, where scale = k + alpha/n * (sum of squares over n channels).
 

@@ -16,7 +16,7 @@ from .registry import Blob, Context, register
 Arrays = tuple[jax.Array, ...]
 
 
-@register("ReLU", param="relu_param")
+@register("ReLU", param="relu_param", row_wise=True)
 def relu(ctx: Context, x: jax.Array) -> jax.Array:
     """x where positive, else negative_slope * x. At 0 the gradient is the slope."""
     return jnp.where(x > 0, x, ctx.param.negative_slope * x)
@@ -27,7 +27,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * ((x > 0) + ctx.param.negative_slope * (x <= 0)).astype(dy.dtype)
 
 
-@register("PReLU", param="prelu_param")
+@register("PReLU", param="prelu_param", row_wise=True)
 def prelu(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
     """x where positive, else slope * x, with one learnable slope per channel, or one for all.
 
@@ -57,7 +57,7 @@ def _by_channel(slope: jax.Array, x: jax.Array) -> jax.Array:
     return slope.reshape(*slope.shape, *(1,) * (x.ndim - 2))
 
 
-@register("ELU", param="elu_param")
+@register("ELU", param="elu_param", row_wise=True)
 def elu(ctx: Context, x: jax.Array) -> jax.Array:
     """x where positive, else alpha * (exp(x) - 1). At 0 the gradient is alpha."""
     below = jnp.where(x > 0, 0, x)  # an overflow in the branch not taken would reach the gradient
@@ -69,7 +69,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * jnp.where(x > 0, 1, y + ctx.param.alpha)
 
 
-@register("Sigmoid", param="sigmoid_param")
+@register("Sigmoid", param="sigmoid_param", row_wise=True)
 def sigmoid(ctx: Context, x: jax.Array) -> jax.Array:
     """1 / (1 + exp(-x))."""
     return jax.nn.sigmoid(x)
@@ -80,7 +80,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * y * (1 - y)
 
 
-@register("TanH", param="tanh_param")
+@register("TanH", param="tanh_param", row_wise=True)
 def tanh(ctx: Context, x: jax.Array) -> jax.Array:
     """The hyperbolic tangent."""
     return jnp.tanh(x)
@@ -91,7 +91,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * (1 - y * y)
 
 
-@register("Swish", param="swish_param")
+@register("Swish", param="swish_param", row_wise=True)
 def swish(ctx: Context, x: jax.Array) -> jax.Array:
     """x * sigmoid(beta * x)."""
     return x * jax.nn.sigmoid(ctx.param.beta * x)
@@ -103,7 +103,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * (beta * y + jax.nn.sigmoid(beta * x) * (1 - beta * y))
 
 
-@register("BNLL")
+@register("BNLL", row_wise=True)
 def bnll(ctx: Context, x: jax.Array) -> jax.Array:
     """log(1 + exp(x)), without overflow."""
     return jax.nn.softplus(x)
@@ -114,7 +114,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * -jnp.expm1(-y)  # 1 - 1 / (1 + exp(x))
 
 
-@register("AbsVal", in_place=False)
+@register("AbsVal", in_place=False, row_wise=True)
 def absval(ctx: Context, x: jax.Array) -> jax.Array:
     """|x|. At 0 the gradient is 0."""
     return jnp.sign(x) * x
@@ -125,7 +125,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * ((x > 0).astype(dy.dtype) - (x < 0).astype(dy.dtype))
 
 
-@register("Clip", param="clip_param")
+@register("Clip", param="clip_param", row_wise=True)
 def clip(ctx: Context, x: jax.Array) -> jax.Array:
     """x held between min and max. On both bounds the gradient passes."""
     p = ctx.param
@@ -144,13 +144,13 @@ def _inside(p: Any, x: jax.Array) -> jax.Array:
     return (x >= p.min) & (x <= p.max)
 
 
-@register("Threshold", param="threshold_param")
+@register("Threshold", param="threshold_param", row_wise=True)
 def threshold(ctx: Context, x: jax.Array) -> jax.Array:
     """1 where x is strictly above the threshold, else 0. There is no gradient to ask for."""
     return (x > ctx.param.threshold).astype(x.dtype)
 
 
-@register("Power", param="power_param")
+@register("Power", param="power_param", row_wise=True)
 def power(ctx: Context, x: jax.Array) -> jax.Array:
     """(shift + scale * x) ** power. With scale or power 0 a constant, whatever x is."""
     p = ctx.param
@@ -170,7 +170,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array |
     return dy * (p.power * p.scale) * _affine(p, x) ** (p.power - 1)
 
 
-@register("Exp", param="exp_param")
+@register("Exp", param="exp_param", row_wise=True)
 def exp(ctx: Context, x: jax.Array) -> jax.Array:
     """base ** (shift + scale * x); base -1 stands for e."""
     return jnp.exp(_log_base(ctx.param) * _affine(ctx.param, x))
@@ -181,7 +181,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * y * (_log_base(ctx.param) * ctx.param.scale)
 
 
-@register("Log", param="log_param")
+@register("Log", param="log_param", row_wise=True)
 def log(ctx: Context, x: jax.Array) -> jax.Array:
     """The logarithm of shift + scale * x to a base; base -1 stands for e."""
     require(ctx.param.base != 1, "there is no logarithm to base 1")
@@ -203,7 +203,7 @@ def _log_base(p: Any) -> float:
     return 1.0 if p.base == -1 else math.log(p.base)
 
 
-@register("Dropout", param="dropout_param")
+@register("Dropout", param="dropout_param", row_wise=True)
 def dropout(ctx: Context, x: jax.Array) -> jax.Array:
     """In TRAIN, zero with probability dropout_ratio and the rest scaled up; the identity in TEST."""
     return x * _dropout_mask(ctx, x) if ctx.training else x

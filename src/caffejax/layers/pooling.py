@@ -17,7 +17,7 @@ from .spatial import Window
 from .stochastic_pooling import stochastic_diff, stochastic_windows
 
 
-@register("Pooling", tops=(1, 2), param="pooling_param", fork_settings=("ceil_mode",))
+@register("Pooling", tops=(1, 2), param="pooling_param", fork_settings=("ceil_mode",), row_wise=True)
 def pooling(ctx: Context, x: jax.Array) -> object:
     """MAX, AVE or STOCHASTIC over windows; sizes round up unless round_mode says FLOOR (in forks: ceil_mode: false).
 

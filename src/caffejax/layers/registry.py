@@ -158,12 +158,20 @@ class LayerType:
     not_derivative: str = ""
     restrictions: str = ""
     fork_settings: tuple[str, ...] = ()
+    host: bool = False
+    row_wise: bool = False
     declare_blobs: Callable[..., list[Blob]] | None = field(default=None, repr=False)
     rule: Callable[..., Any] | None = field(default=None, repr=False)
+    declare_tops: Callable[..., list[Shape]] | None = field(default=None, repr=False)
 
     def blobs(self, declare: Callable[..., list[Blob]]) -> Callable[..., list[Blob]]:
         """Decorator: `declare(ctx, *bottoms)` lists the blobs; bottoms have `.shape` and `.dtype`."""
         self.declare_blobs = declare
+        return declare
+
+    def top_shapes(self, declare: Callable[..., list[Shape]]) -> Callable[..., list[Shape]]:
+        """Decorator, for host types: `declare(ctx, *bottoms)` gives the largest shapes of the tops."""
+        self.declare_tops = declare
         return declare
 
     def backward(self, rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -217,6 +225,8 @@ def register(
     not_derivative: str = "",
     restrictions: str = "",
     fork_settings: tuple[str, ...] = (),
+    host: bool = False,
+    row_wise: bool = False,
 ) -> Callable[[Callable[..., Any]], LayerType]:
     """Registers a forward function `forward(ctx, [blobs,] *bottoms)` as a layer type.
 
@@ -234,6 +244,9 @@ def register(
         not_derivative: where forward itself stops gradients that exist, as Caffe does, in words; checks then take
             rule and autodiff agreeing for enough.
         restrictions: what the type does not do, for the table of layers.
+        host: forward and rule work on NumPy arrays, outside what is compiled, because they cannot be traced.
+        row_wise: each row (index along axis 0) of the tops depends on the same row of the bottoms only,
+            provided that `axis`, where the type has one, is not the first.
         fork_settings: settings of forks that it follows; others that are set are refused.
 
     Raises:
@@ -257,6 +270,8 @@ def register(
                 not_derivative=not_derivative,
                 restrictions=restrictions,
                 fork_settings=fork_settings,
+                host=host,
+                row_wise=row_wise,
             )
         )
 

@@ -42,7 +42,7 @@ def _concat_axis(ctx: Context, xs: tuple[jax.Array, ...]) -> int:
     return canonical_axis(p.concat_dim if p.HasField("concat_dim") else p.axis, xs[0].shape)
 
 
-@register("Split", tops=(1, None), in_place=False)
+@register("Split", tops=(1, None), in_place=False, row_wise=True)
 def split(ctx: Context, x: jax.Array) -> tuple[jax.Array, ...]:
     """The bottom once for each top. Nets insert these by themselves where a blob has several readers."""
     return (x,) * ctx.n_tops

@@ -38,7 +38,7 @@ class Evaluator:
         self.feed = Feed(net)
         self._device = device
         self._last: Params = {}
-        self._forward = jax.jit(lambda params, state, batch, key: _scores(net, params, state, batch, key))
+        self._forward = net.jit(lambda params, state, batch, key: _scores(net, params, state, batch, key))
 
     def __call__(
         self,

@@ -86,7 +86,7 @@ class Solver:
             variables = load_weights(self.net.graph, variables, path)
         self._optimizer = caffe_optimizer(self.param, self._multipliers("lr_mult"), self._multipliers("decay_mult"))
         self.train_state = self._placed(variables, self._optimizer.init(variables.params))
-        self._step = jax.jit(make_step(self.net, self._optimizer, self.param.iter_size), donate_argnums=0)
+        self._step = self.net.jit(make_step(self.net, self._optimizer, self.param.iter_size), donate_argnums=0)
         self.snapshots = Snapshots(self.param, self.file)
         self._smoothed = SmoothedLoss(self.param.average_loss)
         self._unread: list[jax.Array] = []
@@ -232,7 +232,7 @@ class Solver:
     def _final_display(self) -> None:
         """One more forward pass, for the loss after the last update."""
         batch = jax.device_put(next(self.feed), self.device)
-        loss, _ = jax.jit(self.net.loss)(*self.variables, batch, self.train_state.key)
+        loss, _ = self.net.jit(self.net.loss)(*self.variables, batch, self.train_state.key)
         self._unread.append(loss)
         log.info(f"Iteration {self.iteration}, loss = {self.smoothed_loss:g}")
 

@@ -54,6 +54,11 @@ def make_step(net: Net, optimizer: optax.GradientTransformationExtraArgs, iter_s
     net.graph.check_backward()
     grad = jax.value_and_grad(net.loss, has_aux=True)
 
+    @jax.jit
+    def update(grads: Params, ts: TrainState, rate: Any) -> tuple[Params, Any]:
+        updates, opt_state = optimizer.update(grads, ts.opt_state, ts.params, rate=rate, iteration=ts.iteration)
+        return optax.apply_updates(ts.params, updates), opt_state
+
     def step(ts: TrainState, batches: Mapping[str, jax.Array], rate: Any) -> tuple[TrainState, Report]:
         key = jax.random.fold_in(ts.key, ts.iteration)
 
@@ -64,19 +69,25 @@ def make_step(net: Net, optimizer: optax.GradientTransformationExtraArgs, iter_s
             return (jax.tree.map(jnp.add, total, grads), aux.state), (loss, aux.blobs)
 
         start = (jax.tree.map(jnp.zeros_like, ts.params), ts.state)
-        if iter_size == 1:  # no loop: the compiler sees straight code
-            first = jax.tree.map(lambda b: b[0], dict(batches))
-            (grads, state), (loss, outputs) = one(start, (jnp.int32(0), first))
-        else:
-            passes = (jnp.arange(iter_size), dict(batches))
-            (grads, state), (losses, all_outputs) = jax.lax.scan(one, start, passes)
-            loss, outputs = jnp.mean(losses), jax.tree.map(lambda o: o[-1], all_outputs)
-        updates, opt_state = optimizer.update(grads, ts.opt_state, ts.params, rate=rate, iteration=ts.iteration)
-        params = optax.apply_updates(ts.params, updates)
+        passes = (jnp.arange(iter_size), dict(batches))
+        # one pass is straight code to the compiler, and host layers cannot be in a compiled loop
+        loop = jax.lax.scan if iter_size > 1 and not net.has_host_layers else _python_scan
+        (grads, state), (losses, all_outputs) = loop(one, start, passes)
+        loss, outputs = jnp.mean(losses), jax.tree.map(lambda o: o[-1], all_outputs)
+        params, opt_state = update(grads, ts, rate)
         new = ts.replace(params=params, state=state, opt_state=opt_state, iteration=ts.iteration + 1)  # type: ignore[attr-defined]
         return new, Report(loss, outputs)
 
     return step
+
+
+def _python_scan(body: Callable[..., Any], carry: Any, xs: Any) -> tuple[Any, Any]:
+    """`jax.lax.scan`, unrolled."""
+    collected = []
+    for i in range(len(jax.tree.leaves(xs)[0])):
+        carry, y = body(carry, jax.tree.map(lambda x, i=i: x[i], xs))
+        collected.append(y)
+    return carry, jax.tree.map(lambda *ys: jnp.stack(ys), *collected)
 
 
 def stack(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:

@@ -1,0 +1,120 @@
+"""Writes docs/layers.md, the page of layer types, from the registry and the schema.
+
+python scripts/make_layer_page.py            # writes the page
+python scripts/make_layer_page.py --check    # fails if the page is out of date
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+import caffejax.data  # noqa: F401  registers the data layers
+from caffejax.layers import LayerType, layer_types
+from caffejax.schema import caffe_pb2
+from caffejax.schema.forks import fork_fields
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "layers.md"
+
+INTRO = """# Layers
+
+Made from the registry by `scripts/make_layer_page.py`; a test keeps it up to date.
+
+**Gradient** says how a type's gradient is known to be right. *Three ways*: autodiff of forward, the hand-written
+Backward and finite differences agree. *Caffe's rule*: Caffe's formula is not the derivative, and is what is used;
+the page of gradient checks says where they differ. *None*: Caffe has no gradient either.
+
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    types = layer_types().values()
+    lines = [INTRO + "| type | bottoms | tops | gradient | what it does | restrictions |", "|---|---|---|---|---|---|"]
+    lines += [
+        f"| [{t.name}](#{t.name.lower()}) | {count(t.bottoms)} | {count(t.tops)} | {gradient(t)} "
+        f"| {summary(t)} | {t.restrictions} |"
+        for t in types
+    ]
+    for t in types:
+        lines += ["", f"## {t.name}", "", description(t)]
+        if t.param:
+            lines += ["", f"`{t.param}`:", "", "| parameter | type | default |", "|---|---|---|", *parameters(t)]
+    return "\n".join(lines) + "\n"
+
+
+def count(n: Any) -> str:
+    """`2`, `1 to 3`, `1 or more`, `as bottoms`."""
+    if isinstance(n, str):
+        return "as bottoms"
+    if isinstance(n, int):
+        return str(n)
+    low, high = n
+    return f"{low} or more" if high is None else f"{low} to {high}"
+
+
+def gradient(t: LayerType) -> str:
+    """How the gradient is known to be right."""
+    if t.rule is None:
+        return "none"
+    return "Caffe's rule" if t.prefer_rule else "three ways"
+
+
+def description(t: LayerType) -> str:
+    """The docstring of the function that defines the type."""
+    function = t.forward or t.open_source or t.input_shapes
+    return inspect.getdoc(function) or ""
+
+
+def summary(t: LayerType) -> str:
+    """The first line of the docstring."""
+    return description(t).splitlines()[0].replace("|", "\\|") if description(t) else ""
+
+
+def parameters(t: LayerType) -> list[str]:
+    """A table row for each of the type's own parameters, forks' left out unless the type follows them."""
+    message = caffe_pb2.LayerParameter.DESCRIPTOR.fields_by_name[t.param].message_type
+    added = fork_fields().get(message.name, {})
+    shown = [f for f in message.fields if f.name not in added or f.name in t.fork_settings]
+    return [f"| {f.name} | {kind(f)} | {default(f)} |" for f in shown]
+
+
+def kind(field: Any) -> str:
+    """The field's type in words."""
+    if field.enum_type is not None:
+        names = {v.name for v in field.enum_type.values if v.number < 100}
+        name = ", ".join(v.name for v in field.enum_type.values if v.name in names)
+    elif field.message_type is not None:
+        name = field.message_type.name
+    else:
+        name = {1: "float", 2: "float", 3: "int", 5: "int", 8: "bool", 9: "string", 13: "int"}[field.type]
+    return f"{name}, repeated" if field.is_repeated else name
+
+
+def default(field: Any) -> str:
+    """The schema's default, or nothing where there is none."""
+    if not field.has_default_value:
+        return ""
+    if field.enum_type is not None:
+        return field.enum_type.values_by_number[field.default_value].name
+    value = field.default_value
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the page is out of date")
+    if parser.parse_args().check:
+        up_to_date = PAGE.is_file() and PAGE.read_text() == page()
+        print("up to date" if up_to_date else f"{PAGE} is out of date: run {sys.argv[0]}")
+        return 0 if up_to_date else 1
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(page())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

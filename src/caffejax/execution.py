@@ -1,0 +1,176 @@
+"""Running a graph's layers: in one go where all can be traced, else in compiled segments round the host layers.
+
+Host layers (Filter) give tops whose number of rows depends on the data. What follows them is compiled anew for
+each number of rows, so layers that treat every row by itself run on rows padded to a power of two: at most
+log2(batch) compilations, each of them logged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from .errors import located
+from .graph import Graph, Layer, Param
+from .layers.calling import Backward, call
+
+log = logging.getLogger("caffejax.net")
+
+Values = dict[str, jax.Array]
+Changed = dict[str, tuple[jax.Array, ...]]
+Kind = Literal["traced", "rows", "host"]
+
+
+class Given(NamedTuple):
+    """What a forward pass is given: variables, fed blobs, key, and zeros to add to blobs (see `Net.loss`)."""
+
+    params: Mapping[str, Any]
+    state: Mapping[str, Any]
+    inputs: Mapping[str, jax.Array]
+    key: jax.Array | None
+    probes: Mapping[str, jax.Array]
+
+
+class Result(NamedTuple):
+    """Blobs by name (with their last value), new statistics by layer key, and the weighted sum of losses."""
+
+    values: Values
+    changed: Changed
+    loss: jax.Array
+
+
+def run_layers(
+    layers: Sequence[Layer], given: Given, before: Mapping[str, jax.Array], mode: Backward, file: str | None
+) -> Result:
+    """Runs layers in order on the blobs in `before`; traceable unless there is a host layer among them."""
+    values: Values = dict(before)
+    changed: Changed = {}
+    total = jnp.zeros(())
+    for layer in layers:
+        with jax.named_scope(layer.name), located(file=file, layer=layer.name, layer_type=layer.type.name):
+            if is_fed(layer):
+                tops = tuple(jnp.asarray(given.inputs[top]) for top in layer.tops)
+            else:
+                tops, changed[layer.key] = _call(layer, given, values, mode)
+        tops = tuple(
+            # an in-place blob's diff is that of its first value
+            top + given.probes[name] if name in given.probes and name not in values else top
+            for name, top in zip(layer.tops, tops, strict=True)
+        )
+        values.update(zip(layer.tops, tops, strict=True))
+        for top, weight in zip(tops, layer.loss_weights, strict=True):
+            if weight:
+                total += weight * jnp.sum(top, dtype=jnp.promote_types(top.dtype, jnp.float32))
+    return Result(values, changed, total)
+
+
+def is_fed(layer: Layer) -> bool:
+    """Whether a layer's tops come from outside: Input and data layers."""
+    return layer.type.forward is None
+
+
+def _call(layer: Layer, given: Given, values: Values, mode: Backward) -> tuple[Any, Any]:
+    bottoms = [
+        values[name] if need else jax.lax.stop_gradient(values[name])
+        for name, need in zip(layer.bottoms, layer.bottom_need_backward, strict=True)
+    ]
+    arrays = [_array(p, given.params if p.blob.learnable else given.state) for p in (*layer.params, *layer.carried)]
+    return call(layer.context.with_key(given.key), arrays, bottoms, mode)
+
+
+def _array(param: Param, tree: Mapping[str, Any]) -> jax.Array:
+    array = tree[param.owner.layer][param.owner.index]
+    if not param.need_backward:
+        array = jax.lax.stop_gradient(array)
+    return array.reshape(param.blob.shape)  # a blob shared PERMISSIVE-ly may have another shape here
+
+
+class Segments:
+    """A graph with host layers, cut into compiled segments round them.
+
+    Args:
+        graph: the graph.
+        mode: how gradients are made.
+    """
+
+    def __init__(self, graph: Graph, mode: Backward) -> None:
+        kinds = _kinds(graph.layers)
+        self._graph, self._mode = graph, mode
+        self.segments = [
+            _Segment(kind, tuple(layers), mode, graph.file)
+            for kind, layers in groupby(graph.layers, key=lambda layer: kinds[layer.key])
+        ]
+
+    def __call__(self, given: Given) -> Result:
+        """Runs all segments; for concrete arrays only, also under jax.grad."""
+        values: Values = {}
+        changed: Changed = {}
+        total = jnp.zeros(())
+        for segment in self.segments:
+            result = segment(given, values)
+            values |= result.values
+            changed |= result.changed
+            total += result.loss
+        return Result(values, changed, total)
+
+
+@dataclass
+class _Segment:
+    kind: Kind
+    layers: tuple[Layer, ...]
+    mode: Backward
+    file: str | None
+    sizes: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        made = {top for layer in self.layers for top in layer.tops}
+        reads = {bottom for layer in self.layers for bottom in layer.bottoms}
+        self.reads = sorted(reads if self.kind == "host" else reads | made)
+        self.keys = {p.owner.layer for layer in self.layers for p in (*layer.params, *layer.carried)}
+        self._run = jax.jit(self._layers) if self.kind != "host" else self._layers
+
+    def __call__(self, given: Given, values: Values) -> Result:
+        own = given._replace(
+            params={k: v for k, v in given.params.items() if k in self.keys},
+            state={k: v for k, v in given.state.items() if k in self.keys},
+        )
+        before = {name: values[name] for name in self.reads if name in values}
+        rows = {len(v) for v in before.values()}
+        if self.kind != "rows" or len(rows) != 1 or given.probes:
+            return self._run(own, before)
+        (n,) = rows
+        size = 1 << (n - 1).bit_length() if n else 1
+        if size not in self.sizes:
+            self.sizes.add(size)
+            names = f"{self.layers[0].name} .. {self.layers[-1].name}"
+            log.info("Compiling layers %s for up to %d rows (%d sizes so far)", names, size, len(self.sizes))
+        padded = {name: jnp.pad(v, [(0, size - n)] + [(0, 0)] * (v.ndim - 1)) for name, v in before.items()}
+        result = self._run(own, padded)
+        return result._replace(values={name: v[:n] for name, v in result.values.items()})
+
+    def _layers(self, given: Given, before: Values) -> Result:
+        return run_layers(self.layers, given, before, self.mode, self.file)
+
+
+def _kinds(layers: Sequence[Layer]) -> dict[str, Kind]:
+    """Which layers run on the host, which on padded rows, which are traced as they are."""
+    ragged: set[str] = set()
+    kinds: dict[str, Kind] = {}
+    for layer in layers:
+        rows = bool(layer.bottoms) and ragged.issuperset(layer.bottoms) and _row_wise(layer)
+        kinds[layer.key] = "host" if layer.type.host else "rows" if rows else "traced"
+        if kinds[layer.key] == "traced":
+            ragged.difference_update(layer.tops)
+        else:
+            ragged.update(layer.tops)
+    return kinds
+
+
+def _row_wise(layer: Layer) -> bool:
+    return layer.type.row_wise and getattr(layer.context.param, "axis", 1) > 0 and not any(layer.loss_weights)

@@ -1,0 +1,46 @@
+"""Filter: keeps the rows that a selector says; how many is only known when it runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import require
+from .registry import Context, Shape, register
+
+Arrays = tuple[np.ndarray, ...]
+
+
+@register("Filter", bottoms=(2, None), tops=(1, None), host=True, in_place=False)
+def filter_rows(ctx: Context, *bottoms: np.ndarray) -> Arrays:
+    """For every bottom but the last, the rows at which the last bottom, the selector, is not zero."""
+    *data, selector = bottoms
+    rows = _rows(selector)
+    return tuple(x[rows] for x in data)
+
+
+@filter_rows.top_shapes
+def _(ctx: Context, *bottoms: Any) -> list[Shape]:
+    *data, selector = (b.shape for b in bottoms)
+    require(ctx.n_tops == len(data), f"needs a top for each bottom but the selector: {ctx.n_tops} for {len(data)}")
+    require(
+        all(n == 1 for n in selector[1:]), f"the selector (last bottom) must hold one number per row, not {selector}"
+    )
+    for i, shape in enumerate(data):
+        require(shape[:1] == selector[:1], f"bottom {i} has shape {shape}, the selector {selector[0]} rows")
+    return data  # as if every row passed
+
+
+@filter_rows.backward
+def _(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[np.ndarray | None, ...]:
+    *data, selector = bottoms
+    rows = _rows(selector)
+    diffs = [np.zeros_like(x) for x in data]
+    for diff, d_top in zip(diffs, dy if isinstance(dy, tuple) else (dy,), strict=True):
+        diff[rows] = d_top
+    return (*diffs, None)
+
+
+def _rows(selector: np.ndarray) -> np.ndarray:
+    return np.flatnonzero(selector.reshape(len(selector)))

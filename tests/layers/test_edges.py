@@ -1,0 +1,130 @@
+"""Settings and numbers beside the recorded cases: extremes, zeros, files, second tops, fillers."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from test_refusals import net
+
+from caffejax.errors import GraphError
+from caffejax.net import Net
+from caffejax.schema.caffe_pb2 import BlobProto, BlobShape
+
+BOTH = pytest.mark.parametrize("backward", ["autodiff", "rules"])
+
+
+def run(text: str, *bottoms: Any, backward: Any = "autodiff") -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """The tops, and the gradient of the sum of the first into every bottom."""
+    built = Net("force_backward: true\n" + text, "TRAIN", backward=backward)
+    params, state = built.init(jax.random.key(0))
+
+    def total(inputs: Any) -> Any:
+        blobs, _ = built.apply(params, state, inputs, blobs=built.graph.layer("layer").tops)
+        return jnp.sum(blobs["t0"]), blobs
+
+    inputs = {f"b{i}": jnp.asarray(b, jnp.float32) for i, b in enumerate(bottoms)}
+    (_, blobs), diffs = jax.value_and_grad(total, has_aux=True)(inputs)
+    return jax.tree.map(np.asarray, (blobs, diffs))
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("kind", "text", "x", "y", "dy"),
+    [
+        ("ELU", "", [1e4, -1e4], [1e4, -1], [1, 0]),
+        ("BNLL", "", [1e4, -1e4], [1e4, 0], [1, 0]),
+        ("Sigmoid", "", [1e4, -1e4], [1, 0], [0, 0]),
+        ("Swish", "", [1e4, -1e4], [1e4, 0], [1, 0]),
+        ("Power", "power_param { power: 3 }", [0, -2], [0, -8], [0, 12]),
+        ("Power", "power_param { power: 2 }", [0, -2], [0, 4], [0, -4]),
+        ("Power", "power_param { power: 0 }", [0, -2], [1, 1], [0, 0]),
+        ("Power", "power_param { power: 2 shift: 3 scale: 0 }", [0, np.inf], [9, 9], [0, 0]),
+        ("Exp", "exp_param { base: 2 shift: 200 scale: 100 }", [-2, -1.99], [1, 2], [69.3147, 138.629]),
+        ("Clip", "clip_param { min: 1 max: -1 }", [-5, 0], [1, 1], [0, 0]),
+    ],
+)
+def test_extremes(kind: str, text: str, x: list[float], y: list[float], dy: list[float], backward: str) -> None:
+    tops, diffs = run(net(kind, text, [(2,)]), x, backward=backward)
+    np.testing.assert_allclose(tops["t0"], y, rtol=1e-4)
+    np.testing.assert_allclose(diffs["b0"], dy, rtol=1e-4)
+
+
+@BOTH
+def test_product_with_a_zero(backward: str) -> None:
+    text = net("Eltwise", "eltwise_param { operation: PROD stable_prod_grad: false }", [(2,)] * 3)
+    _, diffs = run(text, [0, 0], [2, 0], [3, 5], backward=backward)
+    np.testing.assert_array_equal(list(diffs.values()), [[6, 0], [0, 0], [0, 0]])
+
+
+@BOTH
+def test_equal_maxima(backward: str) -> None:
+    text = net("Eltwise", "eltwise_param { operation: MAX }", [(4,)] * 3)
+    _, diffs = run(text, [1, 1, 0, 1], [1, 0, 1, 0], [1, 1, 1, 2], backward=backward)
+    np.testing.assert_array_equal(list(diffs.values()), [[0, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1]])
+
+
+@BOTH
+def test_sigmoid_cross_entropy_of_large_scores(backward: str) -> None:
+    text = net("SigmoidCrossEntropyLoss", "", [(1, 3), (1, 3)])
+    tops, diffs = run(text, [[1e4, -1e4, 0]], [[0, 1, 1]], backward=backward)
+    np.testing.assert_allclose(tops["t0"], 2e4 + np.log(2), rtol=1e-6)
+    np.testing.assert_allclose(diffs["b0"], [[1, -1, -0.5]])
+
+
+def test_clamped_losses_are_exactly_the_clamp() -> None:
+    scores, labels = [[0, 1e6]], [0]
+    tops, _ = run(net("SoftmaxWithLoss", "", [(1, 2), (1,)]), scores, labels)
+    np.testing.assert_allclose(tops["t0"], -np.log(np.finfo(np.float32).tiny), rtol=1e-6)
+    text = net("MultinomialLogisticLoss", "", [(1, 2), (1,)])
+    np.testing.assert_allclose(run(text, [[0, 1]], labels)[0]["t0"], 20 * np.log(10), rtol=1e-6)
+
+
+@BOTH
+def test_infogain_matrix_from_a_file_and_the_softmax_as_second_top(tmp_path: Path, backward: str) -> None:
+    scores, labels = np.random.default_rng(0).normal(size=(4, 3)), [0, 2, 1, 2]
+    matrix = np.float32([[1, 0, 0.5], [0.2, 2, 0], [0, 0, 1]])
+    path = tmp_path / "h.binaryproto"
+    path.write_bytes(BlobProto(shape=BlobShape(dim=[1, 1, 3, 3]), data=matrix.ravel()).SerializeToString())
+
+    text = f'infogain_loss_param {{ source: "{path}" }} loss_weight: 1 loss_weight: 0'
+    tops, diffs = run(net("InfogainLoss", text, [(4, 3), (4,)], tops=2), scores, labels, backward=backward)
+
+    log_prob = np.asarray(jax.nn.log_softmax(scores))
+    np.testing.assert_allclose(tops["t0"], -np.sum(matrix[labels] * log_prob) / 4, rtol=1e-6)
+    np.testing.assert_allclose(tops["t1"], np.exp(log_prob), rtol=1e-6)
+    expected = (np.exp(log_prob) * matrix[labels].sum(1, keepdims=True) - matrix[labels]) / 4
+    np.testing.assert_allclose(diffs["b0"], expected, atol=1e-6)
+
+
+def test_labels_in_a_forced_backward_pass() -> None:
+    contrastive = Net("force_backward: true\n" + net("ContrastiveLoss", "", [(2, 3), (2, 3), (2,)]))
+    assert contrastive.graph.layer("layer").bottom_need_backward == (True, True, False)
+    contrastive.graph.check_backward()
+    infogain = Net("force_backward: true\n" + net("InfogainLoss", "", [(2, 3), (2,), (3, 3)]))
+    with pytest.raises(GraphError, match="cannot propagate a gradient to bottom 2"):
+        infogain.graph.check_backward()
+
+
+def test_indices_outside_the_table_are_seen() -> None:
+    built = Net(net("Embed", "embed_param { num_output: 2 input_dim: 3 }", [(3,)]))
+    tops, _ = built.apply(*built.init(jax.random.key(0)), {"b0": jnp.asarray([-1.0, 2.9, 3.0])})
+    np.testing.assert_array_equal(np.isnan(tops["t0"]).all(axis=1), [True, False, True])
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "expected"),
+    [
+        ("PReLU", "", [[0.25] * 3]),
+        ("PReLU", "prelu_param { channel_shared: true filler { value: 2 } }", [2]),
+        ("Bias", "", [[0] * 3]),
+        ("Scale", "scale_param { bias_term: true bias_filler { value: 3 } }", [[1] * 3, [3] * 3]),
+        ("Scale", "scale_param { num_axes: 0 filler { value: 2 } }", [2]),
+    ],
+)
+def test_blobs_at_the_start(kind: str, text: str, expected: list[Any]) -> None:
+    params, _ = Net(net(kind, text, [(2, 3, 4)])).init(jax.random.key(0))
+    for blob, value in zip(params["layer"], expected, strict=True):
+        np.testing.assert_array_equal(blob, value)
