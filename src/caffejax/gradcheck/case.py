@@ -47,6 +47,11 @@ class Case:
         """The arguments' arrays."""
         return tuple(getattr(self, f"{a.kind}s")[a.number] for a in self.arguments)
 
+    @property
+    def host(self) -> bool:
+        """Whether the layer runs outside what is compiled. Then autodiff is by its rule, for want of another."""
+        return self.context.type.host
+
     def pick(self, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[Any, ...]:
         """What belongs to the arguments, of one thing per blob and one per bottom."""
         return tuple((blobs if a.kind == "blob" else bottoms)[a.number] for a in self.arguments)
@@ -57,6 +62,11 @@ class Case:
         for argument, value in zip(self.arguments, values, strict=True):
             new[argument.kind][argument.number] = value
         return tuple(new["blob"]), tuple(new["bottom"])
+
+
+def run(context: Context, blobs: Arrays, bottoms: Arrays) -> Arrays:
+    """A layer's tops."""
+    return (call if context.type.host else forward)(context, blobs, bottoms)[0]
 
 
 def draw_diffs(tops: Arrays, random: np.random.Generator) -> Arrays:
@@ -71,23 +81,23 @@ def draw_diffs(tops: Arrays, random: np.random.Generator) -> Arrays:
 
 def by_autodiff(case: Case) -> list[np.ndarray]:
     """The arguments' gradients by autodiff of forward."""
-    return _by_vjp(case, forward)
+    return _by_vjp(case, run)
 
 
 def by_net(case: Case) -> list[np.ndarray]:
     """The arguments' gradients as a net makes them unless told to use the rules."""
-    return _by_vjp(case, call)
+    return _by_vjp(case, lambda *arrays: call(*arrays)[0])
 
 
-def _by_vjp(case: Case, function: Callable[..., tuple[Arrays, Arrays]]) -> list[np.ndarray]:
-    @jax.jit
+def _by_vjp(case: Case, function: Callable[..., Arrays]) -> list[np.ndarray]:
     def gradients(key: Any, blobs: Arrays, bottoms: Arrays, top_diffs: Arrays) -> Any:
         def tops(blobs: Arrays, bottoms: Arrays) -> Arrays:
-            return function(case.context.with_key(key), blobs, bottoms)[0]
+            return function(case.context.with_key(key), blobs, bottoms)
 
         return case.pick(*jax.vjp(tops, blobs, bottoms)[1](top_diffs))
 
-    return [np.asarray(g) for g in gradients(case.context.base_key, case.blobs, case.bottoms, case.top_diffs)]
+    compiled = gradients if case.host else jax.jit(gradients)
+    return [np.asarray(g) for g in compiled(case.context.base_key, case.blobs, case.bottoms, case.top_diffs)]
 
 
 def by_rule(case: Case) -> list[np.ndarray]:
@@ -97,7 +107,6 @@ def by_rule(case: Case) -> list[np.ndarray]:
         LayerError: if the rule returns a wrong number of gradients, or one of a wrong shape.
     """
 
-    @jax.jit
     def gradients(key: Any, blobs: Arrays, bottoms: Arrays, tops: Arrays, top_diffs: Arrays) -> Any:
         try:
             diffs = backward(case.context.with_key(key), blobs, bottoms, tops, top_diffs)
@@ -105,7 +114,11 @@ def by_rule(case: Case) -> list[np.ndarray]:
             require(False, f"the backward rule must return one gradient per argument: {error}")
         return case.pick(*diffs)
 
-    found = gradients(case.context.base_key, case.blobs, case.bottoms, case.tops, case.top_diffs)
+    arrays = (case.blobs, case.bottoms, case.tops, case.top_diffs)
+    if case.host:
+        found = gradients(case.context.base_key, *jax.tree.map(np.asarray, arrays))
+    else:
+        found = jax.jit(gradients)(case.context.base_key, *arrays)
     for argument, value, gradient in zip(case.arguments, case.values, found, strict=True):
         require(
             gradient.shape == value.shape,

@@ -14,12 +14,12 @@ from ..checkpoints.loading import load_weights
 from ..errors import GraphError, LayerError, Problem, did_you_mean, located
 from ..graph import Graph, Layer
 from ..layers import LayerType
-from ..layers.calling import Arrays, forward
+from ..layers.calling import Arrays
 from ..layers.registry import Phase
 from ..net import Net, Variables
 from ..schema.caffe_pb2 import LayerParameter
 from .alone import lone_layer
-from .case import Argument, Case, draw_diffs
+from .case import Argument, Case, draw_diffs, run
 from .feeding import feed
 from .report import Report, Row
 from .verdict import compare, derive
@@ -127,7 +127,7 @@ def _arguments(layer: Layer) -> tuple[Argument, ...]:
     bottoms = [
         Argument("bottom", i, f"bottom {i} ({name})")
         for i, name in enumerate(layer.bottoms)
-        if i not in layer.type.index_bottoms
+        if not {i, i - len(layer.bottoms)} & set(layer.type.index_bottoms)
     ]
     blobs = [Argument("blob", i, f"blob {i}") for i, p in enumerate(layer.params) if p.blob.learnable]
     return (*bottoms, *blobs)
@@ -139,8 +139,7 @@ def _points(
     """Blobs, bottoms and tops of each of the layers in one forward pass."""
     wanted = {layer.key for layer in layers}
 
-    @jax.jit
-    def run(variables: Variables, inputs: Mapping[str, jax.Array], key: jax.Array) -> Any:
+    def walk(variables: Variables, inputs: Mapping[str, jax.Array], key: jax.Array) -> Any:
         values, points = dict(inputs), {}
         for layer in net.graph.layers:
             if layer.type.forward is None:
@@ -148,13 +147,14 @@ def _points(
             with located(file=net.graph.file, layer=layer.name, layer_type=layer.type.name):
                 blobs = tuple(_blob(variables, p) for p in (*layer.params, *layer.carried))
                 bottoms = tuple(values[name] for name in layer.bottoms)
-                tops, _ = forward(layer.context.with_key(key), blobs, bottoms)
+                tops = run(layer.context.with_key(key), blobs, bottoms)
             if layer.key in wanted:
                 points[layer.key] = (blobs, bottoms, tops)
             values.update(zip(layer.tops, map(_double, tops), strict=True))
         return points
 
-    return run(jax.tree.map(_double, variables), jax.tree.map(_double, dict(inputs)), key)
+    compiled = walk if net.has_host_layers else jax.jit(walk)
+    return compiled(jax.tree.map(_double, variables), jax.tree.map(_double, dict(inputs)), key)
 
 
 def _blob(variables: Variables, param: Any) -> jax.Array:

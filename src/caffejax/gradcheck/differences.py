@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..layers.calling import Arrays, forward
-from .case import Case
+from ..layers.calling import Arrays
+from .case import Case, run
 
 STEPS = 0.01 / 4.0 ** np.arange(4)  # relative to the element's or its array's typical size
 AGREEMENT = 1e-7  # of two extrapolations, relative to the larger gradients
@@ -74,14 +74,13 @@ def _changes(case: Case, places: np.ndarray, moves: np.ndarray) -> tuple[np.ndar
     """
     index = np.repeat(places, moves[0].size)
 
-    @jax.jit
     def evaluate(key: Any, blobs: Arrays, bottoms: Arrays, top_diffs: Arrays, index: Any, delta: Any) -> Any:
         shapes = [v.shape for v in case.pick(blobs, bottoms)]
         ends = np.cumsum([int(np.prod(s)) for s in shapes])[:-1]
 
         def tops(flat: jax.Array) -> Arrays:
             values = [v.reshape(s) for v, s in zip(jnp.split(flat, ends), shapes, strict=True)]
-            return forward(case.context.with_key(key), *case.place(values, blobs, bottoms))[0]
+            return run(case.context.with_key(key), *case.place(values, blobs, bottoms))
 
         def change(move: tuple[jax.Array, jax.Array]) -> jax.Array:
             moved = tops(flat.at[move[0]].add(move[1]))
@@ -93,9 +92,12 @@ def _changes(case: Case, places: np.ndarray, moves: np.ndarray) -> tuple[np.ndar
         base = tops(flat)
         squares = [jnp.sum(jnp.square(b * c)) for b, c in zip(base, top_diffs, strict=True)]
         norm = jnp.sqrt(sum(squares, start=jnp.zeros(())))
+        if case.host:
+            return [change(move) for move in zip(index, delta, strict=True)], norm
         return jax.lax.map(change, (index, delta)), norm  # one by one: convolutions run slowly under vmap
 
-    changes, norm = evaluate(case.context.base_key, case.blobs, case.bottoms, case.top_diffs, index, moves.ravel())
+    compiled = evaluate if case.host else jax.jit(evaluate)
+    changes, norm = compiled(case.context.base_key, case.blobs, case.bottoms, case.top_diffs, index, moves.ravel())
     return np.asarray(changes).reshape(moves.shape), float(norm)
 
 

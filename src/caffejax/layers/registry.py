@@ -238,7 +238,7 @@ def register(
         in_place: False where a top may not carry a bottom's name.
         loss: the first top has loss_weight 1 unless told otherwise, and is made if not named.
         stateful: forward returns `(tops, new values of the blobs that are not learnable)`.
-        index_bottoms: bottoms holding labels or indices; no gradient can be asked into them.
+        index_bottoms: bottoms holding labels or indices; no gradient can be asked into them. -1 is the last.
         unforced_bottoms: those of them that `force_backward` leaves alone, as it does a loss's labels.
         prefer_rule: use the backward rule rather than autodiff: where Caffe's gradient is not the derivative.
         not_derivative: where forward itself stops gradients that exist, as Caffe does, in words; checks then take
