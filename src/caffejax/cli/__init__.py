@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from .._version import __version__
 from ..errors import CaffejaxError
-from . import test, train
+from . import gradcheck, test, train
 
-_COMMANDS = (train, test)
+_COMMANDS = (train, test, gradcheck)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

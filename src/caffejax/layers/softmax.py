@@ -33,6 +33,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     param="softmax_param",
     loss=True,
     index_bottoms=(1,),
+    not_derivative="Below FLT_MIN the probability is clamped, which the gradient ignores.",
     restrictions="A second top (the softmax) is refused, as BVLC Caffe refuses it; add a Softmax layer.",
 )
 def softmax_with_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
