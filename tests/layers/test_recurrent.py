@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.extend.core import jaxprs_in_params
-from test_refusals import net
+from replay import net
 
 from caffejax.checkpoints.loading import load_weights, save_weights
 from caffejax.net import Net, Variables

@@ -127,7 +127,7 @@ def _arguments(layer: Layer) -> tuple[Argument, ...]:
     bottoms = [
         Argument("bottom", i, f"bottom {i} ({name})")
         for i, name in enumerate(layer.bottoms)
-        if not {i, i - len(layer.bottoms)} & set(layer.type.index_bottoms)
+        if i not in layer.index_bottoms
     ]
     blobs = [Argument("blob", i, f"blob {i}") for i, p in enumerate(layer.params) if p.blob.learnable]
     return (*bottoms, *blobs)

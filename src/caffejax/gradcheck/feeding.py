@@ -68,10 +68,9 @@ def _limits(net: Net) -> dict[str, int]:
         if layer.type.name in _HANDING_ON:
             below = [limits[top] for top in layer.tops if top in limits]
             limits.update(dict.fromkeys(layer.bottoms, min(below)) if below else {})
-        for i in layer.type.index_bottoms:
-            if i < len(layer.bottoms):
-                name = layer.bottoms[i]
-                limits[name] = min(_classes(net, layer, i), limits.get(name, 2**24))
+        for i in layer.index_bottoms:
+            name = layer.bottoms[i]
+            limits[name] = min(_classes(net, layer, i), limits.get(name, 2**24))
     return limits
 
 
