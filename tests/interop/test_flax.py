@@ -113,6 +113,17 @@ def test_random_layers_draw_in_train_mode_only() -> None:
     equal(viewed(batch), Net(RANDOM, "TEST").apply(*variables_of(model), batch)[0])
 
 
+def test_what_is_random_in_eval_mode_repeats() -> None:
+    net = Net(
+        """layer { name: "x" type: "DummyData" top: "x"
+        dummy_data_param { shape { dim: 4 } data_filler { type: "gaussian" } } }"""
+    )
+    model = CaffeModule(net, rngs=nnx.Rngs(0))
+    equal(model({}), model({}))
+    model.train()
+    assert (model({})["x"] != model({})["x"]).any()
+
+
 def test_what_is_missing_is_said() -> None:
     net = Net(RANDOM, "TRAIN")
     with pytest.raises(ValueError, match="rngs"):

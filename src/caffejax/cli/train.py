@@ -26,6 +26,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         choices=("autodiff", "rules"),
         default="autodiff",
     )
+    flags.add(
+        parser, "debug_nans", "look at every step, and name the layer where numbers become NaN", action="store_true"
+    )
     flags.add_device_flags(parser)
     flags.add_state_flags(parser)
 
@@ -53,6 +56,7 @@ def run(options: argparse.Namespace) -> None:
         weights=[w for w in (options.weights or "").split(",") if w],
         device=device,
         backward=options.backward,
+        debug_nans=options.debug_nans,
     )
     try:
         with shown(solver):

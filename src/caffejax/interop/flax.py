@@ -35,8 +35,9 @@ class CaffeModule(nnx.Module):
     """A net as a module: the net's functions, and variables that they read and change.
 
     A forward pass updates running statistics and what recurrent layers carry. In train mode dropout and its like
-    draw a new key from their stream in each pass. `train()` and `eval()` change how the layers behave, not which
-    layers there are: those are of the phase that the net was built for, which is also the mode to begin with.
+    draw a new key from their stream in each pass; in eval mode the key is always the same. `train()` and `eval()`
+    change how the layers behave, not which layers there are: those are of the phase that the net was built for,
+    which is also the mode to begin with.
 
     Args:
         net: the net.
@@ -82,7 +83,9 @@ class CaffeModule(nnx.Module):
 
     def loss(self, inputs: Mapping[str, jax.Array], *, blobs: Iterable[str] | None = None) -> tuple[jax.Array, Blobs]:
         """One forward pass: the sum of the losses, a scalar, and the blobs. Arguments as for a call."""
-        key = None if self.stream is None or self.deterministic else self.stream()
+        key = None
+        if self.stream is not None:
+            key = self.stream.key[...] if self.deterministic else self.stream()
         net = self.net.in_phase("TEST" if self.deterministic else "TRAIN")
         total, outputs = net.loss(*variables_of(self), inputs, key, blobs=blobs)
         for layer, values in outputs.state.items():
