@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import require
 from .axes import canonical_axis, outer_inner
-from .loss import label_shape_problem, loss_divisor, replaced, valid_labels
+from .loss import class_numbers, label_shape_problem, loss_divisor, replaced, valid_labels
 from .precision import wide
 from .registry import Context, register
 
@@ -40,10 +40,10 @@ def softmax_with_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax
     """Mean negative log-probability of the labels.
 
     Labels hold one class index for every position of the scores without `axis`. What the sum is divided by
-    is loss_param's `normalization`, VALID unless told otherwise.
+    is loss_param's `normalization`, VALID unless told otherwise. A label that is no class gives NaN.
     """
     axis, log_prob, index, valid, divisor = _parts(ctx, scores, labels)
-    picked = jnp.take_along_axis(log_prob, index, axis).reshape(valid.shape)
+    picked = jnp.take_along_axis(log_prob, index, axis, mode="fill").reshape(valid.shape)
     held = replaced(picked, jnp.maximum(picked, _LOG_FLT_MIN))
     return -jnp.sum(jnp.where(valid, held, 0)) / divisor
 
@@ -65,7 +65,7 @@ def _parts(
     require(problem is None, problem or "")
     outer, inner = outer_inner(scores.shape, axis)
     shape = [1 if k == axis else n for k, n in enumerate(scores.shape)]
-    index = labels.astype(jnp.int32).reshape(shape)
+    index = class_numbers(labels, scores.shape[axis]).reshape(shape)
     valid = valid_labels(ctx.layer.loss_param, labels.reshape(outer, inner))
     divisor = loss_divisor(ctx.layer.loss_param, valid, "VALID")
     return (

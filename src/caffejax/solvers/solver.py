@@ -22,6 +22,7 @@ from ..paths import find
 from ..schema import read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from . import policies, settings
+from .divergence import Watch
 from .evaluate import Evaluator, Scores, share_trained, sharing_problems
 from .feed import Feed
 from .report import SmoothedLoss, Stopwatch, log, output_lines
@@ -44,6 +45,7 @@ class Solver:
         backward: gradients by "autodiff", or by the layers' hand-written "rules".
         keep_last: how many of the newest checkpoints to keep; all unless given.
         keep_best: a test output; the checkpoint with its best value is kept as well. A loss is best when lowest.
+        debug_nans: look at every step's numbers, and name the layer where they cease to be finite; slower.
 
     Attributes:
         param: the settings.
@@ -67,6 +69,7 @@ class Solver:
         backward: Backward = "autodiff",
         keep_last: int | None = None,
         keep_best: str | None = None,
+        debug_nans: bool = False,
     ) -> None:
         self.param = read_solver(solver)
         self.file = Path(file) if file is not None else source_file(solver)
@@ -92,14 +95,17 @@ class Solver:
             variables = load_weights(self.net.graph, variables, path)
         self._optimizer = caffe_optimizer(self.param, self._multipliers("lr_mult"), self._multipliers("decay_mult"))
         self.train_state = self._placed(variables, self._optimizer.init(variables.params))
-        self._step = self.net.jit(make_step(self.net, self._optimizer, self.param.iter_size), donate_argnums=0)
         self._keep_best = keep_best
         self.snapshots = Snapshots(self.param, self.file, self._keep(keep_last, keep_best, nets))
         self._scores: dict[str, float] = {}
         self._tested_at: int | None = None
         self._request: Request | None = None
+        self._step = self.net.jit(
+            make_step(self.net, self._optimizer, self.param.iter_size), donate_argnums=() if debug_nans else 0
+        )
         self._smoothed = SmoothedLoss(self.param.average_loss)
         self._unread: list[jax.Array] = []
+        self._watch = Watch(self.net, self.param.iter_size, every_step=debug_nans)
         self.iteration = 0
 
     @property
@@ -152,14 +158,23 @@ class Solver:
 
     @property
     def smoothed_loss(self) -> float:
-        """The displayed loss: the mean over `average_loss` iterations."""
+        """The displayed loss: the mean over `average_loss` iterations.
+
+        Raises:
+            SolverError: if a loss was not finite.
+        """
+        self._watch.check()
         for loss in self._unread:
             self._smoothed.add(float(loss))
         self._unread.clear()
         return self._smoothed.value
 
     def step(self, iterations: int) -> None:
-        """Trains for some iterations, testing, displaying and snapshotting when due."""
+        """Trains for some iterations, testing, displaying and snapshotting when due.
+
+        Raises:
+            SolverError: if a loss or a parameter is found not to be finite, at the latest before a snapshot.
+        """
         p = self.param
         self._smoothed, self._unread = SmoothedLoss(p.average_loss), []
         watch = Stopwatch(self.iteration)
@@ -195,6 +210,7 @@ class Solver:
             self.snapshots.close()
             log.info("Optimization stopped early.")
             return
+        self._watch.check(self.train_state)
         if p.snapshot_after_train and not self._due(p.snapshot):
             self.snapshot()
         if self._due(p.display):
@@ -215,9 +231,11 @@ class Solver:
 
     def snapshot(self) -> None:
         """Saves the weights as .caffemodel and everything as a checkpoint."""
+        self._watch.check(self.train_state)
         if self._keep_best and self._test_is_due():
             self.test()  # now, not with the next iteration: the checkpoint is ranked by it
         self.snapshots.save(self.train_state, self.net.graph, self.iteration, self._record())
+        self._watch.good = f"{self.snapshots.prefix}.orbax{os.sep}{self.iteration}"
 
     def restore(self, snapshot: str | os.PathLike[str]) -> None:
         """Goes back to a snapshot: a checkpoint folder (its newest step), or one step of it.
@@ -230,6 +248,7 @@ class Solver:
         self.feed.set_state(record["data"]["train"])
         for evaluator, state in zip(self.tests, record["data"]["test"], strict=False):
             evaluator.feed.set_state(state)
+        self._watch.restart(os.fspath(snapshot))
         log.info("Restored iteration %d from %s", self.iteration, snapshot)
 
     def close(self) -> None:
@@ -244,8 +263,10 @@ class Solver:
     def _update(self) -> Report:
         batches = [next(self.feed) for _ in range(self.param.iter_size)]
         placed = jax.device_put(stack(batches), self.device)
+        before = self.train_state
         self.train_state, report = self._step(self.train_state, placed, self.schedule(self.iteration))
         self._unread.append(report.loss)
+        self._watch.step(self.iteration, before, placed, self.train_state, report.loss)
         return report
 
     def _display(self, report: Report, watch: Stopwatch) -> None:
