@@ -182,7 +182,7 @@ def test_mean_files(name):
     ("content", "said"),
     [
         (b"", "there are no layers"),
-        (b"\x89HDF\r\n\x1a\n....", "this is an HDF5 file"),
+        (b"\x89HDF\r\n\x1a\n....", "no .caffemodel.h5, or damaged"),
         (b"<!DOCTYPE html><html>", "no .caffemodel, or damaged or cut short"),
         (b'name: "LeNet"\nlayer {', "no .caffemodel, or damaged or cut short"),
         (tagged(100, 2, tagged(1, 2, b"x") + tagged(7, 2, b"")), "layer 'x', blob 0: .* has 0 values"),
