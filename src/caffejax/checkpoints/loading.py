@@ -12,7 +12,7 @@ from ..errors import Problem, WeightsError
 from ..graph import Graph, Layer, Param
 from ..net import Params, Variables
 from ..schema.blobs import Array
-from ..schema.caffe_pb2 import LayerParameter, NetParameter, ParamSpec, Phase
+from ..schema.caffe_pb2 import TEST, TRAIN, LayerParameter, NetParameter, ParamSpec
 from .blobs import fit
 from .caffemodel import read_caffemodel, write_caffemodel
 from .hdf5 import is_hdf5
@@ -100,7 +100,7 @@ def _definition(layer: Layer, phase: str) -> LayerParameter:
     """A layer as Caffe writes it: with what setting it up has added."""
     definition = LayerParameter()
     definition.CopyFrom(layer.context.layer)
-    definition.phase = Phase.Value(phase)
+    definition.phase = TRAIN if phase == "TRAIN" else TEST
     if any(layer.loss_weights) and not definition.loss_weight:
         definition.loss_weight.extend(layer.loss_weights)
     if any(not p.blob.learnable for p in layer.params):

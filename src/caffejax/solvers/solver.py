@@ -16,7 +16,7 @@ from ..checkpoints.loading import load_weights
 from ..errors import GraphError, Problem
 from ..layers.calling import Backward
 from ..layers.registry import name_key
-from ..net import Net, Variables
+from ..net import Net, Params, Variables
 from ..paths import find
 from ..schema import read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
@@ -37,7 +37,7 @@ class Solver:
     Args:
         solver: path of a solver prototxt, its text, or a SolverParameter.
         file: where a SolverParameter came from: for messages, and for paths relative to it.
-        weights: .caffemodel files to start from; the solver's own `weights` come first.
+        weights: .caffemodel[.h5] files to start from; the solver's own `weights` come first.
         device: where to run; JAX's default device unless given.
         backward: gradients by "autodiff", or by the layers' hand-written "rules".
 
@@ -86,8 +86,11 @@ class Solver:
             variables = load_weights(self.net.graph, variables, path)
         self._optimizer = caffe_optimizer(self.param, self._multipliers("lr_mult"), self._multipliers("decay_mult"))
         self.train_state = self._placed(variables, self._optimizer.init(variables.params))
-        self._step = self.net.jit(make_step(self.net, self._optimizer, self.param.iter_size), donate_argnums=0)
+        step = make_step(self.net, self._optimizer, self.param.iter_size, keep_update=self.param.snapshot_diff)
+        self._step = self.net.jit(step, donate_argnums=0)
+        self._last_update: Params | None = None
         self.snapshots = Snapshots(self.param, self.file)
+        self._start = self._record()["data"]
         self._smoothed = SmoothedLoss(self.param.average_loss)
         self._unread: list[jax.Array] = []
         self.iteration = 0
@@ -187,19 +190,25 @@ class Solver:
         return [self._test(i) for i in range(len(self.tests))]
 
     def snapshot(self) -> None:
-        """Saves the weights as .caffemodel and everything as a checkpoint."""
-        self.snapshots.save(self.train_state, self.net.graph, self.iteration, self._record())
+        """Saves Caffe's two files, in `snapshot_format`, and everything as a checkpoint."""
+        self.snapshots.save(
+            self.train_state, self.net.graph, self.iteration, self._record(), last_update=self._last_update
+        )
 
     def restore(self, snapshot: str | os.PathLike[str]) -> None:
-        """Goes back to a snapshot: a checkpoint folder (its newest step), or one step of it.
+        """Goes back to a snapshot: a checkpoint folder (its newest step), one step of it, or a .solverstate[.h5].
+
+        A .solverstate does not say how far the data had been read: as in Caffe, it restarts at the first row.
 
         Raises:
             WeightsError: if it cannot be read or is of another net.
         """
         self.train_state, record = self.snapshots.restore(snapshot, self.train_state, self.net.graph)
         self.iteration = int(self.train_state.iteration)
-        self.feed.set_state(record["data"]["train"])
-        for evaluator, state in zip(self.tests, record["data"]["test"], strict=False):
+        self._last_update = None
+        positions = record.get("data", self._start)
+        self.feed.set_state(positions["train"])
+        for evaluator, state in zip(self.tests, positions["test"], strict=False):
             evaluator.feed.set_state(state)
         log.info("Restored iteration %d from %s", self.iteration, snapshot)
 
@@ -216,6 +225,7 @@ class Solver:
         batches = [next(self.feed) for _ in range(self.param.iter_size)]
         placed = jax.device_put(stack(batches), self.device)
         self.train_state, report = self._step(self.train_state, placed, self.schedule(self.iteration))
+        self._last_update = report.update
         self._unread.append(report.loss)
         return report
 
