@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -14,8 +16,11 @@ from ..net import Params, Variables
 from ..schema.blobs import Array
 from ..schema.caffe_pb2 import TEST, TRAIN, LayerParameter, NetParameter, ParamSpec
 from .blobs import fit
-from .caffemodel import read_caffemodel, write_caffemodel
+from .caffemodel import decode_caffemodel, read_caffemodel, write_caffemodel
 from .hdf5 import is_hdf5
+from .mapped import map_file
+
+_LARGE = 1 << 20  # bytes
 
 
 def load_weights(graph: Graph, variables: Variables, path: str | os.PathLike[str]) -> Variables:
@@ -32,7 +37,7 @@ def load_weights(graph: Graph, variables: Variables, path: str | os.PathLike[str
     Raises:
         WeightsError: naming every layer whose blobs differ in number or shape, and the remedy.
     """
-    stored = read_caffemodel(path)
+    stored, release = _opened(path)
     may_lack_shared = is_hdf5(path)
     problems: list[Problem] = []
     new: dict[tuple[str, int], Array] = {}
@@ -51,16 +56,24 @@ def load_weights(graph: Graph, variables: Variables, path: str | os.PathLike[str
     if problems:
         raise WeightsError([Problem(p.message, os.fspath(path), layer=p.layer) for p in problems])
 
+    def placed(array: Array, dtype: Any) -> jax.Array:
+        value = jnp.asarray(_unaligned(array), dtype)
+        if array.nbytes >= _LARGE:
+            value.block_until_ready()
+            release()
+        return value
+
     def replaced(tree: Params) -> Params:
         return {
             key: tuple(
-                None if old is None else jnp.asarray(new[key, i], old.dtype) if (key, i) in new else old
+                None if old is None else placed(new[key, i], old.dtype) if (key, i) in new else old
                 for i, old in enumerate(blobs)
             )
             for key, blobs in tree.items()
         }
 
-    return Variables(replaced(variables.params), replaced(variables.state))
+    loaded = Variables(replaced(variables.params), replaced(variables.state))
+    return jax.block_until_ready(loaded)  # until then the file is being read
 
 
 def save_weights(path: str | os.PathLike[str], graph: Graph, variables: Variables, diffs: Params | None = None) -> None:
@@ -107,6 +120,22 @@ def _definition(layer: Layer, phase: str) -> LayerParameter:
         missing = range(len(definition.param), len(layer.params))
         definition.param.extend(ParamSpec(lr_mult=0) for _ in missing)
     return definition
+
+
+def _opened(path: str | os.PathLike[str]) -> tuple[dict[str, tuple[Array | None, ...]], Callable[[], object]]:
+    """The blobs in a file, and a function that lets go of the memory of those looked at so far."""
+    if is_hdf5(path):
+        return read_caffemodel(path), lambda: None
+    data, release = map_file(path)
+    return decode_caffemodel(data, path), release
+
+
+def _unaligned(array: Array) -> Array:
+    """The array, so placed that JAX copies it: what lies at a multiple of 64 bytes it may take as it is.
+
+    That would be the file's own bytes, which may change.
+    """
+    return array.copy() if array.ctypes.data % 64 == 0 else array
 
 
 def _owned(layer: Layer, blobs: Sequence[Array]) -> list[Array | None]:
