@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -182,7 +183,7 @@ def test_mean_files(name):
     ("content", "said"),
     [
         (b"", "there are no layers"),
-        (b"\x89HDF\r\n\x1a\n....", "this is an HDF5 file"),
+        (b"\x89HDF\r\n\x1a\n....", "no .caffemodel.h5, or damaged"),
         (b"<!DOCTYPE html><html>", "no .caffemodel, or damaged or cut short"),
         (b'name: "LeNet"\nlayer {', "no .caffemodel, or damaged or cut short"),
         (tagged(100, 2, tagged(1, 2, b"x") + tagged(7, 2, b"")), "layer 'x', blob 0: .* has 0 values"),
@@ -290,11 +291,11 @@ def test_full_disk(tmp_path, monkeypatch):
 def test_a_write_that_is_killed_leaves_the_file_as_it_was(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"before")
-    if (child := os.fork()) == 0:
-        with atomic.replacing(path) as file:
-            file.write(b"half")
-            os._exit(1)
-    os.waitpid(child, 0)
+    code = (
+        "import os, sys; from caffejax.checkpoints.atomic import replacing\n"
+        "with replacing(sys.argv[1]) as file: file.write(b'half'); file.flush(); os._exit(7)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, path], check=False).returncode == 7
     assert path.read_bytes() == b"before"
 
 

@@ -33,31 +33,41 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     Raises:
         WeightsError: naming the path, the reason and the remedy.
     """
+    with replacing_path(path) as partial, open(partial, "xb") as file:
+        yield file
+
+
+@contextmanager
+def replacing_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """`replacing` for libraries that open files themselves: the path to write to, where nothing is yet.
+
+    Raises:
+        WeightsError: likewise.
+    """
     target = Path(os.path.realpath(path))  # a symbolic link stays one
     partial = target.with_name(f".{target.name}.{uuid4().hex[:8]}.tmp")
     try:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        with open(partial, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
+        yield partial
+        _sync(partial)
         os.replace(partial, target)
-        _sync_folder(target.parent)
+        with suppress(OSError):  # makes the renaming itself last; some file systems cannot, which does no harm
+            _sync(target.parent)
     except OSError as error:
         remedy = _REMEDIES.get(error.errno or 0, "")
-        message = f"cannot be written: {error.strerror or error}{'; ' if remedy else ''}{remedy}"
-        raise WeightsError(Problem(message, str(path))) from error
+        reason = os.strerror(error.errno) if error.errno else error
+        raise WeightsError(
+            Problem(f"cannot be written: {reason}{'; ' if remedy else ''}{remedy}", str(path))
+        ) from error
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Makes the renaming itself last; some file systems cannot, which does no harm."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

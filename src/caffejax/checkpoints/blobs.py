@@ -2,41 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import Problem, WeightsError
 from ..schema.blobs import Array, Legacy4D, shown
 
 
-def fit(name: str, source: Sequence[NDArray[np.float32]], shapes: Sequence[Sequence[int]]) -> tuple[Array, ...]:
+def fit(
+    name: str,
+    source: Sequence[Array | None],
+    shapes: Sequence[Sequence[int]],
+    optional: Collection[int] = (),
+) -> tuple[Array | None, ...]:
     """Fits a layer's stored blobs to the shapes that its net wants.
 
     Args:
         name: the layer, for error messages.
-        source: its blobs, as read from a file.
+        source: its blobs, as read from a file; None where the file leaves one out.
         shapes: what they have to be.
+        optional: the blobs that the file may leave out.
+
+    Returns:
+        An array per shape; None for those left out.
 
     Raises:
         WeightsError: for another number of blobs, and for every shape that does not fit.
     """
     remedy = "; rename the layer to train it from scratch"
-    if len(source) != len(shapes):
-        message = f"the file has {len(source)} blobs, the net {len(shapes)}{remedy}"
+    blobs = [*source, *[None] * (len(shapes) - len(source))]
+    if len(blobs) > len(shapes) or any(blob is None and i not in optional for i, blob in enumerate(blobs)):
+        count = sum(blob is not None for blob in source)
+        message = f"the file has {count} blobs, the net {len(shapes)}{remedy}"
         raise WeightsError(Problem(message, layer=name))
     problems = [
         Problem(f"blob {i} is {shown(blob.shape)} in the file, {shown(shape)} in the net{remedy}", layer=name)
-        for i, (blob, shape) in enumerate(zip(source, shapes, strict=True))
-        if not _fits(blob, tuple(shape))
+        for i, (blob, shape) in enumerate(zip(blobs, shapes, strict=True))
+        if blob is not None and not _fits(blob, tuple(shape))
     ]
     if problems:
         raise WeightsError(problems)
-    return tuple(np.asarray(blob).reshape(shape) for blob, shape in zip(source, shapes, strict=True))
+    return tuple(
+        None if blob is None else np.asarray(blob).reshape(shape) for blob, shape in zip(blobs, shapes, strict=True)
+    )
 
 
-def _fits(blob: NDArray[np.float32], shape: tuple[int, ...]) -> bool:
+def _fits(blob: Array, shape: tuple[int, ...]) -> bool:
     if isinstance(blob, Legacy4D):
         return len(shape) <= 4 and blob.shape == (1,) * (4 - len(shape)) + shape
     return blob.shape == shape

@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import Problem, WeightsError
 from ..schema import wire
-from ..schema.blobs import Array, Legacy4D, decode_blob, read_blob_proto, read_bytes
-from ..schema.caffe_pb2 import BlobShape, NetParameter
+from ..schema.blobs import Array, Legacy4D, decode_blob, encode_blob, read_blob_proto, read_bytes
+from ..schema.caffe_pb2 import NetParameter
 from .atomic import replacing
 from .blobs import fit
+from .hdf5 import is_hdf5
 
 __all__ = ["Legacy4D", "fit", "read_blob_proto", "read_caffemodel", "write_caffemodel"]
 
@@ -26,27 +26,35 @@ _LAYER, _OLD_LAYER = 100, 2
 _CURRENT = (1, 7)  # name, blobs
 _V1 = (4, 6)
 _V0, _V0_INSIDE_V1 = (1, 50), 1
-_BLOB_DATA, _BLOB_DIFF, _BLOB_SHAPE = 5, 6, 7
-
-_HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
-def read_caffemodel(path: str | os.PathLike[str]) -> dict[str, tuple[Array, ...]]:
-    """Reads the weights of a net.
+def read_caffemodel(path: str | os.PathLike[str]) -> dict[str, tuple[Array | None, ...]]:
+    """Reads the weights of a net, from a .caffemodel or a .caffemodel.h5.
 
     Returns:
         Blobs by layer name, in the file's order; also layers without blobs. Of layers with one name the last
         counts. Arrays are float32, read-only, and of the shape as stored: `Legacy4D` where that is of the old
-        kind. `fit` fits them to a net.
+        kind. None stands for a blob that an HDF5 file leaves out because the layer shares it. `fit` fits them
+        to a net.
 
     Raises:
         WeightsError: for a file that cannot be read, is none, is damaged, or has no layers.
     """
-    data = read_bytes(path)
-    if data.startswith(_HDF5_SIGNATURE):
-        raise WeightsError(Problem("this is an HDF5 file; its name should end in .h5", str(path)))
+    if is_hdf5(path):
+        from .caffemodel_h5 import read_caffemodel_h5
+
+        return read_caffemodel_h5(path)
+    return decode_caffemodel(memoryview(read_bytes(path)), path)
+
+
+def decode_caffemodel(data: memoryview, path: str | os.PathLike[str]) -> dict[str, tuple[Array | None, ...]]:
+    """The weights in the bytes of a .caffemodel: arrays are views of them. `path` is for messages.
+
+    Raises:
+        WeightsError: for bytes that are none, are damaged, or have no layers.
+    """
     try:
-        layers = _layers(memoryview(data))
+        layers = _layers(data)
     except ValueError as error:
         raise WeightsError(Problem(f"no .caffemodel, or damaged or cut short: {error}", str(path))) from error
     if not layers:
@@ -88,12 +96,12 @@ def write_caffemodel(
             pieces: list[bytes | memoryview] = [definition.SerializeToString()]
             gradients = (diffs or {}).get(layer.name, ())
             for i, blob in enumerate(blobs.get(layer.name, ())):
-                pieces += wire.delimited(7, *_encode_blob(blob, gradients[i] if i < len(gradients) else None))
+                pieces += wire.delimited(7, *encode_blob(blob, gradients[i] if i < len(gradients) else None))
             file.writelines(wire.delimited(_LAYER, *pieces))
 
 
-def _layers(data: memoryview) -> dict[str, tuple[Array, ...]]:
-    layers: dict[str, tuple[Array, ...]] = {}
+def _layers(data: memoryview) -> dict[str, tuple[Array | None, ...]]:
+    layers: dict[str, tuple[Array | None, ...]] = {}
     for number, _, value in wire.fields(data):
         if number not in (_LAYER, _OLD_LAYER) or isinstance(value, int):
             continue
@@ -123,15 +131,3 @@ def _old_layer(data: memoryview) -> tuple[str, tuple[Array, ...]]:
         if number == _V0_INSIDE_V1 and kind == wire.DELIMITED and not isinstance(value, int):
             return _layer(value, _V0)
     return _layer(data, _V1)
-
-
-def _encode_blob(blob: ArrayLike, diff: ArrayLike | None) -> list[bytes | memoryview]:
-    values = np.asarray(blob, "<f4")
-    pieces = wire.delimited(_BLOB_DATA, _raw(values))
-    if diff is not None:
-        pieces += wire.delimited(_BLOB_DIFF, _raw(np.asarray(diff, "<f4")))
-    return pieces + wire.delimited(_BLOB_SHAPE, BlobShape(dim=values.shape).SerializeToString())
-
-
-def _raw(values: Array) -> memoryview:
-    return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..errors import Problem, WeightsError
-from ..graph import Graph, Param
+from ..graph import Graph, Layer, Param
 from ..net import Params, Variables
-from ..schema.caffe_pb2 import NetParameter
+from ..schema.blobs import Array
+from ..schema.caffe_pb2 import TEST, TRAIN, LayerParameter, NetParameter, ParamSpec
 from .blobs import fit
-from .caffemodel import read_caffemodel, write_caffemodel
+from .caffemodel import decode_caffemodel, read_caffemodel, write_caffemodel
+from .hdf5 import is_hdf5
+from .mapped import map_file
+
+_LARGE = 1 << 20  # bytes
 
 
 def load_weights(graph: Graph, variables: Variables, path: str | os.PathLike[str]) -> Variables:
@@ -22,46 +29,79 @@ def load_weights(graph: Graph, variables: Variables, path: str | os.PathLike[str
     Layers that only the file or only the net has are left alone. Where layers of the net share a blob, the
     last of them in the file counts.
 
+    Args:
+        graph: the net's graph.
+        variables: what the net has now.
+        path: a .caffemodel or .caffemodel.h5; which one, its content says.
+
     Raises:
         WeightsError: naming every layer whose blobs differ in number or shape, and the remedy.
     """
-    stored = read_caffemodel(path)
+    stored, release = _opened(path)
+    may_lack_shared = is_hdf5(path)
     problems: list[Problem] = []
-    new: dict[tuple[str, int], np.ndarray] = {}
+    new: dict[tuple[str, int], Array] = {}
     for layer in graph.layers:
         if layer.inserted_split or layer.name not in stored:
             continue
+        optional = [i for i, p in enumerate(layer.params) if may_lack_shared and not p.owned]
         try:
-            arrays = fit(layer.name, stored[layer.name], [p.blob.shape for p in layer.params])
+            arrays = fit(layer.name, stored[layer.name], [p.blob.shape for p in layer.params], optional)
         except WeightsError as error:
             problems += error.problems
             continue
         for param, array in zip(layer.params, arrays, strict=True):
-            new[param.owner] = array.reshape(owner_shape(graph, param))
+            if array is not None:
+                new[param.owner] = array.reshape(owner_shape(graph, param))
     if problems:
         raise WeightsError([Problem(p.message, os.fspath(path), layer=p.layer) for p in problems])
+
+    def placed(array: Array, dtype: Any) -> jax.Array:
+        value = jnp.asarray(_unaligned(array), dtype)
+        if array.nbytes >= _LARGE:
+            value.block_until_ready()
+            release()
+        return value
 
     def replaced(tree: Params) -> Params:
         return {
             key: tuple(
-                None if old is None else jnp.asarray(new[key, i], old.dtype) if (key, i) in new else old
+                None if old is None else placed(new[key, i], old.dtype) if (key, i) in new else old
                 for i, old in enumerate(blobs)
             )
             for key, blobs in tree.items()
         }
 
-    return Variables(replaced(variables.params), replaced(variables.state))
+    loaded = Variables(replaced(variables.params), replaced(variables.state))
+    return jax.block_until_ready(loaded)  # until then the file is being read
 
 
-def save_weights(path: str | os.PathLike[str], graph: Graph, variables: Variables) -> None:
-    """Writes a .caffemodel: the graph's layers with their blobs, shared ones as copies.
+def save_weights(path: str | os.PathLike[str], graph: Graph, variables: Variables, diffs: Params | None = None) -> None:
+    """Writes the weights of the graph's layers: a .caffemodel, or where the name ends in .h5 a .caffemodel.h5.
+
+    Blobs that a layer shares are copies in a .caffemodel, and left out of a .caffemodel.h5.
+
+    Args:
+        path: the file.
+        graph: the net's graph.
+        variables: params and running statistics.
+        diffs: gradients or updates to store beside the blobs, as `variables.params`; others get zeros.
 
     Raises:
         WeightsError: if the file cannot be written; what was there before stays whole.
     """
-    layers = [layer for layer in graph.layers if not layer.inserted_split]
-    net = NetParameter(name=graph.name, layer=[layer.context.layer for layer in layers])
-    write_caffemodel(path, net, {layer.name: _blobs(layer.params, variables) for layer in layers})
+    blobs = {layer.name: [_array(p, variables) for p in layer.params] for layer in graph.layers}
+    gradients = None
+    if diffs is not None:
+        gradients = {layer.name: [_diff(p, diffs) for p in layer.params] for layer in graph.layers}
+    if os.fspath(path).endswith(".h5"):
+        from .caffemodel_h5 import write_caffemodel_h5
+
+        owned = {layer.name: _owned(layer, blobs[layer.name]) for layer in graph.layers}
+        write_caffemodel_h5(path, owned, gradients, [layer.name for layer in graph.layers])
+    else:
+        net = NetParameter(name=graph.name, layer=[_definition(layer, graph.phase) for layer in graph.layers])
+        write_caffemodel(path, net, blobs, gradients)
 
 
 def owner_shape(graph: Graph, param: Param) -> tuple[int, ...]:
@@ -69,9 +109,45 @@ def owner_shape(graph: Graph, param: Param) -> tuple[int, ...]:
     return graph.layer(param.owner.layer).params[param.owner.index].blob.shape
 
 
-def _blobs(params: Sequence[Param], variables: Variables) -> list[np.ndarray]:
-    def array(param: Param) -> np.ndarray:
-        tree: Mapping[str, Sequence[object]] = variables.params if param.blob.learnable else variables.state
-        return np.asarray(tree[param.owner.layer][param.owner.index], np.float32).reshape(param.blob.shape)
+def _definition(layer: Layer, phase: str) -> LayerParameter:
+    """A layer as Caffe writes it: with what setting it up has added."""
+    definition = LayerParameter()
+    definition.CopyFrom(layer.context.layer)
+    definition.phase = TRAIN if phase == "TRAIN" else TEST
+    if any(layer.loss_weights) and not definition.loss_weight:
+        definition.loss_weight.extend(layer.loss_weights)
+    if any(not p.blob.learnable for p in layer.params):
+        missing = range(len(definition.param), len(layer.params))
+        definition.param.extend(ParamSpec(lr_mult=0) for _ in missing)
+    return definition
 
-    return [array(p) for p in params]
+
+def _opened(path: str | os.PathLike[str]) -> tuple[dict[str, tuple[Array | None, ...]], Callable[[], object]]:
+    """The blobs in a file, and a function that lets go of the memory of those looked at so far."""
+    if is_hdf5(path):
+        return read_caffemodel(path), lambda: None
+    data, release = map_file(path)
+    return decode_caffemodel(data, path), release
+
+
+def _unaligned(array: Array) -> Array:
+    """The array, so placed that JAX copies it: what lies at a multiple of 64 bytes it may take as it is.
+
+    That would be the file's own bytes, which may change.
+    """
+    return array.copy() if array.ctypes.data % 64 == 0 else array
+
+
+def _owned(layer: Layer, blobs: Sequence[Array]) -> list[Array | None]:
+    return [blob if param.owned else None for param, blob in zip(layer.params, blobs, strict=True)]
+
+
+def _array(param: Param, variables: Variables) -> Array:
+    tree: Mapping[str, Sequence[object]] = variables.params if param.blob.learnable else variables.state
+    return np.asarray(tree[param.owner.layer][param.owner.index], np.float32).reshape(param.blob.shape)
+
+
+def _diff(param: Param, diffs: Params) -> Array:
+    if not param.blob.learnable:
+        return np.zeros(param.blob.shape, np.float32)
+    return np.asarray(diffs[param.owner.layer][param.owner.index], np.float32).reshape(param.blob.shape)

@@ -17,7 +17,7 @@ EXAMPLE = (
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The command's flags."""
     flags.add(parser, "model", "the net prototxt", required=True, metavar="FILE")
-    flags.add(parser, "weights", "the .caffemodel files, separated by commas", required=True, metavar="FILES")
+    flags.add(parser, "weights", "the .caffemodel[.h5] files, separated by commas", required=True, metavar="FILES")
     flags.add(parser, "iterations", "how many batches to run", type=_positive, default=50, metavar="N")
     flags.add_device_flags(parser)
     flags.add_state_flags(parser)

@@ -16,9 +16,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """The command's flags."""
     flags.add(parser, "solver", "the solver prototxt", required=True, metavar="FILE")
     flags.add(
-        parser, "snapshot", "resume from a <prefix>.orbax folder (its newest step), or a step in it", metavar="FOLDER"
+        parser,
+        "snapshot",
+        "resume from a <prefix>.orbax folder (its newest step), a step in it, or a .solverstate[.h5]",
+        metavar="PATH",
     )
-    flags.add(parser, "weights", "start from these .caffemodel files, separated by commas", metavar="FILES")
+    flags.add(parser, "weights", "start from these .caffemodel[.h5] files, separated by commas", metavar="FILES")
     flags.add(
         parser,
         "backward",

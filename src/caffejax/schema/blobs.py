@@ -8,17 +8,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..errors import Problem, WeightsError
 from . import wire
+from .caffe_pb2 import BlobShape
 
 Array = NDArray[np.float32]
 
 _MAX_AXES = 32  # as in Caffe
 
 # Fields of BlobProto: 1 to 4 are the legacy shape.
-_DATA, _SHAPE, _DOUBLE_DATA = 5, 7, 8
+_DATA, _DIFF, _SHAPE, _DOUBLE_DATA = 5, 6, 7, 8
 _NUMBERS = {_DATA: (wire.DELIMITED, wire.FIXED32), _DOUBLE_DATA: (wire.DELIMITED, wire.FIXED64)}
 
 
@@ -48,6 +49,15 @@ def decode_blob(data: memoryview) -> Array:
             chunks[number].append(value)
     shape = tuple(legacy.get(i, 0) for i in range(1, 5)) if legacy else tuple(dims)
     return _array(chunks, shape, bool(legacy))
+
+
+def encode_blob(blob: ArrayLike, diff: ArrayLike | None = None) -> list[bytes | memoryview]:
+    """A serialized BlobProto of float32, in pieces to write one after another: views of the arrays."""
+    values = np.asarray(blob, "<f4")
+    pieces = wire.delimited(_DATA, _raw(values))
+    if diff is not None:
+        pieces += wire.delimited(_DIFF, _raw(np.asarray(diff, "<f4")))
+    return pieces + wire.delimited(_SHAPE, BlobShape(dim=values.shape).SerializeToString())
 
 
 def read_blob_proto(path: str | os.PathLike[str]) -> Array:
@@ -83,6 +93,10 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise WeightsError(Problem(f"cannot be read: {reason}", str(path))) from error
+
+
+def _raw(values: Array) -> memoryview:
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
 
 
 def _dims(shape: memoryview) -> list[int]:

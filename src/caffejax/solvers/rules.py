@@ -46,6 +46,20 @@ class History(NamedTuple):
     history: tuple[Any, ...]
 
 
+def the_history(opt_state: Any) -> History:
+    """The history inside a whole optimizer's state."""
+    leaves = jax.tree.leaves(opt_state, is_leaf=lambda x: isinstance(x, History))
+    (found,) = (leaf for leaf in leaves if isinstance(leaf, History))
+    return found
+
+
+def with_history(opt_state: Any, history: History) -> Any:
+    """A whole optimizer's state with its history replaced."""
+    return jax.tree.map(
+        lambda x: history if isinstance(x, History) else x, opt_state, is_leaf=lambda x: isinstance(x, History)
+    )
+
+
 RULES: dict[str, Rule] = {}
 
 

@@ -1,4 +1,4 @@
-"""Snapshots: `<prefix>_iter_<n>.caffemodel` for everyone, `<prefix>.orbax/<n>` to go on from."""
+"""Snapshots: `<prefix>_iter_<n>.caffemodel` and `.solverstate` for Caffe, `<prefix>.orbax/<n>` to go on from."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..checkpoints.loading import save_weights
@@ -17,8 +18,9 @@ from ..graph import Graph
 from ..net import Params, Variables
 from ..schema import format_text
 from ..schema.caffe_pb2 import SolverParameter
+from .caffe_states import is_caffe_state, load_state, save_state
 from .report import log
-from .rules import History
+from .rules import History, the_history, with_history
 from .state import TrainState
 
 FORMAT = 1  # of the checkpoint's record and names
@@ -43,12 +45,27 @@ class Snapshots:
         if param.snapshot:
             self._prepare()
 
-    def save(self, state: TrainState, graph: Graph, iteration: int, record: Mapping[str, Any]) -> None:
-        """Writes both files of a snapshot; the checkpoint completes in the background."""
+    def save(
+        self,
+        state: TrainState,
+        graph: Graph,
+        iteration: int,
+        record: Mapping[str, Any],
+        last_update: Params | None = None,
+    ) -> None:
+        """Writes Caffe's two files and the checkpoint of a snapshot; the checkpoint completes in the background.
+
+        With `snapshot_diff`, Caffe's diffs are what the last update subtracted: `last_update`, zeros if None.
+        """
         self._prepare()
-        path = f"{self.prefix}_iter_{iteration}.caffemodel"
-        log.info("Snapshotting to binary proto file %s", path)
-        save_weights(path, graph, Variables(state.params, state.state))
+        hdf5 = self._param.snapshot_format == SolverParameter.HDF5
+        stem, end, kind = f"{self.prefix}_iter_{iteration}", ".h5" if hdf5 else "", "HDF5" if hdf5 else "binary proto"
+        weights, solverstate = f"{stem}.caffemodel{end}", f"{stem}.solverstate{end}"
+        diffs = (last_update or jax.tree.map(jnp.zeros_like, state.params)) if self._param.snapshot_diff else None
+        log.info("Snapshotting to %s file %s", kind, weights)
+        save_weights(weights, graph, Variables(state.params, state.state), diffs)
+        log.info("Snapshotting solver state to %s file %s", kind, solverstate)
+        save_state(solverstate, state, graph, self._param, weights)
         log.info("Snapshotting solver state to checkpoint %s%s%d", self._folder.path, os.sep, iteration)
         own = {"format": FORMAT, "solver": format_text(self._param)}
         self._folder.save(iteration, _to_arrays(state), {**record, **own}, record.get("scores"))
@@ -56,11 +73,19 @@ class Snapshots:
     def restore(
         self, path: str | os.PathLike[str], like: TrainState, graph: Graph
     ) -> tuple[TrainState, dict[str, Any]]:
-        """The state in a checkpoint folder's newest step, or in one step (`<prefix>.orbax/<n>`), and its record.
+        """The state in a snapshot, and its record.
+
+        Args:
+            path: a checkpoint folder, for its newest step; one step of it (`<prefix>.orbax/<n>`); or a
+                .solverstate[.h5], which has no record: it says nothing of keys and places in the data.
+            like: a state of this solver.
+            graph: the train net.
 
         Raises:
             WeightsError: if there is none, or it is of another net or solver type.
         """
+        if is_caffe_state(Path(path)):
+            return load_state(Path(path), like, graph, self._param.type), {}
         folder, step = _locate(Path(path))
         checkpoints = CheckpointFolder(folder)
         try:
@@ -102,14 +127,17 @@ def _locate(path: Path) -> tuple[Path, int | None]:
         )
     if path.is_file():
         raise WeightsError(
-            Problem("is a file; training resumes from a <prefix>.orbax folder or a step in it", file=str(path))
+            Problem(
+                "is a file; training resumes from a .solverstate[.h5], a <prefix>.orbax folder or a step in it",
+                file=str(path),
+            )
         )
     return (path.parent, int(path.name)) if path.name.isdigit() else (path, None)
 
 
 def _to_arrays(state: TrainState) -> dict[str, Any]:
     """The state as nested dictionaries of names, which any reader of the checkpoint can make sense of."""
-    histories = enumerate(_history(state.opt_state).history)
+    histories = enumerate(the_history(state.opt_state).history)
     return {
         "params": _named(state.params),
         "state": _named(state.state),
@@ -121,12 +149,6 @@ def _to_arrays(state: TrainState) -> dict[str, Any]:
 
 def _named(tree: Params) -> dict[str, Any]:
     return {layer: {str(i): b for i, b in enumerate(blobs) if b is not None} for layer, blobs in tree.items()}
-
-
-def _history(opt_state: Any) -> History:
-    leaves = jax.tree.leaves(opt_state, is_leaf=lambda x: isinstance(x, History))
-    (found,) = (leaf for leaf in leaves if isinstance(leaf, History))
-    return found
 
 
 def _from_arrays(arrays: Mapping[str, Any], like: TrainState, file: str) -> TrainState:
@@ -148,15 +170,11 @@ def _from_arrays(arrays: Mapping[str, Any], like: TrainState, file: str) -> Trai
     def arrays_at(name: str) -> np.ndarray:
         return flat[name]
 
-    history = History(tuple(loaded(f"history/{i}", tree) for i, tree in enumerate(_history(like.opt_state).history)))
+    history = History(tuple(loaded(f"history/{i}", tree) for i, tree in enumerate(the_history(like.opt_state).history)))
     return TrainState(
         params=loaded("params", like.params),
         state=loaded("state", like.state),
-        opt_state=jax.tree.map(
-            lambda x: history if isinstance(x, History) else x,
-            like.opt_state,
-            is_leaf=lambda x: isinstance(x, History),
-        ),
+        opt_state=with_history(like.opt_state, history),
         iteration=jax.device_put(flat["iteration"], like.iteration.sharding),
         key=jax.device_put(jax.random.wrap_key_data(flat["key"]), like.key.sharding),
     )

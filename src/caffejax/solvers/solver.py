@@ -17,7 +17,7 @@ from ..checkpoints.orbax import Keep
 from ..errors import GraphError, Problem, SolverError, did_you_mean
 from ..layers.calling import Backward
 from ..layers.registry import name_key
-from ..net import Net, Variables
+from ..net import Net, Params, Variables
 from ..paths import find
 from ..schema import read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
@@ -40,7 +40,7 @@ class Solver:
     Args:
         solver: path of a solver prototxt, its text, or a SolverParameter.
         file: where a SolverParameter came from: for messages, and for paths relative to it.
-        weights: .caffemodel files to start from; the solver's own `weights` come first.
+        weights: .caffemodel[.h5] files to start from; the solver's own `weights` come first.
         device: where to run; JAX's default device unless given.
         backward: gradients by "autodiff", or by the layers' hand-written "rules".
         keep_last: how many of the newest checkpoints to keep; all unless given.
@@ -100,9 +100,10 @@ class Solver:
         self._scores: dict[str, float] = {}
         self._tested_at: int | None = None
         self._request: Request | None = None
-        self._step = self.net.jit(
-            make_step(self.net, self._optimizer, self.param.iter_size), donate_argnums=() if debug_nans else 0
-        )
+        step = make_step(self.net, self._optimizer, self.param.iter_size, keep_update=self.param.snapshot_diff)
+        self._step = self.net.jit(step, donate_argnums=() if debug_nans else 0)
+        self._last_update: Params | None = None
+        self._start = self._record()["data"]
         self._smoothed = SmoothedLoss(self.param.average_loss)
         self._unread: list[jax.Array] = []
         self._watch = Watch(self.net, self.param.iter_size, every_step=debug_nans)
@@ -230,23 +231,29 @@ class Solver:
         return scores
 
     def snapshot(self) -> None:
-        """Saves the weights as .caffemodel and everything as a checkpoint."""
+        """Saves Caffe's two files, in `snapshot_format`, and everything as a checkpoint."""
         self._watch.check(self.train_state)
         if self._keep_best and self._test_is_due():
             self.test()  # now, not with the next iteration: the checkpoint is ranked by it
-        self.snapshots.save(self.train_state, self.net.graph, self.iteration, self._record())
+        self.snapshots.save(
+            self.train_state, self.net.graph, self.iteration, self._record(), last_update=self._last_update
+        )
         self._watch.good = f"{self.snapshots.prefix}.orbax{os.sep}{self.iteration}"
 
     def restore(self, snapshot: str | os.PathLike[str]) -> None:
-        """Goes back to a snapshot: a checkpoint folder (its newest step), or one step of it.
+        """Goes back to a snapshot: a checkpoint folder (its newest step), one step of it, or a .solverstate[.h5].
+
+        A .solverstate does not say how far the data had been read: as in Caffe, it restarts at the first row.
 
         Raises:
             WeightsError: if it cannot be read or is of another net.
         """
         self.train_state, record = self.snapshots.restore(snapshot, self.train_state, self.net.graph)
         self.iteration = int(self.train_state.iteration)
-        self.feed.set_state(record["data"]["train"])
-        for evaluator, state in zip(self.tests, record["data"]["test"], strict=False):
+        self._last_update = None
+        positions = record.get("data", self._start)
+        self.feed.set_state(positions["train"])
+        for evaluator, state in zip(self.tests, positions["test"], strict=False):
             evaluator.feed.set_state(state)
         self._watch.restart(os.fspath(snapshot))
         log.info("Restored iteration %d from %s", self.iteration, snapshot)
@@ -265,6 +272,7 @@ class Solver:
         placed = jax.device_put(stack(batches), self.device)
         before = self.train_state
         self.train_state, report = self._step(self.train_state, placed, self.schedule(self.iteration))
+        self._last_update = report.update
         self._unread.append(report.loss)
         self._watch.step(self.iteration, before, placed, self.train_state, report.loss)
         return report

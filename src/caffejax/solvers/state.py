@@ -34,10 +34,11 @@ class TrainState:
 
 
 class Report(NamedTuple):
-    """What a step found out: the mean loss over the passes, and the last pass's output blobs."""
+    """What a step found out: the mean loss over the passes, the last pass's output blobs, and what it subtracted."""
 
     loss: jax.Array
     outputs: Blobs
+    update: Params | None = None
 
 
 def pass_key(ts: TrainState, number: Any) -> jax.Array:
@@ -48,10 +49,13 @@ def pass_key(ts: TrainState, number: Any) -> jax.Array:
 Step = Callable[[TrainState, Mapping[str, jax.Array], Any], tuple[TrainState, Report]]
 
 
-def make_step(net: Net, optimizer: optax.GradientTransformationExtraArgs, iter_size: int) -> Step:
+def make_step(
+    net: Net, optimizer: optax.GradientTransformationExtraArgs, iter_size: int, *, keep_update: bool = False
+) -> Step:
     """One update as a pure function `step(train_state, batches, rate)`.
 
-    `batches` holds `iter_size` batches, stacked along a new first axis.
+    `batches` holds `iter_size` batches, stacked along a new first axis. With `keep_update`, the report has what
+    was subtracted from each blob.
 
     Raises:
         GraphError: if a layer without a backward pass would need one.
@@ -60,9 +64,10 @@ def make_step(net: Net, optimizer: optax.GradientTransformationExtraArgs, iter_s
     grad = jax.value_and_grad(net.loss, has_aux=True)
 
     @jax.jit
-    def update(grads: Params, ts: TrainState, rate: Any) -> tuple[Params, Any]:
+    def update(grads: Params, ts: TrainState, rate: Any) -> tuple[Params, Any, Params | None]:
         updates, opt_state = optimizer.update(grads, ts.opt_state, ts.params, rate=rate, iteration=ts.iteration)
-        return optax.apply_updates(ts.params, updates), opt_state
+        subtracted = jax.tree.map(lambda u: 0 - u, updates) if keep_update else None
+        return optax.apply_updates(ts.params, updates), opt_state, subtracted
 
     def step(ts: TrainState, batches: Mapping[str, jax.Array], rate: Any) -> tuple[TrainState, Report]:
         def one(carry: tuple[Any, Params], numbered: Any) -> tuple[tuple[Any, Params], Any]:
@@ -77,9 +82,9 @@ def make_step(net: Net, optimizer: optax.GradientTransformationExtraArgs, iter_s
         loop = jax.lax.scan if iter_size > 1 and not net.has_host_layers else _python_scan
         (grads, state), (losses, all_outputs) = loop(one, start, passes)
         loss, outputs = jnp.mean(losses), jax.tree.map(lambda o: o[-1], all_outputs)
-        params, opt_state = update(grads, ts, rate)
+        params, opt_state, subtracted = update(grads, ts, rate)
         new = ts.replace(params=params, state=state, opt_state=opt_state, iteration=ts.iteration + 1)  # type: ignore[attr-defined]
-        return new, Report(loss, outputs)
+        return new, Report(loss, outputs, subtracted)
 
     return step
 

@@ -1,0 +1,105 @@
+"""How long loading a large .caffemodel into a net takes, against reading the file, and the memory it takes.
+
+python benchmarks/load_weights.py --megabytes 500
+
+The file is random, written to a temporary folder, and in the page cache for both. Each is done in turn, several
+times. Peak memory (Linux) is what the process's resident set grows by while loading, from what it was with the net's
+variables in place; mapped pages of the file count.
+"""
+
+import argparse
+import gc
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import caffejax
+
+LAYERS = 8
+
+
+def net_text(megabytes: int) -> str:
+    """A chain of square InnerProduct layers of about that size in all."""
+    width = int((megabytes * 1e6 / 4 / LAYERS) ** 0.5)
+    text = f'layer {{ name: "data" type: "Input" top: "x" input_param {{ shape {{ dim: 1 dim: {width} }} }} }}\n'
+    for i in range(LAYERS):
+        text += (
+            f'layer {{ name: "ip{i}" type: "InnerProduct" bottom: "x" top: "x" '
+            f"inner_product_param {{ num_output: {width} }} }}\n"
+        ).replace('bottom: "x" top: "x"', f'bottom: "{f"x{i - 1}" if i else "x"}" top: "x{i}"')
+    return text
+
+
+def seconds(function: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def memory(field: str) -> int:
+    """A field of this process's status, in bytes: VmRSS, resident now, or VmHWM, the most so far."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+
+
+def peak_growth(function: Callable[[], Any]) -> int:
+    """How far the resident set rises above its start."""
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")  # the most so far starts anew
+    before = memory("VmRSS")
+    kept = function()
+    peak = memory("VmHWM")
+    del kept
+    return peak - before
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--megabytes", type=int, default=500)
+    parser.add_argument("--repeat", type=int, default=7)
+    options = parser.parse_args()
+    net = caffejax.Net(net_text(options.megabytes))
+    variables = net.init(jax.random.key(0))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "large.caffemodel"
+        rng = np.random.default_rng(0)
+        blobs = {k: tuple(rng.random(b.shape, np.float32) for b in bs) for k, bs in variables.params.items()}
+        caffejax.save_weights(path, net.graph, caffejax.Variables(blobs, {}))
+        size = path.stat().st_size
+        first = {k: b[0][:1].copy() for k, b in blobs.items()}
+        del blobs
+
+        def load() -> Any:
+            return jax.block_until_ready(caffejax.load_weights(net.graph, variables, path))
+
+        loaded = load()  # and warms up
+        assert all(np.array_equal(loaded.params[k][0][:1], v) for k, v in first.items())
+        del loaded
+        read, loads, peaks = [], [], []
+        for _ in range(options.repeat):
+            read.append(seconds(path.read_bytes))
+            loads.append(seconds(load))
+        for _ in range(3):
+            peaks.append(peak_growth(load))
+    print(f"caffejax {caffejax.__version__}, jax {jax.__version__}, numpy {np.__version__}, {date.today()}")
+    print(
+        f"{platform.machine()}, {os.cpu_count()} CPU cores, {jax.devices()[0].device_kind}; medians of {options.repeat}"
+    )
+    print(f"file           {size / 1e6:8.1f} MB")
+    print(f"reading it     {statistics.median(read):8.3f} s   ({min(read):.3f} to {max(read):.3f})")
+    print(f"loading it     {statistics.median(loads):8.3f} s   ({min(loads):.3f} to {max(loads):.3f})")
+    print(f"ratio          {statistics.median(loads) / statistics.median(read):8.2f}")
+    print(f"peak memory    {max(peaks) / 1e6:8.1f} MB  ({max(peaks) / size:.2f} x the file)")
+
+
+if __name__ == "__main__":
+    main()

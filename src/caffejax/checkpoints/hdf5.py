@@ -1,0 +1,129 @@
+"""HDF5 files as Caffe lays them out: opened with errors that name them, and arrays in and out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from ..errors import Problem, WeightsError
+from ..schema.blobs import Array
+from .atomic import replacing_path
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_MAX_BLOBS = 1_000_000  # of a group; a number beyond is damage
+_H5PY_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError)
+
+AnyPath = str | os.PathLike[str]
+
+
+def is_hdf5(path: AnyPath) -> bool:
+    """Whether a file is HDF5, going by its first bytes; one that cannot be read is not."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(SIGNATURE)) == SIGNATURE
+    except (OSError, ValueError):
+        return False
+
+
+@contextmanager
+def reading(path: AnyPath, what: str) -> Iterator[h5py.File]:
+    """A file to read from; `what` it should be is for messages.
+
+    Raises:
+        WeightsError: if it cannot be read, also by what reads from it.
+    """
+    if not Path(path).exists():
+        raise WeightsError(Problem("no such file; check the path and the working directory", str(path)))
+    try:
+        with h5py.File(path, "r") as file:
+            yield file
+    except (*_H5PY_ERRORS, MemoryError) as error:
+        raise WeightsError(Problem(f"no {what}, or damaged or cut short: {error}", str(path))) from error
+
+
+@contextmanager
+def writing(path: AnyPath) -> Iterator[h5py.File]:
+    """A file to write to, which takes the place of `path` once it is complete.
+
+    Raises:
+        WeightsError: if it cannot be written; what was there before stays whole.
+    """
+    with replacing_path(path) as partial:
+        try:
+            with h5py.File(partial, "x") as file:
+                yield file
+        except (
+            RuntimeError,
+            ValueError,
+            TypeError,
+        ) as error:  # h5py's, for a disk that fills up, and for names taken twice
+            raise WeightsError(Problem(f"cannot be written: {error}", str(path))) from error
+
+
+def arrays(group: h5py.Group) -> tuple[Array | None, ...]:
+    """A group's numbered data sets as float32, in order; None for a number that is left out.
+
+    Raises:
+        ValueError: for a name that is no number, and for a data set that holds no numbers.
+    """
+    found = {_number(group, name): _array(group[name]) for name in group if _is_data_set(group, name)}
+    return tuple(found.get(i) for i in range(1 + max(found, default=-1)))
+
+
+def groups(group: h5py.Group, prefix: str = "") -> Iterator[tuple[str, h5py.Group]]:
+    """The groups with data sets, or with nothing, by path: a slash in a layer's name makes a group in a group."""
+    for name in group:
+        if _is_link(group, name) or not isinstance(inner := group[name], h5py.Group):
+            continue
+        path = f"{prefix}{name}"
+        if not len(inner) or any(_is_data_set(inner, key) for key in inner):
+            yield path, inner
+        if path.count("/") < 32:  # a group may hold itself
+            yield from groups(inner, f"{path}/")
+
+
+def write_arrays(group: h5py.Group, numbered: Iterable[tuple[int, Array]]) -> None:
+    """Writes arrays under their numbers."""
+    for i, array in numbered:
+        group.create_dataset(str(i), data=np.asarray(array, "<f4"))
+
+
+def write_string(group: h5py.Group, name: str, value: str) -> None:
+    """Writes a string as Caffe does and needs it: of fixed length, the closing zero included."""
+    content = value.encode()
+    kind = h5py.h5t.C_S1.copy()
+    kind.set_size(len(content) + 1)
+    kind.set_strpad(h5py.h5t.STR_NULLTERM)
+    data_set = h5py.h5d.create(group.id, name.encode(), kind, h5py.h5s.create(h5py.h5s.SCALAR))
+    data_set.write(h5py.h5s.ALL, h5py.h5s.ALL, np.array(content + b"\0", f"S{len(content) + 1}"), kind)
+
+
+def _number(group: h5py.Group, name: str) -> int:
+    if not (name.isascii() and name.isdigit()) or int(name) >= _MAX_BLOBS:
+        raise ValueError(f"'{name}' in {group.name} is no number of a blob")
+    return int(name)
+
+
+def _array(data_set: h5py.Dataset) -> Array:
+    if data_set.dtype.kind not in "fiu" or data_set.shape is None:
+        raise ValueError(f"{data_set.name} holds {data_set.dtype}, not numbers")
+    if data_set.size and not data_set.id.get_storage_size():  # a shape alone may claim any amount of memory
+        raise ValueError(f"{data_set.name} has a shape but no values")
+    with np.errstate(over="ignore", invalid="ignore"):  # what no float holds becomes infinity, as in Caffe
+        array = np.asarray(data_set[()], np.float32)
+    array.flags.writeable = False
+    return array
+
+
+def _is_data_set(group: h5py.Group, name: str) -> bool:
+    return not _is_link(group, name) and isinstance(group[name], h5py.Dataset)
+
+
+def _is_link(group: h5py.Group, name: str) -> bool:
+    """Whether a name stands for something elsewhere, perhaps in another file: nothing that weights need."""
+    return not isinstance(group.get(name, getlink=True), h5py.HardLink)

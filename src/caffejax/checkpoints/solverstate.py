@@ -1,0 +1,118 @@
+"""Caffe's .solverstate and .solverstate.h5 files: what an update rule remembers, and where the weights are."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import Problem, WeightsError
+from ..schema import wire
+from ..schema.blobs import Array, decode_blob, encode_blob, read_bytes
+from .atomic import replacing
+from .hdf5 import arrays, is_hdf5, reading, write_arrays, write_string, writing
+
+_ITER, _LEARNED_NET, _HISTORY, _CURRENT_STEP = 1, 2, 3, 4
+
+
+@dataclass(frozen=True)
+class SolverState:
+    """A .solverstate.
+
+    Attributes:
+        iteration: updates done so far.
+        learned_net: the path of the weights, from the working directory of the run that wrote it; "" if none.
+        history: one array per learnable blob, in the net's order, and for AdaDelta and Adam once more.
+        current_step: the steps that the learning rate had behind it.
+    """
+
+    iteration: int
+    learned_net: str
+    history: tuple[Array, ...]
+    current_step: int = 0
+
+
+def read_solverstate(path: str | os.PathLike[str]) -> SolverState:
+    """Reads a .solverstate or a .solverstate.h5; which one, its content says.
+
+    Raises:
+        WeightsError: for a file that cannot be read, is none, or is damaged.
+    """
+    if is_hdf5(path):
+        return _read_hdf5(path)
+    data = read_bytes(path)
+    try:
+        return _decode(memoryview(data))
+    except ValueError as error:
+        raise WeightsError(Problem(f"no .solverstate, or damaged or cut short: {error}", str(path))) from error
+
+
+def write_solverstate(path: str | os.PathLike[str], state: SolverState) -> None:
+    """Writes a .solverstate, or where the name ends in .h5 a .solverstate.h5.
+
+    Raises:
+        WeightsError: if the file cannot be written; what was there before stays whole.
+    """
+    if os.fspath(path).endswith(".h5"):
+        _write_hdf5(path, state)
+        return
+    with replacing(path) as file:
+        file.writelines([wire.varint(_ITER << 3), wire.varint(state.iteration)])
+        file.writelines(wire.delimited(_LEARNED_NET, state.learned_net.encode()))
+        for array in state.history:
+            file.writelines(wire.delimited(_HISTORY, *encode_blob(array)))
+        file.writelines([wire.varint(_CURRENT_STEP << 3), wire.varint(state.current_step)])
+
+
+def _decode(data: memoryview) -> SolverState:
+    numbers = {_ITER: 0, _CURRENT_STEP: 0}
+    learned_net, history, found = "", [], False
+    for number, kind, value in wire.fields(data):
+        if number in numbers and isinstance(value, int):
+            numbers[number], found = value & 0x7FFFFFFF, True  # an int32, never negative
+        elif kind == wire.DELIMITED and not isinstance(value, int) and number == _LEARNED_NET:
+            learned_net = bytes(value).decode()
+        elif kind == wire.DELIMITED and not isinstance(value, int) and number == _HISTORY:
+            try:
+                history.append(decode_blob(value))
+            except ValueError as error:
+                raise ValueError(f"history blob {len(history)}: {error}") from error
+    if not found:
+        raise ValueError("it has no iteration")
+    return SolverState(numbers[_ITER], learned_net, tuple(history), numbers[_CURRENT_STEP])
+
+
+def _read_hdf5(path: str | os.PathLike[str]) -> SolverState:
+    with reading(path, ".solverstate.h5") as file:
+        if "history" not in file or "iter" not in file:
+            hint = " (these are weights: name the solver state instead)" if "data" in file else ""
+            raise WeightsError(Problem(f"has no history{hint}; is it a .solverstate.h5?", str(path)))
+        history = arrays(file["history"])
+        if any(blob is None for blob in history):
+            raise ValueError("history blobs are missing")
+        return SolverState(
+            iteration=_integer(file["iter"]),
+            learned_net=_string(file["learned_net"]) if "learned_net" in file else "",
+            history=tuple(blob for blob in history if blob is not None),
+            current_step=_integer(file["current_step"]) if "current_step" in file else 0,
+        )
+
+
+def _write_hdf5(path: str | os.PathLike[str], state: SolverState) -> None:
+    with writing(path) as file:
+        file.create_dataset("iter", data=np.array([state.iteration], np.int32))
+        write_string(file, "learned_net", state.learned_net)
+        file.create_dataset("current_step", data=np.array([state.current_step], np.int32))
+        write_arrays(file.create_group("history"), enumerate(state.history))
+
+
+def _integer(data_set: Any) -> int:
+    (value,) = np.asarray(data_set[()]).reshape(-1)
+    return int(value)
+
+
+def _string(data_set: Any) -> str:
+    value = data_set[()]
+    return (value if isinstance(value, bytes) else bytes(value)).decode()

@@ -1,0 +1,118 @@
+"""Training states as Caffe's .solverstate files have them, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..checkpoints.loading import load_weights
+from ..checkpoints.solverstate import SolverState, read_solverstate, write_solverstate
+from ..errors import Problem, WeightsError
+from ..graph import Graph, Param, Slot
+from ..net import Variables
+from ..schema.blobs import Array, shown
+from ..schema.caffe_pb2 import SolverParameter
+from .policies import current_step
+from .rules import History, the_history, with_history
+from .state import TrainState
+
+
+def is_caffe_state(path: Path) -> bool:
+    """Whether a snapshot to resume from is one of Caffe's files, going by its name."""
+    return path.name.endswith((".solverstate", ".solverstate.h5"))
+
+
+def save_state(path: str, state: TrainState, graph: Graph, param: SolverParameter, learned_net: str) -> None:
+    """Writes the state of training that belongs to the weights in `learned_net`.
+
+    Raises:
+        WeightsError: if the file cannot be written; what was there before stays whole.
+    """
+    iteration = int(state.iteration)
+    history = the_history(state.opt_state)
+    arrays = tuple(_array(p, slot) for slot in history.history for p in graph.learnable)
+    steps = current_step(param, max(0, iteration - 1))  # as of the last update
+    write_solverstate(path, SolverState(iteration, learned_net, arrays, steps))
+
+
+def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> TrainState:
+    """The state in a .solverstate and the weights it names, placed as `like` is, whose key it keeps.
+
+    Args:
+        path: the file.
+        like: a state of this solver.
+        graph: the train net.
+        type: the solver's type, for messages.
+
+    Raises:
+        WeightsError: if either file cannot be read or is of another net or solver type.
+    """
+    stored = read_solverstate(path)
+    variables = Variables(like.params, like.state)
+    if stored.learned_net:
+        variables = load_weights(graph, variables, _weights(path, stored.learned_net))
+    slots = the_history(like.opt_state).history
+    problems = list(_differences(stored, graph, len(slots), type))
+    if problems:
+        raise WeightsError([Problem(message, file=str(path)) for message in problems])
+    places = {p.slot: i for i, p in enumerate(graph.learnable)}
+
+    def loaded(slot: int, tree: Any) -> Any:
+        return {
+            key: tuple(
+                None
+                if old is None
+                else jnp.asarray(stored.history[slot * len(places) + places[Slot(key, i)]], old.dtype)
+                for i, old in enumerate(blobs)
+            )
+            for key, blobs in tree.items()
+        }
+
+    history = History(tuple(loaded(i, tree) for i, tree in enumerate(slots)))
+    new = TrainState(
+        params=variables.params,
+        state=variables.state,
+        opt_state=with_history(like.opt_state, history),
+        iteration=jnp.int32(stored.iteration),
+        key=like.key,
+    )
+    return jax.tree.map(lambda value, old: jax.device_put(value, old.sharding), new, like)
+
+
+def _weights(path: Path, named: str) -> Path:
+    """The weights file: as named from the working directory, else beside the state."""
+    given, beside = Path(named), path.parent / Path(named).name
+    if not given.exists() and not beside.exists():
+        message = f"its weights are missing: there is no '{named}' from the working directory, and no '{beside}'"
+        raise WeightsError(Problem(f"{message}; put the file beside this one", file=str(path)))
+    return given if given.exists() else beside
+
+
+def _differences(stored: SolverState, graph: Graph, slots: int, type: str) -> Iterator[str]:
+    wanted = list(graph.learnable) * slots
+    if len(stored.history) != len(wanted):
+        per_blob = f"{slots} for each of {len(graph.learnable)} learnable blobs"
+        yield (
+            f"has {len(stored.history)} history blobs, but {type} on this net needs {len(wanted)} ({per_blob}); "
+            "resume with the net and the solver type that wrote it"
+        )
+        return
+    for i, (param, array) in enumerate(zip(wanted, stored.history, strict=True)):
+        if array.shape != param.blob.shape:
+            where = f"history blob {i} (layer '{param.slot.layer}', blob {param.slot.index})"
+            yield (
+                f"{where} is {shown(array.shape)} in the file, {shown(param.blob.shape)} in the net; "
+                "resume with the net that wrote it"
+            )
+
+
+def _array(param: Param, tree: Any) -> Array:
+    """What is remembered of a blob; of running statistics, which no rule updates, zeros as in Caffe."""
+    if not param.blob.learnable:
+        return np.zeros(param.blob.shape, np.float32)
+    return np.asarray(tree[param.slot.layer][param.slot.index], np.float32)

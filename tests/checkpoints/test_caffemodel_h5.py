@@ -1,0 +1,209 @@
+"""Weights in HDF5, laid out as Caffe does."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from caffejax.checkpoints.caffemodel import read_caffemodel, write_caffemodel
+from caffejax.checkpoints.caffemodel_h5 import read_caffemodel_h5, write_caffemodel_h5
+from caffejax.checkpoints.solverstate import SolverState, read_solverstate, write_solverstate
+from caffejax.errors import WeightsError
+from caffejax.schema import caffe_pb2
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "weights"
+
+blobs = arrays.arrays(np.float32, arrays.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=4))
+# no digits: `a/0` is also blob 0 of `a`
+names = st.text(st.characters(exclude_categories=["Cs", "Nd"], exclude_characters="/.\0"), min_size=1, max_size=8)
+paths = st.lists(names, min_size=1, max_size=3).map("/".join)
+
+
+def items(path: Path) -> dict[str, object]:
+    found: dict[str, object] = {}
+    with h5py.File(path) as file:
+        file.visititems(
+            lambda name, item: found.update(
+                {name: (item.dtype, item[()].tolist()) if isinstance(item, h5py.Dataset) else "group"}
+            )
+        )
+    return found
+
+
+def same(ours, theirs) -> None:
+    assert list(ours) == list(theirs)
+    for name, expected in theirs.items():
+        for a, b in zip(ours[name], expected, strict=True):
+            np.testing.assert_array_equal(a, b, strict=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["current_h5.caffemodel.h5", "shared_h5.caffemodel.h5", "snapdiff_iter_2.caffemodel.h5"]
+)
+def test_what_is_read_and_written_is_caffes_file(tmp_path, name):
+    stored = read_caffemodel(GOLDEN / name)
+    diffs = read_caffemodel_h5(GOLDEN / name, "diff") if name.startswith("snapdiff") else None
+    write_caffemodel_h5(tmp_path / name, stored, diffs)
+    assert items(tmp_path / name) == items(GOLDEN / name)
+
+
+@settings(deadline=None)
+@given(st.dictionaries(paths, st.lists(blobs, max_size=3), max_size=4))
+def test_writing_and_reading_changes_nothing(tmp_path_factory, model):
+    path = tmp_path_factory.mktemp("h5") / "x.caffemodel.h5"
+    write_caffemodel_h5(path, model)
+    stored = read_caffemodel(path)
+    assert {k for k, v in model.items() if v} <= set(stored) <= set(model)
+    same({k: stored[k] for k in model if model[k]}, {k: v for k, v in model.items() if v})
+
+
+@settings(deadline=None)
+@given(st.dictionaries(names, st.lists(blobs, max_size=3), min_size=1, max_size=4))
+def test_binary_files_likewise(tmp_path_factory, model):
+    path = tmp_path_factory.mktemp("binary") / "x.caffemodel"
+    write_caffemodel(path, caffe_pb2.NetParameter(layer=[{"name": name} for name in model]), model)
+    same(read_caffemodel(path), model)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**31 - 1), st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), st.data())
+def test_solver_states_likewise(tmp_path_factory, iteration, learned_net, data):
+    state = SolverState(iteration, learned_net, tuple(data.draw(st.lists(blobs, max_size=12))), iteration // 7)
+    for end in ("", ".h5"):
+        path = tmp_path_factory.mktemp("state") / f"x.solverstate{end}"
+        write_solverstate(path, state)
+        read = read_solverstate(path)
+        assert (read.iteration, read.learned_net, read.current_step) == (iteration, learned_net, iteration // 7)
+        same({"": read.history}, {"": state.history})
+
+
+def test_slashes_are_groups_in_groups(tmp_path):
+    path = tmp_path / "x.h5"
+    model = {"inception/1x1": [np.ones(3)], "inception": [np.zeros(2)], "inception/relu": []}
+    write_caffemodel_h5(path, model)
+    with h5py.File(path) as file:
+        assert file["data/inception/1x1/0"].shape == (3,)
+    same(read_caffemodel(path), {name: [np.float32(b) for b in model[name]] for name in sorted(model)})
+
+
+@pytest.mark.parametrize("names", [["a", "a"], [""], ["."], ["/a"], ["a//b"], ["a\0b"]])
+def test_names_that_hdf5_cannot_hold_are_refused(tmp_path, names):
+    with pytest.raises(WeightsError, match=r"HDF5 cannot hold a layer of this name.*write a \.caffemodel"):
+        write_caffemodel_h5(tmp_path / "x.h5", {}, layers=names)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("model", [{"a/0": [1.0], "a": [2.0]}, {"a": [1.0], "a/0": [2.0]}])
+def test_a_failed_write_leaves_the_file_as_it_was(tmp_path, model):
+    path = tmp_path / "x.h5"
+    path.write_bytes(b"before")
+    with pytest.raises(WeightsError, match=f"^{path}: cannot be written: .*already exists"):
+        write_caffemodel_h5(path, model)
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_folders_that_are_not_there(tmp_path):
+    with pytest.raises(WeightsError, match="cannot be written: No such file or directory; create the folder first"):
+        write_caffemodel_h5(tmp_path / "none" / "x.h5", {})
+    with pytest.raises(WeightsError, match="no such file"):
+        read_caffemodel_h5(tmp_path / "none" / "x.h5")
+
+
+def bad(tmp_path, content) -> Path:
+    path = tmp_path / "bad.h5"
+    with h5py.File(path, "w") as file:
+        for name, value in content.items():
+            file[name] = value
+    return path
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"history/0": 1.0, "iter": [1]}, r"has no group 'data' \(this is a solver state"),
+        ({"other": 1.0}, "has no group 'data'; is it"),
+        ({"data": 1.0}, "no .caffemodel.h5"),
+        ({"data/x/weights": 1.0}, "'weights' in /data/x is no number of a blob"),
+        ({"data/x/99999999999": 1.0}, "no number of a blob"),
+        ({"data/x/0": "text"}, "/data/x/0 holds object, not numbers"),
+        ({"data/x/0": h5py.SoftLink("/data/x/0")}, None),
+        ({"data/x/0": h5py.ExternalLink("/etc/passwd", "/")}, None),
+    ],
+)  # fmt: skip
+def test_bad_files(tmp_path, content, said):
+    path = bad(tmp_path, content)
+    if said is None:
+        assert read_caffemodel(path) == {}
+        return
+    with pytest.raises(WeightsError, match=f"^{path}: .*{said}"):
+        read_caffemodel(path)
+
+
+def test_a_shape_that_claims_all_memory_is_refused(tmp_path):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("data/x/0", (10**9, 10**6), np.float32, chunks=(1024, 1024))
+    with pytest.raises(WeightsError, match="/data/x/0 has a shape but no values"):
+        read_caffemodel(tmp_path / "x.h5")
+
+
+def test_a_group_that_holds_itself_ends(tmp_path):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["data/x/0"] = [1.0]
+        file["data/x/again"] = file["data"]
+    assert read_caffemodel(tmp_path / "x.h5")["x"][0].tolist() == [1]
+
+
+def test_integers_and_doubles_are_read(tmp_path):
+    path = bad(tmp_path, {"data/x/0": [1, 2], "data/x/1": np.float64([3])})
+    same(read_caffemodel(path), {"x": [np.float32([1, 2]), np.float32([3])]})
+
+
+@pytest.mark.parametrize("name", ["current_h5.caffemodel.h5", "snapdiff_iter_2.solverstate.h5"])
+def test_every_truncation_is_noticed(tmp_path, name):
+    whole = (GOLDEN / name).read_bytes()
+    read = read_solverstate if "state" in name else read_caffemodel
+    for size in range(0, len(whole) - 1, 97):
+        (tmp_path / "x.h5").write_bytes(whole[:size])
+        with pytest.raises(WeightsError, match=f"^{tmp_path}/x.h5: "):
+            read(tmp_path / "x.h5")
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.data())
+def test_damaged_binary_states_are_refused_or_read_never_a_crash(tmp_path_factory, data):
+    whole = bytearray((GOLDEN / "snapdiff_iter_2.solverstate").read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    path = tmp_path_factory.mktemp("state") / "x.solverstate"
+    path.write_bytes(whole)
+    with suppress(WeightsError):
+        read_solverstate(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"data/x/0": 1.0}, r"has no history \(these are weights"),
+        ({"iter": [1, 2], "history/0": 1.0}, "no .solverstate.h5"),
+        ({"iter": "many", "history/0": 1.0}, "no .solverstate.h5"),
+        ({"iter": [1], "history/1": 1.0}, "history blobs are missing"),
+        ({"iter": [1], "history/0": 1.0, "learned_net": [1.0, 2.0]}, None),
+    ],
+)  # fmt: skip
+def test_bad_states(tmp_path, content, said):
+    path = bad(tmp_path, content)
+    with pytest.raises(WeightsError, match=f"^{path}: .*{said or ''}"):
+        read_solverstate(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x08", b"<html>", b"\x12\x03abc"])
+def test_bad_binary_states(tmp_path, content):
+    (tmp_path / "x.solverstate").write_bytes(content)
+    with pytest.raises(WeightsError, match=r"x\.solverstate: no \.solverstate, or damaged or cut short"):
+        read_solverstate(tmp_path / "x.solverstate")

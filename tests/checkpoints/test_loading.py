@@ -1,0 +1,90 @@
+"""Weights loaded into nets: the blobs and the outputs that Caffe had after loading the same file."""
+
+import json
+import os
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from caffejax.checkpoints.caffemodel import read_caffemodel
+from caffejax.checkpoints.loading import load_weights, save_weights
+from caffejax.errors import WeightsError
+from caffejax.net import Net, Variables
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "weights"
+CASES = json.loads((GOLDEN / "index.json").read_text())
+
+
+def new(net: Net) -> Variables:
+    return net.init(jax.random.key(0))
+
+
+def blob(net: Net, variables: Variables, layer: str, index: int) -> jax.Array:
+    param = net.graph.layer(layer).params[index]
+    tree = variables.params if param.blob.learnable else variables.state
+    return tree[param.owner.layer][param.owner.index]
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c["expected"]], ids=lambda c: c["case"])
+def test_loads_and_runs_as_in_caffe(case):
+    net = Net(GOLDEN / case["net"], "TEST")
+    variables = load_weights(net.graph, new(net), GOLDEN / case["weights"])
+    with np.load(GOLDEN / case["expected"]) as recorded:
+        for name in (n for n in recorded if n.startswith("param/")):
+            _, layer, index = name.split("/")
+            np.testing.assert_array_equal(blob(net, variables, layer, int(index)), recorded[name], err_msg=name)
+        inputs = {n.removeprefix("in/"): recorded[n] for n in recorded if n.startswith("in/")}
+        expected = {n.removeprefix("out/"): recorded[n] for n in recorded if n.startswith("out/")}
+        outputs, _ = net.apply(*variables, inputs)
+        assert set(outputs) == set(expected) != set()
+        for name, theirs in expected.items():
+            np.testing.assert_allclose(outputs[name], theirs, rtol=2e-5, atol=2e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if not c["expected"]], ids=lambda c: c["case"])
+def test_refuses_what_caffe_refuses(case):
+    net = Net(GOLDEN / case["net"], "TEST")
+    with pytest.raises(WeightsError) as caught:
+        load_weights(net.graph, new(net), GOLDEN / case["weights"])
+    caffes = case["error"]["message"]
+    layer = caffes.split("'")[1] if "shape mismatch" in caffes else caffes.split()[-1]
+    (first, *_) = [p for p in caught.value.problems if p.layer == layer]
+    assert str(first).startswith(f"{GOLDEN / case['weights']}: layer '{layer}': ")
+    assert first.message.endswith("rename the layer to train it from scratch")
+
+
+@pytest.mark.parametrize("end", ["", ".h5"])
+@pytest.mark.parametrize("name", ["current", "shared"])
+def test_what_is_saved_loads_to_the_same(tmp_path, name, end):
+    net = Net(GOLDEN / f"{name}.prototxt", "TEST")
+    variables = load_weights(net.graph, new(net), GOLDEN / f"{name}.caffemodel")
+    path = tmp_path / f"x.caffemodel{end}"
+    save_weights(path, net.graph, variables)
+    again = load_weights(net.graph, new(net), path)
+    jax.tree.map(np.testing.assert_array_equal, again, variables)
+
+
+def test_what_an_hdf5_file_leaves_out_must_be_shared(tmp_path):
+    net = Net(GOLDEN / "shared.prototxt", "TEST")
+    apart = Net((GOLDEN / "shared.prototxt").read_text().replace('name: "w"', ""), "TEST")
+    path = GOLDEN / "shared_h5.caffemodel.h5"
+    load_weights(net.graph, new(net), path)
+    with pytest.raises(WeightsError, match="layer 'ip_b': the file has 1 blobs, the net 2; rename the layer"):
+        load_weights(apart.graph, new(apart), path)
+    save_weights(tmp_path / "x.caffemodel", net.graph, new(net))
+    assert len(read_caffemodel(tmp_path / "x.caffemodel")["ip_b"]) == 2
+
+
+def test_weights_do_not_change_with_their_file(tmp_path):
+    """Wherever in the file a blob lies: also where an array could simply be that part of the file."""
+    for padding in range(64):
+        text = (GOLDEN / "plain.prototxt").read_text().replace('name: "', f'name: "{"x" * padding}', 1)
+        net = Net(text, "TEST")
+        variables, path = new(net), tmp_path / "x.caffemodel"
+        save_weights(path, net.graph, variables)
+        loaded = load_weights(net.graph, variables, path)
+        with open(path, "r+b") as file:
+            file.write(bytes(os.path.getsize(path)))
+        jax.tree.map(np.testing.assert_array_equal, loaded, variables)
