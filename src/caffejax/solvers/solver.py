@@ -186,10 +186,11 @@ class Solver:
             if self._due(p.display):
                 self._display(report, watch)
             self.iteration += 1
+            self.snapshots.check()
             for callback in self.callbacks:
                 callback(self)
             if self._due(p.snapshot) or self._request is not None:
-                self.snapshot()
+                self.snapshot(wait=False)
                 if self._request == "stop":
                     return
                 self._request = None
@@ -230,8 +231,16 @@ class Solver:
         self._tested_at = self.iteration
         return scores
 
-    def snapshot(self) -> None:
-        """Saves Caffe's two files, in `snapshot_format`, and everything as a checkpoint."""
+    def snapshot(self, wait: bool = True) -> None:
+        """Saves Caffe's two files, in `snapshot_format`, and everything as a checkpoint.
+
+        Args:
+            wait: return when all is written; else training may go on meanwhile.
+
+        Raises:
+            WeightsError: if it, or the one before, could not be written.
+            SolverError: if the parameters are not finite.
+        """
         self._watch.check(self.train_state)
         if self._keep_best and self._test_is_due():
             self.test()  # now, not with the next iteration: the checkpoint is ranked by it
@@ -239,6 +248,8 @@ class Solver:
             self.train_state, self.net.graph, self.iteration, self._record(), last_update=self._last_update
         )
         self._watch.good = f"{self.snapshots.prefix}.orbax{os.sep}{self.iteration}"
+        if wait:
+            self.snapshots.wait()
 
     def restore(self, snapshot: str | os.PathLike[str]) -> None:
         """Goes back to a snapshot: a checkpoint folder (its newest step), one step of it, or a .solverstate[.h5].
