@@ -54,7 +54,9 @@ class Replay:
                 return *self.tops(params, inputs), None, None
             tops, vjp, state = jax.vjp(self.tops, params, inputs, has_aux=True)
             recorded = [self.recorded.get(f"top_diff/{name}") for name in self.layer.tops]
-            diffs = [jnp.zeros_like(t) if d is None else d for t, d in zip(tops, recorded, strict=True)]
+            diffs = [
+                jnp.zeros_like(t) if d is None else jnp.asarray(d, t.dtype) for t, d in zip(tops, recorded, strict=True)
+            ]
             return tops, state, *vjp(tuple(diffs))
 
         return tuple(self.net.jit(both)(self.params, self.inputs))

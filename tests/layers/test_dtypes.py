@@ -41,3 +41,22 @@ def test_other_floats(name: str, dtype: Any) -> None:
         expected = replay.recorded[f"top/{blob}"]
         assert kept in allowed
         np.testing.assert_allclose(top, expected, rtol=0, atol=tolerance * np.abs(expected).max(), err_msg=blob)
+
+
+@pytest.mark.parametrize("name", [n for n, c in FIRST.items() if c["has_backward"] and not layer_type(n).host])
+def test_gradients_in_bfloat16(name: str) -> None:
+    """Gradients come in the bottom's type, near the recorded ones."""
+    replay = Replay(FIRST[name])
+
+    def cast(tree: Any) -> Any:
+        return jax.tree.map(lambda a: jnp.asarray(a, jnp.bfloat16), tree)
+
+    replay.state, replay.params, replay.inputs = cast(replay.state), cast(replay.params), cast(replay.inputs)
+    _, _, param_diffs, bottom_diffs = replay.run(backward=True)
+    for blob, diff in bottom_diffs.items():
+        assert diff.dtype == jnp.bfloat16
+        expected = replay.recorded.get(f"bottom_diff/{blob}")
+        if expected is not None:
+            scale = max(np.abs(expected).max(), 1e-3)
+            np.testing.assert_allclose(np.asarray(diff, np.float32) / scale, expected / scale, atol=0.05, err_msg=blob)
+    assert all(diff.dtype == jnp.bfloat16 for diff in jax.tree.leaves(param_diffs))
