@@ -91,6 +91,8 @@ class Snapshots:
             arrays, record = checkpoints.restore(step)
         finally:
             checkpoints.close()
+        if record.get("weights"):
+            raise WeightsError(Problem("holds weights only; convert it and give it as --weights", file=str(path)))
         if record.get("format") != FORMAT:
             raise WeightsError(
                 Problem(f"is of format {record.get('format')}; this version reads {FORMAT}", file=str(path))
