@@ -152,11 +152,14 @@ def test_a_shape_that_claims_all_memory_is_refused(tmp_path):
         read_caffemodel(tmp_path / "x.h5")
 
 
-def test_a_group_that_holds_itself_ends(tmp_path):
+def test_groups_within_themselves_are_read_once(tmp_path):
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["data/x/0"] = [1.0]
-        file["data/x/again"] = file["data"]
-    assert read_caffemodel(tmp_path / "x.h5")["x"][0].tolist() == [1]
+        for name in "abc":
+            file[f"data/x/{name}"] = file["data"]
+            file[f"data/{name}"] = file["data/x"]
+    (blobs,) = read_caffemodel(tmp_path / "x.h5").values()
+    assert blobs[0].tolist() == [1]
 
 
 def test_integers_and_doubles_are_read(tmp_path):

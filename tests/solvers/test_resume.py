@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from caffejax.errors import CaffejaxError, SolverError, WeightsError
+from caffejax.schema import read_solver
 from caffejax.solvers import Solver
 
 NET = """
@@ -32,21 +33,53 @@ def leaves(s: Solver) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
 
 
-@pytest.mark.parametrize("more", ["", "iter_size: 3"])
-@pytest.mark.parametrize("type", ["SGD", "Adam", "AdaDelta"])
-def test_goes_on_bit_for_bit(tmp_path: Path, more: str, type: str) -> None:
+@pytest.mark.parametrize(
+    "snapshot", ["snap.orbax", "snap.orbax/5", "snap_iter_5.solverstate", "snap_iter_5.solverstate.h5"]
+)
+@pytest.mark.parametrize(("type", "more"), [("SGD", ""), ("SGD", "iter_size: 3"), ("Adam", ""), ("AdaDelta", "")])
+def test_goes_on_bit_for_bit(tmp_path: Path, type: str, more: str, snapshot: str) -> None:
+    """From every kind of snapshot; weights, history, keys and iteration."""
+    if snapshot.endswith(".h5"):
+        more += " snapshot_format: HDF5"
     whole = solver(tmp_path, more, type=type)
     whole.step(5)
     whole.snapshot()
     whole.step(5)
+    resumed = solver(tmp_path, more, type=type)
+    resumed.restore(tmp_path / snapshot)
+    assert resumed.iteration == 5
+    resumed.step(5)
+    for ours, theirs in zip(leaves(resumed), leaves(whole), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+DIGITS = Path(__file__).parents[2] / "configs" / "digits"
+
+
+@pytest.mark.parametrize("snapshot", ["x.orbax", "x_iter_7.solverstate", "x_iter_7.solverstate.h5"])
+def test_the_digits_job_goes_on_bit_for_bit(tmp_path: Path, snapshot: str) -> None:
+    """The place in the data, and in the test data, is part of every snapshot."""
+
+    def job() -> Solver:
+        param = read_solver(DIGITS / "lenet_solver.prototxt")
+        param.snapshot_prefix = str(tmp_path / "x")
+        param.test_iter[0] = 1  # not a whole pass, so that the place matters
+        if snapshot.endswith(".h5"):
+            param.snapshot_format = param.HDF5
+        return Solver(param, file=DIGITS / "lenet_solver.prototxt")
+
+    whole, resumed = job(), job()
+    whole.step(7)
+    whole.test()
     whole.snapshot()
-    whole.close()
-    for snapshot in (tmp_path / "snap.orbax" / "5", tmp_path / "snap.orbax"):
-        resumed = solver(tmp_path, more, type=type)
-        resumed.restore(snapshot)
-        resumed.step(10 - resumed.iteration)
-        for ours, theirs in zip(leaves(resumed), leaves(whole), strict=True):
-            np.testing.assert_array_equal(ours, theirs)
+    whole.step(4)
+    resumed.restore(tmp_path / snapshot)
+    resumed.step(4)
+    for ours, theirs in zip(leaves(resumed), leaves(whole), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert resumed.test()[0].outputs == whole.test()[0].outputs
+    for s in (whole, resumed):
+        s.close()
 
 
 def test_a_checkpoint_needs_only_orbax(tmp_path: Path) -> None:

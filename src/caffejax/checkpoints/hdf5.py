@@ -75,16 +75,20 @@ def arrays(group: h5py.Group) -> tuple[Array | None, ...]:
     return tuple(found.get(i) for i in range(1 + max(found, default=-1)))
 
 
-def groups(group: h5py.Group, prefix: str = "") -> Iterator[tuple[str, h5py.Group]]:
+def groups(group: h5py.Group) -> Iterator[tuple[str, h5py.Group]]:
     """The groups with data sets, or with nothing, by path: a slash in a layer's name makes a group in a group."""
-    for name in group:
-        if _is_link(group, name) or not isinstance(inner := group[name], h5py.Group):
-            continue
-        path = f"{prefix}{name}"
-        if not len(inner) or any(_is_data_set(inner, key) for key in inner):
-            yield path, inner
-        if path.count("/") < 32:  # a group may hold itself
-            yield from groups(inner, f"{path}/")
+    seen = {group}  # a damaged or hostile file may have a group within itself
+
+    def walk(outer: h5py.Group, prefix: str) -> Iterator[tuple[str, h5py.Group]]:
+        for name in outer:
+            if _is_link(outer, name) or not isinstance(inner := outer[name], h5py.Group) or inner in seen:
+                continue
+            seen.add(inner)
+            if not len(inner) or any(_is_data_set(inner, key) for key in inner):
+                yield f"{prefix}{name}", inner
+            yield from walk(inner, f"{prefix}{name}/")
+
+    return walk(group, "")
 
 
 def write_arrays(group: h5py.Group, numbered: Iterable[tuple[int, Array]]) -> None:

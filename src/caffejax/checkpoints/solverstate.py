@@ -15,6 +15,7 @@ from .atomic import replacing
 from .hdf5 import arrays, is_hdf5, reading, write_arrays, write_string, writing
 
 _ITER, _LEARNED_NET, _HISTORY, _CURRENT_STEP = 1, 2, 3, 4
+_RECORD, _RECORD_NAME = 20000, "caffejax"  # ours; Caffe passes over what it does not know
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,14 @@ class SolverState:
         learned_net: the path of the weights, from the working directory of the run that wrote it; "" if none.
         history: one array per learnable blob, in the net's order, and for AdaDelta and Adam once more.
         current_step: the steps that the learning rate had behind it.
+        record: what Caffe does not keep (keys, places in the data), as JSON; "" in Caffe's own files.
     """
 
     iteration: int
     learned_net: str
     history: tuple[Array, ...]
     current_step: int = 0
+    record: str = ""
 
 
 def read_solverstate(path: str | os.PathLike[str]) -> SolverState:
@@ -64,16 +67,18 @@ def write_solverstate(path: str | os.PathLike[str], state: SolverState) -> None:
         for array in state.history:
             file.writelines(wire.delimited(_HISTORY, *encode_blob(array)))
         file.writelines([wire.varint(_CURRENT_STEP << 3), wire.varint(state.current_step)])
+        if state.record:
+            file.writelines(wire.delimited(_RECORD, state.record.encode()))
 
 
 def _decode(data: memoryview) -> SolverState:
     numbers = {_ITER: 0, _CURRENT_STEP: 0}
-    learned_net, history, found = "", [], False
+    texts, history, found = {_LEARNED_NET: "", _RECORD: ""}, [], False
     for number, kind, value in wire.fields(data):
         if number in numbers and isinstance(value, int):
             numbers[number], found = value & 0x7FFFFFFF, True  # an int32, never negative
-        elif kind == wire.DELIMITED and not isinstance(value, int) and number == _LEARNED_NET:
-            learned_net = bytes(value).decode()
+        elif kind == wire.DELIMITED and not isinstance(value, int) and number in texts:
+            texts[number] = bytes(value).decode()
         elif kind == wire.DELIMITED and not isinstance(value, int) and number == _HISTORY:
             try:
                 history.append(decode_blob(value))
@@ -81,7 +86,7 @@ def _decode(data: memoryview) -> SolverState:
                 raise ValueError(f"history blob {len(history)}: {error}") from error
     if not found:
         raise ValueError("it has no iteration")
-    return SolverState(numbers[_ITER], learned_net, tuple(history), numbers[_CURRENT_STEP])
+    return SolverState(numbers[_ITER], texts[_LEARNED_NET], tuple(history), numbers[_CURRENT_STEP], texts[_RECORD])
 
 
 def _read_hdf5(path: str | os.PathLike[str]) -> SolverState:
@@ -97,6 +102,7 @@ def _read_hdf5(path: str | os.PathLike[str]) -> SolverState:
             learned_net=_string(file["learned_net"]) if "learned_net" in file else "",
             history=tuple(blob for blob in history if blob is not None),
             current_step=_integer(file["current_step"]) if "current_step" in file else 0,
+            record=_string(file[_RECORD_NAME]) if _RECORD_NAME in file else "",
         )
 
 
@@ -105,6 +111,8 @@ def _write_hdf5(path: str | os.PathLike[str], state: SolverState) -> None:
         file.create_dataset("iter", data=np.array([state.iteration], np.int32))
         write_string(file, "learned_net", state.learned_net)
         file.create_dataset("current_step", data=np.array([state.current_step], np.int32))
+        if state.record:
+            write_string(file, _RECORD_NAME, state.record)
         write_arrays(file.create_group("history"), enumerate(state.history))
 
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from .._version import __version__
 from ..errors import CaffejaxError
-from . import gradcheck, test, train
+from . import convert, gradcheck, test, train
 
-_COMMANDS = (train, test, gradcheck)
+_COMMANDS = (train, test, gradcheck, convert)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="caffejax",
-        description="Trains and tests Caffe models on JAX.",
+        description="Trains and tests Caffe models on JAX, and converts their weights.",
         epilog="example: caffejax train --solver=configs/digits/lenet_solver.prototxt",
         allow_abbrev=False,
     )

@@ -52,11 +52,16 @@ def decode_blob(data: memoryview) -> Array:
 
 
 def encode_blob(blob: ArrayLike, diff: ArrayLike | None = None) -> list[bytes | memoryview]:
-    """A serialized BlobProto of float32, in pieces to write one after another: views of the arrays."""
+    """A serialized BlobProto of float32, in pieces to write one after another: views of the arrays.
+
+    The shape of a `Legacy4D` is written as it was.
+    """
     values = np.asarray(blob, "<f4")
     pieces = wire.delimited(_DATA, _raw(values))
     if diff is not None:
         pieces += wire.delimited(_DIFF, _raw(np.asarray(diff, "<f4")))
+    if isinstance(blob, Legacy4D):
+        return [wire.varint(i << 3) + wire.varint(n) for i, n in enumerate(values.shape, 1)] + pieces
     return pieces + wire.delimited(_SHAPE, BlobShape(dim=values.shape).SerializeToString())
 
 

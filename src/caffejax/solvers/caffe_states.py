@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -27,8 +29,23 @@ def is_caffe_state(path: Path) -> bool:
     return path.name.endswith((".solverstate", ".solverstate.h5"))
 
 
-def save_state(path: str, state: TrainState, graph: Graph, param: SolverParameter, learned_net: str) -> None:
+def save_state(
+    path: str,
+    state: TrainState,
+    graph: Graph,
+    param: SolverParameter,
+    learned_net: str,
+    record: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
     """Writes the state of training that belongs to the weights in `learned_net`.
+
+    Args:
+        path: the file.
+        state: the state, as `on_host` gives it.
+        graph: the train net.
+        param: the solver's settings.
+        learned_net: the weights' file.
+        record: what Caffe does not keep, as JSON can hold it; stands where Caffe does not look, with the key.
 
     Raises:
         WeightsError: if the file cannot be written; what was there before stays whole.
@@ -37,11 +54,14 @@ def save_state(path: str, state: TrainState, graph: Graph, param: SolverParamete
     history = the_history(state.opt_state)
     arrays = tuple(_array(p, slot) for slot in history.history for p in graph.learnable)
     steps = current_step(param, max(0, iteration - 1))  # as of the last update
-    write_solverstate(path, SolverState(iteration, learned_net, arrays, steps))
+    own = json.dumps({**record, "key": np.asarray(state.key).tolist()})
+    write_solverstate(path, SolverState(iteration, learned_net, arrays, steps, own))
 
 
-def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> TrainState:
-    """The state in a .solverstate and the weights it names, placed as `like` is, whose key it keeps.
+def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[TrainState, dict[str, Any]]:
+    """The state in a .solverstate and the weights it names, placed as `like` is, and the record in it.
+
+    Caffe's own files have no record, and no key: then `like`'s is kept.
 
     Args:
         path: the file.
@@ -53,6 +73,7 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> TrainSt
         WeightsError: if either file cannot be read or is of another net or solver type.
     """
     stored = read_solverstate(path)
+    record = _record(path, stored.record)
     variables = Variables(like.params, like.state)
     if stored.learned_net:
         variables = load_weights(graph, variables, _weights(path, stored.learned_net))
@@ -79,9 +100,17 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> TrainSt
         state=variables.state,
         opt_state=with_history(like.opt_state, history),
         iteration=jnp.int32(stored.iteration),
-        key=like.key,
+        key=jax.random.wrap_key_data(jnp.array(record["key"], jnp.uint32)) if "key" in record else like.key,
     )
-    return jax.tree.map(lambda value, old: jax.device_put(value, old.sharding), new, like)
+    return jax.tree.map(lambda value, old: jax.device_put(value, old.sharding), new, like), record
+
+
+def _record(path: Path, text: str) -> dict[str, Any]:
+    try:
+        record = json.loads(text or "{}")
+    except ValueError as error:
+        raise WeightsError(Problem(f"damaged: its record is no JSON ({error})", file=str(path))) from error
+    return record if isinstance(record, dict) else {}
 
 
 def _weights(path: Path, named: str) -> Path:

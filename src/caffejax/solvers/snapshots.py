@@ -70,7 +70,7 @@ class Snapshots:
 
         def write() -> None:
             save_weights(weights, graph, Variables(state.params, state.state), diffs)
-            save_state(solverstate, state, graph, self._param, weights)
+            save_state(solverstate, state, graph, self._param, weights, record)
 
         log.info("Snapshotting to %s file %s", kind, weights)
         log.info("Snapshotting solver state to %s file %s", kind, solverstate)
@@ -86,7 +86,7 @@ class Snapshots:
 
         Args:
             path: a checkpoint folder, for its newest step; one step of it (`<prefix>.orbax/<n>`); or a
-                .solverstate[.h5], which has no record: it says nothing of keys and places in the data.
+                .solverstate[.h5], which has no record if Caffe wrote it.
             like: a state of this solver.
             graph: the train net.
 
@@ -94,13 +94,15 @@ class Snapshots:
             WeightsError: if there is none, or it is of another net or solver type.
         """
         if is_caffe_state(Path(path)):
-            return load_state(Path(path), like, graph, self._param.type), {}
+            return load_state(Path(path), like, graph, self._param.type)
         folder, step = _locate(Path(path))
         checkpoints = CheckpointFolder(folder)
         try:
             arrays, record = checkpoints.restore(step)
         finally:
             checkpoints.close()
+        if record.get("weights"):
+            raise WeightsError(Problem("holds weights only; convert it and give it as --weights", file=str(path)))
         if record.get("format") != FORMAT:
             raise WeightsError(
                 Problem(f"is of format {record.get('format')}; this version reads {FORMAT}", file=str(path))

@@ -254,7 +254,7 @@ class Solver:
     def restore(self, snapshot: str | os.PathLike[str]) -> None:
         """Goes back to a snapshot: a checkpoint folder (its newest step), one step of it, or a .solverstate[.h5].
 
-        A .solverstate does not say how far the data had been read: as in Caffe, it restarts at the first row.
+        Caffe's own .solverstate does not say how far the data had been read: it restarts at the first row.
 
         Raises:
             WeightsError: if it cannot be read or is of another net.

@@ -1,0 +1,89 @@
+"""Weights in files of named arrays, .npz and .safetensors: `<layer>/<i>`."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import Problem, WeightsError
+from ..schema.blobs import Array
+from .atomic import replacing, replacing_path
+
+AnyPath = str | os.PathLike[str]
+Arrays = Mapping[str, Array]
+
+
+def read_npz(path: AnyPath) -> dict[str, Array]:
+    """The arrays of an .npz file.
+
+    Raises:
+        WeightsError: for a file that cannot be read, is none, or holds Python objects.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        raise _unreadable(path, ".npz", error) from error
+
+
+def write_npz(path: AnyPath, arrays: Arrays) -> None:
+    """Writes an .npz file.
+
+    Raises:
+        WeightsError: if it cannot be written; what was there before stays whole.
+    """
+    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():  # not np.savez, which takes some names for arguments of its own
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+
+
+def read_safetensors(path: AnyPath) -> dict[str, Array]:
+    """The arrays of a .safetensors file.
+
+    Raises:
+        WeightsError: for a file that cannot be read or is none, or where the package is missing.
+    """
+    _import_safetensors()
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError, KeyError) as error:  # KeyError: a type that NumPy does not have
+        raise _unreadable(path, ".safetensors", error) from error
+
+
+def write_safetensors(path: AnyPath, arrays: Arrays) -> None:
+    """Writes a .safetensors file.
+
+    Raises:
+        WeightsError: if it cannot be written, where what was before stays whole, or the package is missing.
+    """
+    _import_safetensors()
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    with replacing_path(path) as partial:
+        try:
+            save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, partial)
+        except SafetensorError as error:
+            raise WeightsError(Problem(f"cannot be written: {error}", str(path))) from error
+
+
+def _import_safetensors() -> None:
+    try:
+        import safetensors  # noqa: F401
+    except ImportError as error:
+        message = "the package for .safetensors files is missing: pip install caffejax[safetensors]"
+        raise WeightsError(message) from error
+
+
+def _unreadable(path: AnyPath, what: str, error: Exception) -> WeightsError:
+    if not Path(path).exists():
+        return WeightsError(Problem("no such file; check the path and the working directory", str(path)))
+    return WeightsError(Problem(f"no {what}, or damaged or cut short: {error}", str(path)))

@@ -1,0 +1,222 @@
+"""Weights from any format to any other, as they are: blobs by layer name.
+
+A format is known by its name's end. Where layers share blobs, some formats hold copies (.caffemodel) and others
+only the owner's; the net's definition says which they are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import Problem, WeightsError, did_you_mean
+from ..schema.blobs import Array, Legacy4D
+from ..schema.caffe_pb2 import LayerParameter, NetParameter
+from . import flat
+from .caffemodel import read_caffemodel, write_caffemodel
+from .caffemodel_h5 import write_caffemodel_h5
+from .orbax import CheckpointFolder
+
+Weights = dict[str, tuple[Array | None, ...]]
+_MAX_BLOBS = 1000  # of a layer; a number beyond is damage
+_WEIGHT_AXES = {"Convolution": 4, "Deconvolution": 4, "InnerProduct": 2}  # of blob 0; other blobs are flat
+
+
+@dataclass(frozen=True)
+class Format:
+    """How weights are read and written.
+
+    Attributes:
+        read: `read(path)`.
+        write: `write(path, net, weights)`; the net has every layer that the weights have.
+        copies: whether a shared blob is stored with every layer that uses it.
+        legacy: whether it can hold the 4-D shapes of old files as such.
+    """
+
+    read: Callable[[str], Weights]
+    write: Callable[[str, NetParameter, Weights], None]
+    copies: bool
+    legacy: bool = False
+
+
+def format_of(path: str) -> Format:
+    """The format that a path's end names.
+
+    Raises:
+        WeightsError: for any other end.
+    """
+    name = path.rstrip("/")
+    folder, last = os.path.split(name)
+    if last.isdigit() and folder.endswith(".orbax"):
+        name = folder
+    for end, format in FORMATS.items():
+        if name.endswith(end):
+            return format
+    known = ", ".join(FORMATS)
+    hint = did_you_mean(Path(name).suffix, FORMATS)
+    raise WeightsError(Problem(f"unknown format; the name should end in one of {known}{hint}", file=path))
+
+
+def convert(source: str, target: str, net: NetParameter | None = None) -> Weights:
+    """Reads weights in one format and writes them in another; returns what was written.
+
+    Args:
+        source: the file or folder to read.
+        target: the file or folder to write.
+        net: the definition, up to date. Without one, the file has no more of layers than their names, and
+            neither shared blobs that the source leaves out nor the 4-D shapes of old files can be made out.
+
+    Raises:
+        WeightsError: if a file cannot be read or written, or the net and the weights do not go together.
+    """
+    reader, writer = format_of(source), format_of(target)
+    weights = reader.read(source)
+    if net is None:
+        net = NetParameter(layer=[LayerParameter(name=name) for name in weights])
+    names = {layer.name for layer in net.layer}
+    unknown = [name for name, blobs in weights.items() if blobs and name not in names]
+    if unknown:
+        message = "the model has no such layer, but the file has blobs for it; give the model it was trained with"
+        raise WeightsError([Problem(message, file=source, layer=name) for name in unknown])
+    if not writer.legacy:
+        weights = _modern(net, weights, source)
+    if writer.copies:
+        weights = _with_copies(net, weights, source)
+    else:
+        shared = _owners(net)
+        weights = {
+            name: tuple(None if (name, i) in shared else blob for i, blob in enumerate(blobs))
+            for name, blobs in weights.items()
+        }
+    # a layer without its blobs would not load, one that is not there does
+    writer.write(target, NetParameter(name=net.name, layer=[x for x in net.layer if x.name in weights]), weights)
+    return weights
+
+
+def _owners(net: NetParameter) -> dict[tuple[str, int], tuple[str, int]]:
+    """Shared blobs that are not the layer's own, and where they are owned: by the first of that name."""
+    first: dict[str, tuple[str, int]] = {}
+    owners = {}
+    for layer in net.layer:
+        for i, spec in enumerate(layer.param):
+            if spec.name and first.setdefault(spec.name, (layer.name, i)) != (layer.name, i):
+                owners[layer.name, i] = first[spec.name]
+    return owners
+
+
+def _with_copies(net: NetParameter, weights: Weights, file: str) -> Weights:
+    """The weights with every shared blob in every layer that uses it."""
+    filled = {name: list(blobs) for name, blobs in weights.items()}
+    for (name, i), (owner, j) in _owners(net).items():
+        blobs = filled.setdefault(name, [])
+        blobs += [None] * (i + 1 - len(blobs))
+        if blobs[i] is None and j < len(filled.get(owner, ())):
+            blobs[i] = filled[owner][j]
+    holes = [name for name, blobs in filled.items() if any(b is None for b in blobs)]
+    if holes:
+        message = "a blob that this layer shares is not in the file; --model says which one it is"
+        raise WeightsError([Problem(message, file=file, layer=name) for name in holes])
+    return {name: tuple(blobs) for name, blobs in filled.items()}
+
+
+def _modern(net: NetParameter, weights: Weights, file: str) -> Weights:
+    """The weights with the 4-D shapes of old files as they are today, which depends on the layer's type."""
+    types = {layer.name: layer.type for layer in net.layer}
+    old = [name for name, blobs in weights.items() if any(isinstance(b, Legacy4D) for b in blobs)]
+    unknown = [name for name in old if not types[name]]
+    if unknown:
+        message = "its blobs have 4-D shapes, as in files before 2015; --model says what they are today"
+        raise WeightsError([Problem(message, file=file, layer=name) for name in unknown])
+
+    def modern(type: str, i: int, blob: Array | None) -> Array | None:
+        if not isinstance(blob, Legacy4D):
+            return blob
+        axes = _WEIGHT_AXES.get(type, 1) if i == 0 else 1
+        kept = blob.shape[-axes:] if set(blob.shape[:-axes]) <= {1} else blob.shape
+        return np.asarray(blob).reshape(kept)
+
+    return {
+        name: tuple(modern(types.get(name, ""), i, b) for i, b in enumerate(blobs)) for name, blobs in weights.items()
+    }
+
+
+def _named(weights: Weights) -> dict[str, Array]:
+    return {f"{name}/{i}": blob for name, blobs in weights.items() for i, blob in enumerate(blobs) if blob is not None}
+
+
+def _by_layer(path: str, arrays: Mapping[str, Array]) -> Weights:
+    found: dict[str, dict[int, Array]] = {}
+    wrong = []
+    for key, array in arrays.items():
+        name, _, index = key.rpartition("/")
+        if not (name and index.isascii() and index.isdigit() and int(index) < _MAX_BLOBS):
+            wrong.append(f"array '{key}' is not named <layer>/<number of the blob>")
+        elif array.dtype.kind not in "fiu" and array.dtype.name != "bfloat16":
+            wrong.append(f"array '{key}' holds {array.dtype}, not numbers")
+        else:
+            found.setdefault(name, {})[int(index)] = np.asarray(array, np.float32)
+    if wrong:
+        raise WeightsError([Problem(message, file=path) for message in wrong])
+    return {name: tuple(blobs.get(i) for i in range(1 + max(blobs))) for name, blobs in found.items()}
+
+
+def _write_caffemodel(path: str, net: NetParameter, weights: Weights) -> None:
+    write_caffemodel(path, net, {name: [b for b in blobs if b is not None] for name, blobs in weights.items()})
+
+
+def _write_caffemodel_h5(path: str, net: NetParameter, weights: Weights) -> None:
+    write_caffemodel_h5(path, weights, layers=list(dict.fromkeys(layer.name for layer in net.layer)))
+
+
+def _read_orbax(path: str) -> Weights:
+    folder, step = _step(path)
+    if not folder.is_dir():
+        raise WeightsError(Problem("no such folder; check the path and the working directory", file=path))
+    checkpoints = CheckpointFolder(folder)
+    try:
+        arrays, _ = checkpoints.restore(step)
+    finally:
+        checkpoints.close()
+    params = {name: dict(blobs) for name, blobs in arrays.get("params", {}).items()}
+    for name, blobs in arrays.get("state", {}).items():
+        # what a layer with params has behind them is no blob: it is carried from pass to pass (LSTM)
+        last = max(map(int, params.get(name, {})), default=_MAX_BLOBS)
+        params.setdefault(name, {}).update({i: b for i, b in blobs.items() if int(i) < last})
+    named = {f"{name}/{i}": np.asarray(blob) for name, blobs in params.items() for i, blob in blobs.items()}
+    return _by_layer(path, named)
+
+
+def _write_orbax(path: str, net: NetParameter, weights: Weights) -> None:
+    folder, step = _step(path)
+    arrays = {
+        name: {str(i): blob for i, blob in enumerate(blobs) if blob is not None} for name, blobs in weights.items()
+    }
+    checkpoints = CheckpointFolder(folder)
+    checkpoints.save(step or 0, {"params": {name: blobs for name, blobs in arrays.items() if blobs}}, {"weights": True})
+    checkpoints.close()
+
+
+def _step(path: str) -> tuple[Path, int | None]:
+    given = Path(path)
+    return (given.parent, int(given.name)) if given.name.isdigit() else (given, None)
+
+
+FORMATS: dict[str, Format] = {
+    ".caffemodel": Format(read_caffemodel, _write_caffemodel, copies=True, legacy=True),
+    ".h5": Format(read_caffemodel, _write_caffemodel_h5, copies=False),
+    ".orbax": Format(_read_orbax, _write_orbax, copies=False),
+    ".npz": Format(
+        lambda path: _by_layer(path, flat.read_npz(path)),
+        lambda path, net, weights: flat.write_npz(path, _named(weights)),
+        copies=True,
+    ),
+    ".safetensors": Format(
+        lambda path: _by_layer(path, flat.read_safetensors(path)),
+        lambda path, net, weights: flat.write_safetensors(path, _named(weights)),
+        copies=True,
+    ),
+}

@@ -1,0 +1,40 @@
+"""Converts weights: .caffemodel, .caffemodel.h5, <prefix>.orbax[/step], .npz and .safetensors, each to any other."""
+
+from __future__ import annotations
+
+import argparse
+
+from . import flags
+from .glog import log, start_logging
+
+HELP = "convert weights from one file format to another"
+EXAMPLE = "caffejax convert --from=lenet_iter_1000.caffemodel --to=lenet.safetensors"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    flags.add(parser, "from", "the weights to read; the name's end says the format", required=True, metavar="FILE")
+    flags.add(parser, "to", "the file to write; the name's end says the format", required=True, metavar="FILE")
+    flags.add(
+        parser,
+        "model",
+        "the net prototxt: puts layer definitions into a .caffemodel, and is needed where layers share blobs",
+        metavar="FILE",
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    """Converts."""
+    start_logging()
+    from pathlib import Path
+
+    from ..checkpoints.formats import convert
+    from ..schema import read_net
+
+    net = read_net(Path(options.model)) if options.model else None
+    source, target = getattr(options, "from"), options.to
+    weights = convert(source, target, net)
+    blobs = [b for layer in weights.values() for b in layer if b is not None]
+    log.info(
+        "Wrote %d blobs of %d layers, %d numbers, to %s", len(blobs), len(weights), sum(b.size for b in blobs), target
+    )

@@ -1,0 +1,160 @@
+"""Weights converted from each format to each other one."""
+
+import sys
+from itertools import permutations
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from caffejax.checkpoints.caffemodel import read_caffemodel
+from caffejax.checkpoints.flat import read_npz, read_safetensors, write_npz, write_safetensors
+from caffejax.checkpoints.formats import FORMATS, format_of
+from caffejax.checkpoints.loading import load_weights
+from caffejax.cli import main
+from caffejax.errors import WeightsError
+from caffejax.net import Net
+from caffejax.solvers import Solver
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+WEIGHTS = GOLDEN / "weights"
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def convert(source: object, target: str, *more: str) -> None:
+    assert main(["convert", f"--from={source}", f"--to={target}", *more]) == 0
+
+
+def refused(capsys: pytest.CaptureFixture[str], source: object, target: str, *more: str) -> str:
+    assert main(["convert", f"--from={source}", f"--to={target}", *more]) == 1
+    err = capsys.readouterr().err
+    assert "Traceback" not in err
+    return err
+
+
+def loaded(name: str, path: object) -> object:
+    net = Net(WEIGHTS / f"{name}.prototxt", "TEST")
+    return load_weights(net.graph, net.init(jax.random.key(0)), path)
+
+
+@pytest.mark.parametrize(("first", "second"), list(permutations(FORMATS, 2)))
+@pytest.mark.parametrize("name", ["current", "shared"])
+def test_every_pair_of_formats(name: str, first: str, second: str) -> None:
+    model = f"--model={WEIGHTS / name}.prototxt"
+    convert(WEIGHTS / f"{name}.caffemodel", f"a{first}", model)
+    convert(f"a{first}", f"b{second}", model)
+    convert(f"b{second}", "c.caffemodel", model)
+    jax.tree.map(
+        np.testing.assert_array_equal, loaded(name, "c.caffemodel"), loaded(name, WEIGHTS / f"{name}.caffemodel")
+    )
+    if second == ".h5":
+        jax.tree.map(np.testing.assert_array_equal, loaded(name, "b.h5"), loaded(name, "c.caffemodel"))
+
+
+@pytest.mark.parametrize("name", ["v0_legacy4d", "v1_legacy4d", "double_nd"])
+def test_old_shapes(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    """Kept where they can be, modern elsewhere; the types of the layers say what that is."""
+    source, model = WEIGHTS / f"{name}.caffemodel", f"--model={WEIGHTS / 'plain.prototxt'}"
+    convert(source, "kept.caffemodel")
+    convert(source, "modern.h5", model)
+    for path in ("kept.caffemodel", "modern.h5"):
+        jax.tree.map(np.testing.assert_array_equal, loaded("plain", path), loaded("plain", source))
+    if "legacy" in name:
+        assert "--model says what they are today" in refused(capsys, source, "x.npz")
+        assert not Path("x.npz").exists()
+
+
+@pytest.mark.parametrize("end", ["", "/3"])
+def test_a_checkpoint_of_training(end: str) -> None:
+    case = GOLDEN / "solver" / "adam_batchnorm_iter_size3"
+    solver = Solver(case / "solver.prototxt", weights=[case / "init.caffemodel"])
+    solver.step(3)
+    solver.snapshot()
+    solver.close()
+    convert(f"snap.orbax{end}", "x.caffemodel", f"--model={case / 'net.prototxt'}")
+    ours, theirs = read_caffemodel("x.caffemodel"), read_caffemodel("snap_iter_3.caffemodel")
+    assert set(ours) == {name for name, blobs in theirs.items() if blobs}
+    for name, blobs in ours.items():
+        for a, b in zip(blobs, theirs[name], strict=True):
+            np.testing.assert_array_equal(a, b)
+    convert("x.caffemodel", "weights.orbax/5")
+    with pytest.raises(WeightsError, match="holds weights only"):
+        solver.restore("weights.orbax/5")
+
+
+def test_what_a_layer_carries_from_pass_to_pass_is_no_weight() -> None:
+    net = (
+        'layer { name: "d" type: "DummyData" top: "x" top: "c" top: "y" '
+        "dummy_data_param { shape { dim: 2 dim: 1 dim: 3 } "
+        "shape { dim: 2 dim: 1 } shape { dim: 2 dim: 1 dim: 4 } } } "
+        'layer { name: "l" type: "LSTM" bottom: "x" bottom: "c" top: "h" recurrent_param { num_output: 4 } } '
+        'layer { name: "loss" type: "EuclideanLoss" bottom: "h" bottom: "y" top: "loss" }'
+    )
+    solver = Solver(f'net_param {{ {net} }} base_lr: 0.1 lr_policy: "fixed" snapshot_prefix: "s"\n')
+    solver.step(1)
+    solver.snapshot()
+    solver.close()
+    convert("s.orbax", "x.caffemodel")
+    assert [b.shape for b in read_caffemodel("x.caffemodel")["l"]] == [b.shape for b in solver.train_state.params["l"]]
+
+
+def test_errors_name_the_file_and_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    current, shared = WEIGHTS / "current.caffemodel", WEIGHTS / "shared_h5.caffemodel.h5"
+    assert "unknown format; the name should end in one of .caffemodel, .h5" in refused(capsys, current, "x.txt")
+    assert "did you mean '.npz'?" in refused(capsys, current, "x.nzp")
+    assert "layer 'ip_b': a blob that this layer shares is not in the file; --model" in refused(capsys, shared, "x.npz")
+    other = f"--model={WEIGHTS / 'shared.prototxt'}"
+    assert "layer 'conv': the model has no such layer" in refused(capsys, current, "x.npz", other)
+    for name in ("none.npz", "none.safetensors", "none.orbax", "none.caffemodel", "none.h5"):
+        assert f"{name}: no such " in refused(capsys, name, "x.npz")
+    for name in ("bad.npz", "bad.safetensors", "bad.h5", "bad.caffemodel"):
+        Path(name).write_bytes(b"junk" * 9)
+        assert f"{name}: no {'.caffemodel' if name == 'bad.h5' else Path(name).suffix}" in refused(
+            capsys, name, "x.npz"
+        )
+    np.savez("names.npz", weights=np.ones(3), **{"a/0": np.array(["text"])})
+    said = refused(capsys, "names.npz", "x.caffemodel")
+    assert "'weights' is not named <layer>/<number of the blob>" in said
+    assert "'a/0' holds <U4, not numbers" in said
+    assert sorted(p.name for p in Path().glob("x*")) == []
+
+
+def test_safetensors_is_optional(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    said = refused(capsys, WEIGHTS / "current.caffemodel", "x.safetensors")
+    assert "pip install caffejax[safetensors]" in said
+
+
+def test_objects_in_an_npz_are_not_unpickled() -> None:
+    np.savez("x.npz", **{"a/0": np.array([print], object)})
+    with pytest.raises(WeightsError, match=r"no \.npz.*allow_pickle"):
+        format_of("x.npz").read("x.npz")
+
+
+names = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=9).map("layer/{}/0".format)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.dictionaries(names, arrays.arrays(np.float32, arrays.array_shapes(min_dims=0, max_dims=4, min_side=0))))
+def test_files_of_named_arrays_hold_any_arrays(tmp_path_factory, model):
+    folder = tmp_path_factory.mktemp("flat")
+    for write, read in ((write_npz, read_npz), (write_safetensors, read_safetensors)):
+        write(folder / "x", model)
+        again = read(folder / "x")
+        assert set(again) == set(model)
+        for name, array in model.items():
+            np.testing.assert_array_equal(again[name], array, strict=True)
+
+
+def test_npz_files_are_numpys() -> None:
+    write_npz("x.npz", {"file": np.ones(3, np.float32), "a/0": np.zeros((2, 2), np.float32)})
+    with np.load("x.npz") as file:
+        assert {name: file[name].shape for name in file} == {"file": (3,), "a/0": (2, 2)}
