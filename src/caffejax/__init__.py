@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         SolverError,
         WeightsError,
     )
+    from .gradcheck import check_gradients
     from .graph import Graph, build_graph
     from .layers import Blob, Context, layer_types, register
     from .net import Net, Outputs, Variables
@@ -47,6 +48,7 @@ _PLACES = {
         "SolverError",
         "WeightsError",
     ),
+    "gradcheck": ("check_gradients",),
     "graph": ("Graph", "build_graph"),
     "layers": ("Blob", "Context", "layer_types", "register"),
     "net": ("Net", "Outputs", "Variables"),
@@ -73,6 +75,7 @@ __all__ = [
     "WeightsError",
     "__version__",
     "build_graph",
+    "check_gradients",
     "layer_types",
     "load_weights",
     "read_caffemodel",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -83,13 +85,29 @@ class Net:
         message = read_net(model)
         if file is None and (path := source_file(model)) is not None:
             file = str(path)
-        self.graph: Graph = build_graph(
-            message, state or net_state(message, phase, level, stages), file=file, seed=seed
-        )
         self.backward: Backward = backward
+        self._set_graph(build_graph(message, state or net_state(message, phase, level, stages), file=file, seed=seed))
+
+    def _set_graph(self, graph: Graph) -> None:
+        self.graph = graph
         host = any(layer.type.host for layer in self.graph.layers)
-        self._segments = Segments(self.graph, backward) if host else None
+        self._segments = Segments(self.graph, self.backward) if host else None
         self.forward = self.jit(self.apply, static_argnames="blobs")
+        self._other_phase: Net | None = None
+
+    def in_phase(self, phase: Phase) -> Net:
+        """The same layers, behaving as in another phase: include and exclude rules are not applied anew."""
+        if phase == self.graph.phase:
+            return self
+        if self._other_phase is None:
+            layers = (
+                dataclasses.replace(layer, context=dataclasses.replace(layer.context, phase=phase))
+                for layer in self.graph.layers
+            )
+            other = copy.copy(self)
+            other._set_graph(dataclasses.replace(self.graph, phase=phase, layers=tuple(layers)))
+            self._other_phase, other._other_phase = other, self
+        return self._other_phase
 
     def jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         """`jax.jit` of a function that runs the net; the function itself where host layers forbid that.

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_golden import CASES, Replay
+from replay import MANIFEST, Replay
 
 from caffejax.layers import layer_type, layer_types
 
 # the first recorded case of each type that reads a bottom and is not random
-FIRST = {c["type"]: c for c in reversed(CASES) if "stochastic" not in c and layer_type(c["type"]).bottoms != 0}
+FIRST = {c["type"]: c for c in reversed(MANIFEST) if "stochastic" not in c and layer_type(c["type"]).bottoms != 0}
 
 # figures about a net rather than blobs of it: never in less than float32
 FIGURES = {name for name, kind in layer_types().items() if kind.loss} | {"Accuracy"}

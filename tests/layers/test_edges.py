@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_refusals import net
+from replay import net
 
 from caffejax.errors import GraphError
 from caffejax.net import Net

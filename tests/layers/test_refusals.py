@@ -1,6 +1,7 @@
 """What layers refuse, and in which words."""
 
 import pytest
+from replay import net
 
 from caffejax.errors import GraphError
 from caffejax.net import Net
@@ -40,19 +41,73 @@ REFUSED = [
     ("SigmoidCrossEntropyLoss", "", [(3, 4), (3, 5)], "same count"),
     ("Embed", "embed_param { num_output: 3 }", [(5,)], "input_dim must be positive"),
     ("Embed", "embed_param { input_dim: 3 }", [(5,)], "num_output must be positive"),
+    ("ArgMax", "argmax_param { top_k: 7 }", [(2, 2, 3)], "top_k must lie between 1 and 6"),
+    ("ArgMax", "argmax_param { top_k: 0 }", [(2, 3)], "top_k must lie between 1 and 3"),
+    ("ArgMax", "argmax_param { axis: 1 top_k: 4 }", [(2, 3, 4)], "top_k must lie between 1 and 3"),
+    ("ArgMax", "argmax_param { axis: -4 }", [(2, 3, 4)], "axis -4 is out of range"),
+    ("BatchReindex", "", [(5, 3), (2, 2)], "must have one axis"),
+    ("Crop", "", [(2, 3, 4, 4), (2, 3, 5, 4)], "does not fit along axis 2"),
+    ("Crop", "crop_param { offset: 1 offset: 2 offset: 3 }", [(2, 3, 4, 4), (2, 3, 2, 2)], "3 offsets for 2 axes"),
+    ("Crop", "crop_param { offset: 3 }", [(2, 3, 4, 4), (2, 3, 2, 2)], "offset 3 and size 2 in 4"),
+    ("Crop", "", [(2, 3, 4, 4), (2, 3)], "bottom 1 needs 4 axes"),
+    ("Flatten", "flatten_param { axis: 3 end_axis: 1 }", [(2, 3, 4, 5)], "axis 3 comes after end_axis 1"),
+    ("Flatten", "flatten_param { end_axis: 4 }", [(2, 3, 4, 5)], "end_axis 4 is out of range"),
+    ("Reshape", "reshape_param { shape { dim: -1 dim: -1 } }", [(2, 3)], "only one -1"),
+    ("Reshape", "reshape_param { shape { dim: 2 dim: 3 dim: 0 } }", [(2, 3)], "copies axis 2"),
+    ("Reshape", "reshape_param { shape { dim: 4 dim: -1 } }", [(2, 3)], "does not divide 6"),
+    ("Reshape", "reshape_param { shape { dim: 4 dim: 2 } }", [(2, 3)], "another count"),
+    ("Reshape", "reshape_param { shape { dim: -2 } }", [(2, 3)], "0 to copy and -1 to infer"),
+    ("Reshape", "reshape_param { axis: 1 num_axes: 2 }", [(2, 3)], "go past the last axis"),
+    ("Reshape", "reshape_param { axis: 3 }", [(2, 3)], "axis 3 is out of range"),
+    ("Reshape", "reshape_param { num_axes: -2 }", [(2, 3)], "num_axes must be 0 or more"),
+    ("Slice", "slice_param { axis: 1 slice_dim: 1 }", [(2, 3)], "either axis or slice_dim, not both"),
+    ("Slice", "slice_param { slice_point: 1 }", [(2, 3)], "1 points for 1 tops"),
+    ("Tile", "", [(2, 3)], "tiles must be given"),
+    ("Reduction", "reduction_param { operation: TOPK }", [(2, 3)], "operation TOPK is not supported"),
+    ("Im2col", "", [(2, 3, 4, 4)], "kernel_size .* must be given"),
+    ("Im2col", "convolution_param { kernel_size: 2 axis: -1 }", [(2, 3, 4)], "needs spatial axes"),
+    ("Im2col", "convolution_param { kernel_size: 5 }", [(2, 3, 4, 4)], "kernel does not fit"),
+    ("Deconvolution", "convolution_param { kernel_size: 2 }", [(2, 3, 4, 4)], "num_output must be positive"),
+    ("Deconvolution", "convolution_param { num_output: 2 kernel_size: 2 pad: 3 }", [(1, 2, 3, 3)], "nothing is left"),
+    (
+        "Deconvolution",
+        "convolution_param { num_output: 3 kernel_size: 2 group: 2 }",
+        [(1, 2, 3, 3)],
+        "multiples of group",
+    ),
+    ("Pooling", "pooling_param { kernel_size: 2 pool: STOCHASTIC pad: 1 }", [(1, 1, 4, 4)], "takes no padding"),
+    ("Pooling", "pooling_param { kernel_size: 2 pool: AVE_TF }", [(1, 1, 4, 4)], "pool: AVE_TF is not supported"),
+    ("SPP", "", [(1, 1, 4, 4)], "pyramid_height must be given"),
+    ("SPP", "spp_param { pyramid_height: 3 }", [(1, 1, 5, 5)], r"pad \(2, 2\) must be less than kernel \(2, 2\)"),
+    ("SPP", "spp_param { pyramid_height: 4000000000 }", [(1, 1, 5, 5)], "no more than 3 levels"),
+    ("SPP", "spp_param { pyramid_height: 1 }", [(2, 3, 4)], "needs a bottom with 4 axes"),
+    ("LSTM", "", [(4, 2, 3), (4, 2)], "num_output must be positive"),
+    ("LSTM", "recurrent_param { num_output: 3 }", [(4, 2, 3), (4, 3)], r"bottom 1 must have shape \(4, 2\)"),
+    ("LSTM", "recurrent_param { num_output: 3 }", [(4, 2), (4, 2)], "at least 3 axes"),
+    ("LSTM", "recurrent_param { num_output: 3 }", [(4, 2, 3), (4, 2), (3, 3)], "x_static, must have 2 streams"),
+    ("LSTM", "recurrent_param { num_output: 3 }", [(4, 2, 3), (4, 2), (2, 3), (2, 3)], "takes 2 bottoms, or 3"),
+    ("RNN", "recurrent_param { num_output: 3 expose_hidden: true }", [(4, 2, 3), (4, 2)], "takes 3 bottoms, or 4"),
+    ("RNN", "recurrent_param { num_output: 3 expose_hidden: true }", [(4, 2, 3), (4, 2), (1, 2, 3)], "produces 2 tops"),
 ]
 
 
-def net(kind: str, text: str, shapes: list[tuple[int, ...]], tops: int = 1) -> str:
-    """A net of Input layers b0, b1, ... and one layer named "layer" with tops t0, t1, ..."""
-    inputs = [
-        f'layer {{ name: "b{i}" type: "Input" top: "b{i}" input_param {{ shape {{ '
-        f"{' '.join(f'dim: {n}' for n in shape)} }} }} }}"
-        for i, shape in enumerate(shapes)
-    ]
-    bottoms = " ".join(f'bottom: "b{i}"' for i in range(len(shapes)))
-    named = " ".join(f'top: "t{i}"' for i in range(tops))
-    return "\n".join([*inputs, f'layer {{ name: "layer" type: "{kind}" {bottoms} {named} {text} }}'])
+REFUSED_WITH_TOPS = [
+    ("Slice", "", [(2, 5)], 2, "must divide axis 1"),
+    ("Slice", "slice_param { slice_point: 3 slice_point: 3 }", [(2, 5)], 3, "slice_point must increase"),
+    ("Slice", "slice_param { slice_point: 0 }", [(2, 5)], 2, "slice_point must increase"),
+    ("Slice", "slice_param { slice_point: 6 }", [(2, 5)], 2, "slice_point must increase"),
+    ("LSTMUnit", "", [(2, 3, 4), (2, 3, 16), (2, 3)], 2, "bottom 0, the cell"),
+    ("LSTMUnit", "", [(1, 3, 4), (1, 3, 12), (1, 3)], 2, r"bottom 1, the gates, must have shape \(1, 3, 16\)"),
+    ("LSTMUnit", "", [(1, 3, 4), (1, 3, 16), (3, 1)], 2, "bottom 2, cont"),
+    (
+        "LSTM",
+        "recurrent_param { num_output: 3 expose_hidden: true }",
+        [(4, 2, 5), (4, 2), (1, 2, 3), (1, 2, 4)],
+        3,
+        r"bottom 3 must have the hidden state's shape \(1, 2, 3\), not \(1, 2, 4\)",
+    ),
+    ("Pooling", "pooling_param { kernel_size: 2 pool: STOCHASTIC }", [(1, 1, 4, 4)], 2, "only MAX"),
+]
 
 
 @pytest.mark.parametrize(("kind", "text", "shapes", "words"), REFUSED, ids=[f"{r[0]}-{r[3]}" for r in REFUSED])
@@ -60,3 +115,9 @@ def test_refuses(kind: str, text: str, shapes: list[tuple[int, ...]], words: str
     with pytest.raises(GraphError, match=words) as caught:
         Net(net(kind, text, shapes))
     assert f"layer 'layer' ({kind})" in str(caught.value)
+
+
+@pytest.mark.parametrize(("kind", "text", "shapes", "tops", "words"), REFUSED_WITH_TOPS)
+def test_refuses_with_several_tops(kind: str, text: str, shapes: list[tuple[int, ...]], tops: int, words: str) -> None:
+    with pytest.raises(GraphError, match=words):
+        Net(net(kind, text, shapes, tops))

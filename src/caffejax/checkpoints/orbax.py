@@ -6,9 +6,12 @@ nested dictionaries of names, readable by orbax alone, and a JSON record of ever
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,40 @@ Arrays = Mapping[str, Any]  # names to arrays, or to more of these
 _ARRAYS, _RECORD = "arrays", "record"
 
 
+@dataclass(frozen=True)
+class Keep:
+    """Which checkpoints stay: the newest, the best, or (neither given) all.
+
+    Attributes:
+        last: how many of the newest.
+        best: the score by which one more stays: the highest, or the lowest.
+        lowest: whether lower is better.
+    """
+
+    last: int | None = None
+    best: str | None = None
+    lowest: bool = False
+
+    def policy(self) -> Any:
+        """In orbax's terms."""
+        from orbax.checkpoint import checkpoint_managers as managers
+
+        if self.last is None and self.best is None:
+            return None  # all
+        policies: list[Any] = [managers.LatestN(self.last or 1)]  # the newest is there to go on from
+        if self.best is not None:
+            name = self.best
+            policies.append(
+                managers.BestN(
+                    get_metric_fn=lambda scores: scores[name],
+                    reverse=self.lowest,
+                    n=1,
+                    keep_checkpoints_without_metrics=False,
+                )
+            )
+        return managers.AnyPreservationPolicy(policies)
+
+
 class CheckpointFolder:
     """A folder of checkpoints, one per step.
 
@@ -29,10 +66,12 @@ class CheckpointFolder:
 
     Args:
         path: the folder; made when the first step is saved.
+        keep: which steps stay when another is saved; all unless given.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], keep: Keep | None = None) -> None:
         self.path = Path(path)
+        self._keep = keep or Keep()
         self._opened: Any = None
 
     @property
@@ -43,6 +82,7 @@ class CheckpointFolder:
             try:
                 self._opened = ocp.CheckpointManager(
                     self.path.absolute(),
+                    options=ocp.CheckpointManagerOptions(preservation_policy=self._keep.policy()),
                     item_handlers={_ARRAYS: ocp.StandardCheckpointHandler(), _RECORD: ocp.JsonCheckpointHandler()},
                 )
             except OSError as error:
@@ -53,13 +93,16 @@ class CheckpointFolder:
         """The complete steps, in order."""
         return sorted(self._manager.all_steps()) if self.path.is_dir() else []
 
-    def save(self, step: int, arrays: Arrays, record: Mapping[str, Any]) -> None:
+    def save(
+        self, step: int, arrays: Arrays, record: Mapping[str, Any], scores: Mapping[str, float] | None = None
+    ) -> None:
         """Starts saving a step; one that is there already is replaced.
 
         Args:
             step: its number.
             arrays: nested dictionaries of arrays; copied before this returns.
             record: what JSON can hold.
+            scores: what `keep` ranks by, if there are any yet.
 
         Raises:
             WeightsError: if the folder cannot be written.
@@ -73,8 +116,9 @@ class CheckpointFolder:
             self._manager.save(
                 step,
                 args=ocp.args.Composite(
-                    **{_ARRAYS: ocp.args.StandardSave(copies), _RECORD: ocp.args.JsonSave(dict(record))}
+                    **{_ARRAYS: ocp.args.StandardSave(copies), _RECORD: ocp.args.JsonSave(_sealed(record, copies))}
                 ),
+                metrics=dict(scores) if scores else None,
             )
         except (OSError, ValueError) as error:
             raise _error(self.path, f"cannot save step {step}: {error}") from error
@@ -103,10 +147,16 @@ class CheckpointFolder:
         except Exception as error:  # orbax and tensorstore raise many kinds
             _ignore_late_callbacks()
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            others = [s for s in steps if s != chosen]
-            hint = f"; step {others[-1]} is the newest other one" if others else ""
-            raise _error(self.path, f"step {chosen} is damaged: {reason}{hint}") from error
-        return restored[_ARRAYS], restored[_RECORD]
+            raise self._damaged(chosen, reason) from error
+        arrays, sealed = restored[_ARRAYS], restored[_RECORD]
+        if sealed != _sealed(sealed.get("record"), arrays):
+            raise self._damaged(chosen, "what was read is not what was written")
+        return arrays, sealed["record"]
+
+    def _damaged(self, step: int, reason: str) -> WeightsError:
+        others = [s for s in self.steps() if s != step]
+        hint = f"; step {others[-1]} is the newest other one" if others else ""
+        return _error(self.path, f"step {step} is damaged: {reason}{hint}")
 
     def wait(self) -> None:
         """Waits until what is being saved is complete.
@@ -127,6 +177,14 @@ class CheckpointFolder:
             self.wait()
             self._opened.close()
             self._opened = None
+
+
+def _sealed(record: Any, arrays: Arrays) -> dict[str, Any]:
+    """The record with checksums of the arrays and of itself: not every flipped bit fails to decompress."""
+    flat = jax.tree_util.tree_leaves_with_path(arrays)
+    sums = {jax.tree_util.keystr(path): zlib.crc32(np.asarray(array).tobytes()) for path, array in flat}
+    plain = json.loads(json.dumps(record))  # as it will be read
+    return {"record": plain, "arrays": sums, "checksum": zlib.crc32(json.dumps([plain, sums], sort_keys=True).encode())}
 
 
 def _ignore_late_callbacks() -> None:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from .._version import __version__
 from ..errors import CaffejaxError
-from . import convert, test, train
+from . import convert, gradcheck, test, train
 
-_COMMANDS = (train, test, convert)
+_COMMANDS = (train, test, gradcheck, convert)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 
 def add(parser: argparse.ArgumentParser, name: str, help: str, **more: Any) -> None:
-    """Adds a flag with one dash and with two."""
-    parser.add_argument(f"--{name}", f"-{name}", help=help, **more)
+    """Adds a flag with one dash and with two; `debug_nans` may be spelled `debug-nans` as well."""
+    spellings = dict.fromkeys((name, name.replace("_", "-")))
+    parser.add_argument(*(f"{dashes}{s}" for s in spellings for dashes in ("--", "-")), help=help, dest=name, **more)
 
 
 def add_device_flags(parser: argparse.ArgumentParser) -> None:

@@ -39,11 +39,11 @@ def shown(solver: Solver) -> Iterator[None]:
 
         def update(solver: Solver) -> None:
             nonlocal last_time, last_iteration
-            now = time.perf_counter()
-            if now - last_time < _SECONDS_BETWEEN:
+            if time.perf_counter() - last_time < _SECONDS_BETWEEN:
                 return
-            loss = solver.smoothed_loss
-            speed = (solver.iteration - last_iteration) * solver.batch_size / (time.perf_counter() - last_time)
+            loss = solver.smoothed_loss  # waits for the iterations under way
+            now = time.perf_counter()
+            speed = (solver.iteration - last_iteration) * solver.batch_size / (now - last_time)
             last_time, last_iteration = now, solver.iteration
             numbers = f"loss {loss:.4g}  lr {solver.rate:.4g}  {speed:.0f} examples/s"
             progress.update(task, completed=solver.iteration, numbers=numbers)

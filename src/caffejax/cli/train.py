@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ..errors import CaffejaxError
-from . import flags
+from . import flags, signals
 from .glog import log, start_logging
 
 HELP = "train a net from its solver prototxt"
@@ -28,6 +28,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "gradients by autodiff, or by the layers' hand-written rules",
         choices=("autodiff", "rules"),
         default="autodiff",
+    )
+    flags.add(parser, "keep_last", "keep this many of the newest checkpoints; all unless given", type=int, metavar="N")
+    flags.add(parser, "keep_best", "keep the checkpoint with the best value of this test output too", metavar="NAME")
+    signals.add_flags(parser)
+    flags.add(
+        parser, "debug_nans", "look at every step, and name the layer where numbers become NaN", action="store_true"
     )
     flags.add_device_flags(parser)
     flags.add_state_flags(parser)
@@ -56,9 +62,12 @@ def run(options: argparse.Namespace) -> None:
         weights=[w for w in (options.weights or "").split(",") if w],
         device=device,
         backward=options.backward,
+        keep_last=options.keep_last,
+        keep_best=options.keep_best,
+        debug_nans=options.debug_nans,
     )
     try:
-        with shown(solver):
+        with signals.handled(solver, options), shown(solver):
             solver.solve(resume=options.snapshot)
     finally:
         solver.close()

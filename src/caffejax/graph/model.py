@@ -81,6 +81,12 @@ class Layer:
         return str(self.context.layer.name)
 
     @property
+    def index_bottoms(self) -> frozenset[int]:
+        """Which bottoms hold labels or indices."""
+        n = len(self.bottoms)
+        return frozenset(i % n for i in self.type.index_bottoms if -n <= i < n)
+
+    @property
     def type(self) -> LayerType:
         """The registered type."""
         return self.context.type
@@ -150,7 +156,7 @@ class Graph:
                 f"cannot propagate a gradient to bottom {i} ('{layer.bottoms[i]}'), which holds indices; "
                 "give propagate_down once per bottom, false for this one"
                 for i in wanted
-                if i in layer.type.index_bottoms
+                if i in layer.index_bottoms
             ]
             if layer.type.rule is None and wanted:
                 messages = ["has no backward pass, but a gradient is asked of it"]

@@ -11,7 +11,7 @@ from .loss import label_shape_problem, valid_labels
 from .registry import Context, register
 
 
-@register("Accuracy", bottoms=2, tops=(1, 2), param="accuracy_param")
+@register("Accuracy", bottoms=2, tops=(1, 2), param="accuracy_param", index_bottoms=(1,))
 def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     """A label is right if fewer than top_k other classes score at least as much as it does.
 

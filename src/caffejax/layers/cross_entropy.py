@@ -11,7 +11,15 @@ import jax.numpy as jnp
 from ..errors import require
 from ..schema.blobs import read_blob_proto
 from .axes import canonical_axis, four_axes, outer_inner
-from .loss import label_shape_problem, loss_divisor, replaced, require_one_batch, valid_labels
+from .loss import (
+    class_numbers,
+    label_shape_problem,
+    loss_divisor,
+    nan_if_unlabelled,
+    replaced,
+    require_one_batch,
+    valid_labels,
+)
 from .precision import wide
 from .registry import Context, register
 
@@ -26,7 +34,7 @@ def multinomial_logistic_loss(ctx: Context, prob: jax.Array, labels: jax.Array) 
     The gradient is -1/probability with the value so held: large, not 0, where the probability is 0.
     """
     own, held = _labelled(prob, labels)
-    return -jnp.sum(jnp.where(own, jnp.log(held), 0)) / prob.shape[0]
+    return nan_if_unlabelled(own, -jnp.sum(jnp.where(own, jnp.log(held), 0)) / prob.shape[0])
 
 
 @multinomial_logistic_loss.backward
@@ -90,8 +98,8 @@ def _infogain_weights(
     h = h.reshape(classes, classes)
     outer, inner = outer_inner(scores.shape, axis)
     valid = valid_labels(loss_param, labels.reshape(outer, inner))
-    index = jnp.where(valid, labels.astype(jnp.int32).reshape(outer, inner), 0)
-    rows = jnp.where(valid[:, :, None], h[index], 0)  # (outer, inner, classes)
+    index = jnp.where(valid, class_numbers(labels, classes).reshape(outer, inner), 0)
+    rows = jnp.where(valid[:, :, None], h.at[index].get(mode="fill", fill_value=jnp.nan), 0)  # (outer, inner, classes)
     weights = rows.swapaxes(1, 2).reshape(scores.shape)
     return weights.sum(axis, keepdims=True), weights, loss_divisor(loss_param, valid, "VALID")
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from ..errors import require
 from .axes import four_axes
-from .loss import require_one_batch
+from .loss import nan_if_unlabelled, require_one_batch
 from .precision import wide
 from .registry import Context, register
 
@@ -20,9 +20,9 @@ def hinge_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
 
     With norm L2 the terms are squared. Exactly on the margin the gradient is 0.
     """
-    _, violation = _violations(scores, labels)
+    sign, violation = _violations(scores, labels)
     inside = jnp.where(violation > 0, violation, 0)
-    return jnp.sum(jnp.square(inside) if _squared(ctx) else inside) / scores.shape[0]
+    return nan_if_unlabelled(sign < 0, jnp.sum(jnp.square(inside) if _squared(ctx) else inside) / scores.shape[0])
 
 
 @hinge_loss.backward

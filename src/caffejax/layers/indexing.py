@@ -14,7 +14,7 @@ from .precision import wide
 from .registry import Context, Shape, register
 
 
-@register("ArgMax", param="argmax_param")
+@register("ArgMax", param="argmax_param", not_derivative="Caffe has no backward pass for the largest values.")
 def argmax(ctx: Context, x: jax.Array) -> jax.Array:
     """Places of the `top_k` largest values, largest first; of equal ones the last place comes first.
 

@@ -28,6 +28,17 @@ def valid_labels(loss_param: Any, labels: jax.Array) -> jax.Array:
     return labels.astype(jnp.int32) != loss_param.ignore_label
 
 
+def class_numbers(labels: jax.Array, classes: int) -> jax.Array:
+    """Labels as indices; a negative one as `classes`, lest it count from the end. Those out of range give NaN."""
+    index = labels.astype(jnp.int32)
+    return jnp.where(index < 0, classes, index)
+
+
+def nan_if_unlabelled(own: jax.Array, loss: jax.Array) -> jax.Array:
+    """The loss; NaN if an example's label is none of the classes. `own`, (batch, classes), is true at the labels."""
+    return jnp.where(jnp.all(jnp.any(own, axis=1)), loss, jnp.nan)
+
+
 def normalization(loss_param: Any, default: str) -> str:
     """The mode in effect: `normalization`, else what the old flag `normalize` means, else the default."""
     if loss_param.HasField("normalization"):

@@ -27,8 +27,8 @@ def pooling(ctx: Context, x: jax.Array) -> object:
     """
     window, out = _geometry(ctx, x)
     if ctx.n_tops == 1:
-        return pool(_method(ctx), x, window, out, _key(ctx))
-    require(_method(ctx) == "MAX", "only MAX pooling has a second top")
+        return pool(pool_method(ctx.param), x, window, out, _key(ctx))
+    require(pool_method(ctx.param) == "MAX", "only MAX pooling has a second top")
     top, row, column = max_windows(x, window, out)
     index = jnp.where(column < 0, -1, row * x.shape[3] + column)
     return top, lax.stop_gradient(index.astype(x.dtype))
@@ -37,7 +37,7 @@ def pooling(ctx: Context, x: jax.Array) -> object:
 @pooling.backward
 def _(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
     d_top = dy[0] if isinstance(dy, tuple) else dy
-    return pool_diff(_method(ctx), x, d_top, *_geometry(ctx, x), _key(ctx))
+    return pool_diff(pool_method(ctx.param), x, d_top, *_geometry(ctx, x), _key(ctx))
 
 
 def pool(method: str, x: jax.Array, window: Window, out: Shape, key: jax.Array | None = None) -> jax.Array:
@@ -74,12 +74,19 @@ def pool_diff(
     return lax.slice(dx, (0, 0, low_h, low_w), (*x.shape[:2], low_h + x.shape[2], low_w + x.shape[3]))
 
 
-def _method(ctx: Context) -> str:
-    return str(ctx.param.PoolMethod.Name(ctx.param.pool))
+def pool_method(p: Any) -> str:
+    """MAX, AVE or STOCHASTIC, as a PoolingParameter or SPPParameter says.
+
+    Raises:
+        LayerError: for the methods that only forks have.
+    """
+    method = str(p.PoolMethod.Name(p.pool))
+    require(method in ("MAX", "AVE", "STOCHASTIC"), f"pool: {method} is not supported; use MAX, AVE or STOCHASTIC")
+    return method
 
 
 def _key(ctx: Context) -> jax.Array | None:
-    return ctx.key if ctx.training and _method(ctx) == "STOCHASTIC" else None
+    return ctx.key if ctx.training and pool_method(ctx.param) == "STOCHASTIC" else None
 
 
 def _geometry(ctx: Context, x: Any) -> tuple[Window, Shape]:
@@ -107,7 +114,7 @@ def _geometry(ctx: Context, x: Any) -> tuple[Window, Shape]:
         "with global_pooling: true pad must be 0 and stride 1",
     )
     window = Window(kernel, stride, pad, (1, 1))
-    check_window(_method(ctx), window)
+    check_window(pool_method(ctx.param), window)
     rounding = math.floor if p.round_mode == p.FLOOR or not p.ceil_mode else math.ceil
     return window, pooled_size(size, window, rounding)
 

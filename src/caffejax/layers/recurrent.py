@@ -154,6 +154,7 @@ def _check(ctx: Context, n_states: int, bottoms: Any) -> None:
     stateful=True,
     index_bottoms=(1,),
     unforced_bottoms=(1,),
+    not_derivative="With expose_hidden the diffs of the last states are ignored; the first states get none.",
 )
 def rnn(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arrays]:
     """h_t = tanh(W_hh cont_t h_{t-1} + W_xh x_t + b_h); the top is o_t = tanh(W_ho h_t + b_o).

@@ -7,6 +7,7 @@ import math
 import jax
 import jax.numpy as jnp
 
+from ..errors import require
 from .axes import canonical_axis
 from .precision import wide
 from .registry import Context, register
@@ -44,7 +45,9 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
 
 
 def _operation(ctx: Context) -> str:
-    return str(ctx.param.ReductionOp.Name(ctx.param.operation))
+    operation = str(ctx.param.ReductionOp.Name(ctx.param.operation))
+    require(operation in ("SUM", "ASUM", "SUMSQ", "MEAN"), f"operation {operation} is not supported")
+    return operation
 
 
 def _rows(ctx: Context, x: jax.Array) -> jax.Array:

@@ -155,6 +155,7 @@ class LayerType:
     index_bottoms: tuple[int, ...] = ()
     unforced_bottoms: tuple[int, ...] = ()
     prefer_rule: bool = False
+    not_derivative: str = ""
     restrictions: str = ""
     fork_settings: tuple[str, ...] = ()
     host: bool = False
@@ -221,6 +222,7 @@ def register(
     index_bottoms: tuple[int, ...] = (),
     unforced_bottoms: tuple[int, ...] = (),
     prefer_rule: bool = False,
+    not_derivative: str = "",
     restrictions: str = "",
     fork_settings: tuple[str, ...] = (),
     host: bool = False,
@@ -236,9 +238,11 @@ def register(
         in_place: False where a top may not carry a bottom's name.
         loss: the first top has loss_weight 1 unless told otherwise, and is made if not named.
         stateful: forward returns `(tops, new values of the blobs that are not learnable)`.
-        index_bottoms: bottoms holding labels or indices; no gradient can be asked into them.
+        index_bottoms: bottoms holding labels or indices; no gradient can be asked into them. -1 is the last.
         unforced_bottoms: those of them that `force_backward` leaves alone, as it does a loss's labels.
         prefer_rule: use the backward rule rather than autodiff: where Caffe's gradient is not the derivative.
+        not_derivative: where forward itself stops gradients that exist, as Caffe does, in words; checks then take
+            rule and autodiff agreeing for enough.
         restrictions: what the type does not do, for the table of layers.
         host: forward and rule work on NumPy arrays, outside what is compiled, because they cannot be traced.
         row_wise: each row (index along axis 0) of the tops depends on the same row of the bottoms only,
@@ -263,6 +267,7 @@ def register(
                 index_bottoms=index_bottoms,
                 unforced_bottoms=unforced_bottoms,
                 prefer_rule=prefer_rule,
+                not_derivative=not_derivative,
                 restrictions=restrictions,
                 fork_settings=fork_settings,
                 host=host,

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import require
 from .axes import canonical_axis, outer_inner
-from .loss import label_shape_problem, loss_divisor, replaced, valid_labels
+from .loss import class_numbers, label_shape_problem, loss_divisor, replaced, valid_labels
 from .precision import wide
 from .registry import Context, register
 
@@ -33,16 +33,17 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     param="softmax_param",
     loss=True,
     index_bottoms=(1,),
+    not_derivative="Below FLT_MIN the probability is clamped, which the gradient ignores.",
     restrictions="A second top (the softmax) is refused, as BVLC Caffe refuses it; add a Softmax layer.",
 )
 def softmax_with_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
     """Mean negative log-probability of the labels.
 
     Labels hold one class index for every position of the scores without `axis`. What the sum is divided by
-    is loss_param's `normalization`, VALID unless told otherwise.
+    is loss_param's `normalization`, VALID unless told otherwise. A label that is no class gives NaN.
     """
     axis, log_prob, index, valid, divisor = _parts(ctx, scores, labels)
-    picked = jnp.take_along_axis(log_prob, index, axis).reshape(valid.shape)
+    picked = jnp.take_along_axis(log_prob, index, axis, mode="fill").reshape(valid.shape)
     held = replaced(picked, jnp.maximum(picked, _LOG_FLT_MIN))
     return -jnp.sum(jnp.where(valid, held, 0)) / divisor
 
@@ -64,7 +65,7 @@ def _parts(
     require(problem is None, problem or "")
     outer, inner = outer_inner(scores.shape, axis)
     shape = [1 if k == axis else n for k, n in enumerate(scores.shape)]
-    index = labels.astype(jnp.int32).reshape(shape)
+    index = class_numbers(labels, scores.shape[axis]).reshape(shape)
     valid = valid_labels(ctx.layer.loss_param, labels.reshape(outer, inner))
     divisor = loss_divisor(ctx.layer.loss_param, valid, "VALID")
     return (

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from .pooling import check_window, pool, pool_diff, pooled_size
+from .pooling import check_window, pool, pool_diff, pool_method, pooled_size
 from .registry import Context, Shape, register
 from .spatial import Window
 
@@ -20,7 +20,10 @@ def spp(ctx: Context, x: jax.Array) -> jax.Array:
 
     Planes that do not divide into the bins are padded on both sides. With one level the top keeps four axes.
     """
-    tops = [pool(_method(ctx), x, window, out, _key(ctx, level)) for level, (window, out) in enumerate(_levels(ctx, x))]
+    tops = [
+        pool(pool_method(ctx.param), x, window, out, _key(ctx, level))
+        for level, (window, out) in enumerate(_levels(ctx, x))
+    ]
     return tops[0] if len(tops) == 1 else jnp.concatenate([t.reshape(len(x), -1) for t in tops], axis=1)
 
 
@@ -31,17 +34,13 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     for level, (window, out) in enumerate(_levels(ctx, x)):
         end = start + x.shape[1] * math.prod(out)
         d_top = d_rows[:, start:end].reshape(*x.shape[:2], *out)
-        dx += pool_diff(_method(ctx), x, d_top, window, out, _key(ctx, level))
+        dx += pool_diff(pool_method(ctx.param), x, d_top, window, out, _key(ctx, level))
         start = end
     return dx
 
 
-def _method(ctx: Context) -> str:
-    return str(ctx.param.PoolMethod.Name(ctx.param.pool))
-
-
 def _key(ctx: Context, level: int) -> jax.Array | None:
-    random = ctx.training and _method(ctx) == "STOCHASTIC"
+    random = ctx.training and pool_method(ctx.param) == "STOCHASTIC"
     return jax.random.fold_in(ctx.key, level) if random else None
 
 
@@ -55,7 +54,7 @@ def _levels(ctx: Context, x: Any) -> list[tuple[Window, Shape]]:
     require(
         height <= levels, f"a plane of size {size} has no more than {levels} levels, but pyramid_height is {height}"
     )
-    return [_level(_method(ctx), size, 2**level) for level in range(height)]
+    return [_level(pool_method(ctx.param), size, 2**level) for level in range(height)]
 
 
 def _level(method: str, size: Shape, bins: int) -> tuple[Window, Shape]:

@@ -6,14 +6,15 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..checkpoints.loading import load_weights
-from ..errors import GraphError, Problem
+from ..checkpoints.orbax import Keep
+from ..errors import GraphError, Problem, SolverError, did_you_mean
 from ..layers.calling import Backward
 from ..layers.registry import name_key
 from ..net import Net, Params, Variables
@@ -21,6 +22,7 @@ from ..paths import find
 from ..schema import read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from . import policies, settings
+from .divergence import Watch
 from .evaluate import Evaluator, Scores, share_trained, sharing_problems
 from .feed import Feed
 from .report import SmoothedLoss, Stopwatch, log, output_lines
@@ -29,6 +31,7 @@ from .state import Report, TrainState, make_step, stack
 from .transforms import caffe_optimizer
 
 Callback = Callable[["Solver"], object]
+Request = Literal["snapshot", "stop"]
 
 
 class Solver:
@@ -40,6 +43,9 @@ class Solver:
         weights: .caffemodel[.h5] files to start from; the solver's own `weights` come first.
         device: where to run; JAX's default device unless given.
         backward: gradients by "autodiff", or by the layers' hand-written "rules".
+        keep_last: how many of the newest checkpoints to keep; all unless given.
+        keep_best: a test output; the checkpoint with its best value is kept as well. A loss is best when lowest.
+        debug_nans: look at every step's numbers, and name the layer where they cease to be finite; slower.
 
     Attributes:
         param: the settings.
@@ -61,6 +67,9 @@ class Solver:
         weights: Sequence[str | os.PathLike[str]] = (),
         device: jax.Device | None = None,
         backward: Backward = "autodiff",
+        keep_last: int | None = None,
+        keep_best: str | None = None,
+        debug_nans: bool = False,
     ) -> None:
         self.param = read_solver(solver)
         self.file = Path(file) if file is not None else source_file(solver)
@@ -86,13 +95,18 @@ class Solver:
             variables = load_weights(self.net.graph, variables, path)
         self._optimizer = caffe_optimizer(self.param, self._multipliers("lr_mult"), self._multipliers("decay_mult"))
         self.train_state = self._placed(variables, self._optimizer.init(variables.params))
+        self._keep_best = keep_best
+        self.snapshots = Snapshots(self.param, self.file, self._keep(keep_last, keep_best, nets))
+        self._scores: dict[str, float] = {}
+        self._tested_at: int | None = None
+        self._request: Request | None = None
         step = make_step(self.net, self._optimizer, self.param.iter_size, keep_update=self.param.snapshot_diff)
-        self._step = self.net.jit(step, donate_argnums=0)
+        self._step = self.net.jit(step, donate_argnums=() if debug_nans else 0)
         self._last_update: Params | None = None
-        self.snapshots = Snapshots(self.param, self.file)
         self._start = self._record()["data"]
         self._smoothed = SmoothedLoss(self.param.average_loss)
         self._unread: list[jax.Array] = []
+        self._watch = Watch(self.net, self.param.iter_size, every_step=debug_nans)
         self.iteration = 0
 
     @property
@@ -145,28 +159,45 @@ class Solver:
 
     @property
     def smoothed_loss(self) -> float:
-        """The displayed loss: the mean over `average_loss` iterations."""
+        """The displayed loss: the mean over `average_loss` iterations.
+
+        Raises:
+            SolverError: if a loss was not finite.
+        """
+        self._watch.check()
         for loss in self._unread:
             self._smoothed.add(float(loss))
         self._unread.clear()
         return self._smoothed.value
 
     def step(self, iterations: int) -> None:
-        """Trains for some iterations, testing, displaying and snapshotting when due."""
+        """Trains for some iterations, testing, displaying and snapshotting when due.
+
+        Raises:
+            SolverError: if a loss or a parameter is found not to be finite, at the latest before a snapshot.
+        """
         p = self.param
         self._smoothed, self._unread = SmoothedLoss(p.average_loss), []
         watch = Stopwatch(self.iteration)
         for _ in range(iterations):
-            if self._due(p.test_interval) and (self.iteration or p.test_initialization):
+            if self._test_is_due() and (self.iteration or p.test_initialization):
                 self.test()
             report = self._update()
             if self._due(p.display):
                 self._display(report, watch)
             self.iteration += 1
+            self.snapshots.check()
             for callback in self.callbacks:
                 callback(self)
-            if self._due(p.snapshot):
-                self.snapshot()
+            if self._due(p.snapshot) or self._request is not None:
+                self.snapshot(wait=False)
+                if self._request == "stop":
+                    return
+                self._request = None
+
+    def request(self, what: Request) -> None:
+        """Asks for a snapshot after the iteration under way, and to "stop" then; safe in a signal handler."""
+        self._request = what
 
     def solve(self, resume: str | os.PathLike[str] | None = None) -> None:
         """Trains to `max_iter`, from the start or from a snapshot, and ends as Caffe does: snapshot, test."""
@@ -175,25 +206,50 @@ class Solver:
         log.info("Learning Rate Policy: %s", p.lr_policy)
         if resume is not None:
             self.restore(resume)
+        self._request = None
         self.step(max(0, p.max_iter - self.iteration))
+        if self._request == "stop":
+            self.snapshots.close()
+            log.info("Optimization stopped early.")
+            return
+        self._watch.check(self.train_state)
         if p.snapshot_after_train and not self._due(p.snapshot):
             self.snapshot()
         if self._due(p.display):
             self._final_display()
-        if self._due(p.test_interval):
+        if self._test_is_due():
             self.test()
         self.snapshots.close()
         log.info("Optimization Done.")
 
     def test(self) -> list[Scores]:
         """Tests every test net with the current params; logs and returns the scores."""
-        return [self._test(i) for i in range(len(self.tests))]
+        scores = [self._test(i) for i in range(len(self.tests))]
+        self._scores = {
+            name: float(np.mean(value)) for score in reversed(scores) for name, value in score.outputs.items()
+        }
+        self._tested_at = self.iteration
+        return scores
 
-    def snapshot(self) -> None:
-        """Saves Caffe's two files, in `snapshot_format`, and everything as a checkpoint."""
+    def snapshot(self, wait: bool = True) -> None:
+        """Saves Caffe's two files, in `snapshot_format`, and everything as a checkpoint.
+
+        Args:
+            wait: return when all is written; else training may go on meanwhile.
+
+        Raises:
+            WeightsError: if it, or the one before, could not be written.
+            SolverError: if the parameters are not finite.
+        """
+        self._watch.check(self.train_state)
+        if self._keep_best and self._test_is_due():
+            self.test()  # now, not with the next iteration: the checkpoint is ranked by it
         self.snapshots.save(
             self.train_state, self.net.graph, self.iteration, self._record(), last_update=self._last_update
         )
+        self._watch.good = f"{self.snapshots.prefix}.orbax{os.sep}{self.iteration}"
+        if wait:
+            self.snapshots.wait()
 
     def restore(self, snapshot: str | os.PathLike[str]) -> None:
         """Goes back to a snapshot: a checkpoint folder (its newest step), one step of it, or a .solverstate[.h5].
@@ -210,6 +266,7 @@ class Solver:
         self.feed.set_state(positions["train"])
         for evaluator, state in zip(self.tests, positions["test"], strict=False):
             evaluator.feed.set_state(state)
+        self._watch.restart(os.fspath(snapshot))
         log.info("Restored iteration %d from %s", self.iteration, snapshot)
 
     def close(self) -> None:
@@ -224,9 +281,11 @@ class Solver:
     def _update(self) -> Report:
         batches = [next(self.feed) for _ in range(self.param.iter_size)]
         placed = jax.device_put(stack(batches), self.device)
+        before = self.train_state
         self.train_state, report = self._step(self.train_state, placed, self.schedule(self.iteration))
         self._last_update = report.update
         self._unread.append(report.loss)
+        self._watch.step(self.iteration, before, placed, self.train_state, report.loss)
         return report
 
     def _display(self, report: Report, watch: Stopwatch) -> None:
@@ -260,7 +319,18 @@ class Solver:
 
     def _record(self) -> dict[str, Any]:
         data = {"train": self.feed.get_state(), "test": [t.feed.get_state() for t in self.tests]}
-        return {"data": data, "seed": self.seed}
+        return {"data": data, "seed": self.seed, "scores": self._scores}
+
+    def _test_is_due(self) -> bool:
+        return self._due(self.param.test_interval) and self._tested_at != self.iteration
+
+    def _keep(self, last: int | None, best: str | None, nets: Sequence[Net]) -> Keep:
+        outputs = {name: net.graph.losses.get(name, 0) for net in reversed(nets) for name in net.outputs}
+        if best is not None and best not in outputs:
+            raise SolverError(f"keep_best: no test net has an output '{best}'{did_you_mean(best, outputs)}")
+        if last is not None and last < 1:
+            raise SolverError(f"keep_last must be 1 or more, not {last}")
+        return Keep(last, best, lowest=bool(best and outputs[best]))
 
 
 def _from(s: settings.NetSettings) -> str:

@@ -41,6 +41,11 @@ class Report(NamedTuple):
     update: Params | None = None
 
 
+def pass_key(ts: TrainState, number: Any) -> jax.Array:
+    """The key of one of an iteration's passes."""
+    return jax.random.fold_in(jax.random.fold_in(ts.key, ts.iteration), number)
+
+
 Step = Callable[[TrainState, Mapping[str, jax.Array], Any], tuple[TrainState, Report]]
 
 
@@ -65,12 +70,10 @@ def make_step(
         return optax.apply_updates(ts.params, updates), opt_state, subtracted
 
     def step(ts: TrainState, batches: Mapping[str, jax.Array], rate: Any) -> tuple[TrainState, Report]:
-        key = jax.random.fold_in(ts.key, ts.iteration)
-
         def one(carry: tuple[Any, Params], numbered: Any) -> tuple[tuple[Any, Params], Any]:
             total, state = carry
             number, batch = numbered
-            (loss, aux), grads = grad(ts.params, state, batch, jax.random.fold_in(key, number))
+            (loss, aux), grads = grad(ts.params, state, batch, pass_key(ts, number))
             return (jax.tree.map(jnp.add, total, grads), aux.state), (loss, aux.blobs)
 
         start = (jax.tree.map(jnp.zeros_like, ts.params), ts.state)

@@ -1,0 +1,64 @@
+"""What signals do to a training run: snapshot, stop, or nothing."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from . import flags
+from .glog import log
+
+if TYPE_CHECKING:
+    from ..solvers import Solver
+
+_EFFECTS = ("stop", "snapshot", "none")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """`--sigint_effect` and `--sighup_effect`."""
+    flags.add(
+        parser,
+        "sigint_effect",
+        "what Ctrl-C does: stop (after a snapshot; twice: at once), snapshot or none",
+        choices=_EFFECTS,
+        default="stop",
+    )
+    flags.add(parser, "sighup_effect", "what SIGHUP does", choices=_EFFECTS, default="snapshot")
+
+
+@contextmanager
+def handled(solver: Solver, options: argparse.Namespace) -> Iterator[None]:
+    """Follows the flags while the solver runs; SIGTERM snapshots and stops. A second SIGINT ends at once."""
+    effects = {
+        signal.SIGINT: options.sigint_effect,
+        signal.SIGHUP: options.sighup_effect,
+        signal.SIGTERM: "stop",
+    }
+    received: set[int] = set()
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        effect = effects[signal.Signals(number)]
+        if number == signal.SIGINT and effect == "stop" and number in received:
+            raise KeyboardInterrupt
+        received.add(number)
+        if effect != "none":
+            solver.request(effect)
+        log.info("%s: %s", signal.Signals(number).name, _SAID[effect])
+
+    before = {number: signal.signal(number, handler) for number in effects}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+_SAID = {
+    "stop": "a snapshot after this iteration, then the end",
+    "snapshot": "a snapshot after this iteration",
+    "none": "ignored",
+}

@@ -1,0 +1,6 @@
+"""Gradients derived three ways: autodiff of forward, the hand-written Backward, finite differences."""
+
+from .check import check_gradients
+from .report import Report, Row, Worst
+
+__all__ = ["Report", "Row", "Worst", "check_gradients"]

@@ -1,0 +1,127 @@
+"""One layer at one point, and its gradients by autodiff, by its rule, and as a net makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..errors import require
+from ..layers import Context
+from ..layers.calling import Arrays, backward, call, forward
+
+
+class Argument(NamedTuple):
+    """Which array a gradient is taken with respect to."""
+
+    kind: Literal["blob", "bottom"]
+    number: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """A layer, its float64 arrays, and the diffs on its tops.
+
+    Attributes:
+        context: the layer, with the key of its forward pass.
+        blobs, bottoms: what forward takes.
+        tops: what it returns.
+        top_diffs: one per top, of its shape.
+        arguments: the arrays to take gradients with respect to.
+    """
+
+    context: Context
+    blobs: Arrays
+    bottoms: Arrays
+    tops: Arrays
+    top_diffs: Arrays
+    arguments: tuple[Argument, ...]
+
+    @property
+    def values(self) -> Arrays:
+        """The arguments' arrays."""
+        return tuple(getattr(self, f"{a.kind}s")[a.number] for a in self.arguments)
+
+    @property
+    def host(self) -> bool:
+        """Whether the layer runs outside what is compiled. Then autodiff is by its rule, for want of another."""
+        return self.context.type.host
+
+    def pick(self, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[Any, ...]:
+        """What belongs to the arguments, of one thing per blob and one per bottom."""
+        return tuple((blobs if a.kind == "blob" else bottoms)[a.number] for a in self.arguments)
+
+    def place(self, values: Sequence[jax.Array], blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
+        """The blobs and bottoms with the arguments' arrays replaced."""
+        new: dict[str, list[jax.Array]] = {"blob": list(blobs), "bottom": list(bottoms)}
+        for argument, value in zip(self.arguments, values, strict=True):
+            new[argument.kind][argument.number] = value
+        return tuple(new["blob"]), tuple(new["bottom"])
+
+
+def run(context: Context, blobs: Arrays, bottoms: Arrays) -> Arrays:
+    """A layer's tops."""
+    return (call if context.type.host else forward)(context, blobs, bottoms)[0]
+
+
+def draw_diffs(tops: Arrays, random: np.random.Generator) -> Arrays:
+    """Diffs for these tops from +-[0.5, 1.5): none so small that its part of the gradient hides."""
+
+    def one(top: jax.Array) -> jax.Array:
+        sign = random.choice([-1.0, 1.0], top.shape)
+        return jnp.asarray(sign * random.uniform(0.5, 1.5, top.shape), top.dtype)
+
+    return tuple(one(top) for top in tops)
+
+
+def by_autodiff(case: Case) -> list[np.ndarray]:
+    """The arguments' gradients by autodiff of forward."""
+    return _by_vjp(case, run)
+
+
+def by_net(case: Case) -> list[np.ndarray]:
+    """The arguments' gradients as a net makes them unless told to use the rules."""
+    return _by_vjp(case, lambda *arrays: call(*arrays)[0])
+
+
+def _by_vjp(case: Case, function: Callable[..., Arrays]) -> list[np.ndarray]:
+    def gradients(key: Any, blobs: Arrays, bottoms: Arrays, top_diffs: Arrays) -> Any:
+        def tops(blobs: Arrays, bottoms: Arrays) -> Arrays:
+            return function(case.context.with_key(key), blobs, bottoms)
+
+        return case.pick(*jax.vjp(tops, blobs, bottoms)[1](top_diffs))
+
+    compiled = gradients if case.host else jax.jit(gradients)
+    return [np.asarray(g) for g in compiled(case.context.base_key, case.blobs, case.bottoms, case.top_diffs)]
+
+
+def by_rule(case: Case) -> list[np.ndarray]:
+    """The arguments' gradients by the type's hand-written rule.
+
+    Raises:
+        LayerError: if the rule returns a wrong number of gradients, or one of a wrong shape.
+    """
+
+    def gradients(key: Any, blobs: Arrays, bottoms: Arrays, tops: Arrays, top_diffs: Arrays) -> Any:
+        try:
+            diffs = backward(case.context.with_key(key), blobs, bottoms, tops, top_diffs)
+        except AssertionError as error:
+            require(False, f"the backward rule must return one gradient per argument: {error}")
+        return case.pick(*diffs)
+
+    arrays = (case.blobs, case.bottoms, case.tops, case.top_diffs)
+    if case.host:
+        found = gradients(case.context.base_key, *jax.tree.map(np.asarray, arrays))
+    else:
+        found = jax.jit(gradients)(case.context.base_key, *arrays)
+    for argument, value, gradient in zip(case.arguments, case.values, found, strict=True):
+        require(
+            gradient.shape == value.shape,
+            f"the backward rule's gradient of {argument.name} has shape {gradient.shape}, not {value.shape}",
+        )
+    return [np.asarray(g) for g in found]

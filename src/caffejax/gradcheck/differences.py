@@ -1,0 +1,130 @@
+"""Finite differences that know when not to be believed.
+
+Every element is moved by +-h for four steps h, each a quarter of the one before. Central differences of
+neighbouring steps extrapolate to an error of order h**4; the pair of extrapolations that agree best gives the
+number. Near a kink they do not agree, and exactly on one the two one-sided slopes differ by as much at a
+small step as at a large one: such elements are unresolved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..layers.calling import Arrays
+from .case import Case, run
+
+STEPS = 0.01 / 4.0 ** np.arange(4)  # relative to the element's or its array's typical size
+AGREEMENT = 1e-7  # of two extrapolations, relative to the larger gradients
+ONE_SIDED = 1e-3  # of the two slopes
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Central differences with respect to some elements of an argument.
+
+    Attributes:
+        at: flat indices of the elements.
+        values: the differences.
+        resolved: where they can be believed.
+        noise: what rounding may contribute to each.
+    """
+
+    at: np.ndarray
+    values: np.ndarray
+    resolved: np.ndarray
+    noise: np.ndarray
+
+
+def by_differences(case: Case, samples: int | None, random: np.random.Generator) -> list[Differences]:
+    """The arguments' gradients at `samples` randomly chosen elements of each (all, if there are no more).
+
+    Unless given, the number is 64, and less (to 4) where one evaluation handles more than 100,000 numbers.
+    """
+    values = [np.asarray(v, np.float64) for v in case.values]
+    starts = np.cumsum([0, *(v.size for v in values)])
+    cost = int(starts[-1]) + sum(d.size for d in case.top_diffs)
+    samples = samples or int(np.clip(64 * 100_000 // max(cost, 1), 4, 64))
+    chosen = [np.sort(random.permutation(v.size)[:samples]) for v in values]
+    sizes = [_sizes(v.ravel(), at) for v, at in zip(values, chosen, strict=True)]
+    steps = np.concatenate(sizes)[:, None] * STEPS
+    places = np.concatenate([start + at for start, at in zip(starts, chosen, strict=False)])
+    changes, norm = _changes(case, places, np.stack([steps, -steps], -1))
+    result = _extrapolate(changes[..., 0], changes[..., 1], steps, norm)
+    ends = np.cumsum([len(at) for at in chosen])[:-1]
+    parts = zip(chosen, *(np.split(r, ends) for r in result), strict=True)
+    return [_resolve(*part) for part in parts]
+
+
+def _sizes(flat: np.ndarray, at: np.ndarray) -> np.ndarray:
+    return np.maximum(np.abs(flat[at]), max(float(np.sqrt(np.mean(flat**2))), 0.01))
+
+
+def _changes(case: Case, places: np.ndarray, moves: np.ndarray) -> tuple[np.ndarray, float]:
+    """How (tops . top diffs) changes for each move of each element, and the size of the terms it sums.
+
+    Args:
+        case: the layer.
+        places: flat indices into all arguments laid end to end, shape (n,).
+        moves: shape (n, steps, 2).
+    """
+    index = np.repeat(places, moves[0].size)
+
+    def evaluate(key: Any, blobs: Arrays, bottoms: Arrays, top_diffs: Arrays, index: Any, delta: Any) -> Any:
+        shapes = [v.shape for v in case.pick(blobs, bottoms)]
+        ends = np.cumsum([int(np.prod(s)) for s in shapes])[:-1]
+
+        def tops(flat: jax.Array) -> Arrays:
+            values = [v.reshape(s) for v, s in zip(jnp.split(flat, ends), shapes, strict=True)]
+            return run(case.context.with_key(key), *case.place(values, blobs, bottoms))
+
+        def change(move: tuple[jax.Array, jax.Array]) -> jax.Array:
+            moved = tops(flat.at[move[0]].add(move[1]))
+            # differences first: what does not move contributes no rounding
+            terms = [jnp.sum(c * (m - b)) for c, m, b in zip(top_diffs, moved, base, strict=True)]
+            return sum(terms, start=jnp.zeros(()))
+
+        flat = jnp.concatenate([v.ravel() for v in case.pick(blobs, bottoms)])
+        base = tops(flat)
+        squares = [jnp.sum(jnp.square(b * c)) for b, c in zip(base, top_diffs, strict=True)]
+        norm = jnp.sqrt(sum(squares, start=jnp.zeros(())))
+        if case.host:
+            return [change(move) for move in zip(index, delta, strict=True)], norm
+        return jax.lax.map(change, (index, delta)), norm  # one by one: convolutions run slowly under vmap
+
+    compiled = evaluate if case.host else jax.jit(evaluate)
+    changes, norm = compiled(case.context.base_key, case.blobs, case.bottoms, case.top_diffs, index, moves.ravel())
+    return np.asarray(changes).reshape(moves.shape), float(norm)
+
+
+def _extrapolate(up: np.ndarray, down: np.ndarray, steps: np.ndarray, norm: float) -> tuple[np.ndarray, ...]:
+    """For each element the difference, how far two extrapolations and two slopes differ, and its noise.
+
+    All arguments have shape (n, steps); all results (n,).
+    """
+    with np.errstate(invalid="ignore"):
+        central = (up - down) / (2 * steps)
+        better = (16 * central[:, 1:] - central[:, :-1]) / 15
+        spread = np.abs(np.diff(better))
+        bend = (up + down) / steps  # the slopes' difference; of a smooth function, proportional to the step
+        kink = np.abs(4 * bend[:, 1:] - bend[:, :-1])[:, 1:]
+    best = np.argmin(np.nan_to_num(spread, nan=np.inf), axis=1)
+    rows = np.arange(len(best))
+    # the tops are rounded, and so are the moved elements
+    rounded = norm + (np.abs(up) + np.abs(down))[rows, best + 2] / STEPS[best + 2]
+    noise = 16 * np.finfo(np.float64).eps * rounded / steps[rows, best + 2]
+    return better[rows, best + 1], spread[rows, best], kink[rows, best], noise
+
+
+def _resolve(
+    at: np.ndarray, values: np.ndarray, spread: np.ndarray, kink: np.ndarray, noise: np.ndarray
+) -> Differences:
+    calm = np.isfinite(values) & (spread <= AGREEMENT * np.abs(values) + noise)
+    large = np.abs(values[calm]).max(initial=0.0)
+    size = np.maximum(np.abs(values), 0.01 * large)
+    believed = (spread <= np.maximum(AGREEMENT * size, noise)) & (kink <= np.maximum(ONE_SIDED * size, 4 * noise))
+    return Differences(at, values, believed & np.isfinite(values), noise)

@@ -1,0 +1,162 @@
+"""Compares the derivations of a case and says who is wrong.
+
+The relative error of a and b is |a - b| / max(|a|, |b|, floor). The floor is a hundredth of the array's
+largest gradient (an element that small next to its neighbours is a rounded difference of larger terms), and
+at least what rounding can do to a finite difference, divided by the tolerance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..layers import LayerType
+from .case import Argument, Case, by_autodiff, by_net, by_rule
+from .differences import Differences, by_differences
+from .report import DECLARED, OK, Row, Worst
+
+RULE_TOLERANCE = 1e-6  # rule against autodiff: both exact but for rounding
+DIFFERENCES_TOLERANCE = 1e-6  # what is left of smooth functions' differences is below a tenth of it
+MOST_SKIPPED = 0.9  # of the elements tried: beyond that, too little was compared
+
+
+@dataclass(frozen=True)
+class Derivations:
+    """The gradients of a case, one per argument in each way.
+
+    Attributes:
+        differences: by finite differences.
+        autodiff: by autodiff of forward.
+        rule: by the hand-written rule, if there is one.
+        net: as nets make them, where the type prefers its rule.
+    """
+
+    differences: Sequence[Differences]
+    autodiff: Sequence[np.ndarray]
+    rule: Sequence[np.ndarray] | None
+    net: Sequence[np.ndarray] | None
+
+
+def derive(case: Case, samples: int | None, random: np.random.Generator) -> Derivations:
+    """Derives the gradients of one layer in every way there is."""
+    kind = case.context.type
+    return Derivations(
+        differences=by_differences(case, samples, random),
+        autodiff=by_autodiff(case),
+        rule=by_rule(case) if kind.rule else None,
+        net=by_net(case) if kind.rule and kind.prefer_rule else None,
+    )
+
+
+def compare(layer: str, case: Case, found: Derivations) -> list[Row]:
+    """A row per argument of the case, which belongs to the layer of that key."""
+    nothing = [None] * len(case.arguments)
+    ways = (found.differences, found.autodiff, found.rule or nothing, found.net or nothing)
+    return [_row(layer, case.context.type, *one) for one in zip(case.arguments, *ways, strict=True)]
+
+
+def _row(
+    layer: str,
+    kind: LayerType,
+    argument: Argument,
+    difference: Differences,
+    autodiff: np.ndarray,
+    rule: np.ndarray | None,
+    net: np.ndarray | None,
+) -> Row:
+    rule_autodiff = None if rule is None else _worst(rule, autodiff)
+    rule_differences = None if rule is None else _against(difference, rule)
+    autodiff_differences = _against(difference, autodiff)
+    checked, tried = int(difference.resolved.sum()), len(difference.at)
+    zero = not (autodiff.any() or (rule is not None and rule.any()))
+    if rule is None or rule_autodiff is None or rule_differences is None:
+        verdict = _of_two(autodiff_differences, bool(kind.not_derivative))
+        # what has no backward and is constant but for jumps is as it should be
+        enough = zero
+    elif net is None:
+        verdict = _of_three(rule_autodiff, rule_differences, autodiff_differences, bool(kind.not_derivative))
+        enough = False
+    else:
+        verdict = _of_preferred(rule, autodiff, net, rule_autodiff, autodiff_differences)
+        enough = False
+    if not enough and checked < max((1 - MOST_SKIPPED) * tried, 1):
+        verdict = f"nothing to compare: {tried - checked} of {tried} elements lie on kinks"
+    return Row(
+        layer=layer,
+        type=kind.name,
+        argument=argument.name,
+        rule_autodiff=rule_autodiff,
+        rule_differences=rule_differences,
+        autodiff_differences=autodiff_differences,
+        size=autodiff.size,
+        checked=checked,
+        skipped=tried - checked,
+        zero=zero,
+        verdict=verdict,
+    )
+
+
+def _of_two(autodiff_differences: Worst, not_derivative: bool) -> str:
+    if autodiff_differences.error <= DIFFERENCES_TOLERANCE:
+        return OK
+    return DECLARED if not_derivative else "autodiff differs from finite differences"
+
+
+def _of_three(rule_autodiff: Worst, rule_differences: Worst, autodiff_differences: Worst, not_derivative: bool) -> str:
+    same = rule_autodiff.error <= RULE_TOLERANCE
+    rule = rule_differences.error <= DIFFERENCES_TOLERANCE
+    autodiff = autodiff_differences.error <= DIFFERENCES_TOLERANCE
+    match same, rule, autodiff:
+        case True, True, True:
+            return OK
+        case True, _, _:
+            return DECLARED if not_derivative else "rule and autodiff agree, but not with finite differences"
+        case _, True, True:
+            return "rule and autodiff differ where no finite difference was taken"
+        case _, False, True:
+            return "rule is wrong: autodiff and finite differences agree"
+        case _, True, False:
+            return "autodiff is wrong: rule and finite differences agree"
+        case _:
+            return "rule, autodiff and finite differences all differ"
+
+
+def _of_preferred(
+    rule: np.ndarray, autodiff: np.ndarray, net: np.ndarray, rule_autodiff: Worst, autodiff_differences: Worst
+) -> str:
+    """For types that prefer their rule to the derivative: it need only point the derivative's way."""
+    if autodiff_differences.error > DIFFERENCES_TOLERANCE:
+        return "autodiff differs from finite differences"
+    if _worst(rule, net).error > RULE_TOLERANCE:
+        return "the net does not use the rule that it should prefer"
+    if rule_autodiff.error <= RULE_TOLERANCE:
+        return OK
+    if autodiff.any() and not np.vdot(rule, autodiff) > 0:
+        return "rule is wrong: it does not point the way of the derivative"
+    return DECLARED
+
+
+def _against(difference: Differences, gradient: np.ndarray) -> Worst:
+    """The worst of the resolved differences against a whole gradient."""
+    kept = difference.resolved
+    at, values, noise = difference.at[kept], difference.values[kept], difference.noise[kept]
+    worst = _worst(gradient.ravel()[at], values, noise / DIFFERENCES_TOLERANCE)
+    return worst if worst.at is None else Worst(worst.error, _unravel(at[worst.at[0]], gradient.shape))
+
+
+def _worst(a: np.ndarray, b: np.ndarray, floor: np.ndarray | float = 0.0) -> Worst:
+    if a.size == 0:
+        return Worst(0.0, None)
+    size = np.maximum(np.abs(a), np.abs(b))
+    large = size[np.isfinite(size)].max(initial=0.0)
+    with np.errstate(invalid="ignore"):
+        error = np.abs(a - b) / np.maximum.reduce([size, np.full(a.shape, 0.01 * large + 1e-10), floor + 0 * size])
+    error = np.where(np.isfinite(a) & np.isfinite(b), error, np.inf)
+    at = int(error.argmax())
+    return Worst(float(error.flat[at]), _unravel(at, a.shape))
+
+
+def _unravel(at: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(at, shape))

@@ -1,0 +1,1 @@
+"""Nets in other frameworks' clothes. Nothing else in caffejax imports this."""

@@ -1,0 +1,137 @@
+"""Any net as a flax module, with Caffe's weights in it.
+
+    net = caffejax.Net("train_val.prototxt", phase="TRAIN")
+    model = CaffeModule(net, rngs=nnx.Rngs(0))  # or CaffeModule(net, load_weights(...), rngs=...)
+    optimizer = nnx.Optimizer(model, optax.adam(1e-3), wrt=nnx.Param)
+
+    @nnx.jit
+    def step(model, optimizer, batch):
+        (loss, blobs), grads = nnx.value_and_grad(lambda m: m.loss(batch), has_aux=True)(model)
+        optimizer.update(model, grads)
+        return loss
+
+    net.apply(*variables_of(model), batch)
+
+`variables_of` is the way back: plain variables, for nets, weight files and solvers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen, nnx
+
+from ..net import Blobs, Net, Variables
+
+
+class Carried(nnx.Variable[Any]):
+    """What a recurrent layer leaves to the next forward pass."""
+
+
+class CaffeModule(nnx.Module):
+    """A net as a module: the net's functions, and variables that they read and change.
+
+    A forward pass updates running statistics and what recurrent layers carry. In train mode dropout and its like
+    draw a new key from their stream in each pass; in eval mode the key is always the same. `train()` and `eval()`
+    change how the layers behave, not which layers there are: those are of the phase that the net was built for,
+    which is also the mode to begin with.
+
+    Args:
+        net: the net.
+        variables: its params and state, from `Net.init`, `load_weights` or a solver; new ones unless given.
+        rngs: `params` starts new variables, `dropout` is for layers that are random; `default` stands in for both.
+
+    Attributes:
+        net: the net.
+        weights: `{layer: nnx.Param of each blob}`, in Caffe's order and shapes; a shared blob once, in its owner.
+        state: likewise the running statistics (nnx.BatchStat), then what is carried (Carried).
+        deterministic: whether in eval mode.
+
+    Raises:
+        ValueError: if there are neither variables nor rngs to start them with.
+    """
+
+    def __init__(self, net: Net, variables: Variables | None = None, *, rngs: nnx.Rngs | None = None) -> None:
+        if variables is None:
+            if rngs is None:
+                raise ValueError("give variables, or rngs to start new ones with")
+            variables = net.init(rngs.params())
+        self.net = net
+        self.weights = nnx.data(jax.tree.map(lambda blob: nnx.Param(jnp.asarray(blob)), variables.params))
+        self.state = nnx.data({key: _state(net, key, blobs) for key, blobs in variables.state.items()})
+        random = rngs is not None and ("dropout" in rngs or "default" in rngs)
+        self.stream = nnx.data(rngs.dropout.fork() if rngs is not None and random else None)
+        self.deterministic = net.graph.phase != "TRAIN"
+
+    def __call__(self, inputs: Mapping[str, jax.Array], *, blobs: Iterable[str] | None = None) -> Blobs:
+        """One forward pass.
+
+        Args:
+            inputs: an array for each of the net's `fed` blobs; their first axis may differ from the prototxt's.
+            blobs: the blobs to return; the net's outputs unless given.
+
+        Returns:
+            The blobs by name.
+
+        Raises:
+            LayerError: in train mode, if a layer is random and there were no rngs for it.
+        """
+        return self.loss(inputs, blobs=blobs)[1]
+
+    def loss(self, inputs: Mapping[str, jax.Array], *, blobs: Iterable[str] | None = None) -> tuple[jax.Array, Blobs]:
+        """One forward pass: the sum of the losses, a scalar, and the blobs. Arguments as for a call."""
+        key = None
+        if self.stream is not None:
+            key = self.stream.key[...] if self.deterministic else self.stream()
+        net = self.net.in_phase("TEST" if self.deterministic else "TRAIN")
+        total, outputs = net.loss(*variables_of(self), inputs, key, blobs=blobs)
+        for layer, values in outputs.state.items():
+            for variable, value in zip(self.state[layer], values, strict=True):
+                if variable is not None and variable[...] is not value:
+                    variable[...] = value
+        return total, outputs.blobs
+
+    def set_view(self, deterministic: bool | None = None) -> None:
+        """For `nnx.view(module, deterministic=True)`."""
+        if deterministic is not None:
+            self.deterministic = deterministic
+
+
+def variables_of(module: CaffeModule) -> Variables:
+    """The module's arrays as plain variables, as `Net.init` gives them."""
+    params, state = jax.tree.map(_array, (module.weights, module.state), is_leaf=_is_variable)
+    return Variables(params, state)
+
+
+def to_linen(net: Net, variables: Variables | None = None) -> linen.Module:
+    """A net as a linen module, through flax's bridge.
+
+    `init({"params": key, "dropout": key}, inputs)` starts from `variables` if given. Collections are `params`,
+    `batch_stats` and `Carried`; what a pass changes is returned for those that are `mutable`. `nnx_method="loss"`
+    gives the loss as well. Pass `rngs={"dropout": key}` to `apply` in TRAIN: the bridge puts a constant in its place.
+    """
+
+    def module(*, rngs: nnx.Rngs) -> CaffeModule:
+        return CaffeModule(net, variables, rngs=rngs)
+
+    return nnx.bridge.ToLinen(module)
+
+
+def _state(net: Net, key: str, blobs: tuple[Any, ...]) -> tuple[nnx.Variable[Any] | None, ...]:
+    n = len(net.graph.layer(key).params)
+    return tuple(
+        None if blob is None else (nnx.BatchStat if i < n else Carried)(jnp.asarray(blob))
+        for i, blob in enumerate(blobs)
+    )
+
+
+def _is_variable(x: Any) -> bool:
+    return isinstance(x, nnx.Variable)
+
+
+def _array(variable: Any) -> jax.Array:
+    array: jax.Array = variable[...]
+    return array

@@ -1,0 +1,105 @@
+"""Notices that training has left the finite numbers, and stops it before anything is saved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import Problem, SolverError
+from ..net import Net
+from .culprit import Where, find, not_finite
+from .state import TrainState
+
+UNREAD = 100  # losses to let pass before reading as many older ones, which the device has long finished
+
+ADVICE = (
+    "Training has diverged: lower base_lr, set clip_gradients, "
+    "and check that all labels lie within the number of classes"
+)
+
+
+class Watch:
+    """Looks at losses and parameters as training goes on.
+
+    Losses are looked at when somebody reads them anyway, before a snapshot, and when they are old: a training step
+    never waits. With `every_step` it does, and what was not finite is traced to its layer.
+
+    Args:
+        net: the train net.
+        iter_size: passes per iteration.
+        every_step: whether to look at every step's result at once. The steps' arguments must then outlive them.
+
+    Attributes:
+        good: the newest snapshot of finite numbers, if there is one.
+    """
+
+    def __init__(self, net: Net, iter_size: int, every_step: bool = False) -> None:
+        self.good: str | None = None
+        self._net, self._iter_size, self._every_step = net, iter_size, every_step
+        self._unread: list[tuple[int, jax.Array]] = []
+        self._finite: int | None = None  # the last iteration known to be finite
+        self._all_finite = jax.jit(_all_finite)
+
+    def step(
+        self, iteration: int, before: TrainState, batches: Mapping[str, jax.Array], after: TrainState, loss: jax.Array
+    ) -> None:
+        """Takes notice of an iteration's result: its loss, and the state that it made of another with its batches.
+
+        Raises:
+            SolverError: if a number is known not to be finite.
+        """
+        self._unread.append((iteration, loss))
+        if self._every_step:
+            if not self._all_finite((loss, after.params, after.state)):
+                raise SolverError(self._problem(iteration, find(self._net, before, batches, after, self._iter_size)))
+            self._read(1)
+        elif len(self._unread) >= 2 * UNREAD:
+            self._read(UNREAD)
+
+    def check(self, state: TrainState | None = None) -> None:
+        """Looks at all losses so far, and at the parameters and statistics of `state`.
+
+        Raises:
+            SolverError: if one is not finite; again each time, until `restart`.
+        """
+        self._read(len(self._unread))
+        if state is not None and not self._all_finite((state.params, state.state)):
+            found = not_finite(state)
+            assert found is not None
+            since = "at the start" if self._finite is None else f"after iteration {self._finite}, whose loss was finite"
+            raise SolverError(self._problem(None, found._replace(message=f"{found.message} {since}")))
+
+    def restart(self, good: str) -> None:
+        """Forgets what was: training goes on from a snapshot."""
+        self.good, self._finite = good, None
+        self._unread.clear()
+
+    def _read(self, n: int) -> None:
+        for _ in range(n):
+            iteration, loss = self._unread[0]  # one that is not finite stays
+            value = float(loss)
+            if not math.isfinite(value):
+                since = "" if self._finite is None else f"; it was finite up to iteration {self._finite}"
+                raise SolverError(self._problem(iteration, Where(f"the loss is {value}{since}")))
+            self._finite = iteration
+            del self._unread[0]
+
+    def _problem(self, iteration: int | None, where: Where) -> Problem:
+        at = "" if iteration is None else f"iteration {iteration}: "
+        advice = where.advice or ADVICE
+        resume = f"--snapshot={self.good} " if self.good else ""
+        again = "" if self._every_step else f"; to see in which layer it begins, run again with {resume}--debug_nans"
+        return Problem(
+            f"{at}{where.message}. {advice}{again}",
+            file=self._net.graph.file,
+            layer=where.layer.name if where.layer else None,
+            layer_type=where.layer.type.name if where.layer else None,
+        )
+
+
+def _all_finite(tree: Any) -> jax.Array:
+    return jnp.all(jnp.array([jnp.isfinite(x).all() for x in jax.tree.leaves(tree)], bool))

@@ -1,0 +1,89 @@
+"""Training states as our own checkpoints have them, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..errors import Problem, WeightsError
+from ..net import Params
+from .rules import History, the_history, with_history
+from .state import TrainState
+
+
+def on_host(state: TrainState) -> TrainState:
+    """A copy in NumPy, the key as its data: safe from the steps that follow, which may reuse the buffers."""
+    return jax.tree.map(np.array, state.replace(key=jax.random.key_data(state.key)))  # type: ignore[attr-defined]
+
+
+def to_arrays(state: TrainState) -> dict[str, Any]:
+    """A state `on_host` as nested dictionaries of names, which any reader of a checkpoint can make sense of."""
+    histories = enumerate(the_history(state.opt_state).history)
+    return {
+        "params": _named(state.params),
+        "state": _named(state.state),
+        "history": {str(i): _named(tree) for i, tree in histories},
+        "iteration": state.iteration,
+        "key": state.key,
+    }
+
+
+def _named(tree: Params) -> dict[str, Any]:
+    return {layer: {str(i): b for i, b in enumerate(blobs) if b is not None} for layer, blobs in tree.items()}
+
+
+def from_arrays(arrays: Mapping[str, Any], like: TrainState, file: str) -> TrainState:
+    """The state in a checkpoint's arrays, placed as `like` is.
+
+    Raises:
+        WeightsError: naming every array that only one of the two has, or in another shape.
+    """
+    flat = _flat(arrays)
+    problems = [Problem(message, file=file) for message in _differences(flat, _flat(to_arrays(on_host(like))))]
+    if problems:
+        raise WeightsError(problems)
+
+    def loaded(place: str, tree: Params) -> Params:
+        return {
+            layer: tuple(
+                None if b is None else jax.device_put(arrays_at(f"{place}/{layer}/{i}"), b.sharding)
+                for i, b in enumerate(blobs)
+            )
+            for layer, blobs in tree.items()
+        }
+
+    def arrays_at(name: str) -> np.ndarray:
+        return flat[name]
+
+    history = History(tuple(loaded(f"history/{i}", tree) for i, tree in enumerate(the_history(like.opt_state).history)))
+    return TrainState(
+        params=loaded("params", like.params),
+        state=loaded("state", like.state),
+        opt_state=with_history(like.opt_state, history),
+        iteration=jax.device_put(flat["iteration"], like.iteration.sharding),
+        key=jax.device_put(jax.random.wrap_key_data(flat["key"]), like.key.sharding),
+    )
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}/")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
+
+
+def _differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    found = [f"has no '{name}', which this solver needs" for name in wanted if name not in stored]
+    found += [f"has '{name}', which this solver does not know" for name in stored if name not in wanted]
+    found += [
+        f"'{name}' has shape {stored[name].shape}, this solver needs {value.shape}"
+        for name, value in wanted.items()
+        if name in stored and stored[name].shape != value.shape
+    ]
+    return found

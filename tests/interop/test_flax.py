@@ -1,0 +1,226 @@
+"""Nets as flax modules: equal to the net in outputs, gradients and statistics, and at home in flax."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import orbax.checkpoint as ocp
+import pytest
+from flax import nnx
+
+from caffejax import LayerError, Net, load_weights
+from caffejax.interop.flax import CaffeModule, Carried, to_linen, variables_of
+from caffejax.solvers.feed import Feed
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+LENET = Path(__file__).parents[2] / "configs" / "digits" / "lenet_train_test.prototxt"
+
+RANDOM = """
+layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 64 dim: 5 } } }
+layer { name: "a/ip" type: "InnerProduct" bottom: "x" top: "ip"
+  inner_product_param { num_output: 7 weight_filler { type: "xavier" } } }
+layer { name: "bn" type: "BatchNorm" bottom: "ip" top: "bn" }
+layer { name: "drop" type: "Dropout" bottom: "bn" top: "drop" }
+layer { name: "loss" type: "Reduction" bottom: "drop" top: "loss" loss_weight: 1 reduction_param { operation: SUMSQ } }
+"""
+LSTM = """
+layer { name: "in" type: "Input" top: "x" top: "cont"
+  input_param { shape { dim: 3 dim: 2 dim: 4 } shape { dim: 3 dim: 2 } } }
+layer { name: "lstm" type: "LSTM" bottom: "x" bottom: "cont" top: "h"
+  recurrent_param { num_output: 5 weight_filler { type: "gaussian" std: 0.5 } } }
+"""
+
+
+def equal(ours: Any, theirs: Any) -> None:
+    assert jax.tree.structure(ours) == jax.tree.structure(theirs)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-6, atol=1e-7), ours, theirs)
+
+
+def normal(*shape: int) -> jax.Array:
+    return jax.random.normal(jax.random.key(7), shape)
+
+
+@nnx.jit
+def loss_and_grads(model: CaffeModule, batch: Any) -> Any:
+    return nnx.value_and_grad(lambda m: m.loss(batch), has_aux=True)(model)
+
+
+@pytest.mark.parametrize("path", sorted((GOLDEN / "nets").glob("*.npz")), ids=lambda p: p.stem)
+def test_values_of_recorded_nets(path: Path) -> None:
+    stored = dict(np.load(path))
+    net = Net(path.with_suffix(".prototxt"), "TRAIN")
+    inputs = {k.removeprefix("in/"): v for k, v in stored.items() if k.startswith("in/")}
+    params, state = variables = net.init(jax.random.key(0))
+    (total, outputs), grads = jax.jit(jax.value_and_grad(net.loss, has_aux=True))(params, state, inputs)
+    model = CaffeModule(net, variables)
+    (our_total, our_blobs), our_grads = loss_and_grads(model, inputs)
+    equal((our_total, our_blobs), (total, outputs.blobs))
+    equal(jax.tree.leaves(our_grads), jax.tree.leaves(grads))
+    equal(variables_of(model), variables)
+
+
+@pytest.mark.parametrize("case", ["sgd_batchnorm_test", "sgd_shared_params", "adam_two_losses_weights_field"])
+def test_follows_a_recorded_training_net(case: str) -> None:
+    """Losses, gradients and running statistics over some passes, from Caffe's own weights."""
+    folder = GOLDEN / "solver" / case
+    net = Net(folder / "net.prototxt", "TRAIN")
+    params, state = variables = load_weights(net.graph, net.init(jax.random.key(0)), folder / "init.caffemodel")
+    model, feed = CaffeModule(net, variables), Feed(net)
+    step = jax.jit(jax.value_and_grad(net.loss, has_aux=True))
+    for _ in range(3):
+        batch = next(feed)
+        (total, outputs), grads = step(params, state, batch)
+        state = outputs.state
+        (our_total, _), our_grads = loss_and_grads(model, batch)
+        equal(our_total, total)
+        equal(jax.tree.leaves(our_grads), jax.tree.leaves(grads))
+        equal(variables_of(model).state, state)
+    feed.close()
+
+
+def test_a_shared_blob_is_one_param() -> None:
+    net = Net(GOLDEN / "solver" / "sgd_shared_params" / "net.prototxt", "TRAIN")
+    model = CaffeModule(net, rngs=nnx.Rngs(0))
+    assert len(jax.tree.leaves(nnx.state(model, nnx.Param))) == len(net.graph.learnable) < len(net.graph.params)
+
+
+def test_variables_are_named_by_layer_and_index() -> None:
+    state = nnx.state(CaffeModule(Net(RANDOM, "TRAIN"), rngs=nnx.Rngs(0)))
+    assert state["weights"]["a/ip"][0].shape == (7, 5)
+    assert [type(state["state"]["bn"][i]) for i in range(3)] == [nnx.BatchStat] * 3
+
+
+def test_random_layers_draw_in_train_mode_only() -> None:
+    net = Net(RANDOM, "TRAIN")
+    model = CaffeModule(net, net.init(jax.random.key(0)), rngs=nnx.Rngs(dropout=1))
+    batch = {"x": normal(64, 5)}
+    before, key = variables_of(model), jax.random.fold_in(model.stream.key[...], 0)
+    first, second = (model(batch, blobs=["drop"])["drop"] for _ in range(2))
+    equal(first, net.apply(*before, batch, key=key, blobs=["drop"])[0]["drop"])
+    assert (first != second).any()
+
+    model.eval()
+    third, fourth = (model(batch, blobs=["drop"])["drop"] for _ in range(2))
+    equal(third, fourth)
+    equal(third, Net(RANDOM, "TEST").apply(*variables_of(model), batch, blobs=["drop"])[0]["drop"])
+    model.train()
+    viewed = nnx.view(model, deterministic=True)
+    equal(viewed(batch), Net(RANDOM, "TEST").apply(*variables_of(model), batch)[0])
+
+
+def test_what_is_random_in_eval_mode_repeats() -> None:
+    net = Net(
+        """layer { name: "x" type: "DummyData" top: "x"
+        dummy_data_param { shape { dim: 4 } data_filler { type: "gaussian" } } }"""
+    )
+    model = CaffeModule(net, rngs=nnx.Rngs(0))
+    equal(model({}), model({}))
+    model.train()
+    assert (model({})["x"] != model({})["x"]).any()
+
+
+def test_what_is_missing_is_said() -> None:
+    net = Net(RANDOM, "TRAIN")
+    with pytest.raises(ValueError, match="rngs"):
+        CaffeModule(net)
+    with pytest.raises(LayerError, match=r"layer 'drop' \(Dropout\): is random here and needs a key"):
+        CaffeModule(net, net.init(jax.random.key(0)))({"x": normal(64, 5)})
+
+
+def test_recurrent_layers_carry_their_state() -> None:
+    net = Net(LSTM, "TEST")
+    params, state = variables = net.init(jax.random.key(0))
+    model = CaffeModule(net, variables)
+    assert jax.tree.leaves(nnx.state(model, Carried))
+    batch = {"x": normal(3, 2, 4), "cont": jnp.ones((3, 2))}
+    for _ in range(2):
+        outputs, state = net.apply(params, state, batch)
+        equal(model(batch), outputs)
+    equal(variables_of(model).state, state)
+
+
+def adam_steps(model: CaffeModule, feed: Feed, n: int) -> list[float]:
+    optimizer = nnx.Optimizer(model, optax.adam(1e-3), wrt=nnx.Param)
+
+    @nnx.jit
+    def step(model: CaffeModule, optimizer: Any, batch: Any) -> jax.Array:
+        (loss, _), grads = nnx.value_and_grad(lambda m: m.loss(batch), has_aux=True)(model)
+        optimizer.update(model, grads)
+        return loss
+
+    return [float(step(model, optimizer, next(feed))) for _ in range(n)]
+
+
+def test_lenet_learns_digits_and_is_checkpointed(tmp_path: Path) -> None:
+    train, test = Net(LENET, "TRAIN"), Net(LENET, "TEST")
+    model = CaffeModule(train, rngs=nnx.Rngs(0))
+    feed, test_feed = Feed(train), Feed(test)
+    losses = adam_steps(model, feed, 40)
+    assert np.mean(losses[-5:]) < 0.4 * losses[0]
+    scores, _ = test.forward(*variables_of(model), next(test_feed))
+    assert scores["accuracy"] > 0.85
+
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "model", nnx.state(model))
+    with ocp.StandardCheckpointer() as checkpointer:
+        other = CaffeModule(train, rngs=nnx.Rngs(1))
+        graph, abstract = nnx.split(nnx.eval_shape(lambda: CaffeModule(train, rngs=nnx.Rngs(1))))
+        restored = nnx.merge(graph, checkpointer.restore(tmp_path / "model", abstract))
+        nnx.update(other, checkpointer.restore(tmp_path / "model", nnx.state(other)))
+    equal(variables_of(restored), variables_of(model))
+    equal(variables_of(other), variables_of(model))
+    batch = next(feed)
+    equal(restored(batch), model(batch))
+    for f in (feed, test_feed):
+        f.close()
+
+
+def test_as_a_linen_module() -> None:
+    net = Net(RANDOM, "TRAIN")
+    params, state = variables = net.init(jax.random.key(0))
+    batch = {"x": normal(64, 5)}
+    model = to_linen(net, variables)
+    linen_variables = model.init({"params": jax.random.key(1), "dropout": jax.random.key(2)}, batch)
+    assert set(linen_variables) == {"params", "batch_stats"}
+    equal(linen_variables["params"]["weights"]["a/ip"][0], params["a/ip"][0])
+
+    @jax.jit
+    def loss(params: Any) -> Any:
+        (total, _), changed = model.apply(
+            {**linen_variables, "params": params},
+            batch,
+            rngs={"dropout": jax.random.key(3)},
+            mutable=["batch_stats"],
+            nnx_method="loss",
+        )
+        return total, changed
+
+    (_, changed), grads = jax.value_and_grad(loss, has_aux=True)(linen_variables["params"])
+    _, expected = net.apply(params, state, batch, key=jax.random.key(0))
+    equal(list(changed["batch_stats"]["state"]["bn"].values()), list(expected["bn"]))
+    assert all(np.isfinite(g).all() for g in jax.tree.leaves(grads))
+    equal(jax.tree.map(jnp.shape, grads), jax.tree.map(jnp.shape, linen_variables["params"]))
+
+
+def test_linen_gives_the_nets_outputs_and_gradients() -> None:
+    folder = GOLDEN / "solver" / "sgd_shared_params"
+    net = Net(folder / "net.prototxt", "TRAIN")
+    params, state = variables = load_weights(net.graph, net.init(jax.random.key(0)), folder / "init.caffemodel")
+    feed = Feed(net)
+    batch = next(feed)
+    feed.close()
+    model = to_linen(net, variables)
+    ours = model.init(jax.random.key(0), batch)
+    equal(model.apply(ours, batch), net.apply(params, state, batch)[0])
+    grads = jax.grad(lambda v: model.apply(v, batch, nnx_method="loss")[0])(ours)
+    equal(jax.tree.leaves(grads), jax.tree.leaves(jax.grad(net.loss, has_aux=True)(params, state, batch)[0]))
+
+
+def test_nothing_else_needs_it() -> None:
+    code = "import sys, caffejax.solvers, caffejax.cli.train; sys.exit('caffejax.interop' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,311 @@
+"""Gradient checks: green for every layer type, red for every wrong rule, and usable on a user's own types."""
+
+import functools
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from caffejax import LayerError, Net, check_gradients, layer_types, register, save_weights
+from caffejax.cli import main
+from caffejax.errors import CaffejaxError
+from caffejax.gradcheck.case import Case, by_net, by_rule
+from caffejax.gradcheck.check import cases
+from caffejax.gradcheck.feeding import feed
+from caffejax.gradcheck.report import OK
+from caffejax.gradcheck.verdict import Derivations, compare, derive
+from caffejax.layers.registry import _types
+from caffejax.net import Variables
+
+GOLDEN = Path(__file__).parent / "golden" / "layers"
+
+
+def recorded_cases() -> dict[str, list[dict[str, Any]]]:
+    """For each type with a rule its first and its last recorded case away from kinks."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for case in json.loads((GOLDEN / "manifest.json").read_text()):
+        kind = layer_types().get(case["type"])
+        if kind and kind.rule and case["has_backward"] and not case["case"].startswith("ties_"):
+            found.setdefault(kind.name, []).append(case)
+    return {name: [all_cases[0], *all_cases[1:][-1:]] for name, all_cases in found.items()}
+
+
+CASES = {f"{c['type']}-{c['case']}": c for group in recorded_cases().values() for c in group}
+FIRST = [f"{group[0]['type']}-{group[0]['case']}" for group in recorded_cases().values()]
+
+
+@functools.cache
+def derived(name: str) -> tuple[Case, Derivations]:
+    """The layer of a recorded case with the recorded arrays, and its gradients."""
+    path = GOLDEN / CASES[name]["type"] / CASES[name]["case"]
+    recorded = dict(np.load(path.with_suffix(".npz")))
+    net = Net(path.with_suffix(".prototxt"), CASES[name]["phase"])
+    random = np.random.default_rng(0)
+    with jax.enable_x64(True):
+        params, state = net.init(jax.random.key(0), jnp.float64)
+        # a Parameter layer is named like its top, whose value is recorded as a bottom
+        params = {layer: tuple(recorded.get(f"bottom/{layer}", b) for b in blobs) for layer, blobs in params.items()}
+        for param in net.graph.layer("layer").params:
+            tree = params if param.blob.learnable else state
+            blobs = list(tree["layer"])
+            blobs[param.slot.index] = recorded[f"param/{param.slot.index}"]
+            tree["layer"] = tuple(blobs)
+        inputs = feed(net, {name: recorded[f"bottom/{name}"] for name in net.fed}, random)
+        ((_, case),) = cases(net, ["layer"], Variables(params, state), inputs, random, jax.random.key(1))
+        return case, derive(case, 24, random)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_three_derivations_agree(name: str) -> None:
+    case, found = derived(name)
+    rows = compare("layer", case, found)
+    kind = case.context.type
+    declared = kind.prefer_rule or (kind.not_derivative and name not in FIRST)
+    assert len(rows) == len(case.arguments) > 0
+    for row in rows:
+        assert row.ok if declared else row.verdict == OK, row
+        assert row.checked > 0
+
+
+MUTATIONS: dict[str, Callable[[Any], Any]] = {
+    "sign flipped": lambda d: -d,
+    "dropped": lambda d: 0 * d,
+    "a little off": lambda d: 1.001 * d,
+    "stray term": lambda d: d + 1,  # for gradients that are zero: all else leaves those alone
+}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_a_wrong_rule_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case, right = derived(name)
+    kind, before = case.context.type, compare("layer", case, right)
+    for mutation, mutate in MUTATIONS.items():
+        zero = mutation == "stray term"
+        if not any(row.zero is zero for row in before):
+            continue
+        with monkeypatch.context() as patch, jax.enable_x64(True):
+            patch.setattr(kind, "rule", giving(case, [mutate(g) for g in right.rule or ()]))
+            net = by_net(case) if kind.prefer_rule else None
+            wrong = Derivations(right.differences, right.autodiff, by_rule(case), net)
+        for row in (r for r, b in zip(compare("layer", case, wrong), before, strict=True) if b.zero is zero):
+            assert row.rule_autodiff, mutation
+            assert row.rule_autodiff.error > 5e-4, mutation
+            # a gradient that need not be the derivative may be a little off, but not point elsewhere
+            if not kind.prefer_rule or mutation != "a little off":
+                assert "rule is wrong" in row.verdict, mutation
+
+
+def giving(case: Case, gradients: list[Any]) -> Callable[..., Any]:
+    """A rule that returns these gradients of the case's arguments."""
+    found = {(a.kind, a.number): g for a, g in zip(case.arguments, gradients, strict=True)}
+
+    def rule(ctx: Any, *arrays: Any, y: Any, dy: Any) -> Any:
+        blobs, bottoms = (
+            tuple(None if (kind, i) not in found else jnp.asarray(found[kind, i]) for i in range(n))
+            for kind, n in (("blob", len(case.blobs)), ("bottom", len(case.bottoms)))
+        )
+        return (blobs, *bottoms) if ctx.type.declare_blobs else bottoms
+
+    return rule
+
+
+@pytest.fixture
+def cube() -> Iterator[Any]:
+    """A user's own type with a blob: scale * x**3."""
+
+    @register("Cube")
+    def layer(ctx: Any, blobs: Any, x: Any) -> Any:
+        return blobs[0] * x**3
+
+    @layer.blobs
+    def _(ctx: Any, x: Any) -> Any:
+        from caffejax import Blob
+
+        return [Blob((1,))]
+
+    yield layer
+    del _types["Cube"]
+
+
+def test_own_type_without_rule(cube: Any) -> None:
+    report = check_gradients(cube, bottoms=[(3, 4)])
+    assert report.ok
+    assert [row.argument for row in report.rows] == ["bottom 0 (bottom0)", "blob 0"]
+    assert report.rows[0].rule_autodiff is None
+    assert "no rule" in str(report)
+
+
+def test_own_type_with_right_and_wrong_rule(cube: Any) -> None:
+    def rule(ctx: Any, blobs: Any, x: Any, *, y: Any, dy: Any, factor: float = 3.0) -> Any:
+        return (jnp.sum(dy * x**3)[None],), factor * blobs[0] * x**2 * dy
+
+    cube.backward(rule)
+    assert check_gradients("Cube", bottoms=[np.linspace(-1, 1, 6)], blobs=[[2.0]]).ok
+    cube.backward(functools.partial(rule, factor=2.0))
+    report = check_gradients("Cube", bottoms=[(3, 4)])
+    bottom, blob = report.rows
+    assert not report.ok
+    assert blob.ok
+    assert "rule is wrong" in bottom.verdict
+    assert bottom.rule_autodiff is not None
+    np.testing.assert_allclose(bottom.rule_autodiff.error, 1 / 3)
+
+
+def test_own_type_with_wrong_autodiff(cube: Any) -> None:
+    """A custom derivative in forward that is not the derivative: the rule is right."""
+    cube.forward = lambda ctx, blobs, x: blobs[0] * x**2 * jax.lax.stop_gradient(x)
+    cube.backward(lambda ctx, blobs, x, *, y, dy: ((jnp.sum(dy * x**3)[None],), 3 * blobs[0] * x**2 * dy))
+    (row, _) = check_gradients("Cube", bottoms=[(3, 4)]).rows
+    assert "autodiff is wrong" in row.verdict
+
+
+def test_a_net_that_ignores_the_rule_it_should_prefer(cube: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cube.backward(lambda ctx, blobs, x, *, y, dy: ((jnp.sum(dy * x**3)[None],), 2 * blobs[0] * x**2 * dy))
+    cube.prefer_rule = True
+    report = check_gradients("Cube", bottoms=[(3, 4)])
+    assert report.ok
+    assert "not the derivative, as declared" in str(report)
+    monkeypatch.setattr("caffejax.gradcheck.verdict.by_net", lambda case: [2 * g for g in by_net(case)])
+    assert "the net does not use the rule" in str(check_gradients("Cube", bottoms=[(3, 4)]))
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (
+            lambda ctx, blobs, x, *, y, dy: ((None,), dy[:1]),
+            r"gradient of bottom 0 .* has shape \(1, 4\), not \(3, 4\)",
+        ),
+        (lambda ctx, blobs, x, *, y, dy: ((None, None), dy), "one gradient per argument: 2 diffs for 1 arrays"),
+        (lambda ctx, blobs, x, *, y, dy: ((None,), dy, dy), "one gradient per argument: 2 diffs for 1 arrays"),
+    ],
+)
+def test_a_rule_of_the_wrong_form(cube: Any, rule: Any, message: str) -> None:
+    cube.backward(rule)
+    with pytest.raises(LayerError, match=message):
+        check_gradients("Cube", bottoms=[(3, 4)])
+
+
+def test_kinks_are_skipped_and_counted() -> None:
+    x = np.array([-1.0, 0.0, 1e-9, 2.0, -0.01])
+    (row,) = check_gradients("ReLU", bottoms=[x]).rows
+    assert (row.checked, row.skipped, row.verdict) == (3, 2, OK)  # 0.01 is further than the smaller steps
+    (row,) = check_gradients("ReLU", bottoms=[np.zeros(5)]).rows
+    assert row.verdict == "nothing to compare: 5 of 5 elements lie on kinks"
+
+
+def test_nothing_global_changes() -> None:
+    before = jnp.ones(1).dtype
+    check_gradients("Sigmoid" if "Sigmoid" in layer_types() else "Softmax", bottoms=[(2, 3)])
+    assert jnp.ones(1).dtype == before == jnp.float32
+
+
+NET = """
+name: "small"
+layer { name: "in" type: "Input" top: "data" top: "label"
+        input_param { shape { dim: 4 dim: 2 dim: 6 dim: 6 } shape { dim: 4 } } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+        convolution_param { num_output: 3 kernel_size: 3 weight_filler { type: "xavier" } } }
+layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" }
+layer { name: "drop" type: "Dropout" bottom: "conv" top: "conv" }
+layer { name: "ip" type: "InnerProduct" bottom: "conv" top: "ip"
+        inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+layer { name: "accuracy" type: "Accuracy" bottom: "ip" bottom: "label" top: "accuracy" include { phase: TEST } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+"""
+
+
+@pytest.fixture
+def net_file(tmp_path: Path) -> Path:
+    path = tmp_path / "net.prototxt"
+    path.write_text(NET)
+    return path
+
+
+def test_a_whole_net() -> None:
+    report = check_gradients(Net(NET, "TRAIN"), samples=8)
+    assert report.ok, report
+    assert [row.layer for row in report.rows] == ["conv"] * 3 + ["relu", "drop"] + ["ip"] * 3 + ["loss"]
+    # in place: ReLU is checked at what the convolution computed, so that some of it is negative
+    assert not report.rows[3].zero
+
+
+def test_labels_are_valid_classes() -> None:
+    inputs = feed(Net(NET, "TEST"), {}, np.random.default_rng(0))
+    assert set(inputs["label"]) <= set(range(5))
+    assert inputs["data"].dtype == np.float64
+
+
+def test_command(net_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, inputs = tmp_path / "report.json", tmp_path / "inputs.npz"
+    np.savez(inputs, data=np.random.default_rng(3).normal(size=(4, 2, 6, 6)))
+    weights, net = tmp_path / "w.caffemodel", Net(NET)
+    save_weights(weights, net.graph, net.init(jax.random.key(5)))
+    flags = ["--layers=ip,loss", f"--json={out}", f"--inputs={inputs}", f"--weights={weights}", "--samples=8"]
+    assert main(["gradcheck", f"--model={net_file}", *flags]) == 0
+    report = json.loads(out.read_text())
+    assert report["ok"]
+    assert [row["layer"] for row in report["rows"]] == ["ip", "ip", "ip", "loss"]
+    assert report["rows"][0]["rule_autodiff"]["error"] < 1e-6
+    assert "SoftmaxWithLoss" in capsys.readouterr().out
+
+
+def test_command_on_a_wrong_rule(
+    net_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(layer_types()["ReLU"], "rule", lambda ctx, x, *, y, dy: dy)
+    assert main(["gradcheck", f"--model={net_file}", "--layers=relu"]) == 1
+    printed = capsys.readouterr()
+    assert "rule is wrong" in printed.out
+    assert "layer 'relu' (ReLU): gradient of bottom 0 (conv): rule is wrong" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--layers=lost"], "the net has no layer 'lost' in phase TRAIN; did you mean 'loss'?"),
+        (["--layers=in"], "no layer has anything to take a gradient of"),
+        (["--inputs=nowhere.npz"], "nowhere.npz: cannot be read as .npz"),
+        (["--weights=nowhere.caffemodel"], "nowhere.caffemodel"),
+        (["--samples=0"], "samples must be at least 1, not 0"),
+        (["--samples=2", "--layers=loss", "--json=/nowhere/report.json"], "/nowhere/report.json: cannot be written"),
+    ],
+)
+def test_command_with_bad_input(
+    net_file: Path, flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["gradcheck", f"--model={net_file}", *flags]) == 1
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: check_gradients("InerProduct"), "unknown layer type 'InerProduct'; did you mean 'InnerProduct'"),
+        (lambda: check_gradients("ReLU", bottoms=[(2,), (2,)]), "takes exactly 1 bottom, but 2 given"),
+        (lambda: check_gradients("LRN", bottoms=[(2, 3)]), r"layer 'layer' \(LRN\).*4 axes"),
+        (lambda: check_gradients("ReLU", 'type: "TanH"', bottoms=[(2,)]), "is of type 'TanH', not 'ReLU'"),
+        (
+            lambda: check_gradients(
+                "InnerProduct", "inner_product_param { num_output: 3 }", bottoms=[(2, 5)], blobs=[np.ones((3, 4))]
+            ),
+            r"blobs of shapes \[\(3, 4\)\] given, but the layer has \[\(3, 5\), \(3,\)\]",
+        ),
+        (
+            lambda: check_gradients(Net(NET), inputs={"datum": np.ones(3)}),
+            "not fed a blob 'datum'; did you mean 'data'",
+        ),
+        (
+            lambda: check_gradients(Net(NET), inputs={"data": np.ones((4, 2, 6))}),
+            r"input 'data' has shape \(4, 2, 6\), but the net expects \(4, 2, 6, 6\)",
+        ),
+    ],
+)
+def test_bad_arguments(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(CaffejaxError, match=message):
+        call()
