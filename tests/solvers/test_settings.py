@@ -50,7 +50,7 @@ def test_nets_and_states_of_a_solver() -> None:
     solver = Solver(folder / recorded["solver"])
     built = recorded["solver_built"]
     for net, expected in zip(
-        [solver.net, *(t.net for t in solver.tests)], [built["train"], *built["test"]], strict=True
+        [solver.net, *(t.net for t in solver.tests.evaluators)], [built["train"], *built["test"]], strict=True
     ):
         assert net.graph.phase == expected["phase"]
         assert [layer.name for layer in net.graph.layers] == [layer["name"] for layer in expected["layers"]]

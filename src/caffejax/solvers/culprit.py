@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..execution import Given, is_fed, run_layers
+from ..execution import is_fed
 from ..graph import Layer
-from ..net import Net, Params
+from ..net import Net
 from .state import TrainState, pass_key
+from .tapped import Diffs, Tapped, Tops
 
 CLASS_LOSSES = ("SoftmaxWithLoss", "MultinomialLogisticLoss", "InfogainLoss", "HingeLoss")
 
@@ -41,8 +42,9 @@ def find(net: Net, before: TrainState, batches: Mapping[str, jax.Array], after: 
     state = before.state
     for number in range(passes):
         batch = {name: array[number] for name, array in batches.items()}
-        replay = _Replay(net, before.params, state, batch, pass_key(before, number))
-        if (found := replay.forward() or replay.backward()) is not None:
+        replay = Tapped(net, before.params, state, batch, pass_key(before, number))
+        found, tops = _forward(net, replay)
+        if (found := found or _backward(net, replay.diffs(tops))) is not None:
             return found
         _, state = net.apply(before.params, state, batch, key=pass_key(before, number), blobs=())
     if (found := not_finite(after, net)) is not None:
@@ -61,64 +63,31 @@ def not_finite(state: TrainState, net: Net | None = None) -> Where | None:
     return None
 
 
-class _Replay:
-    """One pass through the net, in which each layer's blobs and tops can be told from those of all others."""
+def _forward(net: Net, replay: Tapped) -> tuple[Where | None, Tops]:
+    """The first layer with a top that is not finite, and the tops of all before it."""
+    values: dict[str, jax.Array] = {}
+    tops: Tops = {}
+    for layer in net.graph.layers:
+        bottoms = [values[name] for name in layer.bottoms]
+        values = replay.run(layer, values)
+        tops[layer.key] = [values[name] for name in layer.tops]
+        for name, top in zip(layer.tops, tops[layer.key], strict=True):
+            if not _finite(top):
+                return _blame(layer, bottoms, name, top), tops
+    return None, tops
 
-    def __init__(self, net: Net, params: Params, state: Params, batch: Mapping[str, jax.Array], key: jax.Array) -> None:
-        self._net, self._state, self._batch, self._key = net, state, batch, key
-        self._params = {
-            layer.key: {p.owner.layer: params[p.owner.layer] for p in layer.params if p.blob.learnable}
-            for layer in net.graph.layers
-        }
-        self._bottoms: dict[str, Arrays] = {}
-        self._tops: dict[str, Arrays] = {}
 
-    def forward(self) -> Where | None:
-        """The first layer with a top that is not finite."""
-        values: dict[str, jax.Array] = {}
-        for layer in self._net.graph.layers:
-            bottoms = self._bottoms[layer.key] = [values[name] for name in layer.bottoms]
-            result = self._run(layer, self._params[layer.key], values)
-            tops = self._tops[layer.key] = [result.values[name] for name in layer.tops]
-            for name, top in zip(layer.tops, tops, strict=True):
-                if not _finite(top):
-                    return _blame(layer, bottoms, name, top)
-            values = result.values
-        return None
-
-    def backward(self) -> Where | None:
-        """The first layer, in the order of the backward pass, with a gradient that is not finite."""
-        zeros = jax.tree.map(jnp.zeros_like, self._tops)
-        blob_grads, top_grads = jax.grad(self._loss, argnums=(0, 1))(self._params, zeros)
-        made: dict[str, jax.Array] = {}  # the diffs of the blobs' values of the moment
-        read: dict[str, list[jax.Array]] = {}
-        for layer in self._net.graph.layers:
-            read[layer.key] = [made[name] for name in layer.bottoms]
-            made |= zip(layer.tops, top_grads[layer.key], strict=True)
-        for layer in reversed(self._net.graph.layers):
-            ends = "the gradient of {} {}; all before it in the backward pass are finite"
-            for name, diff in zip(layer.bottoms, read[layer.key], strict=True):
-                if not _finite(diff):
-                    return Where(ends.format(f"its bottom '{name}'", _kinds(diff)), layer)
-            for p in layer.params:
-                grads = blob_grads[layer.key].get(p.owner.layer)
-                if grads is not None and (grad := grads[p.owner.index]) is not None and not _finite(grad):
-                    return Where(ends.format(f"its parameter {p.slot.index}", _kinds(grad)), layer)
-        return None
-
-    def _loss(self, blobs: Any, taps: Any) -> jax.Array:
-        values: dict[str, jax.Array] = {}
-        total = jnp.zeros(())
-        for layer in self._net.graph.layers:
-            result = self._run(layer, blobs[layer.key], values)
-            tapped = [result.values[n] + tap for n, tap in zip(layer.tops, taps[layer.key], strict=True)]
-            values = {**result.values, **dict(zip(layer.tops, tapped, strict=True))}
-            total += result.loss
-        return total
-
-    def _run(self, layer: Layer, blobs: Any, values: Mapping[str, jax.Array]) -> Any:
-        given = Given(blobs, self._state, self._batch, self._key, {})
-        return run_layers((layer,), given, values, self._net.backward, self._net.graph.file)
+def _backward(net: Net, diffs: Diffs) -> Where | None:
+    """The first layer, in the order of the backward pass, with a gradient that is not finite."""
+    ends = "the gradient of {} {}; all before it in the backward pass are finite"
+    for layer in reversed(net.graph.layers):
+        for name, diff in zip(layer.bottoms, diffs.bottoms[layer.key], strict=True):
+            if not _finite(diff):
+                return Where(ends.format(f"its bottom '{name}'", _kinds(diff)), layer)
+        for i, grad in enumerate(diffs.blobs[layer.key]):
+            if grad is not None and not _finite(grad):
+                return Where(ends.format(f"its parameter {i}", _kinds(grad)), layer)
+    return None
 
 
 def _blame(layer: Layer, bottoms: Arrays, name: str, top: jax.Array) -> Where:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,8 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..checkpoints.loading import load_weights
-from ..checkpoints.orbax import Keep
-from ..errors import GraphError, Problem, SolverError, did_you_mean
 from ..layers.calling import Backward
 from ..layers.registry import name_key
 from ..net import Net, Params, Variables
@@ -22,12 +20,14 @@ from ..paths import find
 from ..schema import read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from . import policies, settings
+from .debug_info import DebugInfo
 from .divergence import Watch
-from .evaluate import Evaluator, Scores, share_trained, sharing_problems
+from .evaluate import Scores
 from .feed import Feed
 from .report import SmoothedLoss, Stopwatch, log, output_lines
 from .snapshots import Snapshots
-from .state import Report, TrainState, make_step, stack
+from .state import Report, TrainState, make_step, pass_key, stack
+from .testing import Tests
 from .transforms import caffe_optimizer
 
 Callback = Callable[["Solver"], object]
@@ -50,7 +50,7 @@ class Solver:
     Attributes:
         param: the settings.
         net: the train net.
-        tests: the test nets, each with its place in the data.
+        tests: the test nets, with their places in the data.
         train_state: params, running statistics, optimizer state, iteration and key.
         callbacks: called with the solver after every iteration.
 
@@ -84,9 +84,7 @@ class Solver:
         self.net = self._net(settings.train_net(self.param, folder), backward)
         self.feed = Feed(self.net)
         nets = [self._net(s, backward) for s in settings.test_nets(self.param, folder)]
-        self._check_sharing(nets)
-        self.tests = [Evaluator(net, self.device) for net in nets]
-        self._test_variables = [net.init(jax.random.fold_in(self._key, 1 + i)) for i, net in enumerate(nets)]
+        self.tests = Tests(self.param, nets, self.net, self._key, self.device)
 
         given = [find(w, folder) for entry in self.param.weights for w in entry.split(",")]
         variables = self.net.init(name_key(self._key, "init"))
@@ -96,13 +94,12 @@ class Solver:
         self._optimizer = caffe_optimizer(self.param, self._multipliers("lr_mult"), self._multipliers("decay_mult"))
         self.train_state = self._placed(variables, self._optimizer.init(variables.params))
         self._keep_best = keep_best
-        self.snapshots = Snapshots(self.param, self.file, self._keep(keep_last, keep_best, nets))
-        self._scores: dict[str, float] = {}
-        self._tested_at: int | None = None
+        self.snapshots = Snapshots(self.param, self.file, self.tests.keep(keep_last, keep_best))
         self._request: Request | None = None
         step = make_step(self.net, self._optimizer, self.param.iter_size, keep_update=self.param.snapshot_diff)
         self._step = self.net.jit(step, donate_argnums=() if debug_nans else 0)
         self._last_update: Params | None = None
+        self._debug_info = DebugInfo(self.net) if self.param.debug_info else None
         self._start = self._record()["data"]
         self._smoothed = SmoothedLoss(self.param.average_loss)
         self._unread: list[jax.Array] = []
@@ -115,15 +112,6 @@ class Solver:
 
     def _net(self, s: settings.NetSettings, backward: Backward) -> Net:
         return Net(s.message, state=s.state, file=s.file, backward=backward, seed=self.seed)
-
-    def _check_sharing(self, nets: Sequence[Net]) -> None:
-        problems = [
-            Problem(message, file=net.graph.file)
-            for net in nets
-            for message in sharing_problems(net.graph, self.net.graph)
-        ]
-        if problems:
-            raise GraphError(problems)
 
     def _multipliers(self, name: str) -> Any:
         """A tree like the params, with each blob's lr_mult or decay_mult."""
@@ -180,7 +168,7 @@ class Solver:
         self._smoothed, self._unread = SmoothedLoss(p.average_loss), []
         watch = Stopwatch(self.iteration)
         for _ in range(iterations):
-            if self._test_is_due() and (self.iteration or p.test_initialization):
+            if self.tests.due(self.iteration) and (self.iteration or p.test_initialization):
                 self.test()
             report = self._update()
             if self._due(p.display):
@@ -217,19 +205,14 @@ class Solver:
             self.snapshot()
         if self._due(p.display):
             self._final_display()
-        if self._test_is_due():
+        if self.tests.due(self.iteration):
             self.test()
         self.snapshots.close()
         log.info("Optimization Done.")
 
     def test(self) -> list[Scores]:
         """Tests every test net with the current params; logs and returns the scores."""
-        scores = [self._test(i) for i in range(len(self.tests))]
-        self._scores = {
-            name: float(np.mean(value)) for score in reversed(scores) for name, value in score.outputs.items()
-        }
-        self._tested_at = self.iteration
-        return scores
+        return self.tests.run(self.iteration, self.variables)
 
     def snapshot(self, wait: bool = True) -> None:
         """Saves Caffe's two files, in `snapshot_format`, and everything as a checkpoint.
@@ -242,7 +225,7 @@ class Solver:
             SolverError: if the parameters are not finite.
         """
         self._watch.check(self.train_state)
-        if self._keep_best and self._test_is_due():
+        if self._keep_best and self.tests.due(self.iteration):
             self.test()  # now, not with the next iteration: the checkpoint is ranked by it
         self.snapshots.save(
             self.train_state, self.net.graph, self.iteration, self._record(), last_update=self._last_update
@@ -264,16 +247,15 @@ class Solver:
         self._last_update = None
         positions = record.get("data", self._start)
         self.feed.set_state(positions["train"])
-        for evaluator, state in zip(self.tests, positions["test"], strict=False):
-            evaluator.feed.set_state(state)
+        self.tests.set_state(positions["test"])
         self._watch.restart(os.fspath(snapshot))
         log.info("Restored iteration %d from %s", self.iteration, snapshot)
 
     def close(self) -> None:
         """Ends background work: data readers and savers."""
         self.snapshots.close()
-        for feed in (self.feed, *(t.feed for t in self.tests)):
-            feed.close()
+        self.feed.close()
+        self.tests.close()
 
     def _due(self, interval: int) -> bool:
         return bool(interval) and self.iteration % interval == 0
@@ -282,11 +264,20 @@ class Solver:
         batches = [next(self.feed) for _ in range(self.param.iter_size)]
         placed = jax.device_put(stack(batches), self.device)
         before = self.train_state
+        if self._debug_info is not None and self._due(self.param.display):
+            self._log_debug_info(placed)
         self.train_state, report = self._step(self.train_state, placed, self.schedule(self.iteration))
         self._last_update = report.update
         self._unread.append(report.loss)
         self._watch.step(self.iteration, before, placed, self.train_state, report.loss)
         return report
+
+    def _log_debug_info(self, placed: Mapping[str, jax.Array]) -> None:
+        assert self._debug_info is not None
+        for i in range(self.param.iter_size):
+            batch = {name: array[i] for name, array in placed.items()}
+            for line in self._debug_info.lines(*self.variables, batch, pass_key(self.train_state, i)):
+                log.info(line)
 
     def _display(self, report: Report, watch: Stopwatch) -> None:
         loss = self.smoothed_loss
@@ -305,32 +296,9 @@ class Solver:
         self._unread.append(loss)
         log.info(f"Iteration {self.iteration}, loss = {self.smoothed_loss:g}")
 
-    def _test(self, i: int) -> Scores:
-        evaluator, graph = self.tests[i], self.tests[i].net.graph
-        log.info(f"Iteration {self.iteration}, Testing net (#{i})")
-        variables = share_trained(graph, self._test_variables[i], self.net.graph, self.variables)
-        key = jax.random.fold_in(name_key(self._key, f"test {i}"), self.iteration)
-        scores = evaluator(variables, self.param.test_iter[i], key)
-        if self.param.test_compute_loss:
-            log.info(f"Test loss: {scores.loss:g}")
-        for line in output_lines("Test", scores.outputs, graph.losses):
-            log.info(line)
-        return scores
-
     def _record(self) -> dict[str, Any]:
-        data = {"train": self.feed.get_state(), "test": [t.feed.get_state() for t in self.tests]}
-        return {"data": data, "seed": self.seed, "scores": self._scores}
-
-    def _test_is_due(self) -> bool:
-        return self._due(self.param.test_interval) and self._tested_at != self.iteration
-
-    def _keep(self, last: int | None, best: str | None, nets: Sequence[Net]) -> Keep:
-        outputs = {name: net.graph.losses.get(name, 0) for net in reversed(nets) for name in net.outputs}
-        if best is not None and best not in outputs:
-            raise SolverError(f"keep_best: no test net has an output '{best}'{did_you_mean(best, outputs)}")
-        if last is not None and last < 1:
-            raise SolverError(f"keep_last must be 1 or more, not {last}")
-        return Keep(last, best, lowest=bool(best and outputs[best]))
+        data = {"train": self.feed.get_state(), "test": self.tests.get_state()}
+        return {"data": data, "seed": self.seed, "scores": self.tests.scores}
 
 
 def _from(s: settings.NetSettings) -> str:

@@ -1,0 +1,81 @@
+"""What `debug_info: true` says: the mean absolute value of every blob and diff, in Caffe's lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..net import Net, Params
+from .tapped import Tapped
+
+
+class DebugInfo:
+    """Compiled once for a net.
+
+    Args:
+        net: the net.
+        backward: whether to run backward too.
+    """
+
+    def __init__(self, net: Net, backward: bool = True) -> None:
+        self._net, self._backward = net, backward
+        self._measure = net.jit(self._numbers)
+
+    def lines(self, params: Params, state: Params, batch: Mapping[str, jax.Array], key: jax.Array) -> Iterator[str]:
+        """The lines for one pass, in the order of Caffe's: forward, backward, then all params together."""
+        numbers = jax.device_get(self._measure(params, state, batch, key))
+        for layer in self._net.graph.layers:
+            for name, value in zip(layer.tops, numbers["tops"][layer.key], strict=True):
+                yield f"    [Forward] Layer {layer.name}, top blob {name} data: {value:g}"
+            for param in layer.params:
+                if param.blob.learnable:
+                    value = numbers["params"][param.owner.layer][param.owner.index]
+                    yield f"    [Forward] Layer {layer.name}, param blob {_name(param)} data: {value:g}"
+        if not self._backward:
+            return
+        for layer in reversed(self._net.graph.layers):
+            bottoms = zip(layer.bottoms, numbers["diffs"].bottoms[layer.key], layer.bottom_need_backward, strict=True)
+            for name, value, need in bottoms:
+                if need and layer.need_backward:
+                    yield f"    [Backward] Layer {layer.name}, bottom blob {name} diff: {value:g}"
+            for param, value in zip(layer.params, numbers["diffs"].blobs[layer.key], strict=True):
+                if value is not None and layer.need_backward:
+                    yield f"    [Backward] Layer {layer.name}, param blob {_name(param)} diff: {value:g}"
+        (l1, l1_diff), (l2, l2_diff) = numbers["norms"]
+        yield (
+            f"    [Backward] All net params (data, diff): L1 norm = ({l1:g}, {l1_diff:g}); "
+            f"L2 norm = ({l2:g}, {l2_diff:g})"
+        )
+
+    def _numbers(self, params: Params, state: Params, batch: Any, key: jax.Array) -> dict[str, Any]:
+        tapped = Tapped(self._net, params, state, batch, key)
+        values: dict[str, jax.Array] = {}
+        tops = {}
+        for layer in self._net.graph.layers:
+            values = tapped.run(layer, values)
+            tops[layer.key] = [values[name] for name in layer.tops]
+        numbers: dict[str, Any] = {"tops": _means(tops), "params": _means(params)}
+        if self._backward:
+            diffs = tapped.diffs(tops)
+            numbers["diffs"] = _means(diffs)
+            numbers["norms"] = [[norm(jax.tree.leaves(tree)) for tree in (params, diffs.blobs)] for norm in (_l1, _l2)]
+        return numbers
+
+
+def _name(param: Any) -> str:
+    return param.name or str(param.slot.index)
+
+
+def _means(tree: Any) -> Any:
+    return jax.tree.map(lambda x: jnp.mean(jnp.abs(x)), tree)
+
+
+def _l1(arrays: list[jax.Array]) -> jax.Array:
+    return sum((jnp.sum(jnp.abs(a)) for a in arrays), start=jnp.zeros(()))
+
+
+def _l2(arrays: list[jax.Array]) -> jax.Array:
+    return jnp.sqrt(sum((jnp.sum(jnp.square(a)) for a in arrays), start=jnp.zeros(())))

@@ -1,0 +1,102 @@
+"""A solver's test nets: when they are due, what they scored, which checkpoint was the best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..checkpoints.orbax import Keep
+from ..errors import GraphError, Problem, SolverError, did_you_mean
+from ..layers.registry import name_key
+from ..net import Net, Variables
+from ..schema.caffe_pb2 import SolverParameter
+from .evaluate import Evaluator, Scores, share_trained, sharing_problems
+from .report import log, output_lines
+
+
+class Tests:
+    """The test nets of a solver.
+
+    Args:
+        param: the solver's settings.
+        nets: the test nets.
+        train: the net that is trained.
+        key: for blobs that only a test net has, and what is random in tests.
+        device: where to run.
+
+    Attributes:
+        scores: the mean of each output in the last test; of nets with the same output the first counts.
+
+    Raises:
+        GraphError: if layers of one name have other blobs than in the train net.
+        DataError: if a test net's data cannot be opened.
+    """
+
+    def __init__(self, param: SolverParameter, nets: Sequence[Net], train: Net, key: jax.Array, device: jax.Device):
+        problems = [
+            Problem(message, file=net.graph.file)
+            for net in nets
+            for message in sharing_problems(net.graph, train.graph)
+        ]
+        if problems:
+            raise GraphError(problems)
+        self._param, self._train, self._key = param, train, key
+        self.evaluators = [Evaluator(net, device) for net in nets]
+        self._own = [net.init(jax.random.fold_in(key, 1 + i)) for i, net in enumerate(nets)]
+        self._tested_at: int | None = None
+        self.scores: dict[str, float] = {}
+
+    def due(self, iteration: int) -> bool:
+        """Whether a test is due at this iteration and has not been made."""
+        interval = self._param.test_interval
+        return bool(interval) and iteration % interval == 0 and self._tested_at != iteration
+
+    def run(self, iteration: int, variables: Variables) -> list[Scores]:
+        """Tests every net with the train net's variables; logs and returns the scores."""
+        results = [self._run(i, iteration, variables) for i in range(len(self.evaluators))]
+        self.scores = {name: float(np.mean(v)) for scores in reversed(results) for name, v in scores.outputs.items()}
+        self._tested_at = iteration
+        return results
+
+    def keep(self, last: int | None, best: str | None) -> Keep:
+        """Which checkpoints stay, given how many of the newest and an output to rank by.
+
+        Raises:
+            SolverError: if there is no such output, or the number is none.
+        """
+        nets = [evaluator.net for evaluator in reversed(self.evaluators)]
+        outputs = {name: net.graph.losses.get(name, 0) for net in nets for name in net.outputs}
+        if best is not None and best not in outputs:
+            raise SolverError(f"keep_best: no test net has an output '{best}'{did_you_mean(best, outputs)}")
+        if last is not None and last < 1:
+            raise SolverError(f"keep_last must be 1 or more, not {last}")
+        return Keep(last, best, lowest=bool(best and outputs[best]))
+
+    def get_state(self) -> list[Any]:
+        """Every net's place in its data."""
+        return [evaluator.feed.get_state() for evaluator in self.evaluators]
+
+    def set_state(self, states: Sequence[Any]) -> None:
+        """Goes to places that `get_state` gave."""
+        for evaluator, state in zip(self.evaluators, states, strict=False):
+            evaluator.feed.set_state(state)
+
+    def close(self) -> None:
+        """Closes the nets' data."""
+        for evaluator in self.evaluators:
+            evaluator.feed.close()
+
+    def _run(self, i: int, iteration: int, variables: Variables) -> Scores:
+        evaluator, graph = self.evaluators[i], self.evaluators[i].net.graph
+        log.info(f"Iteration {iteration}, Testing net (#{i})")
+        own = share_trained(graph, self._own[i], self._train.graph, variables)
+        key = jax.random.fold_in(name_key(self._key, f"test {i}"), iteration)
+        scores = evaluator(own, self._param.test_iter[i], key)
+        if self._param.test_compute_loss:
+            log.info(f"Test loss: {scores.loss:g}")
+        for line in output_lines("Test", scores.outputs, graph.losses):
+            log.info(line)
+        return scores
