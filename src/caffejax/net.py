@@ -18,8 +18,8 @@ from .execution import Given, Segments, is_fed, run_layers
 from .graph import Graph, Param, build_graph, net_state
 from .layers import Source
 from .layers.calling import Backward
+from .layers.context import Phase, name_key
 from .layers.fillers import fill
-from .layers.registry import Phase, name_key
 from .schema import read_net, source_file
 from .schema.caffe_pb2 import NetParameter, NetState
 

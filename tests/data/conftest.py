@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import caffejax.data  # registers the layers
-from caffejax.layers.registry import Context, Source, layer_type
+from caffejax.layers.context import Context, Source
+from caffejax.layers.registry import layer_type
 from caffejax.schema import caffe_pb2, read_net
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"

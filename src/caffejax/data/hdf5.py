@@ -10,7 +10,8 @@ import h5py
 import numpy as np
 
 from ..errors import DataError, Problem, did_you_mean, located
-from ..layers.registry import Context, Source, register_source
+from ..layers.context import Context, Source
+from ..layers.registry import register_source
 from .draws import Draws
 from .position import examples_at, position
 from .shapes import by, top

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DataError, Problem, WeightsError
-from ..layers.registry import Context
+from ..layers.context import Context
 from ..schema.blobs import read_blob_proto
 from .shapes import by
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..errors import DataError
-from ..layers.registry import Source
+from ..layers.context import Source
 
 Batch = tuple[np.ndarray, ...]
 

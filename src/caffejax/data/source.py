@@ -9,7 +9,8 @@ from typing import Protocol
 import numpy as np
 
 from ..errors import DataError, Problem, located
-from ..layers.registry import Context, Source, register_source
+from ..layers.context import Context, Source
+from ..layers.registry import register_source
 from ..schema import caffe_pb2
 from .datum import AS_STORED, COLOUR, GREY, read_datum
 from .draws import Draws

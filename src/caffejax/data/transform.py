@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..errors import DataError
-from ..layers.registry import Context
+from ..layers.context import Context
 from .crop import Crop
 from .draws import Draws
 from .fields import refuse_others

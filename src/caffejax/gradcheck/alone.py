@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import LayerError
 from ..layers import LayerType, layer_type
-from ..layers.registry import Phase
+from ..layers.context import Phase
 from ..net import Net, Variables
 from ..schema import parse_text
 from ..schema.caffe_pb2 import LayerParameter, NetParameter

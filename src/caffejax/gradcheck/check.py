@@ -15,7 +15,7 @@ from ..errors import GraphError, LayerError, Problem, did_you_mean, located
 from ..graph import Graph, Layer
 from ..layers import LayerType
 from ..layers.calling import Arrays
-from ..layers.registry import Phase
+from ..layers.context import Phase
 from ..net import Net, Variables
 from ..schema.caffe_pb2 import LayerParameter
 from .alone import lone_layer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import Problem
-from ..layers.registry import Phase
+from ..layers.context import Phase
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState, NetStateRule
 
 

@@ -1,6 +1,6 @@
 """Layer types by Caffe's names. Importing this package registers all that need no files."""
 
-from . import (
+from . import (  # noqa: F401  importing them registers their types
     accuracy,
     affine,
     convolution,
@@ -26,18 +26,8 @@ from . import (
     softmax,
     spp,
 )
-from .registry import (
-    SAME_AS_BOTTOMS,
-    Blob,
-    Context,
-    LayerType,
-    Source,
-    layer_type,
-    layer_types,
-    register,
-    register_input,
-    register_source,
-)
+from .context import Blob, Context, Source
+from .registry import SAME_AS_BOTTOMS, LayerType, layer_type, layer_types, register, register_input, register_source
 
 __all__ = [
     "SAME_AS_BOTTOMS",
@@ -51,31 +41,3 @@ __all__ = [
     "register_input",
     "register_source",
 ]
-
-# what the imports above are for: registration
-_FAMILIES = (
-    accuracy,
-    affine,
-    convolution,
-    cross_entropy,
-    deconvolution,
-    distance,
-    eltwise,
-    embed,
-    filtering,
-    hinge,
-    im2col,
-    indexing,
-    inner_product,
-    inputs,
-    lrn,
-    lstm,
-    neuron,
-    normalization,
-    pooling,
-    recurrent,
-    reduction,
-    shape,
-    softmax,
-    spp,
-)

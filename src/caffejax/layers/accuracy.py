@@ -7,8 +7,9 @@ import jax.numpy as jnp
 
 from ..errors import require
 from .axes import canonical_axis
+from .context import Context
 from .loss import label_shape_problem, valid_labels
-from .registry import Context, register
+from .registry import register
 
 
 @register("Accuracy", bottoms=2, tops=(1, 2), param="accuracy_param", index_bottoms=(1,))

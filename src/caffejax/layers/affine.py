@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from ..errors import require
 from ..schema.caffe_pb2 import FillerParameter
 from .axes import canonical_axis
-from .registry import Blob, Context, Shape, register
+from .context import Blob, Context, Shape
+from .registry import register
 
 Arrays = tuple[jax.Array, ...]
 

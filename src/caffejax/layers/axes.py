@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..errors import require
-from .registry import Shape
+from .context import Shape
 
 
 def canonical_axis(axis: int, shape: Shape, *, name: str = "axis") -> int:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import LayerError
-from .registry import Context
+from .context import Context
 
 Arrays = tuple[jax.Array, ...]
 Backward = Literal["autodiff", "rules"]

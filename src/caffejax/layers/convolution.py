@@ -11,7 +11,8 @@ from jax import lax
 
 from ..errors import require
 from .axes import canonical_axis
-from .registry import SAME_AS_BOTTOMS, Blob, Context, Shape, register
+from .context import Blob, Context, Shape
+from .registry import SAME_AS_BOTTOMS, register
 from .spatial import Window, convolution_output, convolution_window, window_padding
 
 Arrays = tuple[jax.Array, ...]

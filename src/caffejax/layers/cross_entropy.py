@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from ..errors import require
 from ..schema.blobs import read_blob_proto
 from .axes import canonical_axis, four_axes, outer_inner
+from .context import Context
 from .loss import (
     class_numbers,
     label_shape_problem,
@@ -21,7 +22,7 @@ from .loss import (
     valid_labels,
 )
 from .precision import wide
-from .registry import Context, register
+from .registry import register
 
 _LEAST = 1e-20  # no logarithm is taken of less
 _LOG_LEAST = math.log(_LEAST)

@@ -7,8 +7,9 @@ from typing import Any
 import jax
 
 from ..errors import require
+from .context import Blob, Context, Shape
 from .convolution import Correlation, correlation, summed, weight_and_bias
-from .registry import SAME_AS_BOTTOMS, Blob, Context, Shape, register
+from .registry import SAME_AS_BOTTOMS, register
 
 Arrays = tuple[jax.Array, ...]
 

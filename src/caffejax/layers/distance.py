@@ -9,9 +9,10 @@ import jax.numpy as jnp
 
 from ..errors import require
 from .axes import four_axes
+from .context import Context
 from .loss import require_one_batch
 from .precision import wide
-from .registry import Context, register
+from .registry import register
 
 _SOFTENING = 1e-4  # Caffe divides by the distance plus this
 

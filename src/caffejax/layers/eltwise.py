@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from .registry import Context, register
+from .context import Context
+from .registry import register
 
 Arrays = tuple[jax.Array, ...]
 

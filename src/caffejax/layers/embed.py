@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from .registry import Blob, Context, register
+from .context import Blob, Context
+from .registry import register
 
 Arrays = tuple[jax.Array, ...]
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import did_you_mean, require
-from .registry import Shape
+from .context import Shape
 
 _Rule = Callable[[Any, Any, Shape], jax.Array]
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import require
-from .registry import Context, Shape, register
+from .context import Context, Shape
+from .registry import register
 
 Arrays = tuple[np.ndarray, ...]
 

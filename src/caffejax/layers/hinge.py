@@ -9,9 +9,10 @@ import jax.numpy as jnp
 
 from ..errors import require
 from .axes import four_axes
+from .context import Context
 from .loss import nan_if_unlabelled, require_one_batch
 from .precision import wide
-from .registry import Context, register
+from .registry import register
 
 
 @register("HingeLoss", bottoms=2, param="hinge_loss_param", loss=True, index_bottoms=(1,))

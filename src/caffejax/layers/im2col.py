@@ -11,7 +11,8 @@ from jax import lax
 
 from ..errors import require
 from .axes import canonical_axis
-from .registry import Context, Shape, register
+from .context import Context, Shape
+from .registry import register
 from .spatial import Window, convolution_output, convolution_window, window_padding
 
 

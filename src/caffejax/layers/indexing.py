@@ -10,8 +10,9 @@ from jax import lax
 
 from ..errors import require
 from .axes import canonical_axis
+from .context import Context, Shape
 from .precision import wide
-from .registry import Context, Shape, register
+from .registry import register
 
 
 @register("ArgMax", param="argmax_param", not_derivative="Caffe has no backward pass for the largest values.")

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 
 from ..errors import require
 from .axes import canonical_axis
-from .registry import Blob, Context, register
+from .context import Blob, Context
+from .registry import register
 
 
 @register("InnerProduct", param="inner_product_param", row_wise=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import jax
 
 from ..errors import require
+from .context import Blob, Context, Shape
 from .fillers import fill, is_random
-from .registry import Blob, Context, Shape, register, register_input
+from .registry import register, register_input
 
 
 @register_input("Input", tops=(1, None), param="input_param")

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from .registry import Shape
+from .context import Shape
 
 
 def require_one_batch(data: Shape, labels: Shape) -> None:

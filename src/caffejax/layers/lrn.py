@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
+from .context import Context
 from .pooling import average_windows
-from .registry import Context, register
+from .registry import register
 
 
 @register("LRN", param="lrn_param", row_wise=True)

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..errors import require
+from .context import Blob, Context
 from .precision import wide
 from .recurrent import Arrays, Pair, declare, diffs, sequence, times
-from .registry import Blob, Context, register
+from .registry import register
 
 
 @register("LSTMUnit", bottoms=3, tops=2, index_bottoms=(2,), unforced_bottoms=(2,))

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 from ..errors import require
 from ..schema.caffe_pb2 import FillerParameter
 from .axes import four_axes
-from .registry import Blob, Context, register
+from .context import Blob, Context
+from .registry import register
 
 Arrays = tuple[jax.Array, ...]
 

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 
 from ..errors import require
 from .axes import four_axes
+from .context import Blob, Context
 from .precision import wide
-from .registry import Blob, Context, register
+from .registry import register
 
 Arrays = tuple[jax.Array, ...]
 

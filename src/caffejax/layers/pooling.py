@@ -12,7 +12,8 @@ import numpy as np
 from jax import lax
 
 from ..errors import require
-from .registry import Context, Shape, register
+from .context import Context, Shape
+from .registry import register
 from .spatial import Window
 from .stochastic_pooling import stochastic_diff, stochastic_windows
 

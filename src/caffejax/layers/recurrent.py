@@ -17,8 +17,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..errors import require
+from .context import Blob, Context
 from .precision import wide
-from .registry import Blob, Context, register
+from .registry import register
 
 Arrays = tuple[jax.Array, ...]
 Pair = tuple[jax.Array, jax.Array]

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 
 from ..errors import require
 from .axes import canonical_axis
+from .context import Context
 from .precision import wide
-from .registry import Context, register
+from .registry import register
 
 
 @register("Reduction", param="reduction_param")

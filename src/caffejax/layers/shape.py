@@ -10,8 +10,9 @@ import numpy as np
 
 from ..errors import require
 from .axes import canonical_axis
+from .context import Context, Shape
 from .precision import wide
-from .registry import Context, Shape, register
+from .registry import register
 
 Arrays = tuple[jax.Array, ...]
 

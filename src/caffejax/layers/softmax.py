@@ -8,9 +8,10 @@ import numpy as np
 
 from ..errors import require
 from .axes import canonical_axis, outer_inner
+from .context import Context
 from .loss import class_numbers, label_shape_problem, loss_divisor, replaced, valid_labels
 from .precision import wide
-from .registry import Context, register
+from .registry import register
 
 _LOG_FLT_MIN = float(np.log(np.finfo(np.float32).tiny))  # Caffe never takes the log of less
 

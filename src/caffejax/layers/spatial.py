@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import require
-from .registry import Shape
+from .context import Shape
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
+from .context import Context, Shape
 from .pooling import check_window, pool, pool_diff, pool_method, pooled_size
-from .registry import Context, Shape, register
+from .registry import register
 from .spatial import Window
 
 

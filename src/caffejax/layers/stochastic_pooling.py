@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from .context import Shape
 from .im2col import overlay, windows
 from .precision import wide
-from .registry import Shape
 from .spatial import Window
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..checkpoints.loading import load_weights
 from ..layers.calling import Backward
-from ..layers.registry import name_key
+from ..layers.context import name_key
 from ..net import Net, Params, Variables
 from ..paths import find
 from ..schema import read_solver, source_file

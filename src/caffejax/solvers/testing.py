@@ -10,7 +10,7 @@ import numpy as np
 
 from ..checkpoints.orbax import Keep
 from ..errors import GraphError, Problem, SolverError, did_you_mean
-from ..layers.registry import name_key
+from ..layers.context import name_key
 from ..net import Net, Variables
 from ..schema.caffe_pb2 import SolverParameter
 from .evaluate import Evaluator, Scores, share_trained, sharing_problems

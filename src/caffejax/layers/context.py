@@ -1,0 +1,118 @@
+"""What a layer is given and what it owns: its context, its blobs, the source it reads."""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import jax
+import numpy as np
+
+from ..errors import LayerError
+from ..paths import find
+
+if TYPE_CHECKING:
+    from .registry import LayerType
+
+Phase = Literal["TRAIN", "TEST"]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A blob that a layer owns.
+
+    Attributes:
+        shape: Caffe's shape of it.
+        filler: the FillerParameter that starts it; None leaves it zero.
+        learnable: False for running statistics: they are state, not parameters.
+        persistent: False for what one forward pass leaves to the next, such as the hidden state of an LSTM. It
+            is state that Caffe does not count as a blob: in no list and in no weight file. Declared last.
+    """
+
+    shape: Shape
+    filler: Any = None
+    learnable: bool = True
+    persistent: bool = True
+
+
+class Source(Protocol):
+    """What feeds a data layer: batches in order, from a position that can be kept and restored."""
+
+    tops: tuple[jax.ShapeDtypeStruct, ...]
+
+    def __next__(self) -> tuple[np.ndarray, ...]:
+        """The next batch, one array per top. A source never ends: it wraps round as Caffe's do."""
+        ...
+
+    def get_state(self) -> Mapping[str, int]:
+        """The position of the next unread example, as plain values."""
+        ...
+
+    def set_state(self, state: Mapping[str, int]) -> None:
+        """Goes to a position that `get_state` gave."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of files and workers."""
+        ...
+
+
+@dataclass(frozen=True)
+class Context:
+    """All that a layer may look at besides its arrays.
+
+    Attributes:
+        layer: the whole LayerParameter (name, tops, loss_param, ...).
+        type: the layer's type.
+        phase: "TRAIN" or "TEST".
+        base_key: the key of this forward pass, or None; see `key`.
+        seed: for what is random on the host (shuffling, crops).
+        folder: where the net's file lies; see `path`.
+    """
+
+    layer: Any
+    type: LayerType
+    phase: Phase = "TEST"
+    base_key: jax.Array | None = None
+    seed: int = 0
+    folder: Path | None = None
+
+    @functools.cached_property
+    def param(self) -> Any:
+        """The type's own parameter message, defaults included."""
+        return getattr(self.layer, self.type.param) if self.type.param else None
+
+    @property
+    def training(self) -> bool:
+        """Whether the phase is TRAIN."""
+        return self.phase == "TRAIN"
+
+    @property
+    def n_tops(self) -> int:
+        """How many tops the layer has."""
+        return len(self.layer.top)
+
+    @property
+    def key(self) -> jax.Array:
+        """This layer's random key, from its name: other layers coming or going do not change it."""
+        if self.base_key is None:
+            raise LayerError("is random here and needs a key: pass key=jax.random.key(seed)")
+        return name_key(self.base_key, self.layer.name)
+
+    def with_key(self, key: jax.Array | None) -> Context:
+        """The same layer in a forward pass with another key."""
+        return replace(self, base_key=key)
+
+    def path(self, name: str) -> Path:
+        """A path that the net names: as in Caffe from the working directory, else from the net's folder."""
+        return find(name, self.folder)
+
+
+def name_key(key: jax.Array, name: str) -> jax.Array:
+    """A key of its own for a name, whatever other names there are."""
+    return jax.random.fold_in(key, zlib.crc32(name.encode()))
