@@ -142,3 +142,16 @@ def test_fine_tuning_takes_layers_of_the_same_name(tmp_path: Path) -> None:
     assert "ip" not in untouched.train_state.params
     with pytest.raises(CaffejaxError, match=r"ip.*rename the layer"):
         Solver(text.replace("num_output: 3", "num_output: 5"), weights=[weights])
+
+
+def test_what_stands_in_the_way_of_a_snapshot_is_named(tmp_path: Path) -> None:
+    (tmp_path / "snap.orbax").write_text("a file where the checkpoints go")
+    s = solver(tmp_path)
+    s.step(1)
+    with pytest.raises(WeightsError, match=r"snap\.orbax"):
+        s.snapshot()
+    s.snapshot(wait=False)
+    with pytest.raises(WeightsError, match=r"snap\.orbax"):  # training hears of it too
+        s.step(10_000)
+    assert s.iteration < 10_000
+    assert (tmp_path / "snap.orbax").read_text() == "a file where the checkpoints go"

@@ -100,7 +100,7 @@ class CheckpointFolder:
 
         Args:
             step: its number.
-            arrays: nested dictionaries of arrays; copied before this returns.
+            arrays: nested dictionaries of NumPy arrays, which must not change until `wait` returns.
             record: what JSON can hold.
             scores: what `keep` ranks by, if there are any yet.
 
@@ -109,14 +109,13 @@ class CheckpointFolder:
         """
         import orbax.checkpoint as ocp
 
-        copies = jax.tree.map(np.array, arrays)  # the step that follows may reuse the buffers
         try:
             if step in self.steps():
                 self._manager.delete(step)
             self._manager.save(
                 step,
                 args=ocp.args.Composite(
-                    **{_ARRAYS: ocp.args.StandardSave(copies), _RECORD: ocp.args.JsonSave(_sealed(record, copies))}
+                    **{_ARRAYS: ocp.args.StandardSave(arrays), _RECORD: ocp.args.JsonSave(_sealed(record, arrays))}
                 ),
                 metrics=dict(scores) if scores else None,
             )
@@ -182,7 +181,10 @@ class CheckpointFolder:
 def _sealed(record: Any, arrays: Arrays) -> dict[str, Any]:
     """The record with checksums of the arrays and of itself: not every flipped bit fails to decompress."""
     flat = jax.tree_util.tree_leaves_with_path(arrays)
-    sums = {jax.tree_util.keystr(path): zlib.crc32(np.asarray(array).tobytes()) for path, array in flat}
+    sums = {
+        jax.tree_util.keystr(path): zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        for path, array in flat
+    }
     plain = json.loads(json.dumps(record))  # as it will be read
     return {"record": plain, "arrays": sums, "checksum": zlib.crc32(json.dumps([plain, sums], sort_keys=True).encode())}
 

@@ -68,16 +68,18 @@ class Snapshots:
         weights, solverstate = f"{stem}.caffemodel{end}", f"{stem}.solverstate{end}"
         diffs = (last_update or jax.tree.map(np.zeros_like, state.params)) if self._param.snapshot_diff else None
 
+        own = {"format": FORMAT, "solver": format_text(self._param)}
+
         def write() -> None:
             save_weights(weights, graph, Variables(state.params, state.state), diffs)
             save_state(solverstate, state, graph, self._param, weights, record)
+            self._folder.save(iteration, to_arrays(state), {**record, **own}, record.get("scores"))
+            self._folder.wait()
 
         log.info("Snapshotting to %s file %s", kind, weights)
         log.info("Snapshotting solver state to %s file %s", kind, solverstate)
-        self._background.submit(write)
         log.info("Snapshotting solver state to checkpoint %s%s%d", self._folder.path, os.sep, iteration)
-        own = {"format": FORMAT, "solver": format_text(self._param)}
-        self._folder.save(iteration, to_arrays(state), {**record, **own}, record.get("scores"))
+        self._background.submit(write)
 
     def restore(
         self, path: str | os.PathLike[str], like: TrainState, graph: Graph
@@ -116,7 +118,6 @@ class Snapshots:
     def wait(self) -> None:
         """Waits until the last snapshot is complete; raises `WeightsError` if it could not be written."""
         self._background.wait()
-        self._folder.wait()
 
     def close(self) -> None:
         """Waits until the last snapshot is complete, and ends background work."""

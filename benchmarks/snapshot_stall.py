@@ -1,0 +1,66 @@
+"""How long a snapshot holds up training: iterations with and without one, on a net of many parameters.
+
+python benchmarks/snapshot_stall.py --megabytes 200
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+
+from caffejax import Solver
+
+NET = """
+layer {{ name: "data" type: "DummyData" top: "data" top: "label" dummy_data_param {{
+  shape {{ dim: 64 dim: 1024 }} shape {{ dim: 64 }} data_filler {{ type: "gaussian" }}
+  data_filler {{ type: "constant" }} }} }}
+layer {{ name: "wide" type: "InnerProduct" bottom: "data" top: "wide"
+  inner_product_param {{ num_output: {width} weight_filler {{ type: "xavier" }} }} }}
+layer {{ name: "out" type: "InnerProduct" bottom: "wide" top: "out" inner_product_param {{ num_output: 10 }} }}
+layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "out" bottom: "label" top: "loss" }}
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--megabytes", type=int, default=200, help="size of the parameters")
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    net = NET.format(width=options.megabytes * 2**20 // 4 // 1024)
+    with tempfile.TemporaryDirectory() as folder:
+        solver = Solver(
+            f'net_param {{ {net} }} base_lr: 0.0001 momentum: 0.9 lr_policy: "fixed" random_seed: 1 '
+            f'snapshot_prefix: "{folder}/x"',
+            keep_last=1,
+        )
+
+        def iterations(snapshot: bool) -> float:
+            start = time.perf_counter()
+            if snapshot:
+                solver.snapshot(wait=False)
+            solver.step(10)
+            solver.train_state.iteration.block_until_ready()
+            return time.perf_counter() - start
+
+        def waited() -> float:
+            start = time.perf_counter()
+            solver.snapshot()
+            return time.perf_counter() - start
+
+        iterations(snapshot=True)  # compile, import
+        rows = []
+        for _ in range(options.repeats):  # in turn: the machine's noise meets all alike
+            plain = iterations(snapshot=False)
+            snapped = iterations(snapshot=True)
+            solver.snapshots.wait()
+            rows.append((plain, snapped, waited()))
+        plain, snapped, whole = (statistics.median(column) for column in zip(*rows, strict=True))
+        solver.close()
+    print(f"10 iterations                    {plain:7.3f} s")
+    print(f"10 iterations after a snapshot   {snapped:7.3f} s")
+    print(f"the snapshot until it is written {whole:7.3f} s")
+    print(f"held up for {snapped - plain:.3f} s, {(snapped - plain) / whole:.0%} of what a snapshot takes")
+
+
+if __name__ == "__main__":
+    main()
