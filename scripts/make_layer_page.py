@@ -24,8 +24,9 @@ INTRO = """# Layers
 Made from the registry by `scripts/make_layer_page.py`; a test keeps it up to date.
 
 **Gradient** says how a type's gradient is known to be right. *Three ways*: autodiff of forward, the hand-written
-Backward and finite differences agree. *Caffe's rule*: Caffe's formula is not the derivative, and is what is used;
-the page of gradient checks says where they differ. *None*: Caffe has no gradient either.
+Backward and finite differences agree, which `caffejax gradcheck` shows for any net and the tests for every type.
+*Caffe's rule*: Caffe's formula is not the derivative, and is what is used, in autodiff too. *None*: Caffe has no
+gradient either. Where Caffe stops a gradient that a derivative would have, the type's section says so.
 
 """
 
@@ -41,6 +42,8 @@ def page() -> str:
     ]
     for t in types:
         lines += ["", f"## {t.name}", "", description(t)]
+        if t.not_derivative:
+            lines += ["", f"Not the derivative: {t.not_derivative}."]
         if t.param:
             lines += ["", f"`{t.param}`:", "", "| parameter | type | default |", "|---|---|---|", *parameters(t)]
     return "\n".join(lines) + "\n"
