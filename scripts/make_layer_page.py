@@ -43,7 +43,7 @@ def page() -> str:
     for t in types:
         lines += ["", f"## {t.name}", "", description(t)]
         if t.not_derivative:
-            lines += ["", f"Not the derivative: {t.not_derivative}."]
+            lines += ["", f"Not the derivative: {t.not_derivative}"]
         if t.param:
             lines += ["", f"`{t.param}`:", "", "| parameter | type | default |", "|---|---|---|", *parameters(t)]
     return "\n".join(lines) + "\n"
