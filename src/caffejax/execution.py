@@ -23,7 +23,6 @@ from .layers.calling import Backward, call
 log = logging.getLogger("caffejax.net")
 
 Values = dict[str, jax.Array]
-Changed = dict[str, tuple[jax.Array, ...]]
 Kind = Literal["traced", "rows", "host"]
 
 
@@ -38,10 +37,10 @@ class Given(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Blobs by name (with their last value), new statistics by layer key, and the weighted sum of losses."""
+    """Blobs by name (with their last value), the state that was given with its changes, the weighted losses."""
 
     values: Values
-    changed: Changed
+    state: dict[str, Any]
     loss: jax.Array
 
 
@@ -50,14 +49,15 @@ def run_layers(
 ) -> Result:
     """Runs layers in order on the blobs in `before`; traceable unless there is a host layer among them."""
     values: Values = dict(before)
-    changed: Changed = {}
+    state = dict(given.state)
     total = jnp.zeros(())
     for layer in layers:
         with jax.named_scope(layer.name), located(file=file, layer=layer.name, layer_type=layer.type.name):
             if is_fed(layer):
                 tops = tuple(jnp.asarray(given.inputs[top]) for top in layer.tops)
             else:
-                tops, changed[layer.key] = _call(layer, given, values, mode)
+                tops, new = _call(layer, given, state, values, mode)
+                _write(layer, new, state)
         tops = tuple(
             # an in-place blob's diff is that of its first value
             top + given.probes[name] if name in given.probes and name not in values else top
@@ -67,7 +67,7 @@ def run_layers(
         for top, weight in zip(tops, layer.loss_weights, strict=True):
             if weight:
                 total += weight * jnp.sum(top, dtype=jnp.promote_types(top.dtype, jnp.float32))
-    return Result(values, changed, total)
+    return Result(values, state, total)
 
 
 def is_fed(layer: Layer) -> bool:
@@ -75,13 +75,22 @@ def is_fed(layer: Layer) -> bool:
     return layer.type.forward is None
 
 
-def _call(layer: Layer, given: Given, values: Values, mode: Backward) -> tuple[Any, Any]:
+def _call(layer: Layer, given: Given, state: Mapping[str, Any], values: Values, mode: Backward) -> tuple[Any, Any]:
     bottoms = [
         values[name] if need else jax.lax.stop_gradient(values[name])
         for name, need in zip(layer.bottoms, layer.bottom_need_backward, strict=True)
     ]
-    arrays = [_array(p, given.params if p.blob.learnable else given.state) for p in (*layer.params, *layer.carried)]
+    arrays = [_array(p, given.params if p.blob.learnable else state) for p in (*layer.params, *layer.carried)]
     return call(layer.context.with_key(given.key), arrays, bottoms, mode)
+
+
+def _write(layer: Layer, new: Sequence[jax.Array], state: dict[str, Any]) -> None:
+    """Puts a layer's new statistics where the layers after it, which may share them, find them."""
+    statistics = [p for p in (*layer.params, *layer.carried) if not p.blob.learnable]
+    for param, value in zip(statistics, new, strict=False):
+        blobs = list(state[param.owner.layer])
+        blobs[param.owner.index] = value
+        state[param.owner.layer] = tuple(blobs)
 
 
 def _array(param: Param, tree: Mapping[str, Any]) -> jax.Array:
@@ -110,14 +119,14 @@ class Segments:
     def __call__(self, given: Given) -> Result:
         """Runs all segments; for concrete arrays only, also under jax.grad."""
         values: Values = {}
-        changed: Changed = {}
+        state = dict(given.state)
         total = jnp.zeros(())
         for segment in self.segments:
-            result = segment(given, values)
+            result = segment(given._replace(state=state), values)
             values |= result.values
-            changed |= result.changed
+            state |= result.state
             total += result.loss
-        return Result(values, changed, total)
+        return Result(values, state, total)
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -13,14 +14,15 @@ import jax
 import jax.numpy as jnp
 
 from . import data  # noqa: F401  registers the data layers
-from .errors import GraphError, Problem, did_you_mean, located
+from .errors import GraphError, LayerError, Problem, did_you_mean, located
 from .execution import Given, Segments, is_fed, run_layers
-from .graph import Graph, Param, build_graph, net_state
+from .graph import Graph, Layer, Param, build_graph, net_state
 from .layers import Source
 from .layers.calling import Backward
 from .layers.context import Phase, name_key
 from .layers.fillers import fill
 from .schema import read_net, source_file
+from .schema.blobs import Array, decode_blob
 from .schema.caffe_pb2 import NetParameter, NetState
 
 Params = dict[str, tuple[jax.Array | None, ...]]
@@ -149,6 +151,8 @@ class Net:
         def blob(param: Param) -> jax.Array:
             layer = self.graph.layer(param.slot.layer)
             with located(file=self.graph.file, layer=layer.name, layer_type=layer.type.name):
+                if layer.context.layer.blobs:
+                    return jnp.asarray(_given_blob(layer, param), dtype)
                 own_key = jax.random.fold_in(name_key(key, param.slot.layer), param.slot.index)
                 return fill(param.blob.filler, own_key, param.blob.shape, dtype)
 
@@ -223,19 +227,20 @@ class Net:
             result = self._segments(given)
         else:
             result = run_layers(self.graph.layers, given, {}, self.backward, self.graph.file)
-        return result.values, self._updated(state, result.changed), result.loss
-
-    def _updated(self, state: Params, changed: Mapping[str, tuple[jax.Array, ...]]) -> Params:
-        new = dict(state)
-        for layer in self.graph.layers:
-            statistics = [p for p in (*layer.params, *layer.carried) if not p.blob.learnable]
-            for param, value in zip(statistics, changed.get(layer.key, ()), strict=False):
-                owner = list(new[param.owner.layer])
-                owner[param.owner.index] = value
-                new[param.owner.layer] = tuple(owner)
-        return new
+        return result.values, result.state, result.loss
 
     def tree(self, value: Callable[[Param], Any]) -> Any:
         """`{layer: value of each blob}`, leaving out blobs of other layers and layers with nothing."""
         tree = {layer.key: tuple(value(p) if p.owned else None for p in layer.params) for layer in self.graph.layers}
         return {key: blobs for key, blobs in tree.items() if any(b is not None for b in blobs)}
+
+
+def _given_blob(layer: Layer, param: Param) -> Array:
+    """A blob that the net's definition itself holds, in place of a filler's."""
+    blobs = layer.context.layer.blobs
+    if len(blobs) != len(layer.params):
+        raise LayerError(f"its definition holds {len(blobs)} blobs, the layer has {len(layer.params)}")
+    array = decode_blob(memoryview(blobs[param.slot.index].SerializeToString()))
+    if math.prod(array.shape) != math.prod(param.blob.shape):
+        raise LayerError(f"blob {param.slot.index} in its definition is {array.shape}, the layer's {param.blob.shape}")
+    return array.reshape(param.blob.shape)

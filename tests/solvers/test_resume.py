@@ -155,3 +155,27 @@ def test_what_stands_in_the_way_of_a_snapshot_is_named(tmp_path: Path) -> None:
         s.step(10_000)
     assert s.iteration < 10_000
     assert (tmp_path / "snap.orbax").read_text() == "a file where the checkpoints go"
+
+
+def test_steps_of_an_earlier_run_are_set_aside_not_lost(tmp_path: Path) -> None:
+    """A new run over the same prefix: its own steps are the newest ones."""
+    first = solver(tmp_path, "snapshot: 4")
+    first.step(12)
+    first.close()
+    again = solver(tmp_path, "snapshot: 4")
+    again.step(8)
+    again.close()
+    steps = {p.parent.name: sorted(int(q.name) for q in p.parent.iterdir() if q.name.isdigit())
+             for p in tmp_path.glob("snap.orbax*/*")}  # fmt: skip
+    assert steps == {"snap.orbax": [4, 8], "snap.orbax.old1": [4, 8, 12]}
+    resumed = solver(tmp_path)
+    resumed.restore(tmp_path / "snap.orbax")
+    assert resumed.iteration == 8
+
+
+def test_a_stop_is_not_forgotten(tmp_path: Path) -> None:
+    s = solver(tmp_path)
+    s.callbacks.append(lambda s: [s.request("stop"), s.request("snapshot")] if s.iteration == 3 else None)
+    s.solve()
+    assert s.iteration == 3
+    assert (tmp_path / "snap_iter_3.caffemodel").exists()

@@ -28,6 +28,9 @@ _V1 = (4, 6)
 _V0, _V0_INSIDE_V1 = (1, 50), 1
 
 
+Blobs = Mapping[str, Sequence[ArrayLike]] | Sequence[Sequence[ArrayLike]]
+
+
 def read_caffemodel(path: str | os.PathLike[str]) -> dict[str, tuple[Array | None, ...]]:
     """Reads the weights of a net, from a .caffemodel or a .caffemodel.h5.
 
@@ -65,8 +68,8 @@ def decode_caffemodel(data: memoryview, path: str | os.PathLike[str]) -> dict[st
 def write_caffemodel(
     path: str | os.PathLike[str],
     net: NetParameter,
-    blobs: Mapping[str, Sequence[ArrayLike]],
-    diffs: Mapping[str, Sequence[ArrayLike]] | None = None,
+    blobs: Blobs,
+    diffs: Blobs | None = None,
 ) -> None:
     """Writes a net and its weights as Caffe does: every layer's definition with its blobs.
 
@@ -75,29 +78,35 @@ def write_caffemodel(
     Args:
         path: the file.
         net: the definition, up to date (as from `read_net`); blobs in it are left out.
-        blobs: by layer name; layers that are not named have none.
+        blobs: by layer name, where layers that are not named have none; or for each layer in order.
         diffs: gradients to store beside the blobs, in the same form.
 
     Raises:
         WeightsError: for blobs of layers that the net does not have, and for a file that cannot be written.
     """
-    unknown = sorted({*blobs, *(diffs or {})} - {layer.name for layer in net.layer})
-    if unknown:
-        raise WeightsError(Problem(f"the net has no layer '{name}', but there are blobs for it") for name in unknown)
+    stored = zip(net.layer, _in_order(net, blobs), _in_order(net, diffs or {}), strict=True)
     with replacing(path) as file:
         if net.HasField("name"):
             file.writelines(wire.delimited(1, net.name.encode()))
-        for layer in net.layer:
+        for layer, layer_blobs, gradients in stored:
             definition = type(layer)()
             definition.CopyFrom(layer)
             definition.ClearField("blobs")
             if net.state.HasField("phase") and not layer.HasField("phase"):
                 definition.phase = net.state.phase
             pieces: list[bytes | memoryview] = [definition.SerializeToString()]
-            gradients = (diffs or {}).get(layer.name, ())
-            for i, blob in enumerate(blobs.get(layer.name, ())):
+            for i, blob in enumerate(layer_blobs):
                 pieces += wire.delimited(7, *encode_blob(blob, gradients[i] if i < len(gradients) else None))
             file.writelines(wire.delimited(_LAYER, *pieces))
+
+
+def _in_order(net: NetParameter, blobs: Blobs) -> Sequence[Sequence[ArrayLike]]:
+    if not isinstance(blobs, Mapping):
+        return blobs
+    unknown = sorted(set(blobs) - {layer.name for layer in net.layer})
+    if unknown:
+        raise WeightsError(Problem(f"the net has no layer '{name}', but there are blobs for it") for name in unknown)
+    return [blobs.get(layer.name, ()) for layer in net.layer]
 
 
 def _layers(data: memoryview) -> dict[str, tuple[Array | None, ...]]:

@@ -79,7 +79,7 @@ def _import_safetensors() -> None:
     try:
         import safetensors  # noqa: F401
     except ImportError as error:
-        message = "the package for .safetensors files is missing: pip install caffejax[safetensors]"
+        message = "the package for .safetensors files is missing: pip install safetensors"
         raise WeightsError(message) from error
 
 

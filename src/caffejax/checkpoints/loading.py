@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,14 +21,16 @@ from .caffemodel import decode_caffemodel, read_caffemodel, write_caffemodel
 from .hdf5 import is_hdf5
 from .mapped import map_file
 
+log = logging.getLogger("caffejax")
+
 _LARGE = 1 << 20  # bytes
 
 
 def load_weights(graph: Graph, variables: Variables, path: str | os.PathLike[str]) -> Variables:
     """The variables with every blob replaced that the file has for a layer of the same name.
 
-    Layers that only the file or only the net has are left alone. Where layers of the net share a blob, the
-    last of them in the file counts.
+    Layers that only the file or only the net has are left alone; of the net's layers of one name the first is
+    meant. Where layers share a blob, the last of them in the file counts.
 
     Args:
         graph: the net's graph.
@@ -41,9 +44,8 @@ def load_weights(graph: Graph, variables: Variables, path: str | os.PathLike[str
     may_lack_shared = is_hdf5(path)
     problems: list[Problem] = []
     new: dict[tuple[str, int], Array] = {}
-    for layer in graph.layers:
-        if layer.inserted_split or layer.name not in stored:
-            continue
+    first = {layer.name: layer for layer in reversed(graph.layers) if not layer.inserted_split}
+    for layer in (first[name] for name in stored if name in first):
         optional = [i for i, p in enumerate(layer.params) if may_lack_shared and not p.owned]
         try:
             arrays = fit(layer.name, stored[layer.name], [p.blob.shape for p in layer.params], optional)
@@ -53,6 +55,11 @@ def load_weights(graph: Graph, variables: Variables, path: str | os.PathLike[str
         for param, array in zip(layer.params, arrays, strict=True):
             if array is not None:
                 new[param.owner] = array.reshape(owner_shape(graph, param))
+    for name in stored:
+        if name not in first and stored[name]:
+            log.info("Ignoring source layer %s", name)
+    if not new and any(layer.params for layer in graph.layers):
+        log.warning("%s has no blobs for any layer of the net: layers match by name", os.fspath(path))
     if problems:
         raise WeightsError([Problem(p.message, os.fspath(path), layer=p.layer) for p in problems])
 
@@ -90,15 +97,16 @@ def save_weights(path: str | os.PathLike[str], graph: Graph, variables: Variable
     Raises:
         WeightsError: if the file cannot be written; what was there before stays whole.
     """
-    blobs = {layer.name: [_array(p, variables) for p in layer.params] for layer in graph.layers}
+    blobs = [[_array(p, variables) for p in layer.params] for layer in graph.layers]
     gradients = None
     if diffs is not None:
-        gradients = {layer.name: [_diff(p, diffs) for p in layer.params] for layer in graph.layers}
+        gradients = [[_diff(p, diffs) for p in layer.params] for layer in graph.layers]
     if os.fspath(path).endswith(".h5"):
         from .caffemodel_h5 import write_caffemodel_h5
 
-        owned = {layer.name: _owned(layer, blobs[layer.name]) for layer in graph.layers}
-        write_caffemodel_h5(path, owned, gradients, [layer.name for layer in graph.layers])
+        names = [layer.name for layer in graph.layers]
+        owned = {layer.name: _owned(layer, own) for layer, own in zip(graph.layers, blobs, strict=True)}
+        write_caffemodel_h5(path, owned, dict(zip(names, gradients, strict=True)) if gradients else None, names)
     else:
         net = NetParameter(name=graph.name, layer=[_definition(layer, graph.phase) for layer in graph.layers])
         write_caffemodel(path, net, blobs, gradients)

@@ -6,11 +6,14 @@ nested dictionaries of names, readable by orbax alone, and a JSON record of ever
 
 from __future__ import annotations
 
+import itertools
 import json
+import logging
 import os
+import shutil
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,8 @@ from ..errors import Problem, WeightsError
 
 Arrays = Mapping[str, Any]  # names to arrays, or to more of these
 _ARRAYS, _RECORD = "arrays", "record"
+
+log = logging.getLogger("caffejax")
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,7 @@ class CheckpointFolder:
         self.path = Path(path)
         self._keep = keep or Keep()
         self._opened: Any = None
+        self._aside: Path | None = None
 
     @property
     def _manager(self) -> Any:
@@ -96,7 +102,7 @@ class CheckpointFolder:
     def save(
         self, step: int, arrays: Arrays, record: Mapping[str, Any], scores: Mapping[str, float] | None = None
     ) -> None:
-        """Starts saving a step; one that is there already is replaced.
+        """Starts saving a step. Steps from it on, of an earlier run, are set aside: `<path>.old1/<step>`.
 
         Args:
             step: its number.
@@ -110,8 +116,7 @@ class CheckpointFolder:
         import orbax.checkpoint as ocp
 
         try:
-            if step in self.steps():
-                self._manager.delete(step)
+            self._set_aside([s for s in self.steps() if s >= step])
             self._manager.save(
                 step,
                 args=ocp.args.Composite(
@@ -121,6 +126,22 @@ class CheckpointFolder:
             )
         except (OSError, ValueError) as error:
             raise _error(self.path, f"cannot save step {step}: {error}") from error
+
+    def _set_aside(self, steps: Sequence[int]) -> None:
+        """Moves steps out of the way: a run that goes over them again would otherwise resume from theirs."""
+        if not steps:
+            return
+        self.close()
+        if self._aside is None:
+            taken = {p.name for p in self.path.parent.iterdir()}
+            names = (f"{self.path.name}.old{i}" for i in itertools.count(1))
+            self._aside = self.path.with_name(next(name for name in names if name not in taken))
+            listed = ", ".join(map(str, steps))
+            log.warning("%s holds steps of an earlier run; moved to %s: %s", self.path, self._aside, listed)
+        self._aside.mkdir(exist_ok=True)
+        for step in steps:
+            shutil.rmtree(self._aside / str(step), ignore_errors=True)  # saved twice by this run
+            (self.path / str(step)).rename(self._aside / str(step))
 
     def restore(self, step: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """The arrays (NumPy) and the record of a step, or of the newest.

@@ -8,7 +8,7 @@ from . import flags
 from .glog import log, start_logging
 
 HELP = "convert weights from one file format to another"
-EXAMPLE = "caffejax convert --from=lenet_iter_1000.caffemodel --to=lenet.safetensors"
+EXAMPLE = "caffejax convert --from=lenet_iter_1000.caffemodel --to=lenet.npz"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -34,8 +34,13 @@ def stages(options: argparse.Namespace) -> list[str]:
     return [s for s in options.stage.split(",") if s]
 
 
-def pick_device(options: argparse.Namespace, prefer_gpu: bool) -> jax.Device:
-    """The device that the flags ask for, else the first GPU (or TPU) if preferred and there, else the CPU.
+def pick_device(options: argparse.Namespace, prefer_gpu: bool, device_id: int = 0) -> jax.Device:
+    """The device that the flags ask for, else a GPU (or TPU) if preferred and there, else the CPU.
+
+    Args:
+        options: the command's flags.
+        prefer_gpu: whether the solver's solver_mode is GPU.
+        device_id: which GPU the solver names.
 
     Raises:
         CaffejaxError: if the flags ask for a device that is not there.
@@ -51,7 +56,7 @@ def pick_device(options: argparse.Namespace, prefer_gpu: bool) -> jax.Device:
         return _named(kind, number or "0")
     if prefer_gpu:
         if jax.default_backend() != "cpu":
-            return jax.devices()[0]
+            return _named(jax.default_backend(), str(device_id))
         log.warning("solver_mode is GPU, but JAX sees no GPU here: running on the CPU")
     return jax.devices("cpu")[0]
 

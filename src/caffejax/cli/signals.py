@@ -39,6 +39,11 @@ def handled(solver: Solver, options: argparse.Namespace) -> Iterator[None]:
         signal.SIGTERM: "stop",
     }
     received: set[int] = set()
+    unsaid: list[str] = []  # a handler may interrupt the log itself: what it has to say is said between iterations
+
+    def say(solver: Solver) -> None:
+        while unsaid:
+            log.info(unsaid.pop(0))
 
     def handler(number: int, frame: FrameType | None) -> None:
         effect = effects[signal.Signals(number)]
@@ -47,14 +52,16 @@ def handled(solver: Solver, options: argparse.Namespace) -> Iterator[None]:
         received.add(number)
         if effect != "none":
             solver.request(effect)
-        log.info("%s: %s", signal.Signals(number).name, _SAID[effect])
+        unsaid.append(f"{signal.Signals(number).name}: {_SAID[effect]}")
 
+    solver.callbacks.append(say)
     before = {number: signal.signal(number, handler) for number in effects}
     try:
         yield
     finally:
         for number, old in before.items():
             signal.signal(number, old)
+        solver.callbacks.remove(say)
 
 
 _SAID = {

@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
     if options.level:
         param.train_state.level = options.level
     param.train_state.stage.extend(flags.stages(options))
-    device = flags.pick_device(options, prefer_gpu=param.solver_mode == param.GPU)
+    device = flags.pick_device(options, prefer_gpu=param.solver_mode == param.GPU, device_id=param.device_id)
     log.info("Running on %s", device)
     solver = Solver(
         param,

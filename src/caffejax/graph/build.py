@@ -126,15 +126,16 @@ class _Wiring:
 
     def _infer(self, layer: LayerParameter, inserted: bool) -> None:
         phase: Any = caffe_pb2.Phase.Name(layer.phase) if layer.HasField("phase") else self.phase
+        key = self._key(layer.name)
         context = Context(
             layer=layer,
             type=layer_type(layer.type),
             phase=phase,
             seed=self.seed,
             folder=Path(self.file).parent if self.file else None,
+            name=key,
         )
         bottoms = [self.blobs[b] for b in layer.bottom]
-        key = self._key(layer.name)
         blobs = context.type.declare_blobs(context, *bottoms) if context.type.declare_blobs else []
         params = self.sharing.add(key, layer, [b for b in blobs if b.persistent])
         carried = carried_params(key, len(params), [b for b in blobs if not b.persistent])

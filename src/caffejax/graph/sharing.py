@@ -37,16 +37,16 @@ class Sharing:
             raise GraphError(f"too many params specified: {len(layer.param)} for {len(blobs)} blobs")
         specs = [*layer.param, *(ParamSpec() for _ in blobs[len(layer.param) :])]
         return tuple(
-            self._param(Slot(key, i), layer.name, spec, blob)
+            self._param(Slot(key, i), layer.name, spec, blob, given=i < len(layer.param))
             for i, (spec, blob) in enumerate(zip(specs, blobs, strict=True))
         )
 
-    def _param(self, slot: Slot, layer: str, spec: ParamSpec, blob: Blob) -> Param:
+    def _param(self, slot: Slot, layer: str, spec: ParamSpec, blob: Blob, given: bool) -> Param:
         lr = spec.lr_mult if spec.HasField("lr_mult") else None
         decay = spec.decay_mult if spec.HasField("decay_mult") else None
         need_backward = lr != 0  # Caffe counts statistics too, unless told otherwise
         if not blob.learnable:
-            if lr:
+            if given and lr != 0:  # unset means 1
                 raise GraphError(f"param {slot.index} holds running statistics: its lr_mult must be 0")
             lr = 0.0
         shared = self._names.get(spec.name) if spec.name else None

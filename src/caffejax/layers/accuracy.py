@@ -16,7 +16,7 @@ from .registry import register
 def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     """A label is right if fewer than top_k other classes score at least as much as it does.
 
-    The second top holds the accuracy of each class, 0 for a class without labels.
+    A label that is no class gives NaN. The second top holds the accuracy of each class, 0 for a class without labels.
     """
     p = ctx.param
     axis = canonical_axis(p.axis, scores.shape)
@@ -31,10 +31,11 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     index = labels.astype(jnp.int32).reshape(-1)
     valid = valid_labels(p, index)
     index = jnp.where(valid, index, 0)
-    own = jnp.take_along_axis(rows, index[:, None], 1)
+    own = jnp.take_along_axis(rows, index[:, None], 1, mode="clip")
+    unknown = jnp.any(valid & ((index < 0) | (index >= classes)))
     better = jnp.sum(rows >= own, axis=1) - 1  # less the class itself
     right = (valid & (better < p.top_k)).astype(jnp.float32)
-    overall = _share(jnp.sum(right), jnp.sum(valid))
+    overall = jnp.where(unknown, jnp.nan, _share(jnp.sum(right), jnp.sum(valid)))
     if ctx.n_tops < 2:
         return overall
     of_class = (index[:, None] == jnp.arange(classes)) & valid[:, None]

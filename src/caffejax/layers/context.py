@@ -73,6 +73,7 @@ class Context:
         base_key: the key of this forward pass, or None; see `key`.
         seed: for what is random on the host (shuffling, crops).
         folder: where the net's file lies; see `path`.
+        name: the layer's name made unique, where a net repeats it.
     """
 
     layer: Any
@@ -81,6 +82,7 @@ class Context:
     base_key: jax.Array | None = None
     seed: int = 0
     folder: Path | None = None
+    name: str = ""
 
     @functools.cached_property
     def param(self) -> Any:
@@ -102,7 +104,7 @@ class Context:
         """This layer's random key, from its name: other layers coming or going do not change it."""
         if self.base_key is None:
             raise LayerError("is random here and needs a key: pass key=jax.random.key(seed)")
-        return name_key(self.base_key, self.layer.name)
+        return name_key(self.base_key, self.name or self.layer.name)
 
     def with_key(self, key: jax.Array | None) -> Context:
         """The same layer in a forward pass with another key."""

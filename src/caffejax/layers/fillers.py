@@ -90,7 +90,7 @@ def _bilinear(filler: Any, key: Any, shape: Shape) -> jax.Array:
     require(len(shape) == 4, f"bilinear filler: the blob must have 4 axes, not shape {shape}")
     require(shape[2] == shape[3], f"bilinear filler: the kernel must be square, not {shape[2]}x{shape[3]}")
     half = math.ceil(shape[3] / 2)
-    centre = (2 * half - 1 - half % 2) / (2 * half)
+    centre = (shape[3] - 1) / (2 * half)
     tent = 1 - jnp.abs(jnp.arange(shape[3]) / half - centre)
     return jnp.broadcast_to(tent[:, None] * tent, shape)
 

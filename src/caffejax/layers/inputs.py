@@ -18,6 +18,8 @@ def input_shapes(ctx: Context) -> list[Shape]:
         len(shapes) in (1, ctx.n_tops),
         f"input_param needs one shape or one per top: {len(shapes)} shapes for {ctx.n_tops} tops",
     )
+    for shape in shapes:
+        require(all(n >= 0 for n in shape), f"input_param: a dimension is negative: {shape}")
     return shapes * ctx.n_tops if len(shapes) == 1 else shapes
 
 

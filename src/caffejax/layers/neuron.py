@@ -217,6 +217,6 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
 
 def _dropout_mask(ctx: Context, x: jax.Array) -> jax.Array:
     ratio = ctx.param.dropout_ratio
-    require(0 < ratio < 1, f"dropout_ratio must lie between 0 and 1, not be {ratio:g}")
+    require(0 <= ratio < 1, f"dropout_ratio must be at least 0 and less than 1, not {ratio:g}")
     keep = jax.random.bernoulli(ctx.key, 1 - ratio, x.shape)
     return keep.astype(x.dtype) / (1 - ratio)

@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import require
 from .axes import canonical_axis, outer_inner
 from .context import Context
-from .loss import class_numbers, label_shape_problem, loss_divisor, replaced, valid_labels
+from .loss import class_numbers, label_shape_problem, loss_divisor, replaced, require_one_batch, valid_labels
 from .precision import wide
 from .registry import register
 
@@ -64,6 +64,8 @@ def _parts(
     axis = canonical_axis(ctx.param.axis, scores.shape, name="softmax_param.axis")
     problem = label_shape_problem(scores.shape, labels.shape, axis)
     require(problem is None, problem or "")
+    if axis > 0:  # with the classes along the first axis there is none that the two could share
+        require_one_batch(scores.shape, labels.shape)
     outer, inner = outer_inner(scores.shape, axis)
     shape = [1 if k == axis else n for k, n in enumerate(scores.shape)]
     index = class_numbers(labels, scores.shape[axis]).reshape(shape)

@@ -48,10 +48,9 @@ def _per_axis(p: Any, name: str, pair: Sequence[str], n_axes: int, default: int 
         require(n_axes == 2, f"{pair[0]} and {pair[1]} need 2 spatial axes, not {n_axes}; use {name}")
         require(not values, f"give either {name} or {pair[0]} and {pair[1]}, not both")
         require(
-            default is not None or all(p.HasField(field) for field in pair),
+            name == "pad" or all(p.HasField(field) for field in pair),
             f"{pair[0]} and {pair[1]} must both be given",
         )
-        # an unset stride_h or pad_h falls back to the default of its kind
         return tuple(getattr(p, f) if p.HasField(f) else default or 0 for f in pair)
     if not values:
         require(default is not None or n_axes == 0, f"{name} (or {' and '.join(pair)}) must be given")

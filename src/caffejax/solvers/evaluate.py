@@ -57,6 +57,8 @@ class Evaluator:
             if each is not None:
                 each(i, Scores(float(result[0]), jax.tree.map(np.asarray, result[1])))
         self._last = state
+        if not results:
+            return Scores(0.0, {})
         loss, outputs = jax.tree.map(lambda *xs: np.mean(np.stack(xs), axis=0), *results)
         return Scores(float(loss), outputs)
 

@@ -20,6 +20,8 @@ class Feed:
     """
 
     def __init__(self, net: Net) -> None:
+        if not net.graph.layers:
+            raise GraphError(Problem("the net has no layers in this phase", file=net.graph.file))
         inputs = [layer for layer in net.graph.layers if layer.type.input_shapes is not None]
         if inputs:
             raise GraphError(

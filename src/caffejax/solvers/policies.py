@@ -36,7 +36,7 @@ def problems(param: Any) -> list[str]:
             return [f"lr_policy is missing; it is one of {', '.join(POLICIES)}"]
         return [f"unknown lr_policy '{param.lr_policy}'{did_you_mean(param.lr_policy, POLICIES)}"]
     found = []
-    if param.gamma < 0:
+    if param.gamma < 0 and param.lr_policy not in ("fixed", "poly"):
         found.append(f"lr_policy '{param.lr_policy}': gamma must not be negative, but is {param.gamma:g}")
     if param.lr_policy in ("step", "sigmoid") and param.stepsize <= 0:
         found.append(f"lr_policy '{param.lr_policy}': stepsize must be positive, but is {param.stepsize}")

@@ -40,6 +40,11 @@ def _other_problems(param: SolverParameter) -> Iterator[str]:
     if param.weight_decay and param.regularization_type not in ("L1", "L2"):
         hint = did_you_mean(param.regularization_type, ("L1", "L2"))
         yield f"unknown regularization_type '{param.regularization_type}'; it is L1 or L2{hint}"
+    for name in ("max_iter", "display", "snapshot", "test_interval"):
+        if getattr(param, name) < 0:
+            yield f"{name} must not be negative, but is {getattr(param, name)}"
+    if any(n < 0 for n in param.test_iter):
+        yield f"test_iter must not be negative: {list(param.test_iter)}"
     if param.iter_size < 1:
         yield f"iter_size must be 1 or more, not {param.iter_size}"
     if param.average_loss < 1:

@@ -44,7 +44,7 @@ class Snapshots:
         self._folder = CheckpointFolder(f"{self.prefix}.orbax", keep)
         self._background = Background()
         if param.snapshot:
-            self._prepare()
+            self.prepare()
 
     def save(
         self,
@@ -61,7 +61,7 @@ class Snapshots:
         Raises:
             WeightsError: if this snapshot cannot be started, or the one before could not be written.
         """
-        self._prepare()
+        self.prepare()
         state, last_update = on_host(state), jax.tree.map(np.array, last_update)
         hdf5 = self._param.snapshot_format == SolverParameter.HDF5
         stem, end, kind = f"{self.prefix}_iter_{iteration}", ".h5" if hdf5 else "", "HDF5" if hdf5 else "binary proto"
@@ -126,7 +126,8 @@ class Snapshots:
         finally:
             self._folder.close()
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
+        """Makes the folder; raises `SolverError` if snapshots cannot be written to it."""
         parent = Path(self.prefix).parent
         try:
             parent.mkdir(parents=True, exist_ok=True)

@@ -30,6 +30,8 @@ from .state import Report, TrainState, make_step, pass_key, stack
 from .testing import Tests
 from .transforms import caffe_optimizer
 
+_READ_BEHIND = 200  # iterations
+
 Callback = Callable[["Solver"], object]
 Request = Literal["snapshot", "stop"]
 
@@ -185,16 +187,19 @@ class Solver:
 
     def request(self, what: Request) -> None:
         """Asks for a snapshot after the iteration under way, and to "stop" then; safe in a signal handler."""
-        self._request = what
+        if self._request != "stop":  # what was asked for first and weighs more
+            self._request = what
 
     def solve(self, resume: str | os.PathLike[str] | None = None) -> None:
         """Trains to `max_iter`, from the start or from a snapshot, and ends as Caffe does: snapshot, test."""
         p = self.param
+        self._request = None
+        if p.snapshot_after_train:
+            self.snapshots.prepare()
         log.info("Solving %s", self.net.graph.name)
         log.info("Learning Rate Policy: %s", p.lr_policy)
         if resume is not None:
             self.restore(resume)
-        self._request = None
         self.step(max(0, p.max_iter - self.iteration))
         if self._request == "stop":
             self.snapshots.close()
@@ -269,6 +274,8 @@ class Solver:
         self.train_state, report = self._step(self.train_state, placed, self.schedule(self.iteration))
         self._last_update = report.update
         self._unread.append(report.loss)
+        if len(self._unread) > _READ_BEHIND:  # long done: reading it does not wait
+            self._smoothed.add(float(self._unread.pop(0)))
         self._watch.step(self.iteration, before, placed, self.train_state, report.loss)
         return report
 
@@ -292,7 +299,8 @@ class Solver:
     def _final_display(self) -> None:
         """One more forward pass, for the loss after the last update."""
         batch = jax.device_put(next(self.feed), self.device)
-        loss, _ = self.net.jit(self.net.loss)(*self.variables, batch, self.train_state.key)
+        loss, outputs = self.net.jit(self.net.loss)(*self.variables, batch, self.train_state.key)
+        self.train_state = self.train_state.replace(state=outputs.state)  # type: ignore[attr-defined]
         self._unread.append(loss)
         log.info(f"Iteration {self.iteration}, loss = {self.smoothed_loss:g}")
 
