@@ -135,7 +135,7 @@ def test_a_bit_flip_is_noticed_and_another_step_named(tmp_path: Path) -> None:
     with train(folder) as process:
         log = wait_for(process, "nothing: read to the end")
     assert process.returncode == 1
-    assert re.search(r"x\.orbax: step 30 is damaged: .*; step 20 is the newest other one", log), log
+    assert re.search(r"x\.orbax: step 30 is damaged: .*; step 20 is the newest good one", log), log
     assert "Traceback" not in log
     assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == files
     shutil.rmtree(folder / "x.orbax" / "30")

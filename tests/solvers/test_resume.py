@@ -117,7 +117,7 @@ def test_missing_and_damaged_snapshots(tmp_path: Path, name: str) -> None:
     with pytest.raises(WeightsError, match=r"snap\.orbax") as caught:
         s.restore(f"{tmp_path}/snap.orbax{name}")
     if name == "/0":
-        assert "step 1 is the newest other one" in str(caught.value)
+        assert "step 1 is the newest good one" in str(caught.value)
     for ours, theirs in zip(leaves(s), before, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 

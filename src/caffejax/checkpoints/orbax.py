@@ -149,7 +149,6 @@ class CheckpointFolder:
         Raises:
             WeightsError: if there is no such step or it cannot be read.
         """
-        import orbax.checkpoint as ocp
 
         steps = self.steps()
         if not steps:
@@ -158,25 +157,34 @@ class CheckpointFolder:
         if chosen not in steps:
             raise _error(self.path, f"there is no step {chosen}; there are {', '.join(map(str, steps))}")
         try:
-            shapes = self._manager.item_metadata(chosen)[_ARRAYS]
-            target = jax.tree.map(lambda m: np.empty(m.shape, m.dtype), shapes)
-            restored = self._manager.restore(
-                chosen,
-                args=ocp.args.Composite(**{_ARRAYS: ocp.args.StandardRestore(target), _RECORD: ocp.args.JsonRestore()}),
-            )
+            return self._read(chosen)
         except Exception as error:  # orbax and tensorstore raise many kinds
             _ignore_late_callbacks()
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise self._damaged(chosen, reason) from error
+            good = next((s for s in reversed(steps) if s != chosen and self._is_good(s)), None)
+            hint = f"; step {good} is the newest good one" if good is not None else "; no other step is good"
+            raise _error(self.path, f"step {chosen} is damaged: {reason}{hint}") from error
+
+    def _read(self, step: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        import orbax.checkpoint as ocp
+
+        shapes = self._manager.item_metadata(step)[_ARRAYS]
+        target = jax.tree.map(lambda m: np.empty(m.shape, m.dtype), shapes)
+        restored = self._manager.restore(
+            step,
+            args=ocp.args.Composite(**{_ARRAYS: ocp.args.StandardRestore(target), _RECORD: ocp.args.JsonRestore()}),
+        )
         arrays, sealed = restored[_ARRAYS], restored[_RECORD]
         if sealed != _sealed(sealed.get("record"), arrays):
-            raise self._damaged(chosen, "what was read is not what was written")
+            raise ValueError("what was read is not what was written")
         return arrays, sealed["record"]
 
-    def _damaged(self, step: int, reason: str) -> WeightsError:
-        others = [s for s in self.steps() if s != step]
-        hint = f"; step {others[-1]} is the newest other one" if others else ""
-        return _error(self.path, f"step {step} is damaged: {reason}{hint}")
+    def _is_good(self, step: int) -> bool:
+        try:
+            self._read(step)
+        except Exception:
+            return False
+        return True
 
     def wait(self) -> None:
         """Waits until what is being saved is complete.

@@ -45,7 +45,7 @@ class Tests:
             raise GraphError(problems)
         self._param, self._train, self._key = param, train, key
         self.evaluators = [Evaluator(net, device) for net in nets]
-        self._own = [net.init(jax.random.fold_in(key, 1 + i)) for i, net in enumerate(nets)]
+        self._own = [_only_its_own(net, net.init(jax.random.fold_in(key, 1 + i)), train) for i, net in enumerate(nets)]
         self._tested_at: int | None = None
         self.scores: dict[str, float] = {}
 
@@ -100,3 +100,12 @@ class Tests:
         for line in output_lines("Test", scores.outputs, graph.losses):
             log.info(line)
         return scores
+
+
+def _only_its_own(net: Net, variables: Variables, train: Net) -> Variables:
+    """The variables with numbers for the blobs that come from the train net in every test, so as not to keep both."""
+    in_their_place = Variables(
+        params=train.tree(lambda p: 0.0 if p.blob.learnable else None),
+        state=train.tree(lambda p: None if p.blob.learnable else 0.0),
+    )
+    return share_trained(net.graph, variables, train.graph, in_their_place)
