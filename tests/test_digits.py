@@ -89,13 +89,13 @@ def test_killed_and_resumed_is_the_same_run(tmp_path: Path) -> None:
     caffejax("train", "--solver=solver.prototxt", folder=tmp_path / "whole")
 
     folder = tmp_path / "killed"
-    after = random.choice(range(1, 5))  # snapshots to let pass
+    after = random.choice(range(2, 5))  # snapshots to let pass; the first is complete when the third begins
     with subprocess.Popen(
         [*COMMAND, "train", "--solver=solver.prototxt"], cwd=folder, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            after -= "Snapshotting solver state" in line
+            after -= "Snapshotting solver state to checkpoint" in line
             if after < 0:  # while this one is being written
                 os.kill(process.pid, signal.SIGKILL)
                 break

@@ -42,7 +42,7 @@ def write(folder: Path, max_iter: int) -> Path:
 
 
 def train(folder: Path, *flags: str) -> subprocess.Popen[str]:
-    if (folder / "x.orbax").is_dir():
+    if any(p.name.isdigit() for p in folder.glob("x.orbax/*")):  # killed before, maybe in its first snapshot
         flags = (*flags, "--snapshot=x.orbax")
     command = [sys.executable, "-m", "caffejax", "train", "--solver=solver.prototxt", "--keep_last=2", *flags]
     # one compilation for all runs: they are started two dozen times

@@ -65,7 +65,7 @@ def test_crop_looks_only_at_the_axes_it_crops() -> None:
     "text",
     [
         "num_output: 4 kernel_size: 3 stride: 2 pad: 1 group: 2 dilation: 2",
-        "num_output: 2 kernel_h: 1 kernel_w: 4 stride_w: 3 pad_w: 2",
+        "num_output: 2 kernel_h: 1 kernel_w: 4 stride_h: 1 stride_w: 3 pad_w: 2",
         "num_output: 2 kernel_size: 2 stride: 3 pad: 3",  # more padding than kernel
     ],
 )
