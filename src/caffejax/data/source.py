@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -11,7 +12,7 @@ from ..errors import DataError, Problem, located
 from ..layers.context import Context, Source
 from ..layers.registry import register_source
 from ..schema import caffe_pb2
-from .datum import AS_STORED, COLOUR, GREY, is_compressed, read_datum
+from .datum import AS_STORED, COLOUR, GREY, DatumReader, is_compressed
 from .draws import Draws
 from .fields import refuse_others
 from .lmdb import Lmdb
@@ -34,6 +35,10 @@ class Records(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int) -> tuple[bytes, bytes]: ...
+
+    def run(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
+        """That many records from number `start` on; not beyond the last."""
+        ...
 
     def close(self) -> None:
         """Lets go of the files."""
@@ -58,11 +63,14 @@ class DatumBatches:
         self._records = records
         self.batch_size: int = param.batch_size
         self._transform = Transform(ctx, draws)
-        self._decode = COLOUR if transform_param.force_color else GREY if transform_param.force_gray else AS_STORED
+        self._parse = DatumReader(
+            COLOUR if transform_param.force_color else GREY if transform_param.force_gray else AS_STORED
+        )
         self._skip = draws.below(param.rand_skip) if param.rand_skip else 0
-        image, _ = self._read(0)
+        first = self._records[self._index(0)]
+        image, _ = self._image(first)
         # decoding runs in OpenCV, outside of Python's lock; the rest is too little to share
-        self.threads = cores() if is_compressed(self._records[self._index(0)][1]) else 1
+        self.threads = cores() if is_compressed(first[1]) else 1
         tops = top(self.batch_size, *self._shape([image], 0)), top(self.batch_size)
         self.tops = tops[: ctx.n_tops]
 
@@ -73,7 +81,7 @@ class DatumBatches:
             DataError: naming the record that cannot be read or has another shape than the batch's first.
         """
         with located(layer=self._ctx.layer.name, layer_type=self._ctx.type.name):
-            examples = [self._read(n) for n in range(start, start + self.batch_size)]
+            examples = [self._image(record) for record in self._run(start)]
             images = [image for image, _ in examples]
             self._shape(images, start)
             batch = self._transform(images, start)
@@ -86,10 +94,18 @@ class DatumBatches:
     def _index(self, n: int) -> int:
         return (self._skip + n) % len(self._records)
 
-    def _read(self, n: int) -> tuple[np.ndarray, int]:
-        key, value = self._records[self._index(n)]
+    def _run(self, start: int) -> Iterator[tuple[bytes, bytes]]:
+        """The batch's records, round and round."""
+        at, left = self._index(start), self.batch_size
+        while left:
+            count = min(left, len(self._records) - at)
+            yield from self._records.run(at, count)
+            at, left = 0, left - count
+
+    def _image(self, record: tuple[bytes, bytes]) -> tuple[np.ndarray, int]:
+        key, value = record
         try:
-            return read_datum(value, self._decode)
+            return self._parse(value)
         except DataError as error:
             raise self._record_error(key, error) from error
 
