@@ -103,8 +103,7 @@ class Net:
             return self
         if self._other_phase is None:
             layers = (
-                dataclasses.replace(layer, context=dataclasses.replace(layer.context, phase=phase))
-                for layer in self.graph.layers
+                dataclasses.replace(layer, context=layer.context.in_phase(phase)) for layer in self.graph.layers
             )
             other = copy.copy(self)
             other._set_graph(dataclasses.replace(self.graph, phase=phase, layers=tuple(layers)))
@@ -153,6 +152,8 @@ class Net:
             with located(file=self.graph.file, layer=layer.name, layer_type=layer.type.name):
                 if layer.context.layer.blobs:
                     return jnp.asarray(_given_blob(layer, param), dtype)
+                if param.blob.value is not None:
+                    return jnp.asarray(param.blob.value, dtype)
                 own_key = jax.random.fold_in(name_key(key, param.slot.layer), param.slot.index)
                 return fill(param.blob.filler, own_key, param.blob.shape, dtype)
 

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import GraphError, Problem
+from ..layers import Position
 from ..net import Net
+from .report import log
 
 
 class Feed:
@@ -34,6 +36,7 @@ class Feed:
                 for layer in inputs
             )
         self._sources = net.sources()
+        self._positions = {**self._sources, **_own_positions(net)}
         self._tops = {layer.key: layer.tops for layer in net.graph.layers}
 
     def __next__(self) -> dict[str, np.ndarray]:
@@ -44,17 +47,30 @@ class Feed:
             for top, array in zip(self._tops[key], next(source), strict=True)
         }
 
-    def get_state(self) -> dict[str, dict[str, int]]:
-        """Every source's position, by layer."""
-        return {key: dict(source.get_state()) for key, source in self._sources.items()}
+    def get_state(self) -> dict[str, Any]:
+        """The position of every source, and of the Python layers that have one, by layer."""
+        return {key: place.get_state() for key, place in self._positions.items()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Goes to the positions of the layers that `state` names."""
-        for key, source in self._sources.items():
+        for key, place in self._positions.items():
             if key in state:
-                source.set_state(state[key])
+                place.set_state(state[key])
 
     def close(self) -> None:
         """Closes every source."""
         for source in self._sources.values():
             source.close()
+
+
+def _own_positions(net: Net) -> dict[str, Position]:
+    """The positions of layers that read data by themselves; says which do not tell theirs."""
+    layers = [layer for layer in net.graph.layers if layer.type.instance is not None]
+    for layer in layers:
+        if layer.type.host and layer.type.position is None and not layer.bottoms:
+            log.warning(
+                "Layer '%s' (%s) has no get_state and set_state: checkpoints do not hold its place in the data",
+                layer.name,
+                layer.type.name,
+            )
+    return {layer.key: layer.type.position for layer in layers if layer.type.position is not None}

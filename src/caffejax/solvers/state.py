@@ -79,9 +79,12 @@ def make_step(
         start = (jax.tree.map(jnp.zeros_like, ts.params), ts.state)
         passes = (jnp.arange(iter_size), dict(batches))
         # one pass is straight code to the compiler, and host layers cannot be in a compiled loop
-        loop = jax.lax.scan if iter_size > 1 and not net.has_host_layers else _python_scan
-        (grads, state), (losses, all_outputs) = loop(one, start, passes)
-        loss, outputs = jnp.mean(losses), jax.tree.map(lambda o: o[-1], all_outputs)
+        if iter_size > 1 and not net.has_host_layers:
+            (grads, state), (losses, all_outputs) = jax.lax.scan(one, start, passes)
+            outputs = jax.tree.map(lambda o: o[-1], all_outputs)
+        else:
+            (grads, state), losses, outputs = _loop(one, start, passes, iter_size)
+        loss = jnp.mean(losses)
         params, opt_state, subtracted = update(grads, ts, rate)
         new = ts.replace(params=params, state=state, opt_state=opt_state, iteration=ts.iteration + 1)  # type: ignore[attr-defined]
         return new, Report(loss, outputs, subtracted)
@@ -89,13 +92,13 @@ def make_step(
     return step
 
 
-def _python_scan(body: Callable[..., Any], carry: Any, xs: Any) -> tuple[Any, Any]:
-    """`jax.lax.scan`, unrolled."""
-    collected = []
-    for i in range(len(jax.tree.leaves(xs)[0])):
-        carry, y = body(carry, jax.tree.map(lambda x, i=i: x[i], xs))
-        collected.append(y)
-    return carry, jax.tree.map(lambda *ys: jnp.stack(ys), *collected)
+def _loop(body: Callable[..., Any], carry: Any, xs: Any, n: int) -> tuple[Any, jax.Array, Blobs]:
+    """`jax.lax.scan`, unrolled, of the outputs only the last, as their shapes may change; n is at least 1."""
+    losses = []
+    for i in range(n):
+        carry, (loss, outputs) = body(carry, jax.tree.map(lambda x, i=i: x[i], xs))
+        losses.append(loss)
+    return carry, jnp.stack(losses), outputs
 
 
 def stack(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
