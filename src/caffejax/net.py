@@ -102,9 +102,7 @@ class Net:
         if phase == self.graph.phase:
             return self
         if self._other_phase is None:
-            layers = (
-                dataclasses.replace(layer, context=layer.context.in_phase(phase)) for layer in self.graph.layers
-            )
+            layers = (dataclasses.replace(layer, context=layer.context.in_phase(phase)) for layer in self.graph.layers)
             other = copy.copy(self)
             other._set_graph(dataclasses.replace(self.graph, phase=phase, layers=tuple(layers)))
             self._other_phase, other._other_phase = other, self
@@ -133,7 +131,10 @@ class Net:
         return self.graph.outputs
 
     def sources(self) -> dict[str, Source]:
-        """A newly opened source for each data layer, by the layer's key. Close them when done."""
+        """A newly opened source for each data layer, by the layer's key. Close them when done.
+
+        A Python layer is the one source of its own data: it goes on where it was.
+        """
         return {
             layer.key: layer.type.open_source(layer.context)
             for layer in self.graph.layers

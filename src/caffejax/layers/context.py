@@ -57,7 +57,10 @@ class Position(Protocol):
 class Source(Position, Protocol):
     """What feeds a data layer: batches in order, from a position that can be kept and restored."""
 
-    tops: tuple[jax.ShapeDtypeStruct, ...]
+    @property
+    def tops(self) -> tuple[jax.ShapeDtypeStruct, ...]:
+        """Shape and dtype of each top."""
+        ...
 
     def __next__(self) -> tuple[np.ndarray, ...]:
         """The next batch, one array per top. A source never ends: it wraps round as Caffe's do."""

@@ -222,9 +222,10 @@ def register_input(name: str, *, tops: Count, param: str) -> Callable[[Callable[
 def register_specialised(
     name: str, *, bottoms: Count, tops: Count, param: str
 ) -> Callable[[Callable[[Context], LayerType]], LayerType]:
-    """Registers `specialise(ctx) -> LayerType` as a type that is another for each layer: `ctx.type`, with more filled in.
+    """Registers `specialise(ctx) -> LayerType` as a type that is settled by each layer's own parameters.
 
-    It is called once for each layer of each graph, so what it makes may belong to that layer.
+    It gives `ctx.type` with more filled in. It is called once for each layer of each graph, so what it makes may
+    belong to that layer.
     """
 
     def decorate(specialise: Callable[[Context], LayerType]) -> LayerType:

@@ -37,15 +37,28 @@ class Feed:
             )
         self._sources = net.sources()
         self._positions = {**self._sources, **_own_positions(net)}
+        self._shapes: set[tuple[tuple[int, ...], ...]] = set()
         self._tops = {layer.key: layer.tops for layer in net.graph.layers}
 
     def __next__(self) -> dict[str, np.ndarray]:
         """The next batch of every source, by blob name."""
-        return {
+        batch = {
             top: array
             for key, source in self._sources.items()
             for top, array in zip(self._tops[key], next(source), strict=True)
         }
+        self._log_shapes(batch)
+        return batch
+
+    def _log_shapes(self, batch: Mapping[str, np.ndarray]) -> None:
+        """Says so when other shapes than the first make what runs on them be compiled again."""
+        shapes = tuple(array.shape for array in batch.values())
+        if shapes in self._shapes:
+            return
+        self._shapes.add(shapes)
+        if len(self._shapes) > 1:
+            text = ", ".join(f"{name} {shape}" for name, shape in zip(batch, shapes, strict=True))
+            log.info("Compiling for %s (%d shapes so far)", text, len(self._shapes))
 
     def get_state(self) -> dict[str, Any]:
         """The position of every source, and of the Python layers that have one, by layer."""
@@ -64,10 +77,10 @@ class Feed:
 
 
 def _own_positions(net: Net) -> dict[str, Position]:
-    """The positions of layers that read data by themselves; says which do not tell theirs."""
+    """The positions that Python layers tell; says which layers read data and tell none."""
     layers = [layer for layer in net.graph.layers if layer.type.instance is not None]
     for layer in layers:
-        if layer.type.host and layer.type.position is None and not layer.bottoms:
+        if layer.type.open_source is not None and layer.type.position is None:
             log.warning(
                 "Layer '%s' (%s) has no get_state and set_state: checkpoints do not hold its place in the data",
                 layer.name,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
 from ...errors import LayerError
@@ -24,8 +25,15 @@ log = logging.getLogger("caffejax.net")
 
 
 def class_type(ctx: Context, cls: type, where: str) -> LayerType:
-    """The type of one layer: the functions of an instance of its own."""
+    """The type of one layer: the functions of an instance of its own.
+
+    One without bottoms and blobs is a source of data like any other, so that the net proper can be compiled.
+    """
     layer = HostLayer(ctx, cls, where)
+    position = layer if layer.has_position else None
+    if not ctx.layer.bottom and not layer.declare_blobs([]):
+        source = HostSource(layer)
+        return replace(ctx.type, open_source=lambda ctx: source, instance=layer.user, position=position)
 
     def forward(ctx: Context, blobs: Arrays, *bottoms: np.ndarray) -> Arrays:
         return layer.forward(blobs, bottoms)
@@ -48,7 +56,7 @@ def class_type(ctx: Context, cls: type, where: str) -> LayerType:
         host=True,
         single=True,
         instance=layer.user,
-        position=layer if layer.has_position else None,
+        position=position,
     )
 
 
@@ -166,6 +174,34 @@ class HostLayer:
             self._ctx.layer.name,
             self._where,
         )
+
+
+class HostSource:
+    """A layer without bottoms, as what it is: a source of data. There is one, the layer's own; it is never closed."""
+
+    def __init__(self, layer: HostLayer) -> None:
+        self._layer = layer
+
+    @property
+    def tops(self) -> tuple[jax.ShapeDtypeStruct, ...]:
+        """Shapes and dtypes as they were when the layer was set up; each batch may have others."""
+        return tuple(jax.ShapeDtypeStruct(shape, np.float32) for shape in self._layer.top_shapes([]))
+
+    def __next__(self) -> Arrays:
+        """Runs the layer."""
+        return self._layer.forward((), ())
+
+    def get_state(self) -> Any:
+        """Its position; None if it does not tell."""
+        return self._layer.get_state() if self._layer.has_position else None
+
+    def set_state(self, state: Any) -> None:
+        """Goes to a position, if it can."""
+        if state is not None and self._layer.has_position:
+            self._layer.set_state(state)
+
+    def close(self) -> None:
+        """Does nothing."""
 
 
 def _write(blobs: Sequence[PyBlob], arrays: Arrays) -> None:

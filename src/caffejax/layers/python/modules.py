@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.util
 import os
@@ -42,7 +41,10 @@ def find_module(name: str, folder: Path | None) -> ModuleType:
 
 def named(module: ModuleType, name: str) -> Any:
     """What the module has under a name, which may have dots; None if nothing."""
-    return functools.reduce(lambda found, part: getattr(found, part, None), name.split("."), module)
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 def _folders(folder: Path | None) -> list[str]:
