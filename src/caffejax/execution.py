@@ -143,6 +143,7 @@ class _Segment:
         made = {top for layer in self.layers for top in layer.tops}
         reads = {bottom for layer in self.layers for bottom in layer.bottoms}
         self.reads = sorted(reads if self.kind == "host" else reads | made)
+        self.made = made
         self.keys = {p.owner.layer for layer in self.layers for p in (*layer.params, *layer.carried)}
         self._run = jax.jit(self._layers) if self.kind != "host" else self._layers
 
@@ -150,6 +151,7 @@ class _Segment:
         own = given._replace(
             params={k: v for k, v in given.params.items() if k in self.keys},
             state={k: v for k, v in given.state.items() if k in self.keys},
+            inputs={k: v for k, v in given.inputs.items() if k in self.made},
         )
         before = {name: values[name] for name in self.reads if name in values}
         rows = {len(v) for v in before.values()}

@@ -71,7 +71,7 @@ def _row(
     checked, tried = int(difference.resolved.sum()), len(difference.at)
     zero = not (autodiff.any() or (rule is not None and rule.any()))
     autodiff_fits = autodiff_differences.error <= difference.tolerance
-    if kind.host:  # what stands for autodiff is the rule again
+    if kind.host and kind.instance is not None:  # what stands for autodiff is the rule again
         verdict = OK if autodiff_fits else f"{'backward' if rule is not None else 'having no backward'} is wrong"
         enough = zero
     elif rule is None or rule_autodiff is None or rule_differences is None:
