@@ -88,6 +88,11 @@ class LayerType:
         self.rule = rule
         return rule
 
+    @property
+    def has_backward(self) -> bool:
+        """Whether a gradient can pass: by the rule, or through a traceable Python layer, which needs none."""
+        return self.rule is not None or (self.instance is not None and not self.host)
+
     def count_problems(self, n_bottoms: int, n_tops: int) -> Iterator[str]:
         """What is wrong with these numbers of bottoms and tops."""
         if not _fits(n_bottoms, self.bottoms):

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 import pytest
-from nets import data, normal, python
+from python_nets import data, normal, python
 
 from caffejax import GraphError, Net
 from caffejax.cli import main

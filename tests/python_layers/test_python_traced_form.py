@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from nets import data, normal, python
+from python_nets import data, normal, python
 
 from caffejax import Net
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import user_layers
-from nets import data, normal, python
+from python_nets import data, normal, python
 
 import caffejax.pycaffe as caffe
 from caffejax import LayerError, Net
