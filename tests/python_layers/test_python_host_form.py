@@ -132,6 +132,38 @@ def test_a_bottom_diff_that_is_not_written_is_zero() -> None:
         assert not diffs["x0"].any()
 
 
+def test_a_layer_beside_the_way_to_the_loss_needs_no_backward() -> None:
+    text = data((2, 3, 2, 2), (2, 1, 2, 2)) + python("ip", "SimpleLayer", "x0", "score")
+    text += 'layer { name: "p" type: "Convolution" bottom: "score" top: "y" convolution_param { num_output: 2 '
+    text += 'kernel_size: 1 weight_filler { type: "xavier" } } }' + python("acc", "Score", "y x1", "acc")
+    inputs = normal((2, 3, 2, 2)) | {"x1": np.zeros((2, 1, 2, 2), np.float32)}
+    loss = 'layer { name: "l" type: "SoftmaxWithLoss" bottom: "y" bottom: "x1" top: "l" }'
+    net = Net(text + loss, "TRAIN")
+    net.graph.check_backward()
+    _, loss_with, (grads, _) = loss_and_grads(text + loss, inputs)
+    _, loss_without, (expected, _) = loss_and_grads(
+        text.replace(python("acc", "Score", "y x1", "acc"), "") + loss, inputs
+    )
+    assert_close((loss_with, grads), (loss_without, expected))
+
+
+def test_import_caffe_is_made_to_work_first(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what stands for the real Caffe, unless that is here."""
+    installed = []
+    alias = SimpleNamespace(install=lambda: installed.append(True) or monkeypatch.setitem(sys.modules, "caffe", caffe))
+    monkeypatch.delitem(sys.modules, "caffe", raising=False)
+    monkeypatch.setitem(sys.modules, "caffejax.pycaffe._alias", alias)  # type: ignore[misc]
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("says_import_caffe", "says_it_again"):
+        (tmp_path / f"{name}.py").write_text(
+            "import caffe\nclass Ten(caffe.Layer):\n    def forward(self, bottom, top):\n        pass\n"
+        )
+        net = Net(python("o", "Ten", tops="y").replace("user_layers", name))
+        assert isinstance(net.graph.layers[0].type.instance, caffe.Layer)
+        monkeypatch.delitem(sys.modules, name)
+    assert installed == [True]
+
+
 def test_in_place() -> None:
     """Bottom and top are one blob: backward sees what forward left in it, and makes the top's diff the bottom's."""
     text = (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from python_nets import data, normal, python
 
-from caffejax import Net
+from caffejax import GraphError, Net
 
 LOSS = 'layer { name: "loss" type: "Reduction" bottom: "y" top: "loss" loss_weight: 1 }'
 
@@ -39,6 +39,20 @@ def test_several_bottoms_and_tops() -> None:
     blobs, _ = net.forward({}, {}, inputs)
     np.testing.assert_allclose(blobs["sum"], inputs["x0"] + inputs["x1"], rtol=1e-6)
     np.testing.assert_allclose(blobs["product"], inputs["x0"] * inputs["x1"], rtol=1e-6)
+
+
+def test_a_function_of_jax_s_own() -> None:
+    text = python("s", "softplus", "x0", "y").replace("user_layers", "jax.nn")
+    x = normal((3, 2))["x0"]
+    blobs, _ = Net(data((3, 2)) + text).forward({}, {}, {"x0": x})
+    np.testing.assert_allclose(blobs["y"], np.log1p(np.exp(x)), rtol=1e-5)
+
+
+def test_a_function_that_returns_no_array() -> None:
+    with pytest.raises(
+        GraphError, match=r"layer 's' \(Python\): user_layers.caffe_train must return an array.*gave int"
+    ):
+        Net(python("s", "caffe_train", "", "y"))
 
 
 def test_a_key_of_the_layer_s_own() -> None:

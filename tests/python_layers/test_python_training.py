@@ -196,9 +196,10 @@ def test_regions_that_are_more_or_fewer_each_time(tmp_path: Path) -> None:
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), *params)
 
 
-def test_debug_info_and_debug_nans_see_the_batch_of_the_step(tmp_path: Path, caplog: Any) -> None:
+@pytest.mark.parametrize("middle", ["", python("ten", "SimpleLayer", "image", "image")])
+def test_debug_info_and_debug_nans_see_the_batch_of_the_step(tmp_path: Path, caplog: Any, middle: str) -> None:
     """Neither reads more data than training does."""
-    body = images("PlacedImages") + CONVOLUTION + PIXEL_LOSS
+    body = images("PlacedImages") + middle + CONVOLUTION + PIXEL_LOSS
     s = solver(tmp_path, body, "debug_info: true display: 1", debug_nans=True)
     with caplog.at_level(logging.INFO, logger="caffejax"):
         s.step(3)

@@ -72,7 +72,8 @@ def _row(
     zero = not (autodiff.any() or (rule is not None and rule.any()))
     autodiff_fits = autodiff_differences.error <= difference.tolerance
     if kind.host and kind.instance is not None:  # what stands for autodiff is the rule again
-        verdict = OK if autodiff_fits else f"{'backward' if rule is not None else 'having no backward'} is wrong"
+        wrong = "has no backward, but a gradient" if rule is None else "backward is wrong"
+        verdict = OK if autodiff_fits else wrong
         enough = zero
     elif rule is None or rule_autodiff is None or rule_differences is None:
         verdict = _of_two(autodiff_fits, bool(kind.not_derivative))

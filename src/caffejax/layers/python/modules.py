@@ -72,6 +72,8 @@ def _make_import_caffe_work() -> None:
         return
     try:
         alias = importlib.import_module("caffejax.pycaffe._alias")
-    except ModuleNotFoundError:  # it is not there yet
+    except ModuleNotFoundError as error:
+        if error.name != "caffejax.pycaffe._alias":
+            raise
         return
     alias.install()

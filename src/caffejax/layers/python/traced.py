@@ -7,6 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import jax
+import numpy as np
+
+from ...errors import LayerError
 from ..context import Blob, Context
 from ..registry import LayerType
 from .user import give_settings, noted
@@ -18,7 +22,7 @@ def function_type(ctx: Context, function: Callable[..., Any], where: str) -> Lay
     takes_key = _takes_key(function)
 
     def forward(ctx: Context, *bottoms: Any) -> Any:
-        return call(*bottoms, **_key(ctx, takes_key))
+        return _checked(call(*bottoms, **_key(ctx, takes_key)), where)
 
     return replace(ctx.type, forward=forward, instance=function)
 
@@ -35,7 +39,7 @@ def class_type(ctx: Context, cls: Callable[[], Any], where: str) -> LayerType:
     takes_key = _takes_key(instance.__call__)
 
     def forward(ctx: Context, *arrays: Any) -> Any:
-        return call(*arrays, **_key(ctx, takes_key))
+        return _checked(call(*arrays, **_key(ctx, takes_key)), where)
 
     made = replace(ctx.type, forward=forward, instance=instance)
     if hasattr(instance, "blobs"):
@@ -56,8 +60,18 @@ def class_type(ctx: Context, cls: Callable[[], Any], where: str) -> LayerType:
 
 
 def _takes_key(function: Callable[..., Any]) -> bool:
-    parameter = inspect.signature(function).parameters.get("key")
-    return parameter is not None and parameter.kind is not inspect.Parameter.VAR_POSITIONAL
+    try:
+        parameters = inspect.signature(function).parameters
+    except ValueError:  # of functions written in C
+        return False
+    return "key" in parameters
+
+
+def _checked(tops: Any, where: str) -> Any:
+    found = tops if isinstance(tops, tuple | list) else [tops]
+    if wrong := [type(top).__name__ for top in found if not isinstance(top, jax.Array | np.ndarray)]:
+        raise LayerError(f"{where} must return an array, or a tuple of one per top, but gave {', '.join(wrong)}")
+    return tops
 
 
 def _key(ctx: Context, takes_key: bool) -> dict[str, Any]:
