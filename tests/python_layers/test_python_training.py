@@ -13,6 +13,8 @@ from python_nets import python
 from caffejax import Net, Solver, read_caffemodel
 from caffejax.errors import CaffejaxError
 
+pytestmark = pytest.mark.slow
+
 FILLED = """layer { name: "data" type: "DummyData" top: "data" top: "target" dummy_data_param {
   shape { dim: 8 dim: 5 } shape { dim: 8 dim: 3 } data_filler { type: "gaussian" } data_filler { type: "gaussian" } } }
 layer { name: "hidden" type: "InnerProduct" bottom: "data" top: "hidden" inner_product_param { num_output: 6
@@ -196,10 +198,9 @@ def test_regions_that_are_more_or_fewer_each_time(tmp_path: Path) -> None:
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), *params)
 
 
-@pytest.mark.parametrize("middle", ["", python("ten", "SimpleLayer", "image", "image")])
-def test_debug_info_and_debug_nans_see_the_batch_of_the_step(tmp_path: Path, caplog: Any, middle: str) -> None:
+def test_debug_info_and_debug_nans_see_the_batch_of_the_step(tmp_path: Path, caplog: Any) -> None:
     """Neither reads more data than training does."""
-    body = images("PlacedImages") + middle + CONVOLUTION + PIXEL_LOSS
+    body = images("PlacedImages") + python("ten", "SimpleLayer", "image", "image") + CONVOLUTION + PIXEL_LOSS
     s = solver(tmp_path, body, "debug_info: true display: 1", debug_nans=True)
     with caplog.at_level(logging.INFO, logger="caffejax"):
         s.step(3)
