@@ -26,7 +26,8 @@ Made from the registry by `scripts/make_layer_page.py`; a test keeps it up to da
 **Gradient** says how a type's gradient is known to be right. *Three ways*: autodiff of forward, the hand-written
 Backward and finite differences agree, which `caffejax gradcheck` shows for any net and the tests for every type.
 *Caffe's rule*: Caffe's formula is not the derivative, and is what is used, in autodiff too. *None*: Caffe has no
-gradient either. Where Caffe stops a gradient that a derivative would have, the type's section says so.
+gradient either. *Its own*: the layer's, which `caffejax gradcheck` checks.
+Where Caffe stops a gradient that a derivative would have, the type's section says so.
 
 """
 
@@ -61,6 +62,8 @@ def count(n: Any) -> str:
 
 def gradient(t: LayerType) -> str:
     """How the gradient is known to be right."""
+    if t.specialise is not None:
+        return "its own"
     if t.rule is None:
         return "none"
     return "Caffe's rule" if t.prefer_rule else "three ways"
@@ -68,7 +71,7 @@ def gradient(t: LayerType) -> str:
 
 def description(t: LayerType) -> str:
     """The docstring of the function that defines the type."""
-    function = t.forward or t.open_source or t.input_shapes
+    function = t.forward or t.open_source or t.input_shapes or t.specialise
     return inspect.getdoc(function) or ""
 
 

@@ -16,10 +16,30 @@ def test_the_page_of_layers_is_up_to_date() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def python_blocks(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (REPOSITORY / "docs" / page).read_text(), re.DOTALL)
+
+
 def test_the_guide_to_adding_a_layer_works(capsys: pytest.CaptureFixture[str]) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (REPOSITORY / "docs" / "adding_a_layer.md").read_text(), re.DOTALL)
+    blocks = python_blocks("adding_a_layer.md")
     assert len(blocks[0].splitlines()) < 40
     namespace: dict[str, object] = {}
     for block in blocks:
         exec(block, namespace)
     assert "(4, 5)" in capsys.readouterr().out
+
+
+def test_the_guide_to_python_layers_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, *blocks = python_blocks("python_layers.md")
+    (tmp_path / "my_layers.py").write_text(module)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    namespace: dict[str, object] = {}
+    for block in blocks:
+        exec(block, namespace)
+    out = capsys.readouterr().out
+    first, last = (float(n) for n in re.findall(r"loss ([\d.]+), after 30 steps ([\d.]+)", out)[0])
+    assert last < first / 2
+    assert re.search(r"loss +Python +bottom 0 \(score\) .* ok", out)

@@ -1,8 +1,8 @@
 """Running a graph's layers: in one go where all can be traced, else in compiled segments round the host layers.
 
-Host layers (Filter) give tops whose number of rows depends on the data. What follows them is compiled anew for
-each number of rows, so layers that treat every row by itself run on rows padded to a power of two: at most
-log2(batch) compilations, each of them logged.
+Host layers may give tops of other shapes each time, and what follows them is compiled for each shape it meets. Of
+Filter the number of rows depends on the data, so layers that treat every row by itself run on rows padded to a power
+of two: at most log2(batch) compilations. Each compilation that new shapes need is logged.
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ def _call(layer: Layer, given: Given, state: Mapping[str, Any], values: Values, 
         for name, need in zip(layer.bottoms, layer.bottom_need_backward, strict=True)
     ]
     arrays = [_array(p, given.params if p.blob.learnable else state) for p in (*layer.params, *layer.carried)]
-    return call(layer.context.with_key(given.key), arrays, bottoms, mode)
+    if layer.type.host and not layer.need_backward:
+        arrays = jax.lax.stop_gradient(arrays)
+    return call(layer.context.in_pass(given.key, layer.bottom_need_backward), arrays, bottoms, mode)
 
 
 def _write(layer: Layer, new: Sequence[jax.Array], state: dict[str, Any]) -> None:
@@ -141,12 +143,13 @@ class _Segment:
     layers: tuple[Layer, ...]
     mode: Backward
     file: str | None
-    sizes: set[int] = field(default_factory=set)
+    sizes: set[Any] = field(default_factory=set)  # numbers of rows, or shapes of all that is read
 
     def __post_init__(self) -> None:
         made = {top for layer in self.layers for top in layer.tops}
         reads = {bottom for layer in self.layers for bottom in layer.bottoms}
         self.reads = sorted(reads if self.kind == "host" else reads | made)
+        self.made = made
         self.keys = {p.owner.layer for layer in self.layers for p in (*layer.params, *layer.carried)}
         self._run = jax.jit(self._layers) if self.kind != "host" else self._layers
 
@@ -154,20 +157,35 @@ class _Segment:
         own = given._replace(
             params={k: v for k, v in given.params.items() if k in self.keys},
             state={k: v for k, v in given.state.items() if k in self.keys},
+            inputs={k: v for k, v in given.inputs.items() if k in self.made},
         )
         before = {name: values[name] for name in self.reads if name in values}
         rows = {len(v) for v in before.values()}
         if self.kind != "rows" or len(rows) != 1 or given.probes:
+            self._log_shapes(before)
             return self._run(own, before)
         (n,) = rows
         size = 1 << (n - 1).bit_length() if n else 1
         if size not in self.sizes:
             self.sizes.add(size)
-            names = f"{self.layers[0].name} .. {self.layers[-1].name}"
-            log.info("Compiling layers %s for up to %d rows (%d sizes so far)", names, size, len(self.sizes))
+            log.info("Compiling layers %s for up to %d rows (%d sizes so far)", self._names, size, len(self.sizes))
         padded = {name: jnp.pad(v, [(0, size - n)] + [(0, 0)] * (v.ndim - 1)) for name, v in before.items()}
         result = self._run(own, padded)
         return result._replace(values={name: v[:n] for name, v in result.values.items()})
+
+    @property
+    def _names(self) -> str:
+        return f"{self.layers[0].name} .. {self.layers[-1].name}"
+
+    def _log_shapes(self, before: Values) -> None:
+        """Says so when other shapes than the first have to be compiled."""
+        shapes = tuple(v.shape for v in before.values())
+        if self.kind != "traced" or shapes in self.sizes:
+            return
+        self.sizes.add(shapes)
+        if len(self.sizes) > 1:
+            text = ", ".join(f"{name} {shape}" for name, shape in zip(before, shapes, strict=True))
+            log.info("Compiling layers %s for %s (%d shapes so far)", self._names, text, len(self.sizes))
 
     def _layers(self, given: Given, before: Values) -> Result:
         return run_layers(self.layers, given, before, self.mode, self.file)
@@ -180,7 +198,7 @@ def _kinds(layers: Sequence[Layer]) -> dict[str, Kind]:
     for layer in layers:
         rows = bool(layer.bottoms) and ragged.issuperset(layer.bottoms) and _row_wise(layer)
         kinds[layer.key] = "host" if layer.type.host else "rows" if rows else "traced"
-        if kinds[layer.key] == "traced":
+        if kinds[layer.key] == "traced" or (layer.type.host and not layer.type.ragged):
             ragged.difference_update(layer.tops)
         else:
             ragged.update(layer.tops)

@@ -106,10 +106,7 @@ class Net:
         if phase == self.graph.phase:
             return self
         if self._other_phase is None:
-            layers = (
-                dataclasses.replace(layer, context=dataclasses.replace(layer.context, phase=phase))
-                for layer in self.graph.layers
-            )
+            layers = (dataclasses.replace(layer, context=layer.context.in_phase(phase)) for layer in self.graph.layers)
             other = copy.copy(self)
             other._set_graph(dataclasses.replace(self.graph, phase=phase, layers=tuple(layers)))
             self._other_phase, other._other_phase = other, self
@@ -138,7 +135,10 @@ class Net:
         return self.graph.outputs
 
     def sources(self) -> dict[str, Source]:
-        """A newly opened source for each data layer, by the layer's key. Close them when done."""
+        """A newly opened source for each data layer, by the layer's key. Close them when done.
+
+        A Python layer is the one source of its own data: it goes on where it was.
+        """
         return {
             layer.key: layer.type.open_source(layer.context)
             for layer in self.graph.layers
@@ -157,6 +157,8 @@ class Net:
             with located(file=self.graph.file, layer=layer.name, layer_type=layer.type.name):
                 if layer.context.layer.blobs:
                     return jnp.asarray(_given_blob(layer, param), dtype)
+                if param.blob.value is not None:
+                    return jnp.asarray(param.blob.value, dtype)
                 own_key = jax.random.fold_in(name_key(key, param.slot.layer), param.slot.index)
                 return fill(param.blob.filler, own_key, param.blob.shape, dtype)
 

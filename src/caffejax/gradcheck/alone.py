@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -12,13 +12,14 @@ import numpy as np
 from ..errors import LayerError
 from ..layers import LayerType, layer_type
 from ..layers.context import Phase
+from ..layers.python import module_and_name
 from ..net import Net, Variables
 from ..schema import parse_text
 from ..schema.caffe_pb2 import LayerParameter, NetParameter
 
 
 def lone_layer(
-    kind: LayerType | str,
+    kind: LayerType | str | Callable[..., Any],
     param: str | LayerParameter,
     bottoms: Sequence[Any],
     blobs: Sequence[Any] | None,
@@ -30,15 +31,20 @@ def lone_layer(
     Raises:
         CaffejaxError: for a type that does not exist, a text that cannot be read, shapes that do not fit.
     """
-    kind = kind if isinstance(kind, LayerType) else layer_type(kind)
     layer = LayerParameter()
     layer.CopyFrom(parse_text(param, LayerParameter, file="<param>") if isinstance(param, str) else param)
+    if not isinstance(kind, LayerType | str):
+        layer.python_param.module, layer.python_param.layer = module_and_name(kind)
+        kind = "Python"
+    kind = kind if isinstance(kind, LayerType) else layer_type(kind)
     if layer.type not in ("", kind.name):
         raise LayerError(f"the LayerParameter is of type '{layer.type}', not '{kind.name}'")
     layer.type = kind.name
     layer.name = layer.name or "layer"
     layer.bottom[:] = [f"bottom{i}" for i in range(len(bottoms))]
     layer.top[:] = layer.top or [f"top{i}" for i in range(_fewest_tops(kind, len(bottoms)))]
+    layer.propagate_down[:] = layer.propagate_down or [True] * len(bottoms)
+    layer.loss_weight[:] = layer.loss_weight or [1.0] * len(layer.top)  # for the net to want gradients
     message = NetParameter()
     given = {}
     for name, bottom in zip(layer.bottom, bottoms, strict=True):

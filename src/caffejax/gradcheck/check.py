@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -26,7 +26,7 @@ from .verdict import compare, derive
 
 
 def check_gradients(
-    net_or_layer: Net | LayerType | str,
+    net_or_layer: Net | LayerType | str | Callable[..., Any],
     param: str | LayerParameter = "",
     *,
     bottoms: Sequence[Any] = (),
@@ -48,9 +48,12 @@ def check_gradients(
 
         check_gradients(Net("train_val.prototxt", "TRAIN"), layers=["conv1", "norm1"])
         check_gradients("InnerProduct", "inner_product_param { num_output: 3 }", bottoms=[(2, 5)])
+        check_gradients(MyLossLayer, bottoms=[(4, 3), (4, 3)])
 
     Args:
-        net_or_layer: a net, or a registered layer type or its name.
+        net_or_layer: a net; or a registered layer type or its name; or a Python layer, that is a class or function
+            as a Python layer names it, at the top level of a module. Those with Caffe's interface compute in float32,
+            so theirs is compared to 1e-3.
         param: the lone layer's LayerParameter; name, bottoms and tops may be left out.
         bottoms: the lone layer's bottoms: each a shape, to be filled at random, or an array.
         blobs: the lone layer's blobs; random unless given.
@@ -97,7 +100,7 @@ def cases(
     found = []
     for layer in chosen:
         blobs, bottoms, tops = points[layer.key]
-        context, diffs = layer.context.with_key(key), draw_diffs(tops, random)
+        context, diffs = layer.context.in_pass(key, layer.bottom_need_backward), draw_diffs(tops, random)
         found.append((layer, Case(context, blobs, bottoms, tops, diffs, _arguments(layer))))
     return found
 
@@ -127,10 +130,15 @@ def _arguments(layer: Layer) -> tuple[Argument, ...]:
     bottoms = [
         Argument("bottom", i, f"bottom {i} ({name})")
         for i, name in enumerate(layer.bottoms)
-        if i not in layer.index_bottoms
+        if i not in layer.index_bottoms and _may_be_asked(layer, i)
     ]
     blobs = [Argument("blob", i, f"blob {i}") for i, p in enumerate(layer.params) if p.blob.learnable]
     return (*bottoms, *blobs)
+
+
+def _may_be_asked(layer: Layer, bottom: int) -> bool:
+    """Whether a gradient exists to be checked: users' backwards make only those that the net asks for."""
+    return layer.type.instance is None or not layer.type.host or layer.bottom_need_backward[bottom]
 
 
 def _points(

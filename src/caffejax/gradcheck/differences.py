@@ -18,9 +18,33 @@ import numpy as np
 from ..layers.calling import Arrays
 from .case import Case, run
 
-STEPS = 0.01 / 4.0 ** np.arange(4)  # relative to the element's or its array's typical size
-AGREEMENT = 1e-7  # of two extrapolations, relative to the larger gradients
-ONE_SIDED = 1e-3  # of the two slopes
+ONE_SIDED = 1e-3  # two slopes may differ by that, and be no kink
+
+
+@dataclass(frozen=True)
+class Precision:
+    """What can be asked of layers that compute in some floats.
+
+    Attributes:
+        steps: relative to the element's or its array's typical size.
+        agreement: of two extrapolations, relative to the larger gradients.
+        tolerance: of a derivative against the differences: what is left of smooth functions' is below a tenth of it.
+        eps: the floats' relative spacing.
+    """
+
+    steps: np.ndarray
+    agreement: float
+    tolerance: float
+    eps: float
+
+
+DOUBLE = Precision(0.01 / 4.0 ** np.arange(4), 1e-7, 1e-6, float(np.finfo(np.float64).eps))
+SINGLE = Precision(0.16 / 4.0 ** np.arange(4), 1e-4, 1e-3, float(np.finfo(np.float32).eps))
+
+
+def precision(case: Case) -> Precision:
+    """What can be asked of the case's layer."""
+    return SINGLE if case.context.type.single else DOUBLE
 
 
 @dataclass(frozen=True)
@@ -32,12 +56,14 @@ class Differences:
         values: the differences.
         resolved: where they can be believed.
         noise: what rounding may contribute to each.
+        tolerance: the relative error that a derivative may have against them.
     """
 
     at: np.ndarray
     values: np.ndarray
     resolved: np.ndarray
     noise: np.ndarray
+    tolerance: float
 
 
 def by_differences(case: Case, samples: int | None, random: np.random.Generator) -> list[Differences]:
@@ -46,18 +72,19 @@ def by_differences(case: Case, samples: int | None, random: np.random.Generator)
     Unless given, the number is 64, and less (to 4) where one evaluation handles more than 100,000 numbers.
     """
     values = [np.asarray(v, np.float64) for v in case.values]
+    floats = precision(case)
     starts = np.cumsum([0, *(v.size for v in values)])
     cost = int(starts[-1]) + sum(d.size for d in case.top_diffs)
     samples = samples or int(np.clip(64 * 100_000 // max(cost, 1), 4, 64))
     chosen = [np.sort(random.permutation(v.size)[:samples]) for v in values]
     sizes = [_sizes(v.ravel(), at) for v, at in zip(values, chosen, strict=True)]
-    steps = np.concatenate(sizes)[:, None] * STEPS
+    steps = np.concatenate(sizes)[:, None] * floats.steps
     places = np.concatenate([start + at for start, at in zip(starts, chosen, strict=False)])
     changes, norm = _changes(case, places, np.stack([steps, -steps], -1))
-    result = _extrapolate(changes[..., 0], changes[..., 1], steps, norm)
+    result = _extrapolate(changes[..., 0], changes[..., 1], steps, norm, floats)
     ends = np.cumsum([len(at) for at in chosen])[:-1]
     parts = zip(chosen, *(np.split(r, ends) for r in result), strict=True)
-    return [_resolve(*part) for part in parts]
+    return [_resolve(floats, *part) for part in parts]
 
 
 def _sizes(flat: np.ndarray, at: np.ndarray) -> np.ndarray:
@@ -101,10 +128,12 @@ def _changes(case: Case, places: np.ndarray, moves: np.ndarray) -> tuple[np.ndar
     return np.asarray(changes).reshape(moves.shape), float(norm)
 
 
-def _extrapolate(up: np.ndarray, down: np.ndarray, steps: np.ndarray, norm: float) -> tuple[np.ndarray, ...]:
+def _extrapolate(
+    up: np.ndarray, down: np.ndarray, steps: np.ndarray, norm: float, floats: Precision
+) -> tuple[np.ndarray, ...]:
     """For each element the difference, how far two extrapolations and two slopes differ, and its noise.
 
-    All arguments have shape (n, steps); all results (n,).
+    Three arguments have shape (n, steps); all results (n,).
     """
     with np.errstate(invalid="ignore"):
         central = (up - down) / (2 * steps)
@@ -115,16 +144,18 @@ def _extrapolate(up: np.ndarray, down: np.ndarray, steps: np.ndarray, norm: floa
     best = np.argmin(np.nan_to_num(spread, nan=np.inf), axis=1)
     rows = np.arange(len(best))
     # the tops are rounded, and so are the moved elements
-    rounded = norm + (np.abs(up) + np.abs(down))[rows, best + 2] / STEPS[best + 2]
-    noise = 16 * np.finfo(np.float64).eps * rounded / steps[rows, best + 2]
+    rounded = norm + (np.abs(up) + np.abs(down))[rows, best + 2] / floats.steps[best + 2]
+    noise = 16 * floats.eps * rounded / steps[rows, best + 2]
     return better[rows, best + 1], spread[rows, best], kink[rows, best], noise
 
 
 def _resolve(
-    at: np.ndarray, values: np.ndarray, spread: np.ndarray, kink: np.ndarray, noise: np.ndarray
+    floats: Precision, at: np.ndarray, values: np.ndarray, spread: np.ndarray, kink: np.ndarray, noise: np.ndarray
 ) -> Differences:
-    calm = np.isfinite(values) & (spread <= AGREEMENT * np.abs(values) + noise)
+    calm = np.isfinite(values) & (spread <= floats.agreement * np.abs(values) + noise)
     large = np.abs(values[calm]).max(initial=0.0)
     size = np.maximum(np.abs(values), 0.01 * large)
-    believed = (spread <= np.maximum(AGREEMENT * size, noise)) & (kink <= np.maximum(ONE_SIDED * size, 4 * noise))
-    return Differences(at, values, believed & np.isfinite(values), noise)
+    believed = (spread <= np.maximum(floats.agreement * size, noise)) & (
+        kink <= np.maximum(ONE_SIDED * size, 4 * noise)
+    )
+    return Differences(at, values, believed & np.isfinite(values), noise, floats.tolerance)

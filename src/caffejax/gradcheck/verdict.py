@@ -18,7 +18,6 @@ from .differences import Differences, by_differences
 from .report import DECLARED, OK, Row, Worst
 
 RULE_TOLERANCE = 1e-6  # rule against autodiff: both exact but for rounding
-DIFFERENCES_TOLERANCE = 1e-6  # what is left of smooth functions' differences is below a tenth of it
 MOST_SKIPPED = 0.9  # of the elements tried: beyond that, too little was compared
 
 
@@ -71,15 +70,21 @@ def _row(
     autodiff_differences = _against(difference, autodiff)
     checked, tried = int(difference.resolved.sum()), len(difference.at)
     zero = not (autodiff.any() or (rule is not None and rule.any()))
-    if rule is None or rule_autodiff is None or rule_differences is None:
-        verdict = _of_two(autodiff_differences, bool(kind.not_derivative))
+    autodiff_fits = autodiff_differences.error <= difference.tolerance
+    if kind.host and kind.instance is not None:  # what stands for autodiff is the rule again
+        wrong = "has no backward, but a gradient" if rule is None else "backward is wrong"
+        verdict = OK if autodiff_fits else wrong
+        enough = zero
+    elif rule is None or rule_autodiff is None or rule_differences is None:
+        verdict = _of_two(autodiff_fits, bool(kind.not_derivative))
         # what has no backward and is constant but for jumps is as it should be
         enough = zero
     elif net is None:
-        verdict = _of_three(rule_autodiff, rule_differences, autodiff_differences, bool(kind.not_derivative))
+        same, rule_fits = rule_autodiff.error <= RULE_TOLERANCE, rule_differences.error <= difference.tolerance
+        verdict = _of_three(same, rule_fits, autodiff_fits, bool(kind.not_derivative))
         enough = False
     else:
-        verdict = _of_preferred(rule, autodiff, net, rule_autodiff, autodiff_differences)
+        verdict = _of_preferred(rule, autodiff, net, rule_autodiff, autodiff_fits)
         enough = False
     if not enough and checked < max((1 - MOST_SKIPPED) * tried, 1):
         verdict = f"nothing to compare: {tried - checked} of {tried} elements lie on kinks"
@@ -98,16 +103,13 @@ def _row(
     )
 
 
-def _of_two(autodiff_differences: Worst, not_derivative: bool) -> str:
-    if autodiff_differences.error <= DIFFERENCES_TOLERANCE:
+def _of_two(autodiff: bool, not_derivative: bool) -> str:
+    if autodiff:
         return OK
     return DECLARED if not_derivative else "autodiff differs from finite differences"
 
 
-def _of_three(rule_autodiff: Worst, rule_differences: Worst, autodiff_differences: Worst, not_derivative: bool) -> str:
-    same = rule_autodiff.error <= RULE_TOLERANCE
-    rule = rule_differences.error <= DIFFERENCES_TOLERANCE
-    autodiff = autodiff_differences.error <= DIFFERENCES_TOLERANCE
+def _of_three(same: bool, rule: bool, autodiff: bool, not_derivative: bool) -> str:
     match same, rule, autodiff:
         case True, True, True:
             return OK
@@ -124,10 +126,10 @@ def _of_three(rule_autodiff: Worst, rule_differences: Worst, autodiff_difference
 
 
 def _of_preferred(
-    rule: np.ndarray, autodiff: np.ndarray, net: np.ndarray, rule_autodiff: Worst, autodiff_differences: Worst
+    rule: np.ndarray, autodiff: np.ndarray, net: np.ndarray, rule_autodiff: Worst, autodiff_fits: bool
 ) -> str:
     """For types that prefer their rule to the derivative: it need only point the derivative's way."""
-    if autodiff_differences.error > DIFFERENCES_TOLERANCE:
+    if not autodiff_fits:
         return "autodiff differs from finite differences"
     if _worst(rule, net).error > RULE_TOLERANCE:
         return "the net does not use the rule that it should prefer"
@@ -142,7 +144,7 @@ def _against(difference: Differences, gradient: np.ndarray) -> Worst:
     """The worst of the resolved differences against a whole gradient."""
     kept = difference.resolved
     at, values, noise = difference.at[kept], difference.values[kept], difference.noise[kept]
-    worst = _worst(gradient.ravel()[at], values, noise / DIFFERENCES_TOLERANCE)
+    worst = _worst(gradient.ravel()[at], values, noise / difference.tolerance)
     return worst if worst.at is None else Worst(worst.error, _unravel(at[worst.at[0]], gradient.shape))
 
 

@@ -108,8 +108,9 @@ class _Wiring:
         try:
             with located(file=self.file, layer=layer.name, layer_type=layer.type):
                 self._connect(layer)
+                context = self._context(layer).settled()
                 if self.unknown.isdisjoint(layer.bottom):
-                    self._infer(layer, inserted)
+                    self._infer(context, inserted)
                     return
         except CaffejaxError as error:
             self.problems += error.problems
@@ -128,18 +129,20 @@ class _Wiring:
         if kind.name == "Input":  # what Caffe calls the net's inputs; MemoryData is fed, but none of them
             self.inputs.extend(layer.top)
 
-    def _infer(self, layer: LayerParameter, inserted: bool) -> None:
+    def _context(self, layer: LayerParameter) -> Context:
         phase: Any = caffe_pb2.Phase.Name(layer.phase) if layer.HasField("phase") else self.phase
-        key = self._key(layer.name)
-        context = Context(
+        return Context(
             layer=layer,
             type=layer_type(layer.type),
             phase=phase,
             seed=self.seed,
             workers=self.workers,
             folder=Path(self.file).parent if self.file else None,
-            name=key,
+            name=self._key(layer.name),
         )
+
+    def _infer(self, context: Context, inserted: bool) -> None:
+        layer, key = context.layer, context.name
         bottoms = [self.blobs[b] for b in layer.bottom]
         blobs = context.type.declare_blobs(context, *bottoms) if context.type.declare_blobs else []
         params = self.sharing.add(key, layer, [b for b in blobs if b.persistent])
@@ -198,5 +201,7 @@ def top_shapes(
     except CaffejaxError:
         raise
     except Exception as error:  # whatever a layer definition did not foresee
+        if kind.instance is not None:  # the user's own code
+            raise
         shapes = ", ".join(str(b.shape) for b in bottoms)
         raise LayerError(f"cannot take bottoms of shapes {shapes}: {error}") from error

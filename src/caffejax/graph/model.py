@@ -158,7 +158,7 @@ class Graph:
                 for i in wanted
                 if i in layer.index_bottoms
             ]
-            if layer.type.rule is None and wanted:
+            if wanted and not layer.type.has_backward:
                 messages = ["has no backward pass, but a gradient is asked of it"]
             problems += [Problem(m, file=self.file, layer=layer.name, layer_type=layer.type.name) for m in messages]
         if problems:

@@ -20,24 +20,36 @@ from . import (  # noqa: F401  importing them registers their types
     neuron,
     normalization,
     pooling,
+    python,
     recurrent,
     reduction,
     shape,
     softmax,
     spp,
 )
-from .context import Blob, Context, Source
-from .registry import SAME_AS_BOTTOMS, LayerType, layer_type, layer_types, register, register_input, register_source
+from .context import Blob, Context, Position, Source
+from .registry import (
+    SAME_AS_BOTTOMS,
+    LayerType,
+    layer_type,
+    layer_types,
+    register,
+    register_input,
+    register_source,
+    register_specialised,
+)
 
 __all__ = [
     "SAME_AS_BOTTOMS",
     "Blob",
     "Context",
     "LayerType",
+    "Position",
     "Source",
     "layer_type",
     "layer_types",
     "register",
     "register_input",
     "register_source",
+    "register_specialised",
 ]

@@ -12,7 +12,7 @@ from .loss import label_shape_problem, valid_labels
 from .registry import register
 
 
-@register("Accuracy", bottoms=2, tops=(1, 2), param="accuracy_param", index_bottoms=(1,))
+@register("Accuracy", bottoms=2, tops=(1, 2), param="accuracy_param", index_bottoms=(1,), differentiable=False)
 def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     """A label is right if fewer than top_k other classes score at least as much as it does.
 

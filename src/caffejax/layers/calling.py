@@ -53,6 +53,8 @@ def call(
     Types that prefer their rule (`prefer_rule`) use it in either mode.
     """
     kind = ctx.type
+    if kind.host and kind.rule is None:
+        blobs, bottoms = jax.lax.stop_gradient((tuple(blobs), tuple(bottoms)))
     if kind.host:
         return _call_on_host(ctx, blobs, bottoms)
     if kind.rule is None or not (kind.prefer_rule or mode == "rules"):
@@ -64,7 +66,8 @@ def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[ja
     """As `call`, for types that want NumPy arrays: outside of jax.jit there are some, under jax.grad too."""
 
     def numpy(arrays: Sequence[Any]) -> tuple[np.ndarray, ...]:
-        if any(isinstance(a, jax.core.Tracer) for a in arrays):
+        # a new array is traced as well where nothing is given at all
+        if any(isinstance(a, jax.core.Tracer) for a in (*arrays, jnp.zeros(()))):
             raise LayerError("runs on the host and cannot be compiled: call the net outside of jax.jit")
         return tuple(np.asarray(a) for a in arrays)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -32,31 +32,40 @@ class Blob:
         learnable: False for running statistics: they are state, not parameters.
         persistent: False for what one forward pass leaves to the next, such as the hidden state of an LSTM. It
             is state that Caffe does not count as a blob: in no list and in no weight file. Declared last.
+        value: an array that starts it, in place of the filler.
     """
 
     shape: Shape
     filler: Any = None
     learnable: bool = True
     persistent: bool = True
+    value: Any = dataclasses.field(default=None, compare=False, repr=False)
 
 
-class Source(Protocol):
+class Position(Protocol):
+    """A place in some data, which can be kept and restored."""
+
+    def get_state(self) -> Any:
+        """The place of the next unread example, as plain values."""
+        ...
+
+    def set_state(self, state: Any) -> None:
+        """Goes to a place that `get_state` gave."""
+        ...
+
+
+class Source(Position, Protocol):
     """What feeds a data layer: batches in order, from a position that can be kept and restored."""
 
-    tops: tuple[jax.ShapeDtypeStruct, ...]
+    @property
+    def tops(self) -> tuple[jax.ShapeDtypeStruct, ...]:
+        """Shape and dtype of each top."""
+        ...
 
     def __next__(self) -> tuple[np.ndarray, ...]:
         """The next batch, one array per top. A source never ends: it wraps round as Caffe's do.
 
         Where the layer's type has a `finish`, that makes the tops of them."""
-        ...
-
-    def get_state(self) -> Mapping[str, int]:
-        """The position of the next unread example, as plain values."""
-        ...
-
-    def set_state(self, state: Mapping[str, int]) -> None:
-        """Goes to a position that `get_state` gave."""
         ...
 
     def close(self) -> None:
@@ -77,6 +86,7 @@ class Context:
         workers: how many processes read the data of a layer; 0 for threads of this one.
         folder: where the net's file lies; see `path`.
         name: the layer's name made unique, where a net repeats it.
+        propagate_down: for which bottoms a gradient is wanted; None for all.
     """
 
     layer: Any
@@ -87,6 +97,7 @@ class Context:
     workers: int = 0
     folder: Path | None = None
     name: str = ""
+    propagate_down: tuple[bool, ...] | None = None
 
     @functools.cached_property
     def param(self) -> Any:
@@ -113,6 +124,18 @@ class Context:
     def with_key(self, key: jax.Array | None) -> Context:
         """The same layer in a forward pass with another key."""
         return replace(self, base_key=key)
+
+    def in_pass(self, key: jax.Array | None, propagate_down: tuple[bool, ...]) -> Context:
+        """The same layer in a forward pass, and the backward pass after it."""
+        return replace(self, base_key=key, propagate_down=propagate_down)
+
+    def in_phase(self, phase: Phase) -> Context:
+        """The same layer in another phase."""
+        return replace(self, phase=phase).settled()
+
+    def settled(self) -> Context:
+        """The same layer with the type that its own parameters make of it."""
+        return self if self.type.specialise is None else replace(self, type=self.type.specialise(self))
 
     def path(self, name: str) -> Path:
         """A path that the net names: as in Caffe from the working directory, else from the net's folder."""

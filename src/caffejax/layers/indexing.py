@@ -15,7 +15,12 @@ from .precision import wide
 from .registry import register
 
 
-@register("ArgMax", param="argmax_param", not_derivative="Caffe has no backward pass for the largest values.")
+@register(
+    "ArgMax",
+    param="argmax_param",
+    differentiable=False,
+    not_derivative="Caffe has no backward pass for the largest values.",
+)
 def argmax(ctx: Context, x: jax.Array) -> jax.Array:
     """Places of the `top_k` largest values, largest first; of equal ones the last place comes first.
 

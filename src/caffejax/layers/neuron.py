@@ -145,7 +145,7 @@ def _inside(p: Any, x: jax.Array) -> jax.Array:
     return (x >= p.min) & (x <= p.max)
 
 
-@register("Threshold", param="threshold_param", row_wise=True)
+@register("Threshold", param="threshold_param", row_wise=True, differentiable=False)
 def threshold(ctx: Context, x: jax.Array) -> jax.Array:
     """1 where x is strictly above the threshold, else 0. There is no gradient to ask for."""
     return (x > ctx.param.threshold).astype(x.dtype)

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import GraphError, did_you_mean
-from .context import Blob, Context, Shape, Source
+from .context import Blob, Context, Position, Shape, Source
 
 Count = int | tuple[int, int | None]  # exactly n, or (at least, at most or None)
 
@@ -37,7 +37,14 @@ SAME_AS_BOTTOMS = "same as bottoms"
 
 @dataclass
 class LayerType:
-    """A registered type. See the module's text for the three functions, `register` for the rest."""
+    """A registered type. See the module's text for the three functions, `register` for most of the rest.
+
+    Attributes:
+        specialise: for a type that a layer's own parameters settle: what makes the type of that one layer.
+        instance: then, the object of the user's that runs the layer.
+        position: then, how that object says where in its data it is, if it can.
+        single: that forward and rule compute in float32, whatever they are given.
+    """
 
     name: str
     forward: Callable[..., Any] | None = None
@@ -54,10 +61,16 @@ class LayerType:
     unforced_bottoms: tuple[int, ...] = ()
     prefer_rule: bool = False
     not_derivative: str = ""
+    differentiable: bool = True
     restrictions: str = ""
     fork_settings: tuple[str, ...] = ()
     host: bool = False
+    ragged: bool = False
     row_wise: bool = False
+    single: bool = False
+    specialise: Callable[[Context], LayerType] | None = None
+    instance: Any = None
+    position: Position | None = None
     declare_blobs: Callable[..., list[Blob]] | None = field(default=None, repr=False)
     rule: Callable[..., Any] | None = field(default=None, repr=False)
     declare_tops: Callable[..., list[Shape]] | None = field(default=None, repr=False)
@@ -79,6 +92,11 @@ class LayerType:
         """Decorator: the hand-written Backward."""
         self.rule = rule
         return rule
+
+    @property
+    def has_backward(self) -> bool:
+        """Whether a gradient can pass: by the rule, or by autodiff, which a host layer does not have."""
+        return self.differentiable and (self.rule is not None or not self.host)
 
     def count_problems(self, n_bottoms: int, n_tops: int) -> Iterator[str]:
         """What is wrong with these numbers of bottoms and tops."""
@@ -124,9 +142,11 @@ def register(
     unforced_bottoms: tuple[int, ...] = (),
     prefer_rule: bool = False,
     not_derivative: str = "",
+    differentiable: bool = True,
     restrictions: str = "",
     fork_settings: tuple[str, ...] = (),
     host: bool = False,
+    ragged: bool = False,
     row_wise: bool = False,
 ) -> Callable[[Callable[..., Any]], LayerType]:
     """Registers a forward function `forward(ctx, [blobs,] *bottoms)` as a layer type.
@@ -144,8 +164,10 @@ def register(
         prefer_rule: use the backward rule rather than autodiff: where Caffe's gradient is not the derivative.
         not_derivative: where forward itself stops gradients that exist, as Caffe does, in words; checks then take
             rule and autodiff agreeing for enough.
+        differentiable: False where Caffe has no backward pass; asking for one is an error.
         restrictions: what the type does not do, for the table of layers.
         host: forward and rule work on NumPy arrays, outside what is compiled, because they cannot be traced.
+        ragged: of a host type, that the data says how many rows the tops have.
         row_wise: each row (index along axis 0) of the tops depends on the same row of the bottoms only,
             provided that `axis`, where the type has one, is not the first.
         fork_settings: settings of forks that it follows; others that are set are refused.
@@ -169,9 +191,11 @@ def register(
                 unforced_bottoms=unforced_bottoms,
                 prefer_rule=prefer_rule,
                 not_derivative=not_derivative,
+                differentiable=differentiable,
                 restrictions=restrictions,
                 fork_settings=fork_settings,
                 host=host,
+                ragged=ragged,
                 row_wise=row_wise,
             )
         )
@@ -208,6 +232,21 @@ def register_input(name: str, *, tops: Count, param: str) -> Callable[[Callable[
 
     def decorate(shapes: Callable[[Context], list[Shape]]) -> LayerType:
         return _add(LayerType(name=name, input_shapes=shapes, bottoms=0, tops=tops, param=param))
+
+    return decorate
+
+
+def register_specialised(
+    name: str, *, bottoms: Count, tops: Count, param: str
+) -> Callable[[Callable[[Context], LayerType]], LayerType]:
+    """Registers `specialise(ctx) -> LayerType` as a type that is settled by each layer's own parameters.
+
+    It gives `ctx.type` with more filled in. It is called once for each layer of each graph, so what it makes may
+    belong to that layer.
+    """
+
+    def decorate(specialise: Callable[[Context], LayerType]) -> LayerType:
+        return _add(LayerType(name=name, specialise=specialise, bottoms=bottoms, tops=tops, param=param))
 
     return decorate
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from ..errors import GraphError, Problem
 from ..graph import Graph
 from ..net import Net, Params, Variables
 from .feed import Feed
@@ -59,6 +60,7 @@ class Evaluator:
         self._last = state
         if not results:
             return Scores(0.0, {})
+        _check_shapes([outputs for _, outputs in results], self.net.graph)
         loss, outputs = jax.tree.map(lambda *xs: np.mean(np.stack(xs), axis=0), *results)
         return Scores(float(loss), outputs)
 
@@ -70,6 +72,13 @@ class Evaluator:
                 n = len(layer.params)
                 continued[layer.key] = (*state[layer.key][:n], *self._last[layer.key][n:])
         return continued
+
+
+def _check_shapes(outputs: Sequence[Mapping[str, Any]], graph: Graph) -> None:
+    changing = [name for name in outputs[0] if len({o[name].shape for o in outputs}) > 1]
+    if changing:
+        message = "output '{}' has another shape from batch to batch, so it has no mean; a Silence layer can hide it"
+        raise GraphError(Problem(message.format(name), file=graph.file) for name in changing)
 
 
 def _scores(net: Net, params: Params, state: Params, batch: Any, key: jax.Array) -> Any:

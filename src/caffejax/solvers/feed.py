@@ -9,7 +9,9 @@ import numpy as np
 
 from ..errors import DataError, GraphError, Problem
 from ..graph.indices import IndexRange, index_ranges
+from ..layers import Position
 from ..net import Net
+from .report import log
 
 
 class Feed:
@@ -35,6 +37,8 @@ class Feed:
                 for layer in inputs
             )
         self._sources = net.sources()
+        self._positions = {**self._sources, **_own_positions(net)}
+        self._shapes: set[tuple[tuple[int, ...], ...]] = set()
         self._tops = {layer.key: layer.tops for layer in net.graph.layers}
         self._file = net.graph.file
         self._ranges = index_ranges(net.graph)
@@ -50,6 +54,7 @@ class Feed:
             for key, source in self._sources.items()
             for top, array in zip(self._tops[key], next(source), strict=True)
         }
+        self._log_shapes(batch)
         for name, array in batch.items():
             for wanted in self._ranges.get(name, ()):
                 self._check(name, array, wanted)
@@ -70,17 +75,40 @@ class Feed:
             layer = wanted.layer
             raise DataError(Problem(message, file=self._file, layer=layer.name, layer_type=layer.type.name))
 
-    def get_state(self) -> dict[str, dict[str, int]]:
-        """Every source's position, by layer."""
-        return {key: dict(source.get_state()) for key, source in self._sources.items()}
+    def _log_shapes(self, batch: Mapping[str, np.ndarray]) -> None:
+        """Says so when other shapes than the first make what runs on them be compiled again."""
+        shapes = tuple(array.shape for array in batch.values())
+        if shapes in self._shapes:
+            return
+        self._shapes.add(shapes)
+        if len(self._shapes) > 1:
+            text = ", ".join(f"{name} {shape}" for name, shape in zip(batch, shapes, strict=True))
+            log.info("Compiling for %s (%d shapes so far)", text, len(self._shapes))
+
+    def get_state(self) -> dict[str, Any]:
+        """The position of every source, and of the Python layers that have one, by layer."""
+        return {key: place.get_state() for key, place in self._positions.items()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Goes to the positions of the layers that `state` names."""
-        for key, source in self._sources.items():
+        for key, place in self._positions.items():
             if key in state:
-                source.set_state(state[key])
+                place.set_state(state[key])
 
     def close(self) -> None:
         """Closes every source."""
         for source in self._sources.values():
             source.close()
+
+
+def _own_positions(net: Net) -> dict[str, Position]:
+    """The positions that Python layers tell; says which layers read data and tell none."""
+    layers = [layer for layer in net.graph.layers if layer.type.instance is not None]
+    for layer in layers:
+        if layer.type.open_source is not None and layer.type.position is None:
+            log.warning(
+                "Layer '%s' (%s) has no get_state and set_state: checkpoints do not hold its place in the data",
+                layer.name,
+                layer.type.name,
+            )
+    return {layer.key: layer.type.position for layer in layers if layer.type.position is not None}

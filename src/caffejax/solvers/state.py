@@ -54,7 +54,7 @@ def make_step(
 ) -> Step:
     """One update as a pure function `step(train_state, batches, rate)`.
 
-    `batches` holds `iter_size` batches, stacked along a new first axis. With `keep_update`, the report has what
+    `batches` is what `stack` makes of `iter_size` batches. With `keep_update`, the report has what
     was subtracted from each blob.
 
     Raises:
@@ -77,11 +77,13 @@ def make_step(
             return (jax.tree.map(jnp.add, total, grads), aux.state), (loss, aux.blobs)
 
         start = (jax.tree.map(jnp.zeros_like, ts.params), ts.state)
-        passes = (jnp.arange(iter_size), dict(batches))
         # one pass is straight code to the compiler, and host layers cannot be in a compiled loop
-        loop = jax.lax.scan if iter_size > 1 and not net.has_host_layers else _python_scan
-        (grads, state), (losses, all_outputs) = loop(one, start, passes)
-        loss, outputs = jnp.mean(losses), jax.tree.map(lambda o: o[-1], all_outputs)
+        if iter_size > 1 and not net.has_host_layers and not ragged(batches):
+            (grads, state), (losses, all_outputs) = jax.lax.scan(one, start, (jnp.arange(iter_size), dict(batches)))
+            outputs = jax.tree.map(lambda o: o[-1], all_outputs)
+        else:
+            (grads, state), losses, outputs = _loop(one, start, batches, iter_size)
+        loss = jnp.mean(losses)
         params, opt_state, subtracted = update(grads, ts, rate)
         new = ts.replace(params=params, state=state, opt_state=opt_state, iteration=ts.iteration + 1)  # type: ignore[attr-defined]
         return new, Report(loss, outputs, subtracted)
@@ -89,17 +91,24 @@ def make_step(
     return step
 
 
-def _python_scan(body: Callable[..., Any], carry: Any, xs: Any) -> tuple[Any, Any]:
-    """`jax.lax.scan`, unrolled."""
-    collected = []
-    for i in range(len(jax.tree.leaves(xs)[0])):
-        carry, y = body(carry, jax.tree.map(lambda x, i=i: x[i], xs))
-        collected.append(y)
-    return carry, jax.tree.map(lambda *ys: jnp.stack(ys), *collected)
+def _loop(body: Callable[..., Any], carry: Any, batches: Mapping[str, Any], n: int) -> tuple[Any, jax.Array, Blobs]:
+    """`jax.lax.scan`, unrolled, of the outputs only the last, as their shapes may change; n is at least 1."""
+    losses = []
+    for i in range(n):
+        carry, (loss, outputs) = body(carry, (jnp.int32(i), {name: array[i] for name, array in batches.items()}))
+        losses.append(loss)
+    return carry, jnp.stack(losses), outputs
 
 
-def stack(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Batches of one iteration along a new first axis."""
+def ragged(batches: Mapping[str, Any]) -> bool:
+    """Whether the batches of one iteration differ in their shapes."""
+    return any(isinstance(arrays, list) for arrays in batches.values())
+
+
+def stack(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Any]:
+    """Batches of one iteration along a new first axis; as lists, if they differ in their shapes."""
     if len(batches) == 1:  # a view: no copy
         return {name: array[None] for name, array in batches[0].items()}
+    if any(array.shape != batches[0][name].shape for b in batches[1:] for name, array in b.items()):
+        return {name: [b[name] for b in batches] for name in batches[0]}
     return {name: np.stack([b[name] for b in batches]) for name in batches[0]}

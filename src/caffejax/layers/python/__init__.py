@@ -1,0 +1,68 @@
+"""Python layers: what `python_param` names decides what such a layer is."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from ...errors import LayerError, did_you_mean
+from ..context import Context
+from ..registry import LayerType, register_specialised
+from . import host, traced
+from .modules import find_module, named
+
+
+@register_specialised("Python", bottoms=(0, None), tops=(0, None), param="python_param")
+def python(ctx: Context) -> LayerType:
+    """A layer that is a class or function in a Python module of the user's.
+
+    A class with pycaffe's methods (setup, reshape, forward, backward) runs on the host, between the compiled parts of
+    the net, and makes its own gradients. A function of the bottoms, or a class whose instances are one, is traced
+    and compiled with the rest. The module is looked for in sys.path, the working directory and the net's folder.
+    See [python_layers.md](python_layers.md).
+    """
+    p = ctx.param
+    if not (p.module and p.layer):
+        raise LayerError("python_param needs `module` and `layer`: a Python module, and a class or function in it")
+    where = f"{p.module}.{p.layer}"
+    found = find_in(find_module(p.module, ctx.folder), p.layer)
+    if not inspect.isclass(found):
+        return traced.function_type(ctx, found, where)
+    if callable(getattr(found, "forward", None)):
+        return host.class_type(ctx, found, where)
+    if "__call__" in dir(found):
+        return traced.class_type(ctx, found, where)
+    raise LayerError(
+        f"class {where} has neither forward(self, bottom, top), as Caffe's Python layers have, nor __call__, as "
+        "layers that can be traced"
+    )
+
+
+def find_in(module: Any, name: str) -> Any:
+    """The class or function of that name.
+
+    Raises:
+        LayerError: if the module has none; the message names the nearest.
+    """
+    found = named(module, name)
+    if not callable(found):
+        known = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
+        what = "no" if found is None else f"a {type(found).__name__}, but no"
+        file = getattr(module, "__file__", None)
+        place = f" ({file})" if file else ""
+        raise LayerError(
+            f"module '{module.__name__}'{place} has {what} class or function '{name}'{did_you_mean(name, known)}"
+        )
+    return found
+
+
+def module_and_name(layer: Any) -> tuple[str, str]:
+    """What `python_param` says to mean a class or function.
+
+    Raises:
+        LayerError: if it cannot be found by name, as it was made inside a function.
+    """
+    module, name = layer.__module__, layer.__qualname__
+    if named(find_module(module, None), name) is not layer:
+        raise LayerError(f"{name} cannot be found in module '{module}': define it at the top level of a module")
+    return module, name

@@ -1,0 +1,224 @@
+"""Python layers with Caffe's interface: they read and write blobs on the host, and keep what they like in between."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from ...errors import LayerError
+from ..context import Blob, Context, Shape
+from ..registry import LayerType
+from .user import give_settings, noted
+
+if TYPE_CHECKING:
+    from ...pycaffe import Blob as PyBlob
+
+Arrays = tuple[np.ndarray, ...]
+
+log = logging.getLogger("caffejax.net")
+
+
+def class_type(ctx: Context, cls: type, where: str) -> LayerType:
+    """The type of one layer: the functions of an instance of its own.
+
+    One without bottoms and blobs is a source of data like any other, so that the net proper can be compiled.
+    """
+    layer = HostLayer(ctx, cls, where)
+    position = layer if layer.has_position else None
+    if not ctx.layer.bottom and not layer.declare_blobs([]):
+        source = HostSource(layer)
+        return replace(ctx.type, open_source=lambda ctx: source, instance=layer.user, position=position)
+
+    def forward(ctx: Context, blobs: Arrays, *bottoms: np.ndarray) -> Arrays:
+        return layer.forward(blobs, bottoms)
+
+    def rule(ctx: Context, blobs: Arrays, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[Any, ...]:
+        return layer.backward(blobs, bottoms, _tuple(dy), ctx.propagate_down)
+
+    def declare_blobs(ctx: Context, *bottoms: Any) -> list[Blob]:
+        return layer.declare_blobs([b.shape for b in bottoms])
+
+    def declare_tops(ctx: Context, *bottoms: Any) -> list[Shape]:
+        return layer.top_shapes([b.shape for b in bottoms])
+
+    return replace(
+        ctx.type,
+        forward=forward,
+        rule=rule if callable(getattr(cls, "backward", None)) else None,
+        declare_blobs=declare_blobs,
+        declare_tops=declare_tops,
+        host=True,
+        single=True,
+        instance=layer.user,
+        position=position,
+    )
+
+
+class HostLayer:
+    """An instance of a user's class with its blobs, which are float32 as in Caffe whatever the net computes in.
+
+    Attributes:
+        user: the instance.
+    """
+
+    def __init__(self, ctx: Context, cls: type, where: str) -> None:
+        from ...pycaffe import Blob as PyBlob
+        from ...pycaffe import Layer
+
+        self._ctx, self._where = ctx, where
+        make = noted(cls, ctx, where)
+        self.user = make(ctx.layer) if issubclass(cls, Layer) else make()
+        self._bottoms = [PyBlob() for _ in ctx.layer.bottom]
+        # in place is the same blob, as in Caffe
+        self._tops = [
+            self._bottoms[i] if ctx.layer.bottom[i : i + 1] == [name] else PyBlob()
+            for i, name in enumerate(ctx.layer.top)
+        ]
+        self._is_set_up = False
+        self._told = False
+        self._last: tuple[Arrays, Arrays] | None = None  # what the last forward was given
+
+    def declare_blobs(self, bottoms: Sequence[Shape]) -> list[Blob]:
+        """The learnable blobs, with the values that `setup` gave them."""
+        self._set_up(bottoms)
+        return [Blob(blob.shape, value=blob.data.copy()) for blob in self._blobs]
+
+    def top_shapes(self, bottoms: Sequence[Shape]) -> list[Shape]:
+        """The tops' shapes after `setup` and `reshape`."""
+        self._set_up(bottoms)
+        return [top.shape for top in self._tops]
+
+    def forward(self, blobs: Arrays, bottoms: Arrays) -> Arrays:
+        """Runs `reshape` and `forward`; gives copies of the tops."""
+        self._set_up([b.shape for b in bottoms])
+        _write(self._bottoms, bottoms)
+        _write(self._blobs, blobs)
+        self._call("reshape", self._bottoms, self._tops)
+        self._call("forward", self._bottoms, self._tops)
+        self._last = (blobs, bottoms)
+        self._warn_of_changes(blobs)
+        return tuple(top.data.copy() for top in self._tops)
+
+    def backward(
+        self, blobs: Arrays, bottoms: Arrays, top_diffs: Arrays, propagate_down: Sequence[bool] | None
+    ) -> tuple[Any, ...]:
+        """Runs `backward`; gives the blobs' diffs, then the bottoms', None where none was asked for."""
+        if not _same(self._last, (blobs, bottoms)):  # the instance remembers another forward pass
+            self.forward(blobs, bottoms)
+        wanted = [True] * len(bottoms) if propagate_down is None else list(propagate_down)
+        for blob in (*self._bottoms, *self._blobs):
+            blob.diff[...] = 0
+        for top, diff in zip(self._tops, top_diffs, strict=True):
+            top.diff[...] = diff
+        self._call("backward", self._tops, wanted, self._bottoms)
+        bottom_diffs = (b.diff.copy() if w else None for b, w in zip(self._bottoms, wanted, strict=True))
+        return tuple(b.diff.copy() for b in self._blobs), *bottom_diffs
+
+    @property
+    def has_position(self) -> bool:
+        """Whether the instance can say where in its data it is."""
+        return all(callable(getattr(self.user, name, None)) for name in ("get_state", "set_state"))
+
+    def get_state(self) -> Any:
+        """Where the instance is in its data, as plain values.
+
+        Raises:
+            LayerError: if it gives what JSON cannot hold.
+        """
+        state = noted(self.user.get_state, self._ctx, f"{self._where}.get_state")()
+        try:
+            return json.loads(json.dumps(state))
+        except (TypeError, ValueError) as error:
+            raise LayerError(f"{self._where}.get_state must return plain values, as JSON has them: {error}") from error
+
+    def set_state(self, state: Any) -> None:
+        """Takes the instance to a place that `get_state` gave."""
+        noted(self.user.set_state, self._ctx, f"{self._where}.set_state")(state)
+
+    @property
+    def _blobs(self) -> list[PyBlob]:
+        return list(self.user.blobs)
+
+    def _set_up(self, bottoms: Sequence[Shape]) -> None:
+        if self._is_set_up:
+            return
+        from ...pycaffe._layer import BlobVec
+
+        give_settings(self.user, self._ctx)
+        if not isinstance(getattr(self.user, "blobs", None), BlobVec):
+            self.user.blobs = BlobVec()
+        for blob, shape in zip(self._bottoms, bottoms, strict=True):
+            blob.reshape(*shape)
+        self._call("setup", self._bottoms, self._tops)
+        self._call("reshape", self._bottoms, self._tops)
+        self._is_set_up = True
+
+    def _call(self, method: str, *args: Any) -> None:
+        function = getattr(self.user, method, None)
+        if function is not None:  # setup and reshape may be missing
+            noted(function, self._ctx, f"{self._where}.{method}")(*args)
+
+    def _warn_of_changes(self, blobs: Arrays) -> None:
+        if self._told or all(_equal(b.data, np.float32(given)) for b, given in zip(self._blobs, blobs, strict=True)):
+            return
+        self._told = True
+        log.warning(
+            "Layer '%s' (Python): %s.forward changes the layer's blobs; only the solver does that here, so the "
+            "changes are not kept",
+            self._ctx.layer.name,
+            self._where,
+        )
+
+
+class HostSource:
+    """A layer without bottoms, as what it is: a source of data. There is one, the layer's own; it is never closed."""
+
+    def __init__(self, layer: HostLayer) -> None:
+        self._layer = layer
+
+    @property
+    def tops(self) -> tuple[jax.ShapeDtypeStruct, ...]:
+        """Shapes and dtypes as they were when the layer was set up; each batch may have others."""
+        return tuple(jax.ShapeDtypeStruct(shape, np.float32) for shape in self._layer.top_shapes([]))
+
+    def __next__(self) -> Arrays:
+        """Runs the layer."""
+        return self._layer.forward((), ())
+
+    def get_state(self) -> Any:
+        """Its position; None if it does not tell."""
+        return self._layer.get_state() if self._layer.has_position else None
+
+    def set_state(self, state: Any) -> None:
+        """Goes to a position, if it can."""
+        if state is not None and self._layer.has_position:
+            self._layer.set_state(state)
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+def _write(blobs: Sequence[PyBlob], arrays: Arrays) -> None:
+    for blob, array in zip(blobs, arrays, strict=True):
+        blob.reshape(*array.shape)
+        blob.data[...] = array
+
+
+def _same(a: tuple[Arrays, Arrays] | None, b: tuple[Arrays, Arrays]) -> bool:
+    return a is not None and all(
+        x is y or _equal(x, y) for one, other in zip(a, b, strict=True) for x, y in zip(one, other, strict=True)
+    )
+
+
+def _equal(x: Any, y: Any) -> bool:
+    return np.array_equal(x, y, equal_nan=True)
+
+
+def _tuple(value: Any) -> Arrays:
+    return value if isinstance(value, tuple) else (value,)

@@ -1,0 +1,33 @@
+"""Calling what users wrote."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ..context import Context
+
+R = TypeVar("R")
+
+
+def noted(function: Callable[..., R], ctx: Context, what: str) -> Callable[..., R]:
+    """The function; an exception it raises passes as it is, with a note that names layer and function."""
+    note = f"in layer '{ctx.layer.name}' ({ctx.layer.type}): {what}"
+
+    @functools.wraps(function, updated=())
+    def call(*args: Any, **kwargs: Any) -> R:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            if note not in getattr(error, "__notes__", ()):
+                error.add_note(note)
+            raise
+
+    return call
+
+
+def give_settings(instance: Any, ctx: Context) -> None:
+    """Sets `param_str` (and `param_str_`, its earlier name) and `phase`, 0 for TRAIN and 1 for TEST."""
+    instance.param_str = instance.param_str_ = ctx.param.param_str
+    instance.phase = 0 if ctx.training else 1

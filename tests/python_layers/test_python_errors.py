@@ -1,0 +1,138 @@
+"""Python layers that cannot be found or fail: users' exceptions are their own, mistakes in the net are explained."""
+
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+from python_nets import data, normal, python
+
+from caffejax import GraphError, Net
+from caffejax.cli import main
+
+
+def notes(error: BaseException) -> list[str]:
+    return [n for n in error.__notes__ if not n.startswith("-")]  # JAX adds one about its frames
+
+
+def test_an_exception_in_setup_is_the_user_s() -> None:
+    with pytest.raises(RuntimeError, match="raised on purpose") as caught:
+        Net(python("bad", "ExceptionLayer", tops="y"))
+    assert str(caught.value) == "raised on purpose"
+    assert notes(caught.value) == ["in layer 'bad' (Python): user_layers.ExceptionLayer.setup"]
+    assert traceback.extract_tb(caught.value.__traceback__)[-1].filename.endswith("user_layers.py")
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"), [("forward", ZeroDivisionError), ("backward", KeyError)], ids=["forward", "backward"]
+)
+def test_an_exception_when_it_runs_is_the_user_s(method: str, kind: type[Exception]) -> None:
+    layer = python("bad", "FailsLater", "x0", "y", "loss_weight: 1", method)
+    net = Net(data((2, 2)) + layer + "force_backward: true")
+    with pytest.raises(kind, match=f"in {method}") as caught:
+        jax.grad(lambda x: net.loss({}, {}, {"x0": x})[0])(normal((2, 2))["x0"])
+    assert notes(caught.value)[0] == f"in layer 'bad' (Python): user_layers.FailsLater.{method}"
+    assert traceback.extract_tb(caught.value.__traceback__)[-1].filename.endswith("user_layers.py")
+
+
+def test_an_exception_of_a_traceable_layer_is_the_user_s() -> None:
+    with pytest.raises(TypeError, match="a traceable layer's own error") as caught:
+        Net(data((2, 2)) + python("bad", "fails", "x0", "y"))
+    assert notes(caught.value)[0] == "in layer 'bad' (Python): user_layers.fails"
+
+
+def layer(module: str, name: str) -> str:
+    return f"""layer {{ name: "{module}.{name}" type: "Python" top: "{module}.{name}"
+      python_param {{ module: "{module}" layer: "{name}" }} }}\n"""
+
+
+def test_all_that_is_missing_is_named_at_once() -> None:
+    text = layer("no_such_module", "A") + layer("user_layers", "SimpleLayr") + layer("xml.no_such", "B")
+    text += python("reads", "NoForward", "no_such_module.A", "y") + python("three", "NOT_A_LAYER", tops="three")
+    text += 'layer { name: "empty" type: "Python" top: "empty" }'
+    with pytest.raises(GraphError) as caught:
+        Net(text)
+    messages = [p.message for p in caught.value.problems]
+    assert len(messages) == 6
+    assert messages[0].startswith("there is no Python module 'no_such_module'; looked in sys.path, ")
+    assert str(Path.cwd()) in messages[0]
+    assert messages[1].endswith("has no class or function 'SimpleLayr'; did you mean 'SimpleLayer'?")
+    assert messages[2].startswith("there is no Python module 'xml.no_such'")
+    assert messages[3].startswith("class user_layers.NoForward has neither forward(self, bottom, top)")
+    assert "has a int, but no class or function 'NOT_A_LAYER'" in messages[4]
+    assert messages[5].startswith("python_param needs `module` and `layer`")
+    assert [p.layer for p in caught.value.problems][3] == "reads"
+
+
+def test_a_module_that_cannot_be_imported_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "needs_more.py").write_text("import a_module_that_is_not_installed\n")
+    (tmp_path / "misspelt.py").write_text("def f(:\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(ModuleNotFoundError, match="a_module_that_is_not_installed") as caught:
+        Net(layer("needs_more", "A"))
+    assert caught.value.__notes__ == ["while importing module 'needs_more' of a Python layer"]
+    with pytest.raises(SyntaxError):
+        Net(layer("misspelt", "A"))
+
+
+def test_a_module_beside_the_net_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "beside_the_net.py").write_text("from neighbour import double\n")
+    (tmp_path / "neighbour.py").write_text("def double(x):\n    return 2 * x\n")
+    (tmp_path / "net.prototxt").write_text(
+        data((2, 2)) + layer("beside_the_net", "double").replace("top:", 'bottom: "x0" top:')
+    )
+    blobs, _ = Net(tmp_path / "net.prototxt").forward({}, {}, x := normal((2, 2)))
+    assert (blobs["beside_the_net.double"] == 2 * x["x0"]).all()
+
+
+def test_a_gradient_through_a_layer_without_backward(tmp_path: Path) -> None:
+    text = data((1, 2, 3, 3), (1, 1, 3, 3)) + python("s", "Score", "x0 x1", "y", "loss_weight: 1")
+    net = Net(text + "force_backward: true")
+    with pytest.raises(GraphError, match=r"layer 's' \(Python\): has no backward pass, but a gradient is asked of it"):
+        net.graph.check_backward()
+
+
+def test_more_params_than_blobs() -> None:
+    with pytest.raises(GraphError, match="too many params specified: 1 for 0 blobs"):
+        Net(data((2, 2)) + python("s", "SimpleLayer", "x0", "y", "param { lr_mult: 1 }"))
+
+
+SOLVER = 'net_param { %s } base_lr: 0.1 lr_policy: "fixed" max_iter: 2 snapshot_prefix: "x"'
+
+
+def test_the_command_line_shows_the_user_s_traceback(tmp_path: Path) -> None:
+    (tmp_path / "failing_layers.py").write_text(
+        "class Data:\n"
+        "    def setup(self, bottom, top):\n"
+        "        top[0].reshape(2)\n"
+        "    def forward(self, bottom, top):\n"
+        "        raise OSError('the camera is unplugged')\n"
+    )
+    (tmp_path / "solver.prototxt").write_text(SOLVER % layer("failing_layers", "Data"))
+    done = subprocess.run(
+        [sys.executable, "-m", "caffejax", "train", "--solver=solver.prototxt", "--device=cpu"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.rstrip().endswith(
+        "OSError: the camera is unplugged\nin layer 'failing_layers.Data' (Python): failing_layers.Data.forward"
+    )
+    assert "    raise OSError('the camera is unplugged')" in done.stderr
+
+
+def test_the_command_line_has_no_traceback_for_a_missing_module(
+    tmp_path: Path, capsys: pytest.CaptureFixture[Any]
+) -> None:
+    (tmp_path / "solver.prototxt").write_text(SOLVER % layer("no_such_module", "Data"))
+    assert main(["train", f"--solver={tmp_path / 'solver.prototxt'}"]) == 1
+    err = capsys.readouterr().err
+    assert "Traceback" not in err
+    assert "layer 'no_such_module.Data' (Python): there is no Python module 'no_such_module'" in err

@@ -1,0 +1,101 @@
+"""Gradient checks of Python layers, alone and in nets."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import user_layers
+from python_nets import data, normal, python
+
+from caffejax import LayerError, Net, check_gradients
+from caffejax.cli import main
+
+
+@pytest.mark.parametrize(
+    ("layer", "param", "bottoms", "arguments"),
+    [
+        (user_layers.SimpleLayer, "", [(2, 3)], 1),
+        (user_layers.Euclidean, "", [(4, 3), (4, 3)], 2),
+        (user_layers.Euclidean, "propagate_down: true propagate_down: false", [(4, 3), (4, 3)], 1),
+        (user_layers.Linear, "python_param { param_str: \"{'num_output': 3}\" }", [(4, 2, 2)], 3),
+        (user_layers.cube, "", [(2, 3)], 1),
+        (user_layers.two, 'top: "a" top: "b"', [(2, 3), (2, 3)], 2),
+        (user_layers.noise, "", [(2, 3)], 1),
+        (user_layers.Scaled, 'python_param { param_str: "2" }', [(2, 3)], 2),
+    ],
+)
+def test_right_gradients(layer: Any, param: str, bottoms: Any, arguments: int) -> None:
+    report = check_gradients(layer, param, bottoms=bottoms)
+    assert report.ok, report
+    assert len(report.rows) == arguments
+    assert all(row.checked > 0 and not row.zero for row in report.rows)
+
+
+def test_a_wrong_backward_is_found() -> None:
+    report = check_gradients(user_layers.WrongGradient, bottoms=[(2, 3)])
+    assert [row.verdict for row in report.rows] == ["backward is wrong"]
+
+
+@pytest.mark.parametrize("factor", [0.99, 1.01])
+def test_a_backward_that_is_a_little_wrong_is_found(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = user_layers.Euclidean.backward
+
+    def backward(self: Any, top: Any, propagate_down: Any, bottom: Any) -> None:
+        right(self, top, propagate_down, bottom)
+        bottom[1].diff[...] *= factor
+
+    monkeypatch.setattr(user_layers.Euclidean, "backward", backward)
+    report = check_gradients(user_layers.Euclidean, bottoms=[(4, 3), (4, 3)])
+    assert [row.ok for row in report.rows] == [True, False]
+
+
+def test_no_backward_where_there_is_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(user_layers.SimpleLayer, "backward")
+    report = check_gradients(user_layers.SimpleLayer, bottoms=[(2, 3)])
+    assert [row.verdict for row in report.rows] == ["has no backward, but a gradient"]
+
+
+def test_a_layer_that_no_name_leads_to() -> None:
+    class Local(user_layers.SimpleLayer):
+        pass
+
+    with pytest.raises(LayerError, match=r"Local cannot be found in module .* at the top level of a module"):
+        check_gradients(Local, bottoms=[(2, 3)])
+
+
+NET = (
+    data((4, 3), (4, 2))
+    + python("ip", "Linear", "x0", "ip", param_str="{'num_output': 2}")
+    + python("cube", "cube", "ip", "cube")
+    + 'layer { name: "tanh" type: "TanH" bottom: "cube" top: "t" }'
+    + python("loss", "Euclidean", "t x1", "loss", "loss_weight: 1")
+)
+
+
+def test_a_net() -> None:
+    report = check_gradients(Net(NET, "TRAIN"), inputs=normal((4, 3), (4, 2)))
+    assert report.ok, report
+    # of the loss only what the net asks for: its second bottom is data
+    assert [(row.layer, row.argument[:8]) for row in report.rows] == [
+        ("ip", "blob 0"),
+        ("ip", "blob 1"),
+        ("cube", "bottom 0"),
+        ("tanh", "bottom 0"),
+        ("loss", "bottom 0"),
+    ]
+    by_layer = {row.layer: row.autodiff_differences.error for row in report.rows}
+    assert by_layer["cube"] < 1e-6  # what is compiled is checked in float64 as ever
+
+
+def test_a_net_that_reads_its_own_data(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    body = python("data", "Images", "", "image label", param_str="{'seed': 1}")
+    body += 'layer { name: "conv" type: "Convolution" bottom: "image" top: "y" convolution_param { num_output: 2 '
+    body += 'kernel_size: 3 pad: 1 weight_filler { type: "xavier" } } }' + python("ten", "WrongGradient", "y", "ten")
+    body += 'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ten" bottom: "label" top: "loss" }'
+    (tmp_path / "net.prototxt").write_text(body)
+    assert main(["gradcheck", f"--model={tmp_path / 'net.prototxt'}", "--samples=4"]) == 1
+    out, err = capsys.readouterr()
+    assert "backward is wrong" in out
+    assert "layer 'ten' (Python): gradient of bottom 0 (y): backward is wrong" in err
+    assert "'conv'" not in err
+    assert np.char.count(out, "ok") >= 2

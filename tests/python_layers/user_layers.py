@@ -1,0 +1,295 @@
+"""Python layers as users of Caffe write them, and traceable ones: what the tests' nets name as their module."""
+
+import ast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import caffejax
+import caffejax.pycaffe as caffe
+
+
+class SimpleLayer(caffe.Layer):
+    """Ten times its bottom."""
+
+    def setup(self, bottom, top):
+        pass
+
+    def reshape(self, bottom, top):
+        top[0].reshape(*bottom[0].data.shape)
+
+    def forward(self, bottom, top):
+        top[0].data[...] = 10 * bottom[0].data
+
+    def backward(self, top, propagate_down, bottom):
+        bottom[0].diff[...] = 10 * top[0].diff
+
+
+class ExceptionLayer(caffe.Layer):
+    def setup(self, bottom, top):
+        raise RuntimeError("raised on purpose")
+
+    def forward(self, bottom, top):
+        pass
+
+
+class FailsLater(SimpleLayer):
+    """Raises in the method that param_str names."""
+
+    def forward(self, bottom, top):
+        super().forward(bottom, top)
+        if self.param_str == "forward":
+            raise ZeroDivisionError("in forward")
+
+    def backward(self, top, propagate_down, bottom):
+        raise KeyError("in backward")
+
+
+class ParameterLayer(caffe.Layer):
+    """A learnable number as a top."""
+
+    def setup(self, bottom, top):
+        self.blobs.add_blob(1)
+        self.blobs[0].data[0] = 5
+
+    def reshape(self, bottom, top):
+        top[0].reshape(1)
+
+    def forward(self, bottom, top):
+        top[0].data[...] = self.blobs[0].data
+
+    def backward(self, top, propagate_down, bottom):
+        self.blobs[0].diff[0] = 1
+
+
+class PhaseLayer(caffe.Layer):
+    def setup(self, bottom, top):
+        pass
+
+    def reshape(self, bottom, top):
+        top[0].reshape()
+
+    def forward(self, bottom, top):
+        top[0].data[()] = self.phase
+
+
+class ParamStringLayer:
+    """The number in its param_str; a class with no base at all, and no setup."""
+
+    def reshape(self, bottom, top):
+        top[0].reshape(*bottom[0].shape)
+
+    def forward(self, bottom, top):
+        assert self.param_str == self.param_str_
+        top[0].data[...] = float(self.param_str)
+
+    def backward(self, top, propagate_down, bottom):
+        pass
+
+
+class Euclidean(caffe.Layer):
+    """EuclideanLoss, as Caffe's example of a Python layer computes it."""
+
+    def setup(self, bottom, top):
+        if len(bottom) != 2:
+            raise Exception("needs two bottoms")
+
+    def reshape(self, bottom, top):
+        if bottom[0].count != bottom[1].count:
+            raise Exception("the bottoms must have equal counts")
+        self.difference = np.zeros_like(bottom[0].data, dtype=np.float32)
+        top[0].reshape(1)
+
+    def forward(self, bottom, top):
+        self.difference[...] = bottom[0].data - bottom[1].data
+        top[0].data[...] = np.sum(self.difference**2) / bottom[0].num / 2
+
+    def backward(self, top, propagate_down, bottom):
+        for i, sign in enumerate((1, -1)):
+            if propagate_down[i]:
+                bottom[i].diff[...] = top[0].diff * sign * self.difference / bottom[i].num
+
+
+class Linear(caffe.Layer):
+    """InnerProduct with bias; `num_output` and starting values in param_str. Diffs are accumulated, as Caffe's are."""
+
+    def setup(self, bottom, top):
+        settings = ast.literal_eval(self.param_str)
+        n, rows = settings["num_output"], bottom[0].data.reshape(bottom[0].shape[0], -1)
+        self.blobs.add_blob(n, rows.shape[1])
+        self.blobs.add_blob(n)
+        self.blobs[0].data[...] = np.linspace(-1, 1, n * rows.shape[1]).reshape(n, -1)
+        self.blobs[1].data[...] = settings.get("bias", 0)
+
+    def reshape(self, bottom, top):
+        top[0].reshape(bottom[0].num, self.blobs[1].count)
+
+    def forward(self, bottom, top):
+        rows = bottom[0].data.reshape(bottom[0].num, -1)
+        top[0].data[...] = rows @ self.blobs[0].data.T + self.blobs[1].data
+
+    def backward(self, top, propagate_down, bottom):
+        rows = bottom[0].data.reshape(bottom[0].num, -1)
+        self.blobs[0].diff[...] += top[0].diff.T @ rows
+        self.blobs[1].diff[...] += top[0].diff.sum(axis=0)
+        if propagate_down[0]:
+            bottom[0].diff[...] = (top[0].diff @ self.blobs[0].data).reshape(bottom[0].shape)
+
+
+class WrongGradient(SimpleLayer):
+    def backward(self, top, propagate_down, bottom):
+        bottom[0].diff[...] = 9 * top[0].diff
+
+
+class SquareInPlace(caffe.Layer):
+    """x**2 over its bottom's own memory; only the sign-free half of x is left for backward."""
+
+    def setup(self, bottom, top):
+        assert bottom[0] is top[0]
+
+    def forward(self, bottom, top):
+        top[0].data[...] = bottom[0].data ** 2
+
+    def backward(self, top, propagate_down, bottom):
+        bottom[0].diff[...] = top[0].diff * 2 * np.sqrt(bottom[0].data)
+
+
+class Images(caffe.Layer):
+    """A data layer as segmentation nets have them: one image and its label map, of another size each time.
+
+    Tops are shaped for the next image in `reshape`, before it is given.
+    """
+
+    sizes = ((4, 6), (8, 4), (6, 6))
+
+    def setup(self, bottom, top):
+        if len(top) != 2 or bottom:
+            raise Exception("gives an image and its labels")
+        settings = ast.literal_eval(self.param_str)
+        self.seed, self.index = settings["seed"], 0
+
+    def reshape(self, bottom, top):
+        h, w = self.sizes[self.index % len(self.sizes)]
+        draw = np.random.default_rng((self.seed, self.index))
+        self.image = draw.normal(size=(3, h, w))
+        self.labels = (self.image.sum(axis=0, keepdims=True) > 0).astype(float)
+        top[0].reshape(1, *self.image.shape)
+        top[1].reshape(1, *self.labels.shape)
+
+    def forward(self, bottom, top):
+        top[0].data[...] = self.image
+        top[1].data[...] = self.labels
+        self.index += 1
+
+    def backward(self, top, propagate_down, bottom):
+        raise AssertionError("a data layer's backward is never called")
+
+
+class PlacedImages(Images):
+    def get_state(self):
+        return {"index": self.index}
+
+    def set_state(self, state):
+        self.index = state["index"]
+
+
+class Regions(caffe.Layer):
+    """A data layer as detection nets have them: named tops, shaped in setup, and reshaped in `forward`."""
+
+    def setup(self, bottom, top):
+        settings = ast.literal_eval(self.param_str)
+        self._classes = settings["num_classes"]
+        self._index = {"data": 0, "rois": 1, "labels": 2}
+        self._draw = np.random.default_rng(0)
+        top[self._index["data"]].reshape(2, 3, 8, 8)
+        top[self._index["rois"]].reshape(1, 4)
+        top[self._index["labels"]].reshape(1)
+
+    def reshape(self, bottom, top):
+        """Reshaping happens in forward."""
+
+    def forward(self, bottom, top):
+        n = self._draw.integers(1, 6)
+        rois = self._draw.normal(size=(n, 4))
+        blobs = {
+            "data": self._draw.normal(size=(2, 3, 8, 8)),
+            "rois": rois,
+            "labels": (rois[:, 0] > 0) * (self._classes - 1),
+        }
+        for name, blob in blobs.items():
+            top[self._index[name]].reshape(*blob.shape)
+            top[self._index[name]].data[...] = blob.astype(np.float32, copy=False)
+
+    def backward(self, top, propagate_down, bottom):
+        pass
+
+
+class Score(caffe.Layer):
+    """What fraction of the label map the scores get right; it has no backward."""
+
+    def reshape(self, bottom, top):
+        top[0].reshape()
+
+    def forward(self, bottom, top):
+        top[0].data[()] = np.mean(bottom[0].data.argmax(axis=1) == bottom[1].data[:, 0])
+
+
+class NoForward(caffe.Layer):
+    def setup(self, bottom, top):
+        pass
+
+
+class Centre(caffe.Layer):
+    """Writes into its blob in forward."""
+
+    def setup(self, bottom, top):
+        self.blobs.add_blob(2)
+
+    def reshape(self, bottom, top):
+        top[0].reshape(2)
+
+    def forward(self, bottom, top):
+        self.blobs[0].data[...] += 1
+        top[0].data[...] = self.blobs[0].data
+
+
+NOT_A_LAYER = 3
+
+
+def cube(x):
+    """A traceable layer."""
+    return x**3
+
+
+def two(x, y):
+    return x + y, x * y
+
+
+def noise(x, *, key):
+    return x + jax.random.normal(key, x.shape)
+
+
+def no_key(x, *, key):
+    return x if key is None else x * 0
+
+
+def fails(x):
+    raise TypeError("a traceable layer's own error")
+
+
+class Scaled:
+    """x times a learned factor for each channel; param_str is what they start at."""
+
+    def blobs(self, x):
+        return [caffejax.Blob((x.shape[1],), value=np.full(x.shape[1], float(self.param_str)))]
+
+    def __call__(self, blobs, x):
+        return x * blobs[0] * (1 if self.phase == caffe_train() else 2)
+
+    def backward(self, blobs, x, *, y, dy):
+        return (jnp.sum(x * dy, axis=0),), dy * blobs[0]
+
+
+def caffe_train():
+    return 0

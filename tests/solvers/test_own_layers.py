@@ -1,0 +1,44 @@
+"""A layer type of the user's own trains without a hand-written Backward."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import caffejax
+from caffejax.errors import GraphError
+from caffejax.layers.registry import _types
+
+SOLVER = """
+base_lr: 0.1 lr_policy: "fixed" random_seed: 1
+net_param {
+  layer { name: "d" type: "DummyData" top: "x" top: "t" dummy_data_param {
+    shape { dim: 4 dim: 3 } shape { dim: 4 dim: 1 } data_filler { value: 1 } data_filler { value: 8 } } }
+  layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param {
+    num_output: 1 weight_filler { type: "constant" value: 0.5 } } }
+  layer { name: "own" type: "%s" bottom: "ip" top: "y" }
+  layer { name: "loss" type: "EuclideanLoss" bottom: "y" bottom: "t" top: "loss" }
+}
+"""
+
+
+def test_without_a_rule_a_layer_trains_by_autodiff():
+    @caffejax.register("TestCube")
+    def cube(ctx, x):
+        return x**3
+
+    try:
+        solver = caffejax.Solver(SOLVER % "TestCube")
+        solver.step(1)
+        weight, bias = solver.train_state.params["ip"]
+        # y = 1.5^3, dL/dy = (y - 8) / 4 for each of 4 rows, dy/dw = 3 * 1.5^2
+        step = 0.1 * (1.5**3 - 8) * 3 * 1.5**2
+        np.testing.assert_allclose(weight, jnp.full((1, 3), 0.5 - step), rtol=1e-6)
+        np.testing.assert_allclose(bias, [-step], rtol=1e-6)
+        solver.close()
+    finally:
+        del _types["TestCube"]
+
+
+def test_where_caffe_has_no_backward_asking_for_one_is_an_error():
+    with pytest.raises(GraphError, match=r"'own' \(Threshold\): has no backward pass"):
+        caffejax.Solver(SOLVER % "Threshold")
