@@ -3,13 +3,14 @@
 from .hdf5 import open_hdf5_data
 from .leveldb import LevelDb, leveldb_writer, write_leveldb
 from .lmdb import Lmdb, lmdb_writer, write_lmdb
-from .prefetch import Prefetcher
+from .pipeline import Batches, Pipeline
 from .source import open_data
 
 __all__ = [
+    "Batches",
     "LevelDb",
     "Lmdb",
-    "Prefetcher",
+    "Pipeline",
     "leveldb_writer",
     "lmdb_writer",
     "open_data",

@@ -43,6 +43,14 @@ def read_datum(data: bytes, decode: int = AS_STORED) -> tuple[np.ndarray, int]:
     return image.reshape(shape), datum.label
 
 
+def is_compressed(data: bytes) -> bool:
+    """Whether a Datum holds a compressed image."""
+    try:
+        return bool(caffe_pb2.Datum.FromString(data).encoded)
+    except DecodeError:
+        return False
+
+
 def decode_image(data: bytes, decode: int = AS_STORED) -> np.ndarray:
     """Decodes a compressed image (JPEG, PNG, ...) to uint8 (C, H, W), colours in the order B, G, R.
 

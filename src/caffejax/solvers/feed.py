@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import GraphError, Problem
+from ..errors import DataError, GraphError, Problem
+from ..graph.indices import IndexRange, index_ranges
 from ..net import Net
 
 
@@ -35,14 +36,39 @@ class Feed:
             )
         self._sources = net.sources()
         self._tops = {layer.key: layer.tops for layer in net.graph.layers}
+        self._file = net.graph.file
+        self._ranges = index_ranges(net.graph)
 
     def __next__(self) -> dict[str, np.ndarray]:
-        """The next batch of every source, by blob name."""
-        return {
+        """The next batch of every source, by blob name.
+
+        Raises:
+            DataError: if a batch cannot be read, or holds a label that is none of a loss's classes.
+        """
+        batch = {
             top: array
             for key, source in self._sources.items()
             for top, array in zip(self._tops[key], next(source), strict=True)
         }
+        for name, array in batch.items():
+            for wanted in self._ranges.get(name, ()):
+                self._check(name, array, wanted)
+        return batch
+
+    def _check(self, name: str, array: np.ndarray, wanted: IndexRange) -> None:
+        whole = np.trunc(array)
+        bad = ~((whole >= 0) & (whole < wanted.classes))  # NaN is bad too
+        if wanted.ignored is not None:
+            bad &= whole != wanted.ignored
+        if bad.any():
+            row = int(np.argwhere(bad)[0][0])
+            message = (
+                f"blob '{name}' holds {array[bad].flat[0]:g} in row {row} of the batch, but the layer counts "
+                f"{wanted.classes} classes, 0 to {wanted.classes - 1}; mend the labels, or the layer's num_output "
+                "below it, or set ignore_label"
+            )
+            layer = wanted.layer
+            raise DataError(Problem(message, file=self._file, layer=layer.name, layer_type=layer.type.name))
 
     def get_state(self) -> dict[str, dict[str, int]]:
         """Every source's position, by layer."""

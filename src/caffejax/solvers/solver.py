@@ -47,6 +47,7 @@ class Solver:
         backward: gradients by "autodiff", or by the layers' hand-written "rules".
         keep_last: how many of the newest checkpoints to keep; all unless given.
         keep_best: a test output; the checkpoint with its best value is kept as well. A loss is best when lowest.
+        workers: how many processes read each data layer's data; 0 for threads.
         debug_nans: look at every step's numbers, and name the layer where they cease to be finite; slower.
 
     Attributes:
@@ -71,6 +72,7 @@ class Solver:
         backward: Backward = "autodiff",
         keep_last: int | None = None,
         keep_best: str | None = None,
+        workers: int = 0,
         debug_nans: bool = False,
     ) -> None:
         self.param = read_solver(solver)
@@ -83,9 +85,10 @@ class Solver:
         self.callbacks: list[Callback] = []
 
         log.info("Creating training net%s.", _from(settings.train_net(self.param, folder)))
-        self.net = self._net(settings.train_net(self.param, folder), backward)
+        self._net_options: Any = {"backward": backward, "seed": self.seed, "workers": workers}
+        self.net = self._net(settings.train_net(self.param, folder))
         self.feed = Feed(self.net)
-        nets = [self._net(s, backward) for s in settings.test_nets(self.param, folder)]
+        nets = [self._net(s) for s in settings.test_nets(self.param, folder)]
         self.tests = Tests(self.param, nets, self.net, self._key, self.device)
 
         given = [find(w, folder) for entry in self.param.weights for w in entry.split(",")]
@@ -112,8 +115,8 @@ class Solver:
     def _key(self) -> jax.Array:
         return jax.random.key(self.seed)
 
-    def _net(self, s: settings.NetSettings, backward: Backward) -> Net:
-        return Net(s.message, state=s.state, file=s.file, backward=backward, seed=self.seed)
+    def _net(self, s: settings.NetSettings) -> Net:
+        return Net(s.message, state=s.state, file=s.file, **self._net_options)
 
     def _multipliers(self, name: str) -> Any:
         """A tree like the params, with each blob's lr_mult or decay_mult."""
