@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -77,6 +77,7 @@ class Context:
         workers: how many processes read the data of a layer; 0 for threads of this one.
         folder: where the net's file lies; see `path`.
         name: the layer's name made unique, where a net repeats it.
+        kept: what a host layer keeps from one forward pass of its net to the next.
     """
 
     layer: Any
@@ -87,6 +88,7 @@ class Context:
     workers: int = 0
     folder: Path | None = None
     name: str = ""
+    kept: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @functools.cached_property
     def param(self) -> Any:
