@@ -61,6 +61,17 @@ def test_compressed_records_that_caffe_wrote():
 
 
 @settings(deadline=None)
+@given(start=st.integers(0, len(RECORDS)), count=st.integers(0, len(RECORDS)))
+def test_runs_of_records(folder, start, count):
+    records = LevelDb(folder)
+    if start + count > len(RECORDS):
+        with pytest.raises(IndexError):
+            records.run(start, count)
+    else:
+        assert records.run(start, count) == RECORDS[start : start + count]
+
+
+@settings(deadline=None)
 @given(indices=st.lists(st.integers(0, len(RECORDS) - 1)))
 def test_any_order_of_reading_gives_the_record_at_the_position(folder, indices):
     records = LevelDb(folder)
@@ -213,6 +224,7 @@ def test_another_process_reads_a_copy(folder, opened):
         assert pool.apply(records.__getitem__, (300,)) == RECORDS[300]
 
 
+@pytest.mark.filterwarnings("ignore:.*os.fork")  # JAX warns of it; the child does not use JAX
 def test_a_forked_process_reads_on(folder):
     records = LevelDb(folder)
     assert records[7] == RECORDS[7]

@@ -44,10 +44,11 @@ class FileExamples:
             raise DataError(f"rand_skip skips {self._skip} of {len(self._paths)} images; lower it")
         self._orders: dict[int, np.ndarray] = {}
 
-    def read(self, n: int) -> tuple[np.ndarray, int]:
-        """The image and the label of example n."""
-        param, i = self._param, self._image(n)
-        return read_image(self._paths[i], param.is_color, param.new_height, param.new_width), self._labels[i]
+    def run(self, start: int, count: int) -> list[tuple[np.ndarray, int]]:
+        """The images and the labels of that many examples."""
+        param, numbers = self._param, [self._image(n) for n in range(start, start + count)]
+        size = param.new_height, param.new_width
+        return [(read_image(self._paths[i], param.is_color, *size), self._labels[i]) for i in numbers]
 
     def error(self, n: int, error: DataError) -> DataError:
         """The error with the image's path."""

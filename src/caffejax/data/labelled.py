@@ -23,8 +23,8 @@ class Examples(Protocol):
 
     threads: int
 
-    def read(self, n: int) -> tuple[np.ndarray, int]:
-        """The image (C, H, W), uint8 or float32, and the label of example n.
+    def run(self, start: int, count: int) -> list[tuple[np.ndarray, int]]:
+        """The images (C, H, W), uint8 or float32, and the labels of that many examples from number `start` on.
 
         Raises:
             DataError: naming the example.
@@ -61,7 +61,7 @@ class LabelledBatches:
         self._ctx = ctx
         self._examples = examples
         self._transform = Transform(ctx, draws)
-        image, _ = examples.read(0)
+        [(image, _)] = examples.run(0, 1)
         self.threads = examples.threads
         tops = top(batch_size, *self._shape([image], 0)), top(batch_size)
         self.tops = tops[: ctx.n_tops]
@@ -73,7 +73,7 @@ class LabelledBatches:
             DataError: naming the example that cannot be read or has another shape than the batch's first.
         """
         with located(layer=self._ctx.layer.name, layer_type=self._ctx.type.name):
-            examples = [self._examples.read(n) for n in range(start, start + self.batch_size)]
+            examples = self._examples.run(start, self.batch_size)
             images = [image for image, _ in examples]
             self._shape(images, start)
             batch = self._transform(images, start)

@@ -48,13 +48,19 @@ class Lmdb:
         return self._reader().length
 
     def __getitem__(self, index: int) -> tuple[bytes, bytes]:
+        return self.run(index, 1)[0]
+
+    def run(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
+        """That many records from number `start` on; not beyond the last."""
         reader = self._reader()
-        if not 0 <= index < reader.length:
-            raise IndexError(index)
+        if not 0 <= start <= start + count <= reader.length:
+            raise IndexError(f"{start} to {start + count}, of {reader.length}")
         try:
-            return reader.read(index)
+            return reader.run(start, count)
         except lmdb.Error as error:
-            raise self._error(f"record {index} cannot be read: {error}; the database is damaged") from error
+            raise self._error(
+                f"record {start} or one after it cannot be read: {error}; the database is damaged"
+            ) from error
         except EOFError as error:
             raise self._error(f"{error} of {reader.length} records; the database is damaged") from error
 
@@ -137,8 +143,8 @@ class _Reader:
                 self._txn.abort()
             self._cursor = self._txn = self._environment = None
 
-    def read(self, index: int) -> tuple[bytes, bytes]:
-        """The record of that number.
+    def run(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
+        """Records from number `start` on.
 
         Raises:
             EOFError: if there are fewer than the LMDB says.
@@ -147,21 +153,28 @@ class _Reader:
         with self._in_use:
             if self._cursor is None:
                 raise DataError("the database was closed while it was read")
-            return self._read(index)
+            self._jump(start)
+            item, records = self._cursor.item, []
+            for index in range(start, start + count):
+                self._walk(index)
+                records.append(item())
+            return records
 
-    def _read(self, index: int) -> tuple[bytes, bytes]:
+    def _jump(self, index: int) -> None:
+        """Goes to that record, or to a mark not far before it."""
         mark = min(index // _MARK_EVERY, len(self._marks) - 1)
         if not mark * _MARK_EVERY <= self._at <= index:
             self._cursor.set_key(self._marks[mark])
             self._at = mark * _MARK_EVERY
+
+    def _walk(self, index: int) -> None:
+        """Goes on to that record, step by step."""
         while self._at < index:
             if not self._cursor.next():
                 raise EOFError(f"ends after {self._at + 1}")
             self._at += 1
             if self._at == len(self._marks) * _MARK_EVERY:
                 self._marks.append(self._cursor.key())
-        key, value = self._cursor.item()
-        return key, value
 
 
 @contextmanager

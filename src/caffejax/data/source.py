@@ -8,7 +8,7 @@ from ..errors import DataError, Problem, located
 from ..layers.context import Context, Source
 from ..layers.registry import register_source
 from ..schema import caffe_pb2
-from .datum import AS_STORED, COLOUR, GREY, is_compressed, read_datum
+from .datum import AS_STORED, COLOUR, GREY, DatumReader, is_compressed
 from .draws import Draws
 from .fields import refuse_others
 from .labelled import LabelledBatches
@@ -37,29 +37,37 @@ class DatumExamples:
 
     def __init__(self, records: Records, decode: int, skip: int) -> None:
         self._records = records
-        self._decode = decode
+        self._parse = DatumReader(decode)
         self._skip = skip
         # decoding runs in OpenCV, outside of Python's lock; the rest is too little to share
-        self.threads = cores() if is_compressed(self._record(0)[1]) else 1
+        self.threads = cores() if is_compressed(self._records[self._index(0)][1]) else 1
 
-    def read(self, n: int) -> tuple[np.ndarray, int]:
-        """The image and the label of example n."""
-        key, value = self._record(n)
-        try:
-            return read_datum(value, self._decode)
-        except DataError as error:
-            raise self._named(key, error) from error
+    def run(self, start: int, count: int) -> list[tuple[np.ndarray, int]]:
+        """The images and the labels of that many examples."""
+        examples: list[tuple[np.ndarray, int]] = []
+        at = self._index(start)
+        while (left := count - len(examples)) > 0:
+            run = self._records.run(at, min(left, len(self._records) - at))
+            examples += [self._example(key, value) for key, value in run]
+            at = 0
+        return examples
 
     def error(self, n: int, error: DataError) -> DataError:
         """The error with the record's key."""
-        return self._named(self._record(n)[0], error)
+        return self._named(self._records[self._index(n)][0], error)
 
     def close(self) -> None:
         """Closes the database; reading on opens it again."""
         self._records.close()
 
-    def _record(self, n: int) -> tuple[bytes, bytes]:
-        return self._records[(self._skip + n) % len(self._records)]
+    def _index(self, n: int) -> int:
+        return (self._skip + n) % len(self._records)
+
+    def _example(self, key: bytes, value: bytes) -> tuple[np.ndarray, int]:
+        try:
+            return self._parse(value)
+        except DataError as error:
+            raise self._named(key, error) from error
 
     def _named(self, key: bytes, error: DataError) -> DataError:
         name = key.decode("utf-8", "backslashreplace")

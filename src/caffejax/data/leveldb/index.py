@@ -7,6 +7,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ...errors import located
 from .entry import Entry
@@ -14,6 +15,15 @@ from .files import Files
 from .format import VALUE, damaged, split_key
 from .manifest import Table
 from .table import LARGE, read_block, walk
+
+
+class Run(NamedTuple):
+    """Records side by side in a block: the name of the file, the block's offset and size, which of its records."""
+
+    file: str
+    offset: int
+    size: int
+    records: slice
 
 
 @dataclass
@@ -32,11 +42,17 @@ class Index:
     places: array[int] = field(default_factory=lambda: array("q"))
     length: int = 0
 
-    def find(self, record: int) -> Entry:
-        """Where a record stands; its key is not known here."""
-        run = bisect_right(self.starts, record) - 1
-        file, offset, size, first = self.places[4 * run : 4 * run + 4]
-        return Entry(b"", 0, self.files[file], offset, size, first + record - self.starts[run])
+    def runs(self, start: int, count: int) -> Iterator[Run]:
+        """Where that many records stand, from number `start` on."""
+        end = start + count
+        run = bisect_right(self.starts, start) - 1
+        while start < end:
+            file, offset, size, first = self.places[4 * run : 4 * run + 4]
+            begin = self.starts[run]
+            run += 1
+            last = min(end, self.starts[run] if run < len(self.starts) else self.length)
+            yield Run(self.files[file], offset, size, slice(first + start - begin, first + last - begin))
+            start = last
 
 
 def build_index(files: Files, tables: dict[str, Table], logs: Iterable[list[Entry]]) -> Index:

@@ -57,14 +57,20 @@ class LevelDb:
         return self._opened().length
 
     def __getitem__(self, index: int) -> tuple[bytes, bytes]:
-        opened = self._opened()
-        if not 0 <= index < opened.length:
-            raise IndexError(index)
-        _, _, file, offset, size, n = opened.find(index)
-        block = self._blocks()(file, offset, size)
-        if n >= len(block):
-            raise damaged("has changed since it was opened", self._files.path(file))
-        return block[n]
+        return self.run(index, 1)[0]
+
+    def run(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
+        """That many records from number `start` on; not beyond the last."""
+        index = self._opened()
+        if not 0 <= start <= start + count <= index.length:
+            raise IndexError(f"{start} to {start + count}, of {index.length}")
+        read, records = self._blocks(), []
+        for file, offset, size, which in index.runs(start, count):
+            block = read(file, offset, size)
+            if which.stop > len(block):
+                raise damaged("has changed since it was opened", self._files.path(file))
+            records += block[which]
+        return records
 
     def close(self) -> None:
         """Lets go of the files; the next read opens them again."""
