@@ -23,7 +23,7 @@ def read_image(path: str | Path, colour: bool = True, height: int = 0, width: in
     Raises:
         DataError: naming the file, if it cannot be read or decoded.
     """
-    return _resized(decode_file(path, read_file(path), colour), height, width)
+    return resized(decode_file(path, read_file(path), colour), height, width)
 
 
 def read_file(path: str | Path) -> bytes:
@@ -50,7 +50,8 @@ def decode_file(path: str | Path, data: bytes, colour: bool = True) -> np.ndarra
         raise DataError(Problem(str(error), str(path))) from error
 
 
-def _resized(image: np.ndarray, height: int, width: int) -> np.ndarray:
+def resized(image: np.ndarray, height: int, width: int) -> np.ndarray:
+    """An image (C, H, W) resized bilinearly, unless height or width is 0."""
     if not (height and width):
         return image
     pixels = cv2.resize(image.transpose(1, 2, 0), (width, height))
