@@ -65,6 +65,16 @@ def test_hdf5_data_reads_it(tmp_path, open_source, hdf5_layer):
     np.testing.assert_array_equal(label, [0, 1, 2, 1, 2, 3])
 
 
+def test_two_nets_do_not_mix_in_one_file(tmp_path):
+    one, two = Net(net_text(tmp_path / "out.h5")), Net(net_text(tmp_path / "out.h5"))
+    run(one, batch(0), batch(1))
+    run(two, batch(2))
+    with pytest.raises(CaffejaxError, match=r"layer 'out' \(HDF5Output\): has been written by another"):
+        run(one, batch(3))
+    run(two, batch(4))
+    assert content(tmp_path / "out.h5")["label"].tolist() == [2, 3, 4, 4, 5, 6]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

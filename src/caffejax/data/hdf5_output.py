@@ -22,18 +22,19 @@ def hdf5_output(ctx: Context, data: np.ndarray, label: np.ndarray) -> tuple[()]:
     """Writes its bottoms to the data sets `data` and `label` of an HDF5 file.
 
     The first forward pass of a net replaces the file; every further one adds its rows at the end, where Caffe
-    stops with an error. After every pass the file is complete and closed.
+    stops with an error. After every pass the file is complete and closed. Two nets cannot write to one file: where
+    both phases have the layer, `include` must keep it to one.
     """
-    path: Path = ctx.kept.get("file") or Path(ctx.param.file_name).expanduser().absolute()
+    path, before = ctx.kept.get("written") or (Path(ctx.param.file_name).expanduser().absolute(), 0)
     rows = {name: np.asarray(array, np.float32) for name, array in zip(_NAMES, (data, label), strict=True)}
     try:
-        if "file" in ctx.kept:
-            _append(path, rows)
+        if "written" in ctx.kept:
+            _append(path, rows, before)
         else:
             _create(path, rows)
     except (OSError, KeyError) as error:
         raise DataError(Problem(f"cannot be written: {error}", str(path))) from error
-    ctx.kept["file"] = path
+    ctx.kept["written"] = path, before + len(data)
     return ()
 
 
@@ -61,14 +62,18 @@ def _create(path: Path, rows: dict[str, np.ndarray]) -> None:
         raise DataError(error.problems) from error
 
 
-def _append(path: Path, rows: dict[str, np.ndarray]) -> None:
+def _append(path: Path, rows: dict[str, np.ndarray], before: int) -> None:
     with h5py.File(path, "r+") as file:
         sets = {name: file[name] for name in rows}
+        if any(len(stored) != before for stored in sets.values()):
+            message = (
+                "has been written by another; if two nets have the layer, keep it to one with include { phase: ... }"
+            )
+            raise DataError(Problem(message, str(path)))
         for name, array in rows.items():
             if sets[name].shape[1:] != array.shape[1:]:
                 message = f"a row of '{name}' is {by(array.shape[1:])}, in the file {by(sets[name].shape[1:])}"
                 raise DataError(Problem(message, str(path)))
         for name, array in rows.items():
-            before = len(sets[name])
             sets[name].resize(before + len(array), axis=0)
             sets[name][before:] = array
