@@ -224,6 +224,15 @@ def test_another_process_reads_a_copy(folder, opened):
         assert pool.apply(records.__getitem__, (300,)) == RECORDS[300]
 
 
+def test_worker_processes_read_caffes_batches(golden, open_source):
+    source = open_source(golden / "data_leveldb_compacted.prototxt", workers=2)
+    wanted = np.load("data_leveldb_compacted.npz")
+    for n in range(3):
+        data, label = next(source)
+        np.testing.assert_array_equal(data, wanted[f"{n}/data"])
+        np.testing.assert_array_equal(label, wanted[f"{n}/label"])
+
+
 @pytest.mark.filterwarnings("ignore:.*os.fork")  # JAX warns of it; the child does not use JAX
 def test_a_forked_process_reads_on(folder):
     records = LevelDb(folder)

@@ -18,6 +18,7 @@ class _Descriptor:
 
     def __init__(self, path: Path) -> None:
         self.number = os.open(path, os.O_RDONLY)
+        self.size = os.fstat(self.number).st_size
         weakref.finalize(self, os.close, self.number)
 
 
@@ -40,14 +41,14 @@ class Files:
         data = b""
         try:
             file = self._descriptor(name)
+            if offset + size > file.size:  # before any memory is asked for
+                raise damaged(f"has {file.size} bytes, but byte {offset + size} is referred to")
             while len(data) < size and (part := os.pread(file.number, size - len(data), offset + len(data))):
                 data = data + part if data else part
         except OSError as error:
             raise DataError(Problem(f"cannot be read: {error.strerror}", str(self.folder / name))) from error
-        except OverflowError as error:
-            raise damaged(f"byte {offset} is referred to") from error
         if len(data) < size:
-            raise damaged(f"ends at byte {offset + len(data)}, but byte {offset + size} is referred to")
+            raise damaged(f"has become shorter: {offset + len(data)} bytes")
         return data
 
     def size(self, name: str) -> int:
