@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="caffejax",
-        description="Trains and tests Caffe models on JAX, and converts their weights.",
+        description="Trains and tests Caffe models on JAX, converts their weights and makes their databases.",
         epilog="example: caffejax train --solver=configs/digits/lenet_solver.prototxt",
         allow_abbrev=False,
     )

@@ -16,7 +16,8 @@ from ..errors import DataError, Problem, located
 from .folder import Put, new_folder, writing
 
 _MARK_EVERY = 64  # a jump walks at most this many records; the marks of a million records take 1 MB
-_WRITE_CHUNK = 1000
+_WRITE_AT_ONCE = 1 << 24  # bytes
+_OVERHEAD = 100  # bytes, what a record takes besides its value
 
 # The binding refuses to open a folder twice in a process, but two layers may well read the same one.
 _environments: weakref.WeakValueDictionary[tuple[int, str], Any] = weakref.WeakValueDictionary()
@@ -196,15 +197,20 @@ def lmdb_writer(path: str | os.PathLike[str]) -> Iterator[Put]:
             environment = lmdb.open(str(folder), map_size=1 << 26, lock=False)
         with environment:
             chunk: list[tuple[bytes, bytes]] = []
+            held = 0
 
             def flush() -> None:
+                nonlocal held
                 with writing(path, lmdb.Error), located(file=str(path)):
                     _put_all(environment, chunk)
                 chunk.clear()
+                held = 0
 
             def put(key: bytes, value: bytes) -> None:
+                nonlocal held
                 chunk.append((key, value))
-                if len(chunk) == _WRITE_CHUNK:
+                held += len(value) + _OVERHEAD
+                if held >= _WRITE_AT_ONCE:
                     flush()
 
             yield put

@@ -95,8 +95,9 @@ def _runs(tables: dict[str, Table]) -> list[list[str]]:
     bounds = {name: (split_key(table.smallest)[0], split_key(table.largest)[0]) for name, table in tables.items()}
     for name, (smallest, largest) in sorted(bounds.items(), key=lambda item: item[1]):
         run = next((n for n, end in enumerate(ends) if end < smallest), len(runs))
-        runs[run:] = runs[run:] or [[]]
-        ends[run:] = ends[run:] or [b""]
+        if run == len(runs):
+            runs.append([])
+            ends.append(b"")
         runs[run].append(name)
         ends[run] = largest
     return runs
