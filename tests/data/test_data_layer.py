@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from caffejax.data import write_lmdb
+from caffejax.data import write_leveldb, write_lmdb
 from caffejax.errors import DataError
 from caffejax.schema import caffe_pb2
 
@@ -120,7 +120,7 @@ def test_bad_transformations(open_source, data_layer, raw_db, mean_file, tmp_pat
     ("data", "message"),
     [
         ("backend: LMDB prefetch: 0", "prefetch is 0"),
-        ("", "is an LMDB, but the layer's backend is LEVELDB, which is the default; set backend: LMDB"),
+        ("", "is an LMDB, not a LevelDB, which is the default backend; set backend: LMDB"),
         ("backend: LMDB shuffle: true", "data_param.shuffle is not supported yet"),
     ],
 )
@@ -137,12 +137,16 @@ def test_no_source(open_source):
     assert "data_param has no source" in message_of(open_source, net)
 
 
-def test_leveldb_waits(open_source, data_layer, tmp_path):
-    (tmp_path / "CURRENT").write_text("MANIFEST-000004\n")
-    message = message_of(open_source, data_layer(tmp_path, data="backend: LEVELDB"))
-    assert message.startswith(f"{tmp_path}: layer 'd' (Data): LevelDB is not supported yet; convert_imageset")
-    assert "is not an LMDB" in message_of(open_source, data_layer(tmp_path))
+def test_the_default_backend_is_leveldb(open_source, data_layer, tmp_path):
+    write_leveldb(tmp_path / "db", [(b"%d" % i, caffe_datum(i)) for i in range(3)])
+    for data in ("", "backend: LEVELDB"):
+        assert labels(open_source(data_layer(tmp_path / "db", data=data)), 2) == [[0, 1, 2, 0], [1, 2, 0, 1]]
+    assert "is a LevelDB, not an LMDB" in message_of(open_source, data_layer(tmp_path / "db"))
     assert "no such folder" in message_of(open_source, data_layer(tmp_path / "no", data=""))
+
+
+def caffe_datum(label):
+    return caffe_pb2.Datum(channels=1, height=1, width=2, data=b"ab", label=label).SerializeToString()
 
 
 @pytest.mark.parametrize(

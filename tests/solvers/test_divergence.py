@@ -200,7 +200,7 @@ def test_from_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str],
     assert main(["train", "--solver=solver.prototxt", "--snapshot=snap.orbax/8", flag]) == 1
     err = capsys.readouterr().err
     assert "layer 'loss' (SoftmaxWithLoss): iteration 8: " in err
-    assert "label -1 at [1] of 'label' is not one of the classes 0 to 2" in err
+    assert "label -1 at [1] of 'computed' is not one of the classes 0 to 2" in err
     assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == saved
 
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from .._version import __version__
 from ..errors import CaffejaxError
-from . import convert, gradcheck, test, train
+from . import compute_image_mean, convert, convert_imageset, extract_features, gradcheck, test, train
 
-_COMMANDS = (train, test, gradcheck, convert)
+_COMMANDS = (train, test, gradcheck, convert, convert_imageset, compute_image_mean, extract_features)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="caffejax",
-        description="Trains and tests Caffe models on JAX, and converts their weights.",
+        description="Trains and tests Caffe models on JAX, converts their weights and makes their databases.",
         epilog="example: caffejax train --solver=configs/digits/lenet_solver.prototxt",
         allow_abbrev=False,
     )

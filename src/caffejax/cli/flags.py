@@ -14,7 +14,17 @@ if TYPE_CHECKING:
 def add(parser: argparse.ArgumentParser, name: str, help: str, **more: Any) -> None:
     """Adds a flag with one dash and with two; `debug_nans` may be spelled `debug-nans` as well."""
     spellings = dict.fromkeys((name, name.replace("_", "-")))
-    parser.add_argument(*(f"{dashes}{s}" for s in spellings for dashes in ("--", "-")), help=help, dest=name, **more)
+    more = {"dest": name, **more}
+    parser.add_argument(*(f"{dashes}{s}" for s in spellings for dashes in ("--", "-")), help=help, **more)
+
+
+def add_switch(parser: argparse.ArgumentParser, name: str, help: str) -> None:
+    """Adds a flag that is off unless given, in gflags' spellings: `--gray`, `-gray`, `--gray=false`, `--nogray`."""
+    add(parser, name, help, action="store_true")
+    for value, spellings in (True, ("=true", "=1")), (False, ("=false", "=0")):
+        for spelling in spellings:
+            add(parser, name + spelling, argparse.SUPPRESS, dest=name, action="store_const", const=value)
+    add(parser, f"no{name}", argparse.SUPPRESS, dest=name, action="store_const", const=False)
 
 
 def count(text: str) -> int:

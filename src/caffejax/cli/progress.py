@@ -1,16 +1,18 @@
-"""A live display of training on a terminal."""
+"""Live displays on a terminal: of training, and of anything that can be counted."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from .glog import start_logging
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from ..solvers import Solver
 
 _SECONDS_BETWEEN = 0.5  # reading the loss waits for the device, so not at every iteration
@@ -22,19 +24,8 @@ def shown(solver: Solver) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-        BarColumn(bar_width=None),
-        TextColumn("{task.fields[numbers]}"),
-        TimeRemainingColumn(),
-    )
-    console = Console(stderr=True, soft_wrap=True)
-    with Progress(*columns, console=console, transient=True) as progress:
+    with _bar() as progress:
         task = progress.add_task("", total=solver.param.max_iter, numbers="compiling")
-        start_logging(lambda line: console.print(line, markup=False, highlight=False))
         last_time, last_iteration = time.perf_counter(), solver.iteration
 
         def update(solver: Solver) -> None:
@@ -53,4 +44,35 @@ def shown(solver: Solver) -> Iterator[None]:
             yield
         finally:
             solver.callbacks.remove(update)
+
+
+@contextmanager
+def counter(total: int, noun: str) -> Iterator[Callable[[], object]]:
+    """Shows how many of `total` are done, below the log; only on a terminal. Call what it gives after each one."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    with _bar() as progress:
+        task = progress.add_task("", total=total, numbers=noun)
+        yield lambda: progress.advance(task)
+
+
+@contextmanager
+def _bar() -> Iterator[Progress]:
+    """A bar at the bottom of the terminal, and the log above it."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        BarColumn(bar_width=None),
+        TextColumn("{task.fields[numbers]}"),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True, soft_wrap=True)
+    with Progress(*columns, console=console, transient=True) as progress:
+        start_logging(lambda line: console.print(line, markup=False, highlight=False))
+        try:
+            yield progress
+        finally:
             start_logging()

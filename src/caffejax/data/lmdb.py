@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import shutil
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import lmdb
 
 from ..errors import DataError, Problem, located
+from .folder import Put, new_folder, writing
 
 _MARK_EVERY = 64  # a jump walks at most this many records; the marks of a million records take 1 MB
-_WRITE_CHUNK = 1000
+_WRITE_AT_ONCE = 1 << 24  # bytes
+_OVERHEAD = 100  # bytes, what a record takes besides its value
 
 # The binding refuses to open a folder twice in a process, but two layers may well read the same one.
 _environments: weakref.WeakValueDictionary[tuple[int, str], Any] = weakref.WeakValueDictionary()
@@ -91,6 +92,8 @@ class Lmdb:
 
     def _environment(self) -> Any:
         if not (self.path / "data.mdb").is_file():
+            if (self.path / "CURRENT").is_file():
+                raise self._error("is a LevelDB, not an LMDB; set backend: LEVELDB")
             missing = "is not an LMDB: it has no data.mdb" if self.path.is_dir() else "no such folder"
             raise self._error(f"{missing}; an LMDB is a folder, as convert_imageset -backend lmdb makes it")
         name = (os.getpid(), os.path.realpath(self.path))
@@ -175,43 +178,67 @@ class _Reader:
                 self._marks.append(self._cursor.key())
 
 
-def write_lmdb(path: str | os.PathLike[str], records: Iterable[tuple[bytes, bytes]]) -> None:
-    """Writes records (key, value) as a new LMDB folder, which appears only when all are written.
+@contextmanager
+def lmdb_writer(path: str | os.PathLike[str]) -> Iterator[Put]:
+    """A function that writes a record (key, value) to a new LMDB folder.
+
+    The folder appears when the block ends without an exception. Keys have 1 to 511 bytes, each occurs once,
+    and they may come in any order.
 
     Args:
         path: the folder to make; its parent must exist.
-        records: keys of 1 to 511 bytes, each once. They are read back in the order of their keys.
 
     Raises:
         DataError: if the folder exists, a key occurs twice or has a wrong length, or writing fails.
     """
     path = Path(path)
-    if path.exists():
-        raise DataError(Problem("exists already; remove it or choose another name", file=str(path)))
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.mkdir()
-        with lmdb.open(str(partial), map_size=1 << 26, lock=False) as environment, located(file=str(path)):
-            _fill(environment, iter(records))
-        partial.rename(path)
-    except (OSError, lmdb.Error) as error:
-        raise DataError(Problem(f"cannot be written: {error}", file=str(path))) from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    with new_folder(path) as folder:
+        with writing(path, lmdb.Error):
+            environment = lmdb.open(str(folder), map_size=1 << 26, lock=False)
+        with environment:
+            chunk: list[tuple[bytes, bytes]] = []
+            held = 0
+
+            def flush() -> None:
+                nonlocal held
+                with writing(path, lmdb.Error), located(file=str(path)):
+                    _put_all(environment, chunk)
+                chunk.clear()
+                held = 0
+
+            def put(key: bytes, value: bytes) -> None:
+                nonlocal held
+                chunk.append((key, value))
+                held += len(value) + _OVERHEAD
+                if held >= _WRITE_AT_ONCE:
+                    flush()
+
+            yield put
+            flush()
 
 
-def _fill(environment: Any, records: Iterable[tuple[bytes, bytes]]) -> None:
-    while chunk := list(itertools.islice(records, _WRITE_CHUNK)):
-        while True:
-            try:
-                with environment.begin(write=True) as txn:
-                    _put_all(txn, chunk)
-                break
-            except lmdb.MapFullError:
-                environment.set_mapsize(2 * environment.info()["map_size"])
+def write_lmdb(path: str | os.PathLike[str], records: Iterable[tuple[bytes, bytes]]) -> None:
+    """Writes records (key, value) as a new LMDB folder; see `lmdb_writer`.
+
+    Raises:
+        DataError: if the folder exists, a key occurs twice or has a wrong length, or writing fails.
+    """
+    with lmdb_writer(path) as put:
+        for key, value in records:
+            put(key, value)
 
 
-def _put_all(txn: Any, records: Iterable[tuple[bytes, bytes]]) -> None:
+def _put_all(environment: Any, records: list[tuple[bytes, bytes]]) -> None:
+    while True:
+        try:
+            with environment.begin(write=True) as txn:
+                _put_each(txn, records)
+            return
+        except lmdb.MapFullError:
+            environment.set_mapsize(2 * environment.info()["map_size"])
+
+
+def _put_each(txn: Any, records: list[tuple[bytes, bytes]]) -> None:
     cursor = txn.cursor()
     last = cursor.key() if cursor.last() else b""
     for key, value in records:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Protocol
-
 import numpy as np
 
 from ..errors import DataError, Problem, located
@@ -15,10 +11,10 @@ from ..schema import caffe_pb2
 from .datum import AS_STORED, COLOUR, GREY, DatumReader, is_compressed
 from .draws import Draws
 from .fields import refuse_others
-from .lmdb import Lmdb
-from .pipeline import Batch, Pipeline, cores
-from .shapes import by, top
-from .transform import Transform, finish
+from .labelled import LabelledBatches
+from .pipeline import Pipeline, cores
+from .records import READERS, Records
+from .transform import finish
 
 # The second line is what old files say and Caffe ignores here; the third is how forks read, not what.
 _KNOWN = {"source", "batch_size", "backend", "rand_skip", "prefetch"} | {
@@ -27,65 +23,38 @@ _KNOWN = {"source", "batch_size", "backend", "rand_skip", "prefetch"} | {
 }
 
 
-class Records(Protocol):
-    """A database: (key, value) by position."""
+class DatumExamples:
+    """The Datums in a database, round and round.
 
-    path: Path
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int) -> tuple[bytes, bytes]: ...
-
-    def run(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
-        """That many records from number `start` on; not beyond the last."""
-        ...
-
-    def close(self) -> None:
-        """Lets go of the files."""
-        ...
-
-
-class DatumBatches:
-    """Batches of the Datums in a database, round and round.
-
-    Tops are the images, float32 (N, C, h, w), and if the layer has two, the labels, float32 (N,). The first
-    image of a batch decides the batch's shape.
+    Args:
+        records: the database.
+        decode: what becomes of compressed images, see `read_datum`.
+        skip: how many records to leave out at the start.
 
     Raises:
-        DataError: if the database cannot be read, or its first image does not fit the layer.
+        DataError: if the database cannot be read.
     """
 
-    def __init__(self, ctx: Context, records: Records) -> None:
-        param = ctx.layer.data_param
-        transform_param = ctx.layer.transform_param
-        draws = Draws(ctx.seed, ctx.layer.name)
-        self._ctx = ctx
+    def __init__(self, records: Records, decode: int, skip: int) -> None:
         self._records = records
-        self.batch_size: int = param.batch_size
-        self._transform = Transform(ctx, draws)
-        self._parse = DatumReader(
-            COLOUR if transform_param.force_color else GREY if transform_param.force_gray else AS_STORED
-        )
-        self._skip = draws.below(param.rand_skip) if param.rand_skip else 0
-        first = self._records[self._index(0)]
-        image, _ = self._image(first)
+        self._parse = DatumReader(decode)
+        self._skip = skip
         # decoding runs in OpenCV, outside of Python's lock; the rest is too little to share
-        self.threads = cores() if is_compressed(first[1]) else 1
-        tops = top(self.batch_size, *self._shape([image], 0)), top(self.batch_size)
-        self.tops = tops[: ctx.n_tops]
+        self.threads = cores() if is_compressed(self._records[self._index(0)][1]) else 1
 
-    def read(self, start: int) -> Batch:
-        """The batch from example `start` on.
+    def run(self, start: int, count: int) -> list[tuple[np.ndarray, int]]:
+        """The images and the labels of that many examples."""
+        examples: list[tuple[np.ndarray, int]] = []
+        at = self._index(start)
+        while (left := count - len(examples)) > 0:
+            run = self._records.run(at, min(left, len(self._records) - at))
+            examples += [self._example(key, value) for key, value in run]
+            at = 0
+        return examples
 
-        Raises:
-            DataError: naming the record that cannot be read or has another shape than the batch's first.
-        """
-        with located(layer=self._ctx.layer.name, layer_type=self._ctx.type.name):
-            examples = [self._image(record) for record in self._run(start)]
-            images = [image for image, _ in examples]
-            self._shape(images, start)
-            batch = self._transform(images, start)
-        return (batch, np.array([label for _, label in examples], np.float32))[: len(self.tops)]
+    def error(self, n: int, error: DataError) -> DataError:
+        """The error with the record's key."""
+        return self._named(self._records[self._index(n)][0], error)
 
     def close(self) -> None:
         """Closes the database; reading on opens it again."""
@@ -94,69 +63,30 @@ class DatumBatches:
     def _index(self, n: int) -> int:
         return (self._skip + n) % len(self._records)
 
-    def _run(self, start: int) -> Iterator[tuple[bytes, bytes]]:
-        """The batch's records, round and round."""
-        at, left = self._index(start), self.batch_size
-        while left:
-            count = min(left, len(self._records) - at)
-            yield from self._records.run(at, count)
-            at, left = 0, left - count
-
-    def _image(self, record: tuple[bytes, bytes]) -> tuple[np.ndarray, int]:
-        key, value = record
+    def _example(self, key: bytes, value: bytes) -> tuple[np.ndarray, int]:
         try:
             return self._parse(value)
         except DataError as error:
-            raise self._record_error(key, error) from error
+            raise self._named(key, error) from error
 
-    def _shape(self, images: list[np.ndarray], start: int) -> tuple[int, ...]:
-        """The shape (C, h, w) that all images of a batch come out with."""
-        shape: tuple[int, ...] = ()
-        seen: tuple[int, ...] = ()
-        for n, image in enumerate(images, start):
-            if image.shape == seen:
-                continue
-            try:
-                own = self._transform.shape(image.shape)
-                if own != (shape or own):
-                    raise DataError(
-                        f"comes out as {by(own)} (CxHxW), the batch's first as {by(shape)}: "
-                        "a batch needs one shape; crop_size, force_color or batch_size: 1 may give it"
-                    )
-            except DataError as error:
-                key, _ = self._records[self._index(n)]
-                raise self._record_error(key, error) from error
-            shape, seen = own, image.shape
-        return shape
-
-    def _record_error(self, key: bytes, error: DataError) -> DataError:
+    def _named(self, key: bytes, error: DataError) -> DataError:
         name = key.decode("utf-8", "backslashreplace")
         return DataError(Problem(f"record '{name}' {error}", file=str(self._records.path)))
 
 
-@register_source(
-    "Data", tops=(1, 2), param="data_param", finish=finish, restrictions="reads LMDB; backend LEVELDB not supported yet"
-)
+@register_source("Data", tops=(1, 2), param="data_param", finish=finish)
 def open_data(ctx: Context) -> Source:
-    """Opens a Data layer's database, read ahead by `prefetch` batches."""
-    param = ctx.layer.data_param
+    """Opens a Data layer's LMDB or LevelDB, read ahead by `prefetch` batches."""
+    param, transform_param = ctx.layer.data_param, ctx.layer.transform_param
     with located(layer=ctx.layer.name, layer_type=ctx.type.name):
         if not param.source:
-            raise DataError("data_param has no source; name the LMDB's folder")
+            raise DataError("data_param has no source; name the database's folder")
         if param.batch_size < 1:
             raise DataError("data_param.batch_size must be 1 or more")
         refuse_others(param, "data_param", _KNOWN)
-        path = ctx.path(param.source)
-        if param.backend == caffe_pb2.DataParameter.LEVELDB:
-            _refuse_leveldb(path)
-        return Pipeline(DatumBatches(ctx, Lmdb(path)), param.prefetch, ctx.workers)
-
-
-def _refuse_leveldb(path: Path) -> None:
-    if (path / "data.mdb").is_file():
-        message = "is an LMDB, but the layer's backend is LEVELDB, which is the default; set backend: LMDB"
-    elif path.is_dir():
-        message = "LevelDB is not supported yet; convert_imageset -backend lmdb makes an LMDB of the same images"
-    else:
-        message = "no such folder"
-    raise DataError(Problem(message, file=str(path)))
+        backend = caffe_pb2.DataParameter.DB.Name(param.backend).lower()
+        decode = COLOUR if transform_param.force_color else GREY if transform_param.force_gray else AS_STORED
+        draws = Draws(ctx.seed, ctx.layer.name)
+        skip = draws.below(param.rand_skip) if param.rand_skip else 0
+        examples = DatumExamples(READERS[backend](ctx.path(param.source)), decode, skip)
+        return Pipeline(LabelledBatches(ctx, examples, param.batch_size, draws), param.prefetch, ctx.workers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -87,6 +87,7 @@ class Context:
         folder: where the net's file lies; see `path`.
         name: the layer's name made unique, where a net repeats it.
         propagate_down: for which bottoms a gradient is wanted; None for all.
+        kept: what a host layer keeps from one forward pass of its net to the next.
     """
 
     layer: Any
@@ -98,6 +99,7 @@ class Context:
     folder: Path | None = None
     name: str = ""
     propagate_down: tuple[bool, ...] | None = None
+    kept: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @functools.cached_property
     def param(self) -> Any:

@@ -1,0 +1,68 @@
+"""Computes the mean of the images in a database, and each channel's mean, as Caffe's tool does."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..errors import DataError, Problem
+from . import flags
+from .glog import log, start_logging
+from .progress import counter
+
+HELP = "compute the mean of a database's images"
+EXAMPLE = "caffejax compute_image_mean train_lmdb mean.binaryproto"
+
+_LOG_EVERY = 10000
+_AT_ONCE = 100
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    parser.add_argument("database", help="the database", metavar="INPUT_DB")
+    parser.add_argument("output", help="the .binaryproto to write", metavar="OUTPUT_FILE", nargs="?")
+    flags.add(parser, "backend", "the kind of database", choices=("lmdb", "leveldb"), default="lmdb")
+    flags.add_switch(parser, "skip_errors", "leave out images that cannot be read, with a warning")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Computes the mean."""
+    start_logging()
+    import numpy as np
+
+    from ..checkpoints.atomic import replacing
+    from ..data.datum import read_datum
+    from ..data.imageset import MeanImage
+    from ..data.records import READERS
+
+    records, mean = READERS[options.backend](options.database), MeanImage()
+    total = len(records)
+    log.info("Starting iteration")
+    with counter(total, "images") as advance:
+        for start in range(0, total, _AT_ONCE):
+            for key, value in records.run(start, min(_AT_ONCE, total - start)):
+                try:
+                    mean.add(read_datum(value)[0])
+                except DataError as error:
+                    name = key.decode("utf-8", "backslashreplace")
+                    named = DataError(Problem(f"record '{name}' {error}", options.database))
+                    if not options.skip_errors:
+                        raise named from error
+                    log.warning("%s; skipped", named)
+                    continue
+                advance()
+                if mean.count % _LOG_EVERY == 0:
+                    log.info("Processed %d files.", mean.count)
+    if not mean.count:
+        raise DataError(Problem("no image could be read", options.database))
+    if mean.count % _LOG_EVERY:
+        log.info("Processed %d files.", mean.count)
+    if options.output:
+        log.info("Write to %s", options.output)
+        with replacing(options.output) as file:
+            file.write(mean.blob())
+    log.info("Number of channels: %d", len(mean.value))
+    for channel, values in enumerate(mean.value):
+        # Caffe adds floats one by one; the sixth digit may show it
+        log.info(
+            "mean_value channel [%d]: %g", channel, np.cumsum(values, dtype=np.float32)[-1] / np.float32(values.size)
+        )

@@ -1,0 +1,84 @@
+"""Makes a database of the images that a list names, one `path label` on each line, as Caffe's tool does."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..errors import DataError
+from . import flags
+from .glog import log, start_logging
+from .progress import counter
+
+HELP = "make a database of image files"
+EXAMPLE = "caffejax convert_imageset --resize_height=256 --resize_width=256 --shuffle images/ train.txt train_lmdb"
+
+_LOG_EVERY = 1000
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    parser.add_argument("root", help="put before each path as it is, so with a slash at its end", metavar="ROOTFOLDER/")
+    parser.add_argument("list", help="the list of images and labels", metavar="LISTFILE")
+    parser.add_argument("database", help="the folder to make", metavar="DB_NAME")
+    flags.add(parser, "backend", "the kind of database", choices=("lmdb", "leveldb"), default="lmdb")
+    flags.add_switch(parser, "gray", "store one channel instead of three")
+    flags.add_switch(parser, "shuffle", "store the images in a random order")
+    flags.add(parser, "seed", "what decides that order", type=flags.count, default=0, metavar="N")
+    flags.add(parser, "resize_width", "resize to this width, if a height is given too", type=flags.count, default=0)
+    flags.add(parser, "resize_height", "resize to this height, if a width is given too", type=flags.count, default=0)
+    flags.add_switch(parser, "check_size", "stop if an image has another size than the first")
+    flags.add_switch(parser, "encoded", "store compressed images, files as they are where possible")
+    flags.add(parser, "encode_type", "compress to this: jpg, png, ...; else by each file's name", default="")
+    flags.add_switch(parser, "skip_errors", "leave out images that cannot be read, with a warning")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Makes the database."""
+    start_logging()
+    from pathlib import Path
+
+    import numpy as np
+
+    from ..data.imageset import guessed_encoding, image_datum
+    from ..data.lists import image_paths, read_list
+    from ..data.records import WRITERS
+
+    images = read_list(Path(options.list))
+    skip = options.skip_errors
+    paths = [options.root + name for name in images.names] if skip else image_paths(images, options.root, ())
+    order = range(len(paths))
+    if options.shuffle:
+        log.info("Shuffling data")
+        order = np.random.default_rng(options.seed).permutation(len(paths)).tolist()
+    log.info("A total of %d images.", len(paths))
+    if options.encode_type and not options.encoded:
+        log.info("encode_type specified, assuming encoded=true.")
+    size = options.resize_height, options.resize_width
+    done, first = 0, None
+    with WRITERS[options.backend](options.database) as put, counter(len(paths), "images") as advance:
+        for line, i in enumerate(order):
+            encoding = options.encode_type or (guessed_encoding(images.names[i]) if options.encoded else "")
+            try:
+                datum, shape = image_datum(
+                    paths[i],
+                    images.labels[i],
+                    colour=not options.gray,
+                    height=size[0],
+                    width=size[1],
+                    encoding=encoding,
+                )
+            except DataError as error:
+                if not skip:
+                    raise
+                log.warning("%s; skipped", error)
+                continue
+            first = first or shape
+            if options.check_size and shape != first:
+                raise DataError(f"image '{paths[i]}' is {shape} (channels, height, width), the first is {first}")
+            put(b"%08d_" % line + images.names[i].encode("utf-8", "surrogateescape"), datum)
+            done += 1
+            advance()
+            if done % _LOG_EVERY == 0:
+                log.info("Processed %d files.", done)
+    if done % _LOG_EVERY:
+        log.info("Processed %d files.", done)

@@ -1,0 +1,125 @@
+"""Stores blobs of a trained net, batch by batch, in databases of Datums with float_data, or in .npz files.
+
+The arguments are those of Caffe's tool, in its order. The net runs in phase TEST, on the data it names.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from ..errors import CaffejaxError, located
+from . import flags
+from .glog import log, start_logging
+from .progress import counter
+
+HELP = "store blobs of a net as databases or .npz files"
+EXAMPLE = "caffejax extract_features net.caffemodel net.prototxt fc7,prob fc7_lmdb,prob_lmdb 10 lmdb GPU 0"
+
+_LOG_EVERY = 1000
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    parser.add_argument("weights", help="the trained net, a .caffemodel[.h5]", metavar="pretrained_net_param")
+    parser.add_argument("model", help="the net prototxt, with a data layer", metavar="feature_prototxt")
+    parser.add_argument("blobs", help="the blobs to store", metavar="blob1[,blob2,...]")
+    parser.add_argument("databases", help="where to store them, one for each blob", metavar="db1[,db2,...]")
+    parser.add_argument("batches", help="how many batches to run", type=flags.count, metavar="num_mini_batches")
+    parser.add_argument("db_type", help="the kind of all of them", choices=("lmdb", "leveldb", "npz"))
+    parser.add_argument(
+        "kind", help="where to run", choices=("CPU", "GPU"), nargs="?", default="CPU", metavar="CPU/GPU"
+    )
+    parser.add_argument("number", help="which GPU", nargs="?", default="0", metavar="DEVICE_ID=0")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Runs the net and stores its blobs."""
+    start_logging()
+    from pathlib import Path
+
+    import jax
+    import numpy as np
+
+    from ..checkpoints.loading import load_weights
+    from ..errors import did_you_mean
+    from ..net import Net
+    from ..solvers.feed import Feed
+
+    names, targets = options.blobs.split(","), options.databases.split(",")
+    if len(names) != len(targets):
+        raise CaffejaxError(f"{len(names)} blobs are to be stored in {len(targets)} databases; name one for each")
+    if len(set(targets)) < len(targets):
+        raise CaffejaxError("a database is named twice; each blob needs its own")
+    number = options.number.removeprefix("DEVICE_ID=")
+    asked = argparse.Namespace(gpu=None, device="cpu" if options.kind == "CPU" else f"gpu:{number}")
+    device = flags.pick_device(asked, prefer_gpu=False)
+    net = Net(Path(options.model), "TEST")
+    if unknown := [name for name in names if name not in net.graph.blobs]:
+        known = net.graph.blobs
+        raise CaffejaxError(
+            f"{options.model}: no blob '{name}' in the net{did_you_mean(name, known)}" for name in unknown
+        )
+    params, state = jax.device_put(load_weights(net.graph, net.init(jax.random.key(0)), options.weights), device)
+
+    def blobs_of(params: Any, state: Any, batch: Any, key: jax.Array) -> Any:
+        return net.apply(params, state, batch, key=key, blobs=names)
+
+    forward, key = net.jit(blobs_of), jax.random.key(0)
+    feed = Feed(net)
+    counts = dict.fromkeys(names, 0)
+    log.info("Extracting Features")
+    with ExitStack() as stack, counter(options.batches, "batches") as advance:
+        stack.callback(feed.close)
+        writer = _npz_writer if options.db_type == "npz" else _database_writer(options.db_type)
+        writers = [stack.enter_context(writer(target, name)) for name, target in zip(names, targets, strict=True)]
+        for n in range(options.batches):
+            batch = jax.device_put(next(feed), device)
+            values, state = forward(params, state, batch, jax.random.fold_in(key, n))
+            for name, write in zip(names, writers, strict=True):
+                array = np.asarray(values[name], np.float32)
+                with located(file=options.model):
+                    write(array)
+                before, counts[name] = counts[name], counts[name] + (len(array) if array.ndim else 0)
+                if counts[name] // _LOG_EVERY > before // _LOG_EVERY:
+                    log.info("Extracted features of %d query images for feature blob %s", counts[name], name)
+            advance()
+    for name in names:
+        log.info("Extracted features of %d query images for feature blob %s", counts[name], name)
+    log.info("Successfully extracted the features!")
+
+
+def _database_writer(kind: str) -> Callable[[str, str], Any]:
+    """Writers of a blob's rows to a database, one record for each."""
+
+    @contextmanager
+    def writer(target: str, name: str) -> Iterator[Callable[[Any], object]]:
+        from ..data.imageset import feature_datums
+        from ..data.records import WRITERS
+
+        written = 0
+        with WRITERS[kind](target) as put:
+
+            def write(array: Any) -> None:
+                nonlocal written
+                for datum in feature_datums(array, name):
+                    put(b"%010d" % written, datum)
+                    written += 1
+
+            yield write
+
+    return writer
+
+
+@contextmanager
+def _npz_writer(target: str, name: str) -> Iterator[Callable[[Any], object]]:
+    """Writes the batches of a blob, one after the other along the first axis, to a file, where it has its name."""
+    import numpy as np
+
+    from ..checkpoints.flat import write_npz
+
+    batches: list[Any] = []
+    yield batches.append
+    write_npz(target, {name: np.concatenate([np.atleast_1d(b) for b in batches] or [np.zeros(0)])})

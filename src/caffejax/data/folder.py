@@ -1,0 +1,43 @@
+"""Database folders that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..errors import DataError, Problem
+
+Put = Callable[[bytes, bytes], None]
+"""Writes a record: key, value."""
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which gets the name `path` once the block ends without an exception.
+
+    Raises:
+        DataError: if `path` exists, or the folder cannot be made.
+    """
+    if path.exists():
+        raise DataError(Problem("exists already; remove it or choose another name", file=str(path)))
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with writing(path):
+        partial.mkdir()
+    try:
+        yield partial
+        with writing(path):
+            partial.rename(path)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def writing(path: Path, errors: type[Exception] = OSError) -> Iterator[None]:
+    """Turns the system's errors, and those of a library, into a `DataError` that names the database."""
+    try:
+        yield
+    except (OSError, errors) as error:
+        raise DataError(Problem(f"cannot be written: {error}", file=str(path))) from error

@@ -1,0 +1,79 @@
+"""The HDF5Output layer: keeps what passes through a net."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from ..checkpoints.atomic import replacing_path
+from ..errors import CaffejaxError, DataError, Problem, require
+from ..layers.context import Context, Shape
+from ..layers.registry import register
+from .shapes import by
+
+_NAMES = ("data", "label")
+
+
+@register("HDF5Output", bottoms=2, tops=0, param="hdf5_output_param", host=True)
+def hdf5_output(ctx: Context, data: np.ndarray, label: np.ndarray) -> tuple[()]:
+    """Writes its bottoms to the data sets `data` and `label` of an HDF5 file.
+
+    The first forward pass of a net replaces the file; every further one adds its rows at the end, where Caffe
+    stops with an error. After every pass the file is complete and closed. Two nets cannot write to one file: where
+    both phases have the layer, `include` must keep it to one.
+    """
+    path, before = ctx.kept.get("written") or (Path(ctx.param.file_name).expanduser().absolute(), 0)
+    rows = {name: np.asarray(array, np.float32) for name, array in zip(_NAMES, (data, label), strict=True)}
+    try:
+        if "written" in ctx.kept:
+            _append(path, rows, before)
+        else:
+            _create(path, rows)
+    except (OSError, KeyError) as error:
+        raise DataError(Problem(f"cannot be written: {error}", str(path))) from error
+    ctx.kept["written"] = path, before + len(data)
+    return ()
+
+
+@hdf5_output.top_shapes
+def _(ctx: Context, data: Any, label: Any) -> list[Shape]:
+    require(ctx.param.file_name, "hdf5_output_param has no file_name; name the file to write")
+    require(
+        data.shape and data.shape[:1] == label.shape[:1],
+        f"its bottoms must have as many rows: {by(data.shape) or 'a number'} and {by(label.shape) or 'a number'}",
+    )
+    return []
+
+
+@hdf5_output.backward
+def _(ctx: Context, data: np.ndarray, label: np.ndarray, *, y: Any, dy: Any) -> tuple[None, None]:
+    return None, None
+
+
+def _create(path: Path, rows: dict[str, np.ndarray]) -> None:
+    try:
+        with replacing_path(path) as partial, h5py.File(partial, "w") as file:
+            for name, array in rows.items():
+                file.create_dataset(name, data=array, maxshape=(None, *array.shape[1:]), chunks=True)
+    except CaffejaxError as error:
+        raise DataError(error.problems) from error
+
+
+def _append(path: Path, rows: dict[str, np.ndarray], before: int) -> None:
+    with h5py.File(path, "r+") as file:
+        sets = {name: file[name] for name in rows}
+        if any(len(stored) != before for stored in sets.values()):
+            message = (
+                "has been written by another; if two nets have the layer, keep it to one with include { phase: ... }"
+            )
+            raise DataError(Problem(message, str(path)))
+        for name, array in rows.items():
+            if sets[name].shape[1:] != array.shape[1:]:
+                message = f"a row of '{name}' is {by(array.shape[1:])}, in the file {by(sets[name].shape[1:])}"
+                raise DataError(Problem(message, str(path)))
+        for name, array in rows.items():
+            sets[name].resize(before + len(array), axis=0)
+            sets[name][before:] = array

@@ -1,0 +1,90 @@
+"""The ImageData layer: batches of images that a list names."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..errors import DataError, located
+from ..layers.context import Context, Source
+from ..layers.registry import register_source
+from .draws import Draws
+from .fields import refuse_others
+from .images import read_image
+from .labelled import LabelledBatches
+from .lists import image_paths, read_list
+from .pipeline import Pipeline, cores
+from .transform import finish
+
+# The second line is what old files say and Caffe ignores here; the third is how forks read, not what.
+_KNOWN = {
+    *("source", "batch_size", "rand_skip", "shuffle", "new_height", "new_width", "is_color", "root_folder"),
+    *("scale", "mean_file", "crop_size", "mirror"),
+    *("threads", "cache", "precache"),
+}
+
+
+class FileExamples:
+    """The images of a list, round and round; with `shuffle` in an order of its own each round.
+
+    Raises:
+        DataError: if the list or an image it names is missing or malformed.
+    """
+
+    def __init__(self, ctx: Context, draws: Draws) -> None:
+        param = self._param = ctx.layer.image_data_param
+        file = ctx.path(param.source)
+        images = read_list(file)
+        folders = [folder for folder in (ctx.folder, file.parent) if folder is not None]
+        self.threads = cores()
+        self._paths = image_paths(images, param.root_folder, folders)
+        self._labels = images.labels
+        self._draws = draws
+        self._skip = draws.below(param.rand_skip) if param.rand_skip else 0
+        if self._skip >= len(self._paths):
+            raise DataError(f"rand_skip skips {self._skip} of {len(self._paths)} images; lower it")
+        self._orders: dict[int, np.ndarray] = {}
+
+    def run(self, start: int, count: int) -> list[tuple[np.ndarray, int]]:
+        """The images and the labels of that many examples."""
+        param, numbers = self._param, [self._image(n) for n in range(start, start + count)]
+        size = param.new_height, param.new_width
+        return [(read_image(self._paths[i], param.is_color, *size), self._labels[i]) for i in numbers]
+
+    def error(self, n: int, error: DataError) -> DataError:
+        """The error with the image's path."""
+        return DataError(f"image '{self._paths[self._image(n)]}' {error}")
+
+    def close(self) -> None:
+        """Nothing is open between images."""
+
+    def _image(self, n: int) -> int:
+        epoch, i = divmod(self._skip + n, len(self._paths))
+        return int(self._order(epoch)[i]) if self._param.shuffle else i
+
+    def _order(self, epoch: int) -> np.ndarray:
+        orders = self._orders
+        if epoch not in orders:
+            # the one before may still be read by another thread
+            self._orders = orders = {e: order for e, order in orders.items() if abs(e - epoch) == 1}
+            orders[epoch] = self._draws.permutation(len(self._paths), epoch)
+        return orders[epoch]
+
+
+@register_source("ImageData", tops=2, param="image_data_param", finish=finish)
+def open_image_data(ctx: Context) -> Source:
+    """Opens the images that an ImageData layer's list names, `path label` on each line.
+
+    `shuffle` draws a new order for each round, by the seed; it is not Caffe's.
+    """
+    param = ctx.layer.image_data_param
+    with located(layer=ctx.layer.name, layer_type=ctx.type.name):
+        if not param.source:
+            raise DataError("image_data_param has no source; name a text file that lists images and labels")
+        if param.batch_size < 1:
+            raise DataError("image_data_param.batch_size must be 1 or more")
+        if bool(param.new_height) != bool(param.new_width):
+            raise DataError("image_data_param has only one of new_height and new_width; give both or none")
+        refuse_others(param, "image_data_param", _KNOWN)
+        draws = Draws(ctx.seed, ctx.layer.name)
+        batches = LabelledBatches(ctx, FileExamples(ctx, draws), param.batch_size, draws)
+        return Pipeline(batches, ctx.layer.data_param.prefetch, ctx.workers)

@@ -1,0 +1,58 @@
+"""Image files, read as Caffe's ReadImageToCVMat does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from ..errors import DataError, Problem
+from .datum import COLOUR, GREY, decode_image
+
+
+def read_image(path: str | Path, colour: bool = True, height: int = 0, width: int = 0) -> np.ndarray:
+    """The pixels of an image file: uint8 (C, H, W), colours in the order B, G, R.
+
+    Args:
+        path: the file: JPEG, PNG, or what else OpenCV reads.
+        colour: whether three channels come out, else one; whatever the file has.
+        height: the height to resize to, bilinearly, if `width` is given too; else 0.
+        width: likewise.
+
+    Raises:
+        DataError: naming the file, if it cannot be read or decoded.
+    """
+    return resized(decode_file(path, read_file(path), colour), height, width)
+
+
+def read_file(path: str | Path) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        DataError: naming the file, if it cannot be read.
+    """
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise DataError(Problem(f"cannot be read: {error.strerror}", str(path))) from error
+
+
+def decode_file(path: str | Path, data: bytes, colour: bool = True) -> np.ndarray:
+    """The pixels in the bytes of an image file, as `read_image` gives them.
+
+    Raises:
+        DataError: naming the file, if they cannot be decoded.
+    """
+    try:
+        return decode_image(data, COLOUR if colour else GREY)
+    except DataError as error:
+        raise DataError(Problem(str(error), str(path))) from error
+
+
+def resized(image: np.ndarray, height: int, width: int) -> np.ndarray:
+    """An image (C, H, W) resized bilinearly, unless height or width is 0."""
+    if not (height and width):
+        return image
+    pixels = cv2.resize(image.transpose(1, 2, 0), (width, height))
+    return pixels.reshape(height, width, len(image)).transpose(2, 0, 1)

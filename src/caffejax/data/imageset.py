@@ -1,0 +1,120 @@
+"""Image files as Datums, as Caffe's convert_imageset stores them, and the mean of such."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from ..errors import DataError, Problem
+from ..schema import caffe_pb2
+from .images import decode_file, read_file, resized
+from .shapes import by
+
+
+def image_datum(
+    path: str, label: int, *, colour: bool = True, height: int = 0, width: int = 0, encoding: str = ""
+) -> tuple[bytes, tuple[int, ...]]:
+    """An image file as a serialised Datum.
+
+    Args:
+        path: the file.
+        label: its label.
+        colour: whether it is stored with three channels, else one.
+        height: the height to resize to, if `width` is given too.
+        width: likewise.
+        encoding: jpg, png, ...: store it compressed so. A file whose name ends in that and which is not resized is
+            stored byte by byte, also if it has colours and `colour` is False, as Caffe does.
+
+    Returns:
+        The Datum, and the image's shape (C, H, W).
+
+    Raises:
+        DataError: naming the file, if it cannot be read or decoded, or OpenCV knows no such encoding.
+    """
+    content = read_file(path)
+    image = resized(decode_file(path, content, colour), height, width)
+    datum = caffe_pb2.Datum(label=label, encoded=bool(encoding))
+    if not encoding:
+        datum.channels, datum.height, datum.width = image.shape
+        datum.data = image.tobytes()
+    elif not (height and width) and _ends_in(path, encoding):
+        datum.data = content
+    else:
+        datum.data = _encoded(image, encoding, path)
+    return datum.SerializeToString(), image.shape
+
+
+def guessed_encoding(name: str) -> str:
+    """The end of a file's name in small letters: `jpg` for `a/b.JPG`; the whole name if it has no dot, as in Caffe."""
+    return name[name.rfind(".") + 1 :].lower()
+
+
+class MeanImage:
+    """The mean of images of one shape."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._sum: np.ndarray = np.zeros((0, 0, 0))
+
+    def add(self, image: np.ndarray) -> None:
+        """Counts an image (C, H, W) in.
+
+        Raises:
+            DataError: if it has another shape than the first.
+        """
+        if not self.count:
+            self._sum = np.zeros(image.shape)
+        if image.shape != self._sum.shape:
+            raise DataError(f"is {by(image.shape)} (CxHxW), the first is {by(self._sum.shape)}: a mean needs one shape")
+        self._sum += image
+        self.count += 1
+
+    @property
+    def value(self) -> np.ndarray:
+        """The mean, float32 (C, H, W)."""
+        return self._sum.astype(np.float32) / np.float32(self.count)
+
+    def blob(self) -> bytes:
+        """It as a .binaryproto, in the form that Caffe writes."""
+        channels, height, width = self._sum.shape
+        blob = caffe_pb2.BlobProto(num=1, channels=channels, height=height, width=width)
+        blob.data.extend(self.value.ravel().tolist())
+        return blob.SerializeToString()
+
+
+def feature_datums(features: np.ndarray, name: str) -> Iterable[bytes]:
+    """The rows of the blob of that name as serialised Datums with float_data, as extract_features stores them.
+
+    Raises:
+        DataError: if the blob has more than four axes, or none.
+    """
+    if not 1 <= features.ndim <= 4:
+        raise DataError(
+            f"blob '{name}': its shape is {by(features.shape) or 'that of a number'}; a Datum takes 1 to 4 axes"
+        )
+    channels, height, width = (*features.shape[1:], 1, 1, 1)[:3]
+    for row in features:
+        datum = caffe_pb2.Datum(channels=channels, height=height, width=width)
+        datum.float_data.extend(row.ravel().tolist())
+        yield datum.SerializeToString()
+
+
+def _ends_in(path: str, encoding: str) -> bool:
+    end, encoding = guessed_encoding(path), encoding.lower()
+    return end == encoding or (encoding, end) == ("jpg", "jpeg")
+
+
+def _encoded(image: np.ndarray, encoding: str, path: str) -> bytes:
+    try:
+        done, data = cv2.imencode(f".{encoding}", image.transpose(1, 2, 0))
+    except cv2.error as error:
+        done, reason = False, error.err
+    else:
+        reason = "failed"
+    if not done:
+        message = f"cannot be stored as '{encoding}': {reason}; --encode_type jpg or png can"
+        raise DataError(Problem(message, str(Path(path))))
+    return bytes(data)

@@ -1,0 +1,165 @@
+"""The manifest: which files make up the database."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ...errors import DataError, Problem, located
+from .files import Files
+from .format import damaged, put_sized, put_varint, sized, varint
+from .log import LogReader, framed
+
+log = logging.getLogger("caffejax.data")
+
+_COMPARATOR = b"leveldb.BytewiseComparator"
+# The fields of an edit.
+_ORDER, _LOG, _NEXT_FILE, _LAST_SEQUENCE, _COMPACTED, _DELETED, _NEW, _PREVIOUS_LOG = 1, 2, 3, 4, 5, 6, 7, 9
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table file: its number, its size in bytes, and the first and last key in it, with tags."""
+
+    number: int
+    size: int
+    smallest: bytes
+    largest: bytes
+
+
+@dataclass
+class Version:
+    """The files that make up the database.
+
+    Attributes:
+        tables: by level and number.
+        log: logs from this number on hold what is in no table yet; None if nothing was said.
+        previous_log: so does this one.
+    """
+
+    tables: dict[tuple[int, int], Table] = field(default_factory=dict)
+    log: int | None = None
+    previous_log: int = 0
+
+
+def read_version(files: Files) -> tuple[dict[str, Table], list[str]]:
+    """The tables of a database by file name, and the names of its logs, the oldest first.
+
+    Raises:
+        DataError: if the folder is no LevelDB, or with all files that are missing or have a wrong size.
+    """
+    name = _current(files)
+    with located(file=files.path(name)):
+        version = _replay(files, name)
+    tables = {_table_name(files, table.number): table for table in version.tables.values()}
+    problems: list[Problem] = []
+    for file, table in sorted(tables.items()):
+        size = files.size(file)
+        if size != table.size:
+            what = "is missing" if size < 0 else f"has {size} bytes instead of {table.size}"
+            problems += damaged(what, files.path(file)).problems
+    if problems:
+        raise DataError(problems)
+    return tables, _logs(files, version)
+
+
+def new_manifest(tables: Sequence[Table], level: int, records: int) -> bytes:
+    """The content of the manifest of a new database whose tables all lie on one level."""
+    edit = bytearray()
+    edit += bytes([_ORDER]) + put_sized(_COMPARATOR)
+    edit += bytes([_LOG]) + put_varint(0)
+    edit += bytes([_NEXT_FILE]) + put_varint(max((table.number for table in tables), default=1) + 1)
+    edit += bytes([_LAST_SEQUENCE]) + put_varint(records)
+    for table in tables:
+        edit += bytes([_NEW, level]) + put_varint(table.number) + put_varint(table.size)
+        edit += put_sized(table.smallest) + put_sized(table.largest)
+    return framed([bytes(edit)])
+
+
+def _current(files: Files) -> str:
+    folder = files.folder
+    if (folder / "data.mdb").is_file() and not (folder / "CURRENT").exists():
+        raise DataError(
+            Problem("is an LMDB, not a LevelDB, which is the default backend; set backend: LMDB", str(folder))
+        )
+    if not (folder / "CURRENT").is_file():
+        missing = "is not a LevelDB: it has no file CURRENT" if folder.is_dir() else "no such folder"
+        remedy = "a LevelDB is a folder, as convert_imageset -backend leveldb makes it"
+        raise DataError(Problem(f"{missing}; {remedy}", str(folder)))
+    with located(file=files.path("CURRENT")):
+        content = files.read("CURRENT", 0, min(files.size("CURRENT"), 100))
+        match = re.fullmatch(rb"(MANIFEST-\d+)\n", content)
+        if not match:
+            raise damaged("does not name a manifest")
+        name = match[1].decode()
+    if files.size(name) < 0:
+        raise damaged(f"there is no {name}, which CURRENT names", str(folder))
+    return name
+
+
+def _replay(files: Files, name: str) -> Version:
+    version = Version()
+    reader = LogReader(files, name)
+    for edit, _ in reader:
+        _apply(version, edit)
+    if reader.cut is not None:
+        raise damaged(f"ends within the record after byte {reader.cut}")
+    if version.log is None:
+        raise damaged("lacks the number of the log")
+    return version
+
+
+def _apply(version: Version, edit: bytes) -> None:
+    at = 0
+    while at < len(edit):
+        kind, at = varint(edit, at)
+        if kind == _ORDER:
+            comparator, at = sized(edit, at)
+            if comparator != _COMPARATOR:
+                raise DataError(f"the keys are in an order of their own, '{comparator.decode(errors='replace')}'")
+        elif kind == _LOG:
+            version.log, at = varint(edit, at)
+        elif kind == _PREVIOUS_LOG:
+            version.previous_log, at = varint(edit, at)
+        elif kind in (_NEXT_FILE, _LAST_SEQUENCE):
+            _, at = varint(edit, at)
+        elif kind == _COMPACTED:
+            _, at = varint(edit, at)
+            _, at = sized(edit, at)
+        elif kind == _DELETED:
+            level, at = varint(edit, at)
+            number, at = varint(edit, at)
+            version.tables.pop((level, number), None)
+        elif kind == _NEW:
+            level, at = varint(edit, at)
+            number, at = varint(edit, at)
+            size, at = varint(edit, at)
+            smallest, at = sized(edit, at)
+            largest, at = sized(edit, at)
+            version.tables[level, number] = Table(number, size, smallest, largest)
+        else:
+            raise damaged(f"has a field {kind}, which LevelDB does not know; a RocksDB has such")
+
+
+def _table_name(files: Files, number: int) -> str:
+    new, old = f"{number:06d}.ldb", f"{number:06d}.sst"
+    return old if files.size(old) >= 0 and files.size(new) < 0 else new
+
+
+def _logs(files: Files, version: Version) -> list[str]:
+    assert version.log is not None
+    try:
+        names = os.listdir(files.folder)
+    except OSError as error:
+        raise DataError(Problem(f"cannot be read: {error.strerror}", str(files.folder))) from error
+    numbered = {int(match[1]): name for name in names if (match := re.fullmatch(r"(\d+)\.log", name))}
+    if version.log and version.log not in numbered:
+        log.warning(
+            "%s: %06d.log is missing; if the folder was copied without it, its newest records are not there",
+            files.folder,
+            version.log,
+        )
+    return [name for n, name in sorted(numbered.items()) if n >= version.log or n == version.previous_log]

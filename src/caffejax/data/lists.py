@@ -1,0 +1,110 @@
+"""Lists of image files with labels, `path label` on each line."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import DataError, Problem
+
+_SHOWN = 20
+_LABEL = re.compile(r"[+-]?\d+")
+
+
+@dataclass(frozen=True)
+class ImageList:
+    """A list of images.
+
+    Attributes:
+        file: where it stands.
+        names: the images' names, as written.
+        labels: their labels.
+    """
+
+    file: Path
+    names: list[str]
+    labels: list[int]
+
+
+def read_list(file: Path) -> ImageList:
+    """Reads a list. As in Caffe, the last space of a line comes before the label; names may have spaces.
+
+    Lines without a label, for which Caffe takes 0, are refused. Blank lines at the end do no harm.
+
+    Raises:
+        DataError: if the file cannot be read, is empty, or with all lines that are not of that form.
+    """
+    try:
+        lines = file.read_bytes().decode("utf-8", "surrogateescape").rstrip().splitlines()
+    except OSError as error:
+        raise DataError(Problem(f"the list of images cannot be read: {error.strerror}", str(file))) from error
+    if not lines:
+        raise DataError(Problem("the list names no images", str(file)))
+    images = ImageList(file, [], [])
+    problems: list[Problem] = []
+    for number, line in enumerate(lines, 1):
+        name, _, label = line.rstrip().rpartition(" ")
+        if name.strip() and _LABEL.fullmatch(label) and -(2**31) <= int(label) < 2**31:
+            images.names.append(name)
+            images.labels.append(int(label))
+        else:
+            what = f"'{line.strip()}' is not a path, a space and a whole number" if line.strip() else "is blank"
+            problems.append(Problem(what, str(file), number))
+    if problems:
+        raise DataError(shortened(problems))
+    return images
+
+
+def image_paths(images: ImageList, root: str, folders: Sequence[Path]) -> list[str]:
+    """The paths of the images: `root` and the name, joined as they are, from the working directory or a folder.
+
+    Args:
+        images: the list.
+        root: Caffe's root_folder.
+        folders: where else to look for what is not there from the working directory.
+
+    Raises:
+        DataError: with all images that are missing.
+    """
+    root = os.path.expanduser(root)
+    folder_has = _Listings()
+    paths: list[str] = []
+    problems: list[Problem] = []
+    for number, name in enumerate(images.names, 1):
+        given = root + name
+        for path in (given, *(os.path.join(folder, given) for folder in folders)):
+            if folder_has(path):
+                paths.append(path)
+                break
+        else:
+            problems.append(Problem(f"there is no image '{given}'", str(images.file), number))
+    if problems:
+        raise DataError(shortened(problems))
+    return paths
+
+
+def shortened(problems: Iterable[Problem]) -> list[Problem]:
+    """The first of many problems, and how many more there are."""
+    problems = list(problems)
+    more = len(problems) - _SHOWN
+    return problems if more <= 1 else [*problems[:_SHOWN], Problem(f"and {more} more", problems[0].file)]
+
+
+class _Listings:
+    """Whether files exist, with one look at each folder: lists have millions of lines."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, frozenset[str]] = {}
+
+    def __call__(self, path: str) -> bool:
+        folder, name = os.path.split(path)
+        if folder not in self._names:
+            try:
+                self._names[folder] = frozenset(os.listdir(folder or "."))
+            except OSError:
+                self._names[folder] = frozenset()
+        # file systems that do not tell capitals from small letters know more names than they list
+        return name in self._names[folder] or os.path.exists(path)

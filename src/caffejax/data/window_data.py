@@ -1,0 +1,156 @@
+"""The WindowData layer: batches of windows of images, some on objects and some on background, as R-CNN trains."""
+
+from __future__ import annotations
+
+import logging
+
+import jax
+import numpy as np
+
+from ..errors import DataError, Problem, located
+from ..layers.context import Context, Source
+from ..layers.registry import register_source
+from .draws import Draws
+from .fields import refuse_others
+from .images import decode_file, read_file
+from .lists import image_paths
+from .mean import mean_of
+from .pipeline import Batch, Pipeline, cores
+from .shapes import by, top
+from .warp import Warp
+from .window_file import read_windows
+
+log = logging.getLogger("caffejax.data")
+
+# The second line is what old files say and Caffe ignores here.
+_KNOWN = {"source", "batch_size", "scale", "root_folder", "cache_images", "crop_mode", "context_pad"} | {
+    *("mean_file", "crop_size", "mirror", "fg_threshold", "bg_threshold", "fg_fraction"),
+}
+_KNOWN_TRANSFORMS = {"scale", "mirror", "crop_size", "mean_file", "mean_value"}
+
+
+class WindowBatches:
+    """Batches of windows, drawn by the seed: first background, then `fg_fraction` of the batch on objects.
+
+    Tops are the windows, float32 (N, 3, crop_size, crop_size), and their classes, float32 (N,), 0 for background.
+
+    Raises:
+        DataError: with what is wrong with the window file, its images or the settings.
+    """
+
+    def __init__(self, ctx: Context) -> None:
+        param, transform_param = ctx.layer.window_data_param, ctx.layer.transform_param
+        file = ctx.path(param.source)
+        self._ctx = ctx
+        self._windows = read_windows(file, param.fg_threshold, param.bg_threshold)
+        folders = [folder for folder in (ctx.folder, file.parent) if folder is not None]
+        self._paths = image_paths(self._windows.images, param.root_folder, folders)
+        self._warp = Warp(transform_param.crop_size, param.context_pad, param.crop_mode == "square")
+        self._mirror: bool = transform_param.mirror
+        # Caffe takes the scale from here, though all else from transform_param
+        self._scale = np.float32(param.scale)
+        self._mean = _mean(ctx)
+        self._draws = Draws(ctx.seed, ctx.layer.name)
+        self._foreground = int(np.float32(param.batch_size) * np.float32(param.fg_fraction))
+        self._cache: dict[int, bytes] | None = {} if param.cache_images else None
+        self.batch_size: int = param.batch_size
+        self.threads = cores()
+        square = self._warp.size, self._warp.size
+        self.tops: tuple[jax.ShapeDtypeStruct, ...] = top(self.batch_size, 3, *square), top(self.batch_size)
+        wanted = {"fg_threshold": self._foreground, "bg_threshold": self.batch_size - self._foreground}
+        for name, count, windows in zip(wanted, wanted.values(), self._kinds, strict=True):
+            if count and not len(windows):
+                threshold = f"{getattr(param, name):g}"
+                overlap = f"{threshold} or more" if name == "fg_threshold" else f"less than {threshold}"
+                message = f"no window overlaps by {overlap}, but a batch needs {count} such"
+                raise DataError(Problem(f"{message}; change {name} or fg_fraction", str(file)))
+
+    @property
+    def _kinds(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._windows.foreground, self._windows.background
+
+    def read(self, start: int) -> Batch:
+        """The batch from example `start` on.
+
+        Raises:
+            DataError: naming an image that cannot be read, or in which the window does not lie.
+        """
+        images, labels = (np.zeros(shape.shape, np.float32) for shape in self.tops)
+        words = self._draws.words(start, self.batch_size)
+        foreground, background = self._kinds
+        with located(layer=self._ctx.layer.name, layer_type=self._ctx.type.name):
+            for i, (image, (flip, pick, *_)) in enumerate(zip(images, words.tolist(), strict=True)):
+                windows = foreground if i >= self.batch_size - self._foreground else background
+                number, labels[i], *box = windows[pick % len(windows)].tolist()
+                self._fill(image, number, np.array(box), self._mirror and flip % 2 == 1)
+        return images, labels
+
+    def close(self) -> None:
+        """Forgets the images kept in memory."""
+        if self._cache is not None:
+            self._cache.clear()
+
+    def _fill(self, out: np.ndarray, number: int, box: np.ndarray, mirror: bool) -> None:
+        path = self._paths[number]
+        image = decode_file(path, self._bytes(number)).transpose(1, 2, 0)
+        try:
+            pixels, row, column = self._warp(image, box, mirror)
+        except DataError as error:
+            raise DataError(Problem(f"image '{path}': {error}", str(self._windows.images.file))) from error
+        height, width = pixels.shape[:2]
+        at = np.s_[:, row : row + height, column : column + width]
+        out[at] = (pixels.transpose(2, 0, 1) - self._mean[at]) * self._scale
+
+    def _bytes(self, number: int) -> bytes:
+        if self._cache is None:
+            return read_file(self._paths[number])
+        if number not in self._cache:
+            self._cache[number] = read_file(self._paths[number])
+        return self._cache[number]
+
+
+def _mean(ctx: Context) -> np.ndarray:
+    """The mean over the square: the middle of a mean file, or each channel's value."""
+    mean, size = mean_of(ctx), ctx.layer.transform_param.crop_size
+    channels, height, width = mean.values.shape
+    if mean.file is None:
+        mean.over((3, 1, 1))
+        return np.broadcast_to(mean.values, (3, size, size))
+    offset = (width - size) // 2  # of rows too, as in Caffe
+    if channels != 3 or offset < 0 or offset + size > height:
+        raise DataError(
+            f"mean_file {mean.file} is {by(mean.values.shape)}; 3 channels are needed, and a square of crop_size "
+            f"{size} in its middle"
+        )
+    return mean.values[:, offset : offset + size, offset : offset + size]
+
+
+@register_source("WindowData", tops=2, param="window_data_param")
+def open_window_data(ctx: Context) -> Source:
+    """Opens the window file of a WindowData layer. Which windows are drawn is decided by the seed, not as in Caffe.
+
+    crop_size, mirror and the mean stand in transform_param; `scale`, as in Caffe, in window_data_param alone.
+    """
+    param, transform_param = ctx.layer.window_data_param, ctx.layer.transform_param
+    with located(layer=ctx.layer.name, layer_type=ctx.type.name):
+        problems = []
+        if not param.source:
+            problems.append("window_data_param has no source; name a window file")
+        if param.batch_size < 1:
+            problems.append("window_data_param.batch_size must be 1 or more")
+        if transform_param.crop_size < 1:
+            problems.append("transform_param.crop_size must be 1 or more: the side of the squares")
+        elif 2 * param.context_pad >= transform_param.crop_size:
+            problems.append("window_data_param.context_pad must be less than half of transform_param.crop_size")
+        if param.crop_mode not in ("warp", "square"):
+            problems.append(f"window_data_param.crop_mode is '{param.crop_mode}'; it must be 'warp' or 'square'")
+        if not 0 <= param.fg_fraction <= 1:
+            problems.append(f"window_data_param.fg_fraction is {param.fg_fraction:g}; it must lie between 0 and 1")
+        if problems:
+            raise DataError(problems)
+        refuse_others(param, "window_data_param", _KNOWN)
+        refuse_others(transform_param, "transform_param", _KNOWN_TRANSFORMS)
+        if transform_param.scale != 1:
+            message = "layer '%s': transform_param.scale has no effect on WindowData, as in Caffe; "
+            log.warning(message + "window_data_param.scale has", ctx.layer.name)
+        return Pipeline(WindowBatches(ctx), ctx.layer.data_param.prefetch, ctx.workers)

@@ -1,0 +1,158 @@
+"""ImageData apart from the recorded cases: order, paths, bad lists and images."""
+
+import cv2
+import numpy as np
+import pytest
+
+from caffejax.data.images import read_image
+from caffejax.data.lists import read_list
+from caffejax.errors import DataError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Seven grey images whose pixels are 10 times their label, and a list of them."""
+    path = tmp_path_factory.mktemp("images")
+    (path / "in").mkdir()
+    for i in range(7):
+        cv2.imwrite(str(path / "in" / f"a {i}.png"), np.full((4, 5), 10 * i, np.uint8))
+    (path / "list.txt").write_text("".join(f"in/a {i}.png {i}\n" for i in range(7)))
+    return path
+
+
+def layer(source, more="", batch_size=3, transform=""):
+    return f"""layer {{ name: "d" type: "ImageData" top: "data" top: "label" transform_param {{ {transform} }}
+        image_data_param {{ source: "{source}" batch_size: {batch_size} {more} }} }}"""
+
+
+def labels(source, batches):
+    got = []
+    for _ in range(batches):
+        data, label = next(source)
+        assert (data == 10 * label[:, None, None, None]).all()
+        got += label.astype(int).tolist()
+    return got
+
+
+def test_the_list_goes_round(folder, open_source):
+    source = open_source(layer(folder / "list.txt"))
+    assert labels(source, 5) == [0, 1, 2, 3, 4, 5, 6] * 2 + [0]
+    assert [top.shape for top in source.tops] == [(3, 3, 4, 5), (3,)]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_shuffling_draws_each_round_anew_by_the_seed(folder, open_source, workers):
+    net = layer(folder / "list.txt", "shuffle: true")
+    got = labels(open_source(net, seed=1, workers=workers), 14)
+    rounds = [tuple(got[i : i + 7]) for i in range(0, 42, 7)]
+    assert all(sorted(r) == list(range(7)) for r in rounds)
+    assert len(set(rounds)) > 3
+    assert labels(open_source(net, seed=1), 14) == got
+    assert labels(open_source(net, seed=2), 14) != got
+    resumed = open_source(net, seed=1)
+    resumed.set_state({"examples": 6})
+    assert labels(resumed, 12) == got[6:]
+
+
+def test_rand_skip_starts_later(folder, open_source):
+    starts = {labels(open_source(layer(folder / "list.txt", "rand_skip: 4"), seed=seed), 1)[0] for seed in range(30)}
+    assert starts == {0, 1, 2, 3}
+    net = layer(folder / "list.txt", "rand_skip: 1000000")
+    with pytest.raises(DataError, match=r"rand_skip skips \d+ of 7 images"):
+        open_source(net)
+
+
+def test_the_root_folder_is_put_before_the_names(folder, open_source, tmp_path):
+    (tmp_path / "list.txt").write_text("0.png 0\n3.png 3\n")
+    source = open_source(layer(tmp_path / "list.txt", f'root_folder: "{folder}/in/a "', 2))
+    assert labels(source, 1) == [0, 3]
+
+
+def test_grey_and_resized(folder, open_source):
+    source = open_source(layer(folder / "list.txt", "is_color: false new_height: 8 new_width: 6", 7))
+    data, label = next(source)
+    assert data.shape == (7, 1, 8, 6)
+    assert (data == 10 * label[:, None, None, None]).all()
+
+
+@pytest.mark.parametrize("colour", [True, False])
+@pytest.mark.parametrize("size", [(0, 0), (9, 7), (30, 41)])
+def test_images_are_read_as_opencv_reads_files(tmp_path, colour, size):
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 13, 3), np.uint8)
+    cv2.imwrite(str(tmp_path / "x.jpg"), pixels)
+    wanted = cv2.imread(str(tmp_path / "x.jpg"), cv2.IMREAD_COLOR if colour else cv2.IMREAD_GRAYSCALE)
+    if any(size):
+        wanted = cv2.resize(wanted, size[::-1])
+    wanted = wanted.transpose(2, 0, 1) if colour else wanted[None]
+    np.testing.assert_array_equal(read_image(tmp_path / "x.jpg", colour, *size), wanted)
+
+
+def test_lists_are_split_at_the_last_space(tmp_path):
+    (tmp_path / "list").write_bytes(b"a b.jpg 3\r\nc.jpg -1\nd\xff.jpg +7\n\n\n")
+    images = read_list(tmp_path / "list")
+    assert images.names == ["a b.jpg", "c.jpg", b"d\xff.jpg".decode("utf-8", "surrogateescape")]
+    assert images.labels == [3, -1, 7]
+
+
+def test_all_bad_lines_are_named_at_once(tmp_path):
+    (tmp_path / "list").write_text("a.jpg 1\nb.jpg\n\nc.jpg one\nd.jpg 2\n 3\ne.jpg 99999999999\n")
+    with pytest.raises(DataError) as caught:
+        read_list(tmp_path / "list")
+    lines = str(caught.value).splitlines()
+    assert [line.split(":")[1] for line in lines] == ["2", "3", "4", "6", "7"]
+    assert lines[0].endswith("list:2: 'b.jpg' is not a path, a space and a whole number")
+    assert lines[1].endswith("list:3: is blank")
+
+
+def test_all_missing_images_are_named_at_once(folder, open_source):
+    names = ["in/a 1.png", "in/b.png", "nowhere/c.png"]
+    (folder / "missing.txt").write_text("".join(f"{name} 0\n" for name in names))
+    with pytest.raises(DataError) as caught:
+        open_source(layer(folder / "missing.txt"))
+    lines = str(caught.value).splitlines()
+    assert [line.split("missing.txt:")[1] for line in lines] == [
+        "2: layer 'd' (ImageData): there is no image 'in/b.png'",
+        "3: layer 'd' (ImageData): there is no image 'nowhere/c.png'",
+    ]
+    (folder / "missing.txt").write_text("".join(f"{i}.png 0\n" for i in range(50)))
+    with pytest.raises(DataError, match="and 30 more"):
+        open_source(layer(folder / "missing.txt"))
+
+
+def test_an_undecodable_image_is_named_when_its_batch_is_read(folder, open_source):
+    (folder / "bad.png").write_bytes(b"no image")
+    (folder / "bad.txt").write_text("in/a 0.png 0\nin/a 1.png 1\nin/a 2.png 2\nbad.png 3\n")
+    source = open_source(layer(folder / "bad.txt"))
+    assert labels(source, 1) == [0, 1, 2]
+    with pytest.raises(DataError, match=r"bad.png: layer 'd' \(ImageData\): its image of 8 bytes cannot be decoded"):
+        next(source)
+
+
+def test_images_of_different_sizes_are_named(folder, open_source):
+    cv2.imwrite(str(folder / "large.png"), np.zeros((6, 6), np.uint8))
+    (folder / "sizes.txt").write_text("in/a 0.png 0\nlarge.png 1\n")
+    with pytest.raises(
+        DataError, match=r"image '.*large.png' comes out as 3x6x6 \(CxHxW\), the batch's first as 3x4x5"
+    ):
+        next(open_source(layer(folder / "sizes.txt", batch_size=2)))
+
+
+@pytest.mark.parametrize(
+    ("net", "message"),
+    [
+        (layer(""), "image_data_param has no source"),
+        (layer("nowhere"), "nowhere: .*the list of images cannot be read: No such file"),
+        (layer("x", batch_size=0), "batch_size must be 1 or more"),
+        (layer("x", "new_height: 3"), "only one of new_height and new_width"),
+        (layer("x", "short_side: 3"), "image_data_param.short_side is not supported yet"),
+    ],
+)
+def test_bad_settings(open_source, net, message):
+    with pytest.raises(DataError, match=message):
+        open_source(net)
+
+
+def test_an_empty_list(open_source, tmp_path):
+    (tmp_path / "list").write_text("\n")
+    with pytest.raises(DataError, match="the list names no images"):
+        open_source(layer(tmp_path / "list"))

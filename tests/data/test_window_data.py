@@ -1,0 +1,209 @@
+"""WindowData: the window file, the warp as Caffe computes it, sampling, and bad input."""
+
+import math
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caffejax.data.warp import Warp
+from caffejax.data.window_file import read_windows
+from caffejax.errors import DataError
+
+SIZES = [(50, 70), (64, 40)]  # height, width
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two images and a window file about them."""
+    path = tmp_path_factory.mktemp("windows")
+    for i, (height, width) in enumerate(SIZES):
+        pixels = np.random.default_rng(i).integers(0, 256, (height, width, 3), np.uint8)
+        cv2.imwrite(str(path / f"im {i}.png".replace(" ", "")), pixels)
+    (path / "windows.txt").write_text(
+        "# 0\nim0.png\n3\n50\n70\n4\n"
+        "3 1.0 10 5 40 30\n5 0.7 0 0 69 49\n2 0.5 20 20 25 44\n1 0.3 30 3 60 20\n"
+        "# 1\nim1.png\n3 64 40\n3\n7 0.9 1 2 38 60\n0 0.0 5 5 30 30\n4 0.45 0 0 39 63\n"
+    )
+    return path
+
+
+def layer(folder, more="", transform="crop_size: 12", batch_size=8, file="windows.txt"):
+    return f"""layer {{ name: "d" type: "WindowData" top: "data" top: "label" transform_param {{ {transform} }}
+        window_data_param {{ source: "{folder / file}" root_folder: "{folder}/" batch_size: {batch_size} {more} }} }}"""
+
+
+def test_the_windows_of_a_file(folder):
+    windows = read_windows(folder / "windows.txt", 0.5, 0.4)
+    assert windows.images.names == ["im0.png", "im1.png"]
+    assert windows.foreground.tolist() == [
+        [0, 3, 10, 5, 40, 30],
+        [0, 5, 0, 0, 69, 49],
+        [0, 2, 20, 20, 25, 44],
+        [1, 7, 1, 2, 38, 60],
+    ]
+    assert windows.background.tolist() == [[0, 0, 30, 3, 60, 20], [1, 0, 5, 5, 30, 30]]
+
+
+def rounded(x):
+    return int(math.floor(abs(float(x)) + 0.5) * (1 if x >= 0 else -1))
+
+
+def as_caffe(image, box, size, context, square, mirror):
+    """The square, and where it is filled, computed step by step in floats."""
+    f = np.float32
+    x1, y1, x2, y2 = box
+    rows, columns = image.shape[:2]
+    pad_w = pad_h = 0
+    to_width = to_height = size
+    if context or square:
+        context_scale = f(size) / f(size - 2 * context)
+        half_height, half_width = f((y2 - y1 + 1) / 2), f((x2 - x1 + 1) / 2)
+        center_x, center_y = f(x1) + half_width, f(y1) + half_height
+        if square:
+            half_height = half_width = max(half_height, half_width)
+        x1, x2 = rounded(center_x - half_width * context_scale), rounded(center_x + half_width * context_scale)
+        y1, y2 = rounded(center_y - half_height * context_scale), rounded(center_y + half_height * context_scale)
+        scale_x, scale_y = f(size) / f(x2 - x1 + 1), f(size) / f(y2 - y1 + 1)
+        pad_x1, pad_y1 = max(0, -x1), max(0, -y1)
+        pad_x2, pad_y2 = max(0, x2 - columns + 1), max(0, y2 - rows + 1)
+        x1, x2, y1, y2 = x1 + pad_x1, x2 - pad_x2, y1 + pad_y1, y2 - pad_y2
+        to_width = rounded(f(x2 - x1 + 1) * scale_x)
+        to_height = rounded(f(y2 - y1 + 1) * scale_y)
+        pad_h = rounded(f(pad_y1) * scale_y)
+        pad_w = rounded(f(pad_x2 if mirror else pad_x1) * scale_x)
+        to_height = min(to_height, size - pad_h)
+        to_width = min(to_width, size - pad_w)
+    out, filled = np.zeros((size, size, 3), np.float32), np.zeros((size, size), bool)
+    cut = cv2.resize(image[y1 : y2 + 1, x1 : x2 + 1], (to_width, to_height), interpolation=cv2.INTER_LINEAR)
+    cut = cv2.flip(cut, 1) if mirror else cut
+    out[pad_h : pad_h + to_height, pad_w : pad_w + to_width] = cut
+    filled[pad_h : pad_h + to_height, pad_w : pad_w + to_width] = True
+    return out, filled
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    height=st.integers(4, 60),
+    width=st.integers(4, 60),
+    box=st.tuples(*[st.floats(0, 1)] * 4),
+    size=st.integers(8, 40),
+    context=st.integers(0, 3),
+    square=st.booleans(),
+    mirror=st.booleans(),
+)
+def test_the_warp_is_caffes(height, width, box, size, context, square, mirror):
+    x1, x2 = sorted(int(v * (width - 1)) for v in box[:2])
+    y1, y2 = sorted(int(v * (height - 1)) for v in box[2:])
+    image = np.random.default_rng(height).integers(0, 256, (height, width, 3), np.uint8)
+    wanted, filled = as_caffe(image, (x1, y1, x2, y2), size, context, square, mirror)
+    pixels, row, column = Warp(size, context, square)(image, np.array([x1, y1, x2, y2]), mirror)
+    got, at = np.zeros((size, size, 3), np.float32), np.zeros((size, size), bool)
+    got[row : row + pixels.shape[0], column : column + pixels.shape[1]] = pixels
+    at[row : row + pixels.shape[0], column : column + pixels.shape[1]] = True
+    np.testing.assert_array_equal(at, filled)
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_a_window_with_its_context_is_what_lies_there():
+    """Scale 1: the square is cut out of the image as it is."""
+    image = np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8)
+    pixels, row, column = Warp(17, 4, False)(image, np.array([10, 12, 17, 19]), False)
+    # 8 pixels become 17 - 2 * 4 = 9, so the region is 17 wide: from 14 - 4 * 17 / 9 = 6.4, rounded, to 21.6
+    assert (row, column) == (0, 0)
+    np.testing.assert_array_equal(pixels, image[8:25, 6:23])
+
+
+@pytest.mark.parametrize("crop_mode", ["warp", "square"])
+@pytest.mark.parametrize("mean", ["", "mean_value: 10 mean_value: 20 mean_value: 30"])
+def test_batches_are_windows_of_the_file(folder, open_source, crop_mode, mean):
+    more = f'context_pad: 2 crop_mode: "{crop_mode}" fg_fraction: 0.4 bg_threshold: 0.4 scale: 0.5'
+    windows = read_windows(folder / "windows.txt", 0.5, 0.4)
+    images = [cv2.imread(str(folder / name)) for name in windows.images.names]
+    subtract = np.array([10, 20, 30] if mean else [0, 0, 0], np.float32)
+    allowed = {0: [], 1: []}
+    for kind, rows in enumerate([windows.background, windows.foreground]):
+        for number, label, *box in rows.tolist():
+            for mirror in (False, True):
+                out, filled = as_caffe(images[number], box, 12, 2, crop_mode == "square", mirror)
+                out = np.where(filled[..., None], (out - subtract) * np.float32(0.5), 0).transpose(2, 0, 1)
+                allowed[kind].append((out, label))
+    source = open_source(layer(folder, more, f"crop_size: 12 mirror: true {mean}"), "TRAIN", seed=3)
+    assert [top.shape for top in source.tops] == [(8, 3, 12, 12), (8,)]
+    seen = set()
+    for _ in range(12):
+        data, labels = next(source)
+        for i, (image, label) in enumerate(zip(data, labels, strict=True)):
+            kind = int(i >= 5)  # int(8 * 0.4) = 3 of the batch are foreground, and come last
+            found = [
+                j for j, (out, wanted) in enumerate(allowed[kind]) if np.array_equal(out, image) and wanted == label
+            ]
+            assert found
+            seen.add((kind, found[0]))
+    assert len(seen) == len(allowed[0]) + len(allowed[1]), "some windows never came"
+
+
+def test_the_seed_decides_and_batches_resume(folder, open_source):
+    net = layer(folder, "cache_images: true", "crop_size: 8 mirror: true")
+    one, two, other = (open_source(net, "TRAIN", seed=seed) for seed in (1, 1, 2))
+    first = [next(one) for _ in range(3)]
+    two.set_state({"examples": 16})
+    np.testing.assert_array_equal(next(two)[0], first[2][0])
+    assert not np.array_equal(next(other)[0], first[0][0])
+
+
+def test_the_mean_file_is_cut_in_its_middle(folder, open_source, tmp_path):
+    from caffejax.schema import caffe_pb2
+
+    mean = np.random.default_rng(5).random((3, 20, 20)).astype(np.float32)
+    blob = caffe_pb2.BlobProto(num=1, channels=3, height=20, width=20, data=mean.ravel().tolist())
+    (tmp_path / "mean").write_bytes(blob.SerializeToString())
+    plain = next(open_source(layer(folder), seed=1))[0]
+    less = next(open_source(layer(folder, transform=f'crop_size: 12 mean_file: "{tmp_path}/mean"'), seed=1))[0]
+    np.testing.assert_array_equal(less, plain - mean[:, 4:16, 4:16])
+
+
+def test_scale_in_transform_param_does_nothing_and_is_warned_of(folder, open_source, caplog):
+    plain = next(open_source(layer(folder)))[0]
+    np.testing.assert_array_equal(next(open_source(layer(folder, transform="crop_size: 12 scale: 0.1")))[0], plain)
+    assert "transform_param.scale has no effect on WindowData" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"not a window file, or damaged: is empty|names no images"),
+        ("0 im0.png", r":1: .*not a window file, or damaged: '0' does not belong here"),
+        ("# 0\nim0.png\n3 50 70\n2\n1 0.9 1 2 3 4\n", "not a window file"),
+        ("# 0\nim0.png\n3 50 70\n1\n1 0.9 1 two 3 4\n", r":5: .*'two' does not belong here"),
+        ("# 0\nim0.png\n3 50 70\n1\n1 0.9 1 2.5 3 4\n", "not a window file"),
+        ("# 1\nim0.png\n3 50 70\n0\n", r":1: .*image 1 stands where image 0 should"),
+        ("# 0\nim0.png\n1 50 70\n1\n1 0.9 1 2 3 4\n", "said to have 1 channels, not 3"),
+        ("# 0\nim0.png\n3 50 70\n1\n0 0.9 1 2 3 4\n", "a foreground window has class 0"),
+        ("# 0\nnone.png\n3 50 70\n1\n1 0.9 1 2 3 4\n", "there is no image '.*none.png'"),
+        ("# 0\nim0.png\n3 50 70\n1\n1 0.9 1 2 3 4\n", "no window overlaps by less than 0.5, but a batch needs 6 such"),
+        ("# 0\nim0.png\n3 50 70\n1\n1 0.1 1 2 3 4\n", "no window overlaps by 0.5 or more, but a batch needs 2 such"),
+        (
+            "# 0\nim0.png\n3 50 70\n2\n1 0.1 1 2 3 4\n1 0.9 60 2 90 4\n",
+            r"im0.png': window 60 2 90 4 does not lie in the image, 70 x 50",
+        ),
+    ],
+)
+def test_bad_window_files(folder, open_source, text, message):
+    (folder / "bad.txt").write_text(text)
+    with pytest.raises(DataError, match=message) as caught:
+        next(open_source(layer(folder, file="bad.txt")))
+    assert "bad.txt" in str(caught.value)
+    assert "layer 'd' (WindowData)" in str(caught.value)
+
+
+def test_all_bad_settings_at_once(folder, open_source):
+    with pytest.raises(DataError) as caught:
+        open_source(layer(folder, 'crop_mode: "warped" fg_fraction: 2', "", batch_size=0))
+    messages = str(caught.value)
+    for words in ("batch_size must be 1", "crop_size must be 1", "crop_mode is 'warped'", "fg_fraction is 2"):
+        assert words in messages
+    with pytest.raises(DataError, match="context_pad must be less than half"):
+        open_source(layer(folder, "context_pad: 6"))

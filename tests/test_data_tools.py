@@ -1,0 +1,221 @@
+"""The tools that make and read databases: the same bytes as Caffe's."""
+
+from pathlib import Path
+
+import cv2
+import jax
+import numpy as np
+import pytest
+
+from caffejax.checkpoints.loading import save_weights
+from caffejax.cli import main
+from caffejax.data import LevelDb, Lmdb, write_lmdb
+from caffejax.data.datum import COLOUR, read_datum
+from caffejax.net import Net
+from caffejax.schema import caffe_pb2
+
+GOLDEN = Path(__file__).parent / "golden" / "data"
+
+MADE_BY_CAFFE = {
+    "lmdb_raw": ["", "list.txt"],
+    "lmdb_gray": ["--gray", "list.txt"],
+    "lmdb_encoded": ["--encoded --encode_type=png", "list_color.txt"],
+    "lmdb_encoded_gray": ["--encoded --encode_type=png --gray", "list.txt"],
+    "lmdb_encoded_mixed": ["--encoded --encode_type=png", "list.txt"],
+    "lmdb_var_encoded": ["-encoded", "list_var.txt"],
+    "leveldb_compacted": ["-backend leveldb", "list.txt"],
+    "leveldb_snappy": ["--backend=leveldb", "list_grey.txt"],
+}
+
+
+@pytest.fixture(autouse=True)
+def in_golden(monkeypatch):
+    monkeypatch.chdir(GOLDEN)
+
+
+def failed(capsys, *arguments, code=1):
+    assert main(arguments) == code
+    return "\n".join(line for line in capsys.readouterr().err.splitlines() if line.startswith("caffejax:"))
+
+
+@pytest.mark.parametrize("name", MADE_BY_CAFFE)
+def test_convert_imageset_makes_caffes_bytes(name, tmp_path):
+    flags, images = MADE_BY_CAFFE[name]
+    assert main(["convert_imageset", *flags.split(), "./", images, str(tmp_path / "db")]) == 0
+    reader = LevelDb if name.startswith("leveldb") else Lmdb
+    made, wanted = list(reader(tmp_path / "db")), list(reader(GOLDEN / name))
+    assert made == wanted
+
+
+def test_resized_images_are_caffes(tmp_path):
+    size = ["--resize_height=24", "--resize_width=28"]
+    assert main(["convert_imageset", *size, "images/", "list_rel.txt", str(tmp_path / "db")]) == 0
+    assert list(Lmdb(tmp_path / "db")) == list(Lmdb(GOLDEN / "lmdb_resized"))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--encode_type=png"],
+        ["--encoded", "--encode_type", "PNG"],
+        ["--encoded", "--resize_height=32", "--resize_width=40"],
+    ],
+)
+def test_images_encoded_anew(tmp_path, more):
+    assert main(["convert_imageset", *more, "", "list.txt", str(tmp_path / "db")]) == 0
+    for (_, value), name in zip(Lmdb(tmp_path / "db"), Path("list.txt").read_text().splitlines(), strict=True):
+        datum = caffe_pb2.Datum.FromString(value)
+        assert datum.encoded
+        assert not datum.HasField("channels")
+        image, label = read_datum(value, COLOUR)
+        path, _, wanted = name.rpartition(" ")
+        assert label == int(wanted)
+        if path.endswith("png"):
+            np.testing.assert_array_equal(image, cv2.imread(path).transpose(2, 0, 1))
+
+
+def test_shuffling_is_by_the_seed(tmp_path):
+    made = []
+    for n, more in enumerate(["--shuffle", "--shuffle=true", "--shuffle --seed 1", "--noshuffle", "--shuffle=false"]):
+        assert main(["convert_imageset", *more.split(), "./", "list.txt", str(tmp_path / str(n))]) == 0
+        made.append(list(Lmdb(tmp_path / str(n))))
+    assert made[0] == made[1] != made[2]
+    assert made[3] == made[4] == list(Lmdb(GOLDEN / "lmdb_raw"))
+    for records in made:
+        assert [int(key[:8]) for key, _ in records] == list(range(24))
+        assert sorted(key[9:] for key, _ in records) == sorted(key[9:] for key, _ in made[3])
+        assert sorted(value for _, value in records) == sorted(value for _, value in made[3])
+
+
+def test_a_bad_image_is_fatal_or_left_out(tmp_path, capsys):
+    (tmp_path / "bad.png").write_bytes(b"no image")
+    cv2.imwrite(str(tmp_path / "good.png"), np.zeros((2, 3, 3), np.uint8))
+    (tmp_path / "list").write_text("good.png 1\nbad.png 2\ngood.png 3\n")
+    arguments = ["convert_imageset", f"{tmp_path}/", str(tmp_path / "list"), str(tmp_path / "db")]
+    assert "bad.png: its image of 8 bytes cannot be decoded" in failed(capsys, *arguments)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.png", "good.png", "list"]
+    (tmp_path / "list").write_text("good.png 1\nbad.png 2\nnone.png 4\ngood.png 3\n")
+    message = failed(capsys, *arguments)
+    assert "list:3: there is no image" in message
+    assert main([*arguments, "--skip_errors"]) == 0
+    assert "bad.png: its image of 8 bytes cannot be decoded" in capsys.readouterr().err
+    assert [key for key, _ in Lmdb(tmp_path / "db")] == [b"00000000_good.png", b"00000003_good.png"]
+    assert "db: exists already" in failed(capsys, *arguments, "--skip_errors")
+
+
+def test_check_size(tmp_path, capsys):
+    for more, code in ([], 0), (["--check_size"], 1):
+        database = str(tmp_path / f"db{code}")
+        assert main(["convert_imageset", "--encoded", *more, "./", "list_var.txt", database]) == code
+    assert "is (3, " in capsys.readouterr().err
+    assert not (tmp_path / "db1").exists()
+
+
+def test_an_unknown_encoding(tmp_path, capsys):
+    message = failed(capsys, "convert_imageset", "--encode_type=nope", "./", "list.txt", str(tmp_path / "db"))
+    assert "cannot be stored as 'nope'" in message
+    assert "im_00.png" in message
+
+
+@pytest.mark.parametrize(
+    ("database", "mean"), [("lmdb_raw", "mean"), ("lmdb_encoded", "mean_encoded"), ("leveldb_raw", "mean")]
+)
+def test_compute_image_mean_makes_caffes_bytes(database, mean, tmp_path, capsys):
+    backend = database.split("_")[0]
+    assert main(["compute_image_mean", f"--backend={backend}", database, str(tmp_path / "mean")]) == 0
+    assert (tmp_path / "mean").read_bytes() == (GOLDEN / f"{mean}.binaryproto").read_bytes()
+    log = capsys.readouterr().err
+    assert "Number of channels: 3" in log
+    if mean == "mean":
+        for line in ("mean_value channel [0]: 78.483", "[1]: 96.8747", "[2]: 138.773"):
+            assert f"{line}\n" in log
+
+
+def test_the_mean_needs_one_shape_and_good_images(tmp_path, capsys):
+    assert "record '00000001_images/var/v1.png' is 3x" in failed(capsys, "compute_image_mean", "lmdb_var_encoded")
+    good = caffe_pb2.Datum(channels=1, height=1, width=2, data=b"\1\3").SerializeToString()
+    write_lmdb(tmp_path / "db", [(b"a", good), (b"b", b"\xff"), (b"c", good)])
+    assert "db: record 'b' is not a Datum" in failed(capsys, "compute_image_mean", str(tmp_path / "db"))
+    assert main(["compute_image_mean", "--skip_errors", str(tmp_path / "db")]) == 0
+    assert "mean_value channel [0]: 2\n" in capsys.readouterr().err
+    assert "no such folder" in failed(capsys, "compute_image_mean", str(tmp_path / "none"))
+
+
+NET = """
+layer { name: "d" type: "Data" top: "data" top: "label" transform_param { scale: 0.01 }
+  data_param { source: "lmdb_raw" batch_size: 10 backend: LMDB } }
+layer { name: "pool" type: "Pooling" bottom: "data" top: "pool" pooling_param { pool: AVE kernel_size: 8 stride: 8 } }
+layer { name: "ip" type: "InnerProduct" bottom: "pool" top: "ip"
+  inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+layer { name: "relu" type: "ReLU" bottom: "ip" top: "ip" }
+"""
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """A net, its weights, and what its blobs are over the first three batches."""
+    (tmp_path / "net.prototxt").write_text(NET)
+    net = Net(NET, "TEST")
+    variables = net.init(jax.random.key(5))
+    save_weights(tmp_path / "net.caffemodel", net.graph, variables)
+    source = net.sources()["d"]
+    wanted = {"pool": [], "ip": [], "label": []}
+    for _ in range(3):
+        images, labels = next(source)
+        blobs, _ = net.apply(*variables, {"data": images, "label": labels}, blobs=tuple(wanted))
+        for name, rows in wanted.items():
+            rows.append(np.asarray(blobs[name]))
+    source.close()
+    return tmp_path, {name: np.concatenate(rows) for name, rows in wanted.items()}
+
+
+@pytest.mark.parametrize("kind", ["lmdb", "leveldb", "npz"])
+def test_extract_features(trained, kind):
+    folder, wanted = trained
+    targets = [folder / f"{name}_{kind}" for name in wanted]
+    net = [str(folder / "net.caffemodel"), str(folder / "net.prototxt")]
+    blobs, databases = ",".join(wanted), ",".join(map(str, targets))
+    assert main(["extract_features", *net, blobs, databases, "3", kind, "CPU", "DEVICE_ID=0"]) == 0
+    for (name, rows), target in zip(wanted.items(), targets, strict=True):
+        if kind == "npz":
+            with np.load(target) as content:
+                got = content[name]
+        else:
+            records = list((LevelDb if kind == "leveldb" else Lmdb)(target))
+            assert [key for key, _ in records] == [b"%010d" % i for i in range(30)]
+            datums = [caffe_pb2.Datum.FromString(value) for _, value in records]
+            shape = (*rows.shape[1:], 1, 1, 1)[:3]
+            assert {(d.channels, d.height, d.width) for d in datums} == {shape}
+            got = np.array([d.float_data for d in datums], np.float32).reshape(rows.shape)
+        np.testing.assert_allclose(got, rows, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("ip,pool", "a", "1", "lmdb"), "2 blobs are to be stored in 1 databases"),
+        (("ip,pool", "a,a", "1", "lmdb"), "a database is named twice"),
+        (("ip,poo", "a,b", "1", "lmdb"), "no blob 'poo' in the net; did you mean 'pool'?"),
+        (("ip", "net.prototxt", "1", "leveldb"), "net.prototxt: exists already"),
+        (("ip", "a", "1", "lmdb", "GPU", "7"), "JAX sees no gpu device here"),
+    ],
+)
+def test_extract_features_refuses(trained, capsys, monkeypatch, arguments, message):
+    folder, _ = trained
+    (folder / "lmdb_raw").symlink_to(GOLDEN / "lmdb_raw")
+    monkeypatch.chdir(folder)
+    before = sorted(p.name for p in folder.iterdir())
+    assert message in failed(capsys, "extract_features", "net.caffemodel", "net.prototxt", *arguments)
+    assert sorted(p.name for p in folder.iterdir()) == before
+
+
+def test_an_error_on_the_way_leaves_no_database(trained, capsys):
+    folder, _ = trained
+    labels = [caffe_pb2.Datum(channels=3, height=32, width=40, data=bytes(3840)).SerializeToString()] * 15
+    write_lmdb(folder / "cut", [*((b"%02d" % i, datum) for i, datum in enumerate(labels)), (b"99", b"\xff")])
+    (folder / "net.prototxt").write_text(NET.replace("lmdb_raw", str(folder / "cut")))
+    before = sorted(p.name for p in folder.iterdir())
+    net = [str(folder / "net.caffemodel"), str(folder / "net.prototxt")]
+    message = failed(capsys, "extract_features", *net, "ip,pool", f"{folder}/a,{folder}/b", "5", "leveldb")
+    assert "record '99' is not a Datum" in message
+    assert sorted(p.name for p in folder.iterdir()) == before
