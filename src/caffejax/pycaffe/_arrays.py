@@ -1,0 +1,67 @@
+"""What feeds a MemoryData layer: the user's own arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..errors import GraphError, Problem
+from ..graph import Layer
+
+
+class ArrayBatches:
+    """Batches from arrays in order, beginning again at their end. The arrays are read when a batch is due.
+
+    Args:
+        data, labels: as `check_arrays` wants them.
+        batch_size: rows per batch.
+    """
+
+    def __init__(self, data: np.ndarray, labels: np.ndarray, batch_size: int) -> None:
+        self._data, self._labels, self._size, self._row = data, labels, batch_size, 0
+        shapes = ((batch_size, *data.shape[1:]), (batch_size,))
+        self.tops = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes)
+
+    def __next__(self) -> tuple[np.ndarray, ...]:
+        """The next batch: copies, since the arrays may be written to."""
+        rows = slice(self._row, self._row + self._size)
+        self._row = rows.stop % len(self._data)
+        return self._data[rows].copy(), self._labels[rows].reshape(-1).copy()
+
+    def get_state(self) -> Mapping[str, int]:
+        """The next row."""
+        return {"row": self._row}
+
+    def set_state(self, state: Mapping[str, int]) -> None:
+        """Goes to a row."""
+        self._row = state["row"] % len(self._data)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def check_arrays(layer: Layer, data: np.ndarray, labels: np.ndarray) -> None:
+    """Raises `GraphError` unless a MemoryData layer can read these arrays, as Caffe wants them."""
+    if layer.type.name != "MemoryData":
+        raise GraphError("set_input_arrays needs a net whose first layer is MemoryData")
+    p = layer.context.param
+    problems: list[str] = []
+    for what, array, shape in (
+        ("data", data, (p.channels, p.height, p.width)),
+        ("labels", labels, (1, 1, 1)),
+    ):
+        if not array.flags.c_contiguous:
+            problems.append(f"{what} array must be C contiguous")
+        if array.dtype != np.float32:
+            problems.append(f"{what} array must be float32, not {array.dtype}")
+        if array.ndim != 4 or array.shape[1:] != shape:
+            problems.append(f"{what} array must be of shape (N, {', '.join(map(str, shape))}), not {array.shape}")
+    if len(data) != len(labels):
+        problems.append(f"data and labels must have the same first dimension, not {len(data)} and {len(labels)}")
+    if len(data) % p.batch_size or not len(data):
+        problems.append(f"the arrays' first dimension must be a multiple of the batch size {p.batch_size}")
+    if problems:
+        raise GraphError(Problem(m, layer=layer.name, layer_type=layer.type.name) for m in problems)
