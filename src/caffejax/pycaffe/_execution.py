@@ -260,7 +260,9 @@ def _host_with_pull(layer: Layer, given: Given, values: Values, mode: Backward, 
         return [np.asarray(a) for a in arrays]
 
     def pull(top_diffs: Sequence[Any]) -> tuple[dict[Slot, jax.Array], Values]:
-        blobs = [(given.params if p.blob.learnable else given.state)[p.owner.layer][p.owner.index] for p in layer.params]
+        blobs = [
+            (given.params if p.blob.learnable else given.state)[p.owner.layer][p.owner.index] for p in layer.params
+        ]
         bottoms, tops = [values[b] for b in layer.bottoms], [values[t] for t in layer.tops]
         cotangents = [_like(diff, top) for diff, top in zip(top_diffs, tops, strict=True)]
         with located(file=file, layer=layer.name, layer_type=layer.type.name):

@@ -326,7 +326,7 @@ class Net:
                 raise GraphError(Problem("has no data; call set_input_arrays first", layer=layer.name))
         return self._running.forward(first, last)
 
-    def _batch(self, blobs: Mapping[str, Any]) -> Iterator[Arrays]:
+    def _batch(self, blobs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Cuts arrays with all examples into batches as large as the net's; the last is filled up with zeros."""
         if not blobs:
             return

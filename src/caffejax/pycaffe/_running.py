@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -50,6 +51,7 @@ class Running:
         self._by_hand = tuple(
             top for layer in self.graph.layers if layer.type.input_shapes is not None for top in layer.tops
         )
+        self._passes: list[_Pass | None] = []
         self._roots = split_roots(self.graph)
         self._params, self._state = _slots(self.graph)
         self._graphs: dict[Any, tuple[Graph, dict[Any, Stretch]]] = {}
@@ -77,6 +79,16 @@ class Running:
                 _take_into(self.slots[slot].data_memory, array)
 
     @property
+    def params(self) -> pure.Params:
+        """The params."""
+        return self._arrays(self._params, SyncedBlob.data_on)
+
+    @params.setter
+    def params(self, new: pure.Params) -> None:
+        for slot, array in _pairs((self._params,), (new,)):
+            _take_into(self.slots[slot].data_memory, array)
+
+    @property
     def param_diffs(self) -> pure.Params:
         """The diffs of the params."""
         return self._arrays(self._params, SyncedBlob.diff_on)
@@ -91,7 +103,16 @@ class Running:
         for blob in self.slots.values():
             blob.diff_memory.clear()
 
-    # -- shapes
+    # -- blobs
+
+    @property
+    def fed_by_hand(self) -> dict[str, jax.Array]:
+        """What stands in the tops of Input layers, and of others that no source feeds."""
+        return self.values(self._by_hand)
+
+    def values(self, names: Iterable[str]) -> dict[str, jax.Array]:
+        """Blobs as JAX's arrays."""
+        return {name: self.blobs[name].data_on(self.device) for name in names}
 
     def reshape(self) -> None:
         """Takes the shapes that the blobs of Input layers have now for the net's.
@@ -114,10 +135,20 @@ class Running:
                     carried.data_memory.clear()
         self._set_loss_weights(before)
 
+    def follow(self) -> None:
+        """Goes to the device of the moment."""
+        if (device := _modes.device()) is self.device:
+            return
+        self.device = device
+        for blob in (*self.blobs.values(), *self.slots.values()):
+            blob.data_memory.move(device)
+            blob.diff_memory.move(device)
+        self._passes = [None] * len(self._passes)
+
     def _use_graph(self, graph: Graph) -> None:
         key = tuple(graph.blobs[name].shape for name in self._by_hand)
         self.graph, self._stretches = self._graphs.setdefault(key, (graph, {}))
-        self._passes: list[_Pass | None] = [None] * len(graph.layers)
+        self._passes = [None] * len(graph.layers)
 
     def _set_loss_weights(self, unless: Mapping[str, tuple[int, ...]] | None = None) -> None:
         """Makes the diff of every loss its weight, as setting up a layer does; not for the shapes in `unless`."""
@@ -176,12 +207,7 @@ class Running:
         return [forward.loss]
 
     def _prepare(self, first: int, last: int, reshape: bool = True) -> None:
-        if (device := _modes.device()) is not self.device:
-            self.device = device
-            for blob in (*self.blobs.values(), *self.slots.values()):
-                blob.data_memory.move(device)
-                blob.diff_memory.move(device)
-            self._passes = [None] * len(self._passes)
+        self.follow()
         if reshape and any(layer.type.input_shapes for layer in self.graph.layers[first : last + 1]):
             self.reshape()
 
@@ -192,7 +218,7 @@ class Running:
             for i in range(first, last + 2)
             if i in (first, last + 1) or single or any(x.type.host for x in self.graph.layers[i - 1 : i + 1])
         ]
-        for start, stop in zip(cuts, cuts[1:], strict=False):
+        for start, stop in pairwise(cuts):
             yield self._stretch(start, stop - 1)
 
     def _stretch(self, first: int, last: int) -> Stretch:

@@ -178,7 +178,6 @@ def _private_copy(array: np.ndarray) -> Any:
     return copy
 
 
-
 def _references() -> int:
     """How many references `held` counts where there is no view."""
     memory = Memory()
