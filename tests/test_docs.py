@@ -23,3 +23,15 @@ def test_the_guide_to_adding_a_layer_works(capsys: pytest.CaptureFixture[str]) -
     for block in blocks:
         exec(block, namespace)
     assert "(4, 5)" in capsys.readouterr().out
+
+
+def test_the_page_on_python_works(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (REPOSITORY / "docs" / "python.md").read_text()
+    assert len(page.splitlines()) < 100
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(block, namespace)
+    assert capsys.readouterr().out.splitlines() == ["[1. 1.]", "(2, 4) (4, 3)", "(5, 4)", "True", "51"]

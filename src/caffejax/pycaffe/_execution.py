@@ -21,6 +21,7 @@ from ..graph import AUTOMATIC, Graph, Layer, Slot
 from ..layers.calling import Backward, backward
 
 Values = dict[str, jax.Array]
+Slots = dict[str, tuple[Slot | None, ...]]
 Key = tuple[jax.Array, *tuple[Any, ...]]  # a key, and the numbers to fold into it one after the other
 
 
@@ -66,6 +67,8 @@ class Stretch:
     Attributes:
         host: whether it is a host layer, which is not compiled.
         reads: blobs that must be given: what Input and data layers produce, and what comes from layers before.
+        params, state: the slots that its layers use, in trees like those of `Net.init`.
+        data_layers: those of its layers that are fed.
         makes: blobs that it computes. An inserted Split's tops are its bottom under other names (see `split_roots`).
     """
 
@@ -75,15 +78,17 @@ class Stretch:
         self.host = any(layer.type.host for layer in self.layers)
         self._roots = split_roots(graph)
         self.reads, self.makes = self._wires()
+        self.params, self.state = self._slots()
+        self.data_layers = tuple(layer for layer in self.layers if layer.type.open_source or layer.type.input_shapes)
         self._compiled: dict[Any, Any] = {}
 
     @cached_property
-    def leaves(self) -> tuple[str, ...]:
+    def leaves(self) -> frozenset[str]:
         """Blobs made here that layers after these read, or that no layer reads."""
         later = self.graph.layers[self.last + 1 :]
         read = [*(b for layer in later for b in layer.bottoms), *self.graph.outputs]
         wanted = {self._roots.get(name, name) for name in read}
-        return tuple(name for name in self.makes if name in wanted)
+        return frozenset(name for name in self.makes if name in wanted)
 
     def forward(self, args: Args, wanted: tuple[str, ...]) -> Forward:
         """A forward pass that returns the blobs in `wanted`."""
@@ -114,6 +119,12 @@ class Stretch:
             self._compiled[key] = bound if self.host else jax.jit(bound)
         return self._compiled[key]
 
+    def _slots(self) -> tuple[Slots, Slots]:
+        """The parts of params and state that the layers use."""
+        keys = {p.owner.layer for layer in self.layers for p in (*layer.params, *layer.carried)}
+        params, state = ({k: v for k, v in tree.items() if k in keys} for tree in slot_trees(self.graph))
+        return params, state
+
     def _wires(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         reads: dict[str, None] = {}
         makes: dict[str, None] = {}
@@ -143,18 +154,28 @@ class Stretch:
         return _forward_result(args, result.values, wanted, result.state, result.loss)
 
     def _backward(self, section: Section, wanted: tuple[str, ...], args: Args, seeds: Seeds) -> Diffs:
-        return self._both(section, (), wanted, args, seeds)[1]
+        return self._run(section, (), wanted, args, seeds, section.high)[1]
 
     def _both(
         self, section: Section, wanted: tuple[str, ...], wanted_diffs: tuple[str, ...], args: Args, seeds: Seeds
     ) -> tuple[Forward, Diffs]:
+        return self._run(section, wanted, wanted_diffs, args, seeds, self.last)
+
+    def _run(
+        self,
+        section: Section,
+        wanted: tuple[str, ...],
+        wanted_diffs: tuple[str, ...],
+        args: Args,
+        seeds: Seeds,
+        stop: int,
+    ) -> tuple[Forward, Diffs]:
+        """Forward up to layer `stop`, and the section's backward."""
         given, values = self._given(args), self._before(args.blobs)
         total = jnp.zeros(())
         pulls: list[tuple[Layer, Any]] = []
-        for i, layer in enumerate(self.layers, self.first):
-            if i > section.high:
-                break
-            if section.low <= i and takes_part(layer):
+        for i, layer in enumerate(self.layers[: stop + 1 - self.first], self.first):
+            if section.low <= i <= section.high and takes_part(layer):
                 values, state, loss, pull = _with_pull(layer, given, values, self.mode, self.graph.file)
                 pulls.append((layer, pull))
             else:
@@ -209,6 +230,20 @@ class Section:
         made = {top for layer in layers for top in layer.tops}
         self.reads, self.writes, self.owners = tuple(reads), tuple(writes), tuple(owners)
         self.leaves = tuple(name for name in writes if name not in made)
+
+
+def slot_trees(graph: Graph) -> tuple[Slots, Slots]:
+    """Where params and state are: trees like those of `Net.init`, of slots."""
+    params, state = {}, {}
+    for layer in graph.layers:
+        own = [p.slot if p.owned and p.blob.learnable else None for p in layer.params]
+        other = [p.slot if p.owned and not p.blob.learnable else None for p in layer.params]
+        other += [p.slot for p in layer.carried]
+        if any(own):
+            params[layer.key] = tuple(own)
+        if any(other):
+            state[layer.key] = tuple(other)
+    return params, state
 
 
 def split_roots(graph: Graph) -> dict[str, str]:

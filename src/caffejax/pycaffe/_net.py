@@ -183,13 +183,13 @@ class Net:
             kwargs: for each of the net's inputs an array with all examples along its first axis.
 
         Returns:
-            Copies, with as many rows as there were examples.
+            Copies, with as many rows as there were examples; of a loss, which has no rows, a number for each batch.
         """
         found: dict[str, list[Any]] = {name: [] for name in (*self.outputs, *(blobs or ()))}
         for batch in self._batch(kwargs):
             for name, array in self.forward(blobs=blobs, **batch).items():
-                found[name].extend(array.copy())
-        return _cut(found, len(next(iter(kwargs.values()))))
+                found[name].extend(np.atleast_1d(array).copy())
+        return self._cut(found, len(next(iter(kwargs.values()))))
 
     def forward_backward_all(
         self, blobs: Sequence[str] | None = None, diffs: Sequence[str] | None = None, **kwargs: Any
@@ -209,11 +209,11 @@ class Net:
         back = self._batch({name: kwargs[name] for name in self.outputs if name in kwargs})
         for batch, top_diffs in zip_longest(ahead, back, fillvalue=dict[str, Any]()):
             for name, array in self.forward(blobs=blobs, **batch).items():
-                found[name].extend(array.copy())
+                found[name].extend(np.atleast_1d(array).copy())
             for name, array in self.backward(diffs=diffs, **top_diffs).items():
-                found_diffs[name].extend(array.copy())
+                found_diffs[name].extend(np.atleast_1d(array).copy())
         n = len(next(iter(kwargs.values())))
-        return _cut(found, n), _cut(found_diffs, n)
+        return self._cut(found, n), self._cut(found_diffs, n)
 
     def reshape(self) -> None:
         """Takes the shapes that the input blobs have now for the whole net.
@@ -309,6 +309,7 @@ class Net:
             if name in other.layer_dict:
                 for blob, shared in zip(mine.blobs, other.layer_dict[name].blobs, strict=True):
                     blob.data_memory = shared.data_memory
+        self._running.forget_passes()
 
     # -- below
 
@@ -334,6 +335,12 @@ class Net:
         for start in range(0, len(next(iter(blobs.values()))), size):
             batch = {name: np.asarray(array[start : start + size]) for name, array in blobs.items()}
             yield {name: _filled(array, size) for name, array in batch.items()}
+
+    def _cut(self, found: Mapping[str, list[Any]], n: int) -> Arrays:
+        """Arrays of the rows found, without those that only filled up the last of the batches for `n` examples."""
+        size = next(iter(self.blobs.values())).shape[0]
+        filled = -(-n // size) * size
+        return {name: np.asarray(rows[:n] if len(rows) == filled else rows) for name, rows in found.items()}
 
     def _set(
         self, which: str, arrays: Mapping[str, Any], expected: Sequence[str], mismatch: str, not_batch: str
@@ -370,12 +377,6 @@ def _layer_blobs(running: Running, layer: GraphLayer) -> list[SyncedBlob]:
 def _filled(array: np.ndarray, size: int) -> np.ndarray:
     """An array filled up with rows of zeros."""
     return np.concatenate([array, np.zeros((size - len(array), *array.shape[1:]), array.dtype)])
-
-
-def _cut(found: Mapping[str, list[Any]], n: int) -> Arrays:
-    """Arrays of the rows found, without those that only filled up the last batch."""
-    extra = len(next(iter(found.values()))) - n if found else 0
-    return {name: np.asarray(rows[: len(rows) - extra] if extra > 0 else rows) for name, rows in found.items()}
 
 
 def _close(sources: Mapping[str, Source]) -> None:

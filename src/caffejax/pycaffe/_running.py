@@ -13,8 +13,8 @@ from ..graph import AUTOMATIC, Graph, Layer, Slot
 from ..graph.reshape import reshape_graph
 from ..layers import Source
 from . import _modes
-from ._execution import Args, Diffs, Forward, Key, Section, Seeds, Stretch, split_roots, takes_part
-from ._synced import Memory, SyncedBlob
+from ._execution import Args, Diffs, Forward, Key, Section, Seeds, Stretch, slot_trees, split_roots, takes_part
+from ._synced import Memory, SyncedBlob, now
 
 Callback = Callable[[int], object]
 
@@ -47,13 +47,13 @@ class Running:
             f"{when}_{what}": [] for when in ("before", "after") for what in ("forward", "backward")
         }
         self._mode = net.backward
-        self._eager = net.has_host_layers
+        self._host_layers = [i for i, layer in enumerate(self.graph.layers) if layer.type.host]
         self._by_hand = tuple(
             top for layer in self.graph.layers if layer.type.input_shapes is not None for top in layer.tops
         )
         self._passes: list[_Pass | None] = []
         self._roots = split_roots(self.graph)
-        self._params, self._state = _slots(self.graph)
+        self._params, self._state = slot_trees(self.graph)
         self._graphs: dict[Any, tuple[Graph, dict[Any, Stretch]]] = {}
         self._use_graph(self.graph)
         self.blobs: dict[str, SyncedBlob] = {}
@@ -143,7 +143,7 @@ class Running:
         for blob in (*self.blobs.values(), *self.slots.values()):
             blob.data_memory.move(device)
             blob.diff_memory.move(device)
-        self._passes = [None] * len(self._passes)
+        self.forget_passes()
 
     def _use_graph(self, graph: Graph) -> None:
         key = tuple(graph.blobs[name].shape for name in self._by_hand)
@@ -155,6 +155,10 @@ class Running:
         for name, weight in self.graph.losses.items():
             if name != AUTOMATIC and (unless is None or unless[name] != self.blobs[name].shape):
                 self.blobs[name].diff[...] = weight
+
+    def forget_passes(self) -> None:
+        """Has backward passes begin from what stands in the memories."""
+        self._passes = [None] * len(self._passes)
 
     # -- passes
 
@@ -192,7 +196,7 @@ class Running:
         self._prepare(0, last)
         key = key or _modes.next_key()
         part = [i for i, layer in enumerate(self.graph.layers) if takes_part(layer)]
-        if self._eager or any(self.callbacks.values()) or not part:
+        if self._host_layers or any(self.callbacks.values()) or not part:
             losses = self.forward(0, last, key)
             self.backward(last, 0)
             return losses
@@ -213,12 +217,8 @@ class Running:
 
     def _plan(self, first: int, last: int, single: bool) -> Iterator[Stretch]:
         """Stretches from layer `first` to `last`: one, but for host layers, or `single` ones."""
-        cuts = [
-            i
-            for i in range(first, last + 2)
-            if i in (first, last + 1) or single or any(x.type.host for x in self.graph.layers[i - 1 : i + 1])
-        ]
-        for start, stop in pairwise(cuts):
+        cuts = {first, last + 1} | {i + n for i in self._host_layers for n in (0, 1) if first <= i <= last}
+        for start, stop in pairwise(range(first, last + 2) if single else sorted(cuts)):
             yield self._stretch(start, stop - 1)
 
     def _stretch(self, first: int, last: int) -> Stretch:
@@ -228,20 +228,12 @@ class Running:
 
     def _start(self, stretch: Stretch, key: Key) -> _Pass:
         """A pass from what stands in the memories; data layers read their next batch."""
-        for layer in stretch.layers:
+        for layer in stretch.data_layers:
             if layer.key in self.sources:
                 for top, array in zip(layer.tops, next(self.sources[layer.key]), strict=True):
                     self._take(top, jax.device_put(array, self.device))
-        keys = {p.owner.layer for layer in stretch.layers for p in (*layer.params, *layer.carried)}
-        return _Pass(
-            stretch,
-            Args(
-                params=self._arrays({k: v for k, v in self._params.items() if k in keys}, SyncedBlob.data_on),
-                state=self._arrays({k: v for k, v in self._state.items() if k in keys}, SyncedBlob.data_on),
-                blobs={name: self.blobs[name].data_on(self.device) for name in stretch.reads},
-                key=key,
-            ),
-        )
+        params, state = (self._arrays(tree, SyncedBlob.data_on) for tree in (stretch.params, stretch.state))
+        return _Pass(stretch, Args(params, state, self.values(stretch.reads), key))
 
     def _forward(self, stretch: Stretch, key: Key) -> jax.Array:
         work = self._start(stretch, key)
@@ -251,7 +243,7 @@ class Running:
 
     def _wanted(self, stretch: Stretch) -> tuple[str, ...]:
         """What a pass is to return."""
-        if self._eager or any(self.blobs[n].shape != self.graph.blobs[n].shape for n in stretch.reads):
+        if self._host_layers or any(self.blobs[n].shape != self.graph.blobs[n].shape for n in stretch.reads):
             return stretch.makes  # their shapes are known only then
         memories = ((name, self.blobs[name].data_memory) for name in stretch.makes)
         return tuple(name for name, memory in memories if _popular(memory) or name in stretch.leaves)
@@ -269,9 +261,7 @@ class Running:
                 memory.defer(work)
         if stretch.host:  # its backward pass is given the tops
             work.args = work.args._replace(blobs={**work.args.blobs, **done.values})
-        for layer in stretch.layers:
-            for memory in self._memories(layer):
-                work.versions[memory] = memory.version
+        work.time = now()
         self._passes[stretch.first : stretch.last + 1] = [work] * len(stretch.layers)
 
     def _groups(self, low: int, high: int, single: bool) -> Iterator[tuple[_Pass, Section]]:
@@ -288,7 +278,7 @@ class Running:
     def _pass_of(self, i: int) -> _Pass:
         """The pass that layer `i` ran in; a new one if what it reads has been written to since."""
         work, layer = self._passes[i], self.graph.layers[i]
-        if work and all(work.versions.get(m) == m.settled_version() for m in self._memories(layer)):
+        if work and all(memory.settled_version() < work.time for memory in self._memories(layer)):
             return work
         stretch = self._stretch(i, i)
         own = self._start(stretch, work.args.key if work else _modes.next_key())
@@ -315,7 +305,7 @@ class Running:
         )
 
     def _wanted_diffs(self, section: Section, wanted: frozenset[str]) -> tuple[str, ...]:
-        if self._eager:
+        if self._host_layers:
             return section.writes
         sure = {*section.leaves, *wanted}
         memories = ((name, self.blobs[name].diff_memory) for name in section.writes)
@@ -356,7 +346,7 @@ class _Pass:
 
     def __init__(self, stretch: Stretch, args: Args) -> None:
         self.stretch, self.args = stretch, args
-        self.versions: dict[Memory, int] = {}
+        self.time = -1  # memories of a later version have been written to since
         self.waiting: dict[str, Memory] = {}
 
     def resolve(self) -> None:
@@ -391,20 +381,6 @@ def _popular(memory: Memory) -> bool:
     elif memory.streak < _OFTEN:
         memory.streak = 0
     return memory.streak >= _OFTEN or memory.held
-
-
-def _slots(graph: Graph) -> tuple[dict[str, tuple[Slot | None, ...]], dict[str, tuple[Slot | None, ...]]]:
-    """Where params and state are: trees like those of `Net.init`, of slots."""
-    params, state = {}, {}
-    for layer in graph.layers:
-        own = [p.slot if p.owned and p.blob.learnable else None for p in layer.params]
-        other = [p.slot if p.owned and not p.blob.learnable else None for p in layer.params]
-        other += [p.slot for p in layer.carried]
-        if any(own):
-            params[layer.key] = tuple(own)
-        if any(other):
-            state[layer.key] = tuple(other)
-    return params, state
 
 
 def _pairs(trees: Iterable[Mapping[str, Any]], values: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Slot, jax.Array]]:

@@ -8,6 +8,7 @@ refreshed in place: as in Caffe they and the net see one memory.
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from typing import Any, Protocol
@@ -18,6 +19,13 @@ import numpy as np
 from ._blob import Blob
 
 Shape = tuple[int, ...]
+
+_versions = itertools.count()
+
+
+def now() -> int:
+    """A number larger than all that it has given before."""
+    return next(_versions)
 
 
 class Deferred(Protocol):
@@ -32,7 +40,7 @@ class Memory:
     """One array. Zero until written to.
 
     Attributes:
-        version: another number for every new value.
+        version: grows with every new value, and counts through all memories: see `now`.
         looked_at: whether somebody has looked since the value was computed; for how many values in a row, `streak`.
     """
 
@@ -44,7 +52,7 @@ class Memory:
         self._on_host = False  # whether the buffer holds the newest value; if nothing does, that is zero
         self._handed_out = False
         self._waiting_for: Deferred | None = None
-        self.version = 0
+        self.version = now()
         self.looked_at = False
         self.streak = 0
 
@@ -68,28 +76,30 @@ class Memory:
 
     def on_device(self, shape: Shape, device: jax.Device) -> jax.Array:
         """The newest value in this shape, on the device."""
+        if self._array is not None and not self._on_host and self._array.shape == shape:
+            return self._array
         if self._waiting_for is not None:
             self._waiting_for.resolve()
-        written = self._on_host and (self._handed_out or self.held)
+        written = self._on_host and self._handed_out
         if written or self._array is None or self._array.shape != shape:
             count = math.prod(shape)
             self._pull(count)
             self._array = jax.device_put(_private_copy(self._buffer[:count]).reshape(shape), device)
-            self._handed_out = False
-            self.version += 1
+            self._handed_out = self.held  # who holds a view may write, and let go of it unseen
+            self.version = now()
         return self._array
 
     def store(self, array: jax.Array) -> None:
         """Takes a new value."""
         self._array, self._waiting_for = array, None
         self._on_host = self._handed_out = self.looked_at = False
-        self.version += 1
+        self.version = now()
 
     def defer(self, work: Deferred) -> None:
         """Takes a new value that `work` will compute when it is wanted."""
         self._array, self._waiting_for = None, work
         self._on_host = self._handed_out = self.looked_at = False
-        self.version += 1
+        self.version = now()
 
     def fill(self, work: Deferred, array: jax.Array) -> None:
         """Takes the value that `work` has computed, if it is still waited for."""
@@ -100,12 +110,13 @@ class Memory:
         """Brings views that somebody holds up to date."""
         if not self._on_host and self.held:
             self._pull(0)
+            self._handed_out = True
 
     def clear(self) -> None:
         """Makes it zero."""
         self._array = self._waiting_for = None
         self._on_host = self._handed_out = False
-        self.version += 1
+        self.version = now()
         self.refresh()
 
     def move(self, device: jax.Device) -> None:
@@ -115,10 +126,10 @@ class Memory:
 
     def settled_version(self) -> int:
         """The version, after a look at whether the host's buffer has been written to since the device read it."""
-        suspect = self._array is not None and self._on_host and (self._handed_out or self.held)
+        suspect = self._array is not None and self._on_host and self._handed_out
         if suspect and not self._same():
             self._array = None
-            self.version += 1
+            self.version = now()
         return self.version
 
     def _same(self) -> bool:
