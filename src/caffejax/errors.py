@@ -52,6 +52,9 @@ class CaffejaxError(Exception):
         self.problems: tuple[Problem, ...] = tuple(Problem(p) if isinstance(p, str) else p for p in problems)
         super().__init__("\n".join(str(p) for p in self.problems))
 
+    def __reduce__(self) -> tuple[type[CaffejaxError], tuple[tuple[Problem, ...]]]:
+        return type(self), (self.problems,)  # so that it comes whole out of a worker process
+
 
 class SchemaError(CaffejaxError):
     """A prototxt or binary proto file that cannot be read: syntax, unknown fields, wrong values."""

@@ -54,7 +54,7 @@ def run_layers(
     for layer in layers:
         with jax.named_scope(layer.name), located(file=file, layer=layer.name, layer_type=layer.type.name):
             if is_fed(layer):
-                tops = tuple(jnp.asarray(given.inputs[top]) for top in layer.tops)
+                tops = finished(layer, [given.inputs[top] for top in layer.tops])
             else:
                 tops, new = _call(layer, given, state, values, mode)
                 _write(layer, new, state)
@@ -73,6 +73,12 @@ def run_layers(
 def is_fed(layer: Layer) -> bool:
     """Whether a layer's tops come from outside: Input and data layers."""
     return layer.type.forward is None
+
+
+def finished(layer: Layer, arrays: Sequence[Any]) -> tuple[jax.Array, ...]:
+    """The tops of a fed layer, from the arrays it is fed."""
+    tops = tuple(map(jnp.asarray, arrays))
+    return tops if layer.type.finish is None else layer.type.finish(layer.context, *tops)
 
 
 def _call(layer: Layer, given: Given, state: Mapping[str, Any], values: Values, mode: Backward) -> tuple[Any, Any]:

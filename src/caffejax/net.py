@@ -63,6 +63,8 @@ class Net:
         state: a complete NetState in place of phase, level and stages.
         backward: how gradients are made: "autodiff", or "rules" for the layers' hand-written Backward.
         seed: what data layers shuffle and crop by.
+        workers: how many processes read each data layer's data; 0 for threads of this one, which are enough unless
+            much of the reading is Python.
 
     Attributes:
         graph: the layers with names, shapes and wiring.
@@ -82,13 +84,15 @@ class Net:
         state: NetState | None = None,
         backward: Backward = "autodiff",
         seed: int = 0,
+        workers: int = 0,
         file: str | None = None,
     ) -> None:
         message = read_net(model)
         if file is None and (path := source_file(model)) is not None:
             file = str(path)
         self.backward: Backward = backward
-        self._set_graph(build_graph(message, state or net_state(message, phase, level, stages), file=file, seed=seed))
+        state = state or net_state(message, phase, level, stages)
+        self._set_graph(build_graph(message, state, file=file, seed=seed, workers=workers))
 
     def _set_graph(self, graph: Graph) -> None:
         self.graph = graph

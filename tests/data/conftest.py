@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -21,15 +23,33 @@ def golden(monkeypatch: pytest.MonkeyPatch) -> Path:
     return GOLDEN
 
 
+class Finished:
+    """A source whose batches are what the net sees: with what the compiled net does to them."""
+
+    def __init__(self, source: Source, context: Context) -> None:
+        self.source = source
+        finish = context.type.finish or (lambda ctx, *arrays: arrays)
+        self._finish = jax.jit(lambda *arrays: finish(context, *arrays))
+
+    def __next__(self) -> tuple[np.ndarray, ...]:
+        return tuple(map(np.asarray, self._finish(*next(self.source))))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.source, name)
+
+
 @pytest.fixture(scope="module")
-def open_source() -> Iterator[Callable[..., Source]]:
+def open_source() -> Iterator[Callable[..., Finished]]:
     """Opens the first layer of a net (a path or a text) as a source, and closes it in the end."""
     opened = []
 
-    def open_one(net: str | Path, phase: str = "TEST", seed: int = 0, folder: Path | None = None) -> Source:
+    def open_one(
+        net: str | Path, phase: str = "TEST", seed: int = 0, folder: Path | None = None, workers: int = 0
+    ) -> Finished:
         layer = read_net(net).layer[0]
         kind = layer_type(layer.type)
-        source = kind.open_source(Context(layer=layer, type=kind, phase=phase, seed=seed, folder=folder))
+        context = Context(layer=layer, type=kind, phase=phase, seed=seed, folder=folder, workers=workers)
+        source = Finished(kind.open_source(context), context)
         opened.append(source)
         return source
 

@@ -17,6 +17,13 @@ def add(parser: argparse.ArgumentParser, name: str, help: str, **more: Any) -> N
     parser.add_argument(*(f"{dashes}{s}" for s in spellings for dashes in ("--", "-")), help=help, dest=name, **more)
 
 
+def count(text: str) -> int:
+    """A number from 0, as a flag's type."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 on")
+    return int(text)
+
+
 def add_device_flags(parser: argparse.ArgumentParser) -> None:
     """`--gpu` and `--device`."""
     add(parser, "gpu", "run on the GPU of this number", metavar="N")

@@ -2,7 +2,7 @@
 
 from .hdf5 import open_hdf5_data
 from .lmdb import Lmdb, write_lmdb
-from .prefetch import Prefetcher
+from .pipeline import Batches, Pipeline
 from .source import open_data
 
-__all__ = ["Lmdb", "Prefetcher", "open_data", "open_hdf5_data", "write_lmdb"]
+__all__ = ["Batches", "Lmdb", "Pipeline", "open_data", "open_hdf5_data", "write_lmdb"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -14,6 +15,8 @@ from ..schema import caffe_pb2
 AS_STORED: int = cv2.IMREAD_UNCHANGED
 COLOUR: int = cv2.IMREAD_COLOR
 GREY: int = cv2.IMREAD_GRAYSCALE
+
+_LABELS_KEPT = 1 << 16
 
 
 def read_datum(data: bytes, decode: int = AS_STORED) -> tuple[np.ndarray, int]:
@@ -41,6 +44,62 @@ def read_datum(data: bytes, decode: int = AS_STORED) -> tuple[np.ndarray, int]:
     if image.size != math.prod(shape) or min(shape) < 1:
         raise DataError(f"is declared {'x'.join(map(str, shape))} (CxHxW), but has {image.size} values")
     return image.reshape(shape), datum.label
+
+
+class DatumReader:
+    """`read_datum`, faster for raw images of one shape.
+
+    All that differs between such Datums are the pixels and the few bytes with the label after them. So once one
+    has been parsed, others that begin alike, and end as one did before, are not.
+
+    Args:
+        decode: as for `read_datum`.
+    """
+
+    def __init__(self, decode: int = AS_STORED) -> None:
+        self._decode = decode
+        self._last = _Raw(b"\0", 0, (), {})  # no Datum begins like this
+
+    def __call__(self, data: bytes) -> tuple[np.ndarray, int]:
+        """As `read_datum`."""
+        last = self._last
+        if data.startswith(last.head):
+            begin, end = len(last.head), len(last.head) + last.size
+            label = last.labels.get(data[end:])
+            if label is not None:
+                return np.ndarray(last.shape, np.uint8, data, begin), label
+        image, label = read_datum(data, self._decode)
+        self._remember(data, image, label)
+        return image, label
+
+    def _remember(self, data: bytes, image: np.ndarray, label: int) -> None:
+        channels, height, width = image.shape
+        datum = caffe_pb2.Datum(channels=channels, height=height, width=width)
+        before = len(datum.SerializeToString())
+        datum.data = image.tobytes()  # the fields are written in this order: shape, data, the rest
+        head = datum.SerializeToString()[: -image.size]
+        pixels, rest = data[len(head) : len(head) + image.size], data[len(head) + image.size :]
+        if image.dtype != np.uint8 or len(head) == before or not data.startswith(head) or pixels != datum.data:
+            return
+        if head != self._last.head:
+            self._last = _Raw(head, image.size, image.shape, {})
+        if len(self._last.labels) < _LABELS_KEPT:
+            self._last.labels[rest] = label
+
+
+class _Raw(NamedTuple):
+    head: bytes
+    size: int
+    shape: tuple[int, ...]
+    labels: dict[bytes, int]  # by the bytes after the pixels
+
+
+def is_compressed(data: bytes) -> bool:
+    """Whether a Datum holds a compressed image."""
+    try:
+        return bool(caffe_pb2.Datum.FromString(data).encoded)
+    except DecodeError:
+        return False
 
 
 def decode_image(data: bytes, decode: int = AS_STORED) -> np.ndarray:

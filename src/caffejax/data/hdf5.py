@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,13 +12,13 @@ from ..errors import DataError, Problem, did_you_mean, located
 from ..layers.context import Context, Source
 from ..layers.registry import register_source
 from .draws import Draws
-from .position import examples_at, position
+from .pipeline import Batch, Pipeline
 from .shapes import by, top
 
-Rows = tuple[np.ndarray, ...]
+_READ_AHEAD = 4  # batches
 
 
-class Hdf5Source:
+class Hdf5Batches:
     """Batches of rows from files, one file after the other, round and round.
 
     Each top is float32 (N, ...): the rows of the data set of its name. With `shuffle`, every round has its
@@ -34,21 +33,18 @@ class Hdf5Source:
         self._ctx = ctx
         self._files = files
         self._names = list(ctx.layer.top)
-        self._batch_size: int = param.batch_size
+        self.batch_size: int = param.batch_size
+        self.threads = 1
         self._draws = Draws(ctx.seed, ctx.layer.name) if param.shuffle else None
-        self._position = 0
-        self._load = functools.lru_cache(maxsize=1)(self._read_file)
-        self._row_order = functools.lru_cache(maxsize=1)(self._draw_rows)
+        self._held: tuple[int, Batch] | None = None  # the last file read
+        self._order: tuple[tuple[int, int], np.ndarray] | None = None  # the last order drawn, and for what
         self._sizes, shapes = _survey(files, self._names)
-        self.tops = tuple(top(self._batch_size, *shape) for shape in shapes)
+        self.tops = tuple(top(self.batch_size, *shape) for shape in shapes)
 
-    def __iter__(self) -> Hdf5Source:
-        return self
-
-    def __next__(self) -> Rows:
-        """The next batch; it may span files and rounds."""
-        parts: list[Rows] = []
-        at, end = self._position, self._position + self._batch_size
+    def read(self, start: int) -> Batch:
+        """The batch from row `start` on; it may span files and rounds."""
+        parts: list[Batch] = []
+        at, end = start, start + self.batch_size
         while at < end:
             epoch, row = divmod(at, sum(self._sizes))
             file, first = self._locate(epoch, row)
@@ -56,20 +52,11 @@ class Hdf5Source:
             order = self._row_order(epoch, file)[first:last] if self._draws else slice(first, last)
             parts.append(tuple(rows[order] for rows in self._load(file)))
             at += last - first
-        self._position = end
         return tuple(np.concatenate(pieces) for pieces in zip(*parts, strict=True))
-
-    def get_state(self) -> Mapping[str, int]:
-        """The position of the next batch."""
-        return position(self._position)
-
-    def set_state(self, state: Mapping[str, int]) -> None:
-        """Goes to a position that `get_state` gave."""
-        self._position = examples_at(state)
 
     def close(self) -> None:
         """Lets go of the file in memory; reading on loads it again."""
-        self._load.cache_clear()
+        self._held = None
 
     def _locate(self, epoch: int, row: int) -> tuple[int, int]:
         """Which file a row of a round lies in, and where."""
@@ -80,11 +67,18 @@ class Hdf5Source:
             row -= self._sizes[file]
         raise AssertionError("a round has no such row")
 
-    def _draw_rows(self, epoch: int, file: int) -> np.ndarray:
+    def _row_order(self, epoch: int, file: int) -> np.ndarray:
         assert self._draws is not None
-        return self._draws.permutation(self._sizes[file], epoch, file)
+        if self._order is None or self._order[0] != (epoch, file):
+            self._order = (epoch, file), self._draws.permutation(self._sizes[file], epoch, file)
+        return self._order[1]
 
-    def _read_file(self, file: int) -> Rows:
+    def _load(self, file: int) -> Batch:
+        if self._held is None or self._held[0] != file:
+            self._held = file, self._read_file(file)
+        return self._held[1]
+
+    def _read_file(self, file: int) -> Batch:
         path = self._files[file]
         try:
             with h5py.File(path, "r") as content:
@@ -171,4 +165,4 @@ def open_hdf5_data(ctx: Context) -> Source:
             raise DataError("hdf5_data_param has no source; name a text file that lists HDF5 files")
         if param.batch_size < 1:
             raise DataError("hdf5_data_param.batch_size must be 1 or more")
-        return Hdf5Source(ctx, _listed(ctx.path(param.source)))
+        return Pipeline(Hdf5Batches(ctx, _listed(ctx.path(param.source))), _READ_AHEAD, ctx.workers)

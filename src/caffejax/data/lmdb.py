@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import threading
 import weakref
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,14 +20,15 @@ _WRITE_CHUNK = 1000
 
 # The binding refuses to open a folder twice in a process, but two layers may well read the same one.
 _environments: weakref.WeakValueDictionary[tuple[int, str], Any] = weakref.WeakValueDictionary()
+_opening = threading.Lock()
 
 
 class Lmdb:
     """The records of an LMDB folder in the order of their keys: `records[i]` is (key, value).
 
     Opens the folder when first asked, read-only and without a lock file, and again in a forked or
-    unpickled copy. Reading on from the last position costs one step; any other position is reached through
-    keys marked on the way, so that no list of all keys is kept. Not for several threads at once.
+    unpickled copy. Every thread has its own place in it. Reading on from the last position costs one step; any
+    other position is reached through keys marked on the way, so that no list of all keys is kept.
 
     Not every damage can be caught: liblmdb itself ends the process at some pages overwritten in mid-file.
 
@@ -36,67 +38,56 @@ class Lmdb:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._pid = -1
-        self._txn: Any = None
-        self._cursor: Any = None
-        self._length = 0
-        self._at = 0
-        self._marks: list[bytes] = []
+        self._own = threading.local()
+        self._readers: list[_Reader] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.path,)
 
     def __len__(self) -> int:
-        self._ensure_open()
-        return self._length
+        return self._reader().length
 
     def __getitem__(self, index: int) -> tuple[bytes, bytes]:
-        self._ensure_open()
-        if not 0 <= index < self._length:
-            raise IndexError(index)
+        return self.run(index, 1)[0]
+
+    def run(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
+        """That many records from number `start` on; not beyond the last."""
+        reader = self._reader()
+        if not 0 <= start <= start + count <= reader.length:
+            raise IndexError(f"{start} to {start + count}, of {reader.length}")
         try:
-            self._seek(index)
-            key, value = self._cursor.item()
+            return reader.run(start, count)
         except lmdb.Error as error:
-            raise self._error(f"record {index} cannot be read: {error}; the database is damaged") from error
-        return key, value
+            raise self._error(
+                f"record {start} or one after it cannot be read: {error}; the database is damaged"
+            ) from error
+        except EOFError as error:
+            raise self._error(f"{error} of {reader.length} records; the database is damaged") from error
 
     def close(self) -> None:
         """Lets go of the folder; the next read opens it again."""
-        if self._cursor is not None and self._pid == os.getpid():
-            self._cursor.close()
-            self._txn.abort()
-        self._cursor = self._txn = None
-        self._pid = -1
+        with _opening:
+            readers, self._readers, self._own = self._readers, [], threading.local()
+            for reader in readers:
+                reader.close()
 
-    def _seek(self, index: int) -> None:
-        mark = min(index // _MARK_EVERY, len(self._marks) - 1)
-        if not mark * _MARK_EVERY <= self._at <= index:
-            self._cursor.set_key(self._marks[mark])
-            self._at = mark * _MARK_EVERY
-        while self._at < index:
-            if not self._cursor.next():
-                raise self._error(f"ends after {self._at + 1} of {self._length} records; the database is damaged")
-            self._at += 1
-            if self._at == len(self._marks) * _MARK_EVERY:
-                self._marks.append(self._cursor.key())
+    def _reader(self) -> _Reader:
+        reader: _Reader | None = getattr(self._own, "reader", None)
+        if reader is None or reader.pid != os.getpid():
+            with _opening:
+                reader = self._own.reader = self._open()
+                self._readers.append(reader)
+        return reader
 
-    def _ensure_open(self) -> None:
-        if self._pid == os.getpid():
-            return
+    def _open(self) -> _Reader:
         environment = self._environment()
         self._check_size(environment)
         try:
-            self._txn = environment.begin()
-            self._cursor = self._txn.cursor()
-            self._length = environment.stat()["entries"]
-            if not self._cursor.first():
-                raise self._error("the LMDB has no records")
+            return _Reader(environment)
+        except lmdb.NotFoundError as error:
+            raise self._error("the LMDB has no records") from error
         except lmdb.Error as error:
             raise self._error(f"cannot be read: {error}") from error
-        self._at = 0
-        self._marks = [self._cursor.key()]
-        self._pid = os.getpid()
 
     def _environment(self) -> Any:
         if not (self.path / "data.mdb").is_file():
@@ -125,6 +116,63 @@ class Lmdb:
 
     def _error(self, message: str) -> DataError:
         return DataError(Problem(message, file=str(self.path)))
+
+
+class _Reader:
+    """One thread's place in an LMDB."""
+
+    def __init__(self, environment: Any) -> None:
+        self.pid = os.getpid()
+        self.length: int = environment.stat()["entries"]
+        self._environment = environment
+        self._txn = environment.begin()
+        self._cursor = self._txn.cursor()
+        if not self._cursor.first():
+            raise lmdb.NotFoundError("no records")
+        self._at = 0
+        self._marks: list[bytes] = [self._cursor.key()]
+        self._in_use = threading.Lock()
+
+    def close(self) -> None:
+        """Waits for a read under way, and lets go of the files. Another process's are not ours to close."""
+        with self._in_use:
+            if self.pid == os.getpid():
+                self._cursor.close()
+                self._txn.abort()
+            self._cursor = self._txn = self._environment = None
+
+    def run(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
+        """Records from number `start` on.
+
+        Raises:
+            EOFError: if there are fewer than the LMDB says.
+            DataError: if the reader has been closed.
+        """
+        with self._in_use:
+            if self._cursor is None:
+                raise DataError("the database was closed while it was read")
+            self._jump(start)
+            item, records = self._cursor.item, []
+            for index in range(start, start + count):
+                self._walk(index)
+                records.append(item())
+            return records
+
+    def _jump(self, index: int) -> None:
+        """Goes to that record, or to a mark not far before it."""
+        mark = min(index // _MARK_EVERY, len(self._marks) - 1)
+        if not mark * _MARK_EVERY <= self._at <= index:
+            self._cursor.set_key(self._marks[mark])
+            self._at = mark * _MARK_EVERY
+
+    def _walk(self, index: int) -> None:
+        """Goes on to that record, step by step."""
+        while self._at < index:
+            if not self._cursor.next():
+                raise EOFError(f"ends after {self._at + 1}")
+            self._at += 1
+            if self._at == len(self._marks) * _MARK_EVERY:
+                self._marks.append(self._cursor.key())
 
 
 def write_lmdb(path: str | os.PathLike[str], records: Iterable[tuple[bytes, bytes]]) -> None:

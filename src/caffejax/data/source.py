@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -12,14 +12,13 @@ from ..errors import DataError, Problem, located
 from ..layers.context import Context, Source
 from ..layers.registry import register_source
 from ..schema import caffe_pb2
-from .datum import AS_STORED, COLOUR, GREY, read_datum
+from .datum import AS_STORED, COLOUR, GREY, DatumReader, is_compressed
 from .draws import Draws
 from .fields import refuse_others
 from .lmdb import Lmdb
-from .position import examples_at, position
-from .prefetch import Prefetcher
+from .pipeline import Batch, Pipeline, cores
 from .shapes import by, top
-from .transform import Transform
+from .transform import Transform, finish
 
 # The second line is what old files say and Caffe ignores here; the third is how forks read, not what.
 _KNOWN = {"source", "batch_size", "backend", "rand_skip", "prefetch"} | {
@@ -37,12 +36,16 @@ class Records(Protocol):
 
     def __getitem__(self, index: int) -> tuple[bytes, bytes]: ...
 
+    def run(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
+        """That many records from number `start` on; not beyond the last."""
+        ...
+
     def close(self) -> None:
         """Lets go of the files."""
         ...
 
 
-class DatumSource:
+class DatumBatches:
     """Batches of the Datums in a database, round and round.
 
     Tops are the images, float32 (N, C, h, w), and if the layer has two, the labels, float32 (N,). The first
@@ -58,40 +61,31 @@ class DatumSource:
         draws = Draws(ctx.seed, ctx.layer.name)
         self._ctx = ctx
         self._records = records
-        self._batch_size: int = param.batch_size
+        self.batch_size: int = param.batch_size
         self._transform = Transform(ctx, draws)
-        self._decode = COLOUR if transform_param.force_color else GREY if transform_param.force_gray else AS_STORED
+        self._parse = DatumReader(
+            COLOUR if transform_param.force_color else GREY if transform_param.force_gray else AS_STORED
+        )
         self._skip = draws.below(param.rand_skip) if param.rand_skip else 0
-        self._position = 0
-        image, _ = self._read(0)
-        tops = top(self._batch_size, *self._shape([image])), top(self._batch_size)
+        first = self._records[self._index(0)]
+        image, _ = self._image(first)
+        # decoding runs in OpenCV, outside of Python's lock; the rest is too little to share
+        self.threads = cores() if is_compressed(first[1]) else 1
+        tops = top(self.batch_size, *self._shape([image], 0)), top(self.batch_size)
         self.tops = tops[: ctx.n_tops]
 
-    def __iter__(self) -> DatumSource:
-        return self
-
-    def __next__(self) -> tuple[np.ndarray, ...]:
-        """The next batch.
+    def read(self, start: int) -> Batch:
+        """The batch from example `start` on.
 
         Raises:
             DataError: naming the record that cannot be read or has another shape than the batch's first.
         """
-        start = self._position
         with located(layer=self._ctx.layer.name, layer_type=self._ctx.type.name):
-            examples = [self._read(n) for n in range(start, start + self._batch_size)]
+            examples = [self._image(record) for record in self._run(start)]
             images = [image for image, _ in examples]
-            self._shape(images)
+            self._shape(images, start)
             batch = self._transform(images, start)
-        self._position += self._batch_size
         return (batch, np.array([label for _, label in examples], np.float32))[: len(self.tops)]
-
-    def get_state(self) -> Mapping[str, int]:
-        """The position of the next batch."""
-        return position(self._position)
-
-    def set_state(self, state: Mapping[str, int]) -> None:
-        """Goes to a position that `get_state` gave."""
-        self._position = examples_at(state)
 
     def close(self) -> None:
         """Closes the database; reading on opens it again."""
@@ -100,18 +94,26 @@ class DatumSource:
     def _index(self, n: int) -> int:
         return (self._skip + n) % len(self._records)
 
-    def _read(self, n: int) -> tuple[np.ndarray, int]:
-        key, value = self._records[self._index(n)]
+    def _run(self, start: int) -> Iterator[tuple[bytes, bytes]]:
+        """The batch's records, round and round."""
+        at, left = self._index(start), self.batch_size
+        while left:
+            count = min(left, len(self._records) - at)
+            yield from self._records.run(at, count)
+            at, left = 0, left - count
+
+    def _image(self, record: tuple[bytes, bytes]) -> tuple[np.ndarray, int]:
+        key, value = record
         try:
-            return read_datum(value, self._decode)
+            return self._parse(value)
         except DataError as error:
             raise self._record_error(key, error) from error
 
-    def _shape(self, images: list[np.ndarray]) -> tuple[int, ...]:
-        """The shape (C, h, w) that all images of the next batch come out with."""
+    def _shape(self, images: list[np.ndarray], start: int) -> tuple[int, ...]:
+        """The shape (C, h, w) that all images of a batch come out with."""
         shape: tuple[int, ...] = ()
         seen: tuple[int, ...] = ()
-        for n, image in enumerate(images, self._position):
+        for n, image in enumerate(images, start):
             if image.shape == seen:
                 continue
             try:
@@ -132,7 +134,9 @@ class DatumSource:
         return DataError(Problem(f"record '{name}' {error}", file=str(self._records.path)))
 
 
-@register_source("Data", tops=(1, 2), param="data_param", restrictions="reads LMDB; backend LEVELDB not supported yet")
+@register_source(
+    "Data", tops=(1, 2), param="data_param", finish=finish, restrictions="reads LMDB; backend LEVELDB not supported yet"
+)
 def open_data(ctx: Context) -> Source:
     """Opens a Data layer's database, read ahead by `prefetch` batches."""
     param = ctx.layer.data_param
@@ -145,7 +149,7 @@ def open_data(ctx: Context) -> Source:
         path = ctx.path(param.source)
         if param.backend == caffe_pb2.DataParameter.LEVELDB:
             _refuse_leveldb(path)
-        return Prefetcher(DatumSource(ctx, Lmdb(path)), param.prefetch)
+        return Pipeline(DatumBatches(ctx, Lmdb(path)), param.prefetch, ctx.workers)
 
 
 def _refuse_leveldb(path: Path) -> None:

@@ -1,9 +1,16 @@
-"""From images as stored to a batch as the net wants it: crop, (pixel - mean) x scale, mirror."""
+"""From images as stored to a batch as the net wants it: crop, (pixel - mean) x scale, mirror.
+
+Bytes are a quarter of the floats they become. So where what is subtracted does not depend on the crop or the
+mirroring, the batch goes to the device as bytes, and `finish` does the rest in the compiled net.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import cv2
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..errors import DataError
@@ -11,7 +18,7 @@ from ..layers.context import Context
 from .crop import Crop
 from .draws import Draws
 from .fields import refuse_others
-from .mean import mean_of
+from .mean import Mean, mean_of
 
 _KNOWN = {"scale", "mirror", "crop_size", "mean_file", "mean_value", "force_color", "force_gray"}
 
@@ -32,6 +39,7 @@ class Transform:
         self._mean = mean_of(ctx)
         self._scale = np.float32(param.scale)
         self._mirror: bool = param.mirror
+        self._anywhere = self._mean.file is None or not (param.crop_size or param.mirror)
         self._draws = draws
 
     def shape(self, image: tuple[int, ...]) -> tuple[int, ...]:
@@ -51,21 +59,51 @@ class Transform:
             start: the number of the first one, counted from the start of training; it decides the draws.
 
         Returns:
-            float32 (N, C, h, w).
+            (N, C, h, w): float32, or uint8 if `finish` is to subtract and scale.
         """
         words = self._draws.words(start, len(images))
         extents = np.array([image.shape[1:] for image in images], np.uint64)
         corners = self._crop.origins(extents, words[:, 1:3]).tolist()
         flips = (words[:, 0] % 2 == 1).tolist() if self._mirror else [False] * len(images)
-        batch = np.empty((len(images), *self._crop.shape(images[0].shape)), np.float32)
-        height, width = batch.shape[2:]
-        mean = self._mean.over(images[0].shape)
-        for out, image, (row, column), flip in zip(batch, images, corners, flips, strict=True):
-            if image.shape != mean.shape:
-                mean = self._mean.over(image.shape)
-            window = np.s_[:, row : row + height, column : column + width]
-            # One pass over the pixels, and no Python but this per image.
-            np.subtract(image[window], mean[window], out=out[:, :, ::-1] if flip else out)
+        shape = (len(images), *self._crop.shape(images[0].shape))
+        if self._anywhere and all(image.dtype == np.uint8 for image in images):
+            return _windows(images, corners, flips, np.empty(shape, np.uint8))
+        batch = _windows(images, corners, flips, np.empty(shape, np.float32), self._mean)
         if self._scale != 1:
             batch *= self._scale
         return batch
+
+
+def _windows(
+    images: Sequence[np.ndarray],
+    corners: Sequence[Sequence[int]],
+    flips: Sequence[bool],
+    batch: np.ndarray,
+    mean: Mean | None = None,
+) -> np.ndarray:
+    """Fills a batch with the images' windows, less the mean's, flipped or not."""
+    height, width = batch.shape[2:]
+    for n, (image, (row, column), flip) in enumerate(zip(images, corners, flips, strict=True)):
+        window = np.s_[:, row : row + height, column : column + width]
+        # One pass over the pixels, and no Python but this per image.
+        if mean is None:
+            _place(image[window], flip, batch[n])
+        else:
+            np.subtract(image[window], mean.over(image.shape)[window], out=batch[n, :, :, ::-1] if flip else batch[n])
+    return batch
+
+
+def _place(window: np.ndarray, flip: bool, out: np.ndarray) -> None:
+    if window.strides[0] == 1 < len(window):  # a decoded image, its colours side by side: OpenCV parts them faster
+        pixels = window.transpose(1, 2, 0)
+        cv2.split(cv2.flip(pixels, 1) if flip else pixels, list(out))
+    else:
+        out[...] = window[:, :, ::-1] if flip else window
+
+
+def finish(ctx: Context, images: jax.Array, *labels: jax.Array) -> tuple[jax.Array, ...]:
+    """What is left to do on the device: pixels become floats, less the mean, times the scale."""
+    if images.dtype == jnp.uint8:
+        mean, scale = mean_of(ctx).values, np.float32(ctx.layer.transform_param.scale)
+        images = (images.astype(jnp.float32) - mean) * scale
+    return (images, *labels)

@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import GraphError, Problem, did_you_mean
-from ..graph import Layer
+from ..execution import finished
+from ..graph.indices import HANDING_ON, index_ranges
 from ..net import Net
-
-# types whose tops hold what their bottoms hold
-_HANDING_ON = ("Split", "Slice", "Concat", "Flatten", "Reshape")
 
 
 def feed(net: Net, given: Mapping[str, Any], random: np.random.Generator) -> dict[str, np.ndarray]:
@@ -55,7 +53,8 @@ def _read(net: Net) -> dict[str, np.ndarray]:
     batches: dict[str, np.ndarray] = {}
     for key, source in net.sources().items():
         try:
-            batches.update(zip(net.graph.layer(key).tops, next(source), strict=True))
+            layer = net.graph.layer(key)
+            batches.update(zip(layer.tops, map(np.asarray, finished(layer, next(source))), strict=True))
         finally:
             source.close()
     return batches
@@ -63,25 +62,7 @@ def _read(net: Net) -> dict[str, np.ndarray]:
 
 def _limits(net: Net) -> dict[str, int]:
     """For each blob that is read as indices, the number that all must stay below."""
-    limits: dict[str, int] = {}
-    for layer in reversed(net.graph.layers):
-        if layer.type.name in _HANDING_ON:
-            below = [limits[top] for top in layer.tops if top in limits]
-            limits.update(dict.fromkeys(layer.bottoms, min(below)) if below else {})
-        for i in layer.index_bottoms:
-            name = layer.bottoms[i]
-            limits[name] = min(_classes(net, layer, i), limits.get(name, 2**24))
-    return limits
-
-
-def _classes(net: Net, layer: Layer, bottom: int) -> int:
-    """How many indices a bottom may hold; 2 (0 and 1 are valid everywhere) if nothing says more."""
-    param = layer.context.param
-    if hasattr(param, "input_dim"):
-        return int(param.input_dim)
-    scores, labels = (net.graph.blobs[layer.bottoms[i]].shape for i in (0, bottom))
-    axis = getattr(param, "axis", 1)
-    if bottom == 0 or not -len(scores) <= axis < len(scores):
-        return 2
-    classes = scores[axis]
-    return classes if classes * np.prod(labels) == np.prod(scores) else 2
+    ranges = index_ranges(net.graph, {*HANDING_ON, "Slice"})
+    known = {name: min(r.classes for r in found) for name, found in ranges.items()}
+    unknown = {layer.bottoms[i] for layer in net.graph.layers for i in layer.index_bottoms} - known.keys()
+    return known | dict.fromkeys(unknown, 2)  # 0 and 1 are valid everywhere

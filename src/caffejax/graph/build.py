@@ -24,7 +24,9 @@ from .splits import find_sources, insert_splits
 _KEY = jax.eval_shape(jax.random.key, 0)
 
 
-def build_graph(net: NetParameter, state: NetState, *, file: str | None = None, seed: int = 0) -> Graph:
+def build_graph(
+    net: NetParameter, state: NetState, *, file: str | None = None, seed: int = 0, workers: int = 0
+) -> Graph:
     """The graph of an upgraded net in a state (see `net_state`).
 
     Args:
@@ -32,6 +34,7 @@ def build_graph(net: NetParameter, state: NetState, *, file: str | None = None, 
         state: phase, level and stages.
         file: where the net came from: for messages, and for paths relative to it.
         seed: for what data layers do at random.
+        workers: how many processes read each data layer's data; 0 for threads.
 
     Raises:
         GraphError: naming every problem found, each with its layer.
@@ -45,7 +48,7 @@ def build_graph(net: NetParameter, state: NetState, *, file: str | None = None, 
         with located(file=file):
             raise GraphError(problems)
     phase: Any = caffe_pb2.Phase.Name(state.phase)
-    wiring = _Wiring(phase, file, seed)
+    wiring = _Wiring(phase, file, seed, workers)
     for layer, inserted in insert_splits(layers, sources):
         wiring.add(layer, inserted)
     if wiring.problems:
@@ -91,6 +94,7 @@ class _Wiring:
     phase: Any
     file: str | None
     seed: int
+    workers: int
     sharing: Sharing = field(default_factory=Sharing)
     layers: list[Layer] = field(default_factory=list)
     blobs: dict[str, jax.ShapeDtypeStruct] = field(default_factory=dict)
@@ -132,6 +136,7 @@ class _Wiring:
             type=layer_type(layer.type),
             phase=phase,
             seed=self.seed,
+            workers=self.workers,
             folder=Path(self.file).parent if self.file else None,
             name=key,
         )

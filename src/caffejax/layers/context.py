@@ -46,7 +46,9 @@ class Source(Protocol):
     tops: tuple[jax.ShapeDtypeStruct, ...]
 
     def __next__(self) -> tuple[np.ndarray, ...]:
-        """The next batch, one array per top. A source never ends: it wraps round as Caffe's do."""
+        """The next batch, one array per top. A source never ends: it wraps round as Caffe's do.
+
+        Where the layer's type has a `finish`, that makes the tops of them."""
         ...
 
     def get_state(self) -> Mapping[str, int]:
@@ -72,6 +74,7 @@ class Context:
         phase: "TRAIN" or "TEST".
         base_key: the key of this forward pass, or None; see `key`.
         seed: for what is random on the host (shuffling, crops).
+        workers: how many processes read the data of a layer; 0 for threads of this one.
         folder: where the net's file lies; see `path`.
         name: the layer's name made unique, where a net repeats it.
     """
@@ -81,6 +84,7 @@ class Context:
     phase: Phase = "TEST"
     base_key: jax.Array | None = None
     seed: int = 0
+    workers: int = 0
     folder: Path | None = None
     name: str = ""
 

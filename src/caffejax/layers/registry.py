@@ -42,6 +42,7 @@ class LayerType:
     name: str
     forward: Callable[..., Any] | None = None
     open_source: Callable[[Context], Source] | None = None
+    finish: Callable[..., Any] | None = None
     input_shapes: Callable[[Context], list[Shape]] | None = None
     param: str | None = None
     bottoms: Count = 1
@@ -60,6 +61,9 @@ class LayerType:
     declare_blobs: Callable[..., list[Blob]] | None = field(default=None, repr=False)
     rule: Callable[..., Any] | None = field(default=None, repr=False)
     declare_tops: Callable[..., list[Shape]] | None = field(default=None, repr=False)
+
+    def __reduce__(self) -> Any:
+        return layer_type, (self.name,)
 
     def blobs(self, declare: Callable[..., list[Blob]]) -> Callable[..., list[Blob]]:
         """Decorator: `declare(ctx, *bottoms)` lists the blobs; bottoms have `.shape` and `.dtype`."""
@@ -176,15 +180,19 @@ def register(
 
 
 def register_source(
-    name: str, *, tops: Count, param: str, restrictions: str = ""
+    name: str, *, tops: Count, param: str, finish: Callable[..., Any] | None = None, restrictions: str = ""
 ) -> Callable[[Callable[[Context], Source]], LayerType]:
-    """Registers `open(ctx) -> Source` as a type without bottoms that reads data on the host."""
+    """Registers `open(ctx) -> Source` as a type without bottoms that reads data on the host.
+
+    `finish(ctx, *arrays) -> tops`, which is traced, is what is left to do with the source's arrays on the device.
+    """
 
     def decorate(open_source: Callable[[Context], Source]) -> LayerType:
         return _add(
             LayerType(
                 name=name,
                 open_source=open_source,
+                finish=finish,
                 bottoms=0,
                 tops=tops,
                 param=param,

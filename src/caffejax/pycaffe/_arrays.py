@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..errors import GraphError, Problem
@@ -22,25 +18,12 @@ class ArrayBatches:
 
     def __init__(self, data: np.ndarray, labels: np.ndarray, batch_size: int) -> None:
         self._data, self._labels, self._size, self._row = data, labels, batch_size, 0
-        shapes = ((batch_size, *data.shape[1:]), (batch_size,))
-        self.tops = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes)
 
     def __next__(self) -> tuple[np.ndarray, ...]:
         """The next batch: copies, since the arrays may be written to."""
         rows = slice(self._row, self._row + self._size)
         self._row = rows.stop % len(self._data)
         return self._data[rows].copy(), self._labels[rows].reshape(-1).copy()
-
-    def get_state(self) -> Mapping[str, int]:
-        """The next row."""
-        return {"row": self._row}
-
-    def set_state(self, state: Mapping[str, int]) -> None:
-        """Goes to a row."""
-        self._row = state["row"] % len(self._data)
-
-    def close(self) -> None:
-        """Nothing to let go of."""
 
 
 def check_arrays(layer: Layer, data: np.ndarray, labels: np.ndarray) -> None:

@@ -68,7 +68,7 @@ class Stretch:
         host: whether it is a host layer, which is not compiled.
         reads: blobs that must be given: what Input and data layers produce, and what comes from layers before.
         params, state: the slots that its layers use, in trees like those of `Net.init`.
-        data_layers: those of its layers that are fed.
+        fed_layers: those of its layers that are fed; their tops stand in the blobs already.
         makes: blobs that it computes. An inserted Split's tops are its bottom under other names (see `split_roots`).
     """
 
@@ -79,7 +79,7 @@ class Stretch:
         self._roots = split_roots(graph)
         self.reads, self.makes = self._wires()
         self.params, self.state = self._slots()
-        self.data_layers = tuple(layer for layer in self.layers if layer.type.open_source or layer.type.input_shapes)
+        self.fed_layers = tuple(layer for layer in self.layers if is_fed(layer))
         self._compiled: dict[Any, Any] = {}
 
     @cached_property
@@ -147,10 +147,11 @@ class Stretch:
         key, *numbers = args.key
         for number in numbers:
             key = jax.random.fold_in(key, number)
-        return Given(args.params, args.state, args.blobs, key, {})
+        return Given(args.params, args.state, {}, key, {})
 
     def _forward(self, wanted: tuple[str, ...], args: Args) -> Forward:
-        result = run_layers(self.layers, self._given(args), self._before(args.blobs), self.mode, self.graph.file)
+        layers = [layer for layer in self.layers if not is_fed(layer)]
+        result = run_layers(layers, self._given(args), self._before(args.blobs), self.mode, self.graph.file)
         return _forward_result(args, result.values, wanted, result.state, result.loss)
 
     def _backward(self, section: Section, wanted: tuple[str, ...], args: Args, seeds: Seeds) -> Diffs:
@@ -178,8 +179,10 @@ class Stretch:
             if section.low <= i <= section.high and takes_part(layer):
                 values, state, loss, pull = _with_pull(layer, given, values, self.mode, self.graph.file)
                 pulls.append((layer, pull))
-            else:
+            elif not is_fed(layer):
                 values, state, loss = run_layers((layer,), given, values, self.mode, self.graph.file)
+            else:
+                continue
             given = given._replace(state=state)
             total += loss
         diffs, params = dict(seeds.blobs), dict(seeds.params)

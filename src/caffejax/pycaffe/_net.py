@@ -16,9 +16,9 @@ from .. import net as pure
 from ..checkpoints.loading import load_weights, save_weights
 from ..errors import GraphError, Problem, WeightsError, did_you_mean
 from ..graph import Layer as GraphLayer
-from ..layers import Source
 from ..layers.context import Phase, name_key
 from ..schema.caffe_pb2 import TRAIN
+from ..solvers.feed import Feed
 from . import _modes
 from ._arrays import ArrayBatches, check_arrays
 from ._running import Callback, Running
@@ -76,8 +76,9 @@ class Net:
         name: Phase = "TRAIN" if phase == TRAIN else "TEST"
         net = pure.Net(network_file, name, level=level, stages=tuple(stages or ()), seed=_modes.next_seed())
         key, number = _modes.next_key()
-        self._show(Running(net, net.init(name_key(key, f"net {number}")), net.sources()))
-        weakref.finalize(self, _close, self._running.sources)
+        feed = Feed(net, by_hand=dict)
+        self._show(Running(net, net.init(name_key(key, f"net {number}")), feed))
+        weakref.finalize(self, feed.close)
         if weights is not None:
             self.copy_from(weights)
 
@@ -257,7 +258,7 @@ class Net:
         if labels.ndim == 1:
             labels = np.ascontiguousarray(labels[:, None, None, None])
         check_arrays(layer, data, labels)
-        self._running.sources[layer.key] = ArrayBatches(data, labels, len(self.blobs[layer.tops[0]].data))
+        self._running.arrays[layer.key] = ArrayBatches(data, labels, len(self.blobs[layer.tops[0]].data))
 
     # -- weights
 
@@ -323,7 +324,7 @@ class Net:
 
     def _run(self, first: int, last: int) -> list[Any]:
         for layer in self._running.graph.layers[first : last + 1]:
-            if layer.type.name == "MemoryData" and layer.key not in self._running.sources:
+            if layer.type.name == "MemoryData" and layer.key not in self._running.arrays:
                 raise GraphError(Problem("has no data; call set_input_arrays first", layer=layer.name))
         return self._running.forward(first, last)
 
@@ -377,8 +378,3 @@ def _layer_blobs(running: Running, layer: GraphLayer) -> list[SyncedBlob]:
 def _filled(array: np.ndarray, size: int) -> np.ndarray:
     """An array filled up with rows of zeros."""
     return np.concatenate([array, np.zeros((size - len(array), *array.shape[1:]), array.dtype)])
-
-
-def _close(sources: Mapping[str, Source]) -> None:
-    for source in sources.values():
-        source.close()

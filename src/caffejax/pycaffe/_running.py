@@ -9,10 +9,12 @@ from typing import Any
 import jax
 
 from .. import net as pure
+from ..execution import finished
 from ..graph import AUTOMATIC, Graph, Layer, Slot
 from ..graph.reshape import reshape_graph
-from ..layers import Source
+from ..solvers.feed import Feed
 from . import _modes
+from ._arrays import ArrayBatches
 from ._execution import Args, Diffs, Forward, Key, Section, Seeds, Stretch, slot_trees, split_roots, takes_part
 from ._synced import Memory, SyncedBlob, now
 
@@ -30,18 +32,21 @@ class Running:
     Args:
         net: the net.
         variables: its params and state to start with.
-        sources: what feeds its data layers, by the layers' keys.
+        feed: what feeds its data layers.
 
     Attributes:
         graph: the net's graph, for the shapes that the inputs have now.
         blobs: by name.
         slots: blobs of layers, and what layers carry from pass to pass, where they are owned.
+        arrays: what feeds MemoryData layers, by the layers' keys.
         callbacks: called with a layer's index, by "before_forward" and so on; then layers run one by one.
     """
 
-    def __init__(self, net: pure.Net, variables: pure.Variables, sources: Mapping[str, Source]) -> None:
+    def __init__(self, net: pure.Net, variables: pure.Variables, feed: Feed) -> None:
         self.graph = net.graph
-        self.sources = dict(sources)
+        self.arrays: dict[str, ArrayBatches] = {}
+        self._feed = feed
+        self._finish_fed: dict[str, Any] = {}
         self.device = _modes.device()
         self.callbacks: dict[str, list[Callback]] = {
             f"{when}_{what}": [] for when in ("before", "after") for what in ("forward", "backward")
@@ -105,9 +110,11 @@ class Running:
 
     # -- blobs
 
-    @property
-    def fed_by_hand(self) -> dict[str, jax.Array]:
-        """What stands in the tops of Input layers, and of others that no source feeds."""
+    def feed_by_hand(self) -> dict[str, jax.Array]:
+        """What stands in the tops of Input layers, and the next batch of those that arrays feed."""
+        for layer in self.graph.layers:
+            if layer.key in self.arrays:
+                self._take_batch(layer, next(self.arrays[layer.key]))
         return self.values(self._by_hand)
 
     def values(self, names: Iterable[str]) -> dict[str, jax.Array]:
@@ -228,10 +235,11 @@ class Running:
 
     def _start(self, stretch: Stretch, key: Key) -> _Pass:
         """A pass from what stands in the memories; data layers read their next batch."""
-        for layer in stretch.data_layers:
-            if layer.key in self.sources:
-                for top, array in zip(layer.tops, next(self.sources[layer.key]), strict=True):
-                    self._take(top, jax.device_put(array, self.device))
+        for layer in stretch.fed_layers:
+            if layer.key in self.arrays:
+                self._take_batch(layer, next(self.arrays[layer.key]))
+            elif layer.type.open_source is not None:
+                self._take_batch(layer, tuple(self._feed.read(layer.key).values()))
         params, state = (self._arrays(tree, SyncedBlob.data_on) for tree in (stretch.params, stretch.state))
         return _Pass(stretch, Args(params, state, self.values(stretch.reads), key))
 
@@ -323,6 +331,16 @@ class Running:
             else:
                 back.waiting[name] = memory
                 memory.defer(back)
+
+    def _take_batch(self, layer: Layer, arrays: tuple[Any, ...]) -> None:
+        """Puts what a layer is fed into its tops."""
+        tops = jax.device_put(arrays, self.device)
+        if layer.type.finish is not None:
+            if layer.key not in self._finish_fed:
+                self._finish_fed[layer.key] = jax.jit(lambda arrays: finished(layer, arrays))
+            tops = self._finish_fed[layer.key](tops)
+        for name, array in zip(layer.tops, tops, strict=True):
+            self._take(name, array)
 
     def _take(self, name: str, array: jax.Array) -> None:
         blob = self.blobs[name]

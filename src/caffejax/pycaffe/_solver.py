@@ -45,7 +45,7 @@ class _Core(PureSolver):
         self.running_tests = []
         for evaluator, own in zip(self.tests.evaluators, self.tests.own, strict=True):
             variables = share_trained(evaluator.net.graph, own, self.net.graph, self.variables)
-            running = Running(evaluator.net, variables, evaluator.feed.sources)
+            running = Running(evaluator.net, variables, evaluator.feed)
             self._fed_by_hand[id(evaluator.net)] = running
             self.running_tests.append(running)
         self._apply = make_update(self._optimizer, keep_update=True)
@@ -63,7 +63,7 @@ class _Core(PureSolver):
         if hasattr(self, "running"):
             self.running.variables = variables
         else:
-            self.running = Running(self.net, variables, self.feed.sources)
+            self.running = Running(self.net, variables, self.feed)
 
     def test(self) -> list[Scores]:
         """Tests every test net with what its blobs hold now."""
@@ -82,7 +82,7 @@ class _Core(PureSolver):
         self._rest = after.replace(params={})  # type: ignore[attr-defined]
 
     def _open_feed(self, net: PureNet) -> Feed:
-        return Feed(net, by_hand=lambda: self._fed_by_hand[id(net)].fed_by_hand)
+        return Feed(net, by_hand=lambda: self._fed_by_hand[id(net)].feed_by_hand())
 
     def _update(self) -> Report:
         for call in self.on_start:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import GraphError, Problem
-from ..layers import Source
+from ..errors import DataError, GraphError, Problem
+from ..graph.indices import IndexRange, index_ranges
 from ..net import Net
 
 
@@ -41,19 +41,42 @@ class Feed:
         self._by_hand = by_hand
         self._sources = net.sources()
         self._tops = {layer.key: layer.tops for layer in net.graph.layers}
+        self._file = net.graph.file
+        self._ranges = index_ranges(net.graph)
 
-    @property
-    def sources(self) -> Mapping[str, Source]:
-        """The sources, by layer."""
-        return self._sources
+    def __next__(self) -> dict[str, Any]:
+        """The next batch of every source, by blob name, and what is fed by hand.
 
-    def __next__(self) -> dict[str, np.ndarray]:
-        """The next batch of every source, by blob name, and what is fed by hand."""
-        return {
-            top: array
-            for key, source in self._sources.items()
-            for top, array in zip(self._tops[key], next(source), strict=True)
-        } | dict(self._by_hand() if self._by_hand else {})
+        Raises:
+            DataError: if a batch cannot be read, or holds a label that is none of a loss's classes.
+        """
+        batch: dict[str, Any] = dict(self._by_hand()) if self._by_hand else {}
+        for key in self._sources:
+            batch |= self.read(key)
+        return batch
+
+    def read(self, layer: str) -> dict[str, np.ndarray]:
+        """The next batch of one source, by blob name; raises as `next` does."""
+        batch = dict(zip(self._tops[layer], next(self._sources[layer]), strict=True))
+        for name, array in batch.items():
+            for wanted in self._ranges.get(name, ()):
+                self._check(name, array, wanted)
+        return batch
+
+    def _check(self, name: str, array: np.ndarray, wanted: IndexRange) -> None:
+        whole = np.trunc(array)
+        bad = ~((whole >= 0) & (whole < wanted.classes))  # NaN is bad too
+        if wanted.ignored is not None:
+            bad &= whole != wanted.ignored
+        if bad.any():
+            row = int(np.argwhere(bad)[0][0])
+            message = (
+                f"blob '{name}' holds {array[bad].flat[0]:g} in row {row} of the batch, but the layer counts "
+                f"{wanted.classes} classes, 0 to {wanted.classes - 1}; mend the labels, or the layer's num_output "
+                "below it, or set ignore_label"
+            )
+            layer = wanted.layer
+            raise DataError(Problem(message, file=self._file, layer=layer.name, layer_type=layer.type.name))
 
     def get_state(self) -> dict[str, dict[str, int]]:
         """Every source's position, by layer."""

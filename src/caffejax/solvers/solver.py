@@ -47,6 +47,7 @@ class Solver:
         backward: gradients by "autodiff", or by the layers' hand-written "rules".
         keep_last: how many of the newest checkpoints to keep; all unless given.
         keep_best: a test output; the checkpoint with its best value is kept as well. A loss is best when lowest.
+        workers: how many processes read each data layer's data; 0 for threads.
         seed: what all randomness comes from where the settings have no `random_seed`; another each time unless given.
         debug_nans: look at every step's numbers, and name the layer where they cease to be finite; slower.
 
@@ -72,6 +73,7 @@ class Solver:
         backward: Backward = "autodiff",
         keep_last: int | None = None,
         keep_best: str | None = None,
+        workers: int = 0,
         debug_nans: bool = False,
         seed: int | None = None,
     ) -> None:
@@ -87,9 +89,10 @@ class Solver:
         self.callbacks: list[Callback] = []
 
         log.info("Creating training net%s.", _from(settings.train_net(self.param, folder)))
-        self.net = self._net(settings.train_net(self.param, folder), backward)
+        self._net_options: Any = {"backward": backward, "seed": self.seed, "workers": workers}
+        self.net = self._net(settings.train_net(self.param, folder))
         self.feed = self._open_feed(self.net)
-        nets = [self._net(s, backward) for s in settings.test_nets(self.param, folder)]
+        nets = [self._net(s) for s in settings.test_nets(self.param, folder)]
         self.tests = Tests(self.param, nets, self.net, self._key, self.device, self._open_feed)
 
         given = [find(w, folder) for entry in self.param.weights for w in entry.split(",")]
@@ -116,8 +119,8 @@ class Solver:
     def _key(self) -> jax.Array:
         return jax.random.key(self.seed)
 
-    def _net(self, s: settings.NetSettings, backward: Backward) -> Net:
-        return Net(s.message, state=s.state, file=s.file, backward=backward, seed=self.seed)
+    def _net(self, s: settings.NetSettings) -> Net:
+        return Net(s.message, state=s.state, file=s.file, **self._net_options)
 
     def _open_feed(self, net: Net) -> Feed:
         return Feed(net)

@@ -1,0 +1,152 @@
+"""From batches by number to a source: read ahead in order, by threads or by worker processes, through Grain.
+
+Grain is the data loader of the JAX world; its datasets are random access, and so are all of our batches: what
+example n is, and how it is cropped and mirrored, follows from n and the seed alone. So threads and processes may
+share the work and the order stays Caffe's.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import weakref
+from collections.abc import Mapping
+from typing import Protocol
+
+import grain
+import jax
+import numpy as np
+from absl import flags
+
+from ..errors import CaffejaxError, DataError
+from .position import examples_at, position
+
+Batch = tuple[np.ndarray, ...]
+
+_WITHOUT_END = 2**62  # batches; a source wraps round for ever
+
+
+class Batches(Protocol):
+    """What a data layer reads: the batch that starts at any example. Several threads may read at once.
+
+    Attributes:
+        tops: what the net sees, one for each top.
+        batch_size: examples in a batch.
+        threads: how many threads can read faster than one.
+    """
+
+    tops: tuple[jax.ShapeDtypeStruct, ...]
+    batch_size: int
+    threads: int
+
+    def read(self, start: int) -> Batch:
+        """The examples from number `start` on, counted from the start of training, wrapping round."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of files; reading on opens them again."""
+        ...
+
+
+class Pipeline:
+    """A source that reads batches ahead of time.
+
+    Reading starts with the first batch asked for. What goes wrong with a batch is raised where it is taken, each
+    time it is.
+
+    Args:
+        batches: what to read.
+        depth: how many batches to keep ready, at least 1.
+        workers: how many processes read them; 0 reads in threads of this one.
+
+    Raises:
+        DataError: if `depth` is 0.
+    """
+
+    def __init__(self, batches: Batches, depth: int, workers: int = 0) -> None:
+        if depth < 1:
+            raise DataError(f"prefetch is {depth}; at least 1 batch must be kept ready")
+        self.tops = batches.tops
+        self._batches = batches
+        self._depth = depth
+        self._workers = workers
+        self._examples = 0
+        self._ahead: list[grain.DatasetIterator[Batch]] = []  # one, or none
+        weakref.finalize(self, _end, self._ahead)  # at the program's end before the modules it needs go
+
+    def __iter__(self) -> Pipeline:
+        return self
+
+    def __next__(self) -> Batch:
+        """The next batch; waits for it if need be.
+
+        Raises:
+            DataError: naming the record that cannot be read, or a worker process that has ended.
+        """
+        if not self._ahead:
+            self._ahead.append(iter(self._dataset()))
+        try:
+            batch: Batch = next(self._ahead[0])
+        except BaseException as error:
+            _end(self._ahead)
+            if self._workers and isinstance(error, RuntimeError) and not isinstance(error, CaffejaxError):
+                raise DataError(f"a process that reads the data has ended: {error}") from error
+            raise
+        self._examples += self._batches.batch_size
+        # out of the memory shared with a worker, so that it is given back at once
+        return tuple(map(np.array, batch)) if self._workers else batch
+
+    def get_state(self) -> Mapping[str, int]:
+        """The position of the batch that `next` gives next, however much has been read ahead."""
+        return position(self._examples)
+
+    def set_state(self, state: Mapping[str, int]) -> None:
+        """Goes to a position that `get_state` gave; what was read ahead is dropped."""
+        examples = examples_at(state)
+        _end(self._ahead)
+        self._examples = examples
+
+    def close(self) -> None:
+        """Stops reading ahead and closes the files. Reading again goes on where the consumer stood."""
+        _end(self._ahead)
+        self._batches.close()
+
+    def _dataset(self) -> grain.IterDataset[Batch]:
+        batches = grain.MapDataset.source(_Numbered(self._batches, self._examples))
+        if self._workers:
+            if not flags.FLAGS.is_parsed():  # Grain's workers ask absl's flags, which nobody else here uses
+                flags.FLAGS.mark_as_parsed()
+            # each worker keeps its share ready in a queue, and reads one batch at a time
+            share = max(1, self._depth // self._workers)
+            options = grain.MultiprocessingOptions(num_workers=self._workers, per_worker_buffer_size=share)
+            alone = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+            return batches.to_iter_dataset(alone).mp_prefetch(options, worker_init_fn=_leave_ctrl_c_to_the_parent)
+        threads = min(self._batches.threads, self._depth)
+        return batches.to_iter_dataset(grain.ReadOptions(num_threads=threads, prefetch_buffer_size=self._depth))
+
+
+def _end(ahead: list[grain.DatasetIterator[Batch]]) -> None:
+    while ahead:
+        ahead.pop().close()
+
+
+class _Numbered:
+    """Batches from some example on, numbered from 0."""
+
+    def __init__(self, batches: Batches, first: int) -> None:
+        self._batches, self._first = batches, first
+
+    def __len__(self) -> int:
+        return _WITHOUT_END
+
+    def __getitem__(self, number: int) -> Batch:
+        return self._batches.read(self._first + number * self._batches.batch_size)
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _leave_ctrl_c_to_the_parent(worker: int, workers: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,76 @@
+"""A label that is none of a layer's classes ends the run with its row, before it becomes NaN."""
+
+import numpy as np
+import pytest
+
+import caffejax
+from caffejax.data import write_lmdb
+from caffejax.errors import DataError
+from caffejax.schema import caffe_pb2
+from caffejax.solvers.feed import Feed
+
+NET = """
+layer { name: "d" type: "Data" top: "data" top: "label" data_param { source: "%s" batch_size: 5 backend: LMDB } }
+layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 3 } }
+%s
+"""
+SOFTMAX = 'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" %s }'
+
+
+def feed(tmp_path, labels, layers):
+    def datum(label):
+        return caffe_pb2.Datum(channels=1, height=1, width=2, data=b"\1\2", label=label).SerializeToString()
+
+    path = tmp_path / "db"
+    write_lmdb(path, ((b"%03d" % n, datum(label)) for n, label in enumerate(labels)))
+    return Feed(caffejax.Net(NET % (path, layers), "TRAIN"))
+
+
+@pytest.mark.parametrize(
+    ("labels", "layers", "message"),
+    [
+        (
+            [0, 1, 3, 2, 0],
+            SOFTMAX % "",
+            r"layer 'loss' \(SoftmaxWithLoss\): blob '.*' holds 3 in row 2 .* 3 classes, 0 to 2",
+        ),
+        ([0, 1, 2, 2, -1], SOFTMAX % "", "holds -1 in row 4"),
+        ([0, 255, 2, 2, 7], SOFTMAX % "loss_param { ignore_label: 255 }", "holds 7 in row 4"),
+        (
+            [0, 5, 2, 2, 1],
+            'layer { name: "acc" type: "Accuracy" bottom: "ip" bottom: "label" top: "acc" }',
+            r"layer 'acc' \(Accuracy\): .* holds 5 in row 1",
+        ),
+        (
+            [0, 4, 2, 2, 1],
+            'layer { name: "f" type: "Reshape" bottom: "label" top: "flat" reshape_param { shape { dim: -1 } } }'
+            'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "flat" top: "loss" }',
+            "holds 4 in row 1",
+        ),
+        (
+            [0, 4, 2, 2, 1],
+            'layer { name: "e" type: "Embed" bottom: "label" top: "e" embed_param { input_dim: 4 num_output: 2 } }',
+            r"layer 'e' \(Embed\): .* holds 4 in row 1",
+        ),
+    ],
+)
+def test_named_with_row_and_layer(tmp_path, labels, layers, message):
+    reading = feed(tmp_path, labels, layers)
+    with pytest.raises(DataError, match=message):
+        next(reading)
+    reading.close()
+
+
+@pytest.mark.parametrize(
+    ("labels", "layers"),
+    [
+        ([0, 1, 2, 2, 0], SOFTMAX % ""),
+        ([0, 255, 2, 2, -0], SOFTMAX % "loss_param { ignore_label: 255 }"),
+        ([0, -1, 2, 2, 0], SOFTMAX % "loss_param { ignore_label: -1 }"),
+        ([0, 9, 2, 2, 0], 'layer { name: "l" type: "EuclideanLoss" bottom: "label" bottom: "label" top: "l" }'),
+    ],
+)
+def test_what_is_a_class_or_ignored_or_no_class_number_passes(tmp_path, labels, layers):
+    reading = feed(tmp_path, labels, layers)
+    np.testing.assert_array_equal(next(reading)["label"], labels)
+    reading.close()
