@@ -235,6 +235,10 @@ def test_module(capsys: pytest.CaptureFixture[str]) -> None:
     assert (caffe.TRAIN, caffe.TEST) == (0, 1)
     assert {"Convolution", "SoftmaxWithLoss", "MemoryData"} <= set(caffe.layer_type_list())
     assert caffe.__version__ == "1.0.0"
+    timer = caffe.Timer()
+    timer.start()
+    timer.stop()
+    assert 0 <= timer.ms < 1e4
     caffe.init_log(0, True)
     caffe.log("hello")
     assert capsys.readouterr().err.rstrip().endswith("] hello")

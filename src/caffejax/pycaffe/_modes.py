@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+import time
 import warnings
 from typing import Any
 
@@ -140,6 +141,26 @@ class NCCL:
     def new_uid() -> str:
         """Raises NotImplementedError."""
         raise NotImplementedError(_ONE_DEVICE)
+
+
+class Timer:
+    """Measures time between `start` and `stop`."""
+
+    def __init__(self) -> None:
+        self._started = self._seconds = 0.0
+
+    def start(self) -> None:
+        """Starts measuring."""
+        self._started = time.perf_counter()
+
+    def stop(self) -> None:
+        """Ends measuring."""
+        self._seconds = time.perf_counter() - self._started
+
+    @property
+    def ms(self) -> float:
+        """The time measured last, in milliseconds."""
+        return self._seconds * 1e3
 
 
 def layer_type_list() -> list[str]:

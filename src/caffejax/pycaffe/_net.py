@@ -55,7 +55,7 @@ class Net:
     Attributes:
         blobs: every blob by name, in the order of their making.
         params: the blobs of each layer that has some, by the layer's name.
-        layers: all layers, in order; `layer_dict` has them by name.
+        layers: all layers, in order; `layer_dict` has them by name. A Python layer is the user's own object.
 
     Raises:
         CaffejaxError: for files that cannot be read or nets that cannot be built; the message says what and where.
@@ -93,11 +93,12 @@ class Net:
         self._running = running
         graph = running.graph
         self.blobs: OrderedDict[str, SyncedBlob] = OrderedDict(running.blobs)
-        self.layers = [NetLayer(layer.type.name, _layer_blobs(running, layer)) for layer in graph.layers]
+        self._layer_blobs = [_layer_blobs(running, layer) for layer in graph.layers]
+        self.layers = [_shown(layer, blobs) for layer, blobs in zip(graph.layers, self._layer_blobs, strict=True)]
         self._layer_names = [layer.name for layer in graph.layers]
         self.layer_dict = OrderedDict(zip(self._layer_names, self.layers, strict=True))
         self.params = OrderedDict(
-            (n, layer.blobs) for n, layer in zip(self._layer_names, self.layers, strict=True) if layer.blobs
+            (name, blobs) for name, blobs in zip(self._layer_names, self._layer_blobs, strict=True) if blobs
         )
         self._blob_names = list(self.blobs)
         self.inputs, self.outputs = list(graph.inputs), list(graph.outputs)
@@ -295,21 +296,18 @@ class Net:
         Raises:
             GraphError: if their blobs differ in number or shape.
         """
-        problems = []
-        for name, mine in zip(self._layer_names, self.layers, strict=True):
-            theirs = other.layer_dict.get(name)
-            if theirs is None:
-                continue
-            here, there = ([blob.shape for blob in layer.blobs] for layer in (mine, theirs))
-            if here != there:
-                message = f"has blobs of shapes {here} in one net, {there} in the other"
-                problems.append(Problem(message, layer=name, layer_type=mine.type))
-        if problems:
+        theirs = dict(zip(other._layer_names, other._layer_blobs, strict=True))
+        mine = [(n, b) for n, b in zip(self._layer_names, self._layer_blobs, strict=True) if n in theirs]
+        shapes = [(n, [b.shape for b in blobs], [b.shape for b in theirs[n]]) for n, blobs in mine]
+        if problems := [
+            Problem(f"has blobs of shapes {here} in one net, {there} in the other", layer=name)
+            for name, here, there in shapes
+            if here != there
+        ]:
             raise GraphError(problems)
-        for name, mine in zip(self._layer_names, self.layers, strict=True):
-            if name in other.layer_dict:
-                for blob, shared in zip(mine.blobs, other.layer_dict[name].blobs, strict=True):
-                    blob.data_memory = shared.data_memory
+        for name, blobs in mine:
+            for blob, shared in zip(blobs, theirs[name], strict=True):
+                blob.data_memory = shared.data_memory
         self._running.forget_passes()
 
     # -- below
@@ -364,6 +362,12 @@ class Net:
         if name not in self.blobs:
             raise GraphError(f"no blob '{name}' in the net{did_you_mean(name, self.blobs)}")
         return self.blobs[name]
+
+
+def _shown(layer: GraphLayer, blobs: list[SyncedBlob]) -> Any:
+    """What `layers` shows of a layer."""
+    user = getattr(layer.type, "instance", None)
+    return NetLayer(layer.type.name, blobs) if user is None else user
 
 
 def _layer_blobs(running: Running, layer: GraphLayer) -> list[SyncedBlob]:
