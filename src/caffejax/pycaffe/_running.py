@@ -321,7 +321,7 @@ class Running:
 
     def _finish_backward(self, work: _Pass, seeds: Seeds, section: Section, diffs: Diffs) -> None:
         """Puts a backward pass's results into the memories."""
-        back = _BackwardPass(work, seeds, section)
+        back = _BackwardPass(work, seeds._replace(params={}), section)
         for slot, array in diffs.params.items():
             _take_into(self.slots[slot].diff_memory, array)
         for name in section.writes:
@@ -382,7 +382,7 @@ class _BackwardPass:
 
     def resolve(self) -> None:
         stretch = self.work.stretch
-        diffs = stretch.backward(self.work.args, self.seeds._replace(params={}), self.section, self.section.writes)
+        diffs = stretch.backward(self.work.args, self.seeds, self.section, self.section.writes)
         for name, memory in self.waiting.items():
             memory.fill(self, diffs.blobs[name])
 
