@@ -43,3 +43,15 @@ def test_the_guide_to_python_layers_works(
     first, last = (float(n) for n in re.findall(r"loss ([\d.]+), after 30 steps ([\d.]+)", out)[0])
     assert last < first / 2
     assert re.search(r"loss +Python +bottom 0 \(score\) .* ok", out)
+
+
+def test_the_page_on_python_works(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (REPOSITORY / "docs" / "python.md").read_text()
+    assert len(page.splitlines()) < 100
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(block, namespace)
+    assert capsys.readouterr().out.splitlines() == ["[1. 1.]", "(2, 4) (4, 3)", "(5, 4)", "True", "51"]

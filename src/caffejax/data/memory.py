@@ -33,11 +33,11 @@ class ArraySource:
         return self
 
     def __next__(self) -> tuple[np.ndarray, ...]:
-        """The next batch: images (N, C, H, W) and labels (N,), views of the arrays."""
+        """The next batch: images (N, C, H, W) and labels (N,): copies, since the arrays may be written to."""
         start = self._examples % len(self._data)
         batch = np.s_[start : start + self._batch_size]
         self._examples += self._batch_size
-        return self._data[batch], self._labels[batch]
+        return self._data[batch].copy(), self._labels[batch].copy()
 
     def reset(self, data: np.ndarray, labels: np.ndarray) -> None:
         """Starts anew with other arrays.

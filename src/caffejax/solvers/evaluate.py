@@ -32,12 +32,13 @@ class Evaluator:
     Args:
         net: the test net.
         device: where to run.
+        feed: where its batches come from; its data layers unless given.
     """
 
-    def __init__(self, net: Net, device: jax.Device) -> None:
+    def __init__(self, net: Net, device: jax.Device, feed: Feed | None = None) -> None:
         self.net = net
-        self.feed = Feed(net)
-        self._device = device
+        self.feed = Feed(net) if feed is None else feed
+        self.device = device
         self._last: Params = {}
         self._forward = net.jit(lambda params, state, batch, key: _scores(net, params, state, batch, key))
 
@@ -52,7 +53,7 @@ class Evaluator:
         results: list[Any] = []
         state = self._continued(variables.state)
         for i in range(batches):
-            batch = jax.device_put(next(self.feed), self._device)
+            batch = jax.device_put(next(self.feed), self.device)
             result, state = self._forward(variables.params, state, batch, jax.random.fold_in(key, i))
             results.append(result)
             if each is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,16 +17,20 @@ from .report import log
 class Feed:
     """Batches for all of a net's data layers.
 
+    Args:
+        net: the net.
+        by_hand: gives the arrays of the blobs that no source feeds: tops of Input layers.
+
     Raises:
-        GraphError: for an Input layer, which nothing here can feed.
+        GraphError: for an Input layer, if nothing feeds it.
         DataError: if a source cannot be opened.
     """
 
-    def __init__(self, net: Net) -> None:
+    def __init__(self, net: Net, by_hand: Callable[[], Mapping[str, Any]] | None = None) -> None:
         if not net.graph.layers:
             raise GraphError(Problem("the net has no layers in this phase", file=net.graph.file))
         inputs = [layer for layer in net.graph.layers if layer.type.input_shapes is not None]
-        if inputs:
+        if inputs and by_hand is None:
             raise GraphError(
                 Problem(
                     "nothing feeds this layer; a net that is trained or tested here needs data layers instead",
@@ -36,6 +40,7 @@ class Feed:
                 )
                 for layer in inputs
             )
+        self._by_hand = by_hand
         self._sources = net.sources()
         self._positions = {**self._sources, **_own_positions(net)}
         self._shapes: set[tuple[tuple[int, ...], ...]] = set()
@@ -43,18 +48,21 @@ class Feed:
         self._file = net.graph.file
         self._ranges = index_ranges(net.graph)
 
-    def __next__(self) -> dict[str, np.ndarray]:
-        """The next batch of every source, by blob name.
+    def __next__(self) -> dict[str, Any]:
+        """The next batch of every source, by blob name, and what is fed by hand.
 
         Raises:
             DataError: if a batch cannot be read, or holds a label that is none of a loss's classes.
         """
-        batch = {
-            top: array
-            for key, source in self._sources.items()
-            for top, array in zip(self._tops[key], next(source), strict=True)
-        }
+        batch: dict[str, Any] = dict(self._by_hand()) if self._by_hand else {}
+        for key in self._sources:
+            batch |= self.read(key)
         self._log_shapes(batch)
+        return batch
+
+    def read(self, layer: str) -> dict[str, np.ndarray]:
+        """The next batch of one source, by blob name; raises as `next` does."""
+        batch = dict(zip(self._tops[layer], next(self._sources[layer]), strict=True))
         for name, array in batch.items():
             for wanted in self._ranges.get(name, ()):
                 self._check(name, array, wanted)

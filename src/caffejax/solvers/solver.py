@@ -48,6 +48,7 @@ class Solver:
         keep_last: how many of the newest checkpoints to keep; all unless given.
         keep_best: a test output; the checkpoint with its best value is kept as well. A loss is best when lowest.
         workers: how many processes read each data layer's data; 0 for threads.
+        seed: what all randomness comes from where the settings have no `random_seed`; another each time unless given.
         debug_nans: look at every step's numbers, and name the layer where they cease to be finite; slower.
 
     Attributes:
@@ -74,22 +75,25 @@ class Solver:
         keep_best: str | None = None,
         workers: int = 0,
         debug_nans: bool = False,
+        seed: int | None = None,
     ) -> None:
         self.param = read_solver(solver)
         self.file = Path(file) if file is not None else source_file(solver)
         folder = self.file.parent if self.file else None
         settings.check(self.param, os.fspath(self.file) if self.file else None)
         self.device = device or jax.devices()[0]
-        self.seed = self.param.random_seed if self.param.random_seed >= 0 else secrets.randbits(31)
+        self.seed = self.param.random_seed
+        if self.seed < 0:
+            self.seed = secrets.randbits(31) if seed is None else seed
         self.schedule = policies.schedule(self.param)
         self.callbacks: list[Callback] = []
 
         log.info("Creating training net%s.", _from(settings.train_net(self.param, folder)))
         self._net_options: Any = {"backward": backward, "seed": self.seed, "workers": workers}
         self.net = self._net(settings.train_net(self.param, folder))
-        self.feed = Feed(self.net)
+        self.feed = self._open_feed(self.net)
         nets = [self._net(s) for s in settings.test_nets(self.param, folder)]
-        self.tests = Tests(self.param, nets, self.net, self._key, self.device)
+        self.tests = Tests(self.param, nets, self.net, self._key, self.device, self._open_feed)
 
         given = [find(w, folder) for entry in self.param.weights for w in entry.split(",")]
         variables = self.net.init(name_key(self._key, "init"))
@@ -117,6 +121,9 @@ class Solver:
 
     def _net(self, s: settings.NetSettings) -> Net:
         return Net(s.message, state=s.state, file=s.file, **self._net_options)
+
+    def _open_feed(self, net: Net) -> Feed:
+        return Feed(net)
 
     def _multipliers(self, name: str) -> Any:
         """A tree like the params, with each blob's lr_mult or decay_mult."""
@@ -276,11 +283,14 @@ class Solver:
             self._log_debug_info(placed)
         self.train_state, report = self._step(self.train_state, placed, self.schedule(self.iteration))
         self._last_update = report.update
-        self._unread.append(report.loss)
-        if len(self._unread) > _READ_BEHIND:  # long done: reading it does not wait
-            self._smoothed.add(float(self._unread.pop(0)))
+        self._note(report.loss)
         self._watch.step(self.iteration, before, placed, self.train_state, report.loss)
         return report
+
+    def _note(self, loss: jax.Array) -> None:
+        self._unread.append(loss)
+        if len(self._unread) > _READ_BEHIND:  # long done: reading it does not wait
+            self._smoothed.add(float(self._unread.pop(0)))
 
     def _log_debug_info(self, placed: Mapping[str, jax.Array]) -> None:
         assert self._debug_info is not None
@@ -304,7 +314,10 @@ class Solver:
         batch = jax.device_put(next(self.feed), self.device)
         loss, outputs = self.net.jit(self.net.loss)(*self.variables, batch, self.train_state.key)
         self.train_state = self.train_state.replace(state=outputs.state)  # type: ignore[attr-defined]
-        self._unread.append(loss)
+        self._note(loss)
+        self._log_loss()
+
+    def _log_loss(self) -> None:
         log.info(f"Iteration {self.iteration}, loss = {self.smoothed_loss:g}")
 
     def _record(self) -> dict[str, Any]:

@@ -47,6 +47,24 @@ def pass_key(ts: TrainState, number: Any) -> jax.Array:
 
 
 Step = Callable[[TrainState, Mapping[str, jax.Array], Any], tuple[TrainState, Report]]
+Update = Callable[[Params, TrainState, Any], tuple[TrainState, Params | None]]
+
+
+def make_update(optimizer: optax.GradientTransformationExtraArgs, *, keep_update: bool) -> Update:
+    """The end of a step as a pure function, `update(grads, train_state, rate)`: the new state, what was subtracted.
+
+    The gradients are sums over an iteration's passes.
+    """
+
+    @jax.jit
+    def update(grads: Params, ts: TrainState, rate: Any) -> tuple[TrainState, Params | None]:
+        updates, opt_state = optimizer.update(grads, ts.opt_state, ts.params, rate=rate, iteration=ts.iteration)
+        subtracted = jax.tree.map(lambda u: 0 - u, updates) if keep_update else None
+        params = optax.apply_updates(ts.params, updates)
+        new = ts.replace(params=params, opt_state=opt_state, iteration=ts.iteration + 1)  # type: ignore[attr-defined]
+        return new, subtracted
+
+    return update
 
 
 def make_step(
@@ -62,12 +80,7 @@ def make_step(
     """
     net.graph.check_backward()
     grad = jax.value_and_grad(net.loss, has_aux=True)
-
-    @jax.jit
-    def update(grads: Params, ts: TrainState, rate: Any) -> tuple[Params, Any, Params | None]:
-        updates, opt_state = optimizer.update(grads, ts.opt_state, ts.params, rate=rate, iteration=ts.iteration)
-        subtracted = jax.tree.map(lambda u: 0 - u, updates) if keep_update else None
-        return optax.apply_updates(ts.params, updates), opt_state, subtracted
+    update = make_update(optimizer, keep_update=keep_update)
 
     def step(ts: TrainState, batches: Mapping[str, jax.Array], rate: Any) -> tuple[TrainState, Report]:
         def one(carry: tuple[Any, Params], numbered: Any) -> tuple[tuple[Any, Params], Any]:
@@ -83,10 +96,8 @@ def make_step(
             outputs = jax.tree.map(lambda o: o[-1], all_outputs)
         else:
             (grads, state), losses, outputs = _loop(one, start, batches, iter_size)
-        loss = jnp.mean(losses)
-        params, opt_state, subtracted = update(grads, ts, rate)
-        new = ts.replace(params=params, state=state, opt_state=opt_state, iteration=ts.iteration + 1)  # type: ignore[attr-defined]
-        return new, Report(loss, outputs, subtracted)
+        new, subtracted = update(grads, ts, rate)
+        return new.replace(state=state), Report(jnp.mean(losses), outputs, subtracted)  # type: ignore[attr-defined]
 
     return step
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -14,6 +14,7 @@ from ..layers.context import name_key
 from ..net import Net, Variables
 from ..schema.caffe_pb2 import SolverParameter
 from .evaluate import Evaluator, Scores, share_trained, sharing_problems
+from .feed import Feed
 from .report import log, output_lines
 
 
@@ -26,8 +27,11 @@ class Tests:
         train: the net that is trained.
         key: for blobs that only a test net has, and what is random in tests.
         device: where to run.
+        feed: what opens a net's data.
 
     Attributes:
+        evaluators: one for each net.
+        own: each net's variables, of which those count that the train net does not have.
         scores: the mean of each output in the last test; of nets with the same output the first counts.
 
     Raises:
@@ -35,7 +39,15 @@ class Tests:
         DataError: if a test net's data cannot be opened.
     """
 
-    def __init__(self, param: SolverParameter, nets: Sequence[Net], train: Net, key: jax.Array, device: jax.Device):
+    def __init__(
+        self,
+        param: SolverParameter,
+        nets: Sequence[Net],
+        train: Net,
+        key: jax.Array,
+        device: jax.Device,
+        feed: Callable[[Net], Feed] = Feed,
+    ) -> None:
         problems = [
             Problem(message, file=net.graph.file)
             for net in nets
@@ -44,8 +56,8 @@ class Tests:
         if problems:
             raise GraphError(problems)
         self._param, self._train, self._key = param, train, key
-        self.evaluators = [Evaluator(net, device) for net in nets]
-        self._own = [_only_its_own(net, net.init(jax.random.fold_in(key, 1 + i)), train) for i, net in enumerate(nets)]
+        self.evaluators = [Evaluator(net, device, feed(net)) for net in nets]
+        self.own = [_only_its_own(net, net.init(jax.random.fold_in(key, 1 + i)), train) for i, net in enumerate(nets)]
         self._tested_at: int | None = None
         self.scores: dict[str, float] = {}
 
@@ -92,7 +104,7 @@ class Tests:
     def _run(self, i: int, iteration: int, variables: Variables) -> Scores:
         evaluator, graph = self.evaluators[i], self.evaluators[i].net.graph
         log.info(f"Iteration {iteration}, Testing net (#{i})")
-        own = share_trained(graph, self._own[i], self._train.graph, variables)
+        own = share_trained(graph, self.own[i], self._train.graph, variables)
         key = jax.random.fold_in(name_key(self._key, f"test {i}"), iteration)
         scores = evaluator(own, self._param.test_iter[i], key)
         if self._param.test_compute_loss:

@@ -1,0 +1,102 @@
+"""What pycaffe's net costs over the bare compiled function: SqueezeNet 1.1, batch 1, a new image each time.
+
+python benchmarks/pycaffe_forward.py
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+import caffejax
+import caffejax.pycaffe as caffe
+
+# squeeze and expand channels of each fire module; pooling before the first, third and fifth
+FIRES = [(16, 64), (16, 64), (32, 128), (32, 128), (48, 192), (48, 192), (64, 256), (64, 256)]
+
+
+def convolution(name: str, bottom: str, channels: int, **settings: int) -> Iterator[str]:
+    fields = " ".join(f"{k}: {v}" for k, v in {"num_output": channels, **settings}.items())
+    filler = 'weight_filler { type: "msra" }'
+    yield f'layer {{ name: "{name}" type: "Convolution" bottom: "{bottom}" top: "{name}"'
+    yield f"  convolution_param {{ {fields} {filler} }} }}"
+    yield f'layer {{ name: "relu_{name}" type: "ReLU" bottom: "{name}" top: "{name}" }}'
+
+
+def pooling(name: str, bottom: str, settings: str) -> str:
+    return f'layer {{ name: "{name}" type: "Pooling" bottom: "{bottom}" top: "{name}" pooling_param {{ {settings} }} }}'
+
+
+def squeezenet() -> Iterator[str]:
+    yield 'layer { name: "data" type: "Input" top: "data"'
+    yield "  input_param { shape { dim: 1 dim: 3 dim: 227 dim: 227 } } }"
+    yield from convolution("conv1", "data", 64, kernel_size=3, stride=2)
+    last = "conv1"
+    for i, (squeeze, expand) in enumerate(FIRES, 2):
+        if i in (2, 4, 6):
+            yield pooling(f"pool{i}", last, "pool: MAX kernel_size: 3 stride: 2")
+            last = f"pool{i}"
+        fire = f"fire{i}"
+        yield from convolution(f"{fire}/squeeze", last, squeeze, kernel_size=1)
+        yield from convolution(f"{fire}/expand1x1", f"{fire}/squeeze", expand, kernel_size=1)
+        yield from convolution(f"{fire}/expand3x3", f"{fire}/squeeze", expand, kernel_size=3, pad=1)
+        last = f"{fire}/concat"
+        bottoms = f'bottom: "{fire}/expand1x1" bottom: "{fire}/expand3x3"'
+        yield f'layer {{ name: "{last}" type: "Concat" {bottoms} top: "{last}" }}'
+    yield f'layer {{ name: "drop9" type: "Dropout" bottom: "{last}" top: "{last}" }}'
+    yield from convolution("conv10", last, 1000, kernel_size=1)
+    yield pooling("pool10", "conv10", "pool: AVE global_pooling: true")
+    yield 'layer { name: "prob" type: "Softmax" bottom: "pool10" top: "prob" }'
+
+
+def milliseconds(run: Callable[[Any], object], image: np.ndarray) -> float:
+    start = time.perf_counter()
+    run(image)
+    return (time.perf_counter() - start) * 1e3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=200)
+    options = parser.parse_args()
+    prototxt = "\n".join(squeezenet())
+    net = caffe.Net(prototxt, caffe.TEST)
+    pure = caffejax.Net(prototxt, "TEST")
+    params = {name: tuple(jax.device_put(b.data.copy()) for b in blobs) for name, blobs in net.params.items()}
+    forward = jax.jit(lambda params, data: pure.apply(params, {}, {"data": data})[0]["prob"])
+    device = jax.devices()[0]
+
+    def bare(image: np.ndarray) -> np.ndarray:
+        return np.asarray(forward(params, jax.device_put(image, device)))
+
+    def through_pycaffe(image: np.ndarray) -> np.ndarray:
+        net.blobs["data"].data[...] = image
+        return net.forward()["prob"]
+
+    def and_a_middle_blob(image: np.ndarray) -> np.ndarray:
+        net.blobs["data"].data[...] = image
+        net.forward()
+        return net.blobs["fire9/concat"].data
+
+    random = np.random.default_rng(0)
+    images = [random.normal(size=(1, 3, 227, 227)).astype(np.float32) for _ in range(4)]
+    np.testing.assert_allclose(through_pycaffe(images[0]), bare(images[0]), rtol=1e-5)
+    times: dict[str, list[float]] = {"bare": [], "pycaffe": [], "pycaffe, and a look at fire9/concat": []}
+    for i in range(options.runs + 10):
+        for name, run in (("bare", bare), ("pycaffe", through_pycaffe)):
+            times[name].append(milliseconds(run, images[i % 4]))
+    for i in range(options.runs + 10):
+        times["pycaffe, and a look at fire9/concat"].append(milliseconds(and_a_middle_blob, images[i % 4]))
+    base = statistics.median(times["bare"][10:])
+    print(f"{device.device_kind}, {options.runs} runs each, medians; the first two alternate")
+    for name, values in times.items():
+        median = statistics.median(values[10:])
+        print(f"  {name:40s} {median:8.3f} ms  {100 * (median / base - 1):+.1f} %")
+
+
+if __name__ == "__main__":
+    main()

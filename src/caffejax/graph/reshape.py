@@ -1,0 +1,67 @@
+"""A graph for inputs of other shapes: the same layers and blobs, all shapes inferred anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import CaffejaxError, GraphError, LayerError, Problem, located
+from .build import top_shapes
+from .model import Graph, Layer
+from .sharing import carried_params
+
+
+def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]]) -> Graph:
+    """The graph as it is when the caller feeds other shapes.
+
+    Args:
+        graph: the graph.
+        inputs: the shapes of blobs that the caller feeds; the others keep theirs.
+
+    Raises:
+        GraphError: naming every layer that cannot take the new shapes, or whose blobs they would change.
+    """
+    blobs: dict[str, jax.ShapeDtypeStruct] = {}
+    layers: list[Layer] = []
+    problems: list[Problem] = []
+    unknown: set[str] = set()  # tops of layers that failed
+    for layer in graph.layers:
+        try:
+            if not unknown.isdisjoint(layer.bottoms):
+                unknown.update(layer.tops)
+                continue
+            with located(file=graph.file, layer=layer.name, layer_type=layer.type.name):
+                reshaped, tops = _reshaped(graph, layer, [blobs[b] for b in layer.bottoms], inputs)
+        except CaffejaxError as error:
+            problems += error.problems
+            unknown.update(layer.tops)
+        else:
+            blobs.update(zip(layer.tops, tops, strict=True))
+            layers.append(reshaped)
+    if problems:
+        raise GraphError(problems)
+    return replace(graph, layers=tuple(layers), blobs=blobs)
+
+
+def _reshaped(
+    graph: Graph, layer: Layer, bottoms: list[jax.ShapeDtypeStruct], inputs: Mapping[str, tuple[int, ...]]
+) -> tuple[Layer, tuple[jax.ShapeDtypeStruct, ...]]:
+    if layer.type.input_shapes is not None:
+        shapes = [inputs.get(top, graph.blobs[top].shape) for top in layer.tops]
+        return layer, tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes)
+    if layer.type.open_source is not None:
+        return layer, tuple(graph.blobs[top] for top in layer.tops)
+    declare = layer.type.declare_blobs
+    declared = declare(layer.context, *bottoms) if declare else []
+    for i, (param, blob) in enumerate(zip(layer.params, declared, strict=False)):
+        if param.blob.shape != blob.shape:
+            given = ", ".join(str(b.shape) for b in bottoms)
+            raise LayerError(
+                f"blob {i} is of shape {param.blob.shape}, but bottoms of shapes {given} need {blob.shape}"
+            )
+    carried = carried_params(layer.key, len(layer.params), [b for b in declared if not b.persistent])
+    layer = replace(layer, carried=carried)
+    return layer, top_shapes(layer.context, (*layer.params, *carried), bottoms)

@@ -1,0 +1,192 @@
+"""What Caffe keeps for the whole process: device, random numbers, log."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..cli.glog import start_logging
+from ..layers import layer_types
+from ..schema.caffe_pb2 import TEST, TRAIN
+
+__all__ = ["TEST", "TRAIN"]
+
+_log = logging.getLogger("caffejax.pycaffe")
+
+
+class _Process:
+    """The settings of the moment."""
+
+    def __init__(self) -> None:
+        self.mode = ""  # "cpu" or "gpu"; JAX's default device until somebody says
+        self.gpu = 0
+        self.solvers, self.rank, self.multiprocess = 1, 0, False
+        self.seed: int | None = None
+        self.key: jax.Array | None = None
+        self.drawn = 0
+        self.warned = False
+        self.lock = threading.Lock()
+
+
+_process = _Process()
+
+
+def set_mode_cpu() -> None:
+    """From now on nets run on the CPU."""
+    _process.mode = "cpu"
+
+
+def set_mode_gpu() -> None:
+    """From now on nets run on the GPU. Where JAX finds none they run on the CPU, and a warning says so once."""
+    _process.mode = "gpu"
+
+
+def set_device(device_id: int) -> None:
+    """Chooses the GPU that `set_mode_gpu` means.
+
+    Raises:
+        ValueError: if there are GPUs, but none of this number.
+    """
+    found = _gpus()
+    if found and not 0 <= device_id < len(found):
+        raise ValueError(f"no GPU {device_id}: there are {len(found)}, numbered from 0")
+    _process.gpu = device_id
+
+
+def device() -> jax.Device:
+    """Where nets run now."""
+    if _process.mode == "cpu":
+        return jax.devices("cpu")[0]
+    if _process.mode == "gpu":
+        if found := _gpus():
+            return found[_process.gpu]
+        if not _process.warned:
+            _process.warned = True
+            warnings.warn("set_mode_gpu: JAX finds no GPU here, so nets run on the CPU", stacklevel=2)
+        return jax.devices("cpu")[0]
+    return jax.devices()[0]
+
+
+def set_random_seed(seed: int) -> None:
+    """Fixes what is drawn from now on: fillers and data layers of new nets, and dropout in every net."""
+    with _process.lock:
+        _process.seed, _process.key, _process.drawn = int(seed), None, 0
+
+
+def next_key() -> tuple[jax.Array, np.uint32]:
+    """A new random key, as a key and a number still to be folded into it."""
+    with _process.lock:
+        if _process.seed is None:
+            _process.seed = secrets.randbits(31)
+        if _process.key is None:
+            _process.key = jax.random.key(_process.seed)
+        _process.drawn += 1
+        return _process.key, np.uint32(_process.drawn)
+
+
+def next_seed() -> int:
+    """A new seed, for what is random on the host."""
+    return int(jax.random.bits(jax.random.fold_in(*next_key()))) & 0x7FFFFFFF
+
+
+def set_multiprocess(multiprocess: bool) -> None:
+    """Remembered only: one process trains on one device here."""
+    _process.multiprocess = bool(multiprocess)
+
+
+def solver_count() -> int:
+    """How many solvers are said to train together."""
+    return _process.solvers
+
+
+def set_solver_count(count: int) -> None:
+    """Says how many solvers train together; only 1 can be trained with."""
+    if count != 1:
+        raise NotImplementedError(f"{count} solvers: {_ONE_DEVICE}")
+    _process.solvers = count
+
+
+def solver_rank() -> int:
+    """Which of the solvers this one is."""
+    return _process.rank
+
+
+def set_solver_rank(rank: int) -> None:
+    """Says which of the solvers this one is; 0 is the one that logs and saves."""
+    _process.rank = int(rank)
+
+
+def has_nccl() -> bool:
+    """Whether Caffe's way of training on several GPUs is there: it is not."""
+    return False
+
+
+_ONE_DEVICE = "training on several GPUs by NCCL is not there; train on one"
+
+
+class NCCL:
+    """Stands for Caffe's class: making one says that it is not there."""
+
+    def __init__(self, solver: Any, uid: str = "") -> None:
+        raise NotImplementedError(_ONE_DEVICE)
+
+    @staticmethod
+    def new_uid() -> str:
+        """Raises NotImplementedError."""
+        raise NotImplementedError(_ONE_DEVICE)
+
+
+class Timer:
+    """Measures time between `start` and `stop`."""
+
+    def __init__(self) -> None:
+        self._started = self._seconds = 0.0
+
+    def start(self) -> None:
+        """Starts measuring."""
+        self._started = time.perf_counter()
+
+    def stop(self) -> None:
+        """Ends measuring."""
+        self._seconds = time.perf_counter() - self._started
+
+    @property
+    def ms(self) -> float:
+        """The time measured last, in milliseconds."""
+        return self._seconds * 1e3
+
+
+def layer_type_list() -> list[str]:
+    """The names of all layer types."""
+    return list(layer_types())
+
+
+def init_log(level: int = 0, to_stderr: bool = True) -> None:
+    """Sends the log to stderr in Caffe's form.
+
+    Args:
+        level: 0 for all, 1 from warnings, 2 from errors.
+        to_stderr: False to leave the log to Python's `logging`.
+    """
+    if to_stderr:
+        start_logging()
+    logging.getLogger("caffejax").setLevel({0: logging.INFO, 1: logging.WARNING}.get(level, logging.ERROR))
+
+
+def log(message: str) -> None:
+    """Writes a line to the log."""
+    _log.info("%s", message)
+
+
+def _gpus() -> list[jax.Device]:
+    try:
+        return jax.devices("gpu")
+    except RuntimeError:
+        return []

@@ -1,0 +1,201 @@
+"""Blobs whose numbers live on the host, on a device, or on both, whichever was written last.
+
+JAX's arrays never change, while the NumPy array that `blob.data` hands out may be written into at any time, by
+whoever still holds it. A `Memory` therefore keeps one buffer on the host, and takes for changed what it has handed
+out since the device last read it, or what somebody holds a view of. When the net computes anew, held views are
+refreshed in place: as in Caffe they and the net see one memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ._blob import Blob
+
+Shape = tuple[int, ...]
+
+_versions = itertools.count()
+
+
+def now() -> int:
+    """A number larger than all that it has given before."""
+    return next(_versions)
+
+
+class Deferred(Protocol):
+    """A computation that has been put off until somebody looks at one of its results."""
+
+    def resolve(self) -> None:
+        """Gives every memory that still waits for this its value, by `Memory.fill`."""
+        ...
+
+
+class Memory:
+    """One array. Zero until written to.
+
+    Attributes:
+        version: grows with every new value, and counts through all memories: see `now`.
+        looked_at: whether somebody has looked since the value was computed; for how many values in a row, `streak`.
+    """
+
+    __slots__ = ("_array", "_buffer", "_handed_out", "_on_host", "_waiting_for", "looked_at", "streak", "version")
+
+    def __init__(self, array: jax.Array | None = None) -> None:
+        self._buffer = np.zeros(0, np.float32)
+        self._array = array
+        self._on_host = False  # whether the buffer holds the newest value; if nothing does, that is zero
+        self._handed_out = False
+        self._waiting_for: Deferred | None = None
+        self.version = now()
+        self.looked_at = False
+        self.streak = 0
+
+    @property
+    def held(self) -> bool:
+        """Whether somebody holds a view of the host's buffer: NumPy's views keep a reference to what owns them."""
+        return sys.getrefcount(self._buffer) > _UNHELD
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether it is known to be zero without looking."""
+        return self._array is None and not self._on_host and self._waiting_for is None
+
+    def view(self, shape: Shape) -> np.ndarray:
+        """The host's buffer, up to date, in this shape."""
+        self.looked_at = True
+        count = math.prod(shape)
+        self._pull(count)
+        self._handed_out = True
+        return self._buffer[:count].reshape(shape)
+
+    def on_device(self, shape: Shape, device: jax.Device) -> jax.Array:
+        """The newest value in this shape, on the device."""
+        if self._array is not None and not self._on_host and self._array.shape == shape:
+            return self._array
+        if self._waiting_for is not None:
+            self._waiting_for.resolve()
+        if self.is_zero:
+            return jnp.zeros(shape, jnp.float32, device=device)
+        written = self._on_host and self._handed_out
+        if written or self._array is None or self._array.shape != shape:
+            count = math.prod(shape)
+            self._pull(count)
+            self._array = jax.device_put(_private_copy(self._buffer[:count]).reshape(shape), device)
+            self._handed_out = self.held  # who holds a view may write, and let go of it unseen
+            self.version = now()
+        return self._array
+
+    def store(self, array: jax.Array) -> None:
+        """Takes a new value."""
+        self._array, self._waiting_for = array, None
+        self._on_host = self._handed_out = self.looked_at = False
+        self.version = now()
+
+    def defer(self, work: Deferred) -> None:
+        """Takes a new value that `work` will compute when it is wanted."""
+        self._array, self._waiting_for = None, work
+        self._on_host = self._handed_out = self.looked_at = False
+        self.version = now()
+
+    def fill(self, work: Deferred, array: jax.Array) -> None:
+        """Takes the value that `work` has computed, if it is still waited for."""
+        if self._waiting_for is work:
+            self._array, self._waiting_for = array, None
+
+    def refresh(self) -> None:
+        """Brings views that somebody holds up to date."""
+        if not self._on_host and self.held:
+            self._pull(0)
+            self._handed_out = True
+
+    def clear(self) -> None:
+        """Makes it zero."""
+        self._array = self._waiting_for = None
+        self._on_host = self._handed_out = False
+        self.version = now()
+        self.refresh()
+
+    def move(self, device: jax.Device) -> None:
+        """Takes the device's copy, where there is one, to another device."""
+        if self._array is not None:
+            self._array = jax.device_put(self._array, device)
+
+    def settled_version(self) -> int:
+        """The version, after a look at whether the host's buffer has been written to since the device read it."""
+        suspect = self._array is not None and self._on_host and self._handed_out
+        if suspect and not self._same():
+            self._array = None
+            self.version = now()
+        return self.version
+
+    def _same(self) -> bool:
+        array = np.asarray(self._array).reshape(-1)
+        return bool(np.array_equal(self._buffer[: array.size].view(np.int32), array.view(np.int32)))  # NaNs too
+
+    def _pull(self, count: int) -> None:
+        """Makes the host's buffer current, and at least `count` long."""
+        if self._waiting_for is not None:
+            self._waiting_for.resolve()
+        size = max(count, 0 if self._array is None or self._on_host else self._array.size)
+        if self._buffer.size < size:
+            old, self._buffer = self._buffer, np.zeros(size, np.float32)
+            if self._on_host:
+                self._buffer[: old.size] = old
+        if self._on_host:
+            return
+        if self._array is None:
+            self._buffer.fill(0)
+        else:
+            self._buffer[: self._array.size] = np.asarray(self._array).reshape(-1)
+        self._on_host = True
+
+
+class SyncedBlob(Blob):
+    """A blob of a net.
+
+    Args:
+        shape: its shape.
+        data, diff: its memories, where other blobs have the same.
+    """
+
+    def __init__(self, shape: Shape, data: Memory | None = None, diff: Memory | None = None) -> None:
+        super().__init__(*shape)
+        self.data_memory = data or Memory()
+        self.diff_memory = diff or Memory()
+
+    def data_on(self, device: jax.Device) -> jax.Array:
+        """The data as JAX's array."""
+        return self.data_memory.on_device(self._shape, device)
+
+    def diff_on(self, device: jax.Device) -> jax.Array:
+        """The diff as JAX's array."""
+        return self.diff_memory.on_device(self._shape, device)
+
+    def _view(self, which: str) -> np.ndarray:
+        memory = self.data_memory if which == "data" else self.diff_memory
+        return memory.view(self._shape)
+
+
+def _private_copy(array: np.ndarray) -> Any:
+    """A copy that nobody will write to, placed so that JAX on a CPU takes it as it is."""
+    bytes_ = np.empty(array.nbytes + 64, np.uint8)
+    start = -bytes_.ctypes.data % 64
+    copy = bytes_[start : start + array.nbytes].view(np.float32)
+    copy[...] = array
+    return copy
+
+
+def _references() -> int:
+    """How many references `held` counts where there is no view."""
+    memory = Memory()
+    return sys.getrefcount(memory._buffer)
+
+
+_UNHELD = _references()

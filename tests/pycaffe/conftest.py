@@ -1,0 +1,65 @@
+"""Nets that several tests use."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import caffejax.pycaffe as caffe
+from caffejax.pycaffe import _modes
+
+SMALL = """
+name: "small"
+layer { name: "data" type: "DummyData" top: "data" top: "label"
+  dummy_data_param { shape { dim: 5 dim: 2 dim: 8 dim: 8 } shape { dim: 5 }
+    data_filler { type: "constant" value: 1 } data_filler { type: "constant" value: 2 } } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+  param { decay_mult: 1 } param { decay_mult: 0 }
+  convolution_param { num_output: 11 kernel_size: 2 pad: 1
+    weight_filler { type: "gaussian" std: 1 } bias_filler { type: "constant" value: 2 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "conv" top: "ip_blob"
+  inner_product_param { num_output: 7 weight_filler { type: "gaussian" std: 2.5 }
+    bias_filler { type: "constant" value: -3 } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip_blob" bottom: "label" top: "loss" }
+"""
+
+# fed by hand; a blob with two readers, an in-place layer, dropout
+FED = """
+name: "fed"
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 4 dim: 2 dim: 6 dim: 6 } } }
+layer { name: "label" type: "Input" top: "label" input_param { shape { dim: 4 } } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+  convolution_param { num_output: 3 kernel_size: 3 weight_filler { type: "xavier" } } }
+layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" }
+layer { name: "pool" type: "Pooling" bottom: "conv" top: "pool"
+  pooling_param { global_pooling: true pool: AVE } }
+layer { name: "fc1" type: "InnerProduct" bottom: "pool" top: "fc1"
+  inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+layer { name: "drop" type: "Dropout" bottom: "fc1" top: "fc1" }
+layer { name: "fc2" type: "InnerProduct" bottom: "pool" top: "fc2"
+  inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+layer { name: "sum" type: "Eltwise" bottom: "fc1" bottom: "fc2" top: "sum" }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "sum" bottom: "label" top: "loss" }
+"""
+
+Write = Callable[[str, str], str]
+
+
+@pytest.fixture(autouse=True)
+def _process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A fresh process state, fixed random numbers, and a folder to write to."""
+    monkeypatch.setattr(_modes, "_process", _modes._Process())
+    monkeypatch.chdir(tmp_path)
+    caffe.set_random_seed(1)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes a text to a file of the test's own and gives its path."""
+
+    def write(name: str, text: str) -> str:
+        path = tmp_path / name
+        path.write_text(text)
+        return str(path)
+
+    return write

@@ -1,0 +1,239 @@
+"""Blobs' memory: writes are seen, held views follow, nothing is copied or computed that need not be."""
+
+from typing import Any
+
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import caffejax.pycaffe as caffe
+from caffejax.pycaffe._synced import Memory, SyncedBlob
+
+DEVICE = jax.devices()[0]
+
+LINE = """
+layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }
+layer { name: "a" type: "Power" bottom: "x" top: "a" power_param { scale: 2 } }
+layer { name: "b" type: "Power" bottom: "a" top: "b" power_param { shift: 1 } }
+layer { name: "relu" type: "ReLU" bottom: "b" top: "b" }
+layer { name: "c" type: "Power" bottom: "b" top: "c" power_param { scale: 3 } }
+"""
+
+
+@pytest.fixture
+def net() -> Any:
+    return caffe.Net("force_backward: true\n" + LINE, caffe.TEST)
+
+
+def test_writes_through_any_view_are_seen(net: Any) -> None:
+    net.blobs["x"].data[...] = 1
+    assert (net.forward()["c"] == 9).all()
+    view = net.blobs["x"].data
+    row = view[1]
+    del view
+    net.forward()
+    row[:] = 2  # a view of a view, long after it was asked for
+    np.testing.assert_array_equal(net.forward()["c"], [[9] * 3, [15] * 3])
+    net.blobs["x"].data.flat = np.arange(6)
+    np.testing.assert_array_equal(net.forward()["c"].ravel(), 3 * (2 * np.arange(6) + 1))
+    memoryview(net.blobs["x"].data)[0, 0] = 5
+    assert net.forward()["c"][0, 0] == 33
+
+
+def test_held_views_show_each_new_value(net: Any) -> None:
+    held = {name: net.blobs[name].data for name in ("a", "b", "c")}
+    for value in (1, 4):
+        net.blobs["x"].data[...] = value
+        out = net.forward()
+        assert out["c"].base is held["c"].base
+        assert (held["a"] == 2 * value).all()
+        assert (held["b"] == 2 * value + 1).all()
+        assert (held["c"] == 6 * value + 3).all()
+    held_diff = net.blobs["a"].diff
+    net.backward(c=np.full((2, 3), 2.0))
+    assert (held_diff == 6).all()
+
+
+def test_in_place_layers_leave_the_last_value(net: Any) -> None:
+    net.blobs["x"].data[...] = -3
+    net.forward()
+    assert (net.blobs["b"].data == 0).all()  # the ReLU's
+    net.blobs["b"].data[...] = -1
+    net.forward(start="relu", end="relu")
+    assert (net.blobs["b"].data == 0).all()
+
+
+def test_a_blob_is_computed_when_looked_at_and_returned_when_looked_at_often(
+    net: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stretch = net._running._stretch(0, 4)
+    asked: list[tuple[str, ...]] = []
+    forward = type(stretch).forward
+
+    def counted(self: Any, args: Any, wanted: tuple[str, ...]) -> Any:
+        asked.append(wanted)
+        return forward(self, args, wanted)
+
+    monkeypatch.setattr(type(stretch), "forward", counted)
+    for i in range(5):
+        net.blobs["x"].data[...] = i
+        net.forward()
+        assert (net.blobs["a"].data == 2 * i).all()
+    everything = ("a", "b", "c")
+    assert asked[:4] == [("c",), everything, ("c",), everything]
+    assert asked[4:] == [("a", "c")] * 3
+
+
+def test_a_look_after_a_write_shows_the_pass_that_was(net: Any) -> None:
+    net.blobs["x"].data[...] = 1
+    net.forward()
+    net.blobs["x"].data[...] = 100
+    assert (net.blobs["a"].data == 2).all()
+
+
+def test_a_look_does_not_advance_statistics() -> None:
+    net = caffe.Net(
+        """
+        layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 8 dim: 2 } } }
+        layer { name: "bn" type: "BatchNorm" bottom: "x" top: "bn" }
+        layer { name: "y" type: "Power" bottom: "bn" top: "y" }
+        """,
+        caffe.TRAIN,
+    )
+    for i in range(4):
+        net.blobs["x"].data[...] = np.random.default_rng(i).normal(size=(8, 2))
+        net.forward()
+        assert net.blobs["bn"].data.any()
+        np.testing.assert_allclose(net.params["bn"][2].data, sum(0.999**k for k in range(i + 1)), rtol=1e-6)
+
+
+def test_dropout_is_the_same_for_all_that_is_asked_of_a_pass_and_new_in_the_next() -> None:
+    net = caffe.Net(
+        """
+        force_backward: true
+        layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 64 } } }
+        layer { name: "drop" type: "Dropout" bottom: "x" top: "drop" }
+        layer { name: "y" type: "Power" bottom: "drop" top: "y" }
+        """,
+        caffe.TRAIN,
+    )
+    net.blobs["x"].data[...] = 1
+    masks = []
+    for _ in range(2):
+        mask = net.forward()["y"].copy()
+        np.testing.assert_array_equal(net.blobs["drop"].data, mask)
+        np.testing.assert_array_equal(net.backward(y=np.ones(64))["x"], mask)
+        masks.append(mask)
+    assert (masks[0] != masks[1]).any()
+
+
+def test_the_seed_fixes_fillers_and_masks() -> None:
+    prototxt = LINE + 'layer { name: "fc" type: "InnerProduct" bottom: "c" top: "fc" inner_product_param { num_output: 4 weight_filler { type: "gaussian" } } }'  # fmt: skip # noqa: E501
+
+    def weights() -> np.ndarray:
+        return caffe.Net(prototxt, caffe.TEST).params["fc"][0].data
+
+    caffe.set_random_seed(5)
+    first, second = weights(), weights()
+    assert (first != second).any()
+    caffe.set_random_seed(5)
+    np.testing.assert_array_equal(weights(), first)
+
+
+def test_blob_reshape_keeps_the_memory_that_fits(net: Any) -> None:
+    blob = net.blobs["x"]
+    blob.data[...] = np.arange(6).reshape(2, 3)
+    data = blob.data
+    blob.reshape(3, 2)
+    np.testing.assert_array_equal(blob.data, np.arange(6).reshape(3, 2))
+    assert np.shares_memory(blob.data, data)
+    blob.reshape(1, 3)
+    assert (net.forward()["c"] == 3 * (2 * np.arange(3) + 1)).all()
+    with pytest.raises(ValueError, match="-1"):
+        blob.reshape(-1)
+
+
+def test_nan_in_a_blob_is_not_taken_for_a_change(net: Any) -> None:
+    net.blobs["x"].data[...] = np.nan
+    held = net.blobs["x"].data
+    net.forward()
+    version = net.blobs["x"].data_memory.version
+    assert net.blobs["x"].data_memory.settled_version() == version
+    held[0, 0] = 0
+    assert net.blobs["x"].data_memory.settled_version() > version
+
+
+steps = st.lists(
+    st.sampled_from(["host write", "device write", "hold", "drop", "look", "write held", "clear", "upload"]),
+    max_size=25,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(steps)
+def test_host_and_device_never_disagree(actions: list[str]) -> None:
+    """Whatever the order of writes on either side, both sides see the last one; held views too."""
+    blob = SyncedBlob((2, 3))
+    value = np.zeros((2, 3), np.float32)
+    held: np.ndarray | None = None
+    for i, action in enumerate(actions, 1):
+        if action == "host write":
+            value = np.full((2, 3), i, np.float32)
+            blob.data[...] = value
+        elif action == "device write":
+            value = np.full((2, 3), -i, np.float32)
+            blob.data_memory.store(jnp.asarray(value))
+            blob.data_memory.refresh()
+        elif action == "hold":
+            held = blob.data[0]
+        elif action == "drop":
+            held = None
+        elif action == "write held" and held is not None:
+            held[1] = i
+            value = value.copy()
+            value[0, 1] = i
+        elif action == "clear":
+            value = np.zeros((2, 3), np.float32)
+            blob.data_memory.clear()
+        elif action == "upload":
+            np.testing.assert_array_equal(blob.data_on(DEVICE), value)
+        elif action == "look":
+            np.testing.assert_array_equal(blob.data, value)
+        if held is not None:
+            np.testing.assert_array_equal(held, value[0])
+    np.testing.assert_array_equal(blob.data_on(DEVICE), value)
+    np.testing.assert_array_equal(blob.data, value)
+
+
+def test_an_uploaded_array_is_not_the_hosts() -> None:
+    blob = SyncedBlob((1000,))
+    view = blob.data
+    view[...] = 1
+    array = blob.data_on(DEVICE)
+    view[...] = 2
+    assert (np.asarray(array) == 1).all()
+    assert (np.asarray(blob.data_on(DEVICE)) == 2).all()
+
+
+def test_what_nobody_touched_is_not_uploaded_again() -> None:
+    memory = Memory(jnp.ones(3))
+    assert memory.on_device((3,), DEVICE) is memory.on_device((3,), DEVICE)
+    memory.view((3,))
+    first = memory.on_device((3,), DEVICE)
+    assert memory.on_device((3,), DEVICE) is first
+
+
+def test_gpu_mode_without_a_gpu_warns_once_and_runs(net: Any) -> None:
+    if any(d.platform == "gpu" for d in jax.devices()):
+        pytest.skip("there is a GPU here")
+    caffe.set_mode_gpu()
+    caffe.set_device(0)
+    net.blobs["x"].data[...] = 1
+    with pytest.warns(UserWarning, match="no GPU here"):
+        assert (net.forward()["c"] == 9).all()
+    net.forward()
+    caffe.set_mode_cpu()
+    net.forward()

@@ -1,0 +1,244 @@
+"""Solvers: what Caffe's interface promises of them, and Caffe's own trajectories."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import caffejax
+import caffejax.pycaffe as caffe
+
+from .conftest import FED, SMALL, Write
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "solver"
+
+SETTINGS = """
+net: "{net}"
+test_iter: 2 test_interval: 10
+base_lr: 0.01 momentum: 0.9 weight_decay: 0.0005
+lr_policy: "inv" gamma: 0.0001 power: 0.75
+display: 100 max_iter: 4 snapshot_after_train: false
+snapshot_prefix: "model"
+"""
+
+
+def solver_of(write: Write, net: str = SMALL, more: str = "", settings: str = SETTINGS) -> str:
+    return write("solver.prototxt", settings.format(net=write("net.prototxt", net)) + more)
+
+
+# DummyData draws nothing here: a step costs little to compile
+PLAIN = SMALL.replace('"gaussian" std: 1', '"xavier"').replace('"gaussian" std: 2.5', '"xavier"')
+
+
+def test_solve(write: Write) -> None:
+    solver = caffe.get_solver(solver_of(write, PLAIN))
+    assert type(solver) is caffe.SGDSolver
+    assert (solver.iter, solver.max_iter, solver.type) == (0, 4, "SGD")
+    assert solver.lr == pytest.approx(0.01)
+    solver.solve()
+    assert solver.iter == 4
+    assert len(solver.test_nets) == 1
+    assert solver.param.max_iter == 4
+
+
+def test_net_memory_outlives_the_solver(write: Write) -> None:
+    solver = caffe.SGDSolver(solver_of(write, PLAIN))
+    solver.step(1)
+    nets = [solver.net, *solver.test_nets]
+    del solver
+    for net in nets:
+        blobs = [*net.blobs.values(), *(b for blobs in net.params.values() for b in blobs)]
+        assert np.isfinite(sum(b.data.sum() + b.diff.sum() for b in blobs))
+
+
+@pytest.mark.parametrize("more", ["", "snapshot_format: HDF5"])
+def test_snapshot_and_restore(write: Write, more: str) -> None:
+    path = solver_of(write, PLAIN, more)
+    solver = caffe.SGDSolver(path)
+    solver.step(2)
+    solver.snapshot()
+    end = ".h5" if more else ""
+    assert Path(f"model_iter_2.caffemodel{end}").exists()
+    solver.step(2)
+    again = caffe.get_solver(path)
+    again.restore(f"model_iter_2.solverstate{end}")
+    assert again.iter == 2
+    again.step(2)
+    resumed = caffe.get_solver(path)
+    resumed.solve(f"model_iter_2.solverstate{end}")
+    assert resumed.iter == 4
+    for name, blobs in solver.net.params.items():
+        for a, b in zip(blobs, again.net.params[name], strict=True):
+            np.testing.assert_allclose(a.data, b.data, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "cls"),
+    [
+        ("SGD", caffe.SGDSolver),
+        ("Nesterov", caffe.NesterovSolver),
+        ("AdaGrad", caffe.AdaGradSolver),
+        ("RMSProp", caffe.RMSPropSolver),
+        ("AdaDelta", caffe.AdaDeltaSolver),
+        ("Adam", caffe.AdamSolver),
+    ],
+)
+def test_types(kind: str, cls: Any, write: Write) -> None:
+    settings = SETTINGS.replace("momentum: 0.9", "") + "rms_decay: 0.9\n"
+    file = solver_of(write, PLAIN, f'type: "{kind}"', settings)
+    solver = caffe.get_solver(file)
+    assert type(solver) is cls
+    assert isinstance(solver, caffe.Solver)
+    legacy = "ADAM" if kind == "Adam" else kind.upper()
+    assert type(caffe.get_solver(solver_of(write, PLAIN, f"solver_type: {legacy}", settings))) is cls
+    assert cls(solver_of(write, PLAIN, settings=settings)).type == kind  # the class counts, not the file's SGD
+
+
+def test_order_of_callbacks(write: Write) -> None:
+    solver = caffe.SGDSolver(solver_of(write, PLAIN, "iter_size: 2"))
+    seen: list[Any] = []
+    solver.net.before_forward(lambda i: seen.append("forward") if i == 0 else None)
+    solver.net.after_backward(lambda i: seen.append("backward") if i == 0 else None)
+    solver.add_callback(lambda: seen.append(("start", solver.iter)), lambda: seen.append("gradients"))
+    solver.step(2)
+    passes = ["forward", "backward"] * 2
+    assert seen == [("start", 0), *passes, "gradients", ("start", 1), *passes, "gradients"]
+
+
+def test_gradients_may_be_changed_before_the_update(write: Write) -> None:
+    settings = SETTINGS.replace("weight_decay: 0.0005", "").replace("momentum: 0.9", "")
+    solver = caffe.SGDSolver(solver_of(write, PLAIN, settings=settings))
+    before = solver.net.params["ip"][1].data.copy()
+
+    def ones() -> None:
+        solver.net.params["ip"][1].diff[...] = 1
+
+    solver.add_callback(lambda: None, ones)
+    solver.step(1)
+    np.testing.assert_allclose(solver.net.params["ip"][1].data, before - 0.01, rtol=1e-6)
+    np.testing.assert_allclose(solver.net.params["ip"][1].diff, 0.01, rtol=1e-6)  # the update is what the diff is now
+
+
+def test_params_written_between_steps_count(write: Write) -> None:
+    solver = caffe.SGDSolver(solver_of(write, PLAIN))
+    solver.step(1)
+    for blobs in solver.net.params.values():
+        for blob in blobs:
+            blob.data[...] = 0
+    solver.step(1)
+    assert solver.net.blobs["ip_blob"].data.shape == (5, 7)
+    assert (solver.net.blobs["ip_blob"].data == 0).all()
+    np.testing.assert_allclose(solver.net.blobs["loss"].data, np.log(7), rtol=1e-6)
+
+
+def test_blobs_of_the_last_iteration(write: Write) -> None:
+    """What was before the update, though it is computed only now."""
+    solver = caffe.SGDSolver(solver_of(write, PLAIN))
+    w, b = (blob.data.copy() for blob in solver.net.params["ip"])
+    solver.step(1)
+    conv = solver.net.blobs["conv"].data.reshape(5, -1)
+    np.testing.assert_allclose(solver.net.blobs["ip_blob"].data, conv @ w.T + b, rtol=1e-4, atol=1e-4)
+    assert solver.net.blobs["ip_blob"].diff.any()
+
+
+def test_own_loop_is_a_step(write: Write) -> None:
+    path = solver_of(write, FED.replace("Dropout", "Power"), settings=SETTINGS.replace("test_iter: 2", ""))
+    path = write("solver.prototxt", Path(path).read_text().replace("test_interval: 10", ""))
+    a, b = caffe.SGDSolver(path), caffe.SGDSolver(path)
+    for name, blobs in a.net.params.items():
+        for mine, other in zip(blobs, b.net.params[name], strict=True):
+            other.data[...] = mine.data
+    r = np.random.default_rng(0)
+    for i in range(3):
+        x, y = r.normal(size=(4, 2, 6, 6)), r.integers(0, 5, 4)
+        for net in (a.net, b.net):
+            net.blobs["data"].data[...] = x
+            net.blobs["label"].data[...] = y
+        a.step(1)  # uses what stands in the Input layers' blobs
+        b.net.clear_param_diffs()
+        b.net.forward()
+        b.net.backward()
+        b.apply_update()
+        assert a.iter == b.iter == i + 1
+    for name, blobs in a.net.params.items():
+        for mine, other in zip(blobs, b.net.params[name], strict=True):
+            np.testing.assert_allclose(mine.data, other.data, rtol=1e-5, atol=1e-7)
+            np.testing.assert_allclose(mine.diff, other.diff, rtol=1e-4, atol=1e-7)
+
+
+def test_test_nets_have_the_trained_params(write: Write) -> None:
+    net = PLAIN + 'layer { name: "own" type: "InnerProduct" bottom: "ip_blob" top: "own" include { phase: TEST } inner_product_param { num_output: 2 weight_filler { type: "xavier" } } }'  # fmt: skip # noqa: E501
+    solver = caffe.SGDSolver(solver_of(write, net))
+    test = solver.test_nets[0]
+    before = float(test.forward()["loss"])
+    solver.step(3)
+    np.testing.assert_array_equal(test.params["ip"][0].data, solver.net.params["ip"][0].data)
+    assert float(test.forward()["loss"]) < before
+    test.params["own"][0].data[...] = 0
+    (scores,) = solver._core.test()
+    assert (scores.outputs["own"] == 0).all()
+    np.testing.assert_allclose(scores.outputs["loss"], test.blobs["loss"].data, rtol=1e-5)
+    other = caffe.Net(str(Path("net.prototxt")), caffe.TEST)
+    solver.share_weights(other)
+    np.testing.assert_array_equal(other.params["ip"][0].data, test.params["ip"][0].data)
+
+
+def test_a_solvers_seed_fixes_its_net(write: Write) -> None:
+    path = solver_of(write, PLAIN, "random_seed: 4")
+    first, second = (caffe.SGDSolver(path).net.params["ip"][0].data for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+CASES = ["sgd_batchnorm_test", "sgd_shared_params", "adam_batchnorm_iter_size3"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_caffe_reached(case: str) -> None:
+    expected = dict(np.load(GOLDEN / case / "expected.npz"))
+    solver = caffe.get_solver(str(GOLDEN / case / "solver.prototxt"))
+    solver.net.copy_from(str(GOLDEN / case / "init.caffemodel"))
+    for k in range(24):
+        assert solver.lr == pytest.approx(expected["lr"][k], rel=3e-7)
+        solver.step(1)
+        for name in (n for n in expected if n.startswith(f"param/{k + 1}/")):
+            _, _, layer, index = name.split("/")
+            found, wanted = solver.net.params[layer][int(index)].data, expected[name]
+            np.testing.assert_allclose(found, wanted, rtol=5e-5, atol=5e-5 * np.abs(wanted).max(), err_msg=name)
+
+
+def test_equal_to_the_solver_without_the_interface(write: Write) -> None:
+    """The same numbers from the same seed, dropout included."""
+    net = SMALL.replace('layer { name: "loss"', 'layer { name: "drop" type: "Dropout" bottom: "ip_blob" top: "ip_blob" } layer { name: "loss"')  # fmt: skip # noqa: E501
+    path = solver_of(write, net, "random_seed: 3 iter_size: 2")
+    ours, pure = caffe.get_solver(path), caffejax.Solver(path)
+    ours.step(3)
+    pure.step(3)
+    for name, blobs in pure.train_state.params.items():
+        for mine, other in zip(ours.net.params[name], blobs, strict=True):
+            np.testing.assert_allclose(mine.data, other, rtol=2e-5, atol=1e-6)
+    pure.close()
+
+
+def test_what_is_not_there_says_so(write: Write) -> None:
+    assert not caffe.has_nccl()
+    assert (caffe.solver_count(), caffe.solver_rank()) == (1, 0)
+    caffe.set_multiprocess(True)
+    caffe.set_solver_count(1)
+    caffe.set_solver_rank(0)
+    for call in (lambda: caffe.set_solver_count(2), caffe.NCCL.new_uid, lambda: caffe.NCCL(None, "")):
+        with pytest.raises(NotImplementedError, match="train on one"):
+            call()
+
+
+def test_module(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (caffe.TRAIN, caffe.TEST) == (0, 1)
+    assert {"Convolution", "SoftmaxWithLoss", "MemoryData"} <= set(caffe.layer_type_list())
+    assert caffe.__version__ == "1.0.0"
+    timer = caffe.Timer()
+    timer.start()
+    timer.stop()
+    assert 0 <= timer.ms < 1e4
+    caffe.init_log(0, True)
+    caffe.log("hello")
+    assert capsys.readouterr().err.rstrip().endswith("] hello")
