@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from html import escape
+from itertools import pairwise
 
 _CHARACTER, _LINE = 7.2, 15  # of 12 pixel monospace text
-_GAP, _RANK_GAP, _MARGIN = 18, 46, 12
+_GAP, _RANK_GAP, _MARGIN = 22, 46, 12
 _SWEEPS = 4
 
 Nodes = Mapping[str, tuple[str, Mapping[str, str]]]
@@ -15,7 +16,7 @@ Edge = tuple[str, str, str]
 
 
 def to_svg(nodes: Nodes, edges: Iterable[Edge], rankdir: str) -> str:
-    """Draws a graph.
+    """Draws a graph, each node in a rank after those that lead to it, and near its neighbours in the next ranks.
 
     Args:
         nodes: label and style (shape, fillcolor) by node; edges of layers that work in place lead back.
@@ -23,34 +24,47 @@ def to_svg(nodes: Nodes, edges: Iterable[Edge], rankdir: str) -> str:
         rankdir: "LR", "RL", "TB" or "BT".
     """
     edges = list(edges)
-    sideways = rankdir in ("LR", "RL")
-    sizes = {n: _size(label) for n, (label, _) in nodes.items()}
+    across, along = (1, 0) if rankdir in ("LR", "RL") else (0, 1)  # which of x and y
     ranks = _ranks(nodes, edges)
-    order = _order(nodes, edges, ranks)
-    depth = [max(sizes[n][not sideways] for n in row) for row in order]
-    span = [sum(sizes[n][sideways] + _GAP for n in row) for row in order]
+    sizes = {n: _size(label) for n, (label, _) in nodes.items()}
+    chains = [_chain(e, i, ranks) for i, e in enumerate(edges)]
+    for chain in chains:
+        for step, bend in enumerate(chain[1:-1], 1):
+            sizes[bend], ranks[bend] = (0, 0), ranks[chain[0]] + step
+    order = _order(sizes, [pair for chain in chains for pair in pairwise(chain)], ranks)
+    widths = [sum(sizes[n][across] + _GAP for n in row) - _GAP for row in order]
+    total = [0.0, 0.0]
+    total[across] = max(widths, default=0) + 2 * _MARGIN
     places: dict[str, tuple[float, float]] = {}
-    along = float(_MARGIN)
-    for row, thick, wide in zip(order, depth, span, strict=True):
-        across = _MARGIN + (max(span) - wide + _GAP) / 2
+    position = float(_MARGIN)
+    gap = _RANK_GAP if along else max(_RANK_GAP, max((len(label) for _, _, label in edges), default=0) * _CHARACTER + 24)
+    for row, width in zip(order, widths, strict=True):
+        thick = max(sizes[n][along] for n in row)
+        beside = (total[across] - width) / 2
         for n in row:
-            centre = across + sizes[n][sideways] / 2
-            places[n] = (along + thick / 2, centre) if sideways else (centre, along + thick / 2)
-            across += sizes[n][sideways] + _GAP
-        along += thick + _RANK_GAP
-    long, wide = along - _RANK_GAP + _MARGIN, max(span, default=0.0) - _GAP + 2 * _MARGIN
-    width, height = (long, wide) if sideways else (wide, long)
+            centre = beside + sizes[n][across] / 2, position + thick / 2
+            places[n] = centre if along else centre[::-1]
+            beside += sizes[n][across] + _GAP
+        position += thick + gap
+    total[along] = position - gap + _MARGIN
     if rankdir in ("RL", "BT"):
-        places = {n: (width - x, y) if sideways else (x, height - y) for n, (x, y) in places.items()}
-    parts = [_edge(e, places, sizes, sideways, ranks) for e in edges]
-    parts += [_node(nodes[n], places[n], sizes[n]) for row in order for n in row]
+        places = {n: (x, total[1] - y) if along else (total[0] - x, y) for n, (x, y) in places.items()}
+    back = [ranks[target] <= ranks[source] for source, target, _ in edges]
+    parts = [_edge(e[2], c, b, places, sizes, along) for e, c, b in zip(edges, chains, back, strict=True)]
+    parts += [_node(node, places[n], sizes[n]) for n, node in nodes.items()]
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{total[0]:.0f}" height="{total[1]:.0f}" '
         f'font-family="monospace" font-size="12" text-anchor="middle">\n'
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" '
         'orient="auto"><path d="M0,0 L8,4 L0,8 z"/></marker></defs>\n'
         '<rect width="100%" height="100%" fill="white"/>\n' + "\n".join(parts) + "\n</svg>\n"
     )
+
+
+def _chain(edge: Edge, number: int, ranks: Mapping[str, int]) -> list[str]:
+    """The nodes that an edge is led along: its two, and between them one in each rank, so that it evades others."""
+    source, target, _ = edge
+    return [source, *(f"\0{number}/{rank}" for rank in range(ranks[source] + 1, ranks[target])), target]
 
 
 def _size(label: str) -> tuple[float, float]:
@@ -93,13 +107,13 @@ def _ranks(nodes: Nodes, edges: list[Edge]) -> dict[str, int]:
     return ranks
 
 
-def _order(nodes: Nodes, edges: list[Edge], ranks: Mapping[str, int]) -> list[list[str]]:
+def _order(nodes: Iterable[str], edges: list[tuple[str, str]], ranks: Mapping[str, int]) -> list[list[str]]:
     """The nodes of each rank, each near the mean place of its neighbours."""
     order: list[list[str]] = [[] for _ in range(max(ranks.values(), default=-1) + 1)]
     for node in nodes:
         order[ranks[node]].append(node)
     neighbours: dict[str, list[str]] = defaultdict(list)
-    for source, target, _ in edges:
+    for source, target in edges:
         neighbours[source].append(target)
         neighbours[target].append(source)
     for _ in range(_SWEEPS):
@@ -129,25 +143,26 @@ def _node(node: tuple[str, Mapping[str, str]], place: tuple[float, float], size:
 
 
 def _edge(
-    edge: Edge,
+    label: str,
+    chain: list[str],
+    back: bool,
     places: Mapping[str, tuple[float, float]],
     sizes: Mapping[str, tuple[float, float]],
-    sideways: bool,
-    ranks: Mapping[str, int],
+    along: int,
 ) -> str:
-    source, target, label = edge
-    (x1, y1), (x2, y2) = places[source], places[target]
-    axis = 0 if sideways else 1
-    sign = 1 if (x1, y1)[axis] < (x2, y2)[axis] else -1
-    back = 0.3 if ranks[target] <= ranks[source] else 0.0  # beside the edge that it goes back along
-    out1, out2 = sign * sizes[source][axis] / 2, -sign * sizes[target][axis] / 2
-    beside = back * min(sizes[source][1 - axis], sizes[target][1 - axis])
-    if sideways:
-        x1, x2, y1, y2 = x1 + out1, x2 + out2, y1 + beside, y2 + beside
-        bend = f"{(x1 + x2) / 2:.1f},{y1:.1f} {(x1 + x2) / 2:.1f},{y2:.1f}"
-    else:
-        y1, y2, x1, x2 = y1 + out1, y2 + out2, x1 + beside, x2 + beside
-        bend = f"{x1:.1f},{(y1 + y2) / 2:.1f} {x2:.1f},{(y1 + y2) / 2:.1f}"
-    path = f'<path d="M{x1:.1f},{y1:.1f} C{bend} {x2:.1f},{y2:.1f}" fill="none" stroke="black" marker-end="url(#tip)"/>'
-    text = f'<text x="{(x1 + x2) / 2:.1f}" y="{(y1 + y2) / 2 - 3:.1f}">{escape(label)}</text>' if label else ""
-    return path + text
+    points = [list(places[n]) for n in chain]
+    sign = 1 if points[0][along] < points[-1][along] else -1
+    points[0][along] += sign * sizes[chain[0]][along] / 2
+    points[-1][along] -= sign * sizes[chain[-1]][along] / 2
+    if back:  # beside the edge that it goes back along
+        for point in points:
+            point[1 - along] += 0.3 * min(sizes[n][1 - along] for n in chain)
+    path = f"M{points[0][0]:.1f},{points[0][1]:.1f}"
+    for (x1, y1), (x2, y2) in pairwise(points):
+        x, y = (x1 + x2) / 2, (y1 + y2) / 2
+        bends = ((x1, y), (x2, y)) if along else ((x, y1), (x, y2))
+        path += " C" + " ".join(f"{a:.1f},{b:.1f}" for a, b in (*bends, (x2, y2)))
+    x, y = points[-1]
+    place = (x + 4, y - 10, "start") if along else (x - 12, y - 4, "end")
+    text = '<text x="{:.1f}" y="{:.1f}" text-anchor="{}">'.format(*place) + f"{escape(label)}</text>" if label else ""
+    return f'<path d="{path}" fill="none" stroke="black" marker-end="url(#tip)"/>{text}'
