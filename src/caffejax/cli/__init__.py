@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Sequence
 
 from .._version import __version__
 from ..errors import CaffejaxError
-from . import convert, gradcheck, test, train
+from . import (
+    convert,
+    draw_net,
+    gradcheck,
+    parse_log,
+    plot_training_log,
+    test,
+    train,
+    upgrade_net_proto_binary,
+    upgrade_net_proto_text,
+    upgrade_solver_proto_text,
+)
 
-_COMMANDS = (train, test, gradcheck, convert)
+_COMMANDS = (
+    train,
+    test,
+    gradcheck,
+    convert,
+    draw_net,
+    parse_log,
+    plot_training_log,
+    upgrade_net_proto_text,
+    upgrade_net_proto_binary,
+    upgrade_solver_proto_text,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Trains and tests Caffe models on JAX, and converts their weights.",
         epilog="example: caffejax train --solver=configs/digits/lenet_solver.prototxt",
         allow_abbrev=False,
+        formatter_class=functools.partial(argparse.HelpFormatter, max_help_position=33),
     )
     parser.add_argument("--version", action="version", version=f"caffejax {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="<command>", required=True)

@@ -37,7 +37,9 @@ def to_svg(nodes: Nodes, edges: Iterable[Edge], rankdir: str) -> str:
     total[across] = max(widths, default=0) + 2 * _MARGIN
     places: dict[str, tuple[float, float]] = {}
     position = float(_MARGIN)
-    gap = _RANK_GAP if along else max(_RANK_GAP, max((len(label) for _, _, label in edges), default=0) * _CHARACTER + 24)
+    gap = (
+        _RANK_GAP if along else max(_RANK_GAP, max((len(label) for _, _, label in edges), default=0) * _CHARACTER + 24)
+    )
     for row, width in zip(order, widths, strict=True):
         thick = max(sizes[n][along] for n in row)
         beside = (total[across] - width) / 2
@@ -131,7 +133,7 @@ def _node(node: tuple[str, Mapping[str, str]], place: tuple[float, float], size:
     paint = f'fill="{escape(style["fillcolor"])}" stroke="black"'
     if style["shape"] == "octagon":
         c = 7  # what the corners lose
-        corners = ((left + c, top), (right - c, top), (right, top + c), (right, bottom - c))
+        corners = [(left + c, top), (right - c, top), (right, top + c), (right, bottom - c)]
         corners += ((right - c, bottom), (left + c, bottom), (left, bottom - c), (left, top + c))
         shape = f'<polygon points="{" ".join(f"{a:.1f},{b:.1f}" for a, b in corners)}" {paint}/>'
     else:

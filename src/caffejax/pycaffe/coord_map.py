@@ -41,8 +41,8 @@ def conv_params(fn: Function) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
     given = fn.params.get("convolution_param") or fn.params.get("pooling_param") or fn.params
 
     def values(name: str, prefix: str, default: int | None) -> np.ndarray:
-        pair = [given.get(f"{prefix}_h"), given.get(f"{prefix}_w")]
-        value = given.get(name, default) if pair == [None, None] else [default if n is None else n for n in pair]
+        pair: list[Any] = [given.get(f"{prefix}_h"), given.get(f"{prefix}_w")]
+        value: Any = given.get(name, default) if pair == [None, None] else [default if n is None else n for n in pair]
         if value is None or None in np.atleast_1d(value).tolist():
             raise UndefinedMapException(f"{fn.type_name} has no {name}")
         return np.atleast_1d(value)

@@ -32,10 +32,13 @@ _SUFFIX = "_param"
 @cache
 def param_name_dict() -> dict[str, str]:
     """`{"InnerProduct": "inner_product", ...}`: the parameter message of each type, without its `_param`."""
-    fields = [f for f in LayerParameter.DESCRIPTOR.fields if f.name.endswith(_SUFFIX) and f.message_type]
-    names = {f.message_type.name.removesuffix("Parameter"): f.name.removesuffix(_SUFFIX) for f in reversed(fields)}
-    spelled = {f.name.removesuffix(_SUFFIX).replace("_", ""): f.name.removesuffix(_SUFFIX) for f in fields}
-    return {kind: spelled.get(kind.lower(), name) for kind, name in names.items()}
+    fields = {
+        field.name.removesuffix(_SUFFIX): field.message_type.name.removesuffix("Parameter")
+        for field in LayerParameter.DESCRIPTOR.fields[::-1]  # of several for one message the first
+        if field.name.endswith(_SUFFIX) and field.message_type
+    }
+    spelled = {name.replace("_", ""): name for name in fields}
+    return {kind: spelled.get(kind.lower(), name) for name, kind in fields.items()}
 
 
 @cache
@@ -183,7 +186,10 @@ class _Naming:
             if own and key in getattr(layer, own).DESCRIPTOR.fields_by_name:
                 place = getattr(layer, own)
             elif key not in layer.DESCRIPTOR.fields_by_name:
-                known = [*layer.DESCRIPTOR.fields_by_name, *(getattr(layer, own).DESCRIPTOR.fields_by_name if own else ())]
+                known = [
+                    *layer.DESCRIPTOR.fields_by_name,
+                    *(getattr(layer, own).DESCRIPTOR.fields_by_name if own else ()),
+                ]
                 raise AttributeError(f"{self.told(layer)}: there is no setting '{key}'{did_you_mean(key, known)}")
             try:
                 assign_proto(place, key, value)
