@@ -64,9 +64,7 @@ CHAINS: dict[str, Callable[[Top], Top]] = {
     ),
     "back and on": lambda x: conv(deconv(average(x, kernel_size=4, stride=4), kernel_size=8, stride=4), kernel_size=3),
     "crop": lambda x: L.Crop(conv(x, kernel_size=3), L.Input(shape=dict(dim=[1, 1, 60, 60])), axis=2, offset=[7, 3]),
-    "crop of one axis": lambda x: L.Crop(
-        L.ReLU(x), L.Input(shape=dict(dim=[1, 1, 1, 60])), axis=3, offset=11
-    ),
+    "crop of one axis": lambda x: L.Crop(L.ReLU(x), L.Input(shape=dict(dim=[1, 1, 1, 60])), axis=3, offset=11),
     "sum of two ways": lambda x: L.Eltwise(conv(x, kernel_size=3, stride=2, pad=1), conv(x, kernel_size=1, stride=2)),
 }
 

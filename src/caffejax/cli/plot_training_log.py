@@ -34,9 +34,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _chart(text: str) -> str:
+    if text.isdigit() and int(text) < len(_CHARTS):
+        return _CHARTS[int(text)]
     name = "_".join(text.lower().replace(".", " ").replace("_", " ").replace("-", " ").split())
-    if name.isdigit() and int(name) < len(_CHARTS):
-        return _CHARTS[int(name)]
     if name not in _CHARTS:
         raise argparse.ArgumentTypeError(f"'{text}' is no chart type: 0 to {len(_CHARTS) - 1}, or {', '.join(_CHARTS)}")
     return name
