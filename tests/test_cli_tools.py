@@ -144,10 +144,10 @@ def test_plots_that_cannot_be_drawn(
     assert re.search(message, refused(capsys, "plot_training_log", chart, target, log), re.DOTALL)
 
 
-@pytest.mark.parametrize("chart", ["8", "-1", "loss"])
+@pytest.mark.parametrize("chart", ["8", " -1", "loss"])
 def test_charts_that_do_not_exist(capsys: pytest.CaptureFixture[str], chart: str) -> None:
     with pytest.raises(SystemExit) as caught:
-        main(["plot_training_log", f" {chart}", "p.png", "a.log"])  # the blank: no flag
+        main(["plot_training_log", chart, "p.png", "a.log"])
     assert caught.value.code == 2
     assert "is no chart type: 0 to 7, or test_accuracy_vs_iters" in capsys.readouterr().err
 
