@@ -219,3 +219,32 @@ def test_the_inverse_undoes() -> None:
     axis, scale, shift = compose(there, inverse(there))
     assert axis == 1
     np.testing.assert_array_equal([scale, shift], [[1, 1], [0, 0]])
+
+
+def fcn(*skips: int) -> list[int]:
+    """The offsets of all crops in a fully convolutional VGG-16 that takes up these pooling layers again."""
+    image = data(1, 3, 500, 500)
+    x, pools = image, {}
+    for block, (convs, channels) in enumerate([(2, 64), (2, 128), (3, 256), (3, 512), (3, 512)], 1):
+        for i in range(convs):
+            pad = 100 if (block, i) == (1, 0) else 1
+            x = L.ReLU(L.Convolution(x, kernel_size=3, pad=pad, num_output=channels), in_place=True)
+        x = pools[block] = L.Pooling(x, pool=P.Pooling.MAX, kernel_size=2, stride=2)
+    x = L.Dropout(L.ReLU(L.Convolution(x, kernel_size=7, pad=0, num_output=4096), in_place=True), in_place=True)
+    x = L.Convolution(x, kernel_size=1, num_output=21)
+    stride = 32
+    for skip in skips:
+        x = L.Deconvolution(x, convolution_param=dict(num_output=21, kernel_size=4, stride=2, bias_term=False))
+        x = L.Eltwise(x, crop(L.Convolution(pools[skip], num_output=21, kernel_size=1, pad=0), x))
+        stride //= 2
+    x = L.Deconvolution(
+        x, convolution_param=dict(num_output=21, kernel_size=2 * stride, stride=stride, bias_term=False)
+    )
+    return [layer.crop_param.offset[0] for layer in crop(x, image).to_proto().layer if layer.type == "Crop"]
+
+
+@pytest.mark.parametrize(
+    ("skips", "offsets"), [((), [19]), ((4,), [5, 27]), ((4, 3), [5, 9, 31])], ids=["FCN-32s", "FCN-16s", "FCN-8s"]
+)
+def test_the_published_offsets_of_fully_convolutional_nets(skips: tuple[int, ...], offsets: list[int]) -> None:
+    assert fcn(*skips) == offsets

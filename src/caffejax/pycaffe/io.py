@@ -122,7 +122,7 @@ def load_image(filename: str | os.PathLike[str], color: bool = True) -> np.ndarr
     return np.ascontiguousarray(image, np.float32)
 
 
-def oversample(images: Sequence[np.ndarray], crop_dims: Sequence[int]) -> np.ndarray:
+def oversample(images: Sequence[np.ndarray], crop_dims: Sequence[int] | np.ndarray) -> np.ndarray:
     """Crops each image at its four corners and its centre, and mirrors these.
 
     Args:
