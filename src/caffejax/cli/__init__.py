@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from .._version import __version__
 from ..errors import CaffejaxError
 from . import (
+    classify,
     convert,
+    detect,
     draw_net,
     gradcheck,
     parse_log,
@@ -27,6 +29,8 @@ _COMMANDS = (
     test,
     gradcheck,
     convert,
+    classify,
+    detect,
     draw_net,
     parse_log,
     plot_training_log,
