@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,23 @@ def test_an_installed_caffe_is_found_only_without_install(tmp_path: Path, instal
     (tmp_path / "caffe.py").write_text("here = True")
     call = "caffejax.pycaffe.install(); " if installed else ""
     python(f"import caffejax.pycaffe; {call}import caffe; assert hasattr(caffe, 'here') != {installed}", tmp_path)
+
+
+NAMES = {
+    "net_spec": "Function Layers NetSpec Parameters Top assign_proto layers param_name_dict params to_proto",
+    "coord_map": "AxisMismatchException PASS_THROUGH_LAYERS UndefinedMapException compose conv_params coord_map "
+    "coord_map_from_to crop crop_params inverse",
+    "io": "Transformer array_to_blobproto array_to_datum arraylist_to_blobprotovector_str blobproto_to_array "
+    "blobprotovector_str_to_arraylist caffe_pb2 datum_to_array load_image oversample resize_image",
+    "draw": "BLOB_STYLE LAYER_STYLE_DEFAULT NEURON_LAYER_STYLE choose_color_by_layertype draw_net draw_net_to_file "
+    "get_edge_label get_layer_label get_layer_lr_mult get_pooling_types_dict get_pydot_graph",
+    "proto": "caffe_pb2",
+    "classifier": "Classifier",
+    "detector": "Detector",
+}
+
+
+@pytest.mark.parametrize("module", NAMES)
+def test_modules_have_caffes_names(module: str) -> None:
+    found = vars(import_module(f"caffejax.pycaffe.{module}"))
+    assert not [name for name in NAMES[module].split() if name not in found]

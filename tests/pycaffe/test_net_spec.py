@@ -141,6 +141,11 @@ SETTINGS: dict[str, tuple[Callable[[Top], Any], str]] = {
         lambda x: L.Convolution(x, kernel_size=[3, 5], pad=(1, 2), dilation=np.array([1, 2])),
         'type: "Convolution" convolution_param { kernel_size: [3, 5] pad: [1, 2] dilation: [1, 2] }',
     ),
+    "anything that can be looped over": (
+        lambda x: L.Reshape(x, shape=dict(dim=range(3)), axis=np.int32(1)),
+        'type: "Reshape" reshape_param { shape { dim: [0, 1, 2] } axis: 1 }',
+    ),
+    "enum by its name": (lambda x: L.Pooling(x, pool="AVE"), 'type: "Pooling" pooling_param { pool: AVE }'),
     "list of messages": (
         lambda x: L.Convolution(x, param=[dict(lr_mult=1, decay_mult=1), dict(lr_mult=2)]),
         'type: "Convolution" param { lr_mult: 1 decay_mult: 1 } param { lr_mult: 2 }',

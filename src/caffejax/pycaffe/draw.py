@@ -116,7 +116,7 @@ def _spatial(param: Any, name: str, prefix: str, default: int) -> str:
     pair = [getattr(param, f"{prefix}_{axis}") for axis in "hw" if param.HasField(f"{prefix}_{axis}")]
     value = getattr(param, name)
     sizes = pair or ([value] if isinstance(value, int) else list(value)) or [default]
-    return "x".join(map(str, dict.fromkeys(sizes) if len(set(sizes)) == 1 else sizes))
+    return "x".join(map(str, sizes[:1] if len(set(sizes)) == 1 else sizes))
 
 
 def choose_color_by_layertype(layertype: str) -> str:

@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 
 from ..data.datum import decode_image
-from ..errors import DataError, Problem
+from ..errors import DataError, Problem, WeightsError
 from ..schema import caffe_pb2, parse_binary
 from ..schema.blobs import read_bytes
 from .resizing import resize_image
@@ -108,8 +108,11 @@ def load_image(filename: str | os.PathLike[str], color: bool = True) -> np.ndarr
     Raises:
         DataError: for a file that is not there or is no image.
     """
-    with_file = np.frombuffer(read_bytes(filename), np.uint8)
-    pixels = cv2.imdecode(with_file, cv2.IMREAD_UNCHANGED) if with_file.size else None
+    try:
+        content = np.frombuffer(read_bytes(filename), np.uint8)
+    except WeightsError as error:  # as far as reading goes, a file is a file
+        raise DataError(error.problems) from error
+    pixels = cv2.imdecode(content, cv2.IMREAD_UNCHANGED) if content.size else None
     if pixels is None:
         raise DataError(Problem("is no image that OpenCV can decode, or is damaged", str(filename)))
     scale = np.iinfo(pixels.dtype).max if pixels.dtype.kind in "iu" else 1

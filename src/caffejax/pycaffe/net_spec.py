@@ -27,6 +27,7 @@ from ..schema import caffe_pb2
 from ..schema.caffe_pb2 import LayerParameter, NetParameter
 
 _SUFFIX = "_param"
+_SINGLE = (str, bytes, Mapping, Message)  # what can be looped over, but is one value
 
 
 @cache
@@ -61,8 +62,8 @@ def assign_proto(proto: Message, name: str, val: Any) -> None:
     Args:
         proto: the message.
         name: the field.
-        val: a number, string or enum value; a dict for a message; a list of those for a repeated field, or one
-            of them for a repeated field of one value.
+        val: a number, string or enum value; a dict for a message; a list (or array, ...) of those for a
+            repeated field, or one of them for a repeated field of one value.
 
     Raises:
         AttributeError: if there is no such field; the nearest name is told.
@@ -73,17 +74,17 @@ def assign_proto(proto: Message, name: str, val: Any) -> None:
         raise AttributeError(f"{proto.DESCRIPTOR.name} has no setting '{name}'{did_you_mean(name, fields)}")
     field = fields[name]
     if field.is_repeated:
-        values = list(val) if isinstance(val, list | tuple | np.ndarray) else [val]
+        values = list(val) if isinstance(val, Iterable) and not isinstance(val, _SINGLE) else [val]
         if field.message_type:
             for value in values:
                 _fill(getattr(proto, name).add(), name, value)
         else:
-            with_context(name, values, lambda: getattr(proto, name).extend([_plain(v) for v in values]))
+            _assign(name, values, lambda: getattr(proto, name).extend([_plain(v) for v in values]))
     elif field.message_type:
         getattr(proto, name).SetInParent()
         _fill(getattr(proto, name), name, val)
     else:
-        with_context(name, val, lambda: setattr(proto, name, _plain(val)))
+        _assign(name, val, lambda: setattr(proto, name, _plain(val)))
 
 
 def _fill(message: Message, name: str, value: Any) -> None:
@@ -96,7 +97,7 @@ def _fill(message: Message, name: str, value: Any) -> None:
         raise TypeError(f"{name} takes a dict of settings, not {value!r}")
 
 
-def with_context(name: str, value: Any, assign: Callable[[], None]) -> None:
+def _assign(name: str, value: Any, assign: Callable[[], None]) -> None:
     """Runs an assignment; protobuf's complaint about the value gets the setting's name."""
     try:
         assign()
