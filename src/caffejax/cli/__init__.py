@@ -3,14 +3,47 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Sequence
 
 from .._version import __version__
 from ..errors import CaffejaxError
-from . import compute_image_mean, convert, convert_imageset, extract_features, gradcheck, test, train
+from . import (
+    classify,
+    compute_image_mean,
+    convert,
+    convert_imageset,
+    detect,
+    draw_net,
+    extract_features,
+    gradcheck,
+    parse_log,
+    plot_training_log,
+    test,
+    train,
+    upgrade_net_proto_binary,
+    upgrade_net_proto_text,
+    upgrade_solver_proto_text,
+)
 
-_COMMANDS = (train, test, gradcheck, convert, convert_imageset, compute_image_mean, extract_features)
+_COMMANDS = (
+    train,
+    test,
+    gradcheck,
+    convert,
+    convert_imageset,
+    compute_image_mean,
+    extract_features,
+    classify,
+    detect,
+    draw_net,
+    parse_log,
+    plot_training_log,
+    upgrade_net_proto_text,
+    upgrade_net_proto_binary,
+    upgrade_solver_proto_text,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Trains and tests Caffe models on JAX, converts their weights and makes their databases.",
         epilog="example: caffejax train --solver=configs/digits/lenet_solver.prototxt",
         allow_abbrev=False,
+        formatter_class=functools.partial(argparse.HelpFormatter, max_help_position=33),
     )
     parser.add_argument("--version", action="version", version=f"caffejax {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="<command>", required=True)

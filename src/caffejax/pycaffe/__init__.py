@@ -1,5 +1,7 @@
 """Caffe's Python interface: `import caffejax.pycaffe as caffe`."""
 
+from . import io, proto
+from ._alias import install
 from ._blob import Blob
 from ._layer import Layer
 from ._modes import (
@@ -32,6 +34,9 @@ from ._solver import (
     Solver,
     get_solver,
 )
+from .classifier import Classifier
+from .detector import Detector
+from .net_spec import NetSpec, layers, params, to_proto
 
 __version__ = "1.0.0"  # of the Caffe whose interface this is
 
@@ -43,9 +48,12 @@ __all__ = [
     "AdaGradSolver",
     "AdamSolver",
     "Blob",
+    "Classifier",
+    "Detector",
     "Layer",
     "NesterovSolver",
     "Net",
+    "NetSpec",
     "RMSPropSolver",
     "SGDSolver",
     "Solver",
@@ -53,8 +61,13 @@ __all__ = [
     "get_solver",
     "has_nccl",
     "init_log",
+    "install",
+    "io",
     "layer_type_list",
+    "layers",
     "log",
+    "params",
+    "proto",
     "set_device",
     "set_mode_cpu",
     "set_mode_gpu",
@@ -64,4 +77,5 @@ __all__ = [
     "set_solver_rank",
     "solver_count",
     "solver_rank",
+    "to_proto",
 ]

@@ -1,0 +1,63 @@
+"""Classifies images and writes the class probabilities, a row per image, to a .npy file."""
+
+from __future__ import annotations
+
+import argparse
+
+from . import images
+
+HELP = "classify images"
+EXAMPLE = (
+    "caffejax classify cat.jpg probabilities.npy --model_def=deploy.prototxt "
+    "--pretrained_model=net.caffemodel --mean_file=mean.npy"
+)
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    parser.add_argument("input_file", help="an image, a folder of images, or a .npy file of them (N, H, W, K)")
+    parser.add_argument("output_file", help="the .npy file to write")
+    images.add_flags(parser)
+    parser.add_argument("--center_only", help="only the centre, not ten crops of each image", action="store_true")
+    parser.add_argument(
+        "--images_dim", help="height and width to resize to before cropping", type=images.numbers, default=(256, 256)
+    )
+    parser.add_argument("--ext", help="the end of the images' names in a folder", default="jpg")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Classifies."""
+    from pathlib import Path
+
+    import numpy as np
+
+    from .. import pycaffe as caffe
+    from ..checkpoints.atomic import replacing
+    from ..errors import DataError, Problem, located
+    from ..pycaffe.classifier import Classifier
+    from .glog import start_logging
+
+    start_logging()
+    source = Path(options.input_file)
+    if source.suffix == ".npy":
+        inputs = list(images.load_npy(source))
+        if not inputs or inputs[0].ndim != 3:
+            raise DataError(Problem("holds no images: an array (N, H, W, K) is wanted", str(source)))
+    else:
+        files = sorted(source.glob(f"*.{options.ext}")) if source.is_dir() else [source]
+        if not files:
+            raise DataError(Problem(f"has no images *.{options.ext}; --ext says how their names end", str(source)))
+        inputs = [caffe.io.load_image(file) for file in files]
+    images.choose_device(options)
+    settings = images.settings(options)
+    with located(file=options.model_def):
+        try:
+            classifier = Classifier(
+                options.model_def, options.pretrained_model, image_dims=options.images_dim, **settings
+            )
+            predictions = classifier.predict(inputs, not options.center_only)
+        except ValueError as error:
+            raise DataError(str(error)) from error
+    with replacing(options.output_file) as file:
+        np.save(file, predictions)
+    print(f"Classified {len(inputs)} images; wrote {options.output_file}")

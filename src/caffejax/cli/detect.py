@@ -1,0 +1,124 @@
+"""Classifies windows of images, as R-CNN does, and writes windows and predictions to a .csv or .h5 file."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections.abc import Iterable
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+from . import images
+
+if TYPE_CHECKING:
+    import numpy as np
+
+HELP = "classify windows of images"
+EXAMPLE = (
+    "caffejax detect windows.csv detections.csv --model_def=deploy.prototxt --pretrained_model=net.caffemodel "
+    "--context_pad=16"
+)
+
+_COORDINATES = ("ymin", "xmin", "ymax", "xmax")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    parser.add_argument("input_file", help="a .csv of windows (filename,ymin,xmin,ymax,xmax), or a list of images")
+    parser.add_argument("output_file", help="the .csv or .h5 file to write")
+    images.add_flags(parser)
+    parser.add_argument(
+        "--crop_mode",
+        help="where windows come from; from the list if the input is a .csv, else from selective search",
+        choices=("list", "selective_search"),
+    )
+    parser.add_argument("--context_pad", help="pixels of context around windows", type=int, default=16)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Detects."""
+    from ..errors import DataError, located
+    from ..pycaffe.detector import Detector
+    from .glog import start_logging
+
+    start_logging()
+    if not options.output_file.endswith((".csv", ".h5", ".hdf5")):
+        raise DataError(f"{options.output_file}: the name has to end in .csv or .h5")
+    windows = _windows(options.input_file)
+    images.choose_device(options)
+    settings = images.settings(options)
+    with located(file=options.model_def):
+        try:
+            detector = Detector(
+                options.model_def, options.pretrained_model, context_pad=options.context_pad, **settings
+            )
+        except ValueError as error:
+            raise DataError(str(error)) from error
+    mode = options.crop_mode or ("list" if options.input_file.endswith(".csv") else "selective_search")
+    if mode == "list":
+        detections = detector.detect_windows(windows.items())
+    else:
+        detections = detector.detect_selective_search(windows)
+    if not detections:
+        raise DataError(f"{options.input_file} names no windows")
+    write = _write_csv if options.output_file.endswith(".csv") else _write_hdf5
+    write(options.output_file, detections)
+    print(f"Classified {len(detections)} windows of {len(windows)} images; wrote {options.output_file}")
+
+
+def _windows(path: str) -> dict[str, list[np.ndarray]]:
+    """The windows by image; none if the file is a list of images."""
+    import numpy as np
+
+    from ..errors import DataError, Problem
+
+    try:
+        with open(path, newline="") as file:
+            if not path.endswith(".csv"):
+                return {line.strip(): [] for line in file if line.strip()}
+            reader = csv.DictReader(file)
+            if missing := [c for c in ("filename", *_COORDINATES) if c not in (reader.fieldnames or ())]:
+                raise DataError(Problem(f"the first line names no column {', '.join(missing)}", path, 1))
+            found: dict[str, list[np.ndarray]] = {}
+            problems = []
+            for row in reader:
+                try:
+                    window = np.array([round(float(row[c])) for c in _COORDINATES])
+                    found.setdefault(row["filename"], []).append(window)
+                except (TypeError, ValueError, OverflowError):
+                    problems.append(Problem("ymin, xmin, ymax and xmax have to be numbers", path, reader.line_num))
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(Problem(f"cannot be read: {getattr(error, 'strerror', None) or error}", path)) from error
+    if problems:
+        raise DataError(problems)
+    return found
+
+
+def _write_csv(path: str, detections: list[dict[str, Any]]) -> None:
+    from ..checkpoints.atomic import replacing
+
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    classes = range(detections[0]["prediction"].size)
+    writer.writerow(["filename", *_COORDINATES, *(f"class{i}" for i in classes)])
+    for found in detections:
+        writer.writerow([found["filename"], *found["window"], *_plain(found["prediction"].ravel())])
+    with replacing(path) as file:
+        file.write(text.getvalue().encode())
+
+
+def _plain(values: Iterable[Any]) -> list[str]:
+    return [str(value) for value in values]
+
+
+def _write_hdf5(path: str, detections: list[dict[str, Any]]) -> None:
+    """Data sets filename, window (N, 4) and prediction (N, ...)."""
+    import h5py
+    import numpy as np
+
+    from ..checkpoints.atomic import replacing_path
+
+    with replacing_path(path) as partial, h5py.File(partial, "w") as file:
+        file["filename"] = [str(found["filename"]) for found in detections]
+        file["window"] = np.stack([found["window"] for found in detections])
+        file["prediction"] = np.stack([found["prediction"] for found in detections])

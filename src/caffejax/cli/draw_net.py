@@ -1,0 +1,34 @@
+"""Draws a net: layers, blobs, and how they hang together. Formats other than .svg and .dot need Graphviz."""
+
+from __future__ import annotations
+
+import argparse
+
+HELP = "draw a net"
+EXAMPLE = "caffejax draw_net configs/digits/lenet_train_test.prototxt lenet.svg --phase=TRAIN"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    parser.add_argument("input_net_proto_file", help="the net prototxt", metavar="NET")
+    parser.add_argument("output_image_file", help="the picture; the name's end says the format", metavar="FILE")
+    parser.add_argument("--rankdir", help="where the net runs to", choices=("LR", "RL", "TB", "BT"), default="LR")
+    parser.add_argument(
+        "--phase", help="only the layers of this phase", choices=("TRAIN", "TEST", "ALL"), default="ALL"
+    )
+    parser.add_argument("--display_lrm", help="show the multipliers of the learning rate", action="store_true")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Draws."""
+    from pathlib import Path
+
+    from ..pycaffe.draw import draw_net_to_file
+    from ..schema import caffe_pb2, read_net
+    from .glog import start_logging
+
+    start_logging()
+    net = read_net(Path(options.input_net_proto_file))
+    phase = None if options.phase == "ALL" else caffe_pb2.Phase.Value(options.phase)
+    draw_net_to_file(net, options.output_image_file, options.rankdir, phase, options.display_lrm)
+    print(f"Drew {options.output_image_file}")

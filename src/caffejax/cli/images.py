@@ -1,0 +1,75 @@
+"""What the commands for images share: flags that say how images become a net's input."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Whole numbers separated by commas."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is no list of numbers such as 2,1,0") from None
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags for the net and for preprocessing."""
+    parser.add_argument("--model_def", help="the net prototxt", required=True, metavar="FILE")
+    parser.add_argument("--pretrained_model", help="its weights", required=True, metavar="FILE")
+    parser.add_argument("--gpu", help="run on the GPU", action="store_true")
+    parser.add_argument(
+        "--mean_file", help="what to subtract: .npy, (K,) or (K, H, W), or .binaryproto", metavar="FILE"
+    )
+    parser.add_argument("--input_scale", help="factor after subtracting the mean", type=float)
+    parser.add_argument("--raw_scale", help="factor before subtracting the mean", type=float, default=255.0)
+    parser.add_argument("--channel_swap", help="order of the channels", type=numbers, default=(2, 1, 0))
+
+
+def choose_device(options: argparse.Namespace) -> None:
+    """Sets the mode that `--gpu` asks for."""
+    from .. import pycaffe as caffe
+
+    if options.gpu:
+        caffe.set_mode_gpu()
+    else:
+        caffe.set_mode_cpu()
+
+
+def settings(options: argparse.Namespace) -> dict[str, Any]:
+    """The flags as arguments of Classifier and Detector."""
+    names = ("input_scale", "raw_scale", "channel_swap")
+    return {"mean": _mean(options.mean_file), **{name: getattr(options, name) for name in names}}
+
+
+def _mean(path: str | None) -> np.ndarray | None:
+    from ..schema.blobs import read_blob_proto
+
+    if not path:
+        return None
+    if path.endswith(".npy"):
+        return load_npy(path)
+    mean = read_blob_proto(path)
+    return mean.reshape(mean.shape[-3:])
+
+
+def load_npy(path: str | os.PathLike[str]) -> np.ndarray:
+    """The array in a .npy file.
+
+    Raises:
+        DataError: if there is none.
+    """
+    import numpy as np
+
+    from ..errors import DataError, Problem
+
+    try:
+        return np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(Problem(f"is no .npy file, or cannot be read: {reason}", str(path))) from error

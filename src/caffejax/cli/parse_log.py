@@ -1,0 +1,41 @@
+"""Makes two tables of a training log: LOG.train and LOG.test, with iteration, seconds, learning rate, outputs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+HELP = "make tables of a training log"
+EXAMPLE = "caffejax parse_log train.log tables"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    parser.add_argument("logfile_path", help="the log of a training run, Caffe's or caffejax's", metavar="LOGFILE")
+    parser.add_argument("output_dir", help="the folder for the tables", metavar="FOLDER")
+    parser.add_argument("--verbose", help="print the rows too", action="store_true")
+    parser.add_argument("--delimiter", help="what stands between two columns", type=_character, default=",")
+
+
+def _character(text: str) -> str:
+    text = {"\\t": "\t", "tab": "\t"}.get(text, text)
+    if len(text) != 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not one character")
+    return text
+
+
+def run(options: argparse.Namespace) -> None:
+    """Makes the tables."""
+    from ..logs import parse_log, write_csv
+
+    log = Path(options.logfile_path)
+    tables = dict(zip(("train", "test"), parse_log(log), strict=True))
+    for kind, rows in tables.items():
+        if not rows:
+            print(f"{log} states no outputs of a {kind} net")
+            continue
+        target = Path(options.output_dir) / f"{log.name}.{kind}"
+        write_csv(target, rows, options.delimiter)
+        print(f"Wrote {len(rows)} rows to {target}")
+        for row in rows if options.verbose else ():
+            print(", ".join(f"{column} {value:g}" for column, value in row.items()))

@@ -1,0 +1,100 @@
+"""Plots training logs, each as a curve. Chart types, by number or by name:
+
+0 test_accuracy_vs_iters, 1 test_accuracy_vs_seconds, 2 test_loss_vs_iters, 3 test_loss_vs_seconds,
+4 train_learning_rate_vs_iters, 5 train_learning_rate_vs_seconds, 6 train_loss_vs_iters, 7 train_loss_vs_seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..errors import Problem
+
+HELP = "plot training logs (needs the extra 'plot')"
+EXAMPLE = "caffejax plot_training_log 6 loss.png train.log"
+
+_CHARTS = tuple(
+    f"{what}_vs_{axis}"
+    for what in ("test_accuracy", "test_loss", "train_learning_rate", "train_loss")
+    for axis in ("iters", "seconds")
+)
+
+_COLUMNS = {"iters": "NumIters", "seconds": "Seconds"}
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    parser.add_argument("chart_type", help="0 to 7, or its name", type=_chart, metavar="CHART")
+    parser.add_argument("output", help="the picture; the name's end says the format", metavar="FILE")
+    parser.add_argument("logs", help="logs of training runs", nargs="+", metavar="LOG")
+
+
+def _chart(text: str) -> str:
+    if text.isdigit() and int(text) < len(_CHARTS):
+        return _CHARTS[int(text)]
+    name = "_".join(text.lower().replace(".", " ").replace("_", " ").replace("-", " ").split())
+    if name not in _CHARTS:
+        raise argparse.ArgumentTypeError(f"'{text}' is no chart type: 0 to {len(_CHARTS) - 1}, or {', '.join(_CHARTS)}")
+    return name
+
+
+def run(options: argparse.Namespace) -> None:
+    """Plots."""
+    from ..checkpoints.atomic import replacing
+    from ..errors import CaffejaxError
+
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise CaffejaxError("plots need matplotlib: pip install 'caffejax[plot]'") from error
+    what, _, axis = options.chart_type.partition("_vs_")
+    problems: list[Problem] = []
+    figure = Figure()
+    axes = figure.add_subplot()
+    for log in options.logs:
+        try:
+            for label, rows in _curves(log, what).items():
+                x, y = zip(*((row[_COLUMNS[axis]], row[label]) for row in rows), strict=True)
+                axes.plot(x, y, marker=".", label=f"{Path(log).name}: {label}")
+        except CaffejaxError as error:
+            problems += error.problems
+    if problems:
+        raise CaffejaxError(problems)
+    words = what.replace("_", " ").capitalize()
+    axes.set(xlabel=axis.capitalize(), ylabel=words, title=f"{words} vs. {axis.capitalize()}")
+    axes.legend()
+    picture, ending = BytesIO(), Path(options.output).suffix[1:]
+    try:
+        figure.savefig(picture, format=ending or None)
+    except ValueError as error:
+        raise CaffejaxError(f"{options.output}: {error}") from error
+    with replacing(options.output) as file:
+        file.write(picture.getvalue())
+    print(f"Wrote {options.output}")
+
+
+def _curves(path: str, what: str) -> dict[str, list[dict[str, float]]]:
+    """The rows to plot, by the column to plot."""
+    from ..errors import DataError, Problem
+    from ..logs import read_log
+
+    log = read_log(path)
+    if what == "train_learning_rate" and log.rate:
+        return {"LearningRate": log.rate}
+    if what == "train_loss" and log.loss:
+        return {"loss": log.loss}
+    net, _, kind = what.partition("_")
+    rows = log.train if net == "train" else log.test
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    word = kind.removesuffix("uracy")  # top1_acc is an accuracy too
+    curves = {c: [row for row in rows if c in row] for c in columns if word in c.lower()}
+    if not curves:
+        outputs = ", ".join(columns[3:]) or "none"
+        raise DataError(
+            Problem(f"has nothing to plot as {what.replace('_', ' ')}; outputs of its {net} net: {outputs}", path)
+        )
+    return curves

@@ -1,0 +1,34 @@
+"""Brings an old binary net, such as a .caffemodel, up to date, with its blobs; the file to write may be the same."""
+
+from __future__ import annotations
+
+import argparse
+
+HELP = "bring an old .caffemodel up to date"
+EXAMPLE = "caffejax upgrade_net_proto_binary old.caffemodel new.caffemodel"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    parser.add_argument("input", help="the .caffemodel to read", metavar="INPUT")
+    parser.add_argument("output", help="the file to write", metavar="OUTPUT")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Upgrades."""
+    from ..checkpoints.atomic import replacing
+    from ..errors import located
+    from ..schema import parse_binary, upgrade_net
+    from ..schema.blobs import read_bytes
+    from ..schema.caffe_pb2 import NetParameter
+    from .glog import log, start_logging
+
+    start_logging()
+    net = parse_binary(read_bytes(options.input), NetParameter, file=options.input)
+    with located(file=options.input):
+        warnings = upgrade_net(net)
+    if warnings:
+        log.warning("%s: %s", options.input, "; ".join(warnings))
+    with replacing(options.output) as file:
+        file.write(net.SerializeToString())
+    log.info("Wrote upgraded NetParameter binary proto to %s", options.output)

@@ -1,0 +1,54 @@
+"""What Classifier and Detector share: a net with one input for images, and how images become that input."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..schema.caffe_pb2 import TEST
+from . import io
+from ._net import Net
+
+
+class ImageNet(Net):
+    """A trained net in phase TEST whose first input takes images.
+
+    Args:
+        model_file: the net prototxt.
+        pretrained_file: its weights.
+        mean, input_scale, raw_scale, channel_swap: as `io.Transformer` takes them; None leaves a step out.
+
+    Attributes:
+        transformer: turns images (H, W, K) into the input.
+    """
+
+    def __init__(
+        self,
+        model_file: str | os.PathLike[str],
+        pretrained_file: str | os.PathLike[str],
+        mean: np.ndarray | None = None,
+        input_scale: float | None = None,
+        raw_scale: float | None = None,
+        channel_swap: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__(model_file, TEST, weights=pretrained_file)
+        name = self.inputs[0]
+        self.transformer = io.Transformer({name: self.blobs[name].data.shape})
+        self.transformer.set_transpose(name, (2, 0, 1))
+        if mean is not None:
+            self.transformer.set_mean(name, mean)
+        if input_scale is not None:
+            self.transformer.set_input_scale(name, input_scale)
+        if raw_scale is not None:
+            self.transformer.set_raw_scale(name, raw_scale)
+        if channel_swap is not None:
+            self.transformer.set_channel_swap(name, channel_swap)
+
+    def _predict(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        """The net's first output for each image."""
+        name = self.inputs[0]
+        batch: dict[str, Any] = {name: np.stack([self.transformer.preprocess(name, image) for image in images])}
+        return np.asarray(self.forward_all(**batch)[self.outputs[0]])

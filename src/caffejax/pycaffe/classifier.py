@@ -1,0 +1,61 @@
+"""Classifies images, with Caffe's way of averaging over crops."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from . import io
+from ._images import ImageNet
+
+
+class Classifier(ImageNet):
+    """A net that classifies images.
+
+    Args:
+        model_file: the net prototxt.
+        pretrained_file: its weights.
+        image_dims: height and width that images are resized to before they are cropped to the input's size, which
+            is also the default.
+        mean, input_scale, raw_scale, channel_swap: as `io.Transformer` takes them.
+    """
+
+    def __init__(
+        self,
+        model_file: str | os.PathLike[str],
+        pretrained_file: str | os.PathLike[str],
+        image_dims: Sequence[int] | None = None,
+        mean: np.ndarray | None = None,
+        input_scale: float | None = None,
+        raw_scale: float | None = None,
+        channel_swap: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__(model_file, pretrained_file, mean, input_scale, raw_scale, channel_swap)
+        self.crop_dims = np.array(self.blobs[self.inputs[0]].data.shape[2:])
+        self.image_dims = tuple(int(n) for n in (self.crop_dims if image_dims is None else image_dims))
+
+    def predict(self, inputs: Sequence[np.ndarray], oversample: bool = True) -> np.ndarray:
+        """Class probabilities.
+
+        Args:
+            inputs: images (H, W, K), as `io.load_image` gives them.
+            oversample: average over the crops of four corners and centre and their mirror images; else only the
+                centre is classified.
+
+        Returns:
+            (N, classes); with `oversample` False the net's output as it is, a row per image.
+
+        Raises:
+            ValueError: if the crops are larger than the images after resizing.
+        """
+        images = np.stack([io.resize_image(image, self.image_dims) for image in inputs])
+        if oversample:
+            predictions = self._predict(list(io.oversample(list(images), self.crop_dims)))
+            return predictions.reshape(len(images), 10, -1).mean(1)
+        (height, width), (h, w) = self.image_dims, self.crop_dims
+        if h > height or w > width:
+            raise ValueError(f"images of {height} x {width} cannot be cropped to {h} x {w}")
+        top, left = (height - h) // 2, (width - w) // 2
+        return self._predict(list(images[:, top : top + h, left : left + w]))

@@ -1,0 +1,152 @@
+"""Where a blob's pixels lie in another blob: for cropping one to fit the other, as in fully convolutional nets.
+
+The map from a blob to the one it was computed from is `(axis, scale, shift)`: along each spatial axis, from `axis`
+on, the pixel at `x` of the bottom lies at `scale * x + shift` of the top, both counted in pixels from the centre of
+the first. An `axis` of None is a map that is the same whatever the axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from .net_spec import Function, Top, layers
+
+CoordMap: TypeAlias = tuple[int | None, Any, Any]
+
+_IDENTITY: CoordMap = (None, 1, 0)
+
+PASS_THROUGH_LAYERS = (
+    "AbsVal BatchNorm Bias BNLL Clip Dropout Eltwise ELU Exp Log LRN MVN Power PReLU ReLU Scale Sigmoid Split Swish "
+    "TanH Threshold"
+).split()
+
+
+class UndefinedMapException(Exception):  # noqa: N818  Caffe's name
+    """A layer through which coordinates cannot be followed."""
+
+
+class AxisMismatchException(Exception):  # noqa: N818  Caffe's name
+    """Maps that speak of different axes."""
+
+
+def conv_params(fn: Function) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
+    """Axis, and per spatial axis stride, kernel size with dilation, and pad of a convolution or pooling.
+
+    Raises:
+        UndefinedMapException: if the layer has no kernel size, as global pooling.
+    """
+    given = fn.params.get("convolution_param") or fn.params.get("pooling_param") or fn.params
+
+    def values(name: str, prefix: str, default: int | None) -> np.ndarray:
+        pair: list[Any] = [given.get(f"{prefix}_h"), given.get(f"{prefix}_w")]
+        value: Any = given.get(name, default) if pair == [None, None] else [default if n is None else n for n in pair]
+        if value is None or None in np.atleast_1d(value).tolist():
+            raise UndefinedMapException(f"{fn.type_name} has no {name}")
+        return np.atleast_1d(value)
+
+    kernel = (values("kernel_size", "kernel", None) - 1) * values("dilation", "dilation", 1) + 1
+    return given.get("axis", 1), values("stride", "stride", 1), kernel, values("pad", "pad", 0)
+
+
+def crop_params(fn: Function) -> tuple[int, np.ndarray]:
+    """The first axis that a Crop layer crops, and the offset per axis from there on."""
+    given = fn.params.get("crop_param") or fn.params
+    return given.get("axis", 2), np.atleast_1d(given.get("offset", 0))
+
+
+def coord_map(fn: Function) -> CoordMap:
+    """The map from a layer's bottom to its top.
+
+    Raises:
+        UndefinedMapException: if its type has none.
+    """
+    if fn.type_name in ("Convolution", "Pooling", "Im2col"):
+        axis, stride, kernel, pad = conv_params(fn)
+        return axis, 1 / stride, (pad - (kernel - 1) / 2) / stride
+    if fn.type_name == "Deconvolution":
+        axis, stride, kernel, pad = conv_params(fn)
+        return axis, stride, (kernel - 1) / 2 - pad
+    if fn.type_name in PASS_THROUGH_LAYERS:
+        return _IDENTITY
+    if fn.type_name == "Crop":
+        axis, offset = crop_params(fn)
+        return axis - 1, 1, -offset  # the first spatial axis comes after a map's axis, the channels
+    raise UndefinedMapException(f"coordinates cannot be followed through {fn.type_name}")
+
+
+def compose(base_map: CoordMap, next_map: CoordMap) -> CoordMap:
+    """`base_map` after `next_map`.
+
+    Raises:
+        AxisMismatchException: if they begin at different axes, or have different numbers of them.
+    """
+    (axis1, scale1, shift1), (axis2, scale2, shift2) = base_map, next_map
+    if None not in (axis1, axis2) and axis1 != axis2:
+        raise AxisMismatchException(f"one map begins after axis {axis1}, the other after axis {axis2}")
+    if len({n for n in map(np.size, (scale1, shift1, scale2, shift2)) if n > 1}) > 1:
+        sizes = [max(np.size(scale), np.size(shift)) for scale, shift in ((scale1, shift1), (scale2, shift2))]
+        raise AxisMismatchException(f"one map is of {sizes[0]} spatial axes, the other of {sizes[1]}")
+    return axis2 if axis1 is None else axis1, scale1 * scale2, scale1 * shift2 + shift1
+
+
+def inverse(coord_map: CoordMap) -> CoordMap:
+    """The map the other way."""
+    axis, scale, shift = coord_map
+    return axis, 1 / scale, -shift / scale
+
+
+def _walk(top: Top) -> Iterator[tuple[Top, CoordMap]]:
+    """A blob and all that it can be followed back to, each with the map from there to the blob; nearest first."""
+    maps = {top: _IDENTITY}
+    waiting = [top]
+    for here in waiting:  # grows on the way
+        yield here, maps[here]
+        try:
+            step = coord_map(here.fn)
+        except UndefinedMapException:
+            continue
+        # what a Crop's second bottom gives is its size only
+        for bottom in here.fn.inputs[:1] if here.fn.type_name == "Crop" else here.fn.inputs:
+            if bottom not in maps:
+                maps[bottom] = compose(maps[here], step)
+                waiting.append(bottom)
+
+
+def coord_map_from_to(top_from: Top, top_to: Top) -> CoordMap:
+    """The map from a blob's coordinates to another's, by way of the nearest blob that both are computed from.
+
+    Where several ways lead there they are taken to agree, as in any net whose sums make sense.
+
+    Raises:
+        RuntimeError: if there is no such blob.
+        AxisMismatchException: if the layers on the way speak of different axes.
+    """
+    from_maps = dict(_walk(top_from))
+    for blob, to_map in _walk(top_to):
+        if blob in from_maps:
+            return compose(to_map, inverse(from_maps[blob]))
+    raise RuntimeError("could not compute a map between the tops; are they connected by spatial layers?")
+
+
+def crop(top_from: Top, top_to: Top) -> Top:
+    """A Crop layer that cuts `top_from` to the part that lies where `top_to` does.
+
+    Raises:
+        AssertionError: if they differ in scale, or the part does not begin at a pixel of `top_from`.
+        RuntimeError, AxisMismatchException: as `coord_map_from_to`.
+    """
+    axis, scale, shift = coord_map_from_to(top_from, top_to)
+    problem = ""
+    if not np.all(np.equal(scale, 1)):
+        problem = f"scale mismatch on crop (a = {scale})"
+    elif not np.all(np.less_equal(shift, 0)):
+        problem = f"cannot crop negative offset (b = {shift})"
+    elif not np.all(np.equal(np.round(shift), shift)):
+        problem = f"cannot crop noninteger offset (b = {shift})"
+    if problem:
+        raise AssertionError(problem)  # what Caffe raises
+    offset = (-np.round(np.atleast_1d(shift))).astype(int).tolist()
+    return layers.Crop(top_from, top_to, crop_param={"axis": 2 if axis is None else axis + 1, "offset": offset})

@@ -1,0 +1,135 @@
+"""Classifies windows of images, as R-CNN does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from ..errors import CaffejaxError, DataError, Problem
+from . import io
+from ._images import ImageNet
+
+Window = Sequence[int] | np.ndarray
+
+
+class Detector(ImageNet):
+    """A net that classifies windows.
+
+    Args:
+        model_file: the net prototxt, with a square input if `context_pad` is given.
+        pretrained_file: its weights.
+        mean, input_scale, raw_scale, channel_swap: as `io.Transformer` takes them.
+        context_pad: how many pixels of the net's input, on each side, show what is around the window.
+    """
+
+    def __init__(
+        self,
+        model_file: str | os.PathLike[str],
+        pretrained_file: str | os.PathLike[str],
+        mean: np.ndarray | None = None,
+        input_scale: float | None = None,
+        raw_scale: float | None = None,
+        channel_swap: Sequence[int] | None = None,
+        context_pad: int | None = None,
+    ) -> None:
+        super().__init__(model_file, pretrained_file, mean, input_scale, raw_scale, channel_swap)
+        self.configure_crop(context_pad)
+
+    def detect_windows(
+        self, images_windows: Iterable[tuple[str | os.PathLike[str], Iterable[Window]]]
+    ) -> list[dict[str, Any]]:
+        """Classifies windows of images.
+
+        Args:
+            images_windows: the file name of each image, and its windows as (ymin, xmin, ymax, xmax).
+
+        Returns:
+            For each window `{"filename": ..., "window": ..., "prediction": the net's output}`.
+
+        Raises:
+            DataError: for an image that cannot be read, or a window that has nothing of it.
+        """
+        found: list[dict[str, Any]] = []
+        crops = []
+        for filename, windows in images_windows:
+            image = io.load_image(filename)
+            for window in windows:
+                if 0 in image[int(window[0]) : int(window[2]), int(window[1]) : int(window[3])].shape:
+                    size = f"{image.shape[0]} x {image.shape[1]}"
+                    shown = ", ".join(str(int(n)) for n in window)
+                    raise DataError(
+                        Problem(f"window ({shown}) has nothing of the image, which is {size}", str(filename))
+                    )
+                crops.append(self.crop(image, window))
+                found.append({"window": window, "filename": filename})
+        for detection, prediction in zip(found, self._predict(crops) if crops else (), strict=True):
+            detection["prediction"] = prediction
+        return found
+
+    def detect_selective_search(self, image_fnames: Iterable[str]) -> list[dict[str, Any]]:
+        """Classifies the windows that selective search, a program of its own in MATLAB, finds in images.
+
+        Raises:
+            CaffejaxError: if its Python package, selective_search_ijcv_with_python, is not there.
+        """
+        try:
+            selective_search = import_module("selective_search_ijcv_with_python")
+        except ImportError as error:
+            raise CaffejaxError(
+                "selective search needs MATLAB and the package selective_search_ijcv_with_python on the Python path; "
+                "or find windows in another way, and give them to detect_windows"
+            ) from error
+        files = [os.path.abspath(name) for name in image_fnames]
+        windows = selective_search.get_windows(files, cmd="selective_search_rcnn")
+        return self.detect_windows(zip(files, windows, strict=True))
+
+    def crop(self, im: np.ndarray, window: Window) -> np.ndarray:
+        """Cuts a window out of an image; with `context_pad` what is around it too, and the mean where nothing is.
+
+        Args:
+            im: (H, W, K).
+            window: (ymin, xmin, ymax, xmax).
+
+        Returns:
+            The window in its own size; with context, in the size of the net's input.
+        """
+        y1, x1, y2, x2 = (int(n) for n in window)
+        if not self.context_pad:
+            return im[y1:y2, x1:x2]
+        size = self.crop_dims[1]  # assumes a square
+        scale = size / (size - 2.0 * self.context_pad)
+        half = np.array([(y2 - y1 + 1) / 2, (x2 - x1 + 1) / 2])
+        centre = np.array([y1, x1]) + half
+        first, last = np.round(centre - scale * half), np.round(centre + scale * half)
+        zoom = size / (last - first + 1)
+        pad = np.round(np.maximum(0, -first) * zoom).astype(int)
+        first, last = (np.clip(corner, 0, im.shape[:2]) for corner in (first, last))
+        dims = np.minimum(np.round((last - first + 1) * zoom).astype(int), size - pad)
+        (top, left), (bottom, right) = first.astype(int), last.astype(int)
+        crop = np.ones(self.crop_dims, np.float32) * self.crop_mean
+        crop[pad[0] : pad[0] + dims[0], pad[1] : pad[1] + dims[1]] = io.resize_image(im[top:bottom, left:right], dims)
+        return crop
+
+    def configure_crop(self, context_pad: int | None) -> None:
+        """Sets how many pixels of context `crop` includes, and the mean that it fills up with.
+
+        Raises:
+            ValueError: if the net's input has no room for so much context, or is not square.
+        """
+        name = self.inputs[0]
+        channels, height, width = self.blobs[name].data.shape[1:]
+        if context_pad and not (height == width and 0 < 2 * context_pad < width):
+            raise ValueError(
+                f"a context of {context_pad} needs a square input larger than that, not {height} x {width}"
+            )
+        self.crop_dims = (height, width, channels)
+        self.context_pad = context_pad
+        transformer = self.transformer
+        mean = np.asarray(transformer.mean.get(name, np.zeros((channels, 1, 1))), np.float32).transpose(1, 2, 0)
+        if name in transformer.channel_swap:
+            mean = mean[:, :, np.argsort(transformer.channel_swap[name])]
+        self.crop_mean = mean / np.float32(transformer.raw_scale.get(name, 1))

@@ -1,0 +1,261 @@
+"""Images in and out of nets, and arrays in and out of Caffe's messages.
+
+Images are (H, W, K), float32 in 0..1, colours in the order R, G, B, as scikit-image gives them. What a net takes is
+(K, H, W), mostly B, G, R in 0..255: a `Transformer` goes from the one to the other and back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import cv2
+import numpy as np
+
+from ..data.datum import decode_image
+from ..errors import DataError, Problem, WeightsError
+from ..schema import caffe_pb2, parse_binary
+from ..schema.blobs import read_bytes
+from .resizing import resize_image
+
+__all__ = [
+    "Transformer",
+    "array_to_blobproto",
+    "array_to_datum",
+    "arraylist_to_blobprotovector_str",
+    "blobproto_to_array",
+    "blobprotovector_str_to_arraylist",
+    "datum_to_array",
+    "load_image",
+    "oversample",
+    "resize_image",
+]
+
+_LUMINANCE = np.array([0.2125, 0.7154, 0.0721])  # of R, G, B, as scikit-image weighs them
+
+
+def blobproto_to_array(blob: Any, return_diff: bool = False) -> np.ndarray:
+    """The array in a BlobProto, float64, in its shape: four axes if it states them in the old way.
+
+    Raises:
+        ValueError: if the shape does not go with the number of values.
+    """
+    values = (blob.diff or blob.double_diff) if return_diff else (blob.data or blob.double_data)
+    if any(blob.HasField(name) for name in ("num", "channels", "height", "width")):
+        return np.array(values, np.float64).reshape(blob.num, blob.channels, blob.height, blob.width)
+    return np.array(values, np.float64).reshape(tuple(blob.shape.dim))
+
+
+def array_to_blobproto(arr: np.ndarray, diff: np.ndarray | None = None) -> caffe_pb2.BlobProto:
+    """A BlobProto of an array of any shape, and of a diff of the same shape. Values become float32."""
+    blob = caffe_pb2.BlobProto()
+    blob.shape.dim.extend(arr.shape)
+    blob.data.extend(np.ravel(arr).astype(float))
+    if diff is not None:
+        blob.diff.extend(np.ravel(diff).astype(float))
+    return blob
+
+
+def arraylist_to_blobprotovector_str(arraylist: Iterable[np.ndarray]) -> bytes:
+    """Arrays as a serialised BlobProtoVector."""
+    return caffe_pb2.BlobProtoVector(blobs=[array_to_blobproto(arr) for arr in arraylist]).SerializeToString()
+
+
+def blobprotovector_str_to_arraylist(str: bytes) -> list[np.ndarray]:
+    """The arrays in a serialised BlobProtoVector."""
+    return [blobproto_to_array(blob) for blob in parse_binary(str, caffe_pb2.BlobProtoVector).blobs]
+
+
+def array_to_datum(arr: np.ndarray, label: int | None = None) -> caffe_pb2.Datum:
+    """A Datum of an image (K, H, W): bytes if it is uint8, else floats.
+
+    Raises:
+        ValueError: for any other number of axes.
+    """
+    if arr.ndim != 3:
+        raise ValueError(f"Incorrect array shape: a Datum takes (channels, height, width), not {arr.shape}")
+    datum = caffe_pb2.Datum(channels=arr.shape[0], height=arr.shape[1], width=arr.shape[2])
+    if arr.dtype == np.uint8:
+        datum.data = arr.tobytes()
+    else:
+        datum.float_data.extend(np.ravel(arr).astype(float))
+    if label is not None:
+        datum.label = label
+    return datum
+
+
+def datum_to_array(datum: Any) -> np.ndarray:
+    """The image (K, H, W) in a Datum: uint8, else float64. A compressed one is decoded, to B, G, R."""
+    if datum.encoded:
+        return decode_image(datum.data)
+    shape = datum.channels, datum.height, datum.width
+    if datum.data:
+        return np.frombuffer(datum.data, np.uint8).reshape(shape).copy()
+    return np.array(datum.float_data, np.float64).reshape(shape)
+
+
+def load_image(filename: str | os.PathLike[str], color: bool = True) -> np.ndarray:
+    """Reads an image file.
+
+    Args:
+        filename: JPEG, PNG, or whatever else OpenCV reads. Transparency is dropped.
+        color: three channels, grey images included; if False one, colours weighed as scikit-image does.
+
+    Returns:
+        (H, W, 3) in R, G, B, or (H, W, 1), float32 in 0..1: bytes divided by 255.
+
+    Raises:
+        DataError: for a file that is not there or is no image.
+    """
+    try:
+        content = np.frombuffer(read_bytes(filename), np.uint8)
+    except WeightsError as error:  # as far as reading goes, a file is a file
+        raise DataError(error.problems) from error
+    pixels = cv2.imdecode(content, cv2.IMREAD_UNCHANGED) if content.size else None
+    if pixels is None:
+        raise DataError(Problem("is no image that OpenCV can decode, or is damaged", str(filename)))
+    scale = np.iinfo(pixels.dtype).max if pixels.dtype.kind in "iu" else 1
+    image = np.atleast_3d(pixels).astype(np.float64) / scale
+    image = image[:, :, 2::-1] if image.shape[2] >= 3 else image[:, :, :1]  # B, G, R and alpha to R, G, B
+    if color:
+        image = np.broadcast_to(image, (*image.shape[:2], 3))
+    elif image.shape[2] == 3:
+        image = (image @ _LUMINANCE)[:, :, np.newaxis]
+    return np.ascontiguousarray(image, np.float32)
+
+
+def oversample(images: Sequence[np.ndarray], crop_dims: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Crops each image at its four corners and its centre, and mirrors these.
+
+    Args:
+        images: (H, W, K) each, of one shape.
+        crop_dims: height and width of the crops.
+
+    Returns:
+        (10 N, *crop_dims, K), float32: per image top left, top right, bottom left, bottom right, centre, then the
+        mirror images in the same order.
+    """
+    (height, width), (h, w) = images[0].shape[:2], (int(n) for n in crop_dims)
+    if h > height or w > width:
+        raise ValueError(f"images of {height} x {width} cannot be cropped to {h} x {w}")
+    bottom, right = height - h, width - w
+    corners = [(0, 0), (0, right), (bottom, 0), (bottom, right), (bottom // 2, right // 2)]
+    crops = np.empty((len(images), 10, h, w, images[0].shape[-1]), np.float32)
+    for image, out in zip(images, crops, strict=True):
+        for i, (y, x) in enumerate(corners):
+            out[i] = image[y : y + h, x : x + w]
+        out[5:] = out[:5, :, ::-1]
+    return crops.reshape(-1, *crops.shape[2:])
+
+
+class Transformer:
+    """Turns images into what a net's inputs take, and back.
+
+    Steps, each if it was set: resize to the input's height and width (always), transpose, swap channels, multiply
+    by raw_scale, subtract the mean, multiply by input_scale.
+
+    Args:
+        inputs: the shape of each input: `{"data": (10, 3, 227, 227)}`.
+    """
+
+    def __init__(self, inputs: Mapping[str, Sequence[int]]) -> None:
+        self.inputs = {name: tuple(int(n) for n in shape) for name, shape in inputs.items()}
+        self.transpose: dict[str, Sequence[int]] = {}
+        self.channel_swap: dict[str, Sequence[int]] = {}
+        self.raw_scale: dict[str, float] = {}
+        self.mean: dict[str, np.ndarray] = {}
+        self.input_scale: dict[str, float] = {}
+
+    def preprocess(self, in_: str, data: np.ndarray) -> np.ndarray:
+        """An image (H, W, K) as input `in_` takes it, float32; a new array.
+
+        Raises:
+            ValueError: if the net has no such input.
+        """
+        dims = self._shape(in_)[2:]
+        image = np.array(data, np.float32)
+        if image.shape[:2] != dims:
+            image = resize_image(image, dims)
+        if in_ in self.transpose:
+            image = image.transpose(self.transpose[in_])
+        if in_ in self.channel_swap:
+            image = image[list(self.channel_swap[in_])]
+        if in_ in self.raw_scale:
+            image *= self.raw_scale[in_]
+        if in_ in self.mean:
+            image -= self.mean[in_]
+        if in_ in self.input_scale:
+            image *= self.input_scale[in_]
+        return image
+
+    def deprocess(self, in_: str, data: np.ndarray) -> np.ndarray:
+        """What `preprocess` made, as an image again (but for its size); a new array.
+
+        Raises:
+            ValueError: if the net has no such input.
+        """
+        axes = len(self._shape(in_)) - 1
+        image = np.array(data)
+        if in_ in self.transpose or in_ in self.channel_swap:
+            image = image.reshape(image.shape[-axes:])  # a batch of one loses its first axis
+        else:
+            image = image.squeeze()
+        if in_ in self.input_scale:
+            image /= self.input_scale[in_]
+        if in_ in self.mean:
+            image = image + self.mean[in_].astype(image.dtype)
+        if in_ in self.raw_scale:
+            image /= self.raw_scale[in_]
+        if in_ in self.channel_swap:
+            image = image[np.argsort(self.channel_swap[in_])]
+        if in_ in self.transpose:
+            image = image.transpose(np.argsort(self.transpose[in_]))
+        return image
+
+    def set_transpose(self, in_: str, order: Sequence[int]) -> None:
+        """The order of axes: (2, 0, 1) makes (H, W, K) to (K, H, W)."""
+        if len(order) != len(self._shape(in_)) - 1:
+            raise ValueError("Transpose order needs to have the same number of dimensions as the input.")
+        self.transpose[in_] = order
+
+    def set_channel_swap(self, in_: str, order: Sequence[int]) -> None:
+        """The order of channels: (2, 1, 0) makes R, G, B to B, G, R. Needs the channels first by then."""
+        if len(order) != self._shape(in_)[1]:
+            raise ValueError("Channel swap needs to have the same number of dimensions as the input channels.")
+        self.channel_swap[in_] = order
+
+    def set_raw_scale(self, in_: str, scale: float) -> None:
+        """A factor before the mean is subtracted: 255 for nets trained on bytes."""
+        self._shape(in_)
+        self.raw_scale[in_] = scale
+
+    def set_mean(self, in_: str, mean: np.ndarray) -> None:
+        """What to subtract: a value per channel (K,), or an image (K, H, W), which is resized if need be.
+
+        Raises:
+            ValueError: if its channels are not the input's.
+        """
+        shape = self._shape(in_)
+        mean = np.asarray(mean)
+        if mean.ndim == 1:
+            mean = mean[:, np.newaxis, np.newaxis]
+        elif mean.ndim == 2:
+            mean = mean[np.newaxis]
+        if mean.ndim != 3:
+            raise ValueError(f"Mean shape invalid: {mean.shape}")
+        if mean.shape[0] != shape[1]:
+            raise ValueError(f"Mean channels incompatible with input: {mean.shape[0]}, the input has {shape[1]}")
+        if mean.shape[1:] not in ((1, 1), shape[2:]):
+            mean = resize_image(mean.transpose(1, 2, 0), shape[2:]).transpose(2, 0, 1)
+        self.mean[in_] = mean
+
+    def set_input_scale(self, in_: str, scale: float) -> None:
+        """A factor after the mean is subtracted."""
+        self._shape(in_)
+        self.input_scale[in_] = scale
+
+    def _shape(self, in_: str) -> tuple[int, ...]:
+        if in_ not in self.inputs:
+            raise ValueError(f"{in_} is not one of the net inputs: {', '.join(self.inputs)}")
+        return self.inputs[in_]

@@ -1,0 +1,333 @@
+"""Nets written in Python: every layer a call, every blob a value.
+
+    n = NetSpec()
+    n.data, n.label = L.Data(source="train_lmdb", backend=P.Data.LMDB, batch_size=64, ntop=2)
+    n.conv1 = L.Convolution(n.data, kernel_size=5, num_output=20, weight_filler=dict(type="xavier"))
+    n.relu1 = L.ReLU(n.conv1, in_place=True)
+    n.loss = L.SoftmaxWithLoss(n.relu1, n.label)
+    print(n.to_proto())
+
+Blobs, and layers after their first top, are named as the attributes of the NetSpec; what was given no name is
+called by its type and a number. A keyword is a setting of the type's own parameter message where that has it, else
+of the layer: `kernel_size=5` and `convolution_param=dict(kernel_size=5)` say the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import Message
+
+from ..errors import did_you_mean
+from ..schema import caffe_pb2
+from ..schema.caffe_pb2 import LayerParameter, NetParameter
+
+_SUFFIX = "_param"
+_SINGLE = (str, bytes, Mapping, Message)  # what can be looped over, but is one value
+
+
+@cache
+def param_name_dict() -> dict[str, str]:
+    """`{"InnerProduct": "inner_product", ...}`: the parameter message of each type, without its `_param`."""
+    fields = {
+        field.name.removesuffix(_SUFFIX): field.message_type.name.removesuffix("Parameter")
+        for field in LayerParameter.DESCRIPTOR.fields[::-1]  # of several for one message the first
+        if field.name.endswith(_SUFFIX) and field.message_type
+    }
+    spelled = {name.replace("_", ""): name for name in fields}
+    return {kind: spelled.get(kind.lower(), name) for name, kind in fields.items()}
+
+
+@cache
+def _param_of(type_name: str) -> str | None:
+    """The LayerParameter field with a type's own settings, by its name or, as for LSTM, from the registry."""
+    for field in LayerParameter.DESCRIPTOR.fields:
+        if field.message_type and field.name.replace("_", "") == type_name.lower() + "param":
+            return str(field.name)
+    if type_name in param_name_dict():
+        return param_name_dict()[type_name] + _SUFFIX
+    from ..layers import layer_types
+
+    kind = layer_types().get(type_name)
+    return kind.param if kind else None
+
+
+def assign_proto(proto: Message, name: str, val: Any) -> None:
+    """Sets a field of a message from plain Python values.
+
+    Args:
+        proto: the message.
+        name: the field.
+        val: a number, string or enum value; a dict for a message; a list (or array, ...) of those for a
+            repeated field, or one of them for a repeated field of one value.
+
+    Raises:
+        AttributeError: if there is no such field; the nearest name is told.
+        TypeError: if the value is none for that field.
+    """
+    fields = proto.DESCRIPTOR.fields_by_name
+    if name not in fields:
+        raise AttributeError(f"{proto.DESCRIPTOR.name} has no setting '{name}'{did_you_mean(name, fields)}")
+    field = fields[name]
+    if field.is_repeated:
+        values = list(val) if isinstance(val, Iterable) and not isinstance(val, _SINGLE) else [val]
+        if field.message_type:
+            for value in values:
+                _fill(getattr(proto, name).add(), name, value)
+        else:
+            _assign(name, values, lambda: getattr(proto, name).extend([_plain(v) for v in values]))
+    elif field.message_type:
+        getattr(proto, name).SetInParent()
+        _fill(getattr(proto, name), name, val)
+    else:
+        _assign(name, val, lambda: setattr(proto, name, _plain(val)))
+
+
+def _fill(message: Message, name: str, value: Any) -> None:
+    if isinstance(value, Message):
+        message.MergeFromString(value.SerializeToString())  # it may be of another schema's class
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            assign_proto(message, key, inner)
+    else:
+        raise TypeError(f"{name} takes a dict of settings, not {value!r}")
+
+
+def _assign(name: str, value: Any, assign: Callable[[], None]) -> None:
+    """Runs an assignment; protobuf's complaint about the value gets the setting's name."""
+    try:
+        assign()
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} cannot be {value!r}: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+class Top:
+    """A blob: the `n`-th top of a layer.
+
+    Attributes:
+        fn: the layer.
+        n: which of its tops.
+    """
+
+    def __init__(self, fn: Function, n: int) -> None:
+        self.fn = fn
+        self.n = n
+
+    def to_proto(self) -> NetParameter:
+        """The net of this layer and all that it needs."""
+        return to_proto(self)
+
+
+class Function:
+    """One layer: its type, the blobs it reads, its settings.
+
+    Args:
+        type_name: Caffe's type, also one that is not registered.
+        inputs: its bottoms.
+        params: its settings, and `ntop` (how many tops, 1 unless told) and `in_place`.
+
+    Raises:
+        TypeError: if an input is no Top.
+    """
+
+    def __init__(self, type_name: str, inputs: Iterable[Top], params: Mapping[str, Any]) -> None:
+        self.type_name = type_name
+        self.inputs = tuple(inputs)
+        for index, bottom in enumerate(self.inputs):
+            if not isinstance(bottom, Top):
+                hint = "; a layer with several tops gives a tuple of them" if isinstance(bottom, tuple) else ""
+                raise TypeError(f"{type_name} input {index} is not a Top (type is {type(bottom)}){hint}")
+        self.params = dict(params)
+        self.ntop: int = self.params.pop("ntop", 1)
+        self.in_place: bool = self.params.pop("in_place", False)
+        self.tops = tuple(Top(self, n) for n in range(self.ntop))
+
+    def to_proto(self) -> NetParameter:
+        """The net of this layer and all that it needs."""
+        return to_proto(self)
+
+
+class _Naming:
+    """Collects layers in the order of execution, and gives names to what has none."""
+
+    def __init__(self, names: Mapping[Top | Function, str] | None = None) -> None:
+        self.names = dict(names or {})
+        self.counts: Counter[str] = Counter()
+        self.layers: dict[Function, LayerParameter] = {}
+
+    def add(self, last: Function) -> None:
+        """Adds a layer, after those that it reads from."""
+        waiting = [last]  # no recursion: nets are deep
+        while waiting:
+            fn = waiting[-1]
+            unmade = next((bottom.fn for bottom in fn.inputs if bottom.fn not in self.layers), None)
+            if unmade is not None:
+                waiting.append(unmade)
+            else:
+                waiting.pop()
+                if fn not in self.layers:
+                    self.layers[fn] = self.layer(fn)
+
+    def layer(self, fn: Function) -> LayerParameter:
+        layer = LayerParameter(type=fn.type_name)
+        layer.bottom.extend(self.layers[bottom.fn].top[bottom.n] for bottom in fn.inputs)
+        layer.top.extend(layer.bottom if fn.in_place else [self.name(top, fn) for top in fn.tops])
+        layer.name = self.name(fn.tops[0] if fn.tops else fn, fn)
+        own = _param_of(fn.type_name)
+        for key, value in fn.params.items():
+            place: Message = layer
+            if own and key in getattr(layer, own).DESCRIPTOR.fields_by_name:
+                place = getattr(layer, own)
+            elif key not in layer.DESCRIPTOR.fields_by_name:
+                known = [
+                    *layer.DESCRIPTOR.fields_by_name,
+                    *(getattr(layer, own).DESCRIPTOR.fields_by_name if own else ()),
+                ]
+                raise AttributeError(f"{self.told(layer)}: there is no setting '{key}'{did_you_mean(key, known)}")
+            try:
+                assign_proto(place, key, value)
+            except (AttributeError, TypeError) as error:
+                raise type(error)(f"{self.told(layer)}: {error}") from error
+        return layer
+
+    def name(self, what: Top | Function, fn: Function) -> str:
+        if what not in self.names:
+            self.counts[fn.type_name] += 1
+            self.names[what] = f"{fn.type_name}{self.counts[fn.type_name]}"
+        return self.names[what]
+
+    @staticmethod
+    def told(layer: LayerParameter) -> str:
+        return f"layer '{layer.name}' ({layer.type})"
+
+    def net(self) -> NetParameter:
+        return NetParameter(layer=self.layers.values())
+
+
+def to_proto(*tops: Top | Function) -> NetParameter:
+    """The net of these layers and all that they need, with automatic names."""
+    naming = _Naming()
+    for top in tops:
+        naming.add(top.fn if isinstance(top, Top) else top)
+    return naming.net()
+
+
+class _MissingError(AttributeError, KeyError):
+    """Both: Caffe's NetSpec raises KeyError for a missing attribute, Python's own functions expect AttributeError."""
+
+    __str__ = Exception.__str__
+
+
+class NetSpec:
+    """A net under construction: its attributes (or items) are its blobs, and name them.
+
+    Attributes:
+        tops: the blobs by name, in the order they were set.
+    """
+
+    tops: dict[str, Top | Function]
+
+    def __init__(self) -> None:
+        super().__setattr__("tops", {})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.tops[name] = value
+
+    def __getattr__(self, name: str) -> Any:
+        tops = self.__dict__.get("tops", {})
+        if name not in tops:
+            raise _MissingError(f"this NetSpec has no blob '{name}'{did_you_mean(name, tops)}")
+        return tops[name]
+
+    def __delattr__(self, name: str) -> None:
+        getattr(self, name)
+        del self.tops[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.tops[name] = value
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name) if name != "tops" else self.tops[name]
+
+    def __delitem__(self, name: str) -> None:
+        self.__delattr__(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.tops
+
+    def keys(self) -> list[str]:
+        """The names of the blobs."""
+        return list(self.tops)
+
+    def vals(self) -> list[Top | Function]:
+        """The blobs."""
+        return list(self.tops.values())
+
+    def update(self, other: NetSpec) -> None:
+        """Takes over the blobs of another NetSpec."""
+        self.tops.update(other.tops)
+
+    def to_proto(self) -> NetParameter:
+        """The net.
+
+        Raises:
+            AttributeError, TypeError: for a setting that does not exist or a value that it cannot have, with the
+                layer's name; and for an attribute that is no blob.
+        """
+        for name, top in self.tops.items():
+            if not isinstance(top, Top | Function):
+                hint = "; give each of the tops a name: n.a, n.b = ..." if isinstance(top, tuple) else ""
+                raise TypeError(f"'{name}' is not a Top (type is {type(top)}){hint}")
+        naming = _Naming({top: name for name, top in self.tops.items()})
+        for top in self.tops.values():
+            naming.add(top.fn if isinstance(top, Top) else top)
+        return naming.net()
+
+
+class Layers:
+    """`L`: each attribute is a layer type, a function from Tops and settings to a Top.
+
+    With `ntop=2` or more it gives a tuple of Tops, with `ntop=0` the layer itself.
+    """
+
+    def __getattr__(self, type_name: str) -> Callable[..., Any]:
+        if type_name.startswith("__"):
+            raise AttributeError(type_name)
+
+        def layer(*bottoms: Top, **params: Any) -> Function | Top | tuple[Top, ...]:
+            fn = Function(type_name, bottoms, params)
+            return fn.tops[0] if fn.ntop == 1 else fn.tops or fn
+
+        return layer
+
+
+class _Enums:
+    """The enum values of one parameter message."""
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+
+    def __getattr__(self, value: str) -> int:
+        return getattr(getattr(caffe_pb2, self._message), value)
+
+
+class Parameters:
+    """`P`: enum values by type, as in `P.Pooling.MAX`."""
+
+    def __getattr__(self, name: str) -> _Enums:
+        message = f"{name}Parameter"
+        if not hasattr(caffe_pb2, message):
+            raise AttributeError(f"there is no {message}{did_you_mean(message, vars(caffe_pb2))}")
+        return _Enums(message)
+
+
+layers = Layers()
+params = Parameters()

@@ -1,0 +1,9 @@
+"""Caffe's messages, where Caffe has them: `from caffe.proto import caffe_pb2`, `import caffe.proto.caffe_pb2`."""
+
+import sys
+
+from ...schema import caffe_pb2
+
+sys.modules[f"{__name__}.caffe_pb2"] = caffe_pb2
+
+__all__ = ["caffe_pb2"]

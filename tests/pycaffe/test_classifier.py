@@ -1,0 +1,236 @@
+"""Classifier and Detector, and their commands, on a net whose probabilities plain NumPy can tell."""
+
+import csv
+import re
+from pathlib import Path
+from typing import Any
+
+import cv2
+import h5py
+import jax
+import numpy as np
+import pytest
+
+import caffejax
+import caffejax.pycaffe as caffe
+from caffejax.cli import main
+from caffejax.errors import CaffejaxError
+from caffejax.pycaffe import NetSpec
+from caffejax.pycaffe import layers as L
+from caffejax.pycaffe import params as P
+from caffejax.pycaffe.classifier import Classifier
+from caffejax.pycaffe.detector import Detector
+from caffejax.pycaffe.io import load_image, oversample, resize_image
+from caffejax.schema import format_text
+
+MEAN = np.array([104.0, 117.0, 123.0])
+SETTINGS: dict[str, Any] = dict(mean=MEAN, raw_scale=255, channel_swap=(2, 1, 0), input_scale=0.02)
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a net, its weights, and images."""
+    folder = tmp_path_factory.mktemp("job")
+    n = NetSpec()
+    n.data = L.Input(shape=dict(dim=[4, 3, 10, 10]))
+    n.pool = L.Pooling(n.data, pool=P.Pooling.AVE, kernel_size=5, stride=5)
+    n.ip = L.InnerProduct(n.pool, num_output=5, weight_filler=dict(type="xavier"))
+    n.prob = L.Softmax(n.ip)
+    (folder / "deploy.prototxt").write_text(format_text(n.to_proto()))
+    net = caffejax.Net(folder / "deploy.prototxt", "TEST")
+    caffejax.save_weights(folder / "net.caffemodel", net.graph, net.init(jax.random.key(3)))
+    for i, shape in enumerate([(20, 30, 3), (31, 17, 3), (20, 30, 3)]):
+        pixels = np.random.default_rng(i).integers(0, 256, shape).astype(np.uint8)
+        assert cv2.imwrite(str(folder / f"{i}.png"), cv2.GaussianBlur(pixels, (5, 5), 2))
+    return folder
+
+
+def probabilities(net: caffe.Net, batch: np.ndarray) -> np.ndarray:
+    """The net's, of images (N, 10, 10, 3) in 0..1, R, G, B, by plain NumPy."""
+    x = ((batch[..., ::-1] * 255 - MEAN) * 0.02).transpose(0, 3, 1, 2)
+    x = x.reshape(-1, 3, 2, 5, 2, 5).mean(axis=(3, 5)).reshape(len(x), -1)
+    weight, bias = (blob.data.astype(np.float64) for blob in net.params["ip"])
+    z = np.exp(x @ weight.T + bias)
+    return z / z.sum(axis=1, keepdims=True)
+
+
+def test_center_crops(job: Path) -> None:
+    classifier = Classifier(str(job / "deploy.prototxt"), str(job / "net.caffemodel"), (12, 15), **SETTINGS)
+    images = [load_image(job / f"{i}.png") for i in range(3)]
+    crops = np.stack([resize_image(image, (12, 15))[1:11, 2:12] for image in images])
+    got = classifier.predict(images, oversample=False)
+    np.testing.assert_allclose(got, probabilities(classifier, crops), atol=1e-5)
+
+
+def test_oversampling_averages_ten_crops(job: Path) -> None:
+    classifier = Classifier(str(job / "deploy.prototxt"), str(job / "net.caffemodel"), (12, 15), **SETTINGS)
+    images = [load_image(job / f"{i}.png") for i in range(3)]
+    crops = oversample([resize_image(image, (12, 15)) for image in images], (10, 10))
+    expected = probabilities(classifier, crops).reshape(3, 10, 5).mean(axis=1)
+    np.testing.assert_allclose(classifier.predict(images), expected, atol=1e-5)
+
+
+def test_images_are_resized_to_the_input_unless_told(job: Path) -> None:
+    classifier = Classifier(job / "deploy.prototxt", job / "net.caffemodel", **SETTINGS)
+    image = load_image(job / "0.png")
+    expected = probabilities(classifier, resize_image(image, (10, 10))[np.newaxis])
+    np.testing.assert_allclose(classifier.predict([image], oversample=False), expected, atol=1e-5)
+    for flag in (True, False):
+        classifier.image_dims = (8, 20)
+        with pytest.raises(ValueError, match="8 x 20 cannot be cropped to 10 x 10"):
+            classifier.predict([image], oversample=flag)
+
+
+def test_windows_without_context(job: Path) -> None:
+    detector = Detector(job / "deploy.prototxt", job / "net.caffemodel", **SETTINGS)
+    windows = [(str(job / "0.png"), [(2, 3, 17, 20), [0, 0, 20, 30]]), (str(job / "1.png"), np.array([[5, 5, 9, 9]]))]
+    found = detector.detect_windows(windows)
+    assert [Path(f["filename"]).name for f in found] == ["0.png", "0.png", "1.png"]
+    assert [list(f["window"]) for f in found] == [[2, 3, 17, 20], [0, 0, 20, 30], [5, 5, 9, 9]]
+    crops = [resize_image(load_image(f["filename"])[a:c, b:d], (10, 10)) for f in found for a, b, c, d in [f["window"]]]
+    expected = probabilities(detector, np.stack(crops))
+    np.testing.assert_allclose(np.stack([f["prediction"] for f in found]), expected, atol=1e-5)
+    assert detector.detect_windows([(str(job / "0.png"), [])]) == []
+
+
+def test_context_around_a_window(job: Path) -> None:
+    detector = Detector(job / "deploy.prototxt", job / "net.caffemodel", context_pad=1, **SETTINGS)
+    image = load_image(job / "0.png")
+    # 8 pixels show the window of 8, so 10 show 10: one more on each side
+    np.testing.assert_allclose(
+        detector.crop(image, (4, 4, 11, 11)), resize_image(image[3:13, 3:13], (10, 10)), atol=1e-6
+    )
+
+
+def test_beyond_the_image_lies_the_mean(job: Path) -> None:
+    detector = Detector(job / "deploy.prototxt", job / "net.caffemodel", context_pad=2, **SETTINGS)
+    image = load_image(job / "0.png")
+    seen = detector.transformer.preprocess("data", detector.crop(image, np.array([0, 12, 11, 23])))
+    np.testing.assert_allclose(seen[:, :2], 0, atol=1e-5)
+    assert np.abs(seen[:, 2:]).mean() > 0.1
+    corner = detector.transformer.preprocess("data", detector.crop(image, np.array([12, 20, 20, 30])))
+    np.testing.assert_allclose(corner[:, -1], 0, atol=1e-5)
+    np.testing.assert_allclose(corner[:, :, -1], 0, atol=1e-5)
+
+
+def test_a_mean_image_fills_up_too(job: Path) -> None:
+    mean = np.random.default_rng(0).uniform(90, 130, (3, 10, 10))
+    detector = Detector(
+        job / "deploy.prototxt", job / "net.caffemodel", context_pad=2, mean=mean, raw_scale=255, channel_swap=(2, 1, 0)
+    )
+    seen = detector.transformer.preprocess("data", detector.crop(load_image(job / "0.png"), (0, 12, 11, 23)))
+    np.testing.assert_allclose(seen[:, :2], 0, atol=1e-4)
+
+
+def test_what_cannot_be_detected(job: Path) -> None:
+    with pytest.raises(ValueError, match="context of 5 needs a square input"):
+        Detector(job / "deploy.prototxt", job / "net.caffemodel", context_pad=5)
+    detector = Detector(job / "deploy.prototxt", job / "net.caffemodel")
+    for window in ((5, 5, 5, 9), (25, 0, 30, 9)):
+        with pytest.raises(CaffejaxError, match=r"0\.png: window \(.*\) has nothing of the image, which is 20 x 30"):
+            detector.detect_windows([(job / "0.png", [window])])
+    with pytest.raises(CaffejaxError, match="selective_search_ijcv_with_python"):
+        detector.detect_selective_search([str(job / "0.png")])
+
+
+# The commands.
+
+
+def flags(job: Path) -> list[str]:
+    np.save(job / "mean.npy", MEAN)
+    return [
+        f"--model_def={job / 'deploy.prototxt'}",
+        f"--pretrained_model={job / 'net.caffemodel'}",
+        f"--mean_file={job / 'mean.npy'}",
+        "--input_scale=0.02",
+    ]
+
+
+@pytest.mark.parametrize("form", ["image", "folder", "array"])
+def test_classify(job: Path, tmp_path: Path, form: str) -> None:
+    files = [job / "0.png"] if form == "image" else [job / "0.png", job / "2.png"]
+    images = [load_image(file) for file in files]
+    source = files[0]
+    if form == "folder":
+        source = tmp_path / "images"
+        source.mkdir()
+        for file in files:
+            (source / file.name).write_bytes(file.read_bytes())
+    elif form == "array":
+        source = tmp_path / "images.npy"
+        np.save(source, np.stack(images))
+    more = ["--images_dim=12,15", "--ext=png"]
+    assert main(["classify", str(source), str(tmp_path / "out.npy"), *flags(job), *more]) == 0
+    classifier = Classifier(job / "deploy.prototxt", job / "net.caffemodel", (12, 15), **SETTINGS)
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), classifier.predict(images), rtol=1e-5)
+
+
+@pytest.mark.parametrize("end", ["csv", "h5"])
+def test_detect(job: Path, tmp_path: Path, end: str) -> None:
+    windows = [(str(job / "0.png"), (2, 3, 17, 20)), (str(job / "1.png"), (5, 5, 9, 9))]
+    with open(tmp_path / "in.csv", "w") as file:
+        writer = csv.writer(file)
+        writer.writerow(["filename", "ymin", "xmin", "ymax", "xmax"])
+        writer.writerows([name, *window] for name, window in windows)
+    target = tmp_path / f"out.{end}"
+    assert main(["detect", str(tmp_path / "in.csv"), str(target), *flags(job), "--context_pad=2"]) == 0
+    detector = Detector(job / "deploy.prototxt", job / "net.caffemodel", context_pad=2, **SETTINGS)
+    expected = np.stack([f["prediction"] for f in detector.detect_windows((n, [w]) for n, w in windows)])
+    if end == "csv":
+        with open(target) as file:
+            header, *rows = csv.reader(file)
+        assert header == ["filename", "ymin", "xmin", "ymax", "xmax", *(f"class{i}" for i in range(5))]
+        assert [row[0] for row in rows] == [name for name, _ in windows]
+        assert [[int(n) for n in row[1:5]] for row in rows] == [list(window) for _, window in windows]
+        predictions = np.array([[float(n) for n in row[5:]] for row in rows])
+    else:
+        with h5py.File(target) as stored:
+            assert [name.decode() for name in stored["filename"][()]] == [name for name, _ in windows]
+            np.testing.assert_array_equal(stored["window"], [window for _, window in windows])
+            predictions = stored["prediction"][()]
+    np.testing.assert_allclose(predictions, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("classify", "absent.png", "out.npy"), r"absent\.png: no such file"),
+        (("classify", "junk.npy", "out.npy"), r"junk\.npy: is no \.npy file"),
+        (("classify", "flat.npy", "out.npy"), r"flat\.npy: holds no images"),
+        (("classify", "{job}", "out.npy"), r"has no images \*\.jpg; --ext"),
+        (("classify", "{job}/0.png", "out.npy", "--images_dim=5,5"), r"5 x 5 cannot be cropped to 10 x 10"),
+        (("classify", "{job}/0.png", "out.npy", "--mean_file=flat.npy"), r"Mean channels incompatible"),
+        (("classify", "{job}/0.png", "out.npy", "--pretrained_model=absent"), r"absent: no such file"),
+        (("classify", "{job}/0.png", "no_folder/out.npy"), r"create the folder first"),
+        (("detect", "bad.csv", "out.csv"), r"bad\.csv:2: ymin.*\n.*bad\.csv:3: ymin"),
+        (("detect", "columns.csv", "out.csv"), r"columns\.csv:1: the first line names no column xmax"),
+        (("detect", "empty.csv", "out.csv"), r"empty\.csv names no windows"),
+        (("detect", "list.txt", "out.csv"), r"selective search needs MATLAB"),
+        (("detect", "list.txt", "out.txt"), r"out\.txt: the name has to end in \.csv or \.h5"),
+        (("detect", "absent.csv", "out.csv"), r"absent\.csv: cannot be read"),
+    ],
+)
+def test_mistakes(
+    job: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    header = "filename,ymin,xmin,ymax,xmax\n"
+    Path("junk.npy").write_text("junk")
+    np.save("flat.npy", np.zeros(4))
+    Path("bad.csv").write_text(header + "a.png,1,2,x,4\nb.png,1,2\n")
+    Path("columns.csv").write_text("filename,ymin,xmin,ymax\n")
+    Path("empty.csv").write_text(header)
+    Path("list.txt").write_text("a.png\n")
+    before = sorted(tmp_path.iterdir())
+    given = [a.format(job=job) for a in arguments]
+    assert main([*given[:3], *flags(job), *given[3:], *(["--context_pad=2"] if "detect" in given else [])]) == 1
+    out, err = capsys.readouterr()
+    assert not out
+    assert "Traceback" not in err
+    assert re.search(message, err), err
+    assert sorted(tmp_path.iterdir()) == before

@@ -1,0 +1,310 @@
+"""Images, the Transformer, and arrays in Caffe's messages."""
+
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import ndimage
+
+import caffejax.pycaffe as caffe
+from caffejax.errors import CaffejaxError, DataError
+from caffejax.pycaffe.io import (
+    Transformer,
+    array_to_blobproto,
+    array_to_datum,
+    arraylist_to_blobprotovector_str,
+    blobproto_to_array,
+    blobprotovector_str_to_arraylist,
+    datum_to_array,
+    load_image,
+    oversample,
+    resize_image,
+)
+from caffejax.schema import caffe_pb2
+
+WEIGHTS = Path(__file__).parents[1] / "golden" / "weights"
+
+
+def random(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(3, 20, shape).astype(np.float32)
+
+
+# Messages.
+
+
+@pytest.mark.parametrize("name", ["mean_nd", "mean_legacy", "mean_3d_double"])
+def test_files_of_caffe(name: str) -> None:
+    blob = caffe_pb2.BlobProto.FromString((WEIGHTS / f"{name}.binaryproto").read_bytes())
+    expected = next(iter(np.load(WEIGHTS / f"{name}.npz").values()))
+    array = blobproto_to_array(blob)
+    assert array.dtype == np.float64
+    assert array.shape == expected.shape
+    np.testing.assert_allclose(array, expected, rtol=1e-6)
+
+
+@given(st.data())
+def test_blobs_there_and_back(data: st.DataObject) -> None:
+    shape = tuple(data.draw(st.lists(st.integers(0, 4), max_size=5)))
+    array = data.draw(arrays(np.float32, shape, elements=st.floats(width=32, allow_nan=False, allow_infinity=False)))
+    blob = array_to_blobproto(array, diff=-array)
+    np.testing.assert_array_equal(blobproto_to_array(blob), array, strict=False)
+    np.testing.assert_array_equal(blobproto_to_array(blob, return_diff=True), -array)
+    (first, second) = blobprotovector_str_to_arraylist(arraylist_to_blobprotovector_str([array, array * 0]))
+    assert first.shape == shape
+    np.testing.assert_array_equal(first, array)
+    assert not second.any()
+
+
+def test_old_shapes() -> None:
+    blob = caffe_pb2.BlobProto(num=1, channels=2, height=1, width=3, data=range(6))
+    assert blobproto_to_array(blob).shape == (1, 2, 1, 3)
+
+
+def test_a_shape_that_does_not_fit() -> None:
+    with pytest.raises(ValueError, match="reshape"):
+        blobproto_to_array(caffe_pb2.BlobProto(shape=dict(dim=[2, 2]), data=[1, 2, 3]))
+    with pytest.raises(CaffejaxError, match="no BlobProtoVector"):
+        blobprotovector_str_to_arraylist(b"\xff\xff")
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64, np.int64])
+def test_datums_there_and_back(dtype: Any) -> None:
+    array = np.random.default_rng(0).integers(0, 256, (3, 4, 5)).astype(dtype)
+    datum = array_to_datum(array, label=7)
+    assert (datum.channels, datum.height, datum.width, datum.label) == (3, 4, 5, 7)
+    assert bool(datum.data) == (dtype == np.uint8)
+    back = datum_to_array(caffe_pb2.Datum.FromString(datum.SerializeToString()))
+    assert back.dtype == (np.uint8 if dtype == np.uint8 else np.float64)
+    np.testing.assert_array_equal(back, array)
+    back[0] = 0  # it is the caller's own
+    assert not array_to_datum(array).HasField("label")
+
+
+def test_a_compressed_datum_is_decoded() -> None:
+    image = np.random.default_rng(0).integers(0, 256, (4, 5, 3)).astype(np.uint8)
+    datum = caffe_pb2.Datum(encoded=True, data=cv2.imencode(".png", image)[1].tobytes())
+    np.testing.assert_array_equal(datum_to_array(datum), image.transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("shape", [(3,), (4, 5), (1, 3, 4, 5)])
+def test_a_datum_has_three_axes(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="Incorrect array shape"):
+        array_to_datum(np.zeros(shape))
+
+
+# Images.
+
+
+def write(path: Path, pixels: np.ndarray) -> Path:
+    assert cv2.imwrite(str(path), pixels)
+    return path
+
+
+def test_loading(tmp_path: Path) -> None:
+    rgb = np.random.default_rng(0).integers(0, 256, (5, 6, 3)).astype(np.uint8)
+    file = write(tmp_path / "a.png", rgb[:, :, ::-1])
+    image = load_image(file)
+    assert image.dtype == np.float32
+    np.testing.assert_array_equal(image, (rgb / 255).astype(np.float32))
+    grey = load_image(str(file), color=False)
+    assert grey.shape == (5, 6, 1)
+    np.testing.assert_allclose(grey[:, :, 0], rgb / 255 @ [0.2125, 0.7154, 0.0721], rtol=1e-6)
+
+
+def test_loading_grey_deep_and_transparent_images(tmp_path: Path) -> None:
+    bytes_ = np.random.default_rng(0).integers(0, 256, (5, 6)).astype(np.uint8)
+    file = write(tmp_path / "grey.png", bytes_)
+    np.testing.assert_array_equal(load_image(file, color=False)[:, :, 0], (bytes_ / 255).astype(np.float32))
+    np.testing.assert_array_equal(load_image(file), np.stack([(bytes_ / 255).astype(np.float32)] * 3, axis=-1))
+    deep = bytes_.astype(np.uint16) * 257
+    np.testing.assert_array_equal(load_image(write(tmp_path / "deep.png", deep)), load_image(file))
+    bgra = np.random.default_rng(1).integers(0, 256, (5, 6, 4)).astype(np.uint8)
+    image = load_image(write(tmp_path / "alpha.png", bgra))
+    np.testing.assert_array_equal(image, (bgra[:, :, 2::-1] / 255).astype(np.float32))
+
+
+def test_loading_what_is_no_image(tmp_path: Path) -> None:
+    (tmp_path / "empty.png").touch()
+    (tmp_path / "text.jpg").write_text("no image")
+    for name, message in (("empty.png", "no image"), ("text.jpg", "no image"), ("absent.jpg", "no such file")):
+        with pytest.raises(DataError, match=rf"{name}: .*{message}"):
+            load_image(tmp_path / name)
+
+
+def by_coordinates(image: np.ndarray, dims: tuple[int, int], order: int) -> np.ndarray:
+    """Resizing as it is defined: pixels are areas, beyond them lies the smallest value."""
+    rows, columns = ((np.arange(n) + 0.5) * old / n - 0.5 for n, old in zip(dims, image.shape, strict=False))
+    grid = np.meshgrid(rows, columns, indexing="ij")
+    channels = [
+        ndimage.map_coordinates(c, grid, order=order, mode="grid-constant", cval=image.min())
+        for c in np.moveaxis(image.astype(np.float64), 2, 0)
+    ]
+    return np.stack(channels, axis=2)
+
+
+SIZES = st.tuples(st.integers(1, 12), st.integers(1, 12))
+
+
+@given(SIZES, SIZES, st.sampled_from([1, 3]), st.integers(0, 99))
+def test_linear_resizing(old: tuple[int, int], new: tuple[int, int], channels: int, seed: int) -> None:
+    image = random(*old, channels, seed=seed)
+    resized = resize_image(image, new)
+    assert resized.dtype == np.float32
+    np.testing.assert_allclose(resized, by_coordinates(image, new, 1), atol=2e-6 * np.ptp(image) + 1e-6)
+
+
+@pytest.mark.parametrize(("old", "new"), [((21, 31), (7, 11)), ((7, 9), (20, 13)), ((5, 5), (5, 11)), ((1, 4), (3, 3))])
+def test_resizing_to_the_nearest(old: tuple[int, int], new: tuple[int, int]) -> None:
+    image = random(*old, 3)
+    np.testing.assert_array_equal(resize_image(image, new, interp_order=0), by_coordinates(image, new, 0))
+
+
+SCIKIT_IMAGE = {  # skimage.transform.resize of [[0, 1, 4], [9, 16, 25]], mode="constant", anti_aliasing=False
+    (0, (3, 5)): [[0, 0, 1, 4, 4], [9, 9, 16, 25, 25], [9, 9, 16, 25, 25]],
+    (1, (3, 5)): [
+        [0, 0.333333, 0.833333, 2.333333, 2.666667],
+        [3.6, 6.1, 8.5, 12.1, 11.6],
+        [6, 9.833333, 13.333333, 17.833333, 16.666667],
+    ],
+    (1, (1, 2)): [[5.5, 13]],
+    (3, (3, 5)): [
+        [0, 0, 0, 0.766326, 1.266161],
+        [4.372853, 6.810031, 10.208176, 16.818307, 15.089112],
+        [6.870112, 10.675416, 15.014512, 22.942769, 20.005255],
+    ],
+}
+
+
+@pytest.mark.parametrize(("order", "dims"), SCIKIT_IMAGE)
+def test_resizing_as_scikit_image(order: int, dims: tuple[int, int]) -> None:
+    image = np.array([[0, 1, 4], [9, 16, 25]])[:, :, np.newaxis]
+    resized = resize_image(image, dims, interp_order=order)
+    np.testing.assert_allclose(resized[:, :, 0], SCIKIT_IMAGE[order, dims], atol=1e-5)
+
+
+@pytest.mark.parametrize("order", [0, 1, 3])
+def test_other_numbers_of_channels_keep_the_corners(order: int) -> None:
+    image = random(5, 6, 2)
+    resized = resize_image(image, (9, 4), interp_order=order)
+    np.testing.assert_allclose(resized, ndimage.zoom(image, (9 / 5, 4 / 6, 1), order=order), atol=1e-5)
+    np.testing.assert_allclose(resized[0, 0], image[0, 0], rtol=1e-5)
+    np.testing.assert_allclose(resized[-1, -1], image[-1, -1], rtol=1e-5)
+
+
+def test_constant_images_stay_constant() -> None:
+    resized = resize_image(np.full((4, 5, 3), 7, np.uint8), (8, 9))
+    assert resized.dtype == np.float32
+    np.testing.assert_array_equal(resized, np.full((8, 9, 3), 7))
+
+
+@pytest.mark.parametrize(("shape", "order"), [((4, 5), 1), ((0, 5, 3), 1), ((4, 5, 3), 6)])
+def test_what_cannot_be_resized(shape: tuple[int, ...], order: int) -> None:
+    with pytest.raises(ValueError, match=r"an image is|interp_order is"):
+        resize_image(np.zeros(shape), (2, 2), order)
+
+
+def test_oversampling() -> None:
+    images = [random(7, 10, 3, seed=i) for i in range(2)]
+    crops = oversample(images, (4, 5))
+    assert crops.shape == (20, 4, 5, 3)
+    for i, image in enumerate(images):
+        expected = [image[:4, :5], image[:4, 5:], image[3:, :5], image[3:, 5:], image[1:5, 2:7]]
+        np.testing.assert_array_equal(crops[10 * i : 10 * i + 5], expected)
+        np.testing.assert_array_equal(crops[10 * i + 5 : 10 * i + 10], np.array(expected)[:, :, ::-1])
+    with pytest.raises(ValueError, match="7 x 10 cannot be cropped to 8 x 5"):
+        oversample(images, (8, 5))
+
+
+# The Transformer.
+
+
+def transformer(*shape: int) -> Transformer:
+    return caffe.io.Transformer({"data": shape or (10, 3, 6, 7)})
+
+
+def test_steps_in_their_order() -> None:
+    t = transformer()
+    t.set_transpose("data", (2, 0, 1))
+    t.set_channel_swap("data", (2, 1, 0))
+    t.set_raw_scale("data", 255)
+    t.set_mean("data", np.array([104.0, 117.0, 123.0]))
+    t.set_input_scale("data", 0.5)
+    image = np.random.default_rng(0).random((6, 7, 3)).astype(np.float32)
+    before = image.copy()
+    expected = (image[:, :, ::-1] * 255 - [104, 117, 123]) * 0.5
+    done = t.preprocess("data", image)
+    assert done.dtype == np.float32
+    np.testing.assert_allclose(done, expected.transpose(2, 0, 1), atol=1e-4)
+    np.testing.assert_array_equal(image, before)  # the caller's image is left alone
+    np.testing.assert_allclose(t.deprocess("data", done[np.newaxis]), image, atol=1e-6)
+
+
+def test_nothing_set_does_nothing() -> None:
+    image = random(3, 6, 7)
+    t = transformer(10, 6, 7, 3)
+    t.inputs["data"] = (10, 3, 3, 6)
+    np.testing.assert_array_equal(t.preprocess("data", image), image)
+    np.testing.assert_array_equal(t.deprocess("data", image[np.newaxis]), image)
+
+
+@given(st.data())
+def test_there_and_back(data: st.DataObject) -> None:
+    channels = data.draw(st.sampled_from([1, 2, 3, 5]))
+    t = transformer(1, channels, 4, 5)
+    t.set_transpose("data", (2, 0, 1))
+    if data.draw(st.booleans()):
+        t.set_channel_swap("data", data.draw(st.permutations(range(channels))))
+    if data.draw(st.booleans()):
+        t.set_raw_scale("data", data.draw(st.sampled_from([255, 0.25])))
+    if data.draw(st.booleans()):
+        shape = data.draw(st.sampled_from([(channels,), (channels, 4, 5), (channels, 1, 1)]))
+        t.set_mean("data", random(*shape))
+    if data.draw(st.booleans()):
+        t.set_input_scale("data", 0.017)
+    image = random(4, 5, channels)
+    np.testing.assert_allclose(t.deprocess("data", t.preprocess("data", image)), image, rtol=1e-3, atol=1e-3)
+
+
+def test_images_of_another_size_are_resized() -> None:
+    t = transformer()
+    t.set_transpose("data", (2, 0, 1))
+    image = random(9, 11, 3)
+    np.testing.assert_array_equal(t.preprocess("data", image), resize_image(image, (6, 7)).transpose(2, 0, 1))
+
+
+def test_a_mean_image_of_another_size_is_resized() -> None:
+    t = transformer()
+    mean = random(3, 12, 14)
+    t.set_mean("data", mean)
+    expected = resize_image(mean.transpose(1, 2, 0), (6, 7)).transpose(2, 0, 1)
+    np.testing.assert_array_equal(t.mean["data"], expected)
+    t.set_mean("data", random(3, 6, 7))
+    np.testing.assert_array_equal(t.mean["data"], random(3, 6, 7))
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("set_transpose", (1, 0), "Transpose order"),
+        ("set_channel_swap", (1, 0), "Channel swap"),
+        ("set_mean", np.zeros(4), "Mean channels incompatible"),
+        ("set_mean", np.zeros((1, 6, 7)), "Mean channels incompatible"),
+        ("set_mean", np.zeros((1, 3, 6, 7)), "Mean shape invalid"),
+    ],
+)
+def test_settings_are_checked(setting: str, value: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        getattr(transformer(), setting)("data", value)
+    with pytest.raises(ValueError, match="dta is not one of the net inputs: data"):
+        getattr(transformer(), setting)("dta", value)
+
+
+def test_unknown_inputs() -> None:
+    for call in ("preprocess", "deprocess", "set_raw_scale", "set_input_scale"):
+        with pytest.raises(ValueError, match="is not one of the net inputs"):
+            getattr(transformer(), call)("dta", 1)

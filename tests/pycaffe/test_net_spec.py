@@ -1,0 +1,299 @@
+"""NetSpec: what its nets say, that they build, and what it refuses."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import caffejax
+import caffejax.pycaffe as caffe
+from caffejax.layers import layer_types
+from caffejax.pycaffe import NetSpec, to_proto
+from caffejax.pycaffe import layers as L
+from caffejax.pycaffe import params as P
+from caffejax.pycaffe.net_spec import Function, Top, assign_proto, param_name_dict
+from caffejax.schema import caffe_pb2, format_text, parse_text
+
+
+def dummy() -> Any:
+    return L.DummyData(
+        shape=[dict(dim=[8, 1, 28, 28]), dict(dim=[8])],
+        data_filler=[dict(type="uniform", max=1), dict(type="constant")],
+        ntop=2,
+    )
+
+
+def lenet() -> NetSpec:
+    n = NetSpec()
+    n.data, n.label = dummy()
+    n.conv1 = L.Convolution(n.data, kernel_size=5, num_output=20, weight_filler=dict(type="xavier"))
+    n.pool1 = L.Pooling(n.conv1, kernel_size=2, stride=2, pool=P.Pooling.MAX)
+    n.conv2 = L.Convolution(n.pool1, kernel_size=5, num_output=50, weight_filler=dict(type="xavier"))
+    n.pool2 = L.Pooling(n.conv2, kernel_size=2, stride=2, pool=P.Pooling.MAX)
+    n.ip1 = L.InnerProduct(n.pool2, num_output=500, weight_filler=dict(type="xavier"))
+    n.relu1 = L.ReLU(n.ip1, in_place=True)
+    n.ip2 = L.InnerProduct(n.relu1, num_output=10, weight_filler=dict(type="xavier"))
+    n.loss = L.SoftmaxWithLoss(n.ip2, n.label)
+    return n
+
+
+def anonymous_lenet() -> caffe_pb2.NetParameter:
+    data, label = dummy()
+    conv1 = L.Convolution(data, kernel_size=5, num_output=20, weight_filler=dict(type="xavier"))
+    pool1 = L.Pooling(conv1, kernel_size=2, stride=2, pool=P.Pooling.MAX)
+    conv2 = L.Convolution(pool1, kernel_size=5, num_output=50, weight_filler=dict(type="xavier"))
+    pool2 = L.Pooling(conv2, kernel_size=2, stride=2, pool=P.Pooling.MAX)
+    ip1 = L.InnerProduct(pool2, num_output=500, weight_filler=dict(type="xavier"))
+    relu1 = L.ReLU(ip1, in_place=True)
+    ip2 = L.InnerProduct(relu1, num_output=10, weight_filler=dict(type="xavier"))
+    return to_proto(L.SoftmaxWithLoss(ip2, label))
+
+
+def wiring(net: caffe_pb2.NetParameter) -> list[Any]:
+    """A net's layers without the names of layers and blobs: blobs by number."""
+    numbers: dict[str, int] = {}
+    return [
+        (
+            layer.type,
+            [numbers.setdefault(b, len(numbers)) for b in (*layer.bottom, *layer.top)],
+            str(layer.convolution_param) + str(layer.pooling_param) + str(layer.inner_product_param),
+        )
+        for layer in net.layer
+    ]
+
+
+def test_both_ways_of_building_give_the_same_net() -> None:
+    named, anonymous = lenet().to_proto(), anonymous_lenet()
+    assert wiring(named) == wiring(anonymous)
+    for proto in (named, anonymous):
+        net = caffejax.Net(proto, "TRAIN")
+        assert [layer.type.name for layer in net.graph.layers][-3:] == ["ReLU", "InnerProduct", "SoftmaxWithLoss"]
+        assert parse_text(format_text(proto), caffe_pb2.NetParameter) == proto
+
+
+def test_names_are_those_of_the_attributes() -> None:
+    net = lenet().to_proto()
+    names = "data conv1 pool1 conv2 pool2 ip1 relu1 ip2 loss".split()
+    assert [layer.name for layer in net.layer] == names
+    assert [list(layer.top) for layer in net.layer] == [
+        ["data", "label"],
+        *([n] for n in ("conv1", "pool1", "conv2", "pool2", "ip1", "ip1", "ip2", "loss")),
+    ]
+    assert list(net.layer[7].bottom) == ["ip1"]
+
+
+def test_automatic_names_count_per_type() -> None:
+    net = anonymous_lenet()
+    assert [layer.name for layer in net.layer] == [
+        *("DummyData1", "Convolution1", "Pooling1", "Convolution2", "Pooling2"),
+        *("InnerProduct1", "ReLU1", "InnerProduct2", "SoftmaxWithLoss1"),
+    ]
+    assert list(net.layer[0].top) == ["DummyData1", "DummyData2"]
+
+
+def test_layers_without_a_name_of_their_own_come_along() -> None:
+    n = NetSpec()
+    n.data = L.Input(shape=dict(dim=[1, 2]))
+    n.out = L.ReLU(L.Power(n.data, scale=2))
+    net = n.to_proto()
+    assert [(layer.name, *layer.bottom, *layer.top) for layer in net.layer] == [
+        ("data", "data"),
+        ("Power1", "data", "Power1"),
+        ("out", "Power1", "out"),
+    ]
+
+
+def test_no_tops() -> None:
+    n = NetSpec()
+    n.data, n.label = dummy()
+    n.silence_data = L.Silence(n.data, ntop=0)
+    n.silence_label = L.Silence(n.label, ntop=0)
+    assert isinstance(n.silence_data, Function)
+    net = n.to_proto()
+    assert [(layer.name, list(layer.top)) for layer in net.layer[1:]] == [("silence_data", []), ("silence_label", [])]
+    caffejax.Net(net, "TRAIN")
+    anonymous = to_proto(L.Silence(n.data, ntop=0), L.Silence(n.label, ntop=0))
+    assert [layer.name for layer in anonymous.layer] == ["DummyData1", "Silence1", "Silence2"]
+
+
+@pytest.mark.parametrize("bad", ["data", None, 3, ("a", "b")])
+def test_an_input_that_is_no_top(bad: object) -> None:
+    with pytest.raises(TypeError, match="Convolution input 0 is not a Top"):
+        L.Convolution(bad)
+
+
+def test_a_tuple_of_tops_is_told_apart() -> None:
+    with pytest.raises(TypeError, match="several tops gives a tuple"):
+        L.Split(dummy())
+    n = NetSpec()
+    n.data = dummy()
+    with pytest.raises(TypeError, match=r"'data' is not a Top .* n\.a, n\.b = "):
+        n.to_proto()
+
+
+SETTINGS: dict[str, tuple[Callable[[Top], Any], str]] = {
+    "scalar for a repeated field": (
+        lambda x: L.Convolution(x, kernel_size=3, num_output=2),
+        'type: "Convolution" convolution_param { num_output: 2 kernel_size: 3 }',
+    ),
+    "list": (
+        lambda x: L.Convolution(x, kernel_size=[3, 5], pad=(1, 2), dilation=np.array([1, 2])),
+        'type: "Convolution" convolution_param { kernel_size: [3, 5] pad: [1, 2] dilation: [1, 2] }',
+    ),
+    "anything that can be looped over": (
+        lambda x: L.Reshape(x, shape=dict(dim=range(3)), axis=np.int32(1)),
+        'type: "Reshape" reshape_param { shape { dim: [0, 1, 2] } axis: 1 }',
+    ),
+    "enum by its name": (lambda x: L.Pooling(x, pool="AVE"), 'type: "Pooling" pooling_param { pool: AVE }'),
+    "list of messages": (
+        lambda x: L.Convolution(x, param=[dict(lr_mult=1, decay_mult=1), dict(lr_mult=2)]),
+        'type: "Convolution" param { lr_mult: 1 decay_mult: 1 } param { lr_mult: 2 }',
+    ),
+    "one message for several": (lambda x: L.Scale(x, param=dict(name="w")), 'type: "Scale" param { name: "w" }'),
+    "nested": (
+        lambda x: L.Scale(x, bias_term=True, filler=dict(type="constant", value=0.5)),
+        'type: "Scale" scale_param { bias_term: true filler { type: "constant" value: 0.5 } }',
+    ),
+    "parameter message by name": (
+        lambda x: L.Convolution(x, convolution_param=dict(num_output=3)),
+        'type: "Convolution" convolution_param { num_output: 3 }',
+    ),
+    "message object": (
+        lambda x: L.Scale(x, filler=caffe_pb2.FillerParameter(type="msra")),
+        'type: "Scale" scale_param { filler { type: "msra" } }',
+    ),
+    "empty message": (lambda x: L.ReLU(x, relu_param={}), 'type: "ReLU" relu_param {}'),
+    "empty list": (lambda x: L.ReLU(x, param=[]), 'type: "ReLU"'),
+    "of the layer": (
+        lambda x: L.ReLU(x, include=dict(phase=caffe.TRAIN, stage=["a"]), loss_weight=2, propagate_down=False),
+        'type: "ReLU" loss_weight: 2 propagate_down: false include { phase: TRAIN stage: "a" }',
+    ),
+    "transformation": (
+        lambda x: L.Data(transform_param=dict(mirror=True, mean_value=[1, 2, 3]), backend=P.Data.LMDB),
+        'type: "Data" transform_param { mirror: true mean_value: [1, 2, 3] } data_param { backend: LMDB }',
+    ),
+    "NumPy numbers": (
+        lambda x: L.Power(x, power=np.float32(0.5), scale=np.int64(2)),
+        'type: "Power" power_param { power: 0.5 scale: 2 }',
+    ),
+    "Python layer": (
+        lambda x: L.Python(x, module="m", layer="C", param_str="{'a': 1}"),
+        """type: "Python" python_param { module: "m" layer: "C" param_str: "{'a': 1}" }""",
+    ),
+    "parameters under another type's name": (
+        lambda x: L.Deconvolution(x, kernel_size=4, stride=2),
+        'type: "Deconvolution" convolution_param { kernel_size: 4 stride: 2 }',
+    ),
+    "LSTM": (lambda x: L.LSTM(x, num_output=4), 'type: "LSTM" recurrent_param { num_output: 4 }'),
+    "two types with one message": (
+        lambda x: L.ReLU(x, negative_slope=0.5),
+        'type: "ReLU" relu_param { negative_slope: 0.5 }',
+    ),
+    "type of a fork": (
+        lambda x: L.ROIPooling(x, pooled_h=7, spatial_scale=0.0625),
+        'type: "ROIPooling" roi_pooling_param { pooled_h: 7 spatial_scale: 0.0625 }',
+    ),
+    "a type's own field that is called like a parameter message": (
+        lambda x: L.DetectionOutput(x, nms_param=dict(nms_threshold=0.5)),
+        'type: "DetectionOutput" detection_output_param { nms_param { nms_threshold: 0.5 } }',
+    ),
+    "unknown type": (lambda x: L.Custom(x, loss_weight=1), 'type: "Custom" loss_weight: 1'),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings(name: str) -> None:
+    build, expected = SETTINGS[name]
+    layer = build(L.Input()).to_proto().layer[-1]
+    wanted = parse_text(expected, caffe_pb2.LayerParameter)
+    wanted.name = layer.name
+    wanted.bottom.extend(layer.bottom)
+    wanted.top.extend(layer.top)
+    assert layer == wanted
+
+
+def test_a_name_can_be_given() -> None:
+    n = NetSpec()
+    n.data = L.Input(shape=dict(dim=[1]))
+    n.out = L.ReLU(n.data, name="another")
+    assert [(layer.name, *layer.top) for layer in n.to_proto().layer] == [("data", "data"), ("another", "out")]
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "message"),
+    [
+        (lambda n: L.Convolution(n.data, kernl_size=3), AttributeError, "'kernl_size'; did you mean 'kernel_size'"),
+        (lambda n: L.ReLU(n.data, phse=1), AttributeError, "'phse'; did you mean 'phase'"),
+        (lambda n: L.Scale(n.data, filler=dict(typ="x")), AttributeError, "FillerParameter has no setting 'typ'"),
+        (lambda n: L.Convolution(n.data, num_output="ten"), TypeError, "num_output cannot be 'ten'"),
+        (lambda n: L.Convolution(n.data, num_output=-1), TypeError, "num_output cannot be -1"),
+        (lambda n: L.Scale(n.data, filler="xavier"), TypeError, "filler takes a dict of settings, not 'xavier'"),
+    ],
+)
+def test_wrong_settings_name_the_layer(build: Any, error: type[Exception], message: str) -> None:
+    n = NetSpec()
+    n.data = L.Input()
+    n.broken = build(n)
+    with pytest.raises(error, match=rf"layer 'broken' \(\w+\): .*{message}"):
+        n.to_proto()
+
+
+def test_enums() -> None:
+    assert (P.Pooling.AVE, P.Eltwise.SUM, P.Loss.VALID) == (1, 1, 1)
+    with pytest.raises(AttributeError, match="did you mean 'PoolingParameter'"):
+        _ = P.Poling.MAX
+
+
+def test_items_are_attributes() -> None:
+    n = NetSpec()
+    n["data"] = L.Input()
+    n.relu = L.ReLU(n["data"])
+    assert n.data is n["data"]
+    assert n.keys() == ["data", "relu"]
+    assert n.vals() == [n.data, n.relu]
+    assert list(n.tops) == ["data", "relu"]
+    assert "relu" in n
+    other = NetSpec()
+    other.update(n)
+    del n.relu
+    del n["data"]
+    assert n.keys() == []
+    assert other.keys() == ["data", "relu"]
+    for error in (AttributeError, KeyError):
+        with pytest.raises(error, match=r"^this NetSpec has no blob 'rely'; did you mean 'relu'\?$"):
+            _ = other.rely
+    assert getattr(other, "nothing", None) is None
+
+
+def test_a_net_of_a_thousand_layers() -> None:
+    top = L.Input(shape=dict(dim=[1]))
+    for _ in range(1000):
+        top = L.Power(top)
+    assert to_proto(top).layer[-1].name == "Power1000"
+
+
+def test_every_type_finds_its_parameters() -> None:
+    """What the registry says a type's settings are, NetSpec takes by their names alone."""
+    for name, kind in layer_types().items():
+        if kind.param is None:
+            continue
+        field = getattr(caffe_pb2.LayerParameter(), kind.param).DESCRIPTOR.fields[0]
+        value = {} if field.message_type else "x" if field.cpp_type == field.CPPTYPE_STRING else 1
+        layer = Function(name, [], {field.name: value}).to_proto().layer[0]
+        assert [f.name for f, _ in getattr(layer, kind.param).ListFields()] == [field.name], name
+
+
+def test_param_names_agree_with_the_schema() -> None:
+    names = param_name_dict()
+    assert names["InnerProduct"] == "inner_product"
+    assert names["ReLU"] == "relu"
+    assert names["HDF5Data"] == "hdf5_data"
+
+
+def test_assign_proto() -> None:
+    net = caffe_pb2.NetParameter()
+    assign_proto(net, "layer", [dict(name="a", bottom="x"), dict(name="b", top=["y", "z"])])
+    assign_proto(net, "state", dict(phase=caffe.TEST, stage="deploy"))
+    assert [list(layer.top) for layer in net.layer] == [[], ["y", "z"]]
+    assert list(net.state.stage) == ["deploy"]

@@ -1,0 +1,187 @@
+"""The commands after Caffe's Python tools, and those that bring old files up to date."""
+
+import csv
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from caffejax.cli import main
+from caffejax.schema import caffe_pb2, parse_text, read_net, read_solver
+from test_cli import refused
+from test_logs import CURRENT
+
+CONFIGS = Path(__file__).parents[1] / "configs" / "digits"
+WEIGHTS = Path(__file__).parent / "golden" / "weights"
+LENET = str(CONFIGS / "lenet_train_test.prototxt")
+
+V1 = """
+input: "data" input_dim: [1, 3, 8, 8]
+layers { name: "c" type: CONVOLUTION bottom: "data" top: "c" blobs_lr: 2
+  convolution_param { num_output: 4 kernel_size: 3 } }
+layers { name: "r" type: RELU bottom: "c" top: "c" }
+"""
+
+
+def call(*arguments: object) -> None:
+    assert main([str(a) for a in arguments]) == 0
+
+
+@pytest.mark.parametrize("flags", [(), ("--rankdir=BT", "--phase=TRAIN", "--display_lrm")])
+def test_draw_net(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    call("draw_net", LENET, tmp_path / "net.dot", *flags)
+    dot = (tmp_path / "net.dot").read_text()
+    assert ("rankdir=BT" in dot, "lr mult: 1.0, 2.0" in dot) == (bool(flags), bool(flags))
+    assert dot.count("(Data)") == (1 if flags else 2)  # one per phase
+
+
+def test_draw_net_takes_old_nets(tmp_path: Path) -> None:
+    (tmp_path / "old.prototxt").write_text(V1)
+    call("draw_net", tmp_path / "old.prototxt", tmp_path / "net.dot")
+    assert "c_Convolution" in (tmp_path / "net.dot").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("draw_net", "absent.prototxt", "net.dot"), r"absent.prototxt: no such file"),
+        (
+            ("draw_net", LENET, "no_folder/net.dot"),
+            r"no_folder/net.dot: cannot be written: .*; create the folder first",
+        ),
+        (("draw_net", LENET, "net"), "net: the end of the name says the format"),
+        (("parse_log", "absent.log", "."), "absent.log: cannot be read"),
+        (("upgrade_net_proto_text", "absent", "new"), "absent: no such file"),
+        (("upgrade_net_proto_text", "junk", "new"), "junk:1:1: .*junk"),
+        (("upgrade_net_proto_text", LENET, "no_folder/new"), "no_folder/new: cannot be written"),
+        (("upgrade_solver_proto_text", LENET, "new"), "lenet_train_test.prototxt:"),
+        (("upgrade_net_proto_binary", "absent", "new"), "absent: no such file"),
+        (("upgrade_net_proto_binary", "junk", "new"), "junk: this is no NetParameter"),
+    ],
+)
+def test_mistakes(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "junk").write_text("junk: 1")
+    assert re.search(message, refused(capsys, *arguments))
+    assert [p.name for p in tmp_path.iterdir()] == ["junk"]
+
+
+def test_parse_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.log").write_text(CURRENT)
+    call("parse_log", tmp_path / "a.log", tmp_path, "--delimiter=\\t", "--verbose")
+    with open(tmp_path / "a.log.test") as file:
+        header, *rows = csv.reader(file, delimiter="\t")
+    assert header == ["NumIters", "Seconds", "LearningRate", "accuracy", "loss"]
+    assert rows == [["0.0", "1.5", "9.9e-05", "0.1", "2.5"], ["200.0", "5.0", "9.9e-05", "1.0", "1e-05"]]
+    assert "NumIters 200, Seconds 5, LearningRate 9.9e-05, accuracy 1, loss 1e-05" in capsys.readouterr().out
+
+
+def test_parse_log_of_a_run_without_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.log").write_text("\n".join(line for line in CURRENT.splitlines() if "Test" not in line))
+    call("parse_log", tmp_path / "a.log", tmp_path)
+    assert "states no outputs of a test net" in capsys.readouterr().out
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.log", "a.log.train"]
+
+
+@pytest.mark.parametrize("chart", [*range(8), "train_loss_vs_iters", "Test accuracy  vs. Seconds"])
+def test_plot_training_log(tmp_path: Path, chart: Any) -> None:
+    pytest.importorskip("matplotlib")
+    for name in ("a.log", "b.log"):
+        (tmp_path / name).write_text(CURRENT)
+    call("plot_training_log", chart, tmp_path / "p.svg", tmp_path / "a.log", tmp_path / "b.log")
+    assert "</svg>" in (tmp_path / "p.svg").read_text()
+
+
+def test_plots_show_the_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = pytest.importorskip("matplotlib.figure")
+    drawn: list[Any] = []
+    monkeypatch.setattr(figure.Figure, "savefig", lambda self, *_, **__: drawn.append(self))
+    (tmp_path / "a.log").write_text(CURRENT)
+    for chart in range(8):
+        call("plot_training_log", chart, tmp_path / "p.png", tmp_path / "a.log")
+    curves = [[tuple(map(float, p)) for p in f.axes[0].lines[0].get_xydata()] for f in drawn]
+    assert curves[:6] == [
+        [(0, 0.1), (200, 1)],
+        [(1.5, 0.1), (5, 1)],
+        [(0, 2.5), (200, 1e-05)],
+        [(1.5, 2.5), (5, 1e-05)],
+        [(0, 0.01), (100, 9.9e-05)],
+        [(2.5, 0.01), (3.5, 9.9e-05)],
+    ]
+    assert [x for x, _ in curves[6]] == [0, 100, 200]
+    assert drawn[1].axes[0].get_title() == "Test accuracy vs. Seconds"
+    assert drawn[0].axes[0].get_legend().get_texts()[0].get_text() == "a.log: accuracy"
+
+
+@pytest.mark.parametrize(
+    ("chart", "target", "log", "message"),
+    [
+        ("0", "p.png", "train_only.log", r"train_only\.log: has nothing to plot as test accuracy; .*: none"),
+        ("6", "p.nonsense", "a.log", r"p\.nonsense: .*not supported"),
+        ("6", "no_folder/p.png", "a.log", "create the folder first"),
+    ],
+)
+def test_plots_that_cannot_be_drawn(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    chart: str,
+    target: str,
+    log: str,
+    message: str,
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.log").write_text(CURRENT)
+    (tmp_path / "train_only.log").write_text("\n".join(x for x in CURRENT.splitlines() if "Test" not in x))
+    assert re.search(message, refused(capsys, "plot_training_log", chart, target, log), re.DOTALL)
+
+
+@pytest.mark.parametrize("chart", ["8", " -1", "loss"])
+def test_charts_that_do_not_exist(capsys: pytest.CaptureFixture[str], chart: str) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["plot_training_log", chart, "p.png", "a.log"])
+    assert caught.value.code == 2
+    assert "is no chart type: 0 to 7, or test_accuracy_vs_iters" in capsys.readouterr().err
+
+
+def test_upgrading_text(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.prototxt", tmp_path / "new.prototxt"
+    old.write_text(V1)
+    call("upgrade_net_proto_text", old, new)
+    net = parse_text(new.read_text(), caffe_pb2.NetParameter)  # without upgrading it once more
+    assert [(layer.type, layer.name) for layer in net.layer] == [
+        ("Input", "input"),
+        ("Convolution", "c"),
+        ("ReLU", "r"),
+    ]
+    assert net.layer[1].param[0].lr_mult == 2
+    assert net == read_net(old)
+    call("upgrade_net_proto_text", new, new)
+    assert parse_text(new.read_text(), caffe_pb2.NetParameter) == net
+
+
+def test_upgrading_solvers(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.prototxt", tmp_path / "new.prototxt"
+    old.write_text("solver_type: ADAM base_lr: 0.1 net_param { " + V1 + " }")
+    call("upgrade_solver_proto_text", old, new)
+    solver = parse_text(new.read_text(), caffe_pb2.SolverParameter)
+    assert solver.type == "Adam"
+    assert not solver.HasField("solver_type")
+    assert [layer.type for layer in solver.net_param.layer][1:] == ["Convolution", "ReLU"]
+    assert solver == read_solver(old)
+
+
+@pytest.mark.parametrize("name", ["v0_legacy4d", "v1_legacy4d"])
+def test_upgrading_binary_nets_as_caffe_does(tmp_path: Path, name: str) -> None:
+    call("upgrade_net_proto_binary", WEIGHTS / f"{name}.caffemodel", tmp_path / "new.caffemodel")
+    got = caffe_pb2.NetParameter.FromString((tmp_path / "new.caffemodel").read_bytes())
+    expected = caffe_pb2.NetParameter.FromString((WEIGHTS / f"{name}.upgraded.caffemodel").read_bytes())
+    assert got == expected

@@ -1,0 +1,170 @@
+"""Training logs: Caffe's of any age and ours, as tables."""
+
+import csv
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from caffejax.cli import main
+from caffejax.errors import CaffejaxError
+from caffejax.logs import parse_log, read_log, write_csv
+
+NAN = float("nan")
+
+CURRENT = """
+I0131 23:59:58.000000  4242 solver.cpp:48] Initializing solver from parameters:
+Iteration 7, lr = 9 in a line without a time
+I0131 23:59:59.000000  4242 solver.cpp:279] Solving LeNet
+I0131 23:59:59.100000  4242 solver.cpp:280] Learning Rate Policy: inv
+I0131 23:59:59.200000  4242 solver.cpp:337] Iteration 0, Testing net (#0)
+I0201 00:00:00.500000  4242 solver.cpp:404]     Test net output #0: accuracy = 0.1
+I0201 00:00:00.500000  4242 solver.cpp:404]     Test net output #1: loss = 2.5 (* 1 = 2.5 loss)
+I0201 00:00:01.000000  4242 solver.cpp:228] Iteration 0 (-1.4e-45 iter/s, 1.8s/100 iters), loss = 2.4
+I0201 00:00:01.250000  4242 solver.cpp:244]     Train net output #0: loss = 2.25 (* 1 = 2.25 loss)
+I0201 00:00:01.500000  4242 sgd_solver.cpp:106] Iteration 0, lr = 0.01
+W0201 00:00:01.600000  4242 net.cpp:1] a warning in between
+I0201 00:00:02.000000  4242 solver.cpp:228] Iteration 100 (80.5 iter/s, 1.2s/100 iters), loss = nan
+I0201 00:00:02.000000  4242 solver.cpp:244]     Train net output #0: loss = -nan (* 1 = -nan loss)
+I0201 00:00:02.500000  4242 sgd_solver.cpp:106] Iteration 100, lr = 9.9e-05
+I0201 00:00:03.000000  4242 solver.cpp:454] Snapshotting to binary proto file lenet_iter_200.caffemodel
+I0201 00:00:03.100000  4242 solver.cpp:317] Iteration 200, loss = 0.125
+I0201 00:00:03.200000  4242 solver.cpp:337] Iteration 200, Testing net (#0)
+I0201 00:00:04.000000  4242 solver.cpp:404]     Test net output #0: accuracy = 1
+I0201 00:00:04.000000  4242 solver.cpp:404]     Test net output #1: loss = 1e-05 (* 1 = 1e-05 loss)
+I0201 00:00:04.100000  4242 solver.cpp:322] Optimization Done.
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "train.log"
+    file.write_text(text)
+    return file
+
+
+def row(iteration: int, seconds: float, rate: float, **outputs: float) -> dict[str, Any]:
+    return pytest.approx(
+        {"NumIters": iteration, "Seconds": seconds, "LearningRate": rate, **outputs}, nan_ok=True, abs=1e-9
+    )
+
+
+def test_a_log_of_caffe(tmp_path: Path) -> None:
+    log = read_log(write(tmp_path, CURRENT))
+    assert log.train == [row(0, 2.25, 0.01, loss=2.25), row(100, 3, 0.01, loss=NAN)]
+    assert log.test == [row(0, 1.5, 9.9e-05, accuracy=0.1, loss=2.5), row(200, 5, 9.9e-05, accuracy=1, loss=1e-05)]
+    assert log.loss == [row(0, 2, 0.01, loss=2.4), row(100, 3, 0.01, loss=NAN), row(200, 4.1, 9.9e-05, loss=0.125)]
+    assert log.rate == [row(0, 2.5, 0.01), row(100, 3.5, 9.9e-05)]
+    assert parse_log(tmp_path / "train.log")[1] == log.test
+    assert list(log.test[0]) == ["NumIters", "Seconds", "LearningRate", "accuracy", "loss"]
+
+
+def test_the_rate_of_the_first_row_alone_is_unknown(tmp_path: Path) -> None:
+    (only,) = read_log(write(tmp_path, "\n".join(CURRENT.splitlines()[:8]))).test
+    assert math.isnan(only["LearningRate"])
+
+
+LINE = "I{} {}.000000 1 solver.cpp:1] {}"
+
+
+def lines(*parts: tuple[str, str, str]) -> str:
+    return "\n".join(LINE.format(*part) for part in parts)
+
+
+def test_old_lines(tmp_path: Path) -> None:
+    text = lines(
+        ("0302", "10:00:00", "Solving CaffeNet"),
+        ("0302", "10:00:01", "Iteration 20, lr = 0.1"),
+        ("0302", "10:00:01", "Iteration 20, loss = 0.5"),
+        ("0302", "10:00:02", "Train net output #0: prob = .5"),
+    )
+    log = read_log(write(tmp_path, text))
+    assert log.loss == [row(20, 1, 0.1, loss=0.5)]
+    assert log.train == [row(20, 2, 0.1, prob=0.5)]
+
+
+def test_several_test_nets_and_outputs_of_several_values(tmp_path: Path) -> None:
+    output = "    Test net output #{}: {} = {}".format
+    net = [output(0, "acc", 1), output(1, "acc", 2), output(2, "loss", 3), output(3, "acc", 4)]
+    text = lines(
+        ("0302", "10:00:00", "Iteration 0, Testing net (#0)"),
+        *(("0302", "10:00:00", line) for line in net),
+        ("0302", "10:00:00", "Iteration 0, Testing net (#1)"),
+        *(("0302", "10:00:00", line) for line in net[:1]),
+        ("0302", "10:00:00", "Iteration 5, Testing net (#0)"),
+        *(("0302", "10:00:00", line) for line in net),
+    )
+    values = {"acc": 1, "acc[1]": 2, "loss": 3, "acc[2]": 4}
+    assert read_log(write(tmp_path, text)).test == [
+        row(0, 0, NAN, **values),
+        row(0, 0, NAN, acc=1),
+        row(5, 0, NAN, **values),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "seconds"),
+    [
+        ("1231", "0101", 86400),
+        ("20231231", "20240102", 2 * 86400),
+        ("20240228", "20240301", 2 * 86400),
+        ("20230228", "20230301", 86400),
+    ],
+)
+def test_dates(tmp_path: Path, before: str, after: str, seconds: int) -> None:
+    text = lines((before, "10:00:00", "Solving X"), (after, "10:00:00", "Iteration 1, loss = 1"))
+    (only,) = read_log(write(tmp_path, text)).loss
+    assert only["Seconds"] == seconds
+
+
+def test_impossible_dates_are_passed_over(tmp_path: Path) -> None:
+    text = lines(("9999", "10:00:00", "Iteration 1, loss = 1"), ("0101", "10:00:00", "Iteration 2, loss = 2"))
+    assert [r["NumIters"] for r in read_log(write(tmp_path, text)).loss] == [2]
+
+
+@pytest.mark.parametrize("text", ["", "no log\n", "I0131 23:59:59.0 1 a.cpp:1] Solving X\n", "\0\xff binary"])
+def test_what_is_no_log(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "x.log"
+    file.write_bytes(text.encode("latin-1"))
+    with pytest.raises(CaffejaxError, match=r"x\.log: this is no log of a training run"):
+        read_log(file)
+    for name in ("absent.log", "."):
+        with pytest.raises(CaffejaxError, match="cannot be read"):
+            read_log(tmp_path / name)
+
+
+def test_tables(tmp_path: Path) -> None:
+    rows = [{"a": 1.0, "b": 0.5}, {"a": 2.0, "c": NAN}]
+    write_csv(tmp_path / "t.csv", rows, delimiter=";")
+    assert (tmp_path / "t.csv").read_text() == "a;b;c\n1.0;0.5;\n2.0;;nan\n"
+
+
+SOLVER = """
+base_lr: 0.1 lr_policy: "fixed" max_iter: 4 display: 2 test_interval: 3 test_iter: 1 snapshot_after_train: false
+net_param {
+  layer { name: "data" type: "DummyData" top: "x" top: "label" dummy_data_param {
+    shape { dim: 8 dim: 3 } shape { dim: 8 } data_filler { type: "gaussian" } data_filler { type: "constant" } } }
+  layer { name: "ip" type: "InnerProduct" bottom: "x" top: "y" inner_product_param { num_output: 4 } }
+  layer { name: "accuracy" type: "Accuracy" bottom: "y" bottom: "label" top: "accuracy" include { phase: TEST } }
+  layer { name: "loss" type: "SoftmaxWithLoss" bottom: "y" bottom: "label" top: "loss" }
+}
+"""
+
+
+def test_a_run_of_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "solver.prototxt").write_text(SOLVER)
+    assert main(["train", f"--solver={tmp_path / 'solver.prototxt'}"]) == 0
+    text = capsys.readouterr().err
+    (tmp_path / "run.log").write_text(text)
+    assert main(["parse_log", str(tmp_path / "run.log"), str(tmp_path)]) == 0
+    with open(tmp_path / "run.log.test") as file:
+        tested = list(csv.DictReader(file))
+    assert [float(r["NumIters"]) for r in tested] == [0, 3]
+    said = re.findall(r"Test net output #0: accuracy = (\S+)", text)
+    assert [float(r["accuracy"]) for r in tested] == [float(n) for n in said]
+    with open(tmp_path / "run.log.train") as file:
+        trained = list(csv.DictReader(file))
+    assert [float(r["NumIters"]) for r in trained] == [0, 2]
+    seconds = [float(r["Seconds"]) for r in trained]
+    assert 0 < seconds[0] <= seconds[1]
