@@ -34,6 +34,13 @@ def count(text: str) -> int:
     return int(text)
 
 
+def positive(text: str) -> int:
+    """A number from 1, as a flag's type."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a positive number")
+    return int(text)
+
+
 def add_device_flags(parser: argparse.ArgumentParser) -> None:
     """`--gpu` and `--device`."""
     add(parser, "gpu", "run on the GPU of this number", metavar="N")
@@ -70,15 +77,20 @@ def pick_device(options: argparse.Namespace, prefer_gpu: bool, device_id: int = 
         raise CaffejaxError("give --gpu or --device, not both")
     if options.gpu is not None or options.device is not None:
         kind, _, number = (options.device or f"gpu:{options.gpu}").partition(":")
-        return _named(kind, number or "0")
+        return device_of(kind, number or "0")
     if prefer_gpu:
         if jax.default_backend() != "cpu":
-            return _named(jax.default_backend(), str(device_id))
+            return device_of(jax.default_backend(), str(device_id))
         log.warning("solver_mode is GPU, but JAX sees no GPU here: running on the CPU")
     return jax.devices("cpu")[0]
 
 
-def _named(kind: str, number: str) -> jax.Device:
+def device_of(kind: str, number: str) -> jax.Device:
+    """The device of that kind ("gpu") and number.
+
+    Raises:
+        CaffejaxError: if there is none.
+    """
     import jax
 
     if not number.isdigit():

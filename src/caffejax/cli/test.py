@@ -18,15 +18,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """The command's flags."""
     flags.add(parser, "model", "the net prototxt", required=True, metavar="FILE")
     flags.add(parser, "weights", "the .caffemodel[.h5] files, separated by commas", required=True, metavar="FILES")
-    flags.add(parser, "iterations", "how many batches to run", type=_positive, default=50, metavar="N")
+    flags.add(parser, "iterations", "how many batches to run", type=flags.positive, default=50, metavar="N")
     flags.add_device_flags(parser)
     flags.add_state_flags(parser)
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a positive number")
-    return int(text)
 
 
 def run(options: argparse.Namespace) -> None:

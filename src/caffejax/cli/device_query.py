@@ -1,0 +1,53 @@
+"""Lists the devices that JAX sees here, with what it knows of each."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ..errors import CaffejaxError
+from . import flags
+from .glog import log, start_logging
+
+HELP = "list the devices that JAX sees"
+EXAMPLE = "caffejax device_query --gpu=all"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    flags.add(parser, "gpu", "the GPUs of these numbers, separated by commas, or all; every device unless given")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Lists."""
+    start_logging()
+    import jax
+
+    for device in _asked(options.gpu) if options.gpu else [*_devices("gpu"), *_devices("tpu"), *jax.devices("cpu")]:
+        log.info("Device id:                     %s:%d", device.platform, device.id)
+        log.info("Name:                          %s", device.device_kind)
+        for name, value in (device.memory_stats() or {}).items():
+            if name in ("bytes_limit", "bytes_in_use", "peak_bytes_in_use"):
+                log.info("%-30s %d", name.replace("_", " ").capitalize() + ":", value)
+        for name in ("compute_capability", "core_count"):
+            if hasattr(device, name):
+                log.info("%-30s %s", name.replace("_", " ").capitalize() + ":", getattr(device, name))
+        log.info("Process:                       %d", device.process_index)
+
+
+def _devices(kind: str) -> list[Any]:
+    import jax
+
+    try:
+        return list(jax.devices(kind))
+    except RuntimeError:  # there is none
+        return []
+
+
+def _asked(text: str) -> list[Any]:
+    if text == "all":
+        found = _devices("gpu")
+        if not found:
+            raise CaffejaxError("JAX sees no GPU here; without --gpu all other devices are listed")
+        return found
+    return [flags.device_of("gpu", number) for number in text.split(",")]

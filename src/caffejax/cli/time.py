@@ -1,0 +1,78 @@
+"""Times a net: each layer compiled by itself, as Caffe's table has it, and the whole net compiled as one."""
+
+from __future__ import annotations
+
+import argparse
+
+from . import flags
+from .glog import log, start_logging
+
+HELP = "time a net's layers, and the whole net"
+EXAMPLE = "caffejax time --model=configs/digits/lenet_train_test.prototxt --iterations=20"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    flags.add(parser, "model", "the net prototxt", required=True, metavar="FILE")
+    flags.add(
+        parser, "weights", "the .caffemodel[.h5] files, separated by commas; random unless given", metavar="FILES"
+    )
+    flags.add(parser, "iterations", "how many passes to time", type=flags.positive, default=50, metavar="N")
+    flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TRAIN")
+    flags.add_device_flags(parser)
+    flags.add_state_flags(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Times."""
+    start_logging()
+    from pathlib import Path
+
+    import jax
+
+    from ..checkpoints.loading import load_weights
+    from ..net import Net
+    from ..timing import Timer, mean_times
+
+    device = flags.pick_device(options, prefer_gpu=False)
+    log.info("Running on %s", device)
+    with jax.default_device(device):
+        net = Net(Path(options.model), options.phase, level=options.level, stages=flags.stages(options))
+        variables = net.init(jax.random.key(0))
+        for weights in (options.weights or "").split(",") if options.weights else ():
+            variables = load_weights(net.graph, variables, weights)
+        timer = Timer(net, jax.device_put(variables, device), jax.random.key(1))
+        try:
+            log.info("Compiling.")
+            timer.layers()
+            timer.whole()
+            log.info("*** Benchmark begins ***")
+            log.info("Testing for %d iterations.", options.iterations)
+            passes, whole = [], []
+            for i in range(options.iterations):
+                passes.append(timer.layers())
+                log.info(
+                    "Iteration: %d forward-backward time: %.3g ms.",
+                    i + 1,
+                    sum(t.forward + t.backward for t in passes[-1]),
+                )
+            for _ in range(options.iterations):
+                whole.append(timer.whole())
+        finally:
+            timer.close()
+    means = list(mean_times(passes))
+    forward, backward = sum(t.forward for t in means), sum(t.backward for t in means)
+    log.info("Average time per layer:")
+    for layer in means:
+        log.info("%10s\tforward: %.6g ms.", layer.name, layer.forward)
+    for layer in reversed(means):
+        log.info("%10s\tbackward: %.6g ms.", layer.name, layer.backward)
+    log.info("Average Forward pass: %.6g ms.", forward)
+    log.info("Average Backward pass: %.6g ms.", backward)
+    log.info("Average Forward-Backward: %.6g ms.", forward + backward)
+    log.info("Total Time: %.6g ms.", options.iterations * (forward + backward))
+    log.info("Compiled as one, which is what training and testing run:")
+    fused_forward, fused_both = (sum(t[i] for t in whole) / len(whole) for i in (0, 1))
+    log.info("Average fused Forward pass: %.6g ms.", fused_forward)
+    log.info("Average fused Forward-Backward: %.6g ms.", fused_both)
+    log.info("*** Benchmark ends ***")
