@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from .errors import located
 from .graph import Graph, Layer, Param
+from .kernels import Kernels, compiling
 from .layers.calling import Backward, call
 
 log = logging.getLogger("caffejax.net")
@@ -112,13 +113,14 @@ class Segments:
     Args:
         graph: the graph.
         mode: how gradients are made.
+        kernels: the operations' formulation.
     """
 
-    def __init__(self, graph: Graph, mode: Backward) -> None:
+    def __init__(self, graph: Graph, mode: Backward, kernels: Kernels) -> None:
         kinds = _kinds(graph.layers)
         self._graph, self._mode = graph, mode
         self.segments = [
-            _Segment(kind, tuple(layers), mode, graph.file)
+            _Segment(kind, tuple(layers), mode, graph.file, kernels)
             for kind, layers in groupby(graph.layers, key=lambda layer: kinds[layer.key])
         ]
 
@@ -141,6 +143,7 @@ class _Segment:
     layers: tuple[Layer, ...]
     mode: Backward
     file: str | None
+    kernels: Kernels
     sizes: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -148,7 +151,8 @@ class _Segment:
         reads = {bottom for layer in self.layers for bottom in layer.bottoms}
         self.reads = sorted(reads if self.kind == "host" else reads | made)
         self.keys = {p.owner.layer for layer in self.layers for p in (*layer.params, *layer.carried)}
-        self._run = jax.jit(self._layers) if self.kind != "host" else self._layers
+        jit = compiling.jit if self.kernels == "fast" else jax.jit
+        self._run = jit(self._layers) if self.kind != "host" else self._layers
 
     def __call__(self, given: Given, values: Values) -> Result:
         own = given._replace(
