@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from .errors import located
 from .graph import Graph, Layer, Param
+from .kernels import Kernels, compiling
 from .layers.calling import Backward, call
 
 log = logging.getLogger("caffejax.net")
@@ -114,13 +115,14 @@ class Segments:
     Args:
         graph: the graph.
         mode: how gradients are made.
+        kernels: the operations' formulation.
     """
 
-    def __init__(self, graph: Graph, mode: Backward) -> None:
+    def __init__(self, graph: Graph, mode: Backward, kernels: Kernels) -> None:
         kinds = _kinds(graph.layers)
         self._graph, self._mode = graph, mode
         self.segments = [
-            _Segment(kind, tuple(layers), mode, graph.file)
+            _Segment(kind, tuple(layers), mode, graph.file, kernels)
             for kind, layers in groupby(graph.layers, key=lambda layer: kinds[layer.key])
         ]
 
@@ -143,6 +145,7 @@ class _Segment:
     layers: tuple[Layer, ...]
     mode: Backward
     file: str | None
+    kernels: Kernels
     sizes: set[Any] = field(default_factory=set)  # numbers of rows, or shapes of all that is read
 
     def __post_init__(self) -> None:
@@ -151,7 +154,8 @@ class _Segment:
         self.reads = sorted(reads if self.kind == "host" else reads | made)
         self.made = made
         self.keys = {p.owner.layer for layer in self.layers for p in (*layer.params, *layer.carried)}
-        self._run = jax.jit(self._layers) if self.kind != "host" else self._layers
+        jit = compiling.jit if self.kernels == "fast" else jax.jit
+        self._run = jit(self._layers) if self.kind != "host" else self._layers
 
     def __call__(self, given: Given, values: Values) -> Result:
         own = given._replace(

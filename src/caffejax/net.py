@@ -17,6 +17,7 @@ from . import data  # noqa: F401  registers the data layers
 from .errors import GraphError, LayerError, Problem, did_you_mean, located
 from .execution import Given, Segments, is_fed, run_layers
 from .graph import Graph, Layer, Param, build_graph, net_state
+from .kernels import Kernels, compiling
 from .layers import Source
 from .layers.calling import Backward
 from .layers.context import Phase, name_key
@@ -65,6 +66,8 @@ class Net:
         seed: what data layers shuffle and crop by.
         workers: how many processes read each data layer's data; 0 for threads of this one, which are enough unless
             much of the reading is Python.
+        kernels: "fast" for the formulations that run fastest, "reference" for the plain lowering of every layer. The
+            fast ones have no forward-mode derivative (jax.jvp).
 
     Attributes:
         graph: the layers with names, shapes and wiring.
@@ -85,19 +88,21 @@ class Net:
         backward: Backward = "autodiff",
         seed: int = 0,
         workers: int = 0,
+        kernels: Kernels = "fast",
         file: str | None = None,
     ) -> None:
         message = read_net(model)
         if file is None and (path := source_file(model)) is not None:
             file = str(path)
         self.backward: Backward = backward
+        self.kernels: Kernels = kernels
         state = state or net_state(message, phase, level, stages)
-        self._set_graph(build_graph(message, state, file=file, seed=seed, workers=workers))
+        self._set_graph(build_graph(message, state, file=file, seed=seed, workers=workers, kernels=kernels))
 
     def _set_graph(self, graph: Graph) -> None:
         self.graph = graph
         host = any(layer.type.host for layer in self.graph.layers)
-        self._segments = Segments(self.graph, self.backward) if host else None
+        self._segments = Segments(self.graph, self.backward, self.kernels) if host else None
         self.forward = self.jit(self.apply, static_argnames="blobs")
         self._other_phase: Net | None = None
 
@@ -117,7 +122,9 @@ class Net:
 
         The parts between host layers are compiled in either case.
         """
-        return function if self._segments is not None else jax.jit(function, **options)
+        if self._segments is not None:
+            return function
+        return compiling.jit(function, **options) if self.kernels == "fast" else jax.jit(function, **options)
 
     @property
     def has_host_layers(self) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from .execution import Given, finished, is_fed, run_layers
 from .gradcheck.feeding import feed
 from .graph import Layer
+from .kernels import compiling
 from .net import Net, Variables
 from .solvers.feed import Feed
 
@@ -89,7 +90,8 @@ class _Alone:
 
     def __init__(self, layer: Layer, net: Net) -> None:
         self.layer = layer
-        compiled: Callable[..., Any] = (lambda f: f) if layer.type.host else jax.jit
+        jit = compiling.jit if layer.context.fast else jax.jit
+        compiled: Callable[..., Any] = (lambda f: f) if layer.type.host else jit
 
         def run(own: Mapping[str, Any], bottoms: Values, given: Given) -> Any:
             given = given._replace(params={**given.params, **own})

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CaffejaxError
+from ..kernels import CHOICES
 
 if TYPE_CHECKING:
     import jax
@@ -45,6 +46,12 @@ def add_device_flags(parser: argparse.ArgumentParser) -> None:
     """`--gpu` and `--device`."""
     add(parser, "gpu", "run on the GPU of this number", metavar="N")
     add(parser, "device", "run on this kind of device, and number: cpu, gpu:1, tpu", metavar="KIND[:N]")
+
+
+def add_kernels_flag(parser: argparse.ArgumentParser) -> None:
+    """`--kernels`."""
+    more: Any = {"choices": CHOICES, "default": "fast"}
+    add(parser, "kernels", "fast formulations of the operations, or the plain lowering to compare with", **more)
 
 
 def add_state_flags(parser: argparse.ArgumentParser) -> None:

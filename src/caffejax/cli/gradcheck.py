@@ -23,6 +23,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "samples", "elements per array for finite differences", type=int, metavar="N")
     flags.add(parser, "seed", "for fillers, random inputs and random layers", type=int, default=0, metavar="N")
     flags.add(parser, "json", "write the report to this file too", metavar="FILE")
+    flags.add_kernels_flag(parser)
     flags.add_state_flags(parser)
 
 
@@ -34,7 +35,13 @@ def run(options: argparse.Namespace) -> None:
     from ..gradcheck import check_gradients
     from ..net import Net
 
-    net = Net(Path(options.model), options.phase, level=options.level, stages=flags.stages(options))
+    net = Net(
+        Path(options.model),
+        options.phase,
+        level=options.level,
+        stages=flags.stages(options),
+        kernels=options.kernels,
+    )
     report = check_gradients(
         net,
         layers=[name for name in options.layers.split(",") if name] if options.layers else None,

@@ -19,6 +19,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     flags.add(parser, "iterations", "how many passes to time", type=flags.positive, default=50, metavar="N")
     flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TRAIN")
+    flags.add_kernels_flag(parser)
     flags.add_device_flags(parser)
     flags.add_state_flags(parser)
 
@@ -37,7 +38,13 @@ def run(options: argparse.Namespace) -> None:
     device = flags.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
     with jax.default_device(device):
-        net = Net(Path(options.model), options.phase, level=options.level, stages=flags.stages(options))
+        net = Net(
+            Path(options.model),
+            options.phase,
+            level=options.level,
+            stages=flags.stages(options),
+            kernels=options.kernels,
+        )
         variables = net.init(jax.random.key(0))
         for weights in (options.weights or "").split(",") if options.weights else ():
             variables = load_weights(net.graph, variables, weights)

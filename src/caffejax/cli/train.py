@@ -34,6 +34,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         parser, "workers", "read each data layer in this many processes; 0 for threads", type=flags.count, default=0
     )
+    flags.add_kernels_flag(parser)
     signals.add_flags(parser)
     flags.add(
         parser, "debug_nans", "look at every step, and name the layer where numbers become NaN", action="store_true"
@@ -68,6 +69,7 @@ def run(options: argparse.Namespace) -> None:
         keep_last=options.keep_last,
         keep_best=options.keep_best,
         workers=options.workers,
+        kernels=options.kernels,
         debug_nans=options.debug_nans,
     )
     try:

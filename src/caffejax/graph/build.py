@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import CaffejaxError, GraphError, LayerError, Problem, located
+from ..kernels import Kernels
 from ..layers import Context, LayerType, layer_type
 from ..layers.calling import forward
 from ..schema import caffe_pb2, unknown_settings
@@ -25,7 +26,13 @@ _KEY = jax.eval_shape(jax.random.key, 0)
 
 
 def build_graph(
-    net: NetParameter, state: NetState, *, file: str | None = None, seed: int = 0, workers: int = 0
+    net: NetParameter,
+    state: NetState,
+    *,
+    file: str | None = None,
+    seed: int = 0,
+    workers: int = 0,
+    kernels: Kernels = "fast",
 ) -> Graph:
     """The graph of an upgraded net in a state (see `net_state`).
 
@@ -35,6 +42,7 @@ def build_graph(
         file: where the net came from: for messages, and for paths relative to it.
         seed: for what data layers do at random.
         workers: how many processes read each data layer's data; 0 for threads.
+        kernels: the operations' formulation.
 
     Raises:
         GraphError: naming every problem found, each with its layer.
@@ -48,7 +56,7 @@ def build_graph(
         with located(file=file):
             raise GraphError(problems)
     phase: Any = caffe_pb2.Phase.Name(state.phase)
-    wiring = _Wiring(phase, file, seed, workers)
+    wiring = _Wiring(phase, file, seed, workers, kernels)
     for layer, inserted in insert_splits(layers, sources):
         wiring.add(layer, inserted)
     if wiring.problems:
@@ -95,6 +103,7 @@ class _Wiring:
     file: str | None
     seed: int
     workers: int
+    kernels: Kernels
     sharing: Sharing = field(default_factory=Sharing)
     layers: list[Layer] = field(default_factory=list)
     blobs: dict[str, jax.ShapeDtypeStruct] = field(default_factory=dict)
@@ -137,6 +146,7 @@ class _Wiring:
             phase=phase,
             seed=self.seed,
             workers=self.workers,
+            kernels=self.kernels,
             folder=Path(self.file).parent if self.file else None,
             name=self._key(layer.name),
         )

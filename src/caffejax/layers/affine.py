@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
+from ..kernels.sums import spread
 from ..schema.caffe_pb2 import FillerParameter
 from .axes import canonical_axis
 from .context import Blob, Context, Shape
@@ -23,7 +24,7 @@ def bias(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
     The learnable one spans `num_axes` axes: -1 for all that follow, 0 for a single number.
     """
     x, added = *bottoms, *blobs
-    return (x + _along(added, x, ctx.param.axis)).astype(x.dtype)
+    return (x + _broadcast(ctx, added, x)).astype(x.dtype)
 
 
 @bias.blobs
@@ -47,9 +48,9 @@ def scale(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
     With the factor from a second bottom, the bias is the only blob.
     """
     x, factor, *added = *bottoms, *blobs
-    y = x * _along(factor, x, ctx.param.axis)
+    y = x * _broadcast(ctx, factor, x)
     for b in added:
-        y = y + _along(b, x, ctx.param.axis)
+        y = y + _broadcast(ctx, b, x)
     return y.astype(x.dtype)
 
 
@@ -93,6 +94,12 @@ def _start(blob: Any, x: Any, axis: int) -> int:
         f"dimension mismatch: shape {blob.shape} does not lie along the bottom's {x.shape} from axis {start} on",
     )
     return start
+
+
+def _broadcast(ctx: Context, blob: jax.Array, x: jax.Array) -> jax.Array:
+    if ctx.fast and blob.ndim == 1 and _start(blob, x, ctx.param.axis) == 1:
+        return spread(blob, x.shape)
+    return _along(blob, x, ctx.param.axis)
 
 
 def _along(blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from ..errors import LayerError
+from ..kernels import Kernels
 from ..paths import find
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class Context:
         base_key: the key of this forward pass, or None; see `key`.
         seed: for what is random on the host (shuffling, crops).
         workers: how many processes read the data of a layer; 0 for threads of this one.
+        kernels: whether operations take their fast formulation; see `fast`.
         folder: where the net's file lies; see `path`.
         name: the layer's name made unique, where a net repeats it.
         propagate_down: for which bottoms a gradient is wanted; None for all.
@@ -96,6 +98,7 @@ class Context:
     base_key: jax.Array | None = None
     seed: int = 0
     workers: int = 0
+    kernels: Kernels = "fast"
     folder: Path | None = None
     name: str = ""
     propagate_down: tuple[bool, ...] | None = None
@@ -110,6 +113,11 @@ class Context:
     def training(self) -> bool:
         """Whether the phase is TRAIN."""
         return self.phase == "TRAIN"
+
+    @property
+    def fast(self) -> bool:
+        """Whether to compute with what `caffejax.kernels` has, or by the plain lowering."""
+        return self.kernels == "fast"
 
     @property
     def n_tops(self) -> int:

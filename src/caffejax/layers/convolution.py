@@ -10,6 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..errors import require
+from ..kernels.convolution import Geometry, correlate
+from ..kernels.sums import spread
 from .axes import canonical_axis
 from .context import Blob, Context, Shape
 from .registry import SAME_AS_BOTTOMS, register
@@ -26,11 +28,13 @@ class Correlation:
         window: kernel, stride, padding and dilation.
         axis: the channel axis: axes before it are independent, axes after it spatial.
         group: the number of groups of channels, each seen by its own outputs.
+        fast: whether forward takes the fast kernels; the transposes, which are for rules, stay plain.
     """
 
     window: Window
     axis: int
     group: int
+    fast: bool = False
 
     def size(self, x: Any) -> Shape:
         """The spatial part of a shape."""
@@ -38,16 +42,20 @@ class Correlation:
 
     def __call__(self, x: jax.Array, weight: jax.Array) -> jax.Array:
         """(..., inputs, *size) to (..., outputs, *output size)."""
-        size = self.size(x)
-        y = lax.conv_general_dilated(
-            self._flat(x),
-            weight,
-            self.window.stride,
-            window_padding(size, convolution_output(size, self.window), self.window),
-            rhs_dilation=self.window.dilation,
-            dimension_numbers=_plain(len(size)),
-            feature_group_count=self.group,
-        )
+        size, w = self.size(x), self.window
+        padding = window_padding(size, convolution_output(size, w), w)
+        if self.fast:
+            y = correlate(self._flat(x), weight, Geometry(w.stride, padding, w.dilation, self.group))
+        else:
+            y = lax.conv_general_dilated(
+                self._flat(x),
+                weight,
+                w.stride,
+                padding,
+                rhs_dilation=w.dilation,
+                dimension_numbers=_plain(len(size)),
+                feature_group_count=self.group,
+            )
         return y.reshape(*x.shape[: self.axis], *y.shape[1:])
 
     def spread(self, y: jax.Array, weight: jax.Array, size: Shape) -> jax.Array:
@@ -87,7 +95,12 @@ class Correlation:
 
     def add_bias(self, y: jax.Array, bias: list[jax.Array]) -> jax.Array:
         """`y` plus the bias of each output, if there is one."""
-        return y + bias[0].reshape(-1, *(1 for _ in self.size(y))) if bias else y
+        if not bias:
+            return y
+        if self.fast:
+            flat = self._flat(y)
+            return (flat + spread(bias[0], flat.shape)).reshape(y.shape)
+        return y + bias[0].reshape(-1, *(1 for _ in self.size(y)))
 
     def bias_diff(self, dy: jax.Array) -> jax.Array:
         """The bias's diff."""
@@ -113,7 +126,7 @@ def correlation(ctx: Context, xs: tuple[Any, ...]) -> Correlation:
         shape[axis] % p.group == 0 and p.num_output % p.group == 0,
         f"channels {shape[axis]} and num_output {p.num_output} must be multiples of group {p.group}",
     )
-    return Correlation(convolution_window(p, len(shape) - axis - 1), axis, p.group)
+    return Correlation(convolution_window(p, len(shape) - axis - 1), axis, p.group, ctx.fast)
 
 
 def weight_and_bias(p: Any, shape: Shape) -> list[Blob]:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
+from ..kernels.sums import spread
 from .axes import canonical_axis
 from .context import Blob, Context
 from .registry import register
@@ -20,7 +21,9 @@ def inner_product(ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array) -> j
     axis = canonical_axis(ctx.param.axis, x.shape)
     rows = x.reshape(*x.shape[:axis], -1)
     y = rows @ (weight if ctx.param.transpose else weight.T)
-    return y + bias[0] if bias else y
+    if not bias:
+        return y
+    return y + (spread(bias[0], y.shape) if ctx.fast and y.ndim == 2 else bias[0])
 
 
 @inner_product.blobs

@@ -8,8 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
+from ..kernels.normalization import response_normalized
 from .context import Context
 from .pooling import average_windows
+from .precision import wide
 from .registry import register
 
 
@@ -20,6 +22,10 @@ def lrn(ctx: Context, x: jax.Array) -> jax.Array:
     WITHIN_CHANNEL sums over an n x n window instead, ignores k (always 1), and divides as average pooling
     does: by the part of the window inside the padded plane.
     """
+    p = ctx.param
+    if ctx.fast and not _within(p):
+        _check(ctx, x)
+        return response_normalized(wide(x), p.local_size, p.k, p.alpha / p.local_size, p.beta).astype(x.dtype)
     scale = _scale(ctx, x)
     return (x * scale**-ctx.param.beta).astype(x.dtype)
 
@@ -40,13 +46,16 @@ def _within(p: Any) -> bool:
     return p.norm_region == p.WITHIN_CHANNEL
 
 
-def _scale(ctx: Context, x: jax.Array) -> jax.Array:
-    p = ctx.param
-    require(p.local_size % 2 == 1, f"local_size must be odd, not {p.local_size}")
+def _check(ctx: Context, x: jax.Array) -> None:
+    require(ctx.param.local_size % 2 == 1, f"local_size must be odd, not {ctx.param.local_size}")
     require(x.ndim == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {x.shape}")
-    squares = jnp.square(x.astype(jnp.promote_types(x.dtype, jnp.float32)))
+
+
+def _scale(ctx: Context, x: jax.Array) -> jax.Array:
+    _check(ctx, x)
+    p, squares = ctx.param, jnp.square(wide(x))
     if _within(p):
-        return 1 + p.alpha * _window_mean(p, squares)
+        return 1 + p.alpha * _window_mean(p, squares, ctx.fast)
     return p.k + p.alpha / p.local_size * _channel_sum(squares, p.local_size)
 
 
@@ -57,6 +66,6 @@ def _channel_sum(x: jax.Array, size: int) -> jax.Array:
     return sum((padded[:, i : i + channels] for i in range(size)), start=jnp.zeros_like(x))
 
 
-def _window_mean(p: Any, x: jax.Array) -> jax.Array:
-    size: int = p.local_size
-    return average_windows(x, kernel=(size, size), stride=(1, 1), pad=(size // 2, size // 2), out=x.shape[2:])
+def _window_mean(p: Any, x: jax.Array, fast: bool = False) -> jax.Array:
+    size, half = (p.local_size,) * 2, (p.local_size // 2,) * 2
+    return average_windows(x, kernel=size, stride=(1, 1), pad=half, out=x.shape[2:], fast=fast)

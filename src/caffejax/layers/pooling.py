@@ -12,7 +12,9 @@ import numpy as np
 from jax import lax
 
 from ..errors import require
+from ..kernels.pooling import Windows, average_pool, max_pool
 from .context import Context, Shape
+from .precision import wide
 from .registry import register
 from .spatial import Window
 from .stochastic_pooling import stochastic_diff, stochastic_windows
@@ -28,7 +30,7 @@ def pooling(ctx: Context, x: jax.Array) -> object:
     """
     window, out = _geometry(ctx, x)
     if ctx.n_tops == 1:
-        return pool(pool_method(ctx.param), x, window, out, _key(ctx))
+        return pool(pool_method(ctx.param), x, window, out, _key(ctx), fast=ctx.fast)
     require(pool_method(ctx.param) == "MAX", "only MAX pooling has a second top")
     top, row, column = max_windows(x, window, out)
     index = jnp.where(column < 0, -1, row * x.shape[3] + column)
@@ -41,13 +43,15 @@ def _(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
     return pool_diff(pool_method(ctx.param), x, d_top, *_geometry(ctx, x), _key(ctx))
 
 
-def pool(method: str, x: jax.Array, window: Window, out: Shape, key: jax.Array | None = None) -> jax.Array:
+def pool(
+    method: str, x: jax.Array, window: Window, out: Shape, key: jax.Array | None = None, *, fast: bool = False
+) -> jax.Array:
     """Windows of the last two of four axes pooled by MAX, AVE or STOCHASTIC, the latter at random if given a key."""
     if method == "STOCHASTIC":
         return stochastic_windows(x, window, out, key)
     if method == "AVE":
-        return average_windows(x, window.kernel, window.stride, window.pad, out)
-    return max_windows(x, window, out)[0]
+        return average_windows(x, window.kernel, window.stride, window.pad, out, fast=fast)
+    return max_pool(x, _windows(x, window, out)) if fast else max_windows(x, window, out)[0]
 
 
 def pool_diff(
@@ -191,10 +195,14 @@ def _first_max(
     return best, at
 
 
-def average_windows(x: jax.Array, kernel: Shape, stride: Shape, pad: Shape, out: Shape) -> jax.Array:
+def average_windows(
+    x: jax.Array, kernel: Shape, stride: Shape, pad: Shape, out: Shape, *, fast: bool = False
+) -> jax.Array:
     """Means over windows of the last two of four axes; padding counts as zeros, overhang beyond it not at all."""
     window = Window(kernel, stride, pad, (1, 1))
-    total = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    if fast:
+        return average_pool(wide(x), _windows(x, window, out), _areas(x.shape[2:], window, out)).astype(x.dtype)
+    total = wide(x)
     for axis, (low, high) in zip((3, 2), reversed(_padding(x.shape[2:], out, window)), strict=True):
         padded = _pad_axis(total, axis, low, high, 0)
         if out[axis - 2] == 1:
@@ -202,6 +210,10 @@ def average_windows(x: jax.Array, kernel: Shape, stride: Shape, pad: Shape, out:
         else:
             total = sum(_slices(padded, axis, kernel[axis - 2], stride[axis - 2], out[axis - 2]))  # type: ignore[assignment]
     return (total / _areas(x.shape[2:], window, out)).astype(x.dtype)
+
+
+def _windows(x: jax.Array, window: Window, out: Shape) -> Windows:
+    return Windows(window.kernel, window.stride, out, tuple(_padding(x.shape[2:], out, window)))
 
 
 def _areas(size: Shape, window: Window, out: Shape) -> np.ndarray:

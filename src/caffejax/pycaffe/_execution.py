@@ -18,6 +18,7 @@ import numpy as np
 from ..errors import located
 from ..execution import Given, is_fed, run_layers
 from ..graph import AUTOMATIC, Graph, Layer, Slot
+from ..kernels import compiling
 from ..layers.calling import Backward, backward
 
 Values = dict[str, jax.Array]
@@ -116,7 +117,8 @@ class Stretch:
         key = (name, *static)
         if key not in self._compiled:
             bound = partial(function, *static)
-            self._compiled[key] = bound if self.host else jax.jit(bound)
+            jit = compiling.jit if self.layers[0].context.fast else jax.jit
+            self._compiled[key] = bound if self.host else jit(bound)
         return self._compiled[key]
 
     def _slots(self) -> tuple[Slots, Slots]:

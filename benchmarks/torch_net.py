@@ -1,0 +1,129 @@
+"""A graph of ours as a torch module: the peer of `against_torch.py` runs surely the same net."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from caffejax.graph import Graph, Layer
+from caffejax.net import Variables
+
+
+class TorchNet(nn.Module):
+    """Runs the layers of a graph with torch's functions, on the same blobs.
+
+    Forward takes the fed blobs by name and returns the sum of the losses in TRAIN, the first output in TEST.
+    """
+
+    def __init__(self, graph: Graph, variables: Variables) -> None:
+        super().__init__()
+        self.graph = graph
+        self.weights = nn.ParameterDict()
+        self.norms = nn.ModuleDict()
+        for layer in graph.layers:
+            for i, array in enumerate(variables.params.get(layer.key, ())):
+                if array is not None:
+                    self.weights[f"{layer.key}/{i}"] = nn.Parameter(torch.from_numpy(np.array(array)))
+            if layer.type.name == "BatchNorm":
+                mean, variance, count = map(np.asarray, variables.state[layer.key])
+                norm = nn.BatchNorm2d(len(mean), eps=layer.context.param.eps, momentum=0.001, affine=False)
+                count = count if count else 1
+                norm.running_mean, norm.running_var = torch.tensor(mean / count), torch.tensor(variance / count)
+                self.norms[layer.key] = norm
+        self._calls = [(layer, getattr(self, f"_{layer.type.name}")) for layer in graph.layers]
+        self.train(graph.phase == "TRAIN")
+
+    def forward(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        values = dict(inputs)
+        loss: Any = 0
+        for layer, run in self._calls:
+            if layer.type.name == "Input":
+                continue
+            tops = run(layer, *(values[b] for b in layer.bottoms))
+            tops = tops if isinstance(tops, tuple) else (tops,)
+            values.update(zip(layer.tops, tops, strict=True))
+            for top, weight in zip(tops, layer.loss_weights, strict=True):
+                loss = loss + weight * top if weight else loss
+        return loss if self.training else values[self.graph.outputs[0]]
+
+    def _blob(self, layer: Layer, i: int) -> Any:
+        return self.weights[f"{layer.key}/{i}"] if i < len(layer.params) else None
+
+    def _Input(self, layer: Layer) -> None:  # noqa: N802
+        raise AssertionError
+
+    def _Split(self, layer: Layer, x: torch.Tensor) -> tuple[torch.Tensor, ...]:  # noqa: N802
+        return (x,) * len(layer.tops)
+
+    def _Convolution(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:  # noqa: N802
+        p = layer.context.param
+        stride, pad = (p.stride or [1])[0], (p.pad or [0])[0]
+        return F.conv2d(x, self._blob(layer, 0), self._blob(layer, 1), stride, pad, groups=p.group)
+
+    def _InnerProduct(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:  # noqa: N802
+        return F.linear(x.flatten(1), self._blob(layer, 0), self._blob(layer, 1))
+
+    def _ReLU(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:  # noqa: N802
+        return F.relu(x)
+
+    def _Pooling(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:  # noqa: N802
+        p = layer.context.param
+        if p.global_pooling:
+            return F.adaptive_avg_pool2d(x, 1)
+        if p.pool == p.MAX:
+            return F.max_pool2d(x, p.kernel_size, p.stride, p.pad, ceil_mode=True)
+        return F.avg_pool2d(x, p.kernel_size, p.stride, p.pad, ceil_mode=True)
+
+    def _LRN(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:  # noqa: N802
+        p = layer.context.param
+        if p.norm_region == p.ACROSS_CHANNELS:
+            return F.local_response_norm(x, p.local_size, p.alpha, p.beta, p.k)
+        mean = F.avg_pool2d(x * x, p.local_size, 1, p.local_size // 2, ceil_mode=True)
+        return x * (1 + p.alpha * mean) ** -p.beta
+
+    def _BatchNorm(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:  # noqa: N802
+        return self.norms[layer.key](x)
+
+    def _Scale(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:  # noqa: N802
+        return torch.addcmul(self._blob(layer, 1).view(-1, 1, 1), x, self._blob(layer, 0).view(-1, 1, 1))
+
+    def _Eltwise(self, layer: Layer, *xs: torch.Tensor) -> torch.Tensor:  # noqa: N802
+        return sum(xs[1:], xs[0])
+
+    def _Concat(self, layer: Layer, *xs: torch.Tensor) -> torch.Tensor:  # noqa: N802
+        return torch.cat(xs, 1)
+
+    def _Dropout(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:  # noqa: N802
+        return F.dropout(x, layer.context.param.dropout_ratio, self.training)
+
+    def _Softmax(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:  # noqa: N802
+        return F.softmax(x, 1)
+
+    def _SoftmaxWithLoss(self, layer: Layer, x: torch.Tensor, label: torch.Tensor) -> torch.Tensor:  # noqa: N802
+        return F.cross_entropy(x.flatten(1), label)
+
+
+def fuse_norms(net: TorchNet) -> None:
+    """BatchNorm followed by Scale as torch's users write it: one affine BatchNorm2d."""
+    scales = {layer.bottoms[0]: layer for layer in net.graph.layers if layer.type.name == "Scale"}
+    for layer in net.graph.layers:
+        if layer.type.name == "BatchNorm" and layer.tops == layer.bottoms and layer.tops[0] in scales:
+            scale, norm = scales[layer.tops[0]], net.norms[layer.key]
+            norm.affine = True
+            norm.weight, norm.bias = (net.weights.pop(f"{scale.key}/{i}") for i in (0, 1))
+    net._calls = [(layer, run) for layer, run in net._calls if layer not in scales.values()]
+
+
+def multiply_adds(graph: Graph) -> int:
+    """Of one image's forward pass, in Convolution and InnerProduct layers."""
+    total = 0
+    for layer in graph.layers:
+        if layer.type.name in ("Convolution", "InnerProduct"):
+            shape = graph.blobs[layer.tops[0]].shape
+            total += math.prod(layer.params[0].blob.shape) * math.prod(shape[2:])
+    return total

@@ -1,0 +1,90 @@
+"""BatchNorm's normalisation by the batch's own statistics, and LRN across channels, each with its own gradient."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from .layout import channels_first, channels_last
+from .sums import channel_sums, spread
+
+Arrays = tuple[jax.Array, ...]
+
+
+def batch_normalized(x: jax.Array, eps: float) -> Arrays:
+    """(batch, channels, *space) with mean 0 and variance 1 in each channel; the mean and the variance (channels,).
+
+    The gradient is that of the first only.
+    """
+    y, mean, variance = _batch_normalized(x, eps)
+    return y, jax.lax.stop_gradient(mean), jax.lax.stop_gradient(variance)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _batch_normalized(x: jax.Array, eps: float) -> Arrays:
+    m = x.size // x.shape[1]
+    mean = channel_sums(x) / m
+    centred = x - spread(mean, x.shape)
+    variance = channel_sums(jnp.square(centred)) / m
+    return centred * spread(jax.lax.rsqrt(variance + eps), x.shape), mean, variance
+
+
+def _batch_normalized_forward(x: jax.Array, eps: float) -> tuple[Arrays, Arrays]:
+    y, mean, variance = _batch_normalized(x, eps)
+    return (y, mean, variance), (y, variance)
+
+
+def _batch_normalized_backward(eps: float, kept: Arrays, diffs: Arrays) -> Arrays:
+    y, variance = kept
+    dy, m = diffs[0], y.size // y.shape[1]
+    # y has mean 0 and variance 1 (but for eps): moving x only moves y across both directions
+    along_one, along_y = channel_sums(dy) / m, channel_sums(dy * y) / m
+    across = dy - spread(along_one, y.shape) - y * spread(along_y, y.shape)
+    return (across * spread(jax.lax.rsqrt(variance + eps), y.shape),)
+
+
+_batch_normalized.defvjp(_batch_normalized_forward, _batch_normalized_backward)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3, 4))
+def response_normalized(x: jax.Array, size: int, k: float, alpha: float, beta: float) -> jax.Array:
+    """x * (k + alpha * the sum of squares over `size` neighbouring channels) ** -beta, for (batch, channels, ...)."""
+    return x * _power(_scale(x, size, k, alpha), beta)
+
+
+def _response_forward(x: jax.Array, size: int, k: float, alpha: float, beta: float) -> tuple[jax.Array, Arrays]:
+    scale = _scale(x, size, k, alpha)
+    return x * _power(scale, beta), (x, scale)
+
+
+def _response_backward(size: int, k: float, alpha: float, beta: float, kept: Arrays, dy: jax.Array) -> Arrays:
+    x, scale = kept
+    factor = _power(scale, beta)
+    ratio = dy * x * factor / scale
+    return (dy * factor - (2 * alpha * beta) * x * _neighbours(ratio, size),)
+
+
+response_normalized.defvjp(_response_forward, _response_backward)
+
+
+def _scale(x: jax.Array, size: int, k: float, alpha: float) -> jax.Array:
+    return k + alpha * _neighbours(jnp.square(x), size)
+
+
+def _neighbours(x: jax.Array, size: int) -> jax.Array:
+    """Sums over `size` neighbouring channels."""
+    half = size // 2
+    x = channels_last(x)
+    channels = x.shape[-1]
+    padded = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(half, half)])
+    parts = (padded[..., i : i + channels] for i in range(size))
+    return channels_first(sum(parts, start=jnp.zeros((), x.dtype)))
+
+
+def _power(scale: jax.Array, beta: float) -> jax.Array:
+    if beta == 0.75:  # what nets have: two roots are cheaper than a power
+        root = jax.lax.rsqrt(scale)
+        return root * jnp.sqrt(root)
+    return scale**-beta

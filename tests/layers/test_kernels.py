@@ -1,0 +1,177 @@
+"""The fast formulations against the plain lowering: values, new state, and every gradient."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from replay import MANIFEST, Replay, case_id, net
+
+from caffejax.gradcheck import check_gradients
+from caffejax.kernels import compiling
+from caffejax.kernels.convolution import Geometry, correlate, formulation
+from caffejax.net import Net
+
+FAST = {"BatchNorm", "Bias", "Convolution", "Deconvolution", "InnerProduct", "LRN", "Pooling", "SPP", "Scale"}
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+def assert_close(fast: Any, plain: Any) -> None:
+    """Equal but for rounding: to 1e-5 of the largest number of each array."""
+    assert jax.tree.structure(fast) == jax.tree.structure(plain)
+    for a, b in zip(jax.tree.leaves(fast), jax.tree.leaves(plain), strict=True):
+        a, b = np.asarray(a), np.asarray(b)
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5 * np.abs(b).max(initial=1e-6))
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, id=case_id(c)) for c in MANIFEST if c["type"] in FAST and "stochastic" not in c]
+)
+def test_recorded_case_is_the_same_both_ways(case: dict[str, Any]) -> None:
+    fast, plain = (Replay(case, kernels=kernels).run(case["has_backward"]) for kernels in ("fast", "reference"))
+    assert_close(fast, plain)
+
+
+def both(model: Any, phase: Any = "TRAIN", rows: int | None = None) -> None:
+    """A net run in both formulations: outputs, new state, gradients of all params and float inputs."""
+    results = []
+    for kernels in ("fast", "reference"):
+        made = Net(model, phase, kernels=kernels)
+        params, state = made.init(jax.random.key(0))
+        random = np.random.default_rng(1)
+        shapes = {name: made.graph.blobs[name].shape for name in made.fed}
+        inputs = {n: jnp.asarray(random.normal(size=(rows or s[0], *s[1:])), jnp.float32) for n, s in shapes.items()}
+        if "label" in inputs:
+            inputs["label"] = jnp.arange(len(inputs["label"]), dtype=jnp.float32) % 3
+
+        def run(params: Any, inputs: Any, made: Net = made, state: Any = state) -> Any:
+            blobs, new = made.apply(params, state, inputs, key=jax.random.key(2))
+            return blobs, new
+
+        def both_ways(params: Any, inputs: Any, run: Any = run) -> Any:
+            blobs, vjp, new = jax.vjp(run, params, inputs, has_aux=True)
+            diffs = {name: jnp.cos(jnp.arange(b.size)).reshape(b.shape) for name, b in blobs.items()}
+            return blobs, new, *vjp(diffs)
+
+        results.append(made.jit(both_ways)(params, inputs))
+    assert_close(*results)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "shape"),
+    [
+        ("Convolution", "convolution_param { num_output: 5 kernel_size: 1 stride: 2 }", (3, 4, 7, 6)),
+        ("Convolution", "convolution_param { num_output: 5 kernel_size: 1 pad: 1 }", (3, 4, 5, 6)),
+        ("Convolution", "convolution_param { num_output: 4 kernel_size: 3 stride: 2 pad: 1 group: 4 }", (3, 4, 8, 7)),
+        ("Convolution", "convolution_param { num_output: 4 kernel_size: 3 dilation: 2 group: 4 }", (2, 4, 9, 8)),
+        ("Convolution", "convolution_param { num_output: 8 kernel_size: 3 pad: 1 group: 4 }", (2, 4, 6, 6)),
+        ("Convolution", "convolution_param { num_output: 6 kernel_size: 5 pad: 2 group: 2 }", (2, 4, 9, 8)),
+        ("Convolution", "convolution_param { num_output: 6 kernel_size: 11 stride: 4 }", (2, 3, 27, 31)),
+        ("Convolution", "convolution_param { num_output: 6 kernel_size: 7 stride: 2 pad: 3 }", (2, 3, 20, 23)),
+        ("Convolution", "convolution_param { num_output: 6 kernel_size: 3 stride: 2 }", (2, 3, 12, 13)),
+        ("Convolution", "convolution_param { num_output: 6 kernel_size: 3 }", (2, 3, 4, 5, 6)),
+        ("Pooling", "pooling_param { pool: MAX kernel_size: 3 stride: 2 pad: 1 }", (2, 3, 8, 9)),
+        ("Pooling", "pooling_param { pool: MAX kernel_size: 2 stride: 3 }", (2, 3, 8, 9)),
+        ("Pooling", "pooling_param { pool: MAX global_pooling: true }", (2, 3, 12, 12)),
+        ("Pooling", "pooling_param { pool: AVE kernel_size: 3 stride: 2 pad: 1 }", (2, 3, 8, 9)),
+        ("Pooling", "pooling_param { pool: AVE global_pooling: true }", (2, 3, 8, 9)),
+        ("LRN", "lrn_param { local_size: 5 alpha: 0.3 }", (2, 7, 3, 4)),
+        ("LRN", "lrn_param { local_size: 3 alpha: 0.3 beta: 0.5 k: 2 }", (2, 2, 3, 4)),
+    ],
+)
+def test_layer_is_the_same_both_ways(kind: str, text: str, shape: tuple[int, ...]) -> None:
+    both(net(kind, text, [shape]))
+
+
+@pytest.mark.parametrize(("name", "rows"), [("lenet", 3), ("cifar10_full", 2)])
+def test_net_is_the_same_both_ways(name: str, rows: int) -> None:
+    both(CONFIGS / name / "train_val.prototxt", rows=rows)
+
+
+def test_block_of_everything_is_the_same_both_ways() -> None:
+    """What lies between two operations may be moved and joined by the compiler."""
+    both("""
+        layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 dim: 19 dim: 17 } } }
+        layer { name: "c1" type: "Convolution" bottom: "x" top: "c1"
+          convolution_param { num_output: 8 kernel_size: 7 stride: 2 pad: 3 weight_filler { type: "msra" } } }
+        layer { name: "b1" type: "BatchNorm" bottom: "c1" top: "c1" }
+        layer { name: "s1" type: "Scale" bottom: "c1" top: "c1" scale_param { bias_term: true } }
+        layer { name: "r1" type: "ReLU" bottom: "c1" top: "c1" }
+        layer { name: "p1" type: "Pooling" bottom: "c1" top: "p1" pooling_param { kernel_size: 3 stride: 2 } }
+        layer { name: "d2" type: "Convolution" bottom: "p1" top: "d2"
+          convolution_param { num_output: 8 kernel_size: 3 pad: 1 group: 8 weight_filler { type: "msra" } } }
+        layer { name: "n2" type: "LRN" bottom: "d2" top: "n2" }
+        layer { name: "e2" type: "Convolution" bottom: "n2" top: "e2"
+          convolution_param { num_output: 8 kernel_size: 1 weight_filler { type: "msra" } } }
+        layer { name: "sum" type: "Eltwise" bottom: "p1" bottom: "e2" top: "sum" }
+        layer { name: "g3" type: "Convolution" bottom: "sum" top: "g3"
+          convolution_param { num_output: 6 kernel_size: 3 group: 2 weight_filler { type: "msra" } } }
+        layer { name: "q3" type: "Pooling" bottom: "sum" top: "q3"
+          pooling_param { pool: AVE kernel_size: 3 stride: 1 } }
+        layer { name: "cat" type: "Concat" bottom: "g3" bottom: "q3" top: "cat" }
+        layer { name: "f" type: "InnerProduct" bottom: "cat" top: "f"
+          inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+    """)
+
+
+@given(
+    size=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    kernel=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    pad=st.integers(0, 2),
+    channels=st.sampled_from([(1, 1, 1), (4, 6, 1), (4, 6, 2), (4, 4, 4), (4, 8, 4)]),
+)
+@settings(max_examples=40, deadline=None)
+def test_any_correlation_is_xlas(size: Any, kernel: Any, stride: Any, pad: int, channels: Any) -> None:
+    inputs, outputs, groups = channels
+    if any(n + 2 * pad < k for n, k in zip(size, kernel, strict=True)):
+        return
+    random = np.random.default_rng(0)
+    x = jnp.asarray(random.normal(size=(2, inputs, *size)), jnp.float32)
+    weight = jnp.asarray(random.normal(size=(outputs, inputs // groups, *kernel)), jnp.float32)
+    g = Geometry(stride, ((pad, pad), (pad, pad)), (1, 1), groups)
+    expected = jax.lax.conv_general_dilated(x, weight, stride, g.padding, feature_group_count=groups)
+    assert_close(correlate(x, weight, g), expected)
+
+
+def test_formulations_follow_shapes() -> None:
+    none = ((0, 0), (0, 0))
+    one = Geometry((2, 2), none, (1, 1))
+    assert formulation((2, 4, 5, 5), (6, 4, 1, 1), one) == "product"
+    assert formulation((2, 4, 5, 5), (6, 4, 1, 1), one._replace(padding=((1, 1), (0, 0)))) == "convolution"
+    assert formulation((2, 4, 5, 5), (4, 1, 3, 3), one._replace(groups=4)) == "depthwise"
+    assert formulation((2, 4, 5, 5), (6, 2, 3, 3), one._replace(groups=2)) == "by group"
+
+
+def test_jit_works_inside_of_other_transformations() -> None:
+    square = compiling.jit(lambda x: x * x)
+    three = jnp.float32(3)
+    assert square(three) == 9
+    assert jax.jit(lambda x: square(x) + 1)(three) == 10
+    assert jax.grad(square)(three) == 6
+    assert jax.vmap(square)(jnp.arange(3.0))[2] == 4
+    with pytest.raises(ValueError, match="spoilt"):
+        compiling.jit(spoilt)(three)
+
+
+def spoilt(x: Any) -> Any:
+    raise ValueError("spoilt")
+
+
+def test_options_that_a_compiler_does_not_know_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "_CPU_OPTIONS", ({"xla_no_such_option": 1}, {"xla_cpu_enable_fast_math": False}))
+    compiling.compiler_options.cache_clear()
+    try:
+        assert compiling.compiler_options() == {"xla_cpu_enable_fast_math": False}
+    finally:
+        compiling.compiler_options.cache_clear()
+
+
+@pytest.mark.parametrize("kernels", ["fast", "reference"])
+def test_gradcheck_takes_either(kernels: Any) -> None:
+    text = net("Pooling", "pooling_param { kernel_size: 3 stride: 2 }", [(2, 3, 6, 7)])
+    assert check_gradients(Net(text, "TRAIN", kernels=kernels)).ok
