@@ -65,6 +65,8 @@ class Net:
         seed: what data layers shuffle and crop by.
         workers: how many processes read each data layer's data; 0 for threads of this one, which are enough unless
             much of the reading is Python.
+        skip_bad: whether Data and ImageData take the next image for one that cannot be decoded, with a warning, or
+            end with an error.
 
     Attributes:
         graph: the layers with names, shapes and wiring.
@@ -85,6 +87,7 @@ class Net:
         backward: Backward = "autodiff",
         seed: int = 0,
         workers: int = 0,
+        skip_bad: bool = False,
         file: str | None = None,
     ) -> None:
         message = read_net(model)
@@ -92,7 +95,8 @@ class Net:
             file = str(path)
         self.backward: Backward = backward
         state = state or net_state(message, phase, level, stages)
-        self._set_graph(build_graph(message, state, file=file, seed=seed, workers=workers))
+        graph = build_graph(message, state, file=file, seed=seed, workers=workers, skip_bad=skip_bad)
+        self._set_graph(graph)
 
     def _set_graph(self, graph: Graph) -> None:
         self.graph = graph

@@ -25,7 +25,13 @@ _KEY = jax.eval_shape(jax.random.key, 0)
 
 
 def build_graph(
-    net: NetParameter, state: NetState, *, file: str | None = None, seed: int = 0, workers: int = 0
+    net: NetParameter,
+    state: NetState,
+    *,
+    file: str | None = None,
+    seed: int = 0,
+    workers: int = 0,
+    skip_bad: bool = False,
 ) -> Graph:
     """The graph of an upgraded net in a state (see `net_state`).
 
@@ -35,6 +41,7 @@ def build_graph(
         file: where the net came from: for messages, and for paths relative to it.
         seed: for what data layers do at random.
         workers: how many processes read each data layer's data; 0 for threads.
+        skip_bad: whether the next image stands in for one that cannot be decoded.
 
     Raises:
         GraphError: naming every problem found, each with its layer.
@@ -48,7 +55,7 @@ def build_graph(
         with located(file=file):
             raise GraphError(problems)
     phase: Any = caffe_pb2.Phase.Name(state.phase)
-    wiring = _Wiring(phase, file, seed, workers)
+    wiring = _Wiring(phase, file, seed, workers, skip_bad)
     for layer, inserted in insert_splits(layers, sources):
         wiring.add(layer, inserted)
     if wiring.problems:
@@ -95,6 +102,7 @@ class _Wiring:
     file: str | None
     seed: int
     workers: int
+    skip_bad: bool
     sharing: Sharing = field(default_factory=Sharing)
     layers: list[Layer] = field(default_factory=list)
     blobs: dict[str, jax.ShapeDtypeStruct] = field(default_factory=dict)
@@ -137,6 +145,7 @@ class _Wiring:
             phase=phase,
             seed=self.seed,
             workers=self.workers,
+            skip_bad=self.skip_bad,
             folder=Path(self.file).parent if self.file else None,
             name=self._key(layer.name),
         )

@@ -84,6 +84,7 @@ class Context:
         base_key: the key of this forward pass, or None; see `key`.
         seed: for what is random on the host (shuffling, crops).
         workers: how many processes read the data of a layer; 0 for threads of this one.
+        skip_bad: whether an image that cannot be decoded is replaced by the next one, with a warning.
         folder: where the net's file lies; see `path`.
         name: the layer's name made unique, where a net repeats it.
         propagate_down: for which bottoms a gradient is wanted; None for all.
@@ -96,6 +97,7 @@ class Context:
     base_key: jax.Array | None = None
     seed: int = 0
     workers: int = 0
+    skip_bad: bool = False
     folder: Path | None = None
     name: str = ""
     propagate_down: tuple[bool, ...] | None = None

@@ -48,6 +48,7 @@ class Solver:
         keep_last: how many of the newest checkpoints to keep; all unless given.
         keep_best: a test output; the checkpoint with its best value is kept as well. A loss is best when lowest.
         workers: how many processes read each data layer's data; 0 for threads.
+        skip_bad: take the next image for one that cannot be decoded, with a warning; else that is an error.
         seed: what all randomness comes from where the settings have no `random_seed`; another each time unless given.
         debug_nans: look at every step's numbers, and name the layer where they cease to be finite; slower.
 
@@ -74,6 +75,7 @@ class Solver:
         keep_last: int | None = None,
         keep_best: str | None = None,
         workers: int = 0,
+        skip_bad: bool = False,
         debug_nans: bool = False,
         seed: int | None = None,
     ) -> None:
@@ -89,7 +91,7 @@ class Solver:
         self.callbacks: list[Callback] = []
 
         log.info("Creating training net%s.", _from(settings.train_net(self.param, folder)))
-        self._net_options: Any = {"backward": backward, "seed": self.seed, "workers": workers}
+        self._net_options: Any = {"backward": backward, "seed": self.seed, "workers": workers, "skip_bad": skip_bad}
         self.net = self._net(settings.train_net(self.param, folder))
         self.feed = self._open_feed(self.net)
         nets = [self._net(s) for s in settings.test_nets(self.param, folder)]
