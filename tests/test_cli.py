@@ -1,6 +1,7 @@
 """The command line: its help, its errors, its imports."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import lmdb
 import pytest
 
 from caffejax.cli import main
-from caffejax.data import write_lmdb
+from caffejax.data import Lmdb, write_lmdb
 
 CONFIGS = Path(__file__).parents[1] / "configs" / "digits"
 NET = (CONFIGS / "lenet_train_test.prototxt").read_text()
@@ -116,6 +117,23 @@ def test_a_record_that_is_no_datum_is_named(job: Path, capsys: pytest.CaptureFix
     (job / "digits_train_lmdb").rmdir()
     write_lmdb(job / "digits_train_lmdb", [(b"00000000", b"\xff\xff\xff")])
     assert "00000000" in refused(capsys, "train", "--solver=solver.prototxt")
+
+
+def test_bad_images_are_skipped_if_asked_to(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("digits_train_lmdb", "digits_test_lmdb"):
+        records = Lmdb(CONFIGS / name).run(0, 64)
+        records[5] = (records[5][0], b"\xff\xff\xff")
+        shutil.rmtree(job / name)
+        write_lmdb(job / name, records)
+    (job / "solver.prototxt").write_text(SOLVER.replace("max_iter: 1000", "max_iter: 2") + "test_initialization: false")
+    train = ["train", "--solver=solver.prototxt"]
+    test = ["test", "--model=lenet_train_test.prototxt", "--weights=snapshots/lenet_iter_2.caffemodel"]
+    bad = records[5][0].decode()
+    assert f"record '{bad}' is not a Datum" in refused(capsys, *train)
+    for arguments in (train, [*test, "--iterations=3"]):
+        assert main([*arguments, "--skip_bad_images"]) == 0
+        assert f"record '{bad}' is not a Datum, or is damaged; the next one" in capsys.readouterr().err
+    assert f"record '{bad}' is not a Datum" in refused(capsys, *test)
 
 
 @pytest.mark.parametrize(

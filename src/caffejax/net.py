@@ -68,6 +68,8 @@ class Net:
             much of the reading is Python.
         kernels: "fast" for the formulations that run fastest, "reference" for the plain lowering of every layer. The
             fast ones have no forward-mode derivative (jax.jvp).
+        skip_bad: whether Data and ImageData take the next image for one that cannot be decoded, with a warning, or
+            end with an error.
 
     Attributes:
         graph: the layers with names, shapes and wiring.
@@ -89,6 +91,7 @@ class Net:
         seed: int = 0,
         workers: int = 0,
         kernels: Kernels = "fast",
+        skip_bad: bool = False,
         file: str | None = None,
     ) -> None:
         message = read_net(model)
@@ -97,7 +100,8 @@ class Net:
         self.backward: Backward = backward
         self.kernels: Kernels = kernels
         state = state or net_state(message, phase, level, stages)
-        self._set_graph(build_graph(message, state, file=file, seed=seed, workers=workers, kernels=kernels))
+        options: Any = {"seed": seed, "workers": workers, "kernels": kernels, "skip_bad": skip_bad}
+        self._set_graph(build_graph(message, state, file=file, **options))
 
     def _set_graph(self, graph: Graph) -> None:
         self.graph = graph

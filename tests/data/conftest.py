@@ -40,15 +40,13 @@ class Finished:
 
 @pytest.fixture(scope="module")
 def open_source() -> Iterator[Callable[..., Finished]]:
-    """Opens the first layer of a net (a path or a text) as a source, and closes it in the end."""
+    """Opens the first layer of a net (a path or a text) as a source, with options of its context, and closes it."""
     opened = []
 
-    def open_one(
-        net: str | Path, phase: str = "TEST", seed: int = 0, folder: Path | None = None, workers: int = 0
-    ) -> Finished:
+    def open_one(net: str | Path, phase: str = "TEST", **options: Any) -> Finished:
         layer = read_net(net).layer[0]
         kind = layer_type(layer.type)
-        context = Context(layer=layer, type=kind, phase=phase, seed=seed, folder=folder, workers=workers)
+        context = Context(layer=layer, type=kind, phase=phase, **options)
         source = Finished(kind.open_source(context), context)
         opened.append(source)
         return source

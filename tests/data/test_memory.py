@@ -21,9 +21,14 @@ def test_batches_go_round():
         np.testing.assert_array_equal(labels, rows)
 
 
-def test_float32_arrays_are_not_copied():
+def test_float32_arrays_are_not_copied_but_batches_are():
     data = DATA.astype(np.float32)
-    assert next(ArraySource(data, LABELS, 3))[0].base is data
+    source = ArraySource(data, LABELS, 3)
+    data[0] = 7
+    batch, _ = next(source)
+    assert (batch[0] == 7).all()
+    batch[1] = 8
+    np.testing.assert_array_equal(data[1], DATA[1].astype(np.float32))
 
 
 def test_positions_and_reset():

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from caffejax.data import Pipeline
+from caffejax.data import Batch, Pipeline
 from caffejax.errors import DataError, Problem
 
 PATIENCE = 60  # seconds, for what should come at once
@@ -30,7 +30,7 @@ class Counting:
         number = start // 5
         if number == self.bad:
             raise DataError(Problem(f"batch {number} is bad", file="x", layer="d"))
-        return (np.array(number), np.array(os.getpid()), np.array(threading.get_ident()))
+        return Batch((np.array(number), np.array(os.getpid()), np.array(threading.get_ident())))
 
     def close(self):
         self.closed = True

@@ -5,7 +5,7 @@ import math
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from caffejax.data.warp import Warp
@@ -76,6 +76,8 @@ def as_caffe(image, box, size, context, square, mirror):
         pad_w = rounded(f(pad_x2 if mirror else pad_x1) * scale_x)
         to_height = min(to_height, size - pad_h)
         to_width = min(to_width, size - pad_w)
+        if min(to_height, to_width) < 1:  # OpenCV ends Caffe here
+            return None
     out, filled = np.zeros((size, size, 3), np.float32), np.zeros((size, size), bool)
     cut = cv2.resize(image[y1 : y2 + 1, x1 : x2 + 1], (to_width, to_height), interpolation=cv2.INTER_LINEAR)
     cut = cv2.flip(cut, 1) if mirror else cut
@@ -94,12 +96,19 @@ def as_caffe(image, box, size, context, square, mirror):
     square=st.booleans(),
     mirror=st.booleans(),
 )
+@example(height=32, width=4, box=(0.0, 0.0, 0.0, 1.0), size=8, context=2, square=True, mirror=False)
 def test_the_warp_is_caffes(height, width, box, size, context, square, mirror):
     x1, x2 = sorted(int(v * (width - 1)) for v in box[:2])
     y1, y2 = sorted(int(v * (height - 1)) for v in box[2:])
     image = np.random.default_rng(height).integers(0, 256, (height, width, 3), np.uint8)
-    wanted, filled = as_caffe(image, (x1, y1, x2, y2), size, context, square, mirror)
-    pixels, row, column = Warp(size, context, square)(image, np.array([x1, y1, x2, y2]), mirror)
+    wanted = as_caffe(image, (x1, y1, x2, y2), size, context, square, mirror)
+    warp, box = Warp(size, context, square), np.array([x1, y1, x2, y2])
+    if wanted is None:
+        with pytest.raises(DataError, match="too little of it lies in the image"):
+            warp(image, box, mirror)
+        return
+    wanted, filled = wanted
+    pixels, row, column = warp(image, box, mirror)
     got, at = np.zeros((size, size, 3), np.float32), np.zeros((size, size), bool)
     got[row : row + pixels.shape[0], column : column + pixels.shape[1]] = pixels
     at[row : row + pixels.shape[0], column : column + pixels.shape[1]] = True
@@ -187,7 +196,7 @@ def test_scale_in_transform_param_does_nothing_and_is_warned_of(folder, open_sou
         ("# 0\nim0.png\n3 50 70\n1\n1 0.1 1 2 3 4\n", "no window overlaps by 0.5 or more, but a batch needs 2 such"),
         (
             "# 0\nim0.png\n3 50 70\n2\n1 0.1 1 2 3 4\n1 0.9 60 2 90 4\n",
-            r"im0.png': window 60 2 90 4 does not lie in the image, 70 x 50",
+            r"im0.png': window 60 2 90 4: does not lie in the image, 70 x 50",
         ),
     ],
 )

@@ -60,6 +60,12 @@ def add_state_flags(parser: argparse.ArgumentParser) -> None:
     add(parser, "stage", "the net's stages, separated by commas", default="", metavar="A,B")
 
 
+def add_data_flags(parser: argparse.ArgumentParser) -> None:
+    """`--workers` and `--skip_bad_images`."""
+    add(parser, "workers", "read each data layer in this many processes; 0 for threads", type=count, default=0)
+    add_switch(parser, "skip_bad_images", "take the next image for one that cannot be decoded, with a warning")
+
+
 def stages(options: argparse.Namespace) -> list[str]:
     """The stages that `--stage` names."""
     return [s for s in options.stage.split(",") if s]

@@ -20,6 +20,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "weights", "the .caffemodel[.h5] files, separated by commas", required=True, metavar="FILES")
     flags.add(parser, "iterations", "how many batches to run", type=flags.positive, default=50, metavar="N")
     flags.add_kernels_flag(parser)
+    flags.add_data_flags(parser)
     flags.add_device_flags(parser)
     flags.add_state_flags(parser)
 
@@ -38,7 +39,15 @@ def run(options: argparse.Namespace) -> None:
 
     device = flags.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
-    net = Net(Path(options.model), "TEST", level=options.level, stages=flags.stages(options), kernels=options.kernels)
+    net = Net(
+        Path(options.model),
+        "TEST",
+        level=options.level,
+        stages=flags.stages(options),
+        kernels=options.kernels,
+        workers=options.workers,
+        skip_bad=options.skip_bad_images,
+    )
     variables = net.init(jax.random.key(0))
     for weights in options.weights.split(","):
         variables = load_weights(net.graph, variables, weights)

@@ -31,9 +31,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     flags.add(parser, "keep_last", "keep this many of the newest checkpoints; all unless given", type=int, metavar="N")
     flags.add(parser, "keep_best", "keep the checkpoint with the best value of this test output too", metavar="NAME")
-    flags.add(
-        parser, "workers", "read each data layer in this many processes; 0 for threads", type=flags.count, default=0
-    )
+    flags.add_data_flags(parser)
     flags.add_kernels_flag(parser)
     signals.add_flags(parser)
     flags.add(
@@ -70,6 +68,7 @@ def run(options: argparse.Namespace) -> None:
         keep_best=options.keep_best,
         workers=options.workers,
         kernels=options.kernels,
+        skip_bad=options.skip_bad_images,
         debug_nans=options.debug_nans,
     )
     try:

@@ -6,12 +6,13 @@ from .image_data import open_image_data
 from .leveldb import LevelDb, leveldb_writer, write_leveldb
 from .lmdb import Lmdb, lmdb_writer, write_lmdb
 from .memory import ArraySource
-from .pipeline import Batches, Pipeline
+from .pipeline import Batch, Batches, Pipeline
 from .source import open_data
 from .window_data import open_window_data
 
 __all__ = [
     "ArraySource",
+    "Batch",
     "Batches",
     "LevelDb",
     "Lmdb",

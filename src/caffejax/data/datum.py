@@ -19,6 +19,10 @@ GREY: int = cv2.IMREAD_GRAYSCALE
 _LABELS_KEPT = 1 << 16
 
 
+class BadImageError(DataError):
+    """A record or a file that holds no image that can be read."""
+
+
 def read_datum(data: bytes, decode: int = AS_STORED) -> tuple[np.ndarray, int]:
     """Reads a Datum.
 
@@ -30,19 +34,19 @@ def read_datum(data: bytes, decode: int = AS_STORED) -> tuple[np.ndarray, int]:
         The image (C, H, W), uint8 or, from float_data, float32, colours in the order B, G, R; and the label.
 
     Raises:
-        DataError: if this is no Datum, its image cannot be decoded, or its size is not that of its data.
+        BadImageError: if this is no Datum, its image cannot be decoded, or its size is not that of its data.
     """
     try:
         datum = caffe_pb2.Datum.FromString(data)
     except DecodeError as error:
-        raise DataError("is not a Datum, or is damaged") from error
+        raise BadImageError("is not a Datum, or is damaged") from error
     if datum.encoded:
         return decode_image(datum.data, decode), datum.label
     shape = datum.channels, datum.height, datum.width
     raw = datum.data
     image = np.frombuffer(raw, np.uint8) if raw else np.array(datum.float_data, np.float32)
     if image.size != math.prod(shape) or min(shape) < 1:
-        raise DataError(f"is declared {'x'.join(map(str, shape))} (CxHxW), but has {image.size} values")
+        raise BadImageError(f"is declared {'x'.join(map(str, shape))} (CxHxW), but has {image.size} values")
     return image.reshape(shape), datum.label
 
 
@@ -106,14 +110,14 @@ def decode_image(data: bytes, decode: int = AS_STORED) -> np.ndarray:
     """Decodes a compressed image (JPEG, PNG, ...) to uint8 (C, H, W), colours in the order B, G, R.
 
     Raises:
-        DataError: if OpenCV cannot decode it, or its pixels are not bytes.
+        BadImageError: if OpenCV cannot decode it, or its pixels are not bytes.
     """
     try:
         image = cv2.imdecode(np.frombuffer(data, np.uint8), decode) if data else None
     except cv2.error as error:
-        raise DataError(f"its image cannot be decoded: {error.err}") from error
+        raise BadImageError(f"its image cannot be decoded: {error.err}") from error
     if image is None:
-        raise DataError(f"its image of {len(data)} bytes cannot be decoded: not a JPEG, PNG, ... or damaged")
+        raise BadImageError(f"its image of {len(data)} bytes cannot be decoded: not a JPEG, PNG, ... or damaged")
     if image.dtype != np.uint8:
-        raise DataError(f"its image has {image.dtype} pixels, not bytes; force_color or force_gray converts it")
+        raise BadImageError(f"its image has {image.dtype} pixels, not bytes; force_color or force_gray converts it")
     return image[None] if image.ndim == 2 else image.transpose(2, 0, 1)

@@ -17,6 +17,8 @@ from .shapes import by, top
 
 _READ_AHEAD = 4  # batches
 
+Rows = tuple[np.ndarray, ...]  # of each data set
+
 
 class Hdf5Batches:
     """Batches of rows from files, one file after the other, round and round.
@@ -36,14 +38,14 @@ class Hdf5Batches:
         self.batch_size: int = param.batch_size
         self.threads = 1
         self._draws = Draws(ctx.seed, ctx.layer.name) if param.shuffle else None
-        self._held: tuple[int, Batch] | None = None  # the last file read
+        self._held: tuple[int, Rows] | None = None  # the last file read
         self._order: tuple[tuple[int, int], np.ndarray] | None = None  # the last order drawn, and for what
         self._sizes, shapes = _survey(files, self._names)
         self.tops = tuple(top(self.batch_size, *shape) for shape in shapes)
 
     def read(self, start: int) -> Batch:
         """The batch from row `start` on; it may span files and rounds."""
-        parts: list[Batch] = []
+        parts: list[Rows] = []
         at, end = start, start + self.batch_size
         while at < end:
             epoch, row = divmod(at, sum(self._sizes))
@@ -52,7 +54,7 @@ class Hdf5Batches:
             order = self._row_order(epoch, file)[first:last] if self._draws else slice(first, last)
             parts.append(tuple(rows[order] for rows in self._load(file)))
             at += last - first
-        return tuple(np.concatenate(pieces) for pieces in zip(*parts, strict=True))
+        return Batch(tuple(np.concatenate(pieces) for pieces in zip(*parts, strict=True)))
 
     def close(self) -> None:
         """Lets go of the file in memory; reading on loads it again."""
@@ -73,12 +75,12 @@ class Hdf5Batches:
             self._order = (epoch, file), self._draws.permutation(self._sizes[file], epoch, file)
         return self._order[1]
 
-    def _load(self, file: int) -> Batch:
+    def _load(self, file: int) -> Rows:
         if self._held is None or self._held[0] != file:
             self._held = file, self._read_file(file)
         return self._held[1]
 
-    def _read_file(self, file: int) -> Batch:
+    def _read_file(self, file: int) -> Rows:
         path = self._files[file]
         try:
             with h5py.File(path, "r") as content:

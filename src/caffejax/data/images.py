@@ -7,7 +7,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from ..errors import DataError, Problem
+from ..errors import DataError, Problem, located
 from .datum import COLOUR, GREY, decode_image
 
 
@@ -21,7 +21,7 @@ def read_image(path: str | Path, colour: bool = True, height: int = 0, width: in
         width: likewise.
 
     Raises:
-        DataError: naming the file, if it cannot be read or decoded.
+        DataError: naming the file, if it cannot be read; BadImageError, if it cannot be decoded.
     """
     return resized(decode_file(path, read_file(path), colour), height, width)
 
@@ -42,12 +42,10 @@ def decode_file(path: str | Path, data: bytes, colour: bool = True) -> np.ndarra
     """The pixels in the bytes of an image file, as `read_image` gives them.
 
     Raises:
-        DataError: naming the file, if they cannot be decoded.
+        BadImageError: naming the file, if they cannot be decoded.
     """
-    try:
+    with located(file=str(path)):
         return decode_image(data, COLOUR if colour else GREY)
-    except DataError as error:
-        raise DataError(Problem(str(error), str(path))) from error
 
 
 def resized(image: np.ndarray, height: int, width: int) -> np.ndarray:

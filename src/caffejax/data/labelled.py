@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ..errors import DataError, located
 from ..layers.context import Context
+from .datum import BadImageError
 from .draws import Draws
 from .pipeline import Batch
 from .shapes import by, top
@@ -27,7 +30,7 @@ class Examples(Protocol):
         """The images (C, H, W), uint8 or float32, and the labels of that many examples from number `start` on.
 
         Raises:
-            DataError: naming the example.
+            DataError: naming the example; BadImageError, if that alone cannot be decoded.
         """
         ...
 
@@ -44,7 +47,8 @@ class LabelledBatches:
     """Batches of labelled images, transformed as the layer says.
 
     Tops are the images, (N, C, h, w), and if the layer has two, the labels, float32 (N,). The first image of a
-    batch decides the batch's shape.
+    batch decides the batch's shape. With `skip_bad`, the next example that can be decoded stands in for one that
+    cannot, so that which examples make a batch still follows from its number alone.
 
     Args:
         ctx: the layer.
@@ -61,9 +65,9 @@ class LabelledBatches:
         self._ctx = ctx
         self._examples = examples
         self._transform = Transform(ctx, draws)
-        [(image, _)] = examples.run(0, 1)
+        first = self._run(0, 1)
         self.threads = examples.threads
-        tops = top(batch_size, *self._shape([image], 0)), top(batch_size)
+        tops = top(batch_size, *self._shape(first)), top(batch_size)
         self.tops = tops[: ctx.n_tops]
 
     def read(self, start: int) -> Batch:
@@ -73,21 +77,44 @@ class LabelledBatches:
             DataError: naming the example that cannot be read or has another shape than the batch's first.
         """
         with located(layer=self._ctx.layer.name, layer_type=self._ctx.type.name):
-            examples = self._examples.run(start, self.batch_size)
-            images = [image for image, _ in examples]
-            self._shape(images, start)
-            batch = self._transform(images, start)
-        return (batch, np.array([label for _, label in examples], np.float32))[: len(self.tops)]
+            run = self._run(start, self.batch_size)
+            self._shape(run)
+            images = self._transform(run.images, start)
+        return Batch((images, np.array(run.labels, np.float32))[: len(self.tops)], run.warnings)
 
     def close(self) -> None:
         """Lets go of files; reading on opens them again."""
         self._examples.close()
 
-    def _shape(self, images: list[np.ndarray], start: int) -> tuple[int, ...]:
+    def _run(self, start: int, count: int) -> _Run:
+        """That many examples from number `start` on, or what stands in for them."""
+        try:
+            examples, numbers = self._examples.run(start, count), range(start, start + count)
+            return _Run(numbers, *zip(*examples, strict=True))
+        except BadImageError:
+            if not self._ctx.skip_bad:
+                raise
+        bad: list[BadImageError] = []
+        found = [self._next_good(n, bad) for n in range(start, start + count)]
+        warnings = dict.fromkeys(f"{error}; the next one takes its place" for error in bad)
+        return _Run(*zip(*found, strict=True))._replace(warnings=tuple(warnings))
+
+    def _next_good(self, n: int, bad: list[BadImageError]) -> tuple[int, np.ndarray, int]:
+        """The first example from number n on that can be decoded: its number, image and label."""
+        for number in range(n, n + self.batch_size + 1):
+            try:
+                [(image, label)] = self._examples.run(number, 1)
+                return number, image, label
+            except BadImageError as error:
+                bad.append(error)
+        [last] = bad[-1].problems
+        raise DataError(replace(last, message=f"{last.message}; no better are the {self.batch_size} before it"))
+
+    def _shape(self, run: _Run) -> tuple[int, ...]:
         """The shape (C, h, w) that all images of a batch come out with."""
         shape: tuple[int, ...] = ()
         seen: tuple[int, ...] = ()
-        for n, image in enumerate(images, start):
+        for n, image in zip(run.numbers, run.images, strict=True):
             if image.shape == seen:
                 continue
             try:
@@ -101,3 +128,12 @@ class LabelledBatches:
                 raise self._examples.error(n, error) from error
             shape, seen = own, image.shape
         return shape
+
+
+class _Run(NamedTuple):
+    """Examples: their numbers, images and labels, and what there is to warn of."""
+
+    numbers: Sequence[int]
+    images: Sequence[np.ndarray]
+    labels: Sequence[int]
+    warnings: tuple[str, ...] = ()

@@ -7,11 +7,12 @@ share the work and the order stays Caffe's.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import weakref
 from collections.abc import Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import grain
 import jax
@@ -21,9 +22,21 @@ from absl import flags
 from ..errors import CaffejaxError, DataError
 from .position import examples_at, position
 
-Batch = tuple[np.ndarray, ...]
+log = logging.getLogger("caffejax.data")
 
 _WITHOUT_END = 2**62  # batches; a source wraps round for ever
+
+
+class Batch(NamedTuple):
+    """What a data layer has read.
+
+    Attributes:
+        arrays: one for each top.
+        warnings: what to tell the user, once: also if several processes, or rounds, say the same.
+    """
+
+    arrays: tuple[np.ndarray, ...]
+    warnings: tuple[str, ...] = ()
 
 
 class Batches(Protocol):
@@ -71,14 +84,15 @@ class Pipeline:
         self._depth = depth
         self._workers = workers
         self._examples = 0
+        self._said: set[str] = set()
         self._ahead: list[grain.DatasetIterator[Batch]] = []  # one, or none
         weakref.finalize(self, _end, self._ahead)  # at the program's end before the modules it needs go
 
     def __iter__(self) -> Pipeline:
         return self
 
-    def __next__(self) -> Batch:
-        """The next batch; waits for it if need be.
+    def __next__(self) -> tuple[np.ndarray, ...]:
+        """The arrays of the next batch; waits for it if need be.
 
         Raises:
             DataError: naming the record that cannot be read, or a worker process that has ended.
@@ -93,8 +107,12 @@ class Pipeline:
                 raise DataError(f"a process that reads the data has ended: {error}") from error
             raise
         self._examples += self._batches.batch_size
+        for warning in batch.warnings:
+            if warning not in self._said:
+                self._said.add(warning)
+                log.warning(warning)
         # out of the memory shared with a worker, so that it is given back at once
-        return tuple(map(np.array, batch)) if self._workers else batch
+        return tuple(map(np.array, batch.arrays)) if self._workers else batch.arrays
 
     def get_state(self) -> Mapping[str, int]:
         """The position of the batch that `next` gives next, however much has been read ahead."""

@@ -71,7 +71,7 @@ class DatumExamples:
 
     def _named(self, key: bytes, error: DataError) -> DataError:
         name = key.decode("utf-8", "backslashreplace")
-        return DataError(Problem(f"record '{name}' {error}", file=str(self._records.path)))
+        return type(error)(Problem(f"record '{name}' {error}", file=str(self._records.path)))
 
 
 @register_source("Data", tops=(1, 2), param="data_param", finish=finish)

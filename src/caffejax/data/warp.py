@@ -36,7 +36,7 @@ class Warp(NamedTuple):
             where the window with its surroundings reaches beyond the image.
 
         Raises:
-            DataError: if nothing of the window lies in the image.
+            DataError: if nothing of the window lies in the image, or too little for a pixel of the square.
         """
         x1, y1, x2, y2 = map(int, box)
         x, y = _Span(x1, x2, image.shape[1]), _Span(y1, y2, image.shape[0])
@@ -52,8 +52,9 @@ class Warp(NamedTuple):
         size = min(width.size, self.size - column), min(height.size, self.size - row)
         inside = 0 <= x.first <= x.last < x.room and 0 <= y.first <= y.last < y.room
         if not inside or min(size) < 1:
+            what = "too little of it lies" if inside else "does not lie"
             raise DataError(
-                f"window {' '.join(map(str, box))} does not lie in the image, {image.shape[1]} x {image.shape[0]}"
+                f"window {' '.join(map(str, box))}: {what} in the image, {image.shape[1]} x {image.shape[0]}"
             )
         pixels = cv2.resize(image[y.first : y.last + 1, x.first : x.last + 1], size)
         return (pixels[:, ::-1] if mirror else pixels), row, column

@@ -83,7 +83,7 @@ class WindowBatches:
                 windows = foreground if i >= self.batch_size - self._foreground else background
                 number, labels[i], *box = windows[pick % len(windows)].tolist()
                 self._fill(image, number, np.array(box), self._mirror and flip % 2 == 1)
-        return images, labels
+        return Batch((images, labels))
 
     def close(self) -> None:
         """Forgets the images kept in memory."""

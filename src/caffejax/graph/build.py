@@ -33,6 +33,7 @@ def build_graph(
     seed: int = 0,
     workers: int = 0,
     kernels: Kernels = "fast",
+    skip_bad: bool = False,
 ) -> Graph:
     """The graph of an upgraded net in a state (see `net_state`).
 
@@ -43,6 +44,7 @@ def build_graph(
         seed: for what data layers do at random.
         workers: how many processes read each data layer's data; 0 for threads.
         kernels: the operations' formulation.
+        skip_bad: whether the next image stands in for one that cannot be decoded.
 
     Raises:
         GraphError: naming every problem found, each with its layer.
@@ -56,7 +58,7 @@ def build_graph(
         with located(file=file):
             raise GraphError(problems)
     phase: Any = caffe_pb2.Phase.Name(state.phase)
-    wiring = _Wiring(phase, file, seed, workers, kernels)
+    wiring = _Wiring(phase, file, seed, workers, kernels, skip_bad)
     for layer, inserted in insert_splits(layers, sources):
         wiring.add(layer, inserted)
     if wiring.problems:
@@ -104,6 +106,7 @@ class _Wiring:
     seed: int
     workers: int
     kernels: Kernels
+    skip_bad: bool
     sharing: Sharing = field(default_factory=Sharing)
     layers: list[Layer] = field(default_factory=list)
     blobs: dict[str, jax.ShapeDtypeStruct] = field(default_factory=dict)
@@ -147,6 +150,7 @@ class _Wiring:
             seed=self.seed,
             workers=self.workers,
             kernels=self.kernels,
+            skip_bad=self.skip_bad,
             folder=Path(self.file).parent if self.file else None,
             name=self._key(layer.name),
         )

@@ -86,6 +86,7 @@ class Context:
         seed: for what is random on the host (shuffling, crops).
         workers: how many processes read the data of a layer; 0 for threads of this one.
         kernels: whether operations take their fast formulation; see `fast`.
+        skip_bad: whether an image that cannot be decoded is replaced by the next one, with a warning.
         folder: where the net's file lies; see `path`.
         name: the layer's name made unique, where a net repeats it.
         propagate_down: for which bottoms a gradient is wanted; None for all.
@@ -99,6 +100,7 @@ class Context:
     seed: int = 0
     workers: int = 0
     kernels: Kernels = "fast"
+    skip_bad: bool = False
     folder: Path | None = None
     name: str = ""
     propagate_down: tuple[bool, ...] | None = None

@@ -50,6 +50,7 @@ class Solver:
         keep_best: a test output; the checkpoint with its best value is kept as well. A loss is best when lowest.
         workers: how many processes read each data layer's data; 0 for threads.
         kernels: "fast" formulations of the operations, or the plain "reference".
+        skip_bad: take the next image for one that cannot be decoded, with a warning; else that is an error.
         seed: what all randomness comes from where the settings have no `random_seed`; another each time unless given.
         debug_nans: look at every step's numbers, and name the layer where they cease to be finite; slower.
 
@@ -77,6 +78,7 @@ class Solver:
         keep_best: str | None = None,
         workers: int = 0,
         kernels: Kernels = "fast",
+        skip_bad: bool = False,
         debug_nans: bool = False,
         seed: int | None = None,
     ) -> None:
@@ -92,7 +94,13 @@ class Solver:
         self.callbacks: list[Callback] = []
 
         log.info("Creating training net%s.", _from(settings.train_net(self.param, folder)))
-        self._net_options: Any = {"backward": backward, "seed": self.seed, "workers": workers, "kernels": kernels}
+        self._net_options: Any = {
+            "backward": backward,
+            "seed": self.seed,
+            "workers": workers,
+            "kernels": kernels,
+            "skip_bad": skip_bad,
+        }
         self.net = self._net(settings.train_net(self.param, folder))
         self.feed = self._open_feed(self.net)
         nets = [self._net(s) for s in settings.test_nets(self.param, folder)]

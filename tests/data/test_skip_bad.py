@@ -1,0 +1,104 @@
+"""Images that cannot be decoded: fatal, or with `skip_bad` the next one in their place."""
+
+import cv2
+import numpy as np
+import pytest
+
+from caffejax.data import write_leveldb, write_lmdb
+from caffejax.errors import DataError
+from caffejax.schema import caffe_pb2
+
+BAD = (0, 3, 4, 9)  # of ten
+# what stands for each example: itself, or the next good one, round and round
+STAND_INS = [1, 1, 2, 5, 5, 5, 6, 7, 8, 1]
+
+
+def png(i, size=(4, 5)):
+    return cv2.imencode(".png", np.full(size, 10 * i, np.uint8))[1].tobytes()
+
+
+def record(i, bad):
+    if i in bad:
+        return b"\x08\xff" if i % 2 else caffe_pb2.Datum(encoded=True, data=b"no image", label=i).SerializeToString()
+    return caffe_pb2.Datum(encoded=True, data=png(i), label=i).SerializeToString()
+
+
+@pytest.fixture(params=["LMDB", "LEVELDB", "list"])
+def make(request, tmp_path):
+    """Makes a data layer over ten images, of which those numbers are bad: a database, or a list."""
+
+    def net(bad, batch_size=3, more=""):
+        if request.param == "list":
+            for i in range(10):
+                (tmp_path / f"{i}.png").write_bytes(b"no image" if i in bad else png(i))
+            (tmp_path / "list").write_text("".join(f"{i}.png {i}\n" for i in range(10)))
+            kind, param = "ImageData", f'image_data_param {{ source: "{tmp_path}/list" is_color: false'
+        else:
+            write = write_lmdb if request.param == "LMDB" else write_leveldb
+            write(tmp_path / "db", ((b"%03d" % i, record(i, bad)) for i in range(10)))
+            kind, param = "Data", f'data_param {{ source: "{tmp_path}/db" backend: {request.param}'
+        return f"""layer {{ name: "d" type: "{kind}" top: "data" top: "label"
+            {param} batch_size: {batch_size} {more} }} }}"""
+
+    return net
+
+
+def labels(source, batches):
+    got = []
+    for _ in range(batches):
+        data, label = next(source)
+        assert (data == 10 * label[:, None, None, None]).all()
+        got += label.astype(int).tolist()
+    return got
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
+def test_the_next_good_one_stands_in_and_each_bad_one_is_warned_of_once(make, open_source, caplog, workers):
+    net = make(BAD)
+    got = labels(open_source(net, workers=workers, skip_bad=True), 10)
+    assert got == STAND_INS * 3
+    warnings = [r.message for r in caplog.records if r.levelname == "WARNING"]
+    assert all(w.endswith("; the next one takes its place") for w in warnings)
+    assert len(warnings) == len(BAD)
+    assert all(any(name in w for w in warnings) for name in ("0", "3", "4", "9"))
+
+
+def test_what_stands_in_follows_from_the_position(make, open_source):
+    net = make(BAD)
+    for start in range(10):
+        resumed = open_source(net, skip_bad=True)
+        resumed.set_state({"examples": start})
+        assert labels(resumed, 4) == [STAND_INS[(start + i) % 10] for i in range(12)]
+
+
+def test_without_it_a_bad_one_is_fatal(make, open_source):
+    source = open_source(make(BAD[1:]))
+    assert labels(source, 1) == [0, 1, 2]
+    with pytest.raises(DataError, match=r"3.*(is not a Datum|cannot be decoded)"):
+        next(source)
+
+
+def test_too_many_in_a_row_are_an_error(make, open_source):
+    source = open_source(make((1, 2, 3, 4)), skip_bad=True)
+    with pytest.raises(DataError, match=r"4.*; no better are the 3 before it"):
+        labels(source, 3)
+
+
+def test_another_shape_is_an_error_all_the_same(open_source, data_layer, raw_datum, tmp_path):
+    shapes = [(2, 6, 7)] * 3 + [(2, 6, 8)]
+    records = [(b"%03d" % i, raw_datum(i, shape)) for i, shape in enumerate(shapes)]
+    records[2] = (b"002", b"\x08\xff")
+    write_lmdb(tmp_path / "db", records)
+    with pytest.raises(DataError, match=r"record '003' comes out as 2x6x8"):
+        next(open_source(data_layer(tmp_path / "db", 3), skip_bad=True))
+
+
+def test_what_is_no_image_of_the_database_is_no_bad_image(open_source, data_layer, tmp_path, raw_datum):
+    write_leveldb(tmp_path / "db", ((b"%03d" % i, raw_datum(i)) for i in range(100)), compress=False)
+    table = next((tmp_path / "db").glob("*.ldb"))
+    net = data_layer(tmp_path / "db", 3, data="backend: LEVELDB")
+    content = bytearray(table.read_bytes())
+    content[50] ^= 1
+    table.write_bytes(content)
+    with pytest.raises(DataError, match="wrong checksum"):
+        next(open_source(net, skip_bad=True))
