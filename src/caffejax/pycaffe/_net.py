@@ -54,6 +54,7 @@ class Net:
         weights: a .caffemodel or .caffemodel.h5 to start from.
 
     Attributes:
+        name: its name; scripts may give it another.
         blobs: every blob by name, in the order of their making.
         params: the blobs of each layer that has some, by the layer's name.
         layers: all layers, in order; `layer_dict` has them by name. A Python layer is the user's own object.
@@ -93,6 +94,7 @@ class Net:
     def _show(self, running: Running) -> None:
         self._running = running
         graph = running.graph
+        self.name = graph.name
         self.blobs: OrderedDict[str, SyncedBlob] = OrderedDict(running.blobs)
         self._layer_blobs = [_layer_blobs(running, layer) for layer in graph.layers]
         self.layers = [_shown(layer, blobs) for layer, blobs in zip(graph.layers, self._layer_blobs, strict=True)]
@@ -107,11 +109,6 @@ class Net:
         self._outputs = [self._blob_names.index(n) for n in self.outputs]
         self.bottom_names = OrderedDict((layer.name, list(layer.bottoms)) for layer in graph.layers)
         self.top_names = OrderedDict((layer.name, list(layer.tops)) for layer in graph.layers)
-
-    @property
-    def name(self) -> str:
-        """The net's name."""
-        return self._running.graph.name
 
     @property
     def blob_loss_weights(self) -> OrderedDict[str, float]:
