@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -351,6 +352,17 @@ def test_save_and_read(kind: str, write: Write, tmp_path: Path) -> None:
     if kind == "h5":
         diffs = caffejax.checkpoints.caffemodel_h5.read_caffemodel_h5(path, "diff")
         np.testing.assert_array_equal(diffs["conv"][0], first.params["conv"][0].diff)
+
+
+@pytest.mark.parametrize("name", ["weights", "weights.h5", "weights.caffemodel"])
+def test_the_method_says_the_kind_of_file_not_its_name(name: str, write: Write) -> None:
+    net = small(write)
+    net.save_hdf5(name)
+    with h5py.File(name) as file:
+        assert file["data/conv/0"].shape == (11, 2, 2, 2)
+    net.save(name)
+    assert len(caffejax.read_caffemodel(name)["conv"]) == 2
+    assert not h5py.is_hdf5(name)
 
 
 def test_share_with_is_one_memory() -> None:

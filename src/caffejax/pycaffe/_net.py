@@ -272,21 +272,21 @@ class Net:
     load_hdf5 = copy_from
 
     def save(self, path: AnyPath) -> None:
-        """Writes a .caffemodel.
+        """Writes a .caffemodel, whatever the name ends in.
 
         Raises:
             WeightsError: if it cannot be written.
         """
-        save_weights(path, self._running.graph, self._running.variables)
+        save_weights(path, self._running.graph, self._running.variables, hdf5=False)
 
     def save_hdf5(self, path: AnyPath, write_diff: bool = False) -> None:
-        """Writes a .caffemodel.h5, with the params' diffs if wanted; the name has to end in .h5.
+        """Writes a .caffemodel.h5, whatever the name ends in, with the params' diffs if wanted.
 
         Raises:
             WeightsError: if it cannot be written.
         """
         diffs = self._running.param_diffs if write_diff else None
-        save_weights(path, self._running.graph, self._running.variables, diffs)
+        save_weights(path, self._running.graph, self._running.variables, diffs, hdf5=True)
 
     def share_with(self, other: Net) -> None:
         """From now on layers of the same names have their blobs' data in common with another net.
