@@ -96,6 +96,8 @@ def test_forms_of_the_constructor(call: Any, write: Write, tmp_path: Path) -> No
 
 
 def test_missing_files_are_named(write: Write) -> None:
+    with pytest.raises(RuntimeError, match="no such file"):  # Caffe's
+        caffe.Net("missing.prototxt", caffe.TEST)
     with pytest.raises(caffejax.CaffejaxError, match=r"absent\.prototxt"):
         caffe.Net("absent.prototxt", caffe.TEST)
     with pytest.raises(caffejax.CaffejaxError, match=r"absent\.caffemodel"):
