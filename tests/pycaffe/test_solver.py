@@ -259,3 +259,15 @@ def test_a_net_without_params_is_stepped_too(write: Write) -> None:
     solver.step(2)
     assert solver.iter == 2
     assert solver.net.blobs["loss"].data == 0
+
+
+def test_snapshots_are_complete_when_step_returns(write: Write) -> None:
+    net = write("net.prototxt", SMALL)
+    solver = caffe.get_solver(
+        write("s.prototxt", f'net: "{net}" base_lr: 0.01 lr_policy: "fixed" snapshot: 2 snapshot_prefix: "s"')
+    )
+    solver.step(2)
+    assert sorted(p.name for p in Path().glob("s_iter_2.*")) == ["s_iter_2.caffemodel", "s_iter_2.solverstate"]
+    assert [p.name for p in Path("s.orbax").iterdir() if p.name.isdigit()] == ["2"]
+    read = caffe.Net(net, "s_iter_2.caffemodel", caffe.TEST)
+    np.testing.assert_array_equal(read.params["ip"][0].data, solver.net.params["ip"][0].data)
