@@ -103,7 +103,7 @@ class Net:
         self.params = OrderedDict(
             (name, blobs) for name, blobs in zip(self._layer_names, self._layer_blobs, strict=True) if blobs
         )
-        self._blob_names = list(self.blobs)
+        self._blob_names, self._blobs = list(self.blobs), list(self.blobs.values())
         self.inputs, self.outputs = list(graph.inputs), list(graph.outputs)
         self._inputs = [self._blob_names.index(n) for n in self.inputs]
         self._outputs = [self._blob_names.index(n) for n in self.outputs]
@@ -258,6 +258,8 @@ class Net:
             labels = np.ascontiguousarray(labels[:, None, None, None])
         check_arrays(layer, data, labels)
         self._running.arrays[layer.key] = ArraySource(data, labels, len(self.blobs[layer.tops[0]].data))
+
+    _set_input_arrays = set_input_arrays
 
     # -- weights
 
