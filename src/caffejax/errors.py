@@ -40,10 +40,10 @@ class Problem:
         return ": ".join(part for part in (place, layer, self.message) if part)
 
 
-class CaffejaxError(Exception):
+class CaffejaxError(RuntimeError):
     """Any mistake in what the user gave: files, settings, shapes.
 
-    `str(error)` is the message for the user, one line per problem.
+    `str(error)` is the message for the user, one line per problem. A RuntimeError, as Caffe's own errors in Python.
     """
 
     def __init__(self, problems: str | Problem | Iterable[str | Problem]) -> None:

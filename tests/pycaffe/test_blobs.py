@@ -154,6 +154,8 @@ def test_blob_reshape_keeps_the_memory_that_fits(net: Any) -> None:
     assert (net.forward()["c"] == 3 * (2 * np.arange(3) + 1)).all()
     with pytest.raises(ValueError, match="-1"):
         blob.reshape(-1)
+    with pytest.raises(TypeError, match="float"):
+        blob.reshape(2.5, 3)
 
 
 def test_nan_in_a_blob_is_not_taken_for_a_change(net: Any) -> None:

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -95,6 +96,8 @@ def test_forms_of_the_constructor(call: Any, write: Write, tmp_path: Path) -> No
 
 
 def test_missing_files_are_named(write: Write) -> None:
+    with pytest.raises(RuntimeError, match="no such file"):  # Caffe's
+        caffe.Net("missing.prototxt", caffe.TEST)
     with pytest.raises(caffejax.CaffejaxError, match=r"absent\.prototxt"):
         caffe.Net("absent.prototxt", caffe.TEST)
     with pytest.raises(caffejax.CaffejaxError, match=r"absent\.caffemodel"):
@@ -353,6 +356,17 @@ def test_save_and_read(kind: str, write: Write, tmp_path: Path) -> None:
         np.testing.assert_array_equal(diffs["conv"][0], first.params["conv"][0].diff)
 
 
+@pytest.mark.parametrize("name", ["weights", "weights.h5", "weights.caffemodel"])
+def test_the_method_says_the_kind_of_file_not_its_name(name: str, write: Write) -> None:
+    net = small(write)
+    net.save_hdf5(name)
+    with h5py.File(name) as file:
+        assert file["data/conv/0"].shape == (11, 2, 2, 2)
+    net.save(name)
+    assert len(caffejax.read_caffemodel(name)["conv"]) == 2
+    assert not h5py.is_hdf5(name)
+
+
 def test_share_with_is_one_memory() -> None:
     a, b = fed(), fed()
     b.share_with(a)
@@ -451,6 +465,62 @@ def test_a_layer_on_the_host_with_tops_of_changing_shape() -> None:
         rows = np.flatnonzero(kept)
         assert net.blobs["twice"].shape == out.shape == (len(rows), 2)
         np.testing.assert_allclose(out, 2 * net.blobs["fc"].data[rows], **CLOSE)
+
+
+class Rows(caffe.Layer):
+    """A source of as many rows as it likes, and the batch's number for each."""
+
+    def setup(self, bottom: Any, top: Any) -> None:
+        self.number = 0
+        top[0].reshape(2, 3)
+        top[1].reshape(2)
+
+    def forward(self, bottom: Any, top: Any) -> None:
+        rows = (2, 5, 2, 3, 2, 2)[self.number % 6]
+        self.number += 1
+        top[0].reshape(rows, 3)
+        top[1].reshape(rows)
+        top[0].data[...] = np.random.default_rng(self.number).normal(size=(rows, 3))
+        top[1].data[...] = self.number
+
+
+SOURCE = f"""
+force_backward: true
+layer {{ name: "rows" type: "Python" top: "x" top: "n" python_param {{ module: "{__name__}" layer: "Rows" }} }}
+layer {{ name: "ip" type: "InnerProduct" bottom: "x" top: "ip"
+  inner_product_param {{ num_output: 4 weight_filler {{ type: "xavier" }} }} }}
+layer {{ name: "tanh" type: "TanH" bottom: "ip" top: "tanh" }}
+layer {{ name: "twice" type: "Power" bottom: "ip" top: "twice" power_param {{ scale: 2 }} }}
+layer {{ name: "loss" type: "EuclideanLoss" bottom: "twice" bottom: "tanh" top: "loss" }}
+"""
+
+
+def test_a_source_whose_batches_change_shape_there_and_back() -> None:
+    net = caffe.Net(SOURCE, caffe.TRAIN)
+    w, b = (blob.data.copy() for blob in net.params["ip"])
+    for _ in range(8):
+        net.clear_param_diffs()
+        loss = float(net.forward()["loss"])
+        net.backward()
+        x = net.blobs["x"].data
+        ip = x @ w.T + b
+        error = (2 * ip - np.tanh(ip)) / len(x)
+        dip = error * (1 + np.tanh(ip) ** 2)
+        np.testing.assert_allclose(loss, (error**2).sum() * len(x) / 2, rtol=1e-4)
+        shapes = {name: (blob.data.shape, blob.diff.shape) for name, blob in net.blobs.items()}
+        assert shapes.pop("loss") == ((), ())
+        assert {shape[:1] for pair in shapes.values() for shape in pair} == {x.shape[:1]}
+        np.testing.assert_allclose(net.blobs["twice"].data, 2 * ip, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(net.blobs["ip_ip_0_split_1"].data, ip, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(net.blobs["ip"].diff, dip, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(net.params["ip"][0].diff, dip.T @ x, rtol=1e-4, atol=1e-5)
+
+
+def test_a_net_can_be_given_a_name() -> None:
+    net = fed()
+    assert net.name == "fed"
+    net.name = "mine"  # as scripts that test detectors do
+    assert net.name == "mine"
 
 
 def recorded_nets() -> list[str]:

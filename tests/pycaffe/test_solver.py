@@ -242,3 +242,32 @@ def test_module(capsys: pytest.CaptureFixture[str]) -> None:
     caffe.init_log(0, True)
     caffe.log("hello")
     assert capsys.readouterr().err.rstrip().endswith("] hello")
+
+
+def test_a_net_without_params_is_stepped_too(write: Write) -> None:
+    net = write(
+        "net.prototxt",
+        """
+        layer { name: "x" type: "DummyData" top: "x" dummy_data_param { shape { dim: 2 dim: 3 } } }
+        layer { name: "y" type: "DummyData" top: "y" dummy_data_param { shape { dim: 2 dim: 3 } } }
+        layer { name: "loss" type: "EuclideanLoss" bottom: "x" bottom: "y" top: "loss" }
+        """,
+    )
+    solver = caffe.get_solver(
+        write("solver.prototxt", f'net: "{net}" base_lr: 1 lr_policy: "fixed" momentum: 0.9 snapshot_prefix: "x"')
+    )
+    solver.step(2)
+    assert solver.iter == 2
+    assert solver.net.blobs["loss"].data == 0
+
+
+def test_snapshots_are_complete_when_step_returns(write: Write) -> None:
+    net = write("net.prototxt", SMALL)
+    solver = caffe.get_solver(
+        write("s.prototxt", f'net: "{net}" base_lr: 0.01 lr_policy: "fixed" snapshot: 2 snapshot_prefix: "s"')
+    )
+    solver.step(2)
+    assert sorted(p.name for p in Path().glob("s_iter_2.*")) == ["s_iter_2.caffemodel", "s_iter_2.solverstate"]
+    assert [p.name for p in Path("s.orbax").iterdir() if p.name.isdigit()] == ["2"]
+    read = caffe.Net(net, "s_iter_2.caffemodel", caffe.TEST)
+    np.testing.assert_array_equal(read.params["ip"][0].data, solver.net.params["ip"][0].data)

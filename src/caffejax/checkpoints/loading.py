@@ -83,8 +83,14 @@ def load_weights(graph: Graph, variables: Variables, path: str | os.PathLike[str
     return jax.block_until_ready(loaded)  # until then the file is being read
 
 
-def save_weights(path: str | os.PathLike[str], graph: Graph, variables: Variables, diffs: Params | None = None) -> None:
-    """Writes the weights of the graph's layers: a .caffemodel, or where the name ends in .h5 a .caffemodel.h5.
+def save_weights(
+    path: str | os.PathLike[str],
+    graph: Graph,
+    variables: Variables,
+    diffs: Params | None = None,
+    hdf5: bool | None = None,
+) -> None:
+    """Writes the weights of the graph's layers: a .caffemodel or a .caffemodel.h5.
 
     Blobs that a layer shares are copies in a .caffemodel, and left out of a .caffemodel.h5.
 
@@ -93,6 +99,7 @@ def save_weights(path: str | os.PathLike[str], graph: Graph, variables: Variable
         graph: the net's graph.
         variables: params and running statistics.
         diffs: gradients or updates to store beside the blobs, as `variables.params`; others get zeros.
+        hdf5: which of the two; unless told, a name that ends in .h5 means the second.
 
     Raises:
         WeightsError: if the file cannot be written; what was there before stays whole.
@@ -101,7 +108,7 @@ def save_weights(path: str | os.PathLike[str], graph: Graph, variables: Variable
     gradients = None
     if diffs is not None:
         gradients = [[_diff(p, diffs) for p in layer.params] for layer in graph.layers]
-    if os.fspath(path).endswith(".h5"):
+    if os.fspath(path).endswith(".h5") if hdf5 is None else hdf5:
         from .caffemodel_h5 import write_caffemodel_h5
 
         names = [layer.name for layer in graph.layers]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 
 import numpy as np
 
@@ -60,9 +61,10 @@ class Blob:
 
     def reshape(self, *shape: int) -> None:
         """Takes another shape. As in Caffe the memory stays the same as long as the new shape fits into it."""
-        if any(n < 0 for n in shape):
+        new = tuple(map(operator.index, shape))
+        if any(n < 0 for n in new):
             raise ValueError(f"a blob cannot have shape {shape}")
-        self._shape = tuple(int(n) for n in shape)
+        self._shape = new
 
     def _legacy(self, axis: int) -> int:
         if len(self._shape) > 4:

@@ -54,6 +54,7 @@ class Net:
         weights: a .caffemodel or .caffemodel.h5 to start from.
 
     Attributes:
+        name: its name; scripts may give it another.
         blobs: every blob by name, in the order of their making.
         params: the blobs of each layer that has some, by the layer's name.
         layers: all layers, in order; `layer_dict` has them by name. A Python layer is the user's own object.
@@ -93,6 +94,7 @@ class Net:
     def _show(self, running: Running) -> None:
         self._running = running
         graph = running.graph
+        self.name = graph.name
         self.blobs: OrderedDict[str, SyncedBlob] = OrderedDict(running.blobs)
         self._layer_blobs = [_layer_blobs(running, layer) for layer in graph.layers]
         self.layers = [_shown(layer, blobs) for layer, blobs in zip(graph.layers, self._layer_blobs, strict=True)]
@@ -101,17 +103,12 @@ class Net:
         self.params = OrderedDict(
             (name, blobs) for name, blobs in zip(self._layer_names, self._layer_blobs, strict=True) if blobs
         )
-        self._blob_names = list(self.blobs)
+        self._blob_names, self._blobs = list(self.blobs), list(self.blobs.values())
         self.inputs, self.outputs = list(graph.inputs), list(graph.outputs)
         self._inputs = [self._blob_names.index(n) for n in self.inputs]
         self._outputs = [self._blob_names.index(n) for n in self.outputs]
         self.bottom_names = OrderedDict((layer.name, list(layer.bottoms)) for layer in graph.layers)
         self.top_names = OrderedDict((layer.name, list(layer.tops)) for layer in graph.layers)
-
-    @property
-    def name(self) -> str:
-        """The net's name."""
-        return self._running.graph.name
 
     @property
     def blob_loss_weights(self) -> OrderedDict[str, float]:
@@ -262,6 +259,8 @@ class Net:
         check_arrays(layer, data, labels)
         self._running.arrays[layer.key] = ArraySource(data, labels, len(self.blobs[layer.tops[0]].data))
 
+    _set_input_arrays = set_input_arrays
+
     # -- weights
 
     def copy_from(self, weights: AnyPath) -> None:
@@ -275,21 +274,21 @@ class Net:
     load_hdf5 = copy_from
 
     def save(self, path: AnyPath) -> None:
-        """Writes a .caffemodel.
+        """Writes a .caffemodel, whatever the name ends in.
 
         Raises:
             WeightsError: if it cannot be written.
         """
-        save_weights(path, self._running.graph, self._running.variables)
+        save_weights(path, self._running.graph, self._running.variables, hdf5=False)
 
     def save_hdf5(self, path: AnyPath, write_diff: bool = False) -> None:
-        """Writes a .caffemodel.h5, with the params' diffs if wanted; the name has to end in .h5.
+        """Writes a .caffemodel.h5, whatever the name ends in, with the params' diffs if wanted.
 
         Raises:
             WeightsError: if it cannot be written.
         """
         diffs = self._running.param_diffs if write_diff else None
-        save_weights(path, self._running.graph, self._running.variables, diffs)
+        save_weights(path, self._running.graph, self._running.variables, diffs, hdf5=True)
 
     def share_with(self, other: Net) -> None:
         """From now on layers of the same names have their blobs' data in common with another net.

@@ -265,6 +265,7 @@ class Running:
             if name in done.values:
                 self._take(name, done.values[name])
             else:
+                self._set_shape(name, self.graph.blobs[name].shape)  # the pass before may have left another
                 memory = work.waiting[name] = self.blobs[name].data_memory
                 memory.defer(work)
         if stretch.host:  # its backward pass is given the tops
@@ -343,10 +344,14 @@ class Running:
             self._take(name, array)
 
     def _take(self, name: str, array: jax.Array) -> None:
-        blob = self.blobs[name]
-        if blob.shape != array.shape:
-            blob.reshape(*array.shape)
-        _take_into(blob.data_memory, array)
+        self._set_shape(name, array.shape)
+        _take_into(self.blobs[name].data_memory, array)
+
+    def _set_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        """Gives a blob, under all its names, the shape that it has in this pass."""
+        if self.blobs[name].shape != shape:
+            for other in (name, *(top for top, root in self._roots.items() if root == name)):
+                self.blobs[other].reshape(*shape)
 
     def _call(self, what: str, layer: int) -> None:
         for callback in self.callbacks[what]:

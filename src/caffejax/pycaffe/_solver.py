@@ -177,12 +177,14 @@ class Solver:
         return self._core.rate
 
     def step(self, iterations: int) -> None:
-        """Trains for some iterations, testing, displaying and snapshotting when due.
+        """Trains for some iterations, testing, displaying and snapshotting when due; then snapshots are complete.
 
         Raises:
             SolverError: if a loss is found not to be finite.
+            WeightsError: if a snapshot could not be written.
         """
         self._core.step(iterations)
+        self._core.snapshots.wait()
 
     def solve(self, resume_file: AnyPath | None = None) -> None:
         """Trains to `max_iter`, from now or from a snapshot."""

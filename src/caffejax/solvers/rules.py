@@ -154,6 +154,8 @@ def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExt
             return chosen.update(param, g, jnp.asarray(rate, g.dtype) * lr_mult, t.astype(g.dtype), *slots)
 
         results = jax.tree.map(one, grads, lr_mults, *state.history)
+        if not jax.tree.leaves(grads):
+            return grads, state
         # from a tree of tuples to a tuple of trees
         u, *history = jax.tree.transpose(
             jax.tree.structure(grads), jax.tree.structure((0,) * (1 + chosen.slots)), results

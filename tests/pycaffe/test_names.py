@@ -1,0 +1,51 @@
+"""The public names of Caffe's Python interface, as scripts use them, are all there."""
+
+import pytest
+
+import caffejax.pycaffe as caffe
+from caffejax.pycaffe import _layer
+
+from .conftest import SMALL, Write
+
+MODULE = """
+    Net Layer SGDSolver NesterovSolver AdaGradSolver RMSPropSolver AdaDeltaSolver AdamSolver get_solver NCCL Timer
+    TRAIN TEST init_log log set_mode_cpu set_mode_gpu set_device set_random_seed layer_type_list solver_count
+    set_solver_count solver_rank set_solver_rank set_multiprocess has_nccl Classifier Detector NetSpec to_proto layers
+    params io proto net_spec classifier detector __version__
+"""
+NET = """
+    blobs params layers layer_dict inputs outputs bottom_names top_names blob_loss_weights forward backward forward_all
+    forward_backward_all reshape copy_from share_with save save_hdf5 load_hdf5 clear_param_diffs set_input_arrays
+    before_forward after_forward before_backward after_backward _forward _backward _batch _layer_names _blob_names
+    _inputs _outputs _top_ids _bottom_ids _blob_loss_weights _blobs _set_input_arrays
+"""
+BLOB = "data diff shape num channels height width count reshape"
+SOLVER = "net test_nets iter lr param step solve snapshot restore apply_update share_weights add_callback"
+LAYER = "setup reshape blobs type param_str phase"
+
+
+def missing(owner: object, names: str) -> list[str]:
+    return [name for name in names.split() if not hasattr(owner, name)]
+
+
+def test_the_module() -> None:
+    assert not missing(caffe, MODULE)
+    assert set(caffe.__all__) <= set(dir(caffe))
+
+
+def test_nets_blobs_and_solvers(write: Write) -> None:
+    solver = caffe.get_solver(
+        write("solver.prototxt", f'net: "{write("net.prototxt", SMALL)}" base_lr: 1 lr_policy: "fixed"')
+    )
+    assert not missing(solver, SOLVER)
+    assert not missing(solver.param, "max_iter display base_lr layer_wise_reduce")
+    assert not missing(solver.net, NET)
+    assert not missing(solver.net.blobs["conv"], BLOB)
+    assert not missing(solver.net.layers[0], "type blobs")
+    assert all(b is solver.net.blobs[n] for b, n in zip(solver.net._blobs, solver.net._blob_names, strict=True))
+
+
+@pytest.mark.parametrize("base", [caffe.Layer, type("Mine", (caffe.Layer,), {})])
+def test_layers(base: type[caffe.Layer]) -> None:
+    assert not missing(base(), LAYER)
+    assert not missing(_layer.BlobVec(), "add_blob append __len__ __getitem__ __iter__")
