@@ -11,6 +11,7 @@ import pytest
 
 from caffejax.cli import main
 from caffejax.data import Lmdb, write_lmdb
+from caffejax.schema import caffe_pb2
 
 CONFIGS = Path(__file__).parents[1] / "configs" / "digits"
 NET = (CONFIGS / "lenet_train_test.prototxt").read_text()
@@ -134,6 +135,18 @@ def test_bad_images_are_skipped_if_asked_to(job: Path, capsys: pytest.CaptureFix
         assert main([*arguments, "--skip_bad_images"]) == 0
         assert f"record '{bad}' is not a Datum, or is damaged; the next one" in capsys.readouterr().err
     assert f"record '{bad}' is not a Datum" in refused(capsys, *test)
+
+
+def test_an_image_that_the_net_cannot_take_is_refused(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(job / "digits_train_lmdb")
+    sizes = (28, 28, 32)
+    datums = [caffe_pb2.Datum(channels=1, height=n, width=n, data=bytes(n * n)) for n in sizes]
+    write_lmdb(job / "digits_train_lmdb", ((b"%d" % i, datum.SerializeToString()) for i, datum in enumerate(datums)))
+    (job / "lenet_train_test.prototxt").write_text(re.sub(r"batch_size: \d+", "batch_size: 1", NET))
+    (job / "solver.prototxt").write_text(SOLVER + "test_initialization: false")
+    message = refused(capsys, "train", "--solver=solver.prototxt")
+    assert "layer 'ip1' (InnerProduct): blob 0 is of shape (500, 800), but bottoms" in message
+    assert "(1, 50, 5, 5) need (500, 1250)" in message
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,8 @@ def test_all_bad_files_are_reported_together(open_source, hdf5_layer, tmp_path):
     write(tmp_path / "shape.h5", data=np.zeros((3, 5)), label=np.zeros(3))
     write(tmp_path / "text.h5", data=np.zeros((3, 2)), label=np.array([b"a", b"b", b"c"]))
     write(tmp_path / "scalar.h5", data=np.zeros((3, 2)), label=1.0)
-    names = ["good", "missing", "junk", "short", "lacks", "rows", "shape", "text", "scalar"]
+    write(tmp_path / "group.h5", **{"data": np.zeros((3, 2)), "label/x": [1], "label/y": [2]})
+    names = ["good", "missing", "junk", "short", "lacks", "rows", "shape", "text", "scalar", "group"]
     files = listed(tmp_path, *(f"{name}.h5" for name in names))
     lines = message_of(open_source, hdf5_layer(files, "data label")).splitlines()
     wanted = {
@@ -78,6 +79,7 @@ def test_all_bad_files_are_reported_together(open_source, hdf5_layer, tmp_path):
         "shape": "a row of 'data' is 5, in the first file 2",
         "text": "data set 'label' has type |S1; integers or floats are needed",
         "scalar": "data set 'label' is a single value",
+        "group": "'label' is a group, not a data set; it holds x, y",
     }
     assert len(lines) == len(wanted)
     for line, (name, message) in zip(lines, wanted.items(), strict=True):

@@ -152,7 +152,11 @@ def test_bad_settings(open_source, net, message):
         open_source(net)
 
 
-def test_an_empty_list(open_source, tmp_path):
-    (tmp_path / "list").write_text("\n")
-    with pytest.raises(DataError, match="the list names no images"):
+@pytest.mark.parametrize(
+    ("content", "message"), [(b"\n", "the list names no images"), (b"\0\1\n" * 99, "list: .*: is no text; a list has")]
+)
+def test_what_is_no_list(open_source, tmp_path, content, message):
+    (tmp_path / "list").write_bytes(content)
+    with pytest.raises(DataError, match=message) as caught:
         open_source(layer(tmp_path / "list"))
+    assert len(caught.value.problems) == 1

@@ -124,7 +124,9 @@ def _shapes(content: h5py.File, names: list[str]) -> tuple[dict[str, tuple[int, 
     wrong: list[str] = []
     for name in names:
         data_set = content.get(name)
-        if not isinstance(data_set, h5py.Dataset):
+        if isinstance(data_set, h5py.Group):
+            wrong.append(f"'{name}' is a group, not a data set; it holds {', '.join(sorted(data_set)) or 'nothing'}")
+        elif not isinstance(data_set, h5py.Dataset):
             has = ", ".join(sorted(content)) or "nothing"
             wrong.append(f"has no data set '{name}', only {has}{did_you_mean(name, content)}")
         elif not data_set.shape:

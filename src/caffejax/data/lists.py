@@ -38,9 +38,12 @@ def read_list(file: Path) -> ImageList:
         DataError: if the file cannot be read, is empty, or with all lines that are not of that form.
     """
     try:
-        lines = file.read_bytes().decode("utf-8", "surrogateescape").rstrip().splitlines()
+        content = file.read_bytes()
     except OSError as error:
         raise DataError(Problem(f"the list of images cannot be read: {error.strerror}", str(file))) from error
+    if b"\0" in content:
+        raise DataError(Problem("is no text; a list has a path, a space and a label on each line", str(file)))
+    lines = content.decode("utf-8", "surrogateescape").rstrip().splitlines()
     if not lines:
         raise DataError(Problem("the list names no images", str(file)))
     images = ImageList(file, [], [])

@@ -99,6 +99,8 @@ class Lmdb:
         name = (os.getpid(), os.path.realpath(self.path))
         environment = _environments.get(name)
         if environment is None:
+            if not (self.path / "data.mdb").stat().st_size:
+                raise self._error("data.mdb is empty; make or copy it anew")
             try:
                 environment = lmdb.open(str(self.path), readonly=True, lock=False, create=False)
             except lmdb.InvalidError as error:

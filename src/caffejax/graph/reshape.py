@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import jax
-import jax.numpy as jnp
 
 from ..errors import CaffejaxError, GraphError, LayerError, Problem, located
 from .build import top_shapes
@@ -15,11 +14,11 @@ from .sharing import carried_params
 
 
 def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]]) -> Graph:
-    """The graph as it is when the caller feeds other shapes.
+    """The graph as it is when Input or data layers give other shapes.
 
     Args:
         graph: the graph.
-        inputs: the shapes of blobs that the caller feeds; the others keep theirs.
+        inputs: the shapes of blobs that such layers give; the others keep theirs.
 
     Raises:
         GraphError: naming every layer that cannot take the new shapes, or whose blobs they would change.
@@ -49,11 +48,9 @@ def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]]) -> Graph:
 def _reshaped(
     graph: Graph, layer: Layer, bottoms: list[jax.ShapeDtypeStruct], inputs: Mapping[str, tuple[int, ...]]
 ) -> tuple[Layer, tuple[jax.ShapeDtypeStruct, ...]]:
-    if layer.type.input_shapes is not None:
-        shapes = [inputs.get(top, graph.blobs[top].shape) for top in layer.tops]
-        return layer, tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes)
-    if layer.type.open_source is not None:
-        return layer, tuple(graph.blobs[top] for top in layer.tops)
+    if layer.type.input_shapes is not None or layer.type.open_source is not None:
+        before = {top: graph.blobs[top] for top in layer.tops}
+        return layer, tuple(jax.ShapeDtypeStruct(inputs.get(top, b.shape), b.dtype) for top, b in before.items())
     declare = layer.type.declare_blobs
     declared = declare(layer.context, *bottoms) if declare else []
     for i, (param, blob) in enumerate(zip(layer.params, declared, strict=False)):

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import DataError, GraphError, Problem
 from ..graph.indices import IndexRange, index_ranges
+from ..graph.reshape import reshape_graph
 from ..layers import Position
 from ..net import Net
 from .report import log
@@ -40,6 +41,7 @@ class Feed:
                 )
                 for layer in inputs
             )
+        self._net = net
         self._by_hand = by_hand
         self._sources = net.sources()
         self._positions = {**self._sources, **_own_positions(net)}
@@ -53,11 +55,12 @@ class Feed:
 
         Raises:
             DataError: if a batch cannot be read, or holds a label that is none of a loss's classes.
+            GraphError: if it has another shape than before, which the net cannot take.
         """
         batch: dict[str, Any] = dict(self._by_hand()) if self._by_hand else {}
         for key in self._sources:
             batch |= self.read(key)
-        self._log_shapes(batch)
+        self._check_shapes(batch)
         return batch
 
     def read(self, layer: str) -> dict[str, np.ndarray]:
@@ -83,8 +86,8 @@ class Feed:
             layer = wanted.layer
             raise DataError(Problem(message, file=self._file, layer=layer.name, layer_type=layer.type.name))
 
-    def _log_shapes(self, batch: Mapping[str, np.ndarray]) -> None:
-        """Says so when other shapes than the first make what runs on them be compiled again."""
+    def _check_shapes(self, batch: Mapping[str, np.ndarray]) -> None:
+        """Says so when other shapes than the first make what runs on them be compiled again, if that is possible."""
         shapes = tuple(array.shape for array in batch.values())
         if shapes in self._shapes:
             return
@@ -92,6 +95,8 @@ class Feed:
         if len(self._shapes) > 1:
             text = ", ".join(f"{name} {shape}" for name, shape in zip(batch, shapes, strict=True))
             log.info("Compiling for %s (%d shapes so far)", text, len(self._shapes))
+            if not self._net.has_host_layers:  # these find the shapes of what follows when they run
+                reshape_graph(self._net.graph, {name: array.shape for name, array in batch.items()})
 
     def get_state(self) -> dict[str, Any]:
         """The position of every source, and of the Python layers that have one, by layer."""
