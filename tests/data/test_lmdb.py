@@ -2,6 +2,8 @@
 
 import multiprocessing
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -135,3 +137,39 @@ def test_failed_writing_leaves_nothing(tmp_path, records, error):
 def test_writing_into_a_missing_parent(tmp_path):
     with pytest.raises(DataError, match="cannot be written"):
         write_lmdb(tmp_path / "no" / "db", [(b"a", b"1")])
+
+
+WRITER = """
+import sys, lmdb
+with lmdb.open(sys.argv[1], map_size=1 << 26) as environment:
+    for n in range(int(sys.argv[2]), 100):
+        with environment.begin(write=True) as txn:
+            for i in range(200):
+                txn.put(b"%05d" % i, bytes([n]) * 3000)
+"""
+
+
+def test_another_process_writes_meanwhile(tmp_path):
+    path = tmp_path / "db"
+
+    def write(first):
+        subprocess.run([sys.executable, "-c", WRITER, str(path), str(first)], check=True)
+
+    write(99)
+    records = Lmdb(path)
+    wanted = [(b"%05d" % i, bytes([99]) * 3000) for i in range(200)]
+    assert records.run(0, 50) == wanted[:50]
+    write(80)
+    assert records.run(50, 150) == wanted[50:]
+    assert records.run(0, 200) == wanted
+    records.close()
+    write(98)
+    assert records[0] == wanted[0]
+
+
+def test_no_lock_file_is_made(folder):
+    before = sorted(p.name for p in folder.iterdir())
+    records = Lmdb(folder)
+    assert len(records)
+    assert sorted(p.name for p in folder.iterdir()) == before
+    records.close()

@@ -27,9 +27,10 @@ _opening = threading.Lock()
 class Lmdb:
     """The records of an LMDB folder in the order of their keys: `records[i]` is (key, value).
 
-    Opens the folder when first asked, read-only and without a lock file, and again in a forked or
-    unpickled copy. Every thread has its own place in it. Reading on from the last position costs one step; any
-    other position is reached through keys marked on the way, so that no list of all keys is kept.
+    Opens the folder when first asked, read-only, and again in a forked or unpickled copy. Where there is a lock file,
+    another program may write meanwhile: what is read is what was there at first. None is made. Every thread has its
+    own place. Reading on from the last position costs one step; any other position is reached through keys marked on
+    the way, so that no list of all keys is kept.
 
     Not every damage can be caught: liblmdb itself ends the process at some pages overwritten in mid-file.
 
@@ -93,16 +94,20 @@ class Lmdb:
     def _environment(self) -> Any:
         if not (self.path / "data.mdb").is_file():
             if (self.path / "CURRENT").is_file():
-                raise self._error("is a LevelDB, not an LMDB; set backend: LEVELDB")
+                raise self._error("is a LevelDB, not an LMDB; set backend: LEVELDB (with a tool, --backend=leveldb)")
             missing = "is not an LMDB: it has no data.mdb" if self.path.is_dir() else "no such folder"
             raise self._error(f"{missing}; an LMDB is a folder, as convert_imageset -backend lmdb makes it")
         name = (os.getpid(), os.path.realpath(self.path))
         environment = _environments.get(name)
         if environment is None:
+            # The writer that made the lock file looks there for pages that are still being read.
+            locked = os.access(self.path / "lock.mdb", os.R_OK | os.W_OK)
             if not (self.path / "data.mdb").stat().st_size:
                 raise self._error("data.mdb is empty; make or copy it anew")
             try:
-                environment = lmdb.open(str(self.path), readonly=True, lock=False, create=False)
+                environment = lmdb.open(str(self.path), readonly=True, lock=locked, create=False)
+                if locked:
+                    environment.reader_check()  # killed readers keep their places else
             except lmdb.InvalidError as error:
                 raise self._error("data.mdb is not an LMDB, or is damaged; make or copy it anew") from error
             except lmdb.Error as error:
@@ -128,9 +133,9 @@ class _Reader:
 
     def __init__(self, environment: Any) -> None:
         self.pid = os.getpid()
-        self.length: int = environment.stat()["entries"]
         self._environment = environment
         self._txn = environment.begin()
+        self.length: int = self._txn.stat()["entries"]
         self._cursor = self._txn.cursor()
         if not self._cursor.first():
             raise lmdb.NotFoundError("no records")
