@@ -1,6 +1,6 @@
 """Caffe's Python interface: `import caffejax.pycaffe as caffe`."""
 
-from . import io, proto
+from . import io, proto, pycaffe
 from ._alias import install
 from ._blob import Blob
 from ._layer import Layer
@@ -68,6 +68,7 @@ __all__ = [
     "log",
     "params",
     "proto",
+    "pycaffe",
     "set_device",
     "set_mode_cpu",
     "set_mode_gpu",
