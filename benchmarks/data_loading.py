@@ -156,7 +156,10 @@ def main() -> None:
             ("JPEG 256x256", 256, 224, 32, options.jpeg, True),
         ):
             path = Path(folder) / name.replace(" ", "_")
-            made = (datum(image, n % 10, encoded) for n, image in enumerate(photographs(min(images, 2000), size)))
+            made = (
+                datum(image, n % 10, encoded)
+                for n, image in enumerate(photographs(min(images, 2000 if encoded else 20000), size))
+            )
             write_lmdb(path, ((b"%08d" % n, value) for n, value in enumerate(made)))
             compare(name, path, crop, batch, images, options.rounds, encoded)
 

@@ -154,8 +154,7 @@ class _Segment:
         self.reads = sorted(reads if self.kind == "host" else reads | made)
         self.made = made
         self.keys = {p.owner.layer for layer in self.layers for p in (*layer.params, *layer.carried)}
-        jit = compiling.jit if self.kernels == "fast" else jax.jit
-        self._run = jit(self._layers) if self.kind != "host" else self._layers
+        self._run = compiling.jit(self._layers, self.kernels) if self.kind != "host" else self._layers
 
     def __call__(self, given: Given, values: Values) -> Result:
         own = given._replace(

@@ -128,7 +128,7 @@ class Net:
         """
         if self._segments is not None:
             return function
-        return compiling.jit(function, **options) if self.kernels == "fast" else jax.jit(function, **options)
+        return compiling.jit(function, self.kernels, **options)
 
     @property
     def has_host_layers(self) -> bool:

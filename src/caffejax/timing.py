@@ -90,8 +90,9 @@ class _Alone:
 
     def __init__(self, layer: Layer, net: Net) -> None:
         self.layer = layer
-        jit = compiling.jit if layer.context.fast else jax.jit
-        compiled: Callable[..., Any] = (lambda f: f) if layer.type.host else jit
+
+        def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+            return function if layer.type.host else compiling.jit(function, layer.context.kernels)
 
         def run(own: Mapping[str, Any], bottoms: Values, given: Given) -> Any:
             given = given._replace(params={**given.params, **own})

@@ -148,14 +148,14 @@ def test_formulations_follow_shapes() -> None:
 
 
 def test_jit_works_inside_of_other_transformations() -> None:
-    square = compiling.jit(lambda x: x * x)
+    square = compiling.jit(lambda x: x * x, "fast")
     three = jnp.float32(3)
     assert square(three) == 9
     assert jax.jit(lambda x: square(x) + 1)(three) == 10
     assert jax.grad(square)(three) == 6
     assert jax.vmap(square)(jnp.arange(3.0))[2] == 4
     with pytest.raises(ValueError, match="spoilt"):
-        compiling.jit(spoilt)(three)
+        compiling.jit(spoilt, "fast")(three)
 
 
 def spoilt(x: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import cv2
@@ -51,10 +52,10 @@ def read_datum(data: bytes, decode: int = AS_STORED) -> tuple[np.ndarray, int]:
 
 
 class DatumReader:
-    """`read_datum`, faster for raw images of one shape.
+    """`read_datum`, for many: at once, if they are raw images of one shape.
 
     All that differs between such Datums are the pixels and the few bytes with the label after them. So once one
-    has been parsed, others that begin alike, and end as one did before, are not.
+    has been parsed, others that begin alike are taken apart where that one was.
 
     Args:
         decode: as for `read_datum`.
@@ -62,40 +63,55 @@ class DatumReader:
 
     def __init__(self, decode: int = AS_STORED) -> None:
         self._decode = decode
-        self._last = _Raw(b"\0", 0, (), {})  # no Datum begins like this
+        self._like = _Raw(b"\0", ())  # no Datum begins like this
+        self._labels = _Labels()
 
     def __call__(self, data: bytes) -> tuple[np.ndarray, int]:
         """As `read_datum`."""
-        last = self._last
-        if data.startswith(last.head):
-            begin, end = len(last.head), len(last.head) + last.size
-            label = last.labels.get(data[end:])
-            if label is not None:
-                return np.ndarray(last.shape, np.uint8, data, begin), label
         image, label = read_datum(data, self._decode)
-        self._remember(data, image, label)
+        self._remember(data, image)
         return image, label
 
-    def _remember(self, data: bytes, image: np.ndarray, label: int) -> None:
-        channels, height, width = image.shape
-        datum = caffe_pb2.Datum(channels=channels, height=height, width=width)
-        before = len(datum.SerializeToString())
-        datum.data = image.tobytes()  # the fields are written in this order: shape, data, the rest
-        head = datum.SerializeToString()[: -image.size]
-        pixels, rest = data[len(head) : len(head) + image.size], data[len(head) + image.size :]
-        if image.dtype != np.uint8 or len(head) == before or not data.startswith(head) or pixels != datum.data:
+    def alike(self, data: Sequence[bytes]) -> tuple[np.ndarray, list[int]] | None:
+        """The images (N, C, H, W) and their labels; None unless all are like the raw one read last."""
+        head, shape = self._like
+        begin, end = len(head), len(head) + math.prod(shape)
+        if not all(one.startswith(head) for one in data):
+            return None
+        pixels = b"".join([one[begin:end] for one in data])
+        labels = [self._labels[one[end:]] for one in data]
+        if len(pixels) < len(data) * (end - begin) or None in labels:
+            return None
+        return np.frombuffer(pixels, np.uint8).reshape(-1, *shape), labels  # type: ignore[return-value]
+
+    def _remember(self, data: bytes, image: np.ndarray) -> None:
+        if image.dtype != np.uint8 or image.size > len(data):  # compressed
             return
-        if head != self._last.head:
-            self._last = _Raw(head, image.size, image.shape, {})
-        if len(self._last.labels) < _LABELS_KEPT:
-            self._last.labels[rest] = label
+        channels, height, width = image.shape
+        datum = caffe_pb2.Datum(channels=channels, height=height, width=width, data=image.tobytes())
+        alone = datum.SerializeToString()  # the fields are written in this order: shape, data, the rest
+        if data.startswith(alone):
+            self._like = _Raw(alone[: -image.size], image.shape)
 
 
 class _Raw(NamedTuple):
-    head: bytes
-    size: int
+    head: bytes  # what comes before the pixels
     shape: tuple[int, ...]
-    labels: dict[bytes, int]  # by the bytes after the pixels
+
+
+class _Labels(dict[bytes, int | None]):
+    """Labels by the bytes after the pixels; None for bytes that hold anything else."""
+
+    def __missing__(self, rest: bytes) -> int | None:
+        try:
+            datum = caffe_pb2.Datum.FromString(rest)
+        except DecodeError:
+            return None
+        if any(field.name != "label" and value is not False for field, value in datum.ListFields()):
+            return None
+        if len(self) < _LABELS_KEPT:
+            self[rest] = datum.label
+        return datum.label
 
 
 def is_compressed(data: bytes) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..errors import DataError, located
@@ -44,11 +46,12 @@ class FileExamples:
             raise DataError(f"rand_skip skips {self._skip} of {len(self._paths)} images; lower it")
         self._orders: dict[int, np.ndarray] = {}
 
-    def run(self, start: int, count: int) -> list[tuple[np.ndarray, int]]:
+    def run(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:
         """The images and the labels of that many examples."""
         param, numbers = self._param, [self._image(n) for n in range(start, start + count)]
         size = param.new_height, param.new_width
-        return [(read_image(self._paths[i], param.is_color, *size), self._labels[i]) for i in numbers]
+        images = [read_image(self._paths[i], param.is_color, *size) for i in numbers]
+        return images, [self._labels[i] for i in numbers]
 
     def error(self, n: int, error: DataError) -> DataError:
         """The error with the image's path."""

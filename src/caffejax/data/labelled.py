@@ -26,8 +26,10 @@ class Examples(Protocol):
 
     threads: int
 
-    def run(self, start: int, count: int) -> list[tuple[np.ndarray, int]]:
+    def run(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:
         """The images (C, H, W), uint8 or float32, and the labels of that many examples from number `start` on.
+
+        Images of one shape may be one array (N, C, H, W).
 
         Raises:
             DataError: naming the example; BadImageError, if that alone cannot be decoded.
@@ -89,8 +91,7 @@ class LabelledBatches:
     def _run(self, start: int, count: int) -> _Run:
         """That many examples from number `start` on, or what stands in for them."""
         try:
-            examples, numbers = self._examples.run(start, count), range(start, start + count)
-            return _Run(numbers, *zip(*examples, strict=True))
+            return _Run(range(start, start + count), *self._examples.run(start, count))
         except BadImageError:
             if not self._ctx.skip_bad:
                 raise
@@ -103,7 +104,7 @@ class LabelledBatches:
         """The first example from number n on that can be decoded: its number, image and label."""
         for number in range(n, n + self.batch_size + 1):
             try:
-                [(image, label)] = self._examples.run(number, 1)
+                [image], [label] = self._examples.run(number, 1)
                 return number, image, label
             except BadImageError as error:
                 bad.append(error)
@@ -114,7 +115,8 @@ class LabelledBatches:
         """The shape (C, h, w) that all images of a batch come out with."""
         shape: tuple[int, ...] = ()
         seen: tuple[int, ...] = ()
-        for n, image in zip(run.numbers, run.images, strict=True):
+        one_array = isinstance(run.images, np.ndarray)
+        for n, image in zip(run.numbers, run.images[:1] if one_array else run.images, strict=not one_array):
             if image.shape == seen:
                 continue
             try:

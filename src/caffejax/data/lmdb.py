@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -162,10 +163,13 @@ class _Reader:
             if self._cursor is None:
                 raise DataError("the database was closed while it was read")
             self._jump(start)
-            item, records = self._cursor.item, []
-            for index in range(start, start + count):
-                self._walk(index)
-                records.append(item())
+            self._walk(start)
+            records = list(islice(self._cursor.iternext(), count))
+            self._at = start + len(records) - 1
+            for index in range(len(self._marks) * _MARK_EVERY, self._at + 1, _MARK_EVERY):
+                self._marks.append(records[index - start][0])
+            if len(records) < count:
+                raise EOFError(f"ends after {self._at + 1}")
             return records
 
     def _jump(self, index: int) -> None:

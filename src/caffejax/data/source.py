@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..errors import DataError, Problem, located
@@ -37,20 +39,20 @@ class DatumExamples:
 
     def __init__(self, records: Records, decode: int, skip: int) -> None:
         self._records = records
-        self._parse = DatumReader(decode)
+        self._reader = DatumReader(decode)
         self._skip = skip
         # decoding runs in OpenCV, outside of Python's lock; the rest is too little to share
         self.threads = cores() if is_compressed(self._records[self._index(0)][1]) else 1
 
-    def run(self, start: int, count: int) -> list[tuple[np.ndarray, int]]:
+    def run(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:
         """The images and the labels of that many examples."""
-        examples: list[tuple[np.ndarray, int]] = []
+        records: list[tuple[bytes, bytes]] = []
         at = self._index(start)
-        while (left := count - len(examples)) > 0:
-            run = self._records.run(at, min(left, len(self._records) - at))
-            examples += [self._example(key, value) for key, value in run]
+        while (left := count - len(records)) > 0:
+            records += self._records.run(at, min(left, len(self._records) - at))
             at = 0
-        return examples
+        alike = self._reader.alike([value for _, value in records])
+        return alike or tuple(zip(*[self._example(*record) for record in records], strict=True))
 
     def error(self, n: int, error: DataError) -> DataError:
         """The error with the record's key."""
@@ -65,7 +67,7 @@ class DatumExamples:
 
     def _example(self, key: bytes, value: bytes) -> tuple[np.ndarray, int]:
         try:
-            return self._parse(value)
+            return self._reader(value)
         except DataError as error:
             raise self._named(key, error) from error
 

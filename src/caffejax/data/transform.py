@@ -6,12 +6,13 @@ mirroring, the batch goes to the device as bytes, and `finish` does the rest in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import cv2
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from ..errors import DataError
 from ..layers.context import Context
@@ -55,7 +56,8 @@ class Transform:
         """Transforms a batch.
 
         Args:
-            images: arrays (C, H, W), which all have the same `shape(...)`.
+            images: arrays (C, H, W), which all have the same `shape(...)`, or one array of bytes
+                (N, C, H, W).
             start: the number of the first one, counted from the start of training; it decides the draws.
 
         Returns:
@@ -63,40 +65,50 @@ class Transform:
         """
         words = self._draws.words(start, len(images))
         extents = np.array([image.shape[1:] for image in images], np.uint64)
-        corners = self._crop.origins(extents, words[:, 1:3]).tolist()
-        flips = (words[:, 0] % 2 == 1).tolist() if self._mirror else [False] * len(images)
+        corners = self._crop.origins(extents, words[:, 1:3])
+        flips = (words[:, 0] % 2 == 1) & self._mirror
         shape = (len(images), *self._crop.shape(images[0].shape))
+        if isinstance(images, np.ndarray) and self._anywhere:
+            return _cut(images, corners, flips, shape)
+        cuts = zip(images, corners.tolist(), flips.tolist(), strict=True)
         if self._anywhere and all(image.dtype == np.uint8 for image in images):
-            return _windows(images, corners, flips, np.empty(shape, np.uint8))
-        batch = _windows(images, corners, flips, np.empty(shape, np.float32), self._mean)
+            return _cut_each(cuts, np.empty(shape, np.uint8))
+        batch = _cut_each(cuts, np.empty(shape, np.float32), self._mean)
         if self._scale != 1:
             batch *= self._scale
         return batch
 
 
-def _windows(
-    images: Sequence[np.ndarray],
-    corners: Sequence[Sequence[int]],
-    flips: Sequence[bool],
-    batch: np.ndarray,
-    mean: Mean | None = None,
+def _cut(images: np.ndarray, corners: np.ndarray, flips: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The windows of images (N, C, H, W), flipped or not."""
+    places = sliding_window_view(images, shape[2:], axis=(2, 3))
+    batch: np.ndarray = places[np.arange(len(images)), :, corners[:, 0], corners[:, 1]]
+    rows = batch[flips].reshape(-1, shape[-1])
+    if len(rows):  # OpenCV turns rows round three times as fast as NumPy
+        batch[flips] = cv2.flip(rows, 1).reshape(-1, *shape[1:])
+    return batch
+
+
+def _cut_each(
+    cuts: Iterable[tuple[np.ndarray, Sequence[int], bool]], batch: np.ndarray, mean: Mean | None = None
 ) -> np.ndarray:
-    """Fills a batch with the images' windows, less the mean's, flipped or not."""
+    """Fills a batch with the windows of images (C, H, W), less the mean's, flipped or not."""
     height, width = batch.shape[2:]
-    for n, (image, (row, column), flip) in enumerate(zip(images, corners, flips, strict=True)):
+    for (image, (row, column), flip), out in zip(cuts, batch, strict=True):
         window = np.s_[:, row : row + height, column : column + width]
         # One pass over the pixels, and no Python but this per image.
         if mean is None:
-            _place(image[window], flip, batch[n])
+            _place(image[window], flip, out)
         else:
-            np.subtract(image[window], mean.over(image.shape)[window], out=batch[n, :, :, ::-1] if flip else batch[n])
+            np.subtract(image[window], mean.over(image.shape)[window], out=out[:, :, ::-1] if flip else out)
     return batch
 
 
 def _place(window: np.ndarray, flip: bool, out: np.ndarray) -> None:
     if window.strides[0] == 1 < len(window):  # a decoded image, its colours side by side: OpenCV parts them faster
         pixels = window.transpose(1, 2, 0)
-        cv2.split(cv2.flip(pixels, 1) if flip else pixels, list(out))
+        # copied first: 14 instead of 150 us for 224 x 224
+        cv2.split(cv2.flip(pixels, 1) if flip else pixels.copy(), list(out))
     else:
         out[...] = window[:, :, ::-1] if flip else window
 

@@ -8,17 +8,19 @@ from typing import Any
 
 import jax
 
+from . import Kernels
+
 # convolutions by XLA's own kernels: its library, the default for both, is the faster one for matrix products only
 _CPU_OPTIONS = ({"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT"},)
 
 
-def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """`jax.jit`, with compiler options where it is the outermost one and runs on the CPU.
+def jit(function: Callable[..., Any], kernels: Kernels, **options: Any) -> Callable[..., Any]:
+    """`jax.jit`; for the fast kernels with compiler options, where it is the outermost one and runs on the CPU.
 
     Inside of jit, grad or vmap JAX takes no compiler options; there it is jax.jit.
     """
     inner = jax.jit(function, **options)
-    if not (found := compiler_options()):
+    if kernels == "reference" or not (found := compiler_options()):
         return inner
     outer = jax.jit(function, compiler_options=found, **options)
 

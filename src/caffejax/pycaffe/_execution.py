@@ -117,8 +117,7 @@ class Stretch:
         key = (name, *static)
         if key not in self._compiled:
             bound = partial(function, *static)
-            jit = compiling.jit if self.layers[0].context.fast else jax.jit
-            self._compiled[key] = bound if self.host else jit(bound)
+            self._compiled[key] = bound if self.host else compiling.jit(bound, self.layers[0].context.kernels)
         return self._compiled[key]
 
     def _slots(self) -> tuple[Slots, Slots]:
