@@ -54,7 +54,7 @@ def check_resume(open_net, before, after):
 def test_data_resumes(open_source, data_layer, raw_db, before, after, batch_size, seed, skip, phase):
     data = f"backend: LMDB rand_skip: {skip} prefetch: 2"
     net = data_layer(raw_db, batch_size, "crop_size: 3 mirror: true", data)
-    check_resume(lambda: open_source(net, phase, seed), before, after)
+    check_resume(lambda: open_source(net, phase, seed=seed), before, after)
 
 
 @settings(deadline=None)
@@ -67,7 +67,7 @@ def test_data_resumes(open_source, data_layer, raw_db, before, after, batch_size
 )
 def test_hdf5_resumes(open_source, hdf5_layer, h5_list, before, after, batch_size, seed, shuffle):
     net = hdf5_layer(h5_list, "b a", batch_size, f"shuffle: {shuffle}")
-    check_resume(lambda: open_source(net, "TRAIN", seed), before, after)
+    check_resume(lambda: open_source(net, "TRAIN", seed=seed), before, after)
 
 
 def test_hdf5_shuffles_every_round_anew_and_keeps_rows_together(open_source, hdf5_layer, h5_list):
