@@ -52,10 +52,17 @@ def run_layers(
     values: Values = dict(before)
     state = dict(given.state)
     total = jnp.zeros(())
-    for layer in layers:
+    skipped: Layer | None = None  # computed with the layer before
+    for layer, following in zip(layers, (*layers[1:], None), strict=True):
+        if layer is skipped:
+            continue
         with jax.named_scope(layer.name), located(file=file, layer=layer.name, layer_type=layer.type.name):
             if is_fed(layer):
                 tops = finished(layer, [given.inputs[top] for top in layer.tops])
+            elif joint := _call_joint(layer, following, given, state, values, mode):
+                tops, new = joint
+                skipped = following
+                _write(layer, new, state)
             else:
                 tops, new = _call(layer, given, state, values, mode)
                 _write(layer, new, state)
@@ -83,14 +90,41 @@ def finished(layer: Layer, arrays: Sequence[Any]) -> tuple[jax.Array, ...]:
 
 
 def _call(layer: Layer, given: Given, state: Mapping[str, Any], values: Values, mode: Backward) -> tuple[Any, Any]:
-    bottoms = [
+    arrays = _arrays(layer, given, state)
+    if layer.type.host and not layer.need_backward:
+        arrays = jax.lax.stop_gradient(arrays)
+    return call(layer.context.in_pass(given.key, layer.bottom_need_backward), arrays, _bottoms(layer, values), mode)
+
+
+def _call_joint(
+    layer: Layer, following: Layer | None, given: Given, state: Mapping[str, Any], values: Values, mode: Backward
+) -> tuple[Any, Any] | None:
+    """As `_call`, of two layers in one; None where they have no joint form, or the blob between them is looked at."""
+    if following is None or mode != "autodiff" or not layer.context.fast:
+        return None
+    joint = layer.type.joint.get(following.type.name)
+    in_place = layer.tops == following.bottoms == following.tops and following.bottom_need_backward[0]
+    if joint is None or not in_place or any(layer.loss_weights) or not given.probes.keys().isdisjoint(layer.tops):
+        return None
+    result = joint(
+        layer.context,
+        _arrays(layer, given, state),
+        *_bottoms(layer, values),
+        following.context,
+        _arrays(following, given, state),
+    )
+    return None if result is None else ((result[0],), result[1])
+
+
+def _bottoms(layer: Layer, values: Values) -> list[jax.Array]:
+    return [
         values[name] if need else jax.lax.stop_gradient(values[name])
         for name, need in zip(layer.bottoms, layer.bottom_need_backward, strict=True)
     ]
-    arrays = [_array(p, given.params if p.blob.learnable else state) for p in (*layer.params, *layer.carried)]
-    if layer.type.host and not layer.need_backward:
-        arrays = jax.lax.stop_gradient(arrays)
-    return call(layer.context.in_pass(given.key, layer.bottom_need_backward), arrays, bottoms, mode)
+
+
+def _arrays(layer: Layer, given: Given, state: Mapping[str, Any]) -> tuple[jax.Array, ...]:
+    return tuple(_array(p, given.params if p.blob.learnable else state) for p in (*layer.params, *layer.carried))
 
 
 def _write(layer: Layer, new: Sequence[jax.Array], state: dict[str, Any]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 
 import jax
@@ -11,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .layout import channels_first, channels_last
-from .sums import spread
+from .layout import channels_first, channels_last, kept_last
+from .sums import channel_sums
 
+Pad = tuple[int, int, int]  # low, high, between
 Formulation = Literal["product", "depthwise", "by group", "convolution"]
 
 
@@ -21,7 +23,7 @@ class Geometry(NamedTuple):
     """Stride, padding (low, high) and dilation along each spatial axis, and the number of groups."""
 
     stride: tuple[int, ...]
-    padding: Sequence[tuple[int, int]]
+    padding: tuple[tuple[int, int], ...]
     dilation: tuple[int, ...]
     groups: int = 1
 
@@ -43,7 +45,9 @@ def correlate(x: jax.Array, weight: jax.Array, g: Geometry) -> jax.Array:
         one = g._replace(groups=1)
         parts = zip(jnp.split(x, g.groups, 1), jnp.split(weight, g.groups), strict=True)
         return jnp.concatenate([correlate(xs, ws, one) for xs, ws in parts], 1)
-    run = {"product": _product, "depthwise": _depthwise, "convolution": _convolution}[form]
+    if form == "depthwise":
+        return _depthwise(x, weight, g)
+    run = _product if form == "product" else _convolution
     return channels_first(run(channels_last(x), weight, g))
 
 
@@ -53,20 +57,62 @@ def _product(x: jax.Array, weight: jax.Array, g: Geometry) -> jax.Array:
     return (rows @ weight.reshape(weight.shape[:2]).T).reshape(*x.shape[:-1], -1)
 
 
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _depthwise(x: jax.Array, weight: jax.Array, g: Geometry) -> jax.Array:
-    x = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *((low, high, 0) for low, high in g.padding), (0, 0, 0)])
-    kernel = weight.shape[2:]
-    out = [
-        (n - (k - 1) * d - 1) // s + 1 for n, k, s, d in zip(x.shape[1:], kernel, g.stride, g.dilation, strict=False)
-    ]
+    pads = [(low, high, 0) for low, high in g.padding]
+    return _shifted_products(x, pads, weight, g.stride, g.dilation)
+
+
+def _depthwise_forward(x: jax.Array, weight: jax.Array, g: Geometry) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return _depthwise(x, weight, g), (x, weight)
+
+
+def _depthwise_backward(g: Geometry, kept: tuple[jax.Array, jax.Array], dy: jax.Array) -> tuple[jax.Array, jax.Array]:
+    x, weight = kept
+    kernel, out = weight.shape[2:], dy.shape[2:]
+    # the same again: of dy, spread out by the stride, with the flipped kernel
+    pads = []
+    for n, o, k, s, d, (low, _) in zip(x.shape[2:], out, kernel, g.stride, g.dilation, g.padding, strict=True):
+        first = d * (k - 1) - low
+        pads.append((first, n + d * (k - 1) - first - (o - 1) * s - 1, s - 1))
+    flipped = jnp.flip(weight, range(2, weight.ndim))
+    dx = _shifted_products(dy, pads, flipped, (1,) * len(kernel), g.dilation)
+    padded = _padded(x, [(low, high, 0) for low, high in g.padding])
+    rows = channels_last(dy)
+    diffs = [channel_sums(channels_first(tap * rows)) for _, tap in _taps(padded, kernel, out, g.stride, g.dilation)]
+    return dx, jnp.stack(diffs, -1).reshape(weight.shape)
+
+
+_depthwise.defvjp(_depthwise_forward, _depthwise_backward)
+
+
+def _shifted_products(
+    x: jax.Array, pads: Sequence[Pad], weight: jax.Array, stride: Sequence[int], dilation: Sequence[int]
+) -> jax.Array:
+    padded, kernel = _padded(x, pads), weight.shape[2:]
+    sizes = zip(padded.shape[1:-1], kernel, stride, dilation, strict=True)
+    out = [(n - (k - 1) * d - 1) // s + 1 for n, k, s, d in sizes]
     total = jnp.zeros((), x.dtype)
-    for place in np.ndindex(kernel):
-        starts = [i * d for i, d in zip(place, g.dilation, strict=True)]
-        cut = [slice(a, a + (n - 1) * s + 1, s) for a, n, s in zip(starts, out, g.stride, strict=True)]
-        part = x[(slice(None), *cut)]
-        factor = channels_last(spread(weight[(slice(None), 0, *place)], channels_first(part).shape))
-        total = total + part * factor
-    return total
+    for place, tap in _taps(padded, kernel, out, stride, dilation):
+        total = total + tap * weight[(slice(None), 0, *place)]
+    return kept_last(channels_first(total))
+
+
+def _padded(x: jax.Array, pads: Sequence[Pad]) -> jax.Array:
+    """Padded, with channels last."""
+    return lax.pad(channels_last(x), jnp.zeros((), x.dtype), [(0, 0, 0), *pads, (0, 0, 0)])
+
+
+def _taps(
+    x: jax.Array, kernel: Sequence[int], out: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> Iterator[tuple[tuple[int, ...], jax.Array]]:
+    """For each place in the kernel, the cells that the windows have there."""
+    for place in np.ndindex(*kernel):
+        starts = [i * d for i, d in zip(place, dilation, strict=True)]
+        yield (
+            place,
+            x[(slice(None), *(slice(a, a + (n - 1) * s + 1, s) for a, n, s in zip(starts, out, stride, strict=True)))],
+        )
 
 
 def _convolution(x: jax.Array, weight: jax.Array, g: Geometry) -> jax.Array:

@@ -7,42 +7,47 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from .layout import channels_first, channels_last
+from .layout import channels_first, channels_last, kept_last
 from .sums import channel_sums, spread
 
 Arrays = tuple[jax.Array, ...]
 
 
-def batch_normalized(x: jax.Array, eps: float) -> Arrays:
-    """(batch, channels, *space) with mean 0 and variance 1 in each channel; the mean and the variance (channels,).
+def batch_normalized(x: jax.Array, factor: jax.Array, bias: jax.Array, eps: float) -> Arrays:
+    """(batch, channels, *space) with mean `bias` and deviation `factor` in each channel; the old mean and variance.
 
-    The gradient is that of the first only.
+    `factor`, `bias`, mean and variance are (channels,). The gradient is that of the first result only.
     """
-    y, mean, variance = _batch_normalized(x, eps)
+    y, mean, variance = _batch_normalized(x, factor, bias, eps)
     return y, jax.lax.stop_gradient(mean), jax.lax.stop_gradient(variance)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _batch_normalized(x: jax.Array, eps: float) -> Arrays:
+@partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _batch_normalized(x: jax.Array, factor: jax.Array, bias: jax.Array, eps: float) -> Arrays:
     m = x.size // x.shape[1]
     mean = channel_sums(x) / m
-    centred = x - spread(mean, x.shape)
-    variance = channel_sums(jnp.square(centred)) / m
-    return centred * spread(jax.lax.rsqrt(variance + eps), x.shape), mean, variance
+    variance = channel_sums(jnp.square(x - spread(mean, x.shape))) / m
+    normal = _normal(x, mean, variance, eps)
+    return normal * spread(factor, x.shape) + spread(bias, x.shape), mean, variance
 
 
-def _batch_normalized_forward(x: jax.Array, eps: float) -> tuple[Arrays, Arrays]:
-    y, mean, variance = _batch_normalized(x, eps)
-    return (y, mean, variance), (y, variance)
+def _normal(x: jax.Array, mean: jax.Array, variance: jax.Array, eps: float) -> jax.Array:
+    return (x - spread(mean, x.shape)) * spread(jax.lax.rsqrt(variance + eps), x.shape)
+
+
+def _batch_normalized_forward(x: jax.Array, factor: jax.Array, bias: jax.Array, eps: float) -> tuple[Arrays, Arrays]:
+    y, mean, variance = _batch_normalized(x, factor, bias, eps)
+    return (y, mean, variance), (x, factor, mean, variance)
 
 
 def _batch_normalized_backward(eps: float, kept: Arrays, diffs: Arrays) -> Arrays:
-    y, variance = kept
-    dy, m = diffs[0], y.size // y.shape[1]
-    # y has mean 0 and variance 1 (but for eps): moving x only moves y across both directions
-    along_one, along_y = channel_sums(dy) / m, channel_sums(dy * y) / m
-    across = dy - spread(along_one, y.shape) - y * spread(along_y, y.shape)
-    return (across * spread(jax.lax.rsqrt(variance + eps), y.shape),)
+    x, factor, mean, variance = kept
+    dy, m = kept_last(diffs[0]), x.size // x.shape[1]
+    normal = _normal(x, mean, variance, eps)
+    d_bias, d_factor = channel_sums(dy), channel_sums(dy * normal)
+    # the normal has mean 0 and variance 1 (but for eps): moving x only moves it across both directions
+    across = dy - spread(d_bias / m, x.shape) - normal * spread(d_factor / m, x.shape)
+    return across * spread(factor * jax.lax.rsqrt(variance + eps), x.shape), d_factor, d_bias
 
 
 _batch_normalized.defvjp(_batch_normalized_forward, _batch_normalized_backward)

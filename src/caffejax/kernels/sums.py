@@ -1,7 +1,8 @@
-"""Sums over all axes but the channels', and their transposes, as matrix products with ones.
+"""Sums over all axes but the channels', and their transposes: up to 20 times faster than XLA's own on a CPU.
 
-XLA's own reduction over leading axes is up to 20 times slower on a CPU. The products of the transposes disappear: what
-is left of them is a broadcast. Autodiff turns the one function into the other.
+XLA's loop over leading axes goes against the grain of memory. A sum of a few parts of the rows does not, and is fused
+with whatever makes the numbers; the rows that remain are summed by a product with ones. Of the transpose, XLA leaves no
+more than a broadcast. Autodiff turns the one function into the other.
 """
 
 from __future__ import annotations
@@ -13,15 +14,25 @@ import jax.numpy as jnp
 
 from .layout import channels_first, channels_last
 
+_PARTS = 8  # more are no longer fused
+
 
 def channel_sums(x: jax.Array) -> jax.Array:
     """(batch, channels, *space) to (channels,)."""
-    rows = channels_last(x).reshape(-1, x.shape[1])
-    return (jnp.ones((1, rows.shape[0]), x.dtype) @ rows)[0]
+    n, rows, channels = _shape(x.shape)
+    parts = channels_last(x).reshape(n, rows, channels)
+    return (jnp.ones((1, rows), x.dtype) @ parts.sum(0))[0]
 
 
 def spread(b: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """(channels,) broadcast to (batch, channels, *space)."""
-    others = (shape[0], *shape[2:])
-    rows = jnp.ones((math.prod(others), 1), b.dtype) @ b[None]
-    return channels_first(rows.reshape(*others, shape[1]))
+    n, rows, channels = _shape(shape)
+    parts = jnp.broadcast_to(jnp.ones((rows, 1), b.dtype) @ b[None], (n, rows, channels))
+    return channels_first(parts.reshape(shape[0], *shape[2:], channels))
+
+
+def _shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Parts, rows of each, channels."""
+    rows = math.prod(shape) // shape[1] if shape[1] else 0
+    n = max(k for k in range(1, _PARTS + 1) if rows % k == 0)
+    return n, rows // n, shape[1]

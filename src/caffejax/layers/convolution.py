@@ -45,7 +45,7 @@ class Correlation:
         size, w = self.size(x), self.window
         padding = window_padding(size, convolution_output(size, w), w)
         if self.fast:
-            y = correlate(self._flat(x), weight, Geometry(w.stride, padding, w.dilation, self.group))
+            y = correlate(self._flat(x), weight, Geometry(w.stride, tuple(padding), w.dilation, self.group))
         else:
             y = lax.conv_general_dilated(
                 self._flat(x),

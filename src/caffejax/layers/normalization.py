@@ -28,8 +28,8 @@ def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Ar
         mean, variance = _stored(blobs)
         new = blobs
     elif ctx.fast:
-        top, mean, variance = batch_normalized(values, ctx.param.eps)
-        return top.astype(x.dtype), _updated(ctx, blobs, mean, variance, x.size // x.shape[1])
+        one, zero = jnp.ones(x.shape[1], values.dtype), jnp.zeros(x.shape[1], values.dtype)
+        return _normalized(ctx, blobs, x, one, zero)
     else:
         mean = jnp.mean(values, axis=_but_channels(x))
         variance = jnp.mean(jnp.square(values - _along(mean, x)), axis=_but_channels(x))
@@ -55,6 +55,20 @@ def _(
     variance = jnp.var(wide(x), axis=_but_channels(x))
     centred = _across(wide(dy), wide(y), _but_channels(x))
     return no_diffs, centred / _deviation(ctx, variance, x)
+
+
+@batch_norm.joined_by("Scale")
+def _(ctx: Context, blobs: Arrays, x: jax.Array, scale: Context, factors: Arrays) -> tuple[jax.Array, Arrays] | None:
+    if _uses_stored(ctx) or scale.param.axis != 1 or [f.shape for f in factors] != [(x.shape[1],)] * 2:
+        return None
+    return _normalized(ctx, blobs, x, *map(wide, factors))
+
+
+def _normalized(
+    ctx: Context, blobs: Arrays, x: jax.Array, factor: jax.Array, bias: jax.Array
+) -> tuple[jax.Array, Arrays]:
+    top, mean, variance = batch_normalized(wide(x), factor, bias, ctx.param.eps)
+    return top.astype(x.dtype), _updated(ctx, blobs, mean, variance, x.size // x.shape[1])
 
 
 def _uses_stored(ctx: Context) -> bool:

@@ -74,6 +74,7 @@ class LayerType:
     declare_blobs: Callable[..., list[Blob]] | None = field(default=None, repr=False)
     rule: Callable[..., Any] | None = field(default=None, repr=False)
     declare_tops: Callable[..., list[Shape]] | None = field(default=None, repr=False)
+    joint: dict[str, Callable[..., Any]] = field(default_factory=dict, repr=False)
 
     def __reduce__(self) -> Any:
         return layer_type, (self.name,)
@@ -97,6 +98,19 @@ class LayerType:
     def has_backward(self) -> bool:
         """Whether a gradient can pass: by the rule, or by autodiff, which a host layer does not have."""
         return self.differentiable and (self.rule is not None or not self.host)
+
+    def joined_by(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Decorator: a fast way to compute this type and one of that name, in place on its only top, in one go.
+
+        `run(ctx, blobs, bottom, next_ctx, next_blobs)` returns what forward does, or None where the two have to run
+        one by one.
+        """
+
+        def decorate(run: Callable[..., Any]) -> Callable[..., Any]:
+            self.joint[name] = run
+            return run
+
+        return decorate
 
     def count_problems(self, n_bottoms: int, n_tops: int) -> Iterator[str]:
         """What is wrong with these numbers of bottoms and tops."""
