@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from functools import partial
+from itertools import groupby, takewhile
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -20,6 +21,7 @@ from .errors import located
 from .graph import Graph, Layer, Param
 from .kernels import Kernels, compiling
 from .layers.calling import Backward, call
+from .layers.registry import Follower
 
 log = logging.getLogger("caffejax.net")
 
@@ -52,16 +54,17 @@ def run_layers(
     values: Values = dict(before)
     state = dict(given.state)
     total = jnp.zeros(())
-    skipped: Layer | None = None  # computed with the layer before
-    for layer, following in zip(layers, (*layers[1:], None), strict=True):
-        if layer is skipped:
+    done = 0  # layers, of which some are computed with the one before
+    for i, layer in enumerate(layers):
+        if i < done:
             continue
+        done = i + 1
         with jax.named_scope(layer.name), located(file=file, layer=layer.name, layer_type=layer.type.name):
             if is_fed(layer):
                 tops = finished(layer, [given.inputs[top] for top in layer.tops])
-            elif joint := _call_joint(layer, following, given, state, values, mode):
-                tops, new = joint
-                skipped = following
+            elif joint := _call_joint(layer, layers[done:], given, state, values, mode):
+                taken, tops, new = joint
+                done += taken
                 _write(layer, new, state)
             else:
                 tops, new = _call(layer, given, state, values, mode)
@@ -97,23 +100,28 @@ def _call(layer: Layer, given: Given, state: Mapping[str, Any], values: Values, 
 
 
 def _call_joint(
-    layer: Layer, following: Layer | None, given: Given, state: Mapping[str, Any], values: Values, mode: Backward
-) -> tuple[Any, Any] | None:
-    """As `_call`, of two layers in one; None where they have no joint form, or the blob between them is looked at."""
-    if following is None or mode != "autodiff" or not layer.context.fast:
+    layer: Layer, later: Sequence[Layer], given: Given, state: Mapping[str, Any], values: Values, mode: Backward
+) -> tuple[int, Any, Any] | None:
+    """As `_call`, with some of the layers that follow in place, and how many; None where they have to run alone."""
+    if layer.type.joint is None or mode != "autodiff" or not layer.context.fast:
         return None
-    joint = layer.type.joint.get(following.type.name)
-    in_place = layer.tops == following.bottoms == following.tops and following.bottom_need_backward[0]
-    if joint is None or not in_place or any(layer.loss_weights) or not given.probes.keys().isdisjoint(layer.tops):
+    followers = [
+        Follower(other.context, _arrays(other, given, state)) for other in takewhile(partial(_follows, layer), later)
+    ]
+    if not followers or any(layer.loss_weights) or not given.probes.keys().isdisjoint(layer.tops):
         return None
-    result = joint(
-        layer.context,
-        _arrays(layer, given, state),
-        *_bottoms(layer, values),
-        following.context,
-        _arrays(following, given, state),
-    )
-    return None if result is None else ((result[0],), result[1])
+    joint = layer.type.joint(layer.context, _arrays(layer, given, state), *_bottoms(layer, values), followers)
+    if joint is None:
+        return None
+    taken, result = joint
+    top, new = result if layer.type.stateful else (result, ())
+    return taken, (top,), new
+
+
+def _follows(layer: Layer, other: Layer) -> bool:
+    """Whether `other` works in place on a layer's only top, and nothing stops a gradient between them."""
+    in_place = len(layer.bottoms) == 1 and layer.tops == other.bottoms == other.tops
+    return in_place and not any(other.loss_weights) and other.bottom_need_backward[0] == layer.need_backward
 
 
 def _bottoms(layer: Layer, values: Values) -> list[jax.Array]:

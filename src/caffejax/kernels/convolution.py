@@ -1,58 +1,108 @@
-"""Convolution: as a matrix product, as sums of shifted products, group by group, or as XLA's with channels last."""
+"""Convolution: by oneDNN, or by XLA as a matrix product, sums of shifted products, group by group, or as it is."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from . import onednn
+from .geometry import Geometry
 from .layout import channels_first, channels_last, kept_last
-from .sums import channel_sums
+from .sums import channel_sums, spread
 
 Pad = tuple[int, int, int]  # low, high, between
 Formulation = Literal["product", "depthwise", "by group", "convolution"]
 
 
-class Geometry(NamedTuple):
-    """Stride, padding (low, high) and dilation along each spatial axis, and the number of groups."""
-
-    stride: tuple[int, ...]
-    padding: tuple[tuple[int, int], ...]
-    dilation: tuple[int, ...]
-    groups: int = 1
-
-
 def formulation(x: tuple[int, ...], weight: tuple[int, ...], g: Geometry) -> Formulation:
-    """Which one suits arrays of these shapes."""
+    """Which of XLA's suits arrays of these shapes."""
     outputs, per_group, *kernel = weight
     if g.groups > 1:
         return "depthwise" if per_group == 1 and outputs == x[1] else "by group"
-    if math.prod(kernel) == 1 and not any(map(any, g.padding)):
+    if math.prod(kernel) == math.prod(g.stride) == 1 and not any(map(any, g.padding)):
         return "product"
     return "convolution"
 
 
-def correlate(x: jax.Array, weight: jax.Array, g: Geometry) -> jax.Array:
-    """(batch, inputs, *size) with weight (outputs, inputs / groups, *kernel) to (batch, outputs, *output size)."""
+def correlate(
+    x: jax.Array, weight: jax.Array, g: Geometry, bias: jax.Array | None = None, *, relu: bool = False
+) -> jax.Array:
+    """(batch, inputs, *size) with weight (outputs, inputs / groups, *kernel) to (batch, outputs, *output size).
+
+    Plus a bias (outputs,), and with negatives set to 0 if `relu`.
+    """
+    if math.prod(weight.shape[2:]) == 1 and not any(map(any, g.padding)):
+        x = x[(..., *(slice(None, None, s) for s in g.stride))]
+        g = g._replace(stride=(1,) * len(g.stride))
+    if onednn.suits(x, weight, g):
+        return _by_onednn(x, weight, bias, g, relu)
+    y = _by_xla(x, weight, g)
+    if bias is not None:
+        y = y + spread(bias, y.shape)
+    return jnp.where(y > 0, y, 0) if relu else y
+
+
+def _by_xla(x: jax.Array, weight: jax.Array, g: Geometry) -> jax.Array:
     form = formulation(x.shape, weight.shape, g)
     if form == "by group":
         one = g._replace(groups=1)
         parts = zip(jnp.split(x, g.groups, 1), jnp.split(weight, g.groups), strict=True)
-        return jnp.concatenate([correlate(xs, ws, one) for xs, ws in parts], 1)
+        return jnp.concatenate([_by_xla(xs, ws, one) for xs, ws in parts], 1)
     if form == "depthwise":
         return _depthwise(x, weight, g)
     run = _product if form == "product" else _convolution
     return channels_first(run(channels_last(x), weight, g))
 
 
+@partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+def _by_onednn(x: jax.Array, weight: jax.Array, bias: jax.Array | None, g: Geometry, relu: bool) -> jax.Array:
+    return channels_first(onednn.convolution(channels_last(x), weight, g, bias, relu=relu))
+
+
+def _by_onednn_forward(x: jax.Array, weight: jax.Array, bias: jax.Array | None, g: Geometry, relu: bool) -> Any:
+    y = _by_onednn(x, weight, bias, g, relu)
+    return y, (x, weight, bias, y if relu else None)
+
+
+def _by_onednn_backward(g: Geometry, relu: bool, kept: Any, dy: jax.Array) -> tuple[jax.Array | None, ...]:
+    x, weight, bias, y = kept
+    if relu:
+        dy = jnp.where(y > 0, dy, 0)
+    d_bias = None if bias is None else channel_sums(dy)
+    return _input_diff(x, weight, g, dy), _weight_diff(x, weight, g, dy), d_bias
+
+
+_by_onednn.defvjp(_by_onednn_forward, _by_onednn_backward)
+
+
+def _input_diff(x: jax.Array, weight: jax.Array, g: Geometry, dy: jax.Array) -> jax.Array:
+    back = g.transposed(weight.shape[2:])
+    if set(g.stride) == {1} and onednn.suits(dy, weight, back):
+        flipped = jnp.flip(weight, range(2, weight.ndim))
+        if g.groups > 1:
+            flipped = flipped.reshape(g.groups, -1, *flipped.shape[1:]).swapaxes(1, 2)
+            flipped = flipped.reshape(-1, *flipped.shape[2:])
+        dx = onednn.convolution(channels_last(dy), flipped, back, transposed=g.groups == 1)
+        return channels_first(dx)
+    if formulation(x.shape, weight.shape, g) == "depthwise":
+        return _depthwise_input_diff(x, weight, g, dy)
+    return jax.linear_transpose(lambda x: _by_xla(x, weight, g), x)(dy)[0]
+
+
+def _weight_diff(x: jax.Array, weight: jax.Array, g: Geometry, dy: jax.Array) -> jax.Array:
+    if formulation(x.shape, weight.shape, g) == "depthwise":
+        return _depthwise_weight_diff(x, weight, g, dy)
+    return jax.linear_transpose(lambda w: _by_xla(x, w, g), weight)(dy)[0]
+
+
 def _product(x: jax.Array, weight: jax.Array, g: Geometry) -> jax.Array:
-    x = x[(slice(None), *(slice(None, None, s) for s in g.stride))]
     rows = x.reshape(-1, x.shape[-1])
     return (rows @ weight.reshape(weight.shape[:2]).T).reshape(*x.shape[:-1], -1)
 
@@ -68,30 +118,35 @@ def _depthwise_forward(x: jax.Array, weight: jax.Array, g: Geometry) -> tuple[ja
 
 
 def _depthwise_backward(g: Geometry, kept: tuple[jax.Array, jax.Array], dy: jax.Array) -> tuple[jax.Array, jax.Array]:
-    x, weight = kept
+    return _depthwise_input_diff(*kept, g, dy), _depthwise_weight_diff(*kept, g, dy)
+
+
+_depthwise.defvjp(_depthwise_forward, _depthwise_backward)
+
+
+def _depthwise_input_diff(x: jax.Array, weight: jax.Array, g: Geometry, dy: jax.Array) -> jax.Array:
     kernel, out = weight.shape[2:], dy.shape[2:]
     # the same again: of dy, spread out by the stride, with the flipped kernel
     pads = []
     for n, o, k, s, d, (low, _) in zip(x.shape[2:], out, kernel, g.stride, g.dilation, g.padding, strict=True):
         first = d * (k - 1) - low
         pads.append((first, n + d * (k - 1) - first - (o - 1) * s - 1, s - 1))
-    flipped = jnp.flip(weight, range(2, weight.ndim))
-    dx = _shifted_products(dy, pads, flipped, (1,) * len(kernel), g.dilation)
+    return _shifted_products(dy, pads, jnp.flip(weight, range(2, weight.ndim)), (1,) * len(kernel), g.dilation)
+
+
+def _depthwise_weight_diff(x: jax.Array, weight: jax.Array, g: Geometry, dy: jax.Array) -> jax.Array:
+    kernel, out = weight.shape[2:], dy.shape[2:]
     padded = _padded(x, [(low, high, 0) for low, high in g.padding])
     rows = channels_last(dy)
     diffs = [channel_sums(channels_first(tap * rows)) for _, tap in _taps(padded, kernel, out, g.stride, g.dilation)]
-    return dx, jnp.stack(diffs, -1).reshape(weight.shape)
-
-
-_depthwise.defvjp(_depthwise_forward, _depthwise_backward)
+    return jnp.stack(diffs, -1).reshape(weight.shape)
 
 
 def _shifted_products(
     x: jax.Array, pads: Sequence[Pad], weight: jax.Array, stride: Sequence[int], dilation: Sequence[int]
 ) -> jax.Array:
     padded, kernel = _padded(x, pads), weight.shape[2:]
-    sizes = zip(padded.shape[1:-1], kernel, stride, dilation, strict=True)
-    out = [(n - (k - 1) * d - 1) // s + 1 for n, k, s, d in sizes]
+    out = Geometry(tuple(stride), ((0, 0),) * len(kernel), tuple(dilation)).output(padded.shape[1:-1], kernel)
     total = jnp.zeros((), x.dtype)
     for place, tap in _taps(padded, kernel, out, stride, dilation):
         total = total + tap * weight[(slice(None), 0, *place)]

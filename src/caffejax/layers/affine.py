@@ -27,6 +27,13 @@ def bias(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
     return (x + _broadcast(ctx, added, x)).astype(x.dtype)
 
 
+@bias.by_channel
+def _(ctx: Context, blobs: Arrays, axis: int, channels: int) -> tuple[jax.Array, jax.Array] | None:
+    if ctx.param.axis != axis or [b.shape for b in blobs] != [(channels,)]:
+        return None
+    return jnp.ones_like(blobs[0]), blobs[0]
+
+
 @bias.blobs
 def _(ctx: Context, *bottoms: Any) -> list[Blob]:
     if len(bottoms) == 2:
@@ -52,6 +59,14 @@ def scale(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
     for b in added:
         y = y + _broadcast(ctx, b, x)
     return y.astype(x.dtype)
+
+
+@scale.by_channel
+def _(ctx: Context, blobs: Arrays, axis: int, channels: int) -> tuple[jax.Array, jax.Array] | None:
+    if ctx.param.axis != axis or {b.shape for b in blobs} != {(channels,)}:
+        return None
+    factor, *added = blobs
+    return factor, added[0] if added else jnp.zeros_like(factor)
 
 
 @scale.blobs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +11,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..errors import require
-from ..kernels.convolution import Geometry, correlate
+from ..kernels.convolution import correlate
+from ..kernels.geometry import Geometry
 from ..kernels.sums import spread
 from .axes import canonical_axis
 from .context import Blob, Context, Shape
-from .registry import SAME_AS_BOTTOMS, register
+from .registry import SAME_AS_BOTTOMS, Follower, register
 from .spatial import Window, convolution_output, convolution_window, window_padding
 
 Arrays = tuple[jax.Array, ...]
@@ -40,22 +42,25 @@ class Correlation:
         """The spatial part of a shape."""
         return tuple(x.shape[self.axis + 1 :])
 
-    def __call__(self, x: jax.Array, weight: jax.Array) -> jax.Array:
-        """(..., inputs, *size) to (..., outputs, *output size)."""
-        size, w = self.size(x), self.window
-        padding = window_padding(size, convolution_output(size, w), w)
+    def __call__(self, x: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -> jax.Array:
+        """(..., inputs, *size) to (..., outputs, *output size), plus the bias of each output, if there is one."""
         if self.fast:
-            y = correlate(self._flat(x), weight, Geometry(w.stride, tuple(padding), w.dilation, self.group))
-        else:
-            y = lax.conv_general_dilated(
-                self._flat(x),
-                weight,
-                w.stride,
-                padding,
-                rhs_dilation=w.dilation,
-                dimension_numbers=_plain(len(size)),
-                feature_group_count=self.group,
-            )
+            return self.joint(x, weight, bias, relu=False)
+        y = lax.conv_general_dilated(
+            self._flat(x),
+            weight,
+            self.window.stride,
+            self._padding(x),
+            rhs_dilation=self.window.dilation,
+            dimension_numbers=_plain(len(self.size(x))),
+            feature_group_count=self.group,
+        )
+        return self.add_bias(y.reshape(*x.shape[: self.axis], *y.shape[1:]), bias)
+
+    def joint(self, x: jax.Array, weight: jax.Array, bias: jax.Array | None, *, relu: bool) -> jax.Array:
+        """The same by the fast kernels; then negatives to 0 if `relu`."""
+        g = Geometry(self.window.stride, tuple(self._padding(x)), self.window.dilation, self.group)
+        y = correlate(self._flat(x), weight, g, bias, relu=relu)
         return y.reshape(*x.shape[: self.axis], *y.shape[1:])
 
     def spread(self, y: jax.Array, weight: jax.Array, size: Shape) -> jax.Array:
@@ -93,18 +98,22 @@ class Correlation:
         # where the stride leaves a remainder, the last positions belong to no kernel element
         return diff[(slice(None), slice(None), *(slice(k) for k in self.window.kernel))]
 
-    def add_bias(self, y: jax.Array, bias: list[jax.Array]) -> jax.Array:
+    def add_bias(self, y: jax.Array, bias: jax.Array | None = None) -> jax.Array:
         """`y` plus the bias of each output, if there is one."""
-        if not bias:
+        if bias is None:
             return y
         if self.fast:
             flat = self._flat(y)
-            return (flat + spread(bias[0], flat.shape)).reshape(y.shape)
-        return y + bias[0].reshape(-1, *(1 for _ in self.size(y)))
+            return (flat + spread(bias, flat.shape)).reshape(y.shape)
+        return y + bias.reshape(-1, *(1 for _ in self.size(y)))
 
     def bias_diff(self, dy: jax.Array) -> jax.Array:
         """The bias's diff."""
         return self._flat(dy).sum((0, *range(2, 2 + len(self.size(dy)))))
+
+    def _padding(self, x: jax.Array) -> list[tuple[int, int]]:
+        size = self.size(x)
+        return window_padding(size, convolution_output(size, self.window), self.window)
 
     def _flat(self, x: jax.Array) -> jax.Array:
         return x.reshape(-1, *x.shape[self.axis :])
@@ -148,9 +157,25 @@ def convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
     `axis` is the channel axis: axes before it are independent, axes after it spatial. Sizes round towards
     zero; a kernel larger than the padded input by less than a stride sees zeros beyond it.
     """
-    weight, *bias = blobs
-    correlate = correlation(ctx, xs)
-    return tuple(correlate.add_bias(correlate(x, weight), bias) for x in xs)
+    c = correlation(ctx, xs)
+    return tuple(c(x, *blobs) for x in xs)
+
+
+@convolution.joined
+def _(ctx: Context, blobs: Arrays, x: jax.Array, followers: Sequence[Follower]) -> tuple[int, jax.Array] | None:
+    """With factors and biases by channel (BatchNorm by stored statistics, Scale, Bias), and then ReLU, taken in."""
+    weight, bias = blobs if len(blobs) > 1 else (blobs[0], None)
+    c, taken, relu = correlation(ctx, (x,)), 0, False
+    for follower in followers:
+        if (by_channel := follower.by_channel(c.axis, len(weight))) is None:
+            relu = follower.name == "ReLU" and follower.ctx.param.negative_slope == 0
+            taken += relu
+            break
+        factor, added = by_channel
+        weight = weight * factor.reshape(-1, *(1,) * (weight.ndim - 1))
+        bias = added if bias is None else bias * factor + added
+        taken += 1
+    return (taken, c.joint(x, weight, bias, relu=relu)) if taken else None
 
 
 @convolution.blobs

@@ -22,7 +22,7 @@ def deconvolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
     """
     weight, *bias = blobs
     c = correlation(ctx, xs)
-    return tuple(c.add_bias(c.spread(x, weight, _size(c, x)), bias) for x in xs)
+    return tuple(c.add_bias(c.spread(x, weight, _size(c, x)), *bias) for x in xs)
 
 
 @deconvolution.blobs

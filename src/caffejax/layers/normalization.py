@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 
@@ -10,7 +12,7 @@ from ..kernels.normalization import batch_normalized
 from .axes import four_axes
 from .context import Blob, Context
 from .precision import wide
-from .registry import register
+from .registry import Follower, register
 
 Arrays = tuple[jax.Array, ...]
 
@@ -57,11 +59,24 @@ def _(
     return no_diffs, centred / _deviation(ctx, variance, x)
 
 
-@batch_norm.joined_by("Scale")
-def _(ctx: Context, blobs: Arrays, x: jax.Array, scale: Context, factors: Arrays) -> tuple[jax.Array, Arrays] | None:
-    if _uses_stored(ctx) or scale.param.axis != 1 or [f.shape for f in factors] != [(x.shape[1],)] * 2:
+@batch_norm.by_channel
+def _(ctx: Context, blobs: Arrays, axis: int, channels: int) -> tuple[jax.Array, jax.Array] | None:
+    if not _uses_stored(ctx) or axis != 1:
         return None
-    return _normalized(ctx, blobs, x, *map(wide, factors))
+    mean, variance = _stored(blobs)
+    factor = jax.lax.rsqrt(variance + ctx.param.eps)
+    return factor, -mean * factor
+
+
+@batch_norm.joined
+def _(
+    ctx: Context, blobs: Arrays, x: jax.Array, followers: Sequence[Follower]
+) -> tuple[int, tuple[jax.Array, Arrays]] | None:
+    """With the factors and biases of a Scale behind it."""
+    by_channel = followers[0].by_channel(1, x.shape[1])
+    if _uses_stored(ctx) or by_channel is None:
+        return None
+    return 1, _normalized(ctx, blobs, x, *map(wide, by_channel))
 
 
 def _normalized(

@@ -74,7 +74,8 @@ class LayerType:
     declare_blobs: Callable[..., list[Blob]] | None = field(default=None, repr=False)
     rule: Callable[..., Any] | None = field(default=None, repr=False)
     declare_tops: Callable[..., list[Shape]] | None = field(default=None, repr=False)
-    joint: dict[str, Callable[..., Any]] = field(default_factory=dict, repr=False)
+    joint: Callable[..., Any] | None = field(default=None, repr=False)
+    factor_and_bias: Callable[..., Any] | None = field(default=None, repr=False)
 
     def __reduce__(self) -> Any:
         return layer_type, (self.name,)
@@ -99,18 +100,22 @@ class LayerType:
         """Whether a gradient can pass: by the rule, or by autodiff, which a host layer does not have."""
         return self.differentiable and (self.rule is not None or not self.host)
 
-    def joined_by(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Decorator: a fast way to compute this type and one of that name, in place on its only top, in one go.
+    def joined(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorator: a fast way to compute a layer and some that follow in place on its only top, in one go.
 
-        `run(ctx, blobs, bottom, next_ctx, next_blobs)` returns what forward does, or None where the two have to run
-        one by one.
+        `run(ctx, blobs, bottom, followers)` returns how many of the followers it took in, at least 1, and what
+        forward returns; or None where all have to run one by one.
         """
+        self.joint = run
+        return run
 
-        def decorate(run: Callable[..., Any]) -> Callable[..., Any]:
-            self.joint[name] = run
-            return run
+    def by_channel(self, find: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorator: `find(ctx, blobs, axis, channels)`, of a type that may be no more than y = factor * x + bias.
 
-        return decorate
+        Returns factor and bias, both (channels,) along that axis of the only bottom; None if the layer does more.
+        """
+        self.factor_and_bias = find
+        return find
 
     def count_problems(self, n_bottoms: int, n_tops: int) -> Iterator[str]:
         """What is wrong with these numbers of bottoms and tops."""
@@ -119,6 +124,24 @@ class LayerType:
         tops = n_bottoms if isinstance(self.tops, str) else self.tops
         if not _fits(n_tops, tops) and not (self.loss and n_tops == 0):
             yield f"produces {_words(tops, 'top')}, but {n_tops} given"
+
+
+@dataclass(frozen=True)
+class Follower:
+    """A layer that works in place on what the one before it leaves."""
+
+    ctx: Context
+    blobs: tuple[Any, ...]
+
+    @property
+    def name(self) -> str:
+        """Caffe's name of its type."""
+        return self.ctx.type.name
+
+    def by_channel(self, axis: int, channels: int) -> tuple[Any, Any] | None:
+        """Factor and bias of each channel, if the layer is no more than that; see `LayerType.by_channel`."""
+        find = self.ctx.type.factor_and_bias
+        return None if find is None else find(self.ctx, self.blobs, axis, channels)
 
 
 def _fits(n: int, count: Count) -> bool:
