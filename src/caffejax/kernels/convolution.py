@@ -41,7 +41,7 @@ def correlate(
     if math.prod(weight.shape[2:]) == 1 and not any(map(any, g.padding)):
         x = x[(..., *(slice(None, None, s) for s in g.stride))]
         g = g._replace(stride=(1,) * len(g.stride))
-    if onednn.suits(x, weight, g):
+    if onednn.suits_convolution(x, weight, g):
         return _by_onednn(x, weight, bias, g, relu)
     y = _by_xla(x, weight, g)
     if bias is not None:
@@ -84,7 +84,7 @@ _by_onednn.defvjp(_by_onednn_forward, _by_onednn_backward)
 
 def _input_diff(x: jax.Array, weight: jax.Array, g: Geometry, dy: jax.Array) -> jax.Array:
     back = g.transposed(weight.shape[2:])
-    if set(g.stride) == {1} and onednn.suits(dy, weight, back):
+    if set(g.stride) == {1} and onednn.suits_convolution(dy, weight, back):
         flipped = jnp.flip(weight, range(2, weight.ndim))
         if g.groups > 1:
             flipped = flipped.reshape(g.groups, -1, *flipped.shape[1:]).swapaxes(1, 2)

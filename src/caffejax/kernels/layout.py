@@ -17,9 +17,15 @@ def channels_first(x: jax.Array) -> jax.Array:
     return jnp.moveaxis(x, -1, 1)
 
 
-def kept_last(x: jax.Array) -> jax.Array:
-    """`x` in Caffe's order, with the channels last in memory.
+def kept(x: jax.Array) -> jax.Array:
+    """`x`, with channels last, written to memory as it is.
 
-    XLA finds that by itself beside matrix products and convolutions. Nothing is fused across this.
+    XLA finds the layout by itself beside matrix products and convolutions. Nothing is fused across this: what makes
+    `x` is not computed again for each place that reads it.
     """
-    return with_layout_constraint(x, Layout(major_to_minor=(0, *range(2, x.ndim), 1)))
+    return with_layout_constraint(x, Layout(major_to_minor=tuple(range(x.ndim))))
+
+
+def kept_last(x: jax.Array) -> jax.Array:
+    """`kept` for an array in Caffe's order: with the channels last in memory."""
+    return channels_first(kept(channels_last(x)))

@@ -56,18 +56,18 @@ _batch_normalized.defvjp(_batch_normalized_forward, _batch_normalized_backward)
 @partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3, 4))
 def response_normalized(x: jax.Array, size: int, k: float, alpha: float, beta: float) -> jax.Array:
     """x * (k + alpha * the sum of squares over `size` neighbouring channels) ** -beta, for (batch, channels, ...)."""
-    return x * _power(_scale(x, size, k, alpha), beta)
+    return x * power(_scale(x, size, k, alpha), beta)
 
 
 def _response_forward(x: jax.Array, size: int, k: float, alpha: float, beta: float) -> tuple[jax.Array, Arrays]:
     scale = _scale(x, size, k, alpha)
-    return x * _power(scale, beta), (x, scale)
+    return x * power(scale, beta), (x, scale)
 
 
 def _response_backward(size: int, k: float, alpha: float, beta: float, kept: Arrays, dy: jax.Array) -> Arrays:
     x, scale = kept
-    factor = _power(scale, beta)
-    ratio = dy * x * factor / scale
+    factor = power(scale, beta)
+    ratio = kept_last(dy * x * factor / scale)
     return (dy * factor - (2 * alpha * beta) * x * _neighbours(ratio, size),)
 
 
@@ -88,7 +88,8 @@ def _neighbours(x: jax.Array, size: int) -> jax.Array:
     return channels_first(sum(parts, start=jnp.zeros((), x.dtype)))
 
 
-def _power(scale: jax.Array, beta: float) -> jax.Array:
+def power(scale: jax.Array, beta: float) -> jax.Array:
+    """scale ** -beta."""
     if beta == 0.75:  # what nets have: two roots are cheaper than a power
         root = jax.lax.rsqrt(scale)
         return root * jnp.sqrt(root)

@@ -1,6 +1,6 @@
-"""Convolution by oneDNN, which jaxlib's CPU compiler has in it.
+"""Convolutions and matrix products by oneDNN, which jaxlib's CPU compiler has in it.
 
-XLA rewrites convolutions to custom calls of oneDNN behind a flag that has no effect in jaxlib as it is built; what
+XLA rewrites them to custom calls of oneDNN behind a flag that has no effect in jaxlib as it is built; what
 runs such calls is there all the same, so they are made here. They are no promise of jaxlib's makers: only the versions
 in which they were tried get them, others keep XLA's own convolution.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 import functools
 import json
 import platform
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jaxlib.version
@@ -27,10 +29,14 @@ def available() -> bool:
     return machine and jaxlib.version.__version__ in _TRIED and jax.default_backend() == "cpu"
 
 
-def suits(x: jax.Array, weight: jax.Array, g: Geometry) -> bool:
+def suits(*arrays: jax.Array) -> bool:
+    """Whether oneDNN takes arrays like these."""
+    return available() and all(a.dtype == np.float32 and a.size for a in arrays)
+
+
+def suits_convolution(x: jax.Array, weight: jax.Array, g: Geometry) -> bool:
     """Whether oneDNN takes the convolution of arrays like these, in Caffe's order."""
-    plain = x.dtype == weight.dtype == np.float32 and min(*x.shape, *weight.shape) > 0
-    return available() and plain and 1 <= len(g.stride) <= 3 and min(map(min, g.padding), default=0) >= 0
+    return suits(x, weight) and 1 <= len(g.stride) <= 3 and min(map(min, g.padding)) >= 0
 
 
 def convolution(
@@ -72,11 +78,23 @@ def convolution(
         "fusions": {"ops": ["BIAS"] * (bias is not None) + ["RELU"] * relu},
     }
     shape = (x.shape[0], *g.output(x.shape[1:-1], weight.shape[2:]), weight.shape[outputs])
+    arrays = [x, weight] if bias is None else [x, weight, bias]
+    return _call("__onednn$convolution", {"onednn_conv_config": config}, shape, arrays)
+
+
+def matmul(a: jax.Array, b: jax.Array, *, transpose_a: bool = False, transpose_b: bool = False) -> jax.Array:
+    """The product of two matrices, each transposed first if told so. There is no derivative."""
+    config = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+    shape = (a.shape[1 if transpose_a else 0], b.shape[0 if transpose_b else 1])
+    return _call("__onednn$matmul", {"onednn_matmul_config": config}, shape, [a, b])
+
+
+def _call(name: str, config: Any, shape: tuple[int, ...], arrays: Sequence[jax.Array]) -> jax.Array:
     call = jax.ffi.ffi_call(
-        "__onednn$convolution",
-        jax.ShapeDtypeStruct(shape, x.dtype),
+        name,
+        jax.ShapeDtypeStruct(shape, arrays[0].dtype),
         vmap_method="sequential",
         custom_call_api_version=1,
-        legacy_backend_config=json.dumps({"onednn_conv_config": config}),
+        legacy_backend_config=json.dumps(config),
     )
-    return call(x, weight, *([] if bias is None else [bias]))
+    return call(*arrays)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .layout import channels_first, channels_last
+from .layout import channels_first, channels_last, kept
 
 
 class Windows(NamedTuple):
@@ -28,7 +28,7 @@ def max_pool(x: jax.Array, w: Windows) -> jax.Array:
 
     The gradient goes to the first maximum in row-major order.
     """
-    return channels_first(_max_pool(channels_last(x), w))
+    return channels_first(_max_pool(kept(channels_last(x)), w))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))
@@ -52,24 +52,12 @@ def _max_pool_forward(x: jax.Array, w: Windows) -> tuple[jax.Array, tuple[jax.Ar
     return best, (at, x.shape[1:3])
 
 
-def _max_pool_backward(w: Windows, kept: tuple[jax.Array, tuple[int, ...]], dy: jax.Array) -> tuple[jax.Array]:
-    at, size = kept
-    dx = jnp.zeros((), dy.dtype)
-    for i in range(w.kernel[0]):
-        for j in range(w.kernel[1]):
-            part = jnp.where(at == i * w.kernel[1] + j, dy, 0)
-            places = [_place(k, axis, size, w) for axis, k in enumerate((i, j))]
-            dx = dx + lax.pad(part, jnp.zeros((), dy.dtype), [(0, 0, 0), *places, (0, 0, 0)])
-    return (dx,)
+def _max_pool_backward(w: Windows, saved: tuple[jax.Array, tuple[int, ...]], dy: jax.Array) -> tuple[jax.Array]:
+    at, size = saved
+    return (_gathered(w, size, dy, at),)
 
 
 _max_pool.defvjp(_max_pool_forward, _max_pool_backward)
-
-
-def _place(start: int, axis: int, size: tuple[int, ...], w: Windows) -> tuple[int, int, int]:
-    """How `lax.pad` puts one number per window at the cell of the plane that is the window's `start`-th."""
-    low = start - w.padding[axis][0]
-    return low, size[axis] - low - (w.out[axis] - 1) * w.stride[axis] - 1, w.stride[axis] - 1
 
 
 def average_pool(x: jax.Array, w: Windows, areas: np.ndarray) -> jax.Array:
@@ -79,10 +67,53 @@ def average_pool(x: jax.Array, w: Windows, areas: np.ndarray) -> jax.Array:
         cells = x.reshape(x.shape[0], -1, x.shape[-1])
         total = (jnp.ones((1, cells.shape[1]), x.dtype) @ cells)[:, :, None]
     else:
-        total = _padded(x, w, 0)
-        for axis in (2, 1):
-            total = sum(_taps(total, w, axis), start=jnp.zeros((), x.dtype))
+        total = _window_sums(x, w)
     return channels_first(total / jnp.asarray(areas, x.dtype)[..., None])
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _window_sums(x: jax.Array, w: Windows) -> jax.Array:
+    total = _padded(x, w, 0)
+    for axis in (2, 1):
+        total = sum(_taps(total, w, axis), start=jnp.zeros((), x.dtype))
+    return total
+
+
+def _window_sums_forward(x: jax.Array, w: Windows) -> tuple[jax.Array, tuple[int, ...]]:
+    return _window_sums(x, w), x.shape[1:3]
+
+
+def _window_sums_backward(w: Windows, size: tuple[int, ...], dy: jax.Array) -> tuple[jax.Array]:
+    return (_gathered(w, size, dy),)
+
+
+_window_sums.defvjp(_window_sums_forward, _window_sums_backward)
+
+
+def _gathered(w: Windows, size: tuple[int, ...], dy: jax.Array, at: jax.Array | None = None) -> jax.Array:
+    """For each cell of the plane, the sum of `dy` over the windows that hold it; with `at`, in that place of theirs.
+
+    The plane is cut into blocks as large as the stride. All cells of a block meet the same few windows: the block's
+    own, and those before it that reach so far.
+    """
+    stride = [k if o == 1 else s for k, s, o in zip(*w[:3], strict=True)]  # a lone window is one block
+    reach = [-(-k // s) for k, s in zip(w.kernel, stride, strict=True)]
+    blocks = [-(-(n + low) // s) for n, s, (low, _) in zip(size, stride, w.padding, strict=True)]
+    around = [(0, 0, 0), *((r - 1, b - o, 0) for r, b, o in zip(reach, blocks, w.out, strict=True)), (0, 0, 0)]
+    dy = lax.pad(kept(dy), jnp.zeros((), dy.dtype), around)
+    at = None if at is None else lax.pad(kept(at), jnp.asarray(-1, at.dtype), around)
+    total = jnp.zeros((), dy.dtype)
+    for back in np.ndindex(*reach):
+        rows, columns = (np.arange(s) + s * b for s, b in zip(stride, back, strict=True))
+        inside = (rows[:, None] < w.kernel[0]) & (columns < w.kernel[1])
+        place = np.where(inside, rows[:, None] * w.kernel[1] + columns, -2)[:, None, :, None]
+        shift = [slice(r - 1 - b, r - 1 - b + n) for r, b, n in zip(reach, back, blocks, strict=True)]
+        windows = np.s_[:, shift[0], None, shift[1], None]
+        here = inside[:, None, :, None] if at is None else at[windows] == place.astype(at.dtype)
+        total = total + jnp.where(here, dy[windows], 0)
+    whole = total.reshape(dy.shape[0], blocks[0] * stride[0], blocks[1] * stride[1], -1)
+    (top, _), (left, _) = w.padding
+    return whole[:, top : top + size[0], left : left + size[1]]
 
 
 def _padded(x: jax.Array, w: Windows, value: float) -> jax.Array:

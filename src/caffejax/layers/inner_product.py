@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
+from ..kernels.product import rows_times
 from ..kernels.sums import spread
 from .axes import canonical_axis
 from .context import Blob, Context
@@ -19,11 +20,14 @@ def inner_product(ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array) -> j
     """x flattened from `axis` on, times the weight's rows, plus a bias: (..., K) to (..., num_output)."""
     weight, *bias = blobs
     axis = canonical_axis(ctx.param.axis, x.shape)
-    rows = x.reshape(*x.shape[:axis], -1)
-    y = rows @ (weight if ctx.param.transpose else weight.T)
-    if not bias:
-        return y
-    return y + (spread(bias[0], y.shape) if ctx.fast and y.ndim == 2 else bias[0])
+    rows = x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
+    if ctx.fast:
+        y = rows_times(rows, weight, ctx.param.transpose)
+    else:
+        y = rows @ (weight if ctx.param.transpose else weight.T)
+    if bias:
+        y = y + (spread(bias[0], y.shape) if ctx.fast else bias[0])
+    return y.reshape(*x.shape[:axis], ctx.param.num_output)
 
 
 @inner_product.blobs

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from ..kernels.normalization import response_normalized
+from ..kernels.normalization import power, response_normalized
 from .context import Context
 from .pooling import average_windows
 from .precision import wide
@@ -27,7 +27,7 @@ def lrn(ctx: Context, x: jax.Array) -> jax.Array:
         _check(ctx, x)
         return response_normalized(wide(x), p.local_size, p.k, p.alpha / p.local_size, p.beta).astype(x.dtype)
     scale = _scale(ctx, x)
-    return (x * scale**-ctx.param.beta).astype(x.dtype)
+    return (x * (power(scale, p.beta) if ctx.fast else scale**-p.beta)).astype(x.dtype)
 
 
 @lrn.backward
