@@ -63,7 +63,7 @@ def _by_xla(x: jax.Array, weight: jax.Array, g: Geometry) -> jax.Array:
 
 @partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def _by_onednn(x: jax.Array, weight: jax.Array, bias: jax.Array | None, g: Geometry, relu: bool) -> jax.Array:
-    return channels_first(onednn.convolution(channels_last(x), weight, g, bias, relu=relu))
+    return kept_last(channels_first(onednn.convolution(channels_last(kept_last(x)), weight, g, bias, relu=relu)))
 
 
 def _by_onednn_forward(x: jax.Array, weight: jax.Array, bias: jax.Array | None, g: Geometry, relu: bool) -> Any:
@@ -73,8 +73,7 @@ def _by_onednn_forward(x: jax.Array, weight: jax.Array, bias: jax.Array | None, 
 
 def _by_onednn_backward(g: Geometry, relu: bool, kept: Any, dy: jax.Array) -> tuple[jax.Array | None, ...]:
     x, weight, bias, y = kept
-    if relu:
-        dy = jnp.where(y > 0, dy, 0)
+    dy = kept_last(jnp.where(y > 0, dy, 0) if relu else dy)
     d_bias = None if bias is None else channel_sums(dy)
     return _input_diff(x, weight, g, dy), _weight_diff(x, weight, g, dy), d_bias
 
@@ -90,7 +89,7 @@ def _input_diff(x: jax.Array, weight: jax.Array, g: Geometry, dy: jax.Array) -> 
             flipped = flipped.reshape(g.groups, -1, *flipped.shape[1:]).swapaxes(1, 2)
             flipped = flipped.reshape(-1, *flipped.shape[2:])
         dx = onednn.convolution(channels_last(dy), flipped, back, transposed=g.groups == 1)
-        return channels_first(dx)
+        return kept_last(channels_first(dx))
     if formulation(x.shape, weight.shape, g) == "depthwise":
         return _depthwise_input_diff(x, weight, g, dy)
     return jax.linear_transpose(lambda x: _by_xla(x, weight, g), x)(dy)[0]
