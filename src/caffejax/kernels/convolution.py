@@ -38,8 +38,12 @@ def correlate(
 
     Plus a bias (outputs,), and with negatives set to 0 if `relu`.
     """
+    # what the last window leaves over is no padding of less than 0
+    padding = tuple((low, max(high, 0)) for low, high in g.padding)
+    if g.output(x.shape[2:], weight.shape[2:]) == g._replace(padding=padding).output(x.shape[2:], weight.shape[2:]):
+        g = g._replace(padding=padding)
     if math.prod(weight.shape[2:]) == 1 and not any(map(any, g.padding)):
-        x = x[(..., *(slice(None, None, s) for s in g.stride))]
+        x = channels_first(channels_last(x)[(slice(None), *(slice(None, None, s) for s in g.stride))])
         g = g._replace(stride=(1,) * len(g.stride))
     if onednn.suits_convolution(x, weight, g):
         return _by_onednn(x, weight, bias, g, relu)

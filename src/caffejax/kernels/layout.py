@@ -8,13 +8,13 @@ from jax.experimental.layout import Layout, with_layout_constraint
 
 
 def channels_last(x: jax.Array) -> jax.Array:
-    """(batch, channels, *space) to (batch, *space, channels)."""
-    return jnp.moveaxis(x, 1, -1)
+    """(batch, channels, *space) to (batch, *space, channels); fewer axes stay."""
+    return jnp.moveaxis(x, 1, -1) if x.ndim > 2 else x
 
 
 def channels_first(x: jax.Array) -> jax.Array:
-    """(batch, *space, channels) to (batch, channels, *space)."""
-    return jnp.moveaxis(x, -1, 1)
+    """(batch, *space, channels) to (batch, channels, *space); fewer axes stay."""
+    return jnp.moveaxis(x, -1, 1) if x.ndim > 2 else x
 
 
 def kept(x: jax.Array) -> jax.Array:

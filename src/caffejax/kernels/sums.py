@@ -19,20 +19,28 @@ _PARTS = 8  # more are no longer fused
 
 def channel_sums(x: jax.Array) -> jax.Array:
     """(batch, channels, *space) to (channels,)."""
-    n, rows, channels = _shape(x.shape)
-    parts = channels_last(x).reshape(n, rows, channels)
-    return (jnp.ones((1, rows), x.dtype) @ parts.sum(0))[0]
+    return row_sums(channels_last(x))
 
 
 def spread(b: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """(channels,) broadcast to (batch, channels, *space)."""
+    return channels_first(row(b, (shape[0], *shape[2:], shape[1])))
+
+
+def row_sums(x: jax.Array) -> jax.Array:
+    """(batch, *space, channels) to (channels,)."""
+    n, rows, channels = _shape(x.shape)
+    return (jnp.ones((1, rows), x.dtype) @ x.reshape(n, rows, channels).sum(0))[0]
+
+
+def row(b: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """(channels,) broadcast to (batch, *space, channels)."""
     n, rows, channels = _shape(shape)
-    parts = jnp.broadcast_to(jnp.ones((rows, 1), b.dtype) @ b[None], (n, rows, channels))
-    return channels_first(parts.reshape(shape[0], *shape[2:], channels))
+    return jnp.broadcast_to(jnp.ones((rows, 1), b.dtype) @ b[None], (n, rows, channels)).reshape(shape)
 
 
 def _shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Parts, rows of each, channels."""
-    rows = math.prod(shape) // shape[1] if shape[1] else 0
+    rows = math.prod(shape[:-1])
     n = max(k for k in range(1, _PARTS + 1) if rows % k == 0)
-    return n, rows // n, shape[1]
+    return n, rows // n, shape[-1]

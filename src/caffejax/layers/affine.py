@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from ..kernels.sums import spread
+from ..kernels.layout import channels_first, channels_last
+from ..kernels.sums import row
 from ..schema.caffe_pb2 import FillerParameter
 from .axes import canonical_axis
 from .context import Blob, Context, Shape
@@ -24,7 +27,7 @@ def bias(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
     The learnable one spans `num_axes` axes: -1 for all that follow, 0 for a single number.
     """
     x, added = *bottoms, *blobs
-    return (x + _broadcast(ctx, added, x)).astype(x.dtype)
+    return _applied(ctx, x, [(operator.add, added)])
 
 
 @bias.by_channel
@@ -55,10 +58,7 @@ def scale(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
     With the factor from a second bottom, the bias is the only blob.
     """
     x, factor, *added = *bottoms, *blobs
-    y = x * _broadcast(ctx, factor, x)
-    for b in added:
-        y = y + _broadcast(ctx, b, x)
-    return y.astype(x.dtype)
+    return _applied(ctx, x, [(operator.mul, factor), *((operator.add, b) for b in added)])
 
 
 @scale.by_channel
@@ -111,10 +111,13 @@ def _start(blob: Any, x: Any, axis: int) -> int:
     return start
 
 
-def _broadcast(ctx: Context, blob: jax.Array, x: jax.Array) -> jax.Array:
-    if ctx.fast and blob.ndim == 1 and _start(blob, x, ctx.param.axis) == 1:
-        return spread(blob, x.shape)
-    return _along(blob, x, ctx.param.axis)
+def _applied(ctx: Context, x: jax.Array, steps: Sequence[tuple[Callable[..., Any], jax.Array]]) -> jax.Array:
+    """Each step's operation on `x` and its blob, one after the other."""
+    by_channel = ctx.fast and all(b.ndim == 1 and _start(b, x, ctx.param.axis) == 1 for _, b in steps)
+    y = channels_last(x) if by_channel else x
+    for operation, blob in steps:
+        y = operation(y, row(blob, y.shape) if by_channel else _along(blob, x, ctx.param.axis))
+    return (channels_first(y) if by_channel else y).astype(x.dtype)
 
 
 def _along(blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import jax
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import LayerError
+from ..kernels.layout import channels_first, channels_last
 from .context import Context
 
 Arrays = tuple[jax.Array, ...]
@@ -53,6 +55,11 @@ def call(
     Types that prefer their rule (`prefer_rule`) use it in either mode.
     """
     kind = ctx.type
+    if kind.elementwise and ctx.fast:
+        # as convolutions and pooling have them, so that nothing is transposed between them
+        ctx, bottoms = replace(ctx, kernels="reference"), [channels_last(x) for x in bottoms]
+        tops, state = call(ctx, blobs, bottoms, mode)
+        return tuple(channels_first(top) for top in tops), state
     if kind.host and kind.rule is None:
         blobs, bottoms = jax.lax.stop_gradient((tuple(blobs), tuple(bottoms)))
     if kind.host:

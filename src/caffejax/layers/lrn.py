@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
+from ..kernels.layout import channels_first, channels_last
 from ..kernels.normalization import power, response_normalized
 from .context import Context
 from .pooling import average_windows
@@ -27,7 +28,9 @@ def lrn(ctx: Context, x: jax.Array) -> jax.Array:
         _check(ctx, x)
         return response_normalized(wide(x), p.local_size, p.k, p.alpha / p.local_size, p.beta).astype(x.dtype)
     scale = _scale(ctx, x)
-    return (x * (power(scale, p.beta) if ctx.fast else scale**-p.beta)).astype(x.dtype)
+    if ctx.fast:
+        return channels_first(channels_last(x) * power(channels_last(scale), p.beta)).astype(x.dtype)
+    return (x * scale**-p.beta).astype(x.dtype)
 
 
 @lrn.backward
@@ -53,9 +56,9 @@ def _check(ctx: Context, x: jax.Array) -> None:
 
 def _scale(ctx: Context, x: jax.Array) -> jax.Array:
     _check(ctx, x)
-    p, squares = ctx.param, jnp.square(wide(x))
+    p, squares = ctx.param, channels_first(jnp.square(wide(channels_last(x))))
     if _within(p):
-        return 1 + p.alpha * _window_mean(p, squares, ctx.fast)
+        return channels_first(1 + p.alpha * channels_last(_window_mean(p, squares, ctx.fast)))
     return p.k + p.alpha / p.local_size * _channel_sum(squares, p.local_size)
 
 

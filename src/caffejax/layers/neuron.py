@@ -17,7 +17,7 @@ from .registry import register
 Arrays = tuple[jax.Array, ...]
 
 
-@register("ReLU", param="relu_param", row_wise=True)
+@register("ReLU", param="relu_param", elementwise=True)
 def relu(ctx: Context, x: jax.Array) -> jax.Array:
     """x where positive, else negative_slope * x. At 0 the gradient is the slope."""
     return jnp.where(x > 0, x, ctx.param.negative_slope * x)
@@ -58,7 +58,7 @@ def _by_channel(slope: jax.Array, x: jax.Array) -> jax.Array:
     return slope.reshape(*slope.shape, *(1,) * (x.ndim - 2))
 
 
-@register("ELU", param="elu_param", row_wise=True)
+@register("ELU", param="elu_param", elementwise=True)
 def elu(ctx: Context, x: jax.Array) -> jax.Array:
     """x where positive, else alpha * (exp(x) - 1). At 0 the gradient is alpha."""
     below = jnp.where(x > 0, 0, x)  # an overflow in the branch not taken would reach the gradient
@@ -70,7 +70,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * jnp.where(x > 0, 1, y + ctx.param.alpha)
 
 
-@register("Sigmoid", param="sigmoid_param", row_wise=True)
+@register("Sigmoid", param="sigmoid_param", elementwise=True)
 def sigmoid(ctx: Context, x: jax.Array) -> jax.Array:
     """1 / (1 + exp(-x))."""
     return jax.nn.sigmoid(x)
@@ -81,7 +81,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * y * (1 - y)
 
 
-@register("TanH", param="tanh_param", row_wise=True)
+@register("TanH", param="tanh_param", elementwise=True)
 def tanh(ctx: Context, x: jax.Array) -> jax.Array:
     """The hyperbolic tangent."""
     return jnp.tanh(x)
@@ -92,7 +92,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * (1 - y * y)
 
 
-@register("Swish", param="swish_param", row_wise=True)
+@register("Swish", param="swish_param", elementwise=True)
 def swish(ctx: Context, x: jax.Array) -> jax.Array:
     """x * sigmoid(beta * x)."""
     return x * jax.nn.sigmoid(ctx.param.beta * x)
@@ -104,7 +104,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * (beta * y + jax.nn.sigmoid(beta * x) * (1 - beta * y))
 
 
-@register("BNLL", row_wise=True)
+@register("BNLL", elementwise=True)
 def bnll(ctx: Context, x: jax.Array) -> jax.Array:
     """log(1 + exp(x)), without overflow."""
     return jax.nn.softplus(x)
@@ -115,7 +115,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * -jnp.expm1(-y)  # 1 - 1 / (1 + exp(x))
 
 
-@register("AbsVal", in_place=False, row_wise=True)
+@register("AbsVal", in_place=False, elementwise=True)
 def absval(ctx: Context, x: jax.Array) -> jax.Array:
     """|x|. At 0 the gradient is 0."""
     return jnp.sign(x) * x
@@ -126,7 +126,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * ((x > 0).astype(dy.dtype) - (x < 0).astype(dy.dtype))
 
 
-@register("Clip", param="clip_param", row_wise=True)
+@register("Clip", param="clip_param", elementwise=True)
 def clip(ctx: Context, x: jax.Array) -> jax.Array:
     """x held between min and max. On both bounds the gradient passes."""
     p = ctx.param
@@ -145,13 +145,13 @@ def _inside(p: Any, x: jax.Array) -> jax.Array:
     return (x >= p.min) & (x <= p.max)
 
 
-@register("Threshold", param="threshold_param", row_wise=True, differentiable=False)
+@register("Threshold", param="threshold_param", elementwise=True, differentiable=False)
 def threshold(ctx: Context, x: jax.Array) -> jax.Array:
     """1 where x is strictly above the threshold, else 0. There is no gradient to ask for."""
     return (x > ctx.param.threshold).astype(x.dtype)
 
 
-@register("Power", param="power_param", row_wise=True)
+@register("Power", param="power_param", elementwise=True)
 def power(ctx: Context, x: jax.Array) -> jax.Array:
     """(shift + scale * x) ** power. With scale or power 0 a constant, whatever x is."""
     p = ctx.param
@@ -171,7 +171,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array |
     return dy * (p.power * p.scale) * _affine(p, x) ** (p.power - 1)
 
 
-@register("Exp", param="exp_param", row_wise=True)
+@register("Exp", param="exp_param", elementwise=True)
 def exp(ctx: Context, x: jax.Array) -> jax.Array:
     """base ** (shift + scale * x); base -1 stands for e."""
     return jnp.exp(_log_base(ctx.param) * _affine(ctx.param, x))
@@ -182,7 +182,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * y * (_log_base(ctx.param) * ctx.param.scale)
 
 
-@register("Log", param="log_param", row_wise=True)
+@register("Log", param="log_param", elementwise=True)
 def log(ctx: Context, x: jax.Array) -> jax.Array:
     """The logarithm of shift + scale * x to a base; base -1 stands for e."""
     require(ctx.param.base != 1, "there is no logarithm to base 1")

@@ -67,6 +67,7 @@ class LayerType:
     host: bool = False
     ragged: bool = False
     row_wise: bool = False
+    elementwise: bool = False
     single: bool = False
     specialise: Callable[[Context], LayerType] | None = None
     instance: Any = None
@@ -185,6 +186,7 @@ def register(
     host: bool = False,
     ragged: bool = False,
     row_wise: bool = False,
+    elementwise: bool = False,
 ) -> Callable[[Callable[..., Any]], LayerType]:
     """Registers a forward function `forward(ctx, [blobs,] *bottoms)` as a layer type.
 
@@ -207,6 +209,8 @@ def register(
         ragged: of a host type, that the data says how many rows the tops have.
         row_wise: each row (index along axis 0) of the tops depends on the same row of the bottoms only,
             provided that `axis`, where the type has one, is not the first.
+        elementwise: each number of the tops depends on the number at the same place of the bottoms only, so that the
+            order of the axes makes no difference; implies row_wise.
         fork_settings: settings of forks that it follows; others that are set are refused.
 
     Raises:
@@ -233,7 +237,8 @@ def register(
                 fork_settings=fork_settings,
                 host=host,
                 ragged=ragged,
-                row_wise=row_wise,
+                row_wise=row_wise or elementwise,
+                elementwise=elementwise,
             )
         )
 

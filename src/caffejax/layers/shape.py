@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import require
+from ..kernels.layout import channels_first, channels_last
 from .axes import canonical_axis
 from .context import Context, Shape
 from .precision import wide
@@ -27,6 +28,8 @@ def concat(ctx: Context, *xs: jax.Array) -> jax.Array:
             a == b for k, (a, b) in enumerate(zip(x.shape, first, strict=True)) if k != axis
         )
         require(agree, f"bottom {i} has shape {x.shape}, bottom 0 {first}: only axis {axis} may differ")
+    if ctx.fast and axis == 1 < len(first) - 1:
+        return channels_first(jnp.concatenate([channels_last(x) for x in xs], -1))
     return jnp.concatenate(xs, axis)
 
 
@@ -43,7 +46,7 @@ def _concat_axis(ctx: Context, xs: tuple[jax.Array, ...]) -> int:
     return canonical_axis(p.concat_dim if p.HasField("concat_dim") else p.axis, xs[0].shape)
 
 
-@register("Split", tops=(1, None), in_place=False, row_wise=True)
+@register("Split", tops=(1, None), in_place=False, elementwise=True)
 def split(ctx: Context, x: jax.Array) -> tuple[jax.Array, ...]:
     """The bottom once for each top. Nets insert these by themselves where a blob has several readers."""
     return (x,) * ctx.n_tops
