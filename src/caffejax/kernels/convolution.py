@@ -14,8 +14,8 @@ from jax import lax
 
 from . import onednn
 from .geometry import Geometry
-from .layout import channels_first, channels_last, kept_last
-from .sums import channel_sums, spread
+from .layout import channels_first, channels_last, kept, kept_last
+from .sums import channel_sums, row, row_sums
 
 Pad = tuple[int, int, int]  # low, high, between
 Formulation = Literal["product", "depthwise", "by group", "convolution"]
@@ -32,24 +32,40 @@ def formulation(x: tuple[int, ...], weight: tuple[int, ...], g: Geometry) -> For
 
 
 def correlate(
-    x: jax.Array, weight: jax.Array, g: Geometry, bias: jax.Array | None = None, *, relu: bool = False
+    x: jax.Array,
+    weight: jax.Array,
+    g: Geometry,
+    bias: jax.Array | None = None,
+    *,
+    factor: jax.Array | None = None,
+    relu: bool = False,
 ) -> jax.Array:
     """(batch, inputs, *size) with weight (outputs, inputs / groups, *kernel) to (batch, outputs, *output size).
 
-    Plus a bias (outputs,), and with negatives set to 0 if `relu`.
+    Times a factor (outputs,), plus a bias (outputs,), and with negatives set to 0 if `relu`.
     """
-    # what the last window leaves over is no padding of less than 0
-    padding = tuple((low, max(high, 0)) for low, high in g.padding)
-    if g.output(x.shape[2:], weight.shape[2:]) == g._replace(padding=padding).output(x.shape[2:], weight.shape[2:]):
-        g = g._replace(padding=padding)
+    g = g.without_rest(x.shape[2:], weight.shape[2:])
     if math.prod(weight.shape[2:]) == 1 and not any(map(any, g.padding)):
         x = channels_first(channels_last(x)[(slice(None), *(slice(None, None, s) for s in g.stride))])
         g = g._replace(stride=(1,) * len(g.stride))
+    size = len(x) * len(weight) * math.prod(g.output(x.shape[2:], weight.shape[2:]))
+    if factor is not None and size < weight.size:  # cheaper on what comes out
+        y = channels_last(_correlate(x, weight, None, g, relu=False))
+        return channels_first(_finished(y * row(factor, y.shape), bias, relu))
+    if factor is not None:
+        weight = weight * factor.reshape(-1, *(1,) * (weight.ndim - 1))
+    return _correlate(x, weight, bias, g, relu)
+
+
+def _correlate(x: jax.Array, weight: jax.Array, bias: jax.Array | None, g: Geometry, relu: bool) -> jax.Array:
     if onednn.suits_convolution(x, weight, g):
         return _by_onednn(x, weight, bias, g, relu)
-    y = _by_xla(x, weight, g)
+    return channels_first(_finished(channels_last(_by_xla(x, weight, g)), bias, relu))
+
+
+def _finished(y: jax.Array, bias: jax.Array | None, relu: bool) -> jax.Array:
     if bias is not None:
-        y = y + spread(bias, y.shape)
+        y = y + row(bias, y.shape)
     return jnp.where(y > 0, y, 0) if relu else y
 
 
@@ -88,7 +104,7 @@ _by_onednn.defvjp(_by_onednn_forward, _by_onednn_backward)
 def _input_diff(x: jax.Array, weight: jax.Array, g: Geometry, dy: jax.Array) -> jax.Array:
     back = g.transposed(weight.shape[2:])
     if set(g.stride) == {1} and onednn.suits_convolution(dy, weight, back):
-        flipped = jnp.flip(weight, range(2, weight.ndim))
+        flipped = jnp.flip(weight, [axis for axis in range(2, weight.ndim) if weight.shape[axis] > 1])
         if g.groups > 1:
             flipped = flipped.reshape(g.groups, -1, *flipped.shape[1:]).swapaxes(1, 2)
             flipped = flipped.reshape(-1, *flipped.shape[2:])
@@ -138,11 +154,23 @@ def _depthwise_input_diff(x: jax.Array, weight: jax.Array, g: Geometry, dy: jax.
 
 
 def _depthwise_weight_diff(x: jax.Array, weight: jax.Array, g: Geometry, dy: jax.Array) -> jax.Array:
-    kernel, out = weight.shape[2:], dy.shape[2:]
-    padded = _padded(x, [(low, high, 0) for low, high in g.padding])
-    rows = channels_last(dy)
-    diffs = [channel_sums(channels_first(tap * rows)) for _, tap in _taps(padded, kernel, out, g.stride, g.dilation)]
+    x, dy = kept(channels_last(x)), kept(channels_last(dy))
+    diffs = []
+    for place in np.ndindex(*weight.shape[2:]):
+        axes = zip(x.shape[1:-1], dy.shape[1:-1], place, *g[:3], strict=True)
+        seen, by = zip(*(_overlap(n, o, i * d - low, s) for n, o, i, s, (low, _), d in axes), strict=True)
+        diffs.append(row_sums(x[(slice(None), *seen)] * dy[(slice(None), *by)]))
     return jnp.stack(diffs, -1).reshape(weight.shape)
+
+
+def _overlap(size: int, windows: int, place: int, stride: int) -> tuple[slice, slice]:
+    """The cells that windows have at a place, as far as there are cells; and which windows these are."""
+    first = max(0, -(place // stride))
+    count = max(0, min(windows, (size - 1 - place) // stride + 1) - first)
+    start = first * stride + place
+    return slice(start, start + max(0, (count - 1) * stride + 1) if count else start, stride), slice(
+        first, first + count
+    )
 
 
 def _shifted_products(

@@ -45,7 +45,7 @@ class Correlation:
     def __call__(self, x: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -> jax.Array:
         """(..., inputs, *size) to (..., outputs, *output size), plus the bias of each output, if there is one."""
         if self.fast:
-            return self.joint(x, weight, bias, relu=False)
+            return self.joint(x, weight, bias)
         y = lax.conv_general_dilated(
             self._flat(x),
             weight,
@@ -57,10 +57,18 @@ class Correlation:
         )
         return self.add_bias(y.reshape(*x.shape[: self.axis], *y.shape[1:]), bias)
 
-    def joint(self, x: jax.Array, weight: jax.Array, bias: jax.Array | None, *, relu: bool) -> jax.Array:
-        """The same by the fast kernels; then negatives to 0 if `relu`."""
+    def joint(
+        self,
+        x: jax.Array,
+        weight: jax.Array,
+        bias: jax.Array | None,
+        *,
+        factor: jax.Array | None = None,
+        relu: bool = False,
+    ) -> jax.Array:
+        """The same by the fast kernels, times a factor for each output before the bias, negatives to 0 if `relu`."""
         g = Geometry(self.window.stride, tuple(self._padding(x)), self.window.dilation, self.group)
-        y = correlate(self._flat(x), weight, g, bias, relu=relu)
+        y = correlate(self._flat(x), weight, g, bias, factor=factor, relu=relu)
         return y.reshape(*x.shape[: self.axis], *y.shape[1:])
 
     def spread(self, y: jax.Array, weight: jax.Array, size: Shape) -> jax.Array:
@@ -165,17 +173,17 @@ def convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
 def _(ctx: Context, blobs: Arrays, x: jax.Array, followers: Sequence[Follower]) -> tuple[int, jax.Array] | None:
     """With factors and biases by channel (BatchNorm by stored statistics, Scale, Bias), and then ReLU, taken in."""
     weight, bias = blobs if len(blobs) > 1 else (blobs[0], None)
-    c, taken, relu = correlation(ctx, (x,)), 0, False
+    c, taken, relu, factor = correlation(ctx, (x,)), 0, False, None
     for follower in followers:
         if (by_channel := follower.by_channel(c.axis, len(weight))) is None:
             relu = follower.name == "ReLU" and follower.ctx.param.negative_slope == 0
             taken += relu
             break
-        factor, added = by_channel
-        weight = weight * factor.reshape(-1, *(1,) * (weight.ndim - 1))
-        bias = added if bias is None else bias * factor + added
+        by, added = by_channel
+        factor = by if factor is None else factor * by
+        bias = added if bias is None else bias * by + added
         taken += 1
-    return (taken, c.joint(x, weight, bias, relu=relu)) if taken else None
+    return (taken, c.joint(x, weight, bias, factor=factor, relu=relu)) if taken else None
 
 
 @convolution.blobs
