@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from replay import MANIFEST, Replay, case_id, net
 
 from caffejax.gradcheck import check_gradients
-from caffejax.kernels import compiling
+from caffejax.kernels import compiling, onednn
 from caffejax.kernels.convolution import correlate, formulation
 from caffejax.kernels.geometry import Geometry
 from caffejax.net import Net
@@ -75,13 +75,25 @@ def both(model: Any, phase: Any = "TRAIN", rows: int | None = None) -> None:
         ("Convolution", "convolution_param { num_output: 6 kernel_size: 7 stride: 2 pad: 3 }", (2, 3, 20, 23)),
         ("Convolution", "convolution_param { num_output: 6 kernel_size: 3 stride: 2 }", (2, 3, 12, 13)),
         ("Convolution", "convolution_param { num_output: 6 kernel_size: 3 }", (2, 3, 4, 5, 6)),
+        ("Convolution", "convolution_param { num_output: 5 kernel_size: 3 dilation: 2 pad: 3 }", (2, 3, 9, 10)),
+        ("Convolution", "convolution_param { num_output: 5 kernel_size: 3 pad: 100 }", (1, 3, 5, 6)),
+        ("Convolution", "convolution_param { num_output: 5 kernel_size: 4 stride: 2 pad: 1 }", (2, 3, 17)),
+        ("Convolution", "convolution_param { num_output: 6 kernel_size: 3 stride: 2 pad: 1 group: 3 }", (2, 3, 9, 9)),
+        ("InnerProduct", "inner_product_param { num_output: 5 }", (3, 4, 2, 2)),
+        ("InnerProduct", "inner_product_param { num_output: 5 }", (1, 4, 2, 2)),
+        ("InnerProduct", "inner_product_param { num_output: 5 transpose: true }", (3, 4, 2, 2)),
+        ("InnerProduct", "inner_product_param { num_output: 5 axis: 2 transpose: true }", (1, 1, 7)),
         ("Pooling", "pooling_param { pool: MAX kernel_size: 3 stride: 2 pad: 1 }", (2, 3, 8, 9)),
         ("Pooling", "pooling_param { pool: MAX kernel_size: 2 stride: 3 }", (2, 3, 8, 9)),
         ("Pooling", "pooling_param { pool: MAX global_pooling: true }", (2, 3, 12, 12)),
         ("Pooling", "pooling_param { pool: AVE kernel_size: 3 stride: 2 pad: 1 }", (2, 3, 8, 9)),
         ("Pooling", "pooling_param { pool: AVE global_pooling: true }", (2, 3, 8, 9)),
         ("LRN", "lrn_param { local_size: 5 alpha: 0.3 }", (2, 7, 3, 4)),
+        ("Pooling", "pooling_param { pool: AVE kernel_size: 2 stride: 3 }", (2, 3, 8, 8)),
         ("LRN", "lrn_param { local_size: 3 alpha: 0.3 beta: 0.5 k: 2 }", (2, 2, 3, 4)),
+        ("LRN", "lrn_param { local_size: 3 alpha: 0.3 norm_region: WITHIN_CHANNEL }", (2, 3, 5, 4)),
+        ("Scale", "scale_param { bias_term: true bias_filler { value: 0.5 } }", (2, 3, 5, 4)),
+        ("PReLU", "", (2, 3, 5, 4)),
     ],
 )
 def test_layer_is_the_same_both_ways(kind: str, text: str, shape: tuple[int, ...]) -> None:
@@ -93,9 +105,7 @@ def test_net_is_the_same_both_ways(name: str, rows: int) -> None:
     both(CONFIGS / name / "train_val.prototxt", rows=rows)
 
 
-def test_block_of_everything_is_the_same_both_ways() -> None:
-    """What lies between two operations may be moved and joined by the compiler."""
-    both("""
+BLOCK = """
         layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 dim: 19 dim: 17 } } }
         layer { name: "c1" type: "Convolution" bottom: "x" top: "c1"
           convolution_param { num_output: 8 kernel_size: 7 stride: 2 pad: 3 weight_filler { type: "msra" } } }
@@ -108,6 +118,8 @@ def test_block_of_everything_is_the_same_both_ways() -> None:
         layer { name: "n2" type: "LRN" bottom: "d2" top: "n2" }
         layer { name: "e2" type: "Convolution" bottom: "n2" top: "e2"
           convolution_param { num_output: 8 kernel_size: 1 weight_filler { type: "msra" } } }
+        layer { name: "f2" type: "Bias" bottom: "e2" top: "e2" bias_param { filler { value: 0.2 } } }
+        layer { name: "r2" type: "ReLU" bottom: "e2" top: "e2" relu_param { negative_slope: 0.1 } }
         layer { name: "sum" type: "Eltwise" bottom: "p1" bottom: "e2" top: "sum" }
         layer { name: "g3" type: "Convolution" bottom: "sum" top: "g3"
           convolution_param { num_output: 6 kernel_size: 3 group: 2 weight_filler { type: "msra" } } }
@@ -116,7 +128,21 @@ def test_block_of_everything_is_the_same_both_ways() -> None:
         layer { name: "cat" type: "Concat" bottom: "g3" bottom: "q3" top: "cat" }
         layer { name: "f" type: "InnerProduct" bottom: "cat" top: "f"
           inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
-    """)
+"""
+
+
+@pytest.mark.parametrize("library", ["oneDNN", "XLA"])
+@pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
+@pytest.mark.parametrize("rows", [1, 4])  # with one, weights are larger than what comes out
+def test_block_of_everything_is_the_same_both_ways(
+    rows: int, phase: Any, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies between two operations may be moved and joined by the compiler."""
+    if library == "XLA":
+        monkeypatch.setattr(onednn, "available", lambda: False)
+    elif not onednn.available():
+        pytest.skip("this jaxlib, platform or processor has no oneDNN that was tried")
+    both(BLOCK, phase, rows)
 
 
 @given(
