@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> None:
 
     from .. import pycaffe as caffe
     from ..checkpoints.atomic import replacing
-    from ..errors import DataError, Problem, located
+    from ..errors import DataError, Problem
     from ..pycaffe.classifier import Classifier
     from .glog import start_logging
 
@@ -50,14 +50,9 @@ def run(options: argparse.Namespace) -> None:
         inputs = [caffe.io.load_image(file) for file in files]
     images.choose_device(options)
     settings = images.settings(options)
-    with located(file=options.model_def):
-        try:
-            classifier = Classifier(
-                options.model_def, options.pretrained_model, image_dims=options.images_dim, **settings
-            )
-            predictions = classifier.predict(inputs, not options.center_only)
-        except ValueError as error:
-            raise DataError(str(error)) from error
+    with images.refusals(options):
+        classifier = Classifier(options.model_def, options.pretrained_model, image_dims=options.images_dim, **settings)
+        predictions = classifier.predict(inputs, not options.center_only)
     with replacing(options.output_file) as file:
         np.save(file, predictions)
     print(f"Classified {len(inputs)} images; wrote {options.output_file}")

@@ -37,7 +37,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Detects."""
-    from ..errors import DataError, located
+    from ..errors import DataError
     from ..pycaffe.detector import Detector
     from .glog import start_logging
 
@@ -47,13 +47,8 @@ def run(options: argparse.Namespace) -> None:
     windows = _windows(options.input_file)
     images.choose_device(options)
     settings = images.settings(options)
-    with located(file=options.model_def):
-        try:
-            detector = Detector(
-                options.model_def, options.pretrained_model, context_pad=options.context_pad, **settings
-            )
-        except ValueError as error:
-            raise DataError(str(error)) from error
+    with images.refusals(options):
+        detector = Detector(options.model_def, options.pretrained_model, context_pad=options.context_pad, **settings)
     mode = options.crop_mode or ("list" if options.input_file.endswith(".csv") else "selective_search")
     if mode == "list":
         detections = detector.detect_windows(windows.items())

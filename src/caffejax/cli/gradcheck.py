@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import CaffejaxError, DataError, Problem
 from . import flags
 from .glog import start_logging
+from .nets import net_of
 
 HELP = "compare every layer's gradients: autodiff, hand-written rules, finite differences"
 EXAMPLE = "caffejax gradcheck --model=configs/digits/lenet_train_test.prototxt --layers=conv1,ip2"
@@ -30,20 +31,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Prints the table; a disagreement is an error."""
     start_logging()
-    from pathlib import Path
-
     from ..gradcheck import check_gradients
-    from ..net import Net
 
-    net = Net(
-        Path(options.model),
-        options.phase,
-        level=options.level,
-        stages=flags.stages(options),
-        kernels=options.kernels,
-    )
     report = check_gradients(
-        net,
+        net_of(options, options.phase),
         layers=[name for name in options.layers.split(",") if name] if options.layers else None,
         weights=options.weights,
         inputs=_arrays(options.inputs) if options.inputs else None,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -45,6 +47,18 @@ def settings(options: argparse.Namespace) -> dict[str, Any]:
     """The flags as arguments of Classifier and Detector."""
     names = ("input_scale", "raw_scale", "channel_swap")
     return {"mean": _mean(options.mean_file), **{name: getattr(options, name) for name in names}}
+
+
+@contextmanager
+def refusals(options: argparse.Namespace) -> Iterator[None]:
+    """Reports what the net does not allow, with its file."""
+    from ..errors import DataError, located
+
+    with located(file=options.model_def):
+        try:
+            yield
+        except ValueError as error:
+            raise DataError(str(error)) from error
 
 
 def _mean(path: str | None) -> np.ndarray | None:

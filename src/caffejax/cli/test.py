@@ -6,6 +6,7 @@ import argparse
 
 from . import flags
 from .glog import log, start_logging
+from .nets import net_of, variables_of
 
 HELP = "score a net with given weights"
 EXAMPLE = (
@@ -28,29 +29,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Scores."""
     start_logging()
-    from pathlib import Path
-
     import jax
 
-    from ..checkpoints.loading import load_weights
-    from ..net import Net
     from ..solvers import Evaluator, Scores
     from ..solvers.report import score_lines
 
     device = flags.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
-    net = Net(
-        Path(options.model),
-        "TEST",
-        level=options.level,
-        stages=flags.stages(options),
-        kernels=options.kernels,
-        workers=options.workers,
-        skip_bad=options.skip_bad_images,
-    )
-    variables = net.init(jax.random.key(0))
-    for weights in options.weights.split(","):
-        variables = load_weights(net.graph, variables, weights)
+    net = net_of(options, "TEST", workers=options.workers, skip_bad=options.skip_bad_images)
+    variables = variables_of(net, options.weights)
 
     def each(number: int, scores: Scores) -> None:
         for line in score_lines(scores.outputs):

@@ -6,6 +6,7 @@ import argparse
 
 from . import flags
 from .glog import log, start_logging
+from .nets import net_of, variables_of
 
 HELP = "time a net's layers, and the whole net"
 EXAMPLE = "caffejax time --model=configs/digits/lenet_train_test.prototxt --iterations=20"
@@ -27,28 +28,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Times."""
     start_logging()
-    from pathlib import Path
-
     import jax
 
-    from ..checkpoints.loading import load_weights
-    from ..net import Net
     from ..timing import Timer, mean_times
 
     device = flags.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
     with jax.default_device(device):
-        net = Net(
-            Path(options.model),
-            options.phase,
-            level=options.level,
-            stages=flags.stages(options),
-            kernels=options.kernels,
-        )
-        variables = net.init(jax.random.key(0))
-        for weights in (options.weights or "").split(",") if options.weights else ():
-            variables = load_weights(net.graph, variables, weights)
-        timer = Timer(net, jax.device_put(variables, device), jax.random.key(1))
+        net = net_of(options, options.phase)
+        timer = Timer(net, jax.device_put(variables_of(net, options.weights), device), jax.random.key(1))
         try:
             log.info("Compiling.")
             timer.layers()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 
+from . import upgrading
+
 HELP = "bring an old .caffemodel up to date"
 EXAMPLE = "caffejax upgrade_net_proto_binary old.caffemodel new.caffemodel"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The command's flags."""
-    parser.add_argument("input", help="the .caffemodel to read", metavar="INPUT")
-    parser.add_argument("output", help="the file to write", metavar="OUTPUT")
+    upgrading.add_flags(parser, ".caffemodel")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import argparse
 
+from . import upgrading
+
 HELP = "bring an old net prototxt up to date"
 EXAMPLE = "caffejax upgrade_net_proto_text old.prototxt new.prototxt"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The command's flags."""
-    parser.add_argument("input", help="the net prototxt to read", metavar="INPUT")
-    parser.add_argument("output", help="the file to write", metavar="OUTPUT")
+    upgrading.add_flags(parser, "net prototxt")
 
 
 def run(options: argparse.Namespace) -> None:
     """Upgrades."""
-    from pathlib import Path
+    from ..schema import read_net
 
-    from ..checkpoints.atomic import replacing
-    from ..schema import format_text, read_net
-    from .glog import log, start_logging
-
-    start_logging()
-    text = format_text(read_net(Path(options.input)))
-    with replacing(options.output) as file:
-        file.write(text.encode())
-    log.info("Wrote upgraded NetParameter text proto to %s", options.output)
+    upgrading.rewrite_text(options, read_net)

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import argparse
 
+from . import upgrading
+
 HELP = "bring an old solver prototxt up to date"
 EXAMPLE = "caffejax upgrade_solver_proto_text old.prototxt new.prototxt"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The command's flags."""
-    parser.add_argument("input", help="the solver prototxt to read", metavar="INPUT")
-    parser.add_argument("output", help="the file to write", metavar="OUTPUT")
+    upgrading.add_flags(parser, "solver prototxt")
 
 
 def run(options: argparse.Namespace) -> None:
     """Upgrades."""
-    from pathlib import Path
+    from ..schema import read_solver
 
-    from ..checkpoints.atomic import replacing
-    from ..schema import format_text, read_solver
-    from .glog import log, start_logging
-
-    start_logging()
-    text = format_text(read_solver(Path(options.input)))
-    with replacing(options.output) as file:
-        file.write(text.encode())
-    log.info("Wrote upgraded SolverParameter text proto to %s", options.output)
+    upgrading.rewrite_text(options, read_solver)

@@ -1,0 +1,29 @@
+"""What the commands share that bring an old prototxt up to date."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .glog import log, start_logging
+
+
+def add_flags(parser: argparse.ArgumentParser, what: str) -> None:
+    """The file to read and the one to write."""
+    parser.add_argument("input", help=f"the {what} to read", metavar="INPUT")
+    parser.add_argument("output", help="the file to write", metavar="OUTPUT")
+
+
+def rewrite_text(options: argparse.Namespace, read: Callable[[Path], Any]) -> None:
+    """Writes as text what `read`, which upgrades, makes of the input."""
+    from ..checkpoints.atomic import replacing
+    from ..schema import format_text
+
+    start_logging()
+    message = read(Path(options.input))
+    text = format_text(message)
+    with replacing(options.output) as file:
+        file.write(text.encode())
+    log.info("Wrote upgraded %s text proto to %s", message.DESCRIPTOR.name, options.output)
