@@ -116,8 +116,12 @@ def _input_diff(x: jax.Array, weight: jax.Array, g: Geometry, dy: jax.Array) -> 
 
 
 def _weight_diff(x: jax.Array, weight: jax.Array, g: Geometry, dy: jax.Array) -> jax.Array:
-    if formulation(x.shape, weight.shape, g) == "depthwise":
+    form = formulation(x.shape, weight.shape, g)
+    if form == "depthwise":
         return _depthwise_weight_diff(x, weight, g, dy)
+    if form == "product":
+        rows, d_rows = (channels_last(a).reshape(-1, a.shape[1]) for a in (x, dy))
+        return onednn.matmul(d_rows, rows, transpose_a=True).reshape(weight.shape)
     return jax.linear_transpose(lambda w: _by_xla(x, w, g), weight)(dy)[0]
 
 
