@@ -3,6 +3,7 @@
 import cv2
 import numpy as np
 import pytest
+from image_labels import labels
 
 from caffejax.data.images import read_image
 from caffejax.data.lists import read_list
@@ -23,15 +24,6 @@ def folder(tmp_path_factory):
 def layer(source, more="", batch_size=3, transform=""):
     return f"""layer {{ name: "d" type: "ImageData" top: "data" top: "label" transform_param {{ {transform} }}
         image_data_param {{ source: "{source}" batch_size: {batch_size} {more} }} }}"""
-
-
-def labels(source, batches):
-    got = []
-    for _ in range(batches):
-        data, label = next(source)
-        assert (data == 10 * label[:, None, None, None]).all()
-        got += label.astype(int).tolist()
-    return got
 
 
 def test_the_list_goes_round(folder, open_source):

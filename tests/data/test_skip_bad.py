@@ -3,6 +3,7 @@
 import cv2
 import numpy as np
 import pytest
+from image_labels import labels
 
 from caffejax.data import write_leveldb, write_lmdb
 from caffejax.errors import DataError
@@ -41,15 +42,6 @@ def make(request, tmp_path):
             {param} batch_size: {batch_size} {more} }} }}"""
 
     return net
-
-
-def labels(source, batches):
-    got = []
-    for _ in range(batches):
-        data, label = next(source)
-        assert (data == 10 * label[:, None, None, None]).all()
-        got += label.astype(int).tolist()
-    return got
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])

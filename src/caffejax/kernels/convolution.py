@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from jax import lax
 from . import onednn
 from .geometry import Geometry
 from .layout import channels_first, channels_last, kept, kept_last
+from .product import rows_times
 from .sums import channel_sums, row, row_sums
 
 Pad = tuple[int, int, int]  # low, high, between
@@ -91,8 +92,8 @@ def _by_onednn_forward(x: jax.Array, weight: jax.Array, bias: jax.Array | None, 
     return y, (x, weight, bias, y if relu else None)
 
 
-def _by_onednn_backward(g: Geometry, relu: bool, kept: Any, dy: jax.Array) -> tuple[jax.Array | None, ...]:
-    x, weight, bias, y = kept
+def _by_onednn_backward(g: Geometry, relu: bool, saved: Any, dy: jax.Array) -> tuple[jax.Array | None, ...]:
+    x, weight, bias, y = saved
     dy = kept_last(jnp.where(y > 0, dy, 0) if relu else dy)
     d_bias = None if bias is None else channel_sums(dy)
     return _input_diff(x, weight, g, dy), _weight_diff(x, weight, g, dy), d_bias
@@ -110,24 +111,21 @@ def _input_diff(x: jax.Array, weight: jax.Array, g: Geometry, dy: jax.Array) -> 
             flipped = flipped.reshape(-1, *flipped.shape[2:])
         dx = onednn.convolution(channels_last(dy), flipped, back, transposed=g.groups == 1)
         return kept_last(channels_first(dx))
-    if formulation(x.shape, weight.shape, g) == "depthwise":
-        return _depthwise_input_diff(x, weight, g, dy)
-    return jax.linear_transpose(lambda x: _by_xla(x, weight, g), x)(dy)[0]
+    return _vjp(lambda x: _by_xla(x, weight, g), x, dy)
 
 
 def _weight_diff(x: jax.Array, weight: jax.Array, g: Geometry, dy: jax.Array) -> jax.Array:
-    form = formulation(x.shape, weight.shape, g)
-    if form == "depthwise":
-        return _depthwise_weight_diff(x, weight, g, dy)
-    if form == "product":
-        rows, d_rows = (channels_last(a).reshape(-1, a.shape[1]) for a in (x, dy))
-        return onednn.matmul(d_rows, rows, transpose_a=True).reshape(weight.shape)
-    return jax.linear_transpose(lambda w: _by_xla(x, w, g), weight)(dy)[0]
+    return _vjp(lambda w: _by_xla(x, w, g), weight, dy)
+
+
+def _vjp(function: Callable[[jax.Array], jax.Array], x: jax.Array, dy: jax.Array) -> jax.Array:
+    """The gradient of a formulation, by its own rule if it has one; what it gives is not computed once compiled."""
+    return jax.vjp(function, x)[1](dy)[0]
 
 
 def _product(x: jax.Array, weight: jax.Array, g: Geometry) -> jax.Array:
     rows = x.reshape(-1, x.shape[-1])
-    return (rows @ weight.reshape(weight.shape[:2]).T).reshape(*x.shape[:-1], -1)
+    return rows_times(rows, weight.reshape(weight.shape[:2])).reshape(*x.shape[:-1], -1)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
@@ -140,8 +138,8 @@ def _depthwise_forward(x: jax.Array, weight: jax.Array, g: Geometry) -> tuple[ja
     return _depthwise(x, weight, g), (x, weight)
 
 
-def _depthwise_backward(g: Geometry, kept: tuple[jax.Array, jax.Array], dy: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return _depthwise_input_diff(*kept, g, dy), _depthwise_weight_diff(*kept, g, dy)
+def _depthwise_backward(g: Geometry, saved: tuple[jax.Array, jax.Array], dy: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return _depthwise_input_diff(*saved, g, dy), _depthwise_weight_diff(*saved, g, dy)
 
 
 _depthwise.defvjp(_depthwise_forward, _depthwise_backward)
@@ -172,9 +170,8 @@ def _overlap(size: int, windows: int, place: int, stride: int) -> tuple[slice, s
     first = max(0, -(place // stride))
     count = max(0, min(windows, (size - 1 - place) // stride + 1) - first)
     start = first * stride + place
-    return slice(start, start + max(0, (count - 1) * stride + 1) if count else start, stride), slice(
-        first, first + count
-    )
+    length = (count - 1) * stride + 1 if count else 0
+    return slice(start, start + length, stride), slice(first, first + count)
 
 
 def _shifted_products(

@@ -39,7 +39,7 @@ def suits_convolution(x: jax.Array, weight: jax.Array, g: Geometry) -> bool:
     if not suits(x, weight) or not 1 <= len(g.stride) <= 3 or min(map(min, g.padding)) < 0:
         return False
     # a single column of windows on a single channel comes out wrong, with some strides
-    return not (x.shape[1] == g.groups == g.output(x.shape[2:], weight.shape[2:])[-1])
+    return not (x.shape[1] == g.groups == 1 == g.output(x.shape[2:], weight.shape[2:])[-1])
 
 
 def convolution(
