@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from . import onednn
 from .geometry import Geometry
 from .layout import channels_first, channels_last, kept, kept_last
 from .product import rows_times
-from .sums import channel_sums, row, row_sums
+from .sums import row, row_sums
 
 Pad = tuple[int, int, int]  # low, high, between
 Formulation = Literal["product", "depthwise", "by group", "convolution"]
@@ -46,9 +46,6 @@ def correlate(
     Times a factor (outputs,), plus a bias (outputs,), and with negatives set to 0 if `relu`.
     """
     g = g.without_rest(x.shape[2:], weight.shape[2:])
-    if math.prod(weight.shape[2:]) == 1 and not any(map(any, g.padding)):
-        x = channels_first(channels_last(x)[(slice(None), *(slice(None, None, s) for s in g.stride))])
-        g = g._replace(stride=(1,) * len(g.stride))
     size = len(x) * len(weight) * math.prod(g.output(x.shape[2:], weight.shape[2:]))
     if factor is not None and size < weight.size:  # cheaper on what comes out
         y = channels_last(_correlate(x, weight, None, g, relu=False))
@@ -71,6 +68,9 @@ def _finished(y: jax.Array, bias: jax.Array | None, relu: bool) -> jax.Array:
 
 
 def _by_xla(x: jax.Array, weight: jax.Array, g: Geometry) -> jax.Array:
+    if math.prod(weight.shape[2:]) == 1 and not any(map(any, g.padding)):
+        x = channels_first(channels_last(x)[(slice(None), *(slice(None, None, s) for s in g.stride))])
+        g = g._replace(stride=(1,) * len(g.stride))
     form = formulation(x.shape, weight.shape, g)
     if form == "by group":
         one = g._replace(groups=1)
@@ -84,7 +84,7 @@ def _by_xla(x: jax.Array, weight: jax.Array, g: Geometry) -> jax.Array:
 
 @partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def _by_onednn(x: jax.Array, weight: jax.Array, bias: jax.Array | None, g: Geometry, relu: bool) -> jax.Array:
-    return kept_last(channels_first(onednn.convolution(channels_last(kept_last(x)), weight, g, bias, relu=relu)))
+    return kept_last(channels_first(onednn.convolution(channels_last(kept_last(x)), weight, bias, g, relu=relu)))
 
 
 def _by_onednn_forward(x: jax.Array, weight: jax.Array, bias: jax.Array | None, g: Geometry, relu: bool) -> Any:
@@ -94,33 +94,12 @@ def _by_onednn_forward(x: jax.Array, weight: jax.Array, bias: jax.Array | None, 
 
 def _by_onednn_backward(g: Geometry, relu: bool, saved: Any, dy: jax.Array) -> tuple[jax.Array | None, ...]:
     x, weight, bias, y = saved
-    dy = kept_last(jnp.where(y > 0, dy, 0) if relu else dy)
-    d_bias = None if bias is None else channel_sums(dy)
-    return _input_diff(x, weight, g, dy), _weight_diff(x, weight, g, dy), d_bias
+    dy = channels_last(kept_last(jnp.where(y > 0, dy, 0) if relu else dy))
+    dx = kept_last(channels_first(onednn.input_diff(dy, weight, x.shape[2:], g)))
+    return dx, *onednn.weight_diff(channels_last(kept_last(x)), dy, weight.shape, g, bias=bias is not None)
 
 
 _by_onednn.defvjp(_by_onednn_forward, _by_onednn_backward)
-
-
-def _input_diff(x: jax.Array, weight: jax.Array, g: Geometry, dy: jax.Array) -> jax.Array:
-    back = g.transposed(weight.shape[2:])
-    if set(g.stride) == {1} and onednn.suits_convolution(dy, weight, back):
-        flipped = jnp.flip(weight, [axis for axis in range(2, weight.ndim) if weight.shape[axis] > 1])
-        if g.groups > 1:
-            flipped = flipped.reshape(g.groups, -1, *flipped.shape[1:]).swapaxes(1, 2)
-            flipped = flipped.reshape(-1, *flipped.shape[2:])
-        dx = onednn.convolution(channels_last(dy), flipped, back, transposed=g.groups == 1)
-        return kept_last(channels_first(dx))
-    return _vjp(lambda x: _by_xla(x, weight, g), x, dy)
-
-
-def _weight_diff(x: jax.Array, weight: jax.Array, g: Geometry, dy: jax.Array) -> jax.Array:
-    return _vjp(lambda w: _by_xla(x, w, g), weight, dy)
-
-
-def _vjp(function: Callable[[jax.Array], jax.Array], x: jax.Array, dy: jax.Array) -> jax.Array:
-    """The gradient of a formulation, by its own rule if it has one; what it gives is not computed once compiled."""
-    return jax.vjp(function, x)[1](dy)[0]
 
 
 def _product(x: jax.Array, weight: jax.Array, g: Geometry) -> jax.Array:

@@ -1,32 +1,69 @@
-"""Convolutions and matrix products by oneDNN, which jaxlib's CPU compiler has in it.
+"""Convolutions and matrix products by oneDNN: the functions of onednn.cc, which were compiled when this was installed.
 
-XLA rewrites them to custom calls of oneDNN behind a flag that has no effect in jaxlib as it is built; what
-runs such calls is there all the same, so they are made here. They are no promise of jaxlib's makers: only the versions
-in which they were tried get them, others keep XLA's own convolution.
+oneDNN itself is a package of its own (onednn-cpu-gomp). Where one of the two is not there, XLA's kernels take over.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
-import json
-import platform
-from collections.abc import Sequence
+import importlib.metadata
+import importlib.util
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jax
-import jaxlib.version
 import numpy as np
 
 from .geometry import Geometry
 
-_TRIED = {"0.10.0", "0.10.1", "0.10.2", "0.11.0", "0.11.1", "0.11.2", "0.12.0", "0.12.0.1"}
+log = logging.getLogger("caffejax.kernels")
+
+PACKAGE = "onednn-cpu-gomp"
+_FUNCTIONS = ("convolution", "input_diff", "weight_diff", "matmul")
+
+
+def available() -> bool:
+    """Whether what is compiled runs on a processor that has it."""
+    return jax.default_backend() == "cpu" and missing() is None
 
 
 @functools.cache
-def available() -> bool:
-    """Whether what is compiled runs on a processor and a jaxlib that have it."""
-    machine = platform.system() == "Linux" and platform.machine() == "x86_64"
-    return machine and jaxlib.version.__version__ in _TRIED and jax.default_backend() == "cpu"
+def missing() -> str | None:
+    """Why there is no oneDNN, or None. The first call loads it."""
+    own = importlib.util.find_spec(f"{__package__}._onednn")
+    if own is None or own.origin is None:
+        return "caffejax was installed without a C++ compiler, or on another system than Linux on x86-64"
+    try:
+        library = next(f for f in importlib.metadata.files(PACKAGE) or () if f.name == "libdnnl.so.3")
+        with _waiting_asleep():
+            ctypes.CDLL(str(library.locate()))  # its name is then known to the loader
+            functions = ctypes.CDLL(own.origin)
+        for name in _FUNCTIONS:
+            capsule = jax.ffi.pycapsule(getattr(functions, f"caffejax_{name}"))
+            jax.ffi.register_ffi_target(f"caffejax_{name}", capsule, platform="cpu")
+    except (importlib.metadata.PackageNotFoundError, StopIteration):
+        return f"the package {PACKAGE} is not installed"
+    except Exception as error:  # of the loader, or of a jaxlib that does not take functions compiled for another
+        return f"it cannot be loaded: {error}"
+    return None
+
+
+@contextmanager
+def _waiting_asleep() -> Iterator[None]:
+    """OpenMP, if it is loaded meanwhile, lets its threads sleep between calls; they would take XLA's cores."""
+    name = "OMP_WAIT_POLICY"
+    unset = name not in os.environ
+    if unset:
+        os.environ[name] = "passive"
+    try:
+        yield
+    finally:
+        if unset:
+            del os.environ[name]
 
 
 def suits(*arrays: jax.Array) -> bool:
@@ -36,68 +73,58 @@ def suits(*arrays: jax.Array) -> bool:
 
 def suits_convolution(x: jax.Array, weight: jax.Array, g: Geometry) -> bool:
     """Whether oneDNN takes the convolution of arrays like these, in Caffe's order."""
-    if not suits(x, weight) or not 1 <= len(g.stride) <= 3 or min(map(min, g.padding)) < 0:
-        return False
-    # a single column of windows on a single channel comes out wrong, with some strides
-    return not (x.shape[1] == g.groups == 1 == g.output(x.shape[2:], weight.shape[2:])[-1])
+    return suits(x, weight) and 1 <= len(g.stride) <= 3 and min(map(min, g.padding)) >= 0
 
 
 def convolution(
-    x: jax.Array,
-    weight: jax.Array,
-    g: Geometry,
-    bias: jax.Array | None = None,
-    *,
-    relu: bool = False,
-    transposed: bool = False,
+    x: jax.Array, weight: jax.Array, bias: jax.Array | None, g: Geometry, *, relu: bool = False
 ) -> jax.Array:
     """(batch, *space, inputs) to (batch, *output space, outputs), plus the bias (outputs,), negatives to 0 if `relu`.
 
-    The weight is in Caffe's order: (outputs, inputs / groups, *kernel), or if `transposed`, and there are no groups,
-    (inputs, outputs, *kernel). There is no derivative.
+    Here and below the weight is in Caffe's order, (outputs, inputs / groups, *kernel), and there is no derivative.
     """
-    n = len(g.stride)
-    axes = list(range(1, n + 1))
-    data = {"data": {"batch_dim": 0, "feature_dim": n + 1, "spatial_dims": axes}}
-    outputs, inputs = (1, 0) if transposed else (0, 1)
-    config = {
-        "dims": n + 2,
-        "feature_groups": g.groups,
-        "input": data,
-        "kernel": {
-            "filter": {
-                "output_feature_dim": outputs,
-                "input_feature_dim": inputs,
-                "spatial_dims": list(range(2, n + 2)),
-            }
-        },
-        "output": data,
-        "window": {
-            "pad_left": [low for low, _ in g.padding],
-            "pad_right": [high for _, high in g.padding],
-            "strides": list(g.stride),
-            "window_dilations": list(g.dilation),
-        },
-        "fusions": {"ops": ["BIAS"] * (bias is not None) + ["RELU"] * relu},
-    }
-    shape = (x.shape[0], *g.output(x.shape[1:-1], weight.shape[2:]), weight.shape[outputs])
+    shape = (x.shape[0], *g.output(x.shape[1:-1], weight.shape[2:]), len(weight))
     arrays = [x, weight] if bias is None else [x, weight, bias]
-    return _call("__onednn$convolution", {"onednn_conv_config": config}, shape, arrays)
+    return _call("convolution", arrays, [shape], relu=relu, **_windows(g))[0]
 
 
-def matmul(a: jax.Array, b: jax.Array, *, transpose_a: bool = False, transpose_b: bool = False) -> jax.Array:
-    """The product of two matrices, each transposed first if told so. There is no derivative."""
-    config = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+def input_diff(dy: jax.Array, weight: jax.Array, size: Sequence[int], g: Geometry) -> jax.Array:
+    """The gradient (batch, *size, inputs) of a convolution's input, from that of its output."""
+    shape = (len(dy), *size, weight.shape[1] * g.groups)
+    return _call("input_diff", [dy, weight], [shape], **_windows(g))[0]
+
+
+def weight_diff(
+    x: jax.Array, dy: jax.Array, shape: tuple[int, ...], g: Geometry, *, bias: bool
+) -> tuple[jax.Array, jax.Array | None]:
+    """The gradients of a convolution's weight, of that shape, and of its bias (outputs,) if it has one."""
+    d_weight, *d_bias = _call("weight_diff", [x, dy], [shape] + [shape[:1]] * bias, **_windows(g))
+    return d_weight, d_bias[0] if d_bias else None
+
+
+def matmul(
+    a: jax.Array,
+    b: jax.Array,
+    bias: jax.Array | None = None,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    relu: bool = False,
+) -> jax.Array:
+    """The product of two matrices, each transposed first if told so, plus a bias for each column."""
     shape = (a.shape[1 if transpose_a else 0], b.shape[0 if transpose_b else 1])
-    return _call("__onednn$matmul", {"onednn_matmul_config": config}, shape, [a, b])
+    arrays = [a, b] if bias is None else [a, b, bias]
+    return _call("matmul", arrays, [shape], transpose_a=transpose_a, transpose_b=transpose_b, relu=relu)[0]
 
 
-def _call(name: str, config: Any, shape: tuple[int, ...], arrays: Sequence[jax.Array]) -> jax.Array:
-    call = jax.ffi.ffi_call(
-        name,
-        jax.ShapeDtypeStruct(shape, arrays[0].dtype),
-        vmap_method="sequential",
-        custom_call_api_version=1,
-        legacy_backend_config=json.dumps(config),
-    )
-    return call(*arrays)
+def _windows(g: Geometry) -> dict[str, Any]:
+    low, high = zip(*g.padding, strict=True)
+    lists = {"stride": g.stride, "dilation": g.dilation, "low": low, "high": high}
+    return {name: np.array(numbers, np.int64) for name, numbers in lists.items()} | {"groups": np.int64(g.groups)}
+
+
+def _call(
+    name: str, arrays: Sequence[jax.Array], shapes: Sequence[tuple[int, ...]], **attributes: Any
+) -> list[jax.Array]:
+    results = [jax.ShapeDtypeStruct(shape, arrays[0].dtype) for shape in shapes]
+    return jax.ffi.ffi_call(f"caffejax_{name}", results, vmap_method="sequential")(*arrays, **attributes)
