@@ -1,8 +1,11 @@
 """Where test data lies."""
 
+import os
 from pathlib import Path
 
 import pytest
+
+os.environ["CAFFEJAX_CACHE"] = "off"  # tests compile what they test, and leave nothing in the home folder
 
 REPOSITORY = Path(__file__).parents[1]
 SHARED = REPOSITORY.parent / "shared"

@@ -21,7 +21,7 @@ from .kernels import Kernels, compiling
 from .layers import Source
 from .layers.calling import Backward
 from .layers.context import Phase, name_key
-from .layers.fillers import fill
+from .layers.fillers import fill, is_random
 from .schema import read_net, source_file
 from .schema.blobs import Array, decode_blob
 from .schema.caffe_pb2 import NetParameter, NetState
@@ -170,7 +170,9 @@ class Net:
                     return jnp.asarray(_given_blob(layer, param), dtype)
                 if param.blob.value is not None:
                     return jnp.asarray(param.blob.value, dtype)
-                own_key = jax.random.fold_in(name_key(key, param.slot.layer), param.slot.index)
+                own_key = None
+                if is_random(param.blob.filler):  # most are not, and a key costs time
+                    own_key = jax.random.fold_in(name_key(key, param.slot.layer), param.slot.index)
                 return fill(param.blob.filler, own_key, param.blob.shape, dtype)
 
         state = self.tree(lambda p: None if p.blob.learnable else blob(p))

@@ -1,9 +1,13 @@
-"""`jax.jit` with the compiler's options that suit nets."""
+"""`jax.jit` with the compiler's options that suit nets, and with what was compiled kept on disk."""
 
 from __future__ import annotations
 
 import functools
+import hashlib
+import os
+import platform
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,6 +23,7 @@ def jit(function: Callable[..., Any], kernels: Kernels, **options: Any) -> Calla
 
     Inside of jit, grad or vmap JAX takes no compiler options; there it is jax.jit.
     """
+    keep_compiled()
     inner = jax.jit(function, **options)
     if kernels == "reference" or not (found := compiler_options()):
         return inner
@@ -32,6 +37,33 @@ def jit(function: Callable[..., Any], kernels: Kernels, **options: Any) -> Calla
             return inner(*args, **kwargs)
 
     return call
+
+
+@functools.cache
+def keep_compiled() -> None:
+    """Switches on JAX's persistent compilation cache: what took long to compile is not compiled again next time.
+
+    It lies in `$CAFFEJAX_CACHE`, by default ~/.cache/caffejax; "off" leaves it to JAX's own settings, and where those
+    name a folder it is that one.
+    """
+    chosen = os.environ.get("CAFFEJAX_CACHE", "")
+    if chosen == "off" or jax.config.values["jax_compilation_cache_dir"] is not None:
+        return
+    root = Path(chosen or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "caffejax").expanduser()
+    # code for one processor may not run on another that shares the folder
+    jax.config.update("jax_compilation_cache_dir", str(root / _processor()))
+    if jax.config.values["jax_persistent_cache_min_compile_time_secs"] == 1:  # JAX's default
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+def _processor() -> str:
+    """A name for what code can be compiled to here."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = [platform.processor()]
+    known = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
+    return f"{platform.machine()}-{hashlib.sha256(chr(10).join(known).encode()).hexdigest()[:8]}"
 
 
 @functools.cache

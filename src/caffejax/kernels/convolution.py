@@ -32,6 +32,7 @@ def formulation(x: tuple[int, ...], weight: tuple[int, ...], g: Geometry) -> For
     return "convolution"
 
 
+@partial(jax.jit, static_argnames=("g", "relu"))
 def correlate(
     x: jax.Array,
     weight: jax.Array,

@@ -13,6 +13,7 @@ from .sums import row, row_sums
 Arrays = tuple[jax.Array, ...]
 
 
+@partial(jax.jit, static_argnames="eps")
 def batch_normalized(x: jax.Array, factor: jax.Array, bias: jax.Array, eps: float) -> Arrays:
     """(batch, channels, *space) with mean `bias` and deviation `factor` in each channel; the old mean and variance.
 
@@ -53,6 +54,7 @@ def _batch_normalized_backward(eps: float, saved: Arrays, diffs: Arrays) -> Arra
 _batch_normalized.defvjp(_batch_normalized_forward, _batch_normalized_backward)
 
 
+@partial(jax.jit, static_argnames=("size", "k", "alpha", "beta"))
 def response_normalized(x: jax.Array, size: int, k: float, alpha: float, beta: float) -> jax.Array:
     """x * (k + alpha * the sum of squares over `size` neighbouring channels) ** -beta, for (batch, channels, ...)."""
     return channels_first(_response_normalized(channels_last(x), size, k, alpha, beta))

@@ -127,4 +127,4 @@ def _call(
     name: str, arrays: Sequence[jax.Array], shapes: Sequence[tuple[int, ...]], **attributes: Any
 ) -> list[jax.Array]:
     results = [jax.ShapeDtypeStruct(shape, arrays[0].dtype) for shape in shapes]
-    return jax.ffi.ffi_call(f"caffejax_{name}", results, vmap_method="sequential")(*arrays, **attributes)
+    return list(jax.ffi.ffi_call(f"caffejax_{name}", results, vmap_method="sequential")(*arrays, **attributes))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -140,6 +141,7 @@ def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExt
         lr_mults: a tree like the params with each blob's lr_mult.
     """
     chosen = RULES[param.type]
+    rule = jax.jit(partial(chosen.update, param))  # traced once for each shape
 
     def init(params: Any) -> History:
         return History(tuple(jax.tree.map(jnp.zeros_like, params) for _ in range(chosen.slots)))
@@ -151,7 +153,7 @@ def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExt
         t = jnp.asarray(iteration, jnp.float32) + 1
 
         def one(g: Array, lr_mult: float, *slots: Array) -> tuple[Array, ...]:
-            return chosen.update(param, g, jnp.asarray(rate, g.dtype) * lr_mult, t.astype(g.dtype), *slots)
+            return rule(g, jnp.asarray(rate, g.dtype) * lr_mult, t.astype(g.dtype), *slots)
 
         results = jax.tree.map(one, grads, lr_mults, *state.history)
         if not jax.tree.leaves(grads):

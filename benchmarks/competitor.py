@@ -1,0 +1,164 @@
+"""One competitor of against_torch.py, in a process of its own, so that none meets another's threads or memory.
+
+    python benchmarks/competitor.py NET TASK FORM THREADS
+
+It answers each line of its input with one line of JSON: what it is like when it is built, `run N` with the milliseconds
+of N runs, `end` with the memory it took.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from caffejax.net import Net, Variables
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+BATCHES = {
+    "lenet": 64,
+    "cifar10_full": 100,
+    "caffenet": 32,
+    "googlenet": 16,
+    "squeezenet": 16,
+    "resnet50": 8,
+    "mobilenet": 8,
+    "resnet152": 2,
+}
+TORCH_FORMS = ("eager", "channels_last", "compiled")
+SETTINGS = {"lr": 0.001, "momentum": 0.9, "weight_decay": 0.0005}  # of SGD
+Run = Callable[[], Any]  # one pass; gives the loss or the output
+
+
+def batch_of(name: str, task: str) -> int:
+    return 1 if task == "forward 1" else BATCHES[name]
+
+
+def variables_of(net: Net) -> Variables:
+    """From the fillers, with running statistics as if of standard normal data."""
+    import jax
+    import jax.numpy as jnp
+
+    params, state = jax.jit(net.init)(jax.random.key(0))
+    return Variables(params, {k: tuple(b if b is None else jnp.ones_like(b) for b in v) for k, v in state.items()})
+
+
+def random_inputs(net: Net, batch: int) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(0)
+    shape = net.graph.blobs["data"].shape
+    data = random.normal(size=(batch, *shape[1:])).astype(np.float32)
+    return {"data": data, "label": np.arange(batch, dtype=np.float32) % 10}
+
+
+def ours(net: Net, task: str, batch: int) -> tuple[Run, Run]:
+    """What is timed, and the same without waiting for the end."""
+    import jax
+    import jax.numpy as jnp
+
+    from caffejax.schema.caffe_pb2 import SolverParameter
+    from caffejax.solvers.state import TrainState, make_step
+    from caffejax.solvers.transforms import caffe_optimizer
+
+    variables, given = variables_of(net), random_inputs(net, batch)
+    inputs = {name: jnp.asarray(given[name]) for name in net.fed}
+    if task != "step":
+        start = lambda: net.forward(variables.params, variables.state, inputs)[0]  # noqa: E731
+        return lambda: next(iter(jax.block_until_ready(start()).values())), start
+    solver = SolverParameter(type="SGD", lr_policy="fixed", momentum=SETTINGS["momentum"])
+    solver.weight_decay = SETTINGS["weight_decay"]
+    lr, decay = (
+        net.tree(lambda p, n=n: getattr(p, n) if p.blob.learnable else None) for n in ("lr_mult", "decay_mult")
+    )
+    optimizer = caffe_optimizer(solver, lr, decay)
+    state = TrainState(*variables, optimizer.init(variables.params), jnp.int32(0), jax.random.key(1))
+    step = net.jit(make_step(net, optimizer, 1), donate_argnums=0)
+    batches = {name: array[None] for name, array in inputs.items()}
+
+    def start() -> Any:
+        nonlocal state
+        state, report = step(state, batches, SETTINGS["lr"])
+        return report.loss
+
+    return lambda: jax.block_until_ready((start(), state))[0], start
+
+
+def peer(net: Net, task: str, batch: int, form: str, threads: int) -> Run:
+    import torch
+    from torch_net import TorchNet, fuse_norms
+
+    torch.set_num_threads(threads)
+    module = TorchNet(net.graph, variables_of(net))
+    fuse_norms(module)
+    given = random_inputs(net, batch)
+    inputs = {"data": torch.from_numpy(given["data"]), "label": torch.from_numpy(given["label"]).long()}
+    if form != "eager":
+        module = module.to(memory_format=torch.channels_last)
+        inputs["data"] = inputs["data"].to(memory_format=torch.channels_last)
+    call: Any = torch.compile(module) if form == "compiled" else module
+    if task != "step":
+
+        def forward() -> Any:
+            with torch.inference_mode():
+                return call(inputs)
+
+        return forward
+    sgd = torch.optim.SGD(module.parameters(), fused=True, **SETTINGS)
+
+    def step() -> Any:
+        sgd.zero_grad()
+        loss = call(inputs)
+        loss.backward()
+        sgd.step()
+        return loss.detach()
+
+    return step
+
+
+def timed(run: Run) -> float:
+    """Milliseconds."""
+    start = time.perf_counter()
+    run()
+    return (time.perf_counter() - start) * 1000
+
+
+def status(field: str) -> int:
+    """A figure of this process from /proc/self/status, in MiB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) // 1024
+
+
+def main() -> None:
+    name, task, form, threads = sys.argv[1:]
+    net = Net(
+        CONFIGS / name / "train_val.prototxt",
+        "TRAIN" if task == "step" else "TEST",
+        kernels="fast" if form in TORCH_FORMS else form,  # type: ignore[arg-type]
+    )
+    batch = batch_of(name, task)
+    if form in TORCH_FORMS:
+        run, start = peer(net, task, batch, form, int(threads)), None
+    else:
+        run, start = ours(net, task, batch)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here on
+    before, began = status("VmRSS"), time.perf_counter()
+    result = np.asarray(run(), np.float64).ravel()
+    first = time.perf_counter() - began
+    print(json.dumps({"first": first, "result": result[:100].tolist()}), flush=True)
+    for line in sys.stdin:
+        if line.startswith("run"):
+            print(json.dumps([timed(run) for _ in range(int(line.split()[1]))]), flush=True)
+        else:
+            host = float("nan")
+            if start is not None:  # until the call comes back; it waits only where the work before is not done yet
+                host = float(np.median([(timed(start), run())[0] for _ in range(5)]))
+            print(json.dumps({"peak": status("VmHWM") - before, "host": host}), flush=True)
+            return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""What took long to compile is kept on disk, oneDNN's calls included, unless somebody chose otherwise."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import jax
+import numpy as np
+from jax import monitoring
+
+from caffejax.net import Net
+
+hits = []
+monitoring.register_event_listener(lambda event, **_: hits.append(event) if event.endswith("cache_hits") else None)
+net = Net('''
+    layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 dim: 9 dim: 9 } } }
+    layer { name: "c" type: "Convolution" bottom: "x" top: "c" convolution_param { num_output: 4 kernel_size: 3 } }
+''')
+params, state = net.init(jax.random.key(0))
+inputs = {"x": np.ones((2, 3, 9, 9), np.float32)}
+before = len(hits)
+net.forward(params, state, inputs)
+print(len(hits) - before, jax.config.jax_compilation_cache_dir)
+"""
+
+
+def run(**variables: str) -> tuple[int, str]:
+    """How often the compiled forward pass was found, and the folder it is kept in."""
+    always = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PLATFORMS": "cpu"}
+    kept = {k: v for k, v in os.environ.items() if k not in ("CAFFEJAX_CACHE", "JAX_COMPILATION_CACHE_DIR")}
+    command = [sys.executable, "-c", SCRIPT]
+    done = subprocess.run(command, env=kept | always | variables, capture_output=True, text=True, check=True)
+    assert "error" not in done.stderr.lower(), done.stderr
+    found, folder = done.stdout.split(maxsplit=1)
+    return int(found), folder.strip()
+
+
+def test_compiled_net_is_found_again(tmp_path: Path) -> None:
+    found, folder = run(HOME=str(tmp_path), XDG_CACHE_HOME="")
+    assert found == 0
+    assert Path(folder).is_relative_to(tmp_path / ".cache" / "caffejax")
+    assert run(HOME=str(tmp_path), XDG_CACHE_HOME="")[0] > 0
+    assert Path(run(XDG_CACHE_HOME=str(tmp_path))[1]).is_relative_to(tmp_path / "caffejax")
+
+
+@pytest.mark.parametrize(
+    ("variables", "folder"),
+    [
+        ({"CAFFEJAX_CACHE": "off"}, "None"),
+        ({"CAFFEJAX_CACHE": "off", "JAX_COMPILATION_CACHE_DIR": "{}"}, "{}"),
+        ({"JAX_COMPILATION_CACHE_DIR": "{}"}, "{}"),
+    ],
+)
+def test_users_choice_is_kept(variables: dict[str, str], folder: str, tmp_path: Path) -> None:
+    given = {name: value.format(tmp_path) for name, value in variables.items()}
+    assert run(HOME=str(tmp_path), **given)[1] == folder.format(tmp_path)
