@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from ..errors import CaffejaxError
 from . import flags, signals
@@ -33,6 +34,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "keep_best", "keep the checkpoint with the best value of this test output too", metavar="NAME")
     flags.add_data_flags(parser)
     flags.add_kernels_flag(parser)
+    more: Any = {"type": flags.positive, "default": 1, "metavar": "N"}
+    flags.add(
+        parser, "steps_per_dispatch", "start this many iterations at once: for small nets on fast devices", **more
+    )
     signals.add_flags(parser)
     flags.add(
         parser, "debug_nans", "look at every step, and name the layer where numbers become NaN", action="store_true"
@@ -69,6 +74,7 @@ def run(options: argparse.Namespace) -> None:
         workers=options.workers,
         kernels=options.kernels,
         skip_bad=options.skip_bad_images,
+        steps_per_dispatch=options.steps_per_dispatch,
         debug_nans=options.debug_nans,
     )
     try:

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..errors import Problem, SolverError
 from ..net import Net
@@ -49,6 +50,8 @@ class Watch:
     ) -> None:
         """Takes notice of an iteration's result: its loss, and the state that it made of another with its batches.
 
+        Of several iterations that were done at once it is the first, with the losses of all.
+
         Raises:
             SolverError: if a number is known not to be finite.
         """
@@ -80,12 +83,12 @@ class Watch:
 
     def _read(self, n: int) -> None:
         for _ in range(n):
-            iteration, loss = self._unread[0]  # one that is not finite stays
-            value = float(loss)
-            if not math.isfinite(value):
-                since = "" if self._finite is None else f"; it was finite up to iteration {self._finite}"
-                raise SolverError(self._problem(iteration, Where(f"the loss is {value}{since}")))
-            self._finite = iteration
+            first, losses = self._unread[0]  # one that is not finite stays
+            for iteration, value in enumerate(np.ravel(losses).tolist(), first):
+                if not math.isfinite(value):
+                    since = "" if self._finite is None else f"; it was finite up to iteration {self._finite}"
+                    raise SolverError(self._problem(iteration, Where(f"the loss is {value}{since}")))
+                self._finite = iteration
             del self._unread[0]
 
     def _problem(self, iteration: int | None, where: Where) -> Problem:

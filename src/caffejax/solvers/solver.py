@@ -27,7 +27,7 @@ from .evaluate import Scores
 from .feed import Feed
 from .report import SmoothedLoss, Stopwatch, log, output_lines
 from .snapshots import Snapshots
-from .state import Report, TrainState, make_step, pass_key, stack
+from .state import Report, TrainState, make_step, make_steps, pass_key, ragged, stack
 from .testing import Tests
 from .transforms import caffe_optimizer
 
@@ -52,6 +52,8 @@ class Solver:
         kernels: "fast" formulations of the operations, or the plain "reference".
         skip_bad: take the next image for one that cannot be decoded, with a warning; else that is an error.
         seed: what all randomness comes from where the settings have no `random_seed`; another each time unless given.
+        steps_per_dispatch: how many iterations to start at once, where nothing else is due between them; for small nets
+            on fast devices. As many batches are then in memory together.
         debug_nans: look at every step's numbers, and name the layer where they cease to be finite; slower.
 
     Attributes:
@@ -59,7 +61,7 @@ class Solver:
         net: the train net.
         tests: the test nets, with their places in the data.
         train_state: params, running statistics, optimizer state, iteration and key.
-        callbacks: called with the solver after every iteration.
+        callbacks: called with the solver after every iteration, or after those that were started at once.
 
     Raises:
         SolverError, SchemaError, GraphError, DataError: for settings or nets that cannot work, before
@@ -79,6 +81,7 @@ class Solver:
         workers: int = 0,
         kernels: Kernels = "fast",
         skip_bad: bool = False,
+        steps_per_dispatch: int = 1,
         debug_nans: bool = False,
         seed: int | None = None,
     ) -> None:
@@ -118,6 +121,9 @@ class Solver:
         self._request: Request | None = None
         step = make_step(self.net, self._optimizer, self.param.iter_size, keep_update=self.param.snapshot_diff)
         self._step = self.net.jit(step, donate_argnums=() if debug_nans else 0)
+        self._steps = self.net.jit(make_steps(step), donate_argnums=0)
+        one_by_one = debug_nans or self.param.debug_info or self.net.has_host_layers
+        self._at_once = 1 if one_by_one else steps_per_dispatch
         self._last_update: Params | None = None
         self._debug_info = DebugInfo(self.net) if self.param.debug_info else None
         self._start = self._record()["data"]
@@ -176,9 +182,7 @@ class Solver:
             SolverError: if a loss was not finite.
         """
         self._watch.check()
-        for loss in self._unread:
-            self._smoothed.add(float(loss))
-        self._unread.clear()
+        self._read(len(self._unread))
         return self._smoothed.value
 
     def step(self, iterations: int) -> None:
@@ -190,10 +194,13 @@ class Solver:
         p = self.param
         self._smoothed, self._unread = SmoothedLoss(p.average_loss), []
         watch = Stopwatch(self.iteration)
-        for _ in range(iterations):
+        end = self.iteration + iterations
+        while self.iteration < end:
             if self.tests.due(self.iteration) and (self.iteration or p.test_initialization):
                 self.test()
-            report = self._update()
+            n = self._at_once if self._nothing_due_within(min(self._at_once, end - self.iteration)) else 1
+            report = self._update() if n == 1 else self._update_several()
+            self.iteration += n - 1
             if self._due(p.display):
                 self._display(report, watch)
             self.iteration += 1
@@ -286,22 +293,54 @@ class Solver:
     def _due(self, interval: int) -> bool:
         return bool(interval) and self.iteration % interval == 0
 
+    def _nothing_due_within(self, n: int) -> bool:
+        """Whether as many updates as are started at once can be: no test, snapshot or display falls between them."""
+        between = range(self.iteration, self.iteration + n - 1)
+        tests, p = self.tests, self.param
+        return n == self._at_once and not any(
+            tests.due(i + 1) or (p.snapshot and (i + 1) % p.snapshot == 0) or (p.display and i % p.display == 0)
+            for i in between
+        )
+
+    def _read_batches(self) -> dict[str, Any]:
+        return stack([next(self.feed) for _ in range(self.param.iter_size)])
+
+    def _update_several(self) -> Report:
+        read = [self._read_batches() for _ in range(self._at_once)]
+        together = stack(read)
+        if ragged(together) or any(map(ragged, read)):
+            reports = [self._update_with(batches, self.iteration + i) for i, batches in enumerate(read)]
+            return reports[-1]
+        rates = np.array([self.schedule(self.iteration + i) for i in range(self._at_once)], np.float32)
+        self.train_state, report = self._steps(self.train_state, jax.device_put(together, self.device), rates)
+        self._last_update = report.update
+        self._note(report.loss)
+        self._watch.step(self.iteration, self.train_state, {}, self.train_state, report.loss)
+        return report
+
     def _update(self) -> Report:
-        batches = [next(self.feed) for _ in range(self.param.iter_size)]
-        placed = jax.device_put(stack(batches), self.device)
+        return self._update_with(self._read_batches(), self.iteration)
+
+    def _update_with(self, batches: Mapping[str, Any], iteration: int) -> Report:
+        placed = jax.device_put(batches, self.device)
         before = self.train_state
         if self._debug_info is not None and self._due(self.param.display):
             self._log_debug_info(placed)
-        self.train_state, report = self._step(self.train_state, placed, self.schedule(self.iteration))
+        self.train_state, report = self._step(before, placed, self.schedule(iteration))
         self._last_update = report.update
         self._note(report.loss)
-        self._watch.step(self.iteration, before, placed, self.train_state, report.loss)
+        self._watch.step(iteration, before, placed, self.train_state, report.loss)
         return report
 
     def _note(self, loss: jax.Array) -> None:
         self._unread.append(loss)
         if len(self._unread) > _READ_BEHIND:  # long done: reading it does not wait
-            self._smoothed.add(float(self._unread.pop(0)))
+            self._read(1)
+
+    def _read(self, n: int) -> None:
+        for _ in range(n):
+            for loss in np.ravel(self._unread.pop(0)).tolist():
+                self._smoothed.add(loss)
 
     def _log_debug_info(self, placed: Mapping[str, jax.Array]) -> None:
         assert self._debug_info is not None

@@ -102,6 +102,25 @@ def make_step(
     return step
 
 
+def make_steps(step: Step) -> Step:
+    """Several updates as one function: what to do for small nets, where starting a step takes as long as the step.
+
+    Batches and rates have one more axis in front, and so has the report's loss; all else it has of the last update.
+    """
+
+    def steps(ts: TrainState, batches: Mapping[str, jax.Array], rates: Any) -> tuple[TrainState, Report]:
+        def one(carry: tuple[TrainState, Any], given: Any) -> tuple[tuple[TrainState, Any], jax.Array]:
+            new, report = step(carry[0], *given)
+            return (new, report[1:]), report.loss
+
+        first = jax.tree.map(lambda a: a[0], (dict(batches), rates))
+        last = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(step, ts, *first)[1][1:])
+        (new, last), losses = jax.lax.scan(one, (ts, last), (dict(batches), rates))
+        return new, Report(losses, *last)
+
+    return steps
+
+
 def _loop(body: Callable[..., Any], carry: Any, batches: Mapping[str, Any], n: int) -> tuple[Any, jax.Array, Blobs]:
     """`jax.lax.scan`, unrolled, of the outputs only the last, as their shapes may change; n is at least 1."""
     losses = []
@@ -120,6 +139,6 @@ def stack(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Any]:
     """Batches of one iteration along a new first axis; as lists, if they differ in their shapes."""
     if len(batches) == 1:  # a view: no copy
         return {name: array[None] for name, array in batches[0].items()}
-    if any(array.shape != batches[0][name].shape for b in batches[1:] for name, array in b.items()):
+    if any(np.shape(array) != np.shape(batches[0][name]) for b in batches[1:] for name, array in b.items()):
         return {name: [b[name] for b in batches] for name in batches[0]}
     return {name: np.stack([b[name] for b in batches]) for name in batches[0]}
