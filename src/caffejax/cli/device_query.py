@@ -23,6 +23,8 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     import jax
 
+    from ..kernels import onednn
+
     for device in _asked(options.gpu) if options.gpu else [*_devices("gpu"), *_devices("tpu"), *jax.devices("cpu")]:
         log.info("Device id:                     %s:%d", device.platform, device.id)
         log.info("Name:                          %s", device.device_kind)
@@ -32,6 +34,9 @@ def run(options: argparse.Namespace) -> None:
         for name in ("compute_capability", "core_count"):
             if hasattr(device, name):
                 log.info("%-30s %s", name.replace("_", " ").capitalize() + ":", getattr(device, name))
+        if device.platform == "cpu":
+            reason = onednn.missing()
+            log.info("Convolutions:                  %s", f"XLA, not oneDNN: {reason}" if reason else "oneDNN")
         log.info("Process:                       %d", device.process_index)
 
 
