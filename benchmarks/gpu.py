@@ -25,10 +25,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
-from against_torch import CONFIGS, SOLVER, random_inputs, variables_of
+from against_torch import CONFIGS, random_inputs, variables_of
 from torch_net import TorchNet, fuse_norms, multiply_adds
 
 from caffejax.net import Net
+from caffejax.schema.caffe_pb2 import SolverParameter
 from caffejax.solvers.state import Step, TrainState, make_step
 from caffejax.solvers.transforms import caffe_optimizer
 
@@ -41,6 +42,7 @@ PEAKS = {
     "L4": {"bfloat16": 121, "tf32": 60, "float32": 30},
     "TPU v5 lite": {"bfloat16": 197},
 }
+SOLVER = SolverParameter(type="SGD", base_lr=0.001, lr_policy="fixed", momentum=0.9, weight_decay=0.0005)
 LENET_BATCH, LENET_ROWS = 64, 60_000
 Run = Callable[[], Any]  # some steps, all of them done when it returns
 

@@ -83,6 +83,15 @@ def made(name: str, precision: Any, **options: Any) -> tuple[Net, Any, dict[str,
     return net, net.init(jax.random.key(0)), {fed: inputs[fed] for fed in net.fed}
 
 
+@pytest.fixture
+def no_onednn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As on a GPU; what was traced with it, or is here without, is forgotten."""
+    monkeypatch.setattr(onednn, "available", lambda: False)
+    jax.clear_caches()
+    yield
+    jax.clear_caches()
+
+
 def gradient(name: str, precision: Any, **options: Any) -> tuple[Any, Any]:
     net, variables, inputs = made(name, precision, **options)
     return net.jit(jax.value_and_grad(net.loss, has_aux=True))(*variables, inputs, jax.random.key(1))
@@ -144,10 +153,10 @@ def test_what_is_multiplied_in_what(name: str, backward: Any) -> None:
     assert set.union(*map(factors, half)) == {jnp.dtype(jnp.bfloat16)}
 
 
+@pytest.mark.usefixtures("no_onednn")
 @each_net
-def test_fast_kernels_without_onednn(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fast_kernels_without_onednn(name: str) -> None:
     """As on a GPU: sums, some of them written as products with ones, are in float32 whatever the products are in."""
-    monkeypatch.setattr(onednn, "available", lambda: False)
     high, highest = ((p, p) for p in (jax.lax.Precision.HIGH, jax.lax.Precision.HIGHEST))
     exact, less, half = (products(name, p) for p in ("float32", "tf32", "bfloat16"))
     assert {e.params["precision"] for e in exact} == {highest}
@@ -281,11 +290,11 @@ def test_commands_take_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "float32" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("no_onednn")
 @pytest.mark.parametrize("platform", ["cuda", "tpu"])
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
-def test_lowers_for_other_platforms(precision: Any, platform: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lowers_for_other_platforms(precision: Any, platform: str) -> None:
     """As far as that can be tried without one: the gradient becomes StableHLO for it, with the factors asked for."""
-    monkeypatch.setattr(onednn, "available", lambda: False)
     net, variables, inputs = made("residual", precision)
     step = jax.jit(jax.value_and_grad(net.loss, has_aux=True))
     text = step.trace(*variables, inputs, jax.random.key(1)).lower(lowering_platforms=(platform,)).as_text()
