@@ -21,6 +21,7 @@ from .errors import located
 from .graph import Graph, Layer, Param
 from .kernels import Kernels, compiling
 from .layers.calling import Backward, call
+from .layers.precision import products_of, rounded
 from .layers.registry import Follower
 
 log = logging.getLogger("caffejax.net")
@@ -59,7 +60,8 @@ def run_layers(
         if i < done:
             continue
         done = i + 1
-        with jax.named_scope(layer.name), located(file=file, layer=layer.name, layer_type=layer.type.name):
+        where = located(file=file, layer=layer.name, layer_type=layer.type.name)
+        with jax.named_scope(layer.name), where, products_of(layer.context):
             if is_fed(layer):
                 tops = finished(layer, [given.inputs[top] for top in layer.tops])
             elif joint := _call_joint(layer, layers[done:], given, state, values, mode):
@@ -71,7 +73,7 @@ def run_layers(
                 _write(layer, new, state)
         tops = tuple(
             # an in-place blob's diff is that of its first value
-            top + given.probes[name] if name in given.probes and name not in values else top
+            top + given.probes[name].astype(top.dtype) if name in given.probes and name not in values else top
             for name, top in zip(layer.tops, tops, strict=True)
         )
         values.update(zip(layer.tops, tops, strict=True))
@@ -93,10 +95,10 @@ def finished(layer: Layer, arrays: Sequence[Any]) -> tuple[jax.Array, ...]:
 
 
 def _call(layer: Layer, given: Given, state: Mapping[str, Any], values: Values, mode: Backward) -> tuple[Any, Any]:
-    arrays = _arrays(layer, given, state)
+    arrays, bottoms = _given_to(layer, given, state, values)
     if layer.type.host and not layer.need_backward:
         arrays = jax.lax.stop_gradient(arrays)
-    return call(layer.context.in_pass(given.key, layer.bottom_need_backward), arrays, _bottoms(layer, values), mode)
+    return call(layer.context.in_pass(given.key, layer.bottom_need_backward), arrays, bottoms, mode)
 
 
 def _call_joint(
@@ -110,7 +112,8 @@ def _call_joint(
     ]
     if not followers or any(layer.loss_weights) or not given.probes.keys().isdisjoint(layer.tops):
         return None
-    joint = layer.type.joint(layer.context, _arrays(layer, given, state), *_bottoms(layer, values), followers)
+    arrays, bottoms = _given_to(layer, given, state, values)
+    joint = layer.type.joint(layer.context, arrays, *bottoms, followers)
     if joint is None:
         return None
     taken, result = joint
@@ -122,6 +125,13 @@ def _follows(layer: Layer, other: Layer) -> bool:
     """Whether `other` works in place on a layer's only top, and nothing stops a gradient between them."""
     in_place = len(layer.bottoms) == 1 and layer.tops == other.bottoms == other.tops
     return in_place and not any(other.loss_weights) and other.bottom_need_backward[0] == layer.need_backward
+
+
+def _given_to(
+    layer: Layer, given: Given, state: Mapping[str, Any], values: Values
+) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
+    """A layer's blobs and bottoms, in the floats that it computes in."""
+    return rounded(layer.context, _arrays(layer, given, state), _bottoms(layer, values))
 
 
 def _bottoms(layer: Layer, values: Values) -> list[jax.Array]:

@@ -22,6 +22,9 @@ from .layers import Source
 from .layers.calling import Backward
 from .layers.context import Phase, name_key
 from .layers.fillers import fill, is_random
+from .layers.precision import unrounded
+from .precision import Precision
+from .precision import check as check_precision
 from .schema import read_net, source_file
 from .schema.blobs import Array, decode_blob
 from .schema.caffe_pb2 import NetParameter, NetState
@@ -68,6 +71,9 @@ class Net:
             much of the reading is Python.
         kernels: "fast" for the formulations that run fastest, "reference" for the plain lowering of every layer. The
             fast ones have no forward-mode derivative (jax.jvp).
+        precision: "float32" on every platform; "tf32", with which products and convolutions round their factors to
+            10 bits where the platform has it, which a CPU has not; or "bfloat16": the products and what lies between
+            them in bfloat16; parameters, statistics, sums, losses and outputs in float32.
         skip_bad: whether Data and ImageData take the next image for one that cannot be decoded, with a warning, or
             end with an error.
 
@@ -77,6 +83,7 @@ class Net:
     Raises:
         SchemaError: if the file cannot be read.
         GraphError: naming everything that is wrong with the net.
+        CaffejaxError: for a precision that is not supported.
     """
 
     def __init__(
@@ -91,17 +98,20 @@ class Net:
         seed: int = 0,
         workers: int = 0,
         kernels: Kernels = "fast",
+        precision: Precision = "float32",
         skip_bad: bool = False,
         file: str | None = None,
     ) -> None:
+        check_precision(precision)
         message = read_net(model)
         if file is None and (path := source_file(model)) is not None:
             file = str(path)
         self.backward: Backward = backward
         self.kernels: Kernels = kernels
+        self.precision: Precision = precision
         state = state or net_state(message, phase, level, stages)
         options: Any = {"seed": seed, "workers": workers, "kernels": kernels, "skip_bad": skip_bad}
-        self._set_graph(build_graph(message, state, file=file, **options))
+        self._set_graph(build_graph(message, state, file=file, precision=precision, **options))
 
     def _set_graph(self, graph: Graph) -> None:
         self.graph = graph
@@ -206,7 +216,7 @@ class Net:
         values, new_state, _ = self._run(params, state, inputs, key)
         if unknown := [name for name in wanted if name not in values]:
             raise GraphError([f"no blob '{n}' in the net{did_you_mean(n, values)}" for n in unknown])
-        return {name: values[name] for name in wanted}, new_state
+        return self._given_out(values, wanted), new_state
 
     def loss(
         self,
@@ -229,7 +239,7 @@ class Net:
         """
         values, new_state, total = self._run(params, state, inputs, key, probes or {})
         wanted = self.outputs if blobs is None else blobs
-        return total, Outputs({name: values[name] for name in wanted}, new_state)
+        return total, Outputs(self._given_out(values, wanted), new_state)
 
     def _run(
         self,
@@ -247,6 +257,10 @@ class Net:
         else:
             result = run_layers(self.graph.layers, given, {}, self.backward, self.graph.file)
         return result.values, result.state, result.loss
+
+    def _given_out(self, values: Blobs, names: Iterable[str]) -> Blobs:
+        own = unrounded if self.precision == "bfloat16" else lambda value: value
+        return {name: own(values[name]) for name in names}
 
     def tree(self, value: Callable[[Param], Any]) -> Any:
         """`{layer: value of each blob}`, leaving out blobs of other layers and layers with nothing."""

@@ -21,10 +21,14 @@ def case_id(case: dict[str, Any]) -> str:
 class Replay:
     """A recorded case in a net of ours: the layer under test as a function of its blobs and bottoms."""
 
-    def __init__(self, case: dict[str, Any], backward: Any = "autodiff", kernels: Any = "fast") -> None:
+    def __init__(
+        self, case: dict[str, Any], backward: Any = "autodiff", kernels: Any = "fast", precision: Any = "float32"
+    ) -> None:
         path = GOLDEN / case["type"] / case["case"]
         self.recorded = dict(np.load(path.with_suffix(".npz")))
-        self.net = Net(path.with_suffix(".prototxt"), case["phase"], backward=backward, kernels=kernels)
+        self.net = Net(
+            path.with_suffix(".prototxt"), case["phase"], backward=backward, kernels=kernels, precision=precision
+        )
         self.layer = self.net.graph.layer("layer")
         params, self.state = self.net.init(jax.random.key(0))
         # a Parameter layer is named like its top, whose value is recorded as a bottom

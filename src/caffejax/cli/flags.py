@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from .. import precision
 from ..errors import CaffejaxError
 from ..kernels import CHOICES
 
@@ -52,6 +53,12 @@ def add_kernels_flag(parser: argparse.ArgumentParser) -> None:
     """`--kernels`."""
     more: Any = {"choices": CHOICES, "default": "fast"}
     add(parser, "kernels", "fast formulations of the operations, or the plain lowering to compare with", **more)
+
+
+def add_precision_flag(parser: argparse.ArgumentParser) -> None:
+    """`--precision`."""
+    more: Any = {"choices": precision.CHOICES, "default": "float32"}
+    add(parser, "precision", "floats of products and activations; parameters and sums are float32 always", **more)
 
 
 def add_state_flags(parser: argparse.ArgumentParser) -> None:

@@ -21,6 +21,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "weights", "the .caffemodel[.h5] files, separated by commas", required=True, metavar="FILES")
     flags.add(parser, "iterations", "how many batches to run", type=flags.positive, default=50, metavar="N")
     flags.add_kernels_flag(parser)
+    flags.add_precision_flag(parser)
     flags.add_data_flags(parser)
     flags.add_device_flags(parser)
     flags.add_state_flags(parser)
@@ -36,7 +37,9 @@ def run(options: argparse.Namespace) -> None:
 
     device = flags.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
-    net = net_of(options, "TEST", workers=options.workers, skip_bad=options.skip_bad_images)
+    net = net_of(
+        options, "TEST", precision=options.precision, workers=options.workers, skip_bad=options.skip_bad_images
+    )
     variables = variables_of(net, options.weights)
 
     def each(number: int, scores: Scores) -> None:

@@ -21,6 +21,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "iterations", "how many passes to time", type=flags.positive, default=50, metavar="N")
     flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TRAIN")
     flags.add_kernels_flag(parser)
+    flags.add_precision_flag(parser)
     flags.add_device_flags(parser)
     flags.add_state_flags(parser)
 
@@ -35,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
     device = flags.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
     with jax.default_device(device):
-        net = net_of(options, options.phase)
+        net = net_of(options, options.phase, precision=options.precision)
         timer = Timer(net, jax.device_put(variables_of(net, options.weights), device), jax.random.key(1))
         try:
             log.info("Compiling.")

@@ -38,6 +38,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         parser, "steps_per_dispatch", "start this many iterations at once: for small nets on fast devices", **more
     )
+    flags.add_precision_flag(parser)
     signals.add_flags(parser)
     flags.add(
         parser, "debug_nans", "look at every step, and name the layer where numbers become NaN", action="store_true"
@@ -73,6 +74,7 @@ def run(options: argparse.Namespace) -> None:
         keep_best=options.keep_best,
         workers=options.workers,
         kernels=options.kernels,
+        precision=options.precision,
         skip_bad=options.skip_bad_images,
         steps_per_dispatch=options.steps_per_dispatch,
         debug_nans=options.debug_nans,

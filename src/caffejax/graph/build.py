@@ -14,6 +14,7 @@ from ..errors import CaffejaxError, GraphError, LayerError, Problem, located
 from ..kernels import Kernels
 from ..layers import Context, LayerType, layer_type
 from ..layers.calling import forward
+from ..precision import Precision
 from ..schema import caffe_pb2, unknown_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from .backward import mark_backward
@@ -33,6 +34,7 @@ def build_graph(
     seed: int = 0,
     workers: int = 0,
     kernels: Kernels = "fast",
+    precision: Precision = "float32",
     skip_bad: bool = False,
 ) -> Graph:
     """The graph of an upgraded net in a state (see `net_state`).
@@ -44,6 +46,7 @@ def build_graph(
         seed: for what data layers do at random.
         workers: how many processes read each data layer's data; 0 for threads.
         kernels: the operations' formulation.
+        precision: the floats that the layers compute in.
         skip_bad: whether the next image stands in for one that cannot be decoded.
 
     Raises:
@@ -58,7 +61,7 @@ def build_graph(
         with located(file=file):
             raise GraphError(problems)
     phase: Any = caffe_pb2.Phase.Name(state.phase)
-    wiring = _Wiring(phase, file, seed, workers, kernels, skip_bad)
+    wiring = _Wiring(phase, file, seed, workers, kernels, precision, skip_bad)
     for layer, inserted in insert_splits(layers, sources):
         wiring.add(layer, inserted)
     if wiring.problems:
@@ -106,6 +109,7 @@ class _Wiring:
     seed: int
     workers: int
     kernels: Kernels
+    precision: Precision
     skip_bad: bool
     sharing: Sharing = field(default_factory=Sharing)
     layers: list[Layer] = field(default_factory=list)
@@ -150,6 +154,7 @@ class _Wiring:
             seed=self.seed,
             workers=self.workers,
             kernels=self.kernels,
+            precision=self.precision,
             skip_bad=self.skip_bad,
             folder=Path(self.file).parent if self.file else None,
             name=self._key(layer.name),

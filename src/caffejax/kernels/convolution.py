@@ -52,7 +52,7 @@ def correlate(
         y = channels_last(_correlate(x, weight, None, g, relu=False))
         return channels_first(_finished(y * row(factor, y.shape), bias, relu))
     if factor is not None:
-        weight = weight * factor.reshape(-1, *(1,) * (weight.ndim - 1))
+        weight = (weight * factor.reshape(-1, *(1,) * (weight.ndim - 1))).astype(x.dtype)
     return _correlate(x, weight, bias, g, relu)
 
 
@@ -136,13 +136,13 @@ def _depthwise_input_diff(x: jax.Array, weight: jax.Array, g: Geometry, dy: jax.
 
 
 def _depthwise_weight_diff(x: jax.Array, weight: jax.Array, g: Geometry, dy: jax.Array) -> jax.Array:
-    x, dy = kept(channels_last(x)), kept(channels_last(dy))
+    x, dy = kept(channels_last(x)), kept(channels_last(dy)).astype(jnp.promote_types(x.dtype, jnp.float32))
     diffs = []
     for place in np.ndindex(*weight.shape[2:]):
         axes = zip(x.shape[1:-1], dy.shape[1:-1], place, *g[:3], strict=True)
         seen, by = zip(*(_overlap(n, o, i * d - low, s) for n, o, i, s, (low, _), d in axes), strict=True)
         diffs.append(row_sums(x[(slice(None), *seen)] * dy[(slice(None), *by)]))
-    return jnp.stack(diffs, -1).reshape(weight.shape)
+    return jnp.stack(diffs, -1).reshape(weight.shape).astype(weight.dtype)
 
 
 def _overlap(size: int, windows: int, place: int, stride: int) -> tuple[slice, slice]:
@@ -159,10 +159,10 @@ def _shifted_products(
 ) -> jax.Array:
     padded, kernel = _padded(x, pads), weight.shape[2:]
     out = Geometry(tuple(stride), ((0, 0),) * len(kernel), tuple(dilation)).output(padded.shape[1:-1], kernel)
-    total = jnp.zeros((), x.dtype)
+    total = jnp.zeros((), jnp.promote_types(x.dtype, jnp.float32))
     for place, tap in _taps(padded, kernel, out, stride, dilation):
         total = total + tap * weight[(slice(None), 0, *place)]
-    return kept_last(channels_first(total))
+    return kept_last(channels_first(total.astype(x.dtype)))
 
 
 def _padded(x: jax.Array, pads: Sequence[Pad]) -> jax.Array:

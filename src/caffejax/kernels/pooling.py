@@ -12,6 +12,7 @@ import numpy as np
 from jax import lax
 
 from .layout import channels_first, channels_last, kept
+from .sums import EXACT
 
 
 class Windows(NamedTuple):
@@ -65,7 +66,7 @@ def average_pool(x: jax.Array, w: Windows, areas: np.ndarray) -> jax.Array:
     x = channels_last(x)
     if w.out == (1, 1) and w.kernel == x.shape[1:3]:
         cells = x.reshape(x.shape[0], -1, x.shape[-1])
-        total = (jnp.ones((1, cells.shape[1]), x.dtype) @ cells)[:, :, None]
+        total = jnp.matmul(jnp.ones((1, cells.shape[1]), x.dtype), cells, precision=EXACT)[:, :, None]
     else:
         total = _window_sums(x, w)
     return channels_first(total / jnp.asarray(areas, x.dtype)[..., None])

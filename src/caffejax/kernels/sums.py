@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from .layout import channels_first, channels_last
 
 _PARTS = 8  # more are no longer fused
+EXACT = jax.lax.Precision.HIGHEST  # sums are not rounded to the TF32 that products may be
 
 
 def channel_sums(x: jax.Array) -> jax.Array:
@@ -30,13 +31,14 @@ def spread(b: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 def row_sums(x: jax.Array) -> jax.Array:
     """(batch, *space, channels) to (channels,)."""
     n, rows, channels = _shape(x.shape)
-    return (jnp.ones((1, rows), x.dtype) @ x.reshape(n, rows, channels).sum(0))[0]
+    return jnp.matmul(jnp.ones((1, rows), x.dtype), x.reshape(n, rows, channels).sum(0), precision=EXACT)[0]
 
 
 def row(b: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """(channels,) broadcast to (batch, *space, channels)."""
     n, rows, channels = _shape(shape)
-    return jnp.broadcast_to(jnp.ones((rows, 1), b.dtype) @ b[None], (n, rows, channels)).reshape(shape)
+    spread = jnp.matmul(jnp.ones((rows, 1), b.dtype), b[None], precision=EXACT)
+    return jnp.broadcast_to(spread, (n, rows, channels)).reshape(shape)
 
 
 def _shape(shape: tuple[int, ...]) -> tuple[int, int, int]:

@@ -15,12 +15,13 @@ from ..kernels.sums import row
 from ..schema.caffe_pb2 import FillerParameter
 from .axes import canonical_axis
 from .context import Blob, Context, Shape
+from .precision import wide
 from .registry import register
 
 Arrays = tuple[jax.Array, ...]
 
 
-@register("Bias", bottoms=(1, 2), param="bias_param")
+@register("Bias", bottoms=(1, 2), param="bias_param", floats="bottoms")
 def bias(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
     """x plus a blob that lies along x's axes from `axis` on: the second bottom, or else a learnable one.
 
@@ -51,7 +52,7 @@ def _(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Ar
     return ((d_added,), dy) if blobs else ((), dy, d_added)
 
 
-@register("Scale", bottoms=(1, 2), param="scale_param")
+@register("Scale", bottoms=(1, 2), param="scale_param", floats="bottoms")
 def scale(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
     """x times a blob that lies along x's axes from `axis` on, as for Bias; with `bias_term` plus another.
 
@@ -83,7 +84,7 @@ def _(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Ar
     axis = ctx.param.axis
     x, factor, *added = *bottoms, *blobs
     dx = dy * _along(factor, x, axis)
-    d_factor = _collected(dy * x, factor, x, axis)
+    d_factor = _collected(wide(dy) * x, factor, x, axis)
     d_added = tuple(_collected(dy, b, x, axis) for b in added)
     return ((d_factor, *d_added), dx) if len(bottoms) == 1 else (d_added, dx, d_factor)
 
@@ -128,4 +129,4 @@ def _along(blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
 def _collected(d: jax.Array, blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
     """The sum over all axes that `blob` was broadcast along."""
     start = _start(blob, x, axis)
-    return jnp.sum(d, axis=[k for k in range(x.ndim) if not start <= k < start + blob.ndim])
+    return jnp.sum(wide(d), axis=[k for k in range(x.ndim) if not start <= k < start + blob.ndim])

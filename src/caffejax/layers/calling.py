@@ -13,6 +13,7 @@ import numpy as np
 from ..errors import LayerError
 from ..kernels.layout import channels_first, channels_last
 from .context import Context
+from .precision import products_of
 
 Arrays = tuple[jax.Array, ...]
 Backward = Literal["autodiff", "rules"]
@@ -104,7 +105,8 @@ def _with_rule(
 
     def run_backward(kept: Any, diffs: Any) -> Any:
         key, blobs, bottoms, tops = kept
-        return None, *backward(ctx.with_key(key), blobs, bottoms, tops, diffs[0])
+        with products_of(ctx):  # autodiff may come to this long after the forward pass
+            return None, *backward(ctx.with_key(key), blobs, bottoms, tops, diffs[0])
 
     run.defvjp(run_forward, run_backward)
     result: tuple[Arrays, Arrays] = run(ctx.base_key, tuple(blobs), tuple(bottoms))

@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import LayerError
 from ..kernels import Kernels
 from ..paths import find
+from ..precision import Precision
 
 if TYPE_CHECKING:
     from .registry import LayerType
@@ -86,6 +87,7 @@ class Context:
         seed: for what is random on the host (shuffling, crops).
         workers: how many processes read the data of a layer; 0 for threads of this one.
         kernels: whether operations take their fast formulation; see `fast`.
+        precision: the floats that the net computes in; see `layers.precision`.
         skip_bad: whether an image that cannot be decoded is replaced by the next one, with a warning.
         folder: where the net's file lies; see `path`.
         name: the layer's name made unique, where a net repeats it.
@@ -100,6 +102,7 @@ class Context:
     seed: int = 0
     workers: int = 0
     kernels: Kernels = "fast"
+    precision: Precision = "float32"
     skip_bad: bool = False
     folder: Path | None = None
     name: str = ""

@@ -16,6 +16,7 @@ from ..kernels.geometry import Geometry
 from ..kernels.sums import spread
 from .axes import canonical_axis
 from .context import Blob, Context, Shape
+from .precision import wide
 from .registry import SAME_AS_BOTTOMS, Follower, register
 from .spatial import Window, convolution_output, convolution_window, window_padding
 
@@ -69,7 +70,7 @@ class Correlation:
         """The same by the fast kernels, times a factor for each output before the bias, negatives to 0 if `relu`."""
         g = Geometry(self.window.stride, tuple(self._padding(x)), self.window.dilation, self.group)
         y = correlate(self._flat(x), weight, g, bias, factor=factor, relu=relu)
-        return y.reshape(*x.shape[: self.axis], *y.shape[1:])
+        return y.reshape(*x.shape[: self.axis], *y.shape[1:]).astype(x.dtype)
 
     def spread(self, y: jax.Array, weight: jax.Array, size: Shape) -> jax.Array:
         """(..., outputs, *output size) to (..., inputs, *size): each number times the kernel, where it came from.
@@ -112,12 +113,12 @@ class Correlation:
             return y
         if self.fast:
             flat = self._flat(y)
-            return (flat + spread(bias, flat.shape)).reshape(y.shape)
-        return y + bias.reshape(-1, *(1 for _ in self.size(y)))
+            return (flat + spread(bias, flat.shape)).reshape(y.shape).astype(y.dtype)
+        return (y + bias.reshape(-1, *(1 for _ in self.size(y)))).astype(y.dtype)
 
     def bias_diff(self, dy: jax.Array) -> jax.Array:
         """The bias's diff."""
-        return self._flat(dy).sum((0, *range(2, 2 + len(self.size(dy)))))
+        return wide(self._flat(dy)).sum((0, *range(2, 2 + len(self.size(dy)))))
 
     def _padding(self, x: jax.Array) -> list[tuple[int, int]]:
         size = self.size(x)
@@ -158,7 +159,9 @@ def summed(diffs: list[tuple[jax.Array, ...]]) -> tuple[Any, ...]:
     return tuple(sum(d[1:], d[0]) for d in blob_diffs), *dxs
 
 
-@register("Convolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param", row_wise=True)
+@register(
+    "Convolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param", row_wise=True, floats="products"
+)
 def convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
     """Cross-correlation of every bottom with the same weight (num_output, channels / group, *kernel).
 

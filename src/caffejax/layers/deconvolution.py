@@ -14,7 +14,14 @@ from .registry import SAME_AS_BOTTOMS, register
 Arrays = tuple[jax.Array, ...]
 
 
-@register("Deconvolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param", row_wise=True)
+@register(
+    "Deconvolution",
+    bottoms=(1, None),
+    tops=SAME_AS_BOTTOMS,
+    param="convolution_param",
+    row_wise=True,
+    floats="products",
+)
 def deconvolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
     """Every bottom's numbers times the kernel, added up where they overlap: Convolution's bottom gradient.
 

@@ -16,7 +16,7 @@ from .registry import register
 Arrays = tuple[jax.Array, ...]
 
 
-@register("Eltwise", bottoms=(2, None), param="eltwise_param", elementwise=True)
+@register("Eltwise", bottoms=(2, None), param="eltwise_param", elementwise=True, floats="bottoms")
 def eltwise(ctx: Context, *xs: jax.Array) -> jax.Array:
     """The product, the sum weighted by `coeff`, or the maximum of the bottoms.
 

@@ -42,7 +42,7 @@ def argmax(ctx: Context, x: jax.Array) -> jax.Array:
     return lax.stop_gradient(both.reshape(*both.shape, *(1,) * (x.ndim - 3)))
 
 
-@register("BatchReindex", bottoms=2, index_bottoms=(1,))
+@register("BatchReindex", bottoms=2, index_bottoms=(1,), floats="bottoms")
 def batch_reindex(ctx: Context, x: jax.Array, index: jax.Array) -> jax.Array:
     """The items of bottom 0 (axis 0) that bottom 1 numbers, in its order. A number out of range gives NaN."""
     require(index.ndim == 1, f"the indices, bottom 1, must have one axis, not shape {index.shape}")
@@ -63,7 +63,7 @@ def _positions(index: jax.Array, n: int) -> jax.Array:
     return jnp.where(whole < 0, n, whole)
 
 
-@register("Crop", bottoms=2, param="crop_param")
+@register("Crop", bottoms=2, param="crop_param", floats="bottoms")
 def crop(ctx: Context, x: jax.Array, like: jax.Array) -> jax.Array:
     """Bottom 0 cut to the size of bottom 1 in `axis` and all later axes, from `offset` on (one, or one per axis).
 

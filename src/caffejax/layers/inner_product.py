@@ -12,10 +12,11 @@ from ..kernels.product import rows_times
 from ..kernels.sums import spread
 from .axes import canonical_axis
 from .context import Blob, Context
+from .precision import wide
 from .registry import register
 
 
-@register("InnerProduct", param="inner_product_param", row_wise=True)
+@register("InnerProduct", param="inner_product_param", row_wise=True, floats="products")
 def inner_product(ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array) -> jax.Array:
     """x flattened from `axis` on, times the weight's rows, plus a bias: (..., K) to (..., num_output)."""
     weight, *bias = blobs
@@ -26,7 +27,7 @@ def inner_product(ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array) -> j
     else:
         y = rows @ (weight if ctx.param.transpose else weight.T)
     if bias:
-        y = y + (spread(bias[0], y.shape) if ctx.fast else bias[0])
+        y = (y + (spread(bias[0], y.shape) if ctx.fast else bias[0])).astype(y.dtype)
     return y.reshape(*x.shape[:axis], ctx.param.num_output)
 
 
@@ -50,4 +51,4 @@ def _(
     d_rows = dy.reshape(rows.shape[0], -1)
     d_weight = jnp.einsum("mn,mk->kn" if ctx.param.transpose else "mn,mk->nk", d_rows, rows)
     dx = jnp.einsum("mn,kn->mk" if ctx.param.transpose else "mn,nk->mk", d_rows, weight)
-    return (d_weight, *(d_rows.sum(0) for _ in bias)), dx.reshape(x.shape)
+    return (d_weight, *(wide(d_rows).sum(0) for _ in bias)), dx.reshape(x.shape)

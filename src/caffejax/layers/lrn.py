@@ -16,7 +16,7 @@ from .precision import wide
 from .registry import register
 
 
-@register("LRN", param="lrn_param", row_wise=True)
+@register("LRN", param="lrn_param", row_wise=True, floats="bottoms")
 def lrn(ctx: Context, x: jax.Array) -> jax.Array:
     """x * scale**-beta, where scale = k + alpha/n * (sum of squares over n channels).
 

@@ -12,12 +12,13 @@ from ..errors import require
 from ..schema.caffe_pb2 import FillerParameter
 from .axes import four_axes
 from .context import Blob, Context
+from .precision import wide
 from .registry import register
 
 Arrays = tuple[jax.Array, ...]
 
 
-@register("ReLU", param="relu_param", elementwise=True)
+@register("ReLU", param="relu_param", elementwise=True, floats="bottoms")
 def relu(ctx: Context, x: jax.Array) -> jax.Array:
     """x where positive, else negative_slope * x. At 0 the gradient is the slope."""
     return jnp.where(x > 0, x, ctx.param.negative_slope * x)
@@ -28,7 +29,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * ((x > 0) + ctx.param.negative_slope * (x <= 0)).astype(dy.dtype)
 
 
-@register("PReLU", param="prelu_param", row_wise=True)
+@register("PReLU", param="prelu_param", row_wise=True, floats="bottoms")
 def prelu(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
     """x where positive, else slope * x, with one learnable slope per channel, or one for all.
 
@@ -49,7 +50,7 @@ def _(ctx: Context, x: Any) -> list[Blob]:
 @prelu.backward
 def _(ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[Arrays, jax.Array]:
     slope = blobs[0]
-    per_element = jnp.where(x > 0, 0, dy * x)
+    per_element = jnp.where(x > 0, 0, wide(dy) * x)
     d_slope = jnp.sum(per_element, axis=[k for k in range(x.ndim) if k != 1 or slope.ndim == 0])
     return (d_slope,), dy * ((x > 0) + _by_channel(slope, x) * (x <= 0))
 
@@ -58,7 +59,7 @@ def _by_channel(slope: jax.Array, x: jax.Array) -> jax.Array:
     return slope.reshape(*slope.shape, *(1,) * (x.ndim - 2))
 
 
-@register("ELU", param="elu_param", elementwise=True)
+@register("ELU", param="elu_param", elementwise=True, floats="bottoms")
 def elu(ctx: Context, x: jax.Array) -> jax.Array:
     """x where positive, else alpha * (exp(x) - 1). At 0 the gradient is alpha."""
     below = jnp.where(x > 0, 0, x)  # an overflow in the branch not taken would reach the gradient
@@ -70,7 +71,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * jnp.where(x > 0, 1, y + ctx.param.alpha)
 
 
-@register("Sigmoid", param="sigmoid_param", elementwise=True)
+@register("Sigmoid", param="sigmoid_param", elementwise=True, floats="bottoms")
 def sigmoid(ctx: Context, x: jax.Array) -> jax.Array:
     """1 / (1 + exp(-x))."""
     return jax.nn.sigmoid(x)
@@ -81,7 +82,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * y * (1 - y)
 
 
-@register("TanH", param="tanh_param", elementwise=True)
+@register("TanH", param="tanh_param", elementwise=True, floats="bottoms")
 def tanh(ctx: Context, x: jax.Array) -> jax.Array:
     """The hyperbolic tangent."""
     return jnp.tanh(x)
@@ -92,7 +93,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * (1 - y * y)
 
 
-@register("Swish", param="swish_param", elementwise=True)
+@register("Swish", param="swish_param", elementwise=True, floats="bottoms")
 def swish(ctx: Context, x: jax.Array) -> jax.Array:
     """x * sigmoid(beta * x)."""
     return x * jax.nn.sigmoid(ctx.param.beta * x)
@@ -115,7 +116,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * -jnp.expm1(-y)  # 1 - 1 / (1 + exp(x))
 
 
-@register("AbsVal", in_place=False, elementwise=True)
+@register("AbsVal", in_place=False, elementwise=True, floats="bottoms")
 def absval(ctx: Context, x: jax.Array) -> jax.Array:
     """|x|. At 0 the gradient is 0."""
     return jnp.sign(x) * x
@@ -126,7 +127,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * ((x > 0).astype(dy.dtype) - (x < 0).astype(dy.dtype))
 
 
-@register("Clip", param="clip_param", elementwise=True)
+@register("Clip", param="clip_param", elementwise=True, floats="bottoms")
 def clip(ctx: Context, x: jax.Array) -> jax.Array:
     """x held between min and max. On both bounds the gradient passes."""
     p = ctx.param
@@ -204,7 +205,7 @@ def _log_base(p: Any) -> float:
     return 1.0 if p.base == -1 else math.log(p.base)
 
 
-@register("Dropout", param="dropout_param", row_wise=True)
+@register("Dropout", param="dropout_param", row_wise=True, floats="bottoms")
 def dropout(ctx: Context, x: jax.Array) -> jax.Array:
     """In TRAIN, zero with probability dropout_ratio and the rest scaled up; the identity in TEST."""
     return x * _dropout_mask(ctx, x) if ctx.training else x

@@ -17,7 +17,7 @@ from .registry import Follower, register
 Arrays = tuple[jax.Array, ...]
 
 
-@register("BatchNorm", param="batch_norm_param", stateful=True)
+@register("BatchNorm", param="batch_norm_param", stateful=True, floats="bottoms")
 def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
     """(x - mean) / sqrt(variance + eps), channel by channel, without learnable scale and bias.
 
@@ -121,7 +121,7 @@ def _across(dy: jax.Array, y: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     return dy - jnp.mean(dy, axis=axes, keepdims=True) - y * jnp.mean(dy * y, axis=axes, keepdims=True)
 
 
-@register("MVN", param="mvn_param", prefer_rule=True)
+@register("MVN", param="mvn_param", prefer_rule=True, floats="bottoms")
 def mvn(ctx: Context, x: jax.Array) -> jax.Array:
     """Mean 0 and variance 1 for each channel of each image, or for each image if `across_channels`.
 

@@ -20,7 +20,7 @@ from .spatial import Window
 from .stochastic_pooling import stochastic_diff, stochastic_windows
 
 
-@register("Pooling", tops=(1, 2), param="pooling_param", fork_settings=("ceil_mode",), row_wise=True)
+@register("Pooling", tops=(1, 2), param="pooling_param", fork_settings=("ceil_mode",), row_wise=True, floats="bottoms")
 def pooling(ctx: Context, x: jax.Array) -> object:
     """MAX, AVE or STOCHASTIC over windows; sizes round up unless round_mode says FLOOR (in forks: ceil_mode: false).
 
@@ -34,7 +34,7 @@ def pooling(ctx: Context, x: jax.Array) -> object:
     require(pool_method(ctx.param) == "MAX", "only MAX pooling has a second top")
     top, row, column = max_windows(x, window, out)
     index = jnp.where(column < 0, -1, row * x.shape[3] + column)
-    return top, lax.stop_gradient(index.astype(x.dtype))
+    return top, lax.stop_gradient(index.astype(wide(x).dtype))  # bfloat16 has no 257
 
 
 @pooling.backward

@@ -29,6 +29,7 @@ from typing import Any
 
 from ..errors import GraphError, did_you_mean
 from .context import Blob, Context, Position, Shape, Source
+from .precision import Floats
 
 Count = int | tuple[int, int | None]  # exactly n, or (at least, at most or None)
 
@@ -68,6 +69,7 @@ class LayerType:
     ragged: bool = False
     row_wise: bool = False
     elementwise: bool = False
+    floats: Floats = "float32"
     single: bool = False
     specialise: Callable[[Context], LayerType] | None = None
     instance: Any = None
@@ -187,6 +189,7 @@ def register(
     ragged: bool = False,
     row_wise: bool = False,
     elementwise: bool = False,
+    floats: Floats = "float32",
 ) -> Callable[[Callable[..., Any]], LayerType]:
     """Registers a forward function `forward(ctx, [blobs,] *bottoms)` as a layer type.
 
@@ -211,6 +214,7 @@ def register(
             provided that `axis`, where the type has one, is not the first.
         elementwise: each number of the tops depends on the number at the same place of the bottoms only, so that the
             order of the axes makes no difference; implies row_wise.
+        floats: how it computes in a net of bfloat16: in "float32", in its "bottoms"' type, or "products" in bfloat16.
         fork_settings: settings of forks that it follows; others that are set are refused.
 
     Raises:
@@ -239,6 +243,7 @@ def register(
                 ragged=ragged,
                 row_wise=row_wise or elementwise,
                 elementwise=elementwise,
+                floats=floats,
             )
         )
 

@@ -15,7 +15,12 @@ from .registry import register
 from .spatial import Window
 
 
-@register("SPP", param="spp_param", restrictions="STOCHASTIC only where the plane divides evenly, as in Caffe.")
+@register(
+    "SPP",
+    param="spp_param",
+    restrictions="STOCHASTIC only where the plane divides evenly, as in Caffe.",
+    floats="bottoms",
+)
 def spp(ctx: Context, x: jax.Array) -> jax.Array:
     """Pooling into 1 x 1, 2 x 2, 4 x 4 ... bins, `pyramid_height` levels, side by side in a row for each item.
 

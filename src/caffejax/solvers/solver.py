@@ -18,6 +18,7 @@ from ..layers.calling import Backward
 from ..layers.context import name_key
 from ..net import Net, Params, Variables
 from ..paths import find
+from ..precision import Precision
 from ..schema import read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from . import policies, settings
@@ -50,6 +51,7 @@ class Solver:
         keep_best: a test output; the checkpoint with its best value is kept as well. A loss is best when lowest.
         workers: how many processes read each data layer's data; 0 for threads.
         kernels: "fast" formulations of the operations, or the plain "reference".
+        precision: the floats that the nets compute in, see `Net`; what is trained and saved is always float32.
         skip_bad: take the next image for one that cannot be decoded, with a warning; else that is an error.
         seed: what all randomness comes from where the settings have no `random_seed`; another each time unless given.
         steps_per_dispatch: how many iterations to start at once, where nothing else is due between them; for small nets
@@ -80,6 +82,7 @@ class Solver:
         keep_best: str | None = None,
         workers: int = 0,
         kernels: Kernels = "fast",
+        precision: Precision = "float32",
         skip_bad: bool = False,
         steps_per_dispatch: int = 1,
         debug_nans: bool = False,
@@ -102,6 +105,7 @@ class Solver:
             "seed": self.seed,
             "workers": workers,
             "kernels": kernels,
+            "precision": precision,
             "skip_bad": skip_bad,
         }
         self.net = self._net(settings.train_net(self.param, folder))

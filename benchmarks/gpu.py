@@ -1,0 +1,226 @@
+"""Training on an accelerator: caffejax and PyTorch on the same nets, and LeNet from data that the device holds.
+
+    python benchmarks/gpu.py [--nets resnet50] [--batches 32,128,512] [--precision bfloat16,tf32] [--kernels fast]
+
+Images per second of whole training steps (forward, backward, SGD with momentum), the batch lying on the device, and the
+share of the device's peak: 2 operations for each multiply-add of the forward pass, three times for a step. PyTorch runs
+channels_last, under autocast for bfloat16, through torch.compile. Figures are medians over rounds of `--steps` steps.
+Then LeNet's 10,000 iterations at batch 64, many steps to a call (`lax.scan`). It runs on a CPU too, to try it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import gc
+import os
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the peer needs memory too
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+from competitor import CONFIGS, random_inputs, variables_of
+from torch_net import TorchNet, fuse_norms, multiply_adds
+
+from caffejax.net import Net
+from caffejax.schema.caffe_pb2 import SolverParameter
+from caffejax.solvers.state import Step, TrainState, make_step
+from caffejax.solvers.transforms import caffe_optimizer
+
+# dense TFLOP/s by the makers' data sheets: the first name that is part of the device's
+PEAKS = {
+    "H100 PCIe": {"bfloat16": 756, "tf32": 378, "float32": 51},
+    "H100": {"bfloat16": 989, "tf32": 495, "float32": 67},
+    "H200": {"bfloat16": 989, "tf32": 495, "float32": 67},
+    "A100": {"bfloat16": 312, "tf32": 156, "float32": 19.5},
+    "L4": {"bfloat16": 121, "tf32": 60, "float32": 30},
+    "TPU v5 lite": {"bfloat16": 197},
+}
+SOLVER = SolverParameter(type="SGD", base_lr=0.001, lr_policy="fixed", momentum=0.9, weight_decay=0.0005)
+LENET_BATCH, LENET_ROWS = 64, 60_000
+Run = Callable[[], Any]  # some steps, all of them done when it returns
+
+
+def train_net(name: str, precision: Any, kernels: Any) -> Net:
+    return Net(CONFIGS / name / "train_val.prototxt", "TRAIN", precision=precision, kernels=kernels)
+
+
+def training(net: Net) -> tuple[TrainState, Step]:
+    variables = variables_of(net)
+    lr, decay = (
+        net.tree(lambda p, n=n: getattr(p, n) if p.blob.learnable else None) for n in ("lr_mult", "decay_mult")
+    )
+    optimizer = caffe_optimizer(SOLVER, lr, decay)
+    state = TrainState(*variables, optimizer.init(variables.params), jnp.int32(0), jax.random.key(1))
+    return state, make_step(net, optimizer, 1)
+
+
+def ours(net: Net, batch: int, steps: int) -> Run:
+    state, step = training(net)
+    given = random_inputs(net, batch)
+    batches = {name: jax.device_put(given[name])[None] for name in net.fed}
+    compiled = net.jit(step, donate_argnums=0)
+
+    def run() -> None:
+        nonlocal state
+        for _ in range(steps):
+            state, report = compiled(state, batches, 0.001)
+        jax.block_until_ready((state.params, report.loss))
+
+    return run
+
+
+def peer(net: Net, batch: int, steps: int, precision: str) -> Run:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
+    torch.backends.cudnn.allow_tf32 = precision != "float32"
+    torch.backends.cudnn.benchmark = True
+    module = TorchNet(net.graph, variables_of(net))
+    fuse_norms(module)
+    module = module.to(device, memory_format=torch.channels_last)
+    given = random_inputs(net, batch)
+    inputs = {
+        "data": torch.from_numpy(given["data"]).to(device, memory_format=torch.channels_last),
+        "label": torch.from_numpy(given["label"]).long().to(device),
+    }
+    call: Any = torch.compile(module)
+    sgd = torch.optim.SGD(module.parameters(), lr=0.001, momentum=0.9, weight_decay=0.0005, fused=True)
+
+    def run() -> None:
+        for _ in range(steps):
+            sgd.zero_grad()
+            with torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16"):
+                loss = call(inputs)
+            loss.backward()
+            sgd.step()
+        loss.item()  # waits for the device
+
+    return run
+
+
+def seconds(run: Run) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def median(make: Callable[[], Run], rounds: int) -> float | None:
+    """Seconds of a run, the first one left out; None, and a line that says why, where it does not run here."""
+    try:
+        run = make()
+        run()
+        return statistics.median(seconds(run) for _ in range(rounds))
+    except Exception as error:
+        print(f"  does not run here: {type(error).__name__}: {str(error).splitlines()[0][:100] if str(error) else ''}")
+        return None
+    finally:
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def peak(precision: str, given: float | None) -> float | None:
+    """TFLOP/s of the device; None where it is in no table and was not given."""
+    kind = jax.devices()[0].device_kind
+    known = next((figures for name, figures in PEAKS.items() if name in kind), {})
+    return given or known.get(precision)
+
+
+def compare(name: str, batch: int, precision: str, kernels: str, options: argparse.Namespace) -> str:
+    """A row of the table."""
+
+    def rate(make: Callable[[], Run]) -> float | None:
+        found = median(make, options.rounds)
+        return batch * options.steps / found if found else None
+
+    net = train_net(name, precision, kernels)
+    mine = rate(lambda: ours(net, batch, options.steps))
+    theirs = rate(lambda: peer(net, batch, options.steps, precision)) if options.torch else None
+    most = peak(precision, options.peak_tflops)
+    operations = 2 * 3 * multiply_adds(net.graph) * 1e-12
+    cells = []
+    for found in (mine, theirs):
+        share = f"{100 * found * operations / most:.1f} %" if found and most else "-"
+        cells += [f"{found:.0f}" if found else "-", share]
+    ratio = f"{mine / theirs:.2f}" if mine and theirs else "-"
+    return " | ".join([name, str(batch), precision, kernels, *cells, ratio])
+
+
+def lenet(precision: str, kernels: str, iterations: int, rounds: int) -> float | None:
+    """Seconds of LeNet's training with the data on the device, all steps in one call."""
+    net = train_net("lenet", precision, kernels)
+    batches = min(LENET_ROWS // LENET_BATCH, iterations)
+    random = np.random.default_rng(0)
+    shape = (batches, LENET_BATCH, *net.graph.blobs["data"].shape[1:])
+    data = {
+        "data": jnp.asarray(random.random(shape, np.float32)),
+        "label": jnp.asarray(random.integers(0, 10, shape[:2]), jnp.float32),
+    }
+
+    def make() -> Run:
+        state, step = training(net)
+
+        def steps(state: TrainState, data: Any) -> tuple[TrainState, jax.Array]:
+            def body(state: TrainState, i: jax.Array) -> tuple[TrainState, jax.Array]:
+                batch = {name: data[name][i % batches][None] for name in net.fed}
+                state, report = step(state, batch, 0.01)
+                return state, report.loss
+
+            return jax.lax.scan(body, state, jnp.arange(iterations))
+
+        compiled = net.jit(steps, donate_argnums=0)
+
+        def run() -> None:
+            nonlocal state
+            state, losses = compiled(state, data)
+            jax.block_until_ready((state.params, losses))
+
+        return run
+
+    return median(make, rounds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    split = lambda text: [s for s in text.split(",") if s]  # noqa: E731
+    numbers = lambda text: [int(s) for s in split(text)]  # noqa: E731
+    parser.add_argument("--nets", type=split, default=["resnet50", "caffenet", "googlenet"])
+    parser.add_argument("--batches", type=numbers, default=[32, 64, 128, 256, 512])
+    parser.add_argument("--precision", type=split, default=["bfloat16"], help="float32,tf32,bfloat16")
+    parser.add_argument("--kernels", type=split, default=["fast"], help="formulations of ours: fast,reference")
+    parser.add_argument("--no-torch", dest="torch", action="store_false", help="leave PyTorch out")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, help="steps of a round; 20, on a CPU 1")
+    parser.add_argument("--iterations", type=int, help="of LeNet; 10000, on a CPU 100; 0 leaves it out")
+    parser.add_argument("--peak-tflops", type=float, help="of the device in this precision, where it is in no table")
+    options = parser.parse_args()
+    on_cpu = jax.default_backend() == "cpu"
+    options.steps = options.steps or (1 if on_cpu else 20)
+    iterations = (100 if on_cpu else 10_000) if options.iterations is None else options.iterations
+    kind = jax.devices()[0].device_kind
+    print(
+        f"{datetime.date.today()}, {kind}, jax {jax.__version__}, torch {torch.__version__}, {options.rounds} rounds\n"
+    )
+    print("| net | batch | precision | kernels | caffejax img/s | of peak | PyTorch img/s | of peak | ratio |")
+    print("|" + "---|" * 9)
+    choices = [(precision, kernels) for precision in options.precision for kernels in options.kernels]
+    for name in options.nets:
+        for batch in options.batches:
+            for precision, kernels in choices:
+                print(f"| {compare(name, batch, precision, kernels, options)} |", flush=True)
+    if iterations:
+        print(f"\n| LeNet, {iterations} iterations of {LENET_BATCH} | kernels | seconds | iterations/s |")
+        print("|" + "---|" * 4)
+        for precision, kernels in choices:
+            found = lenet(precision, kernels, iterations, options.rounds)
+            cells = (f"{found:.3g}", f"{iterations / found:.0f}") if found else ("-", "-")
+            print(f"| {precision} | {kernels} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""Every type in a net of bfloat16: near the recorded float32 results, blobs and what leaves the net in float32."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from replay import MANIFEST, Replay, case_id, net
+
+from caffejax.layers import layer_types
+from caffejax.net import Net
+
+CASES = [c for c in MANIFEST if "stochastic" not in c and not layer_types()[c["type"]].host]
+FIRST = {c["type"]: c for c in reversed(CASES)}
+# of these, whose float32 blobs meet bfloat16 bottoms, every case
+WITH_BLOBS = {"BatchNorm", "Bias", "Convolution", "Deconvolution", "InnerProduct", "PReLU", "Scale"}
+CHOSEN = [c for c in CASES if c["type"] in WITH_BLOBS or c is FIRST[c["type"]]]
+
+# error allowed, relative to the largest number of an array
+TOPS, DIFFS = 0.01, 0.05
+
+
+def assert_near(actual: Any, expected: np.ndarray, tolerance: float, name: str) -> None:
+    scale = max(np.abs(expected).max(initial=0), 1e-3)
+    np.testing.assert_allclose(np.asarray(actual) / scale, expected / scale, rtol=0, atol=tolerance, err_msg=name)
+
+
+@pytest.mark.parametrize("backward", ["autodiff", "rules"])
+@pytest.mark.parametrize("case", CHOSEN, ids=case_id)
+def test_recorded_case_in_bfloat16(case: dict[str, Any], backward: str) -> None:
+    replay = Replay(case, backward, precision="bfloat16")
+    kind = replay.layer.type
+    indices = {replay.layer.bottoms[i] for i in kind.index_bottoms if replay.layer.bottoms[i:]}
+    for name in replay.inputs.keys() - indices:  # as a layer before it would leave them
+        replay.inputs[name] = jnp.asarray(replay.inputs[name], jnp.bfloat16)
+    tops, state, param_diffs, bottom_diffs = replay.run(case["has_backward"])
+    for name, top in zip(replay.layer.tops, tops, strict=True):
+        assert top.dtype == jnp.float32
+        assert_near(top, replay.recorded[f"top/{name}"], TOPS, name)
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(state))
+    if not case["has_backward"]:
+        return
+    assert all(diff.dtype == jnp.float32 for diff in jax.tree.leaves(param_diffs))
+    for name, diff in bottom_diffs.items():
+        if f"bottom_diff/{name}" in replay.recorded:
+            assert_near(diff, replay.recorded[f"bottom_diff/{name}"], DIFFS, name)
+
+
+def test_floats_of_each_type() -> None:
+    """Losses and figures, and what was not thought of, are in float32."""
+    types = layer_types()
+    assert {n for n, t in types.items() if t.floats == "products"} == {"Convolution", "Deconvolution", "InnerProduct"}
+    for name, kind in types.items():
+        if kind.loss or kind.host or name in ("Accuracy", "ArgMax", "Embed", "Softmax", "Reduction", "Python"):
+            assert kind.floats == "float32", name
+
+
+def test_places_of_maxima_are_exact() -> None:
+    """Beyond 256, bfloat16 does not have every whole number."""
+    text = net("Pooling", "pooling_param { kernel_size: 2 stride: 2 }", [(1, 1, 40, 40)], tops=2)
+    x = jnp.arange(1600.0).reshape(1, 1, 40, 40) % 7
+    both = [Net(text, precision=p) for p in ("float32", "bfloat16")]
+    (expected, _), (actual, _) = (n.apply({}, {}, {"b0": x.astype(d)}) for n, d in zip(both, (x.dtype, jnp.bfloat16)))  # noqa: B905
+    np.testing.assert_array_equal(actual["t1"], expected["t1"])
+    assert expected["t1"].max() > 1000
