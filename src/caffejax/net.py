@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import logging
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,9 +23,12 @@ from .layers import Source
 from .layers.calling import Backward
 from .layers.context import Phase, name_key
 from .layers.fillers import fill
+from .remat import Recomputing, Remat
 from .schema import read_net, source_file
 from .schema.blobs import Array, decode_blob
 from .schema.caffe_pb2 import NetParameter, NetState
+
+log = logging.getLogger("caffejax.net")
 
 Params = dict[str, tuple[jax.Array | None, ...]]
 Blobs = dict[str, jax.Array]
@@ -68,6 +72,9 @@ class Net:
             much of the reading is Python.
         kernels: "fast" for the formulations that run fastest, "reference" for the plain lowering of every layer. The
             fast ones have no forward-mode derivative (jax.jvp).
+        remat: "auto" if the backward pass of `loss` is to run layers again where what it reads would not fit into
+            memory; "none" keeps everything.
+        memory_limit: for "auto", bytes that training may take; what the default device has free unless given.
         skip_bad: whether Data and ImageData take the next image for one that cannot be decoded, with a warning, or
             end with an error.
 
@@ -91,6 +98,8 @@ class Net:
         seed: int = 0,
         workers: int = 0,
         kernels: Kernels = "fast",
+        remat: Remat = "none",
+        memory_limit: int | None = None,
         skip_bad: bool = False,
         file: str | None = None,
     ) -> None:
@@ -99,6 +108,8 @@ class Net:
             file = str(path)
         self.backward: Backward = backward
         self.kernels: Kernels = kernels
+        self.remat: Remat = remat
+        self.memory_limit = memory_limit
         state = state or net_state(message, phase, level, stages)
         options: Any = {"seed": seed, "workers": workers, "kernels": kernels, "skip_bad": skip_bad}
         self._set_graph(build_graph(message, state, file=file, **options))
@@ -107,6 +118,11 @@ class Net:
         self.graph = graph
         host = any(layer.type.host for layer in self.graph.layers)
         self._segments = Segments(self.graph, self.backward, self.kernels) if host else None
+        self._recomputing = None
+        if self.remat == "auto" and not host:
+            self._recomputing = Recomputing(self.graph, self.backward, self.memory_limit)
+        elif self.remat == "auto":
+            log.warning("no layers are recomputed to save memory: the net has some that run on the host")
         self.forward = self.jit(self.apply, static_argnames="blobs")
         self._other_phase: Net | None = None
 
@@ -225,8 +241,8 @@ class Net:
         Raises:
             GraphError: if an input is missing.
         """
-        values, new_state, total = self._run(params, state, inputs, key, probes or {})
-        wanted = self.outputs if blobs is None else blobs
+        wanted = self.outputs if blobs is None else tuple(blobs)
+        values, new_state, total = self._run(params, state, inputs, key, probes or {}, wanted)
         return total, Outputs({name: values[name] for name in wanted}, new_state)
 
     def _run(
@@ -236,12 +252,16 @@ class Net:
         inputs: Mapping[str, jax.Array],
         key: jax.Array | None,
         probes: Mapping[str, jax.Array] = MappingProxyType({}),
+        wanted: Sequence[str] | None = None,
     ) -> tuple[Blobs, Params, jax.Array]:
+        """Blobs, state and loss; only the blobs wanted may be there."""
         if missing := [name for name in self.fed if name not in inputs]:
             raise GraphError([Problem(f"no input given for blob '{n}'", file=self.graph.file) for n in missing])
         given = Given(params, state, dict(inputs), key, dict(probes))
         if self._segments is not None:
             result = self._segments(given)
+        elif self._recomputing is not None and wanted is not None:
+            result = self._recomputing(given, wanted)
         else:
             result = run_layers(self.graph.layers, given, {}, self.backward, self.graph.file)
         return result.values, result.state, result.loss
