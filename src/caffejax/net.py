@@ -80,6 +80,7 @@ class Net:
 
     Attributes:
         graph: the layers with names, shapes and wiring.
+        recomputing: with `remat`, what chooses the layers that are run again.
 
     Raises:
         SchemaError: if the file cannot be read.
@@ -118,9 +119,9 @@ class Net:
         self.graph = graph
         host = any(layer.type.host for layer in self.graph.layers)
         self._segments = Segments(self.graph, self.backward, self.kernels) if host else None
-        self._recomputing = None
+        self.recomputing: Recomputing | None = None
         if self.remat == "auto" and not host:
-            self._recomputing = Recomputing(self.graph, self.backward, self.memory_limit)
+            self.recomputing = Recomputing(self.graph, self.backward, self.memory_limit)
         elif self.remat == "auto":
             log.warning("no layers are recomputed to save memory: the net has some that run on the host")
         self.forward = self.jit(self.apply, static_argnames="blobs")
@@ -260,8 +261,8 @@ class Net:
         given = Given(params, state, dict(inputs), key, dict(probes))
         if self._segments is not None:
             result = self._segments(given)
-        elif self._recomputing is not None and wanted is not None:
-            result = self._recomputing(given, wanted)
+        elif self.recomputing is not None and wanted is not None:
+            result = self.recomputing(given, wanted)
         else:
             result = run_layers(self.graph.layers, given, {}, self.backward, self.graph.file)
         return result.values, result.state, result.loss

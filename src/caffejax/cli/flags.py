@@ -54,6 +54,23 @@ def add_kernels_flag(parser: argparse.ArgumentParser) -> None:
     add(parser, "kernels", "fast formulations of the operations, or the plain lowering to compare with", **more)
 
 
+def add_remat_flags(parser: argparse.ArgumentParser) -> None:
+    """`--remat` and `--memory_limit`."""
+    more: Any = {"choices": ("none", "auto"), "default": "none"}
+    add(parser, "remat", "auto: where memory would not suffice, compute layers again in the backward pass", **more)
+    add(parser, "memory_limit", "with --remat=auto, what training may take; what is free unless given", type=size, metavar="SIZE")
+
+
+def size(text: str) -> int:
+    """A number of bytes, as a flag's type: "8GiB"."""
+    from ..remat.limit import bytes_in
+
+    try:
+        return bytes_in(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def add_state_flags(parser: argparse.ArgumentParser) -> None:
     """`--level` and `--stage`."""
     add(parser, "level", "the net's level", type=int, default=0)

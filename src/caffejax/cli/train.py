@@ -33,6 +33,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "keep_best", "keep the checkpoint with the best value of this test output too", metavar="NAME")
     flags.add_data_flags(parser)
     flags.add_kernels_flag(parser)
+    flags.add_remat_flags(parser)
     signals.add_flags(parser)
     flags.add(
         parser, "debug_nans", "look at every step, and name the layer where numbers become NaN", action="store_true"
@@ -68,6 +69,8 @@ def run(options: argparse.Namespace) -> None:
         keep_best=options.keep_best,
         workers=options.workers,
         kernels=options.kernels,
+        remat=options.remat,
+        memory_limit=options.memory_limit,
         skip_bad=options.skip_bad_images,
         debug_nans=options.debug_nans,
     )

@@ -19,12 +19,14 @@ class Plan:
 
     Attributes:
         groups: the net's layers, in order.
-        peak: an estimate, in bytes, of what the activations and their diffs take at most.
-        without: the same if nothing is run twice.
+        fixed: bytes that training holds throughout: parameters, gradients, history, statistics, a batch.
+        peak: an estimate of the bytes that training takes at most: these, activations and their diffs.
+        without: the same if nothing were run twice.
         fits: whether `peak` is within the limit; if not, it is the least there is.
     """
 
     groups: tuple[tuple[Layer, ...], ...]
+    fixed: int
     peak: int
     without: int
     fits: bool
@@ -35,8 +37,8 @@ class Plan:
         return sum(map(len, self.groups[:-1]))
 
 
-def make_plan(units: Sequence[Unit], values: Sequence[Value], limit: int) -> Plan:
-    """The plan for a limit in bytes: no recomputation where all fits, else as little as will do.
+def make_plan(units: Sequence[Unit], values: Sequence[Value], limit: int, fixed: int = 0) -> Plan:
+    """The plan for a limit in bytes, of which `fixed` are taken: no recomputation where all fits, else as little as will do.
 
     The backward pass of a group holds what crosses the ends of the groups up to it, what the group keeps inside, and
     diffs. The last group's backward pass comes right after its forward pass, so that one need not be run again; it
@@ -44,10 +46,10 @@ def make_plan(units: Sequence[Unit], values: Sequence[Value], limit: int) -> Pla
     """
     costs = _Costs(units, values)
     everything = costs.inside[0, -1]
-    cuts = costs.cuts(limit)
+    cuts = costs.cuts(limit - fixed)
     fits = cuts is not None
     if cuts is None:
-        too_low, enough = float(limit), float(everything)
+        too_low, enough = float(limit - fixed), float(everything)
         for _ in range(_HALVINGS):
             middle = (too_low + enough) / 2
             too_low, enough = (middle, enough) if costs.cuts(middle) is None else (too_low, middle)
@@ -57,7 +59,7 @@ def make_plan(units: Sequence[Unit], values: Sequence[Value], limit: int) -> Pla
         tuple(layer for unit in units[a:b] for layer in unit.layers)
         for a, b in zip(starts, [*starts[1:], len(units)], strict=True)
     ]
-    return Plan(tuple(groups), int(peak), int(everything), fits)
+    return Plan(tuple(groups), fixed, fixed + int(peak), fixed + int(everything), fits)
 
 
 class _Costs:

@@ -42,9 +42,9 @@ class Recomputing:
         if shapes not in self._plans:
             limit = available_memory(jax.devices()[0]) if self._limit is None else self._limit
             fixed = _TIMES_PARAMS * _bytes(given.params) + _bytes(given.state) + _bytes(given.inputs)
-            plan = make_plan(*units_of(self._graph, given, self._mode), limit - fixed)
+            plan = make_plan(*units_of(self._graph, given, self._mode), limit, fixed)
             self._plans[shapes] = plan
-            _log(plan, fixed, limit, len(self._graph.layers))
+            _log(plan, limit, len(self._graph.layers))
         return self._plans[shapes]
 
     def __call__(self, given: Given, wanted: Collection[str]) -> Result:
@@ -130,8 +130,8 @@ def _own(layers: Sequence[Layer], given: Given, values: Mapping[str, jax.Array])
     return own, {name: v for name, v in values.items() if name in reads}
 
 
-def _log(plan: Plan, fixed: int, limit: int, layers: int) -> None:
-    need, without = in_words(plan.peak + fixed), in_words(plan.without + fixed)
+def _log(plan: Plan, limit: int, layers: int) -> None:
+    need, without = in_words(plan.peak), in_words(plan.without)
     if plan.recomputed:
         log.info(
             f"Recomputing {plan.recomputed} of {layers} layers in {len(plan.groups) - 1} groups: training takes about "
