@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+from jax.extend.core import jaxprs_in_params
 
 
 def multiply_adds(function: Callable[..., Any], *arguments: Any) -> int:
@@ -31,7 +32,7 @@ def _of_equation(eqn: Any) -> int:
         return _of_convolution(eqn)
     if name == "cond":
         return max(_of_jaxpr(branch.jaxpr) for branch in p["branches"])
-    inner = sum(_of_jaxpr(jaxpr) for jaxpr in jax.core.jaxprs_in_params(p))
+    inner = sum(_of_jaxpr(jaxpr) for jaxpr in jaxprs_in_params(p))
     return int(p["length"]) * inner if name == "scan" else inner
 
 

@@ -90,7 +90,8 @@ def report(net: Net, batch: int | None = None) -> Report:
     graph = _with_batch(net.graph, batch)
     training = None
     if not net.has_host_layers and any(graph.losses) and graph.phase == "TRAIN":
-        given = Given(*jax.eval_shape(net.init, _KEY), {name: graph.blobs[name] for name in net.fed}, _KEY, {})
+        params, state = jax.eval_shape(net.init, _KEY)
+        given = Given(params, state, {name: graph.blobs[name] for name in net.fed}, _KEY, {})
         training = (net.recomputing or Recomputing(net.graph, net.backward, sys.maxsize)).plan(given)
     return Report(tuple(_of_layer(layer, graph) for layer in graph.layers), training)
 
@@ -109,7 +110,7 @@ def compiled(net: Net, batch: int | None = None) -> Compiled:
     inputs = {name: graph.blobs[name] for name in net.fed}
     options = compiling.compiler_options() if net.kernels == "fast" else {}
     both = jax.jit(jax.value_and_grad(net.loss, has_aux=True), compiler_options=options)
-    analysis = both.lower(*variables, inputs, _KEY).compile().memory_analysis()
+    analysis: Any = both.lower(*variables, inputs, _KEY).compile().memory_analysis()
     sizes = (analysis.argument_size_in_bytes, analysis.output_size_in_bytes, analysis.temp_size_in_bytes)
     return Compiled(*map(int, sizes))
 

@@ -58,7 +58,13 @@ def add_remat_flags(parser: argparse.ArgumentParser) -> None:
     """`--remat` and `--memory_limit`."""
     more: Any = {"choices": ("none", "auto"), "default": "none"}
     add(parser, "remat", "auto: where memory would not suffice, compute layers again in the backward pass", **more)
-    add(parser, "memory_limit", "with --remat=auto, what training may take; what is free unless given", type=size, metavar="SIZE")
+    add(
+        parser,
+        "memory_limit",
+        "with --remat=auto, what training may take; what is free unless given",
+        type=size,
+        metavar="SIZE",
+    )
 
 
 def size(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Reports what a net takes, layer by layer: parameters, activations, bytes, multiply-adds; and what training it takes."""
+"""Reports what a net takes, layer by layer, and what training it takes: nothing is run for it."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Plan:
 
 
 def make_plan(units: Sequence[Unit], values: Sequence[Value], limit: int, fixed: int = 0) -> Plan:
-    """The plan for a limit in bytes, of which `fixed` are taken: no recomputation where all fits, else as little as will do.
+    """The plan for a limit in bytes, `fixed` of them taken: no recomputation where all fits, else as little as will do.
 
     The backward pass of a group holds what crosses the ends of the groups up to it, what the group keeps inside, and
     diffs. The last group's backward pass comes right after its forward pass, so that one need not be run again; it

@@ -13,7 +13,7 @@ from ..execution import Given, is_fed, run_layers
 from ..graph import Graph, Layer
 from ..layers.calling import Backward
 
-_VIEWS = {"transpose", "reshape", "squeeze", "expand_dims", "layout_constraint", "copy", "optimization_barrier"}
+_VIEWS = {"transpose", "reshape", "squeeze", "expand_dims", "layout_constraint", "stop_gradient", "copy"}
 
 
 class Value(NamedTuple):
@@ -158,7 +158,11 @@ class _Trace:
             if not (root == "" and isinstance(root, str))
         }
         kept = roots[len(names) : len(names) + len(shapes[1])]
-        return tops, {root: residuals[root] for root in kept if root in residuals}, dict(zip(names, shapes[0], strict=True))
+        return (
+            tops,
+            {root: residuals[root] for root in kept if root in residuals},
+            dict(zip(names, shapes[0], strict=True)),
+        )
 
 
 def _origins(jaxpr: Any, origin: dict[Any, Any]) -> list[Any]:
@@ -173,7 +177,9 @@ def _origins(jaxpr: Any, origin: dict[Any, Any]) -> list[Any]:
         if inner is not None:
             inner = inner.jaxpr
             given = [_origin(v, origin) for v in eqn.invars]
-            found = _origins(inner, {**dict.fromkeys(inner.constvars, ""), **dict(zip(inner.invars, given, strict=True))})
+            found = _origins(
+                inner, {**dict.fromkeys(inner.constvars, ""), **dict(zip(inner.invars, given, strict=True))}
+            )
             origin.update(zip(eqn.outvars, found, strict=True))
         elif eqn.primitive.name in _VIEWS and len(eqn.invars) == 1:
             origin[eqn.outvars[0]] = _origin(eqn.invars[0], origin)
