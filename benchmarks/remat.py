@@ -25,8 +25,8 @@ import numpy as np
 
 from caffejax.kernels import compiling
 from caffejax.net import Net
-from caffejax.remat.limit import bytes_in, in_words
 from caffejax.schema.caffe_pb2 import SolverParameter
+from caffejax.sizes import bytes_in, in_words
 from caffejax.solvers.state import TrainState, make_step
 from caffejax.solvers.transforms import caffe_optimizer
 

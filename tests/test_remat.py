@@ -14,10 +14,11 @@ import pytest
 from caffejax import Net, Solver
 from caffejax.cli import main
 from caffejax.execution import Given
-from caffejax.remat.limit import _cgroups, available_memory, bytes_in, in_words
+from caffejax.remat.limit import _cgroups, available_memory
 from caffejax.remat.plan import make_plan
 from caffejax.remat.units import Unit, Value, units_of
 from caffejax.schema import read_solver
+from caffejax.sizes import bytes_in, in_words
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 KEY = jax.random.key(0)

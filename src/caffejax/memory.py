@@ -19,7 +19,8 @@ from .graph.reshape import reshape_graph
 from .kernels import compiling
 from .layers.calling import forward
 from .net import Net
-from .remat import Plan, Recomputing
+from .remat.plan import Plan
+from .remat.running import Recomputing
 
 _KEY = jax.eval_shape(jax.random.key, 0)
 
@@ -91,7 +92,8 @@ def report(net: Net, batch: int | None = None) -> Report:
     training = None
     if not net.has_host_layers and any(graph.losses) and graph.phase == "TRAIN":
         params, state = jax.eval_shape(net.init, _KEY)
-        given = Given(params, state, {name: graph.blobs[name] for name in net.fed}, _KEY, {})
+        inputs: Any = {name: graph.blobs[name] for name in net.fed}
+        given = Given(params, state, inputs, _KEY, {})
         training = (net.recomputing or Recomputing(net.graph, net.backward, sys.maxsize)).plan(given)
     return Report(tuple(_of_layer(layer, graph) for layer in graph.layers), training)
 

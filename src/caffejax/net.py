@@ -23,7 +23,8 @@ from .layers import Source
 from .layers.calling import Backward
 from .layers.context import Phase, name_key
 from .layers.fillers import fill
-from .remat import Recomputing, Remat
+from .remat import Remat
+from .remat.running import Recomputing
 from .schema import read_net, source_file
 from .schema.blobs import Array, decode_blob
 from .schema.caffe_pb2 import NetParameter, NetState

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from .. import remat
 from ..errors import CaffejaxError
 from ..kernels import CHOICES
+from ..sizes import bytes_in
 
 if TYPE_CHECKING:
     import jax
@@ -56,7 +58,7 @@ def add_kernels_flag(parser: argparse.ArgumentParser) -> None:
 
 def add_remat_flags(parser: argparse.ArgumentParser) -> None:
     """`--remat` and `--memory_limit`."""
-    more: Any = {"choices": ("none", "auto"), "default": "none"}
+    more: Any = {"choices": remat.CHOICES, "default": "none"}
     add(parser, "remat", "auto: where memory would not suffice, compute layers again in the backward pass", **more)
     add(
         parser,
@@ -69,8 +71,6 @@ def add_remat_flags(parser: argparse.ArgumentParser) -> None:
 
 def size(text: str) -> int:
     """A number of bytes, as a flag's type: "8GiB"."""
-    from ..remat.limit import bytes_in
-
     try:
         return bytes_in(text)
     except ValueError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from ..sizes import in_words
 from . import flags
 from .nets import net_of
 
@@ -56,8 +57,6 @@ def _print_table(rows: list[tuple[str, ...]]) -> None:
 
 
 def _print_training(found: Report) -> None:
-    from ..remat.limit import in_words
-
     if (plan := found.training) is None:
         return
     print(f"\nParameters, gradients, history, statistics and a batch: {in_words(plan.fixed)}")
@@ -70,7 +69,5 @@ def _print_training(found: Report) -> None:
 
 
 def _print_compiled(figures: Compiled) -> None:
-    from ..remat.limit import in_words
-
     words = ", ".join(f"{name} {in_words(size)}" for name, size in figures._asdict().items())
     print(f"XLA, loss and gradients: {words}")

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     import jax
 
 _SHARE = 0.9  # of what is free: others want some, and estimates are estimates
-_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
 def available_memory(device: jax.Device) -> int:
@@ -21,27 +20,6 @@ def available_memory(device: jax.Device) -> int:
     if stats and "bytes_limit" in stats:
         return int(stats["bytes_limit"])
     return int(_SHARE * min([_free(), *_cgroups(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup"))]))
-
-
-def bytes_in(text: str) -> int:
-    """The number in "8GiB", "500MB" or "1000".
-
-    Raises:
-        ValueError: if it is no size.
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMG]I?B|)", text.strip().upper())
-    if match is None or not (size := int(float(match[1]) * _UNITS[match[2]])):
-        raise ValueError(f"'{text}' is not a size; give a number of bytes, or one with a unit, such as 8GiB or 500MB")
-    return size
-
-
-def in_words(size: float) -> str:
-    """A number of bytes for people, in Caffe-independent binary units: "1.25 GiB"."""
-    for unit in ("bytes", "KiB", "MiB"):
-        if abs(size) < 1024:
-            return f"{size:.4g} {unit}"
-        size /= 1024
-    return f"{size:.2f} GiB"
 
 
 def _free() -> int:

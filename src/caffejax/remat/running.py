@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,9 +13,10 @@ import jax.numpy as jnp
 from ..execution import Given, Result, Values, run_layers
 from ..graph import Graph, Layer
 from ..layers.calling import Backward
-from .limit import available_memory, in_words
+from ..sizes import in_words
+from .limit import available_memory
 from .plan import Plan, make_plan
-from .units import units_of
+from .units import own, size, units_of
 
 log = logging.getLogger("caffejax.net")
 
@@ -41,7 +42,7 @@ class Recomputing:
         shapes = tuple((name, x.shape, x.dtype) for name, x in sorted(given.inputs.items()))
         if shapes not in self._plans:
             limit = available_memory(jax.devices()[0]) if self._limit is None else self._limit
-            fixed = _TIMES_PARAMS * _bytes(given.params) + _bytes(given.state) + _bytes(given.inputs)
+            fixed = _TIMES_PARAMS * size(given.params) + size(given.state) + size(given.inputs)
             plan = make_plan(*units_of(self._graph, given, self._mode), limit, fixed)
             self._plans[shapes] = plan
             _log(plan, limit, len(self._graph.layers))
@@ -56,9 +57,13 @@ class Recomputing:
         state, total = dict(given.state), jnp.zeros(())
         for i, layers in enumerate(groups):
             later = {bottom for group in groups[i + 1 :] for layer in group for bottom in layer.bottoms}
-            run = partial(_run, layers, self._mode, self._graph.file, frozenset(later | set(wanted)))
-            own, before = _own(layers, given._replace(state=state), values)
-            (made, loss), new = (recomputed(run) if i < len(groups) - 1 else run)(own, before)
+            run: Callable[[Any, Any], Any] = partial(
+                _run, layers, self._mode, self._graph.file, frozenset(later | set(wanted))
+            )
+            before = {name: values[name] for layer in layers for name in layer.bottoms if name in values}
+            if i < len(groups) - 1:
+                run = recomputed(run)
+            (made, loss), new = run(own(layers, given._replace(state=state)), before)
             values = {name: v for name, v in values.items() if name in later or name in wanted} | made
             state |= new
             total += loss
@@ -115,21 +120,6 @@ def _run(
     return (made, result.loss), result.state
 
 
-def _own(layers: Sequence[Layer], given: Given, values: Mapping[str, jax.Array]) -> tuple[Given, Values]:
-    """What of all that is given, and of the values so far, these layers read."""
-    keys = {p.owner.layer for layer in layers for p in (*layer.params, *layer.carried)}
-    tops = {top for layer in layers for top in layer.tops}
-    reads = {bottom for layer in layers for bottom in layer.bottoms}
-    own = Given(
-        {k: v for k, v in given.params.items() if k in keys},
-        {k: v for k, v in given.state.items() if k in keys},
-        {k: v for k, v in given.inputs.items() if k in tops},
-        given.key,
-        {k: v for k, v in given.probes.items() if k in tops},
-    )
-    return own, {name: v for name, v in values.items() if name in reads}
-
-
 def _log(plan: Plan, limit: int, layers: int) -> None:
     need, without = in_words(plan.peak), in_words(plan.without)
     if plan.recomputed:
@@ -142,7 +132,3 @@ def _log(plan: Plan, limit: int, layers: int) -> None:
             f"training takes about {need}, more than the limit of {in_words(limit)}, even with recomputation; "
             "a smaller batch (and iter_size for more passes per update) takes less"
         )
-
-
-def _bytes(tree: Any) -> int:
-    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))

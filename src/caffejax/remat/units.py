@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..execution import Given, is_fed, run_layers
+from ..execution import Given, run_layers
 from ..graph import Graph, Layer
 from ..layers.calling import Backward
 
+_GIVEN = ""  # the origin of parameters and the like, which lie in memory anyway
 _VIEWS = {"transpose", "reshape", "squeeze", "expand_dims", "layout_constraint", "stop_gradient", "copy"}
 
 
@@ -71,54 +72,54 @@ def _together(layers: Iterable[Layer]) -> Iterator[tuple[Layer, ...]]:
 
 @dataclass
 class _Made:
+    """A `Value` in the making."""
+
     bytes: int
     made: int
     last: int
     kept: bool = False
 
 
+class _Traced(NamedTuple):
+    """What a unit makes and keeps, each with its origin: a bottom's name, `_GIVEN`, or a mark of its own."""
+
+    tops: dict[str, tuple[Any, jax.ShapeDtypeStruct]]
+    kept: dict[Any, int]  # bytes by origin
+    state: Any
+
+
 class _Trace:
+    """The sweep over the units: what there is, by the names that blobs have so far."""
+
     def __init__(self, graph: Graph, given: Given, mode: Backward) -> None:
         self._graph, self._given, self._mode = graph, given, mode
-        self._state: Mapping[str, Any] = given.state
-        self._shapes: dict[str, Any] = {}
-        self._of: dict[str, _Made] = {}  # by the name that the value has now
+        self._shapes: dict[str, jax.ShapeDtypeStruct] = {}
+        self._made: dict[str, _Made] = {}
         self._found: list[tuple[tuple[Layer, ...], int, int]] = []  # layers, bytes kept within them, bytes passing
         self.values: list[_Made] = []
 
-    def add(self, layers: Sequence[Layer]) -> None:
+    def add(self, layers: tuple[Layer, ...]) -> None:
         number = len(self._found)
-        keys = {p.owner.layer for layer in layers for p in (*layer.params, *layer.carried)}
-        fed = [top for layer in layers if is_fed(layer) for top in layer.tops]
-        reads = {b for layer in layers for b in layer.bottoms} & self._of.keys()
-        given = Given(
-            {k: v for k, v in self._given.params.items() if k in keys},
-            {k: v for k, v in self._state.items() if k in keys},
-            {k: self._given.inputs[k] for k in fed},
-            self._given.key,
-            {},
-        )
-        before = {name: self._shapes[name] for name in reads}
-        tops, residuals, shapes = self._residuals(layers, given, before)
-        for name in reads:
-            self._of[name].last = number
-        seen: dict[Any, _Made | None] = {name: self._of[name] for name in reads}
-        passing = sum(_bytes(x) for x in before.values())
-        for name, root in tops.items():
-            size = _bytes(shapes[name])
-            passing += size
-            if root not in seen or seen[root] is None:
-                seen[root] = _Made(0 if name in fed else size, number, number)
-                self.values.append(seen[root])  # type: ignore[arg-type]
-            self._of[name] = seen[root]  # type: ignore[assignment]
-            self._shapes[name] = shapes[name]
+        before = {b: self._shapes[b] for layer in layers for b in layer.bottoms if b in self._shapes}
+        traced = self._traced(layers, own(layers, self._given), before)
+        self._given = self._given._replace(state={**self._given.state, **traced.state})
+        made = {name: self._made[name] for name in before}
+        for value in made.values():
+            value.last = number
+        origins: dict[Any, _Made] = {**made}
+        for name, (origin, shape) in traced.tops.items():
+            if origin not in origins:
+                origins[origin] = _Made(0 if origin == _GIVEN else size(shape), number, number)
+                self.values.append(origins[origin])
+            self._made[name], self._shapes[name] = origins[origin], shape
         within = 0
-        for root, size in residuals.items():
-            if (value := seen.get(root)) is not None:
-                value.kept = True
-            else:
-                within += size
-        self._found.append((tuple(layers), within, passing))
+        for origin, count in traced.kept.items():
+            if origin in origins:
+                origins[origin].kept = True
+            elif origin != _GIVEN:
+                within += count
+        tops = (shape for _, shape in traced.tops.values())
+        self._found.append((layers, within, sum(map(size, [*before.values(), *tops]))))
 
     def units(self) -> list[Unit]:
         kept = [within for _, within, _ in self._found]
@@ -126,13 +127,7 @@ class _Trace:
             kept[value.made] += value.bytes if value.kept else 0
         return [Unit(layers, k, passing) for (layers, _, passing), k in zip(self._found, kept, strict=True)]
 
-    def _residuals(
-        self, layers: Sequence[Layer], given: Given, before: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], dict[Any, int], dict[str, Any]]:
-        """Of each top where it comes from, of what is kept where it comes from and its bytes, the tops' shapes.
-
-        That is the name of a bottom, "" for what lies in memory anyway, or an identity of the array.
-        """
+    def _traced(self, layers: Sequence[Layer], given: Given, before: Mapping[str, Any]) -> _Traced:
         names = sorted({top for layer in layers for top in layer.tops})
 
         def run(params: Any, before: Any, rest: Given) -> Any:
@@ -143,56 +138,56 @@ class _Trace:
             (_, tops), pull, state = jax.vjp(forward, params, before, has_aux=True)
             return tops, jax.tree.leaves(pull), state
 
-        closed, shapes = jax.make_jaxpr(run, return_shape=True)(given.params, dict(before), given)
-        self._state = {**self._state, **shapes[2]}
-        jaxpr = closed.jaxpr
-        n_params = len(jax.tree.leaves(given.params))
-        origin: dict[Any, Any] = dict.fromkeys(jaxpr.constvars, "")
-        arguments = [""] * n_params + sorted(before) + [""] * len(jax.tree.leaves(given))
-        origin |= dict(zip(jaxpr.invars, arguments, strict=True))
-        roots = _origins(jaxpr, origin)
-        tops = dict(zip(names, roots, strict=False))
-        residuals = {
-            root: _bytes(var.aval)
-            for root, var in zip(roots, jaxpr.outvars, strict=True)
-            if not (root == "" and isinstance(root, str))
-        }
-        kept = roots[len(names) : len(names) + len(shapes[1])]
-        return (
-            tops,
-            {root: residuals[root] for root in kept if root in residuals},
-            dict(zip(names, shapes[0], strict=True)),
+        traced, (tops, kept, state) = jax.make_jaxpr(run, return_shape=True)(given.params, dict(before), given)
+        others = (len(jax.tree.leaves(tree)) for tree in (given.params, given))
+        ahead, behind = ([_GIVEN] * n for n in others)
+        origins = _origins(traced.jaxpr, [*ahead, *sorted(before), *behind])
+        of_tops, of_kept = origins[: len(tops)], origins[len(tops) : len(tops) + len(kept)]
+        return _Traced(
+            tops=dict(zip(names, zip(of_tops, tops, strict=True), strict=True)),
+            kept={origin: size(x) for origin, x in zip(of_kept, kept, strict=True)},
+            state=state,
         )
 
 
-def _origins(jaxpr: Any, origin: dict[Any, Any]) -> list[Any]:
-    """For each result of a jaxpr the origin of the array of which it is a view; itself if it is made there.
+def _origins(jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
+    """For each result of a jaxpr the origin of the array of which it is a view: an argument's, or a mark of its own.
 
     Args:
         jaxpr: a `jax.extend.core.Jaxpr`.
-        origin: that of its arguments and constants.
+        arguments: their origins.
     """
+    known = {**dict.fromkeys(jaxpr.constvars, _GIVEN), **dict(zip(jaxpr.invars, arguments, strict=True))}
+
+    def origin(var: Any) -> Any:
+        return _GIVEN if hasattr(var, "val") else known.get(var, var)  # a literal costs nothing
+
     for eqn in jaxpr.eqns:
-        inner = eqn.params.get("jaxpr") if eqn.primitive.name in ("jit", "pjit", "closed_call", "remat2") else None
-        if inner is not None:
-            inner = inner.jaxpr
-            given = [_origin(v, origin) for v in eqn.invars]
-            found = _origins(
-                inner, {**dict.fromkeys(inner.constvars, ""), **dict(zip(inner.invars, given, strict=True))}
-            )
-            origin.update(zip(eqn.outvars, found, strict=True))
-        elif eqn.primitive.name in _VIEWS and len(eqn.invars) == 1:
-            origin[eqn.outvars[0]] = _origin(eqn.invars[0], origin)
-    return [_origin(v, origin) for v in jaxpr.outvars]
+        name = eqn.primitive.name
+        if name in ("jit", "pjit"):
+            known.update(zip(eqn.outvars, _origins(eqn.params["jaxpr"].jaxpr, [*map(origin, eqn.invars)]), strict=True))
+        elif name in _VIEWS:
+            known[eqn.outvars[0]] = origin(eqn.invars[0])
+    return [origin(v) for v in jaxpr.outvars]
 
 
-def _origin(var: Any, origin: Mapping[Any, Any]) -> Any:
-    return "" if hasattr(var, "val") else origin.get(var, var)  # a literal costs nothing
+def own(layers: Sequence[Layer], given: Given) -> Given:
+    """What of all that is given these layers read."""
+    keys = {p.owner.layer for layer in layers for p in (*layer.params, *layer.carried)}
+    tops = {top for layer in layers for top in layer.tops}
+    return Given(
+        {k: v for k, v in given.params.items() if k in keys},
+        {k: v for k, v in given.state.items() if k in keys},
+        {k: v for k, v in given.inputs.items() if k in tops},
+        given.key,
+        {k: v for k, v in given.probes.items() if k in tops},
+    )
 
 
-def _shape(x: Any) -> Any:
+def size(tree: Any) -> int:
+    """Bytes of all arrays in a tree."""
+    return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))
+
+
+def _shape(x: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape, x.dtype)
-
-
-def _bytes(x: Any) -> int:
-    return math.prod(x.shape) * x.dtype.itemsize
