@@ -131,8 +131,8 @@ def test_memory_falls_once_compiled() -> None:
 def test_layers_that_run_as_one_stay_together() -> None:
     net = least(residual_net())
     assert net.recomputing is not None
-    step(net, 4)
-    (plan,) = net.recomputing._plans.values()
+    plan = net.recomputing.plan(Given(*net.init(KEY), inputs_of(net, 4), KEY, {}))
+    assert plan.recomputed
     assert sum(plan.groups, ()) == net.graph.layers
     for group in plan.groups:
         assert not group[0].bottoms or group[0].bottoms != group[0].tops
@@ -218,6 +218,23 @@ def test_solver() -> None:
         solver.step(3)
         solver.close()
     assert_same(saving.variables, plain.variables)
+
+
+def test_the_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "net.prototxt").write_text(
+        """layer { name: "in" type: "DummyData" top: "x" top: "y"
+          dummy_data_param { shape { dim: 64 dim: 9 } shape { dim: 64 } } }
+        layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param { num_output: 3 } }
+        layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "y" top: "loss" }"""
+    )
+    (tmp_path / "solver.prototxt").write_text(
+        """net: "net.prototxt" base_lr: 0.01 lr_policy: "fixed" max_iter: 1
+        snapshot_after_train: false solver_mode: CPU"""
+    )
+    assert main(["train", f"--solver={tmp_path / 'solver.prototxt'}", "--remat=auto", "--memory_limit=1KiB"]) == 0
+    err = capsys.readouterr().err
+    assert "more than the limit of 1 KiB, even with recomputation" in err
+    assert "Optimization Done" in err
 
 
 @pytest.mark.parametrize(
