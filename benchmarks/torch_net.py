@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -117,13 +116,3 @@ def fuse_norms(net: TorchNet) -> None:
             norm.affine = True
             norm.weight, norm.bias = (net.weights.pop(f"{scale.key}/{i}") for i in (0, 1))
     net._calls = [(layer, run) for layer, run in net._calls if layer not in scales.values()]
-
-
-def multiply_adds(graph: Graph) -> int:
-    """Of one image's forward pass, in Convolution and InnerProduct layers."""
-    total = 0
-    for layer in graph.layers:
-        if layer.type.name in ("Convolution", "InnerProduct"):
-            shape = graph.blobs[layer.tops[0]].shape
-            total += math.prod(layer.params[0].blob.shape) * math.prod(shape[2:])
-    return total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import logging
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,9 +26,13 @@ from .layers.fillers import fill, is_random
 from .layers.precision import unrounded
 from .precision import Precision
 from .precision import check as check_precision
+from .remat import Remat
+from .remat.running import Recomputing
 from .schema import read_net, source_file
 from .schema.blobs import Array, decode_blob
 from .schema.caffe_pb2 import NetParameter, NetState
+
+log = logging.getLogger("caffejax.net")
 
 Params = dict[str, tuple[jax.Array | None, ...]]
 Blobs = dict[str, jax.Array]
@@ -74,11 +79,15 @@ class Net:
         precision: "float32" on every platform; "tf32", with which products and convolutions round their factors to
             10 bits where the platform has it, which a CPU has not; or "bfloat16": the products and what lies between
             them in bfloat16; parameters, statistics, sums, losses and outputs in float32.
+        remat: "auto" if the backward pass of `loss` is to run layers again where what it reads would not fit into
+            memory; "none" keeps everything.
+        memory_limit: for "auto", bytes that training may take; what the default device has free unless given.
         skip_bad: whether Data and ImageData take the next image for one that cannot be decoded, with a warning, or
             end with an error.
 
     Attributes:
         graph: the layers with names, shapes and wiring.
+        recomputing: with `remat`, what chooses the layers that are run again.
 
     Raises:
         SchemaError: if the file cannot be read.
@@ -99,6 +108,8 @@ class Net:
         workers: int = 0,
         kernels: Kernels = "fast",
         precision: Precision = "float32",
+        remat: Remat = "none",
+        memory_limit: int | None = None,
         skip_bad: bool = False,
         file: str | None = None,
     ) -> None:
@@ -109,6 +120,8 @@ class Net:
         self.backward: Backward = backward
         self.kernels: Kernels = kernels
         self.precision: Precision = precision
+        self.remat: Remat = remat
+        self.memory_limit = memory_limit
         state = state or net_state(message, phase, level, stages)
         options: Any = {"seed": seed, "workers": workers, "kernels": kernels, "skip_bad": skip_bad}
         self._set_graph(build_graph(message, state, file=file, precision=precision, **options))
@@ -117,6 +130,11 @@ class Net:
         self.graph = graph
         host = any(layer.type.host for layer in self.graph.layers)
         self._segments = Segments(self.graph, self.backward, self.kernels) if host else None
+        self.recomputing: Recomputing | None = None
+        if self.remat == "auto" and not host:
+            self.recomputing = Recomputing(self.graph, self.backward, self.memory_limit)
+        elif self.remat == "auto":
+            log.warning("no layers are recomputed to save memory: the net has some that run on the host")
         self.forward = self.jit(self.apply, static_argnames="blobs")
         self._other_phase: Net | None = None
 
@@ -237,8 +255,8 @@ class Net:
         Raises:
             GraphError: if an input is missing.
         """
-        values, new_state, total = self._run(params, state, inputs, key, probes or {})
-        wanted = self.outputs if blobs is None else blobs
+        wanted = self.outputs if blobs is None else tuple(blobs)
+        values, new_state, total = self._run(params, state, inputs, key, probes or {}, wanted)
         return total, Outputs(self._given_out(values, wanted), new_state)
 
     def _run(
@@ -248,12 +266,16 @@ class Net:
         inputs: Mapping[str, jax.Array],
         key: jax.Array | None,
         probes: Mapping[str, jax.Array] = MappingProxyType({}),
+        wanted: Sequence[str] | None = None,
     ) -> tuple[Blobs, Params, jax.Array]:
+        """Blobs, state and loss; only the blobs wanted may be there."""
         if missing := [name for name in self.fed if name not in inputs]:
             raise GraphError([Problem(f"no input given for blob '{n}'", file=self.graph.file) for n in missing])
         given = Given(params, state, dict(inputs), key, dict(probes))
         if self._segments is not None:
             result = self._segments(given)
+        elif self.recomputing is not None and wanted is not None:
+            result = self.recomputing(given, wanted)
         else:
             result = run_layers(self.graph.layers, given, {}, self.backward, self.graph.file)
         return result.values, result.state, result.loss

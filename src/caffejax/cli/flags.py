@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from .. import precision
+from .. import precision, remat
 from ..errors import CaffejaxError
 from ..kernels import CHOICES
+from ..sizes import bytes_in
 
 if TYPE_CHECKING:
     import jax
@@ -59,6 +60,27 @@ def add_precision_flag(parser: argparse.ArgumentParser) -> None:
     """`--precision`."""
     more: Any = {"choices": precision.CHOICES, "default": "float32"}
     add(parser, "precision", "floats of products and activations; parameters and sums are float32 always", **more)
+
+
+def add_remat_flags(parser: argparse.ArgumentParser) -> None:
+    """`--remat` and `--memory_limit`."""
+    more: Any = {"choices": remat.CHOICES, "default": "none"}
+    add(parser, "remat", "auto: where memory would not suffice, compute layers again in the backward pass", **more)
+    add(
+        parser,
+        "memory_limit",
+        "with --remat=auto, what training may take; what is free unless given",
+        type=size,
+        metavar="SIZE",
+    )
+
+
+def size(text: str) -> int:
+    """A number of bytes, as a flag's type: "8GiB"."""
+    try:
+        return bytes_in(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def add_state_flags(parser: argparse.ArgumentParser) -> None:

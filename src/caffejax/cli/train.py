@@ -39,6 +39,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         parser, "steps_per_dispatch", "start this many iterations at once: for small nets on fast devices", **more
     )
     flags.add_precision_flag(parser)
+    flags.add_remat_flags(parser)
     signals.add_flags(parser)
     flags.add(
         parser, "debug_nans", "look at every step, and name the layer where numbers become NaN", action="store_true"
@@ -75,6 +76,8 @@ def run(options: argparse.Namespace) -> None:
         workers=options.workers,
         kernels=options.kernels,
         precision=options.precision,
+        remat=options.remat,
+        memory_limit=options.memory_limit,
         skip_bad=options.skip_bad_images,
         steps_per_dispatch=options.steps_per_dispatch,
         debug_nans=options.debug_nans,

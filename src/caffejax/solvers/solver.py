@@ -19,6 +19,8 @@ from ..layers.context import name_key
 from ..net import Net, Params, Variables
 from ..paths import find
 from ..precision import Precision
+from ..remat import Remat
+from ..remat.limit import available_memory
 from ..schema import read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from . import policies, settings
@@ -52,6 +54,8 @@ class Solver:
         workers: how many processes read each data layer's data; 0 for threads.
         kernels: "fast" formulations of the operations, or the plain "reference".
         precision: the floats that the nets compute in, see `Net`; what is trained and saved is always float32.
+        remat: "auto" to run layers again in the backward pass where what it reads would not fit into memory.
+        memory_limit: for "auto", bytes that training may take; what the device has free unless given.
         skip_bad: take the next image for one that cannot be decoded, with a warning; else that is an error.
         seed: what all randomness comes from where the settings have no `random_seed`; another each time unless given.
         steps_per_dispatch: how many iterations to start at once, where nothing else is due between them; for small nets
@@ -83,6 +87,8 @@ class Solver:
         workers: int = 0,
         kernels: Kernels = "fast",
         precision: Precision = "float32",
+        remat: Remat = "none",
+        memory_limit: int | None = None,
         skip_bad: bool = False,
         steps_per_dispatch: int = 1,
         debug_nans: bool = False,
@@ -108,7 +114,9 @@ class Solver:
             "precision": precision,
             "skip_bad": skip_bad,
         }
-        self.net = self._net(settings.train_net(self.param, folder))
+        if remat == "auto" and memory_limit is None:
+            memory_limit = available_memory(self.device)
+        self.net = self._net(settings.train_net(self.param, folder), remat=remat, memory_limit=memory_limit)
         self.feed = self._open_feed(self.net)
         nets = [self._net(s) for s in settings.test_nets(self.param, folder)]
         self.tests = Tests(self.param, nets, self.net, self._key, self.device, self._open_feed)
@@ -140,8 +148,8 @@ class Solver:
     def _key(self) -> jax.Array:
         return jax.random.key(self.seed)
 
-    def _net(self, s: settings.NetSettings) -> Net:
-        return Net(s.message, state=s.state, file=s.file, **self._net_options)
+    def _net(self, s: settings.NetSettings, **more: Any) -> Net:
+        return Net(s.message, state=s.state, file=s.file, **self._net_options, **more)
 
     def _open_feed(self, net: Net) -> Feed:
         return Feed(net)

@@ -1,0 +1,93 @@
+"""Memory and time of training steps with and without recomputation.
+
+    python benchmarks/remat.py [--model FILE] [--memory_limit 4GiB] [--without 22,24] [--auto 44] [--steps 3]
+
+Every batch size is a process of its own. Prints what XLA says that the compiled step takes (arguments and temporary
+memory), the process's peak (resident, compiling included), seconds per step (median, the first left out) and the loss
+of the first step. Where XLA's figure passes the limit, which is what `remat="auto"` is given to keep, that is marked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from caffejax.kernels import compiling
+from caffejax.net import Net
+from caffejax.schema.caffe_pb2 import SolverParameter
+from caffejax.sizes import bytes_in, in_words
+from caffejax.solvers.state import TrainState, make_step
+from caffejax.solvers.transforms import caffe_optimizer
+
+MODEL = Path(__file__).parents[1] / "configs" / "resnet152" / "train_val.prototxt"
+SOLVER = SolverParameter(type="SGD", base_lr=0.001, lr_policy="fixed", momentum=0.9, weight_decay=0.0005)
+
+
+def train(net: Net, batch: int, steps: int) -> dict[str, Any]:
+    """Some steps on random data; bytes by XLA and by the system, seconds, the first loss."""
+    variables = net.init(jax.random.key(0))
+    multipliers = (
+        net.tree(lambda p, n=n: getattr(p, n) if p.blob.learnable else None) for n in ("lr_mult", "decay_mult")
+    )
+    optimizer = caffe_optimizer(SOLVER, *multipliers)
+    state = TrainState(*variables, optimizer.init(variables.params), jnp.int32(0), jax.random.key(1))
+    random, shape = np.random.default_rng(0), net.graph.blobs["data"].shape[1:]
+    data = random.standard_normal((1, batch, *shape), np.float32)
+    batches = {"data": jnp.asarray(data), "label": jnp.arange(batch, dtype=jnp.float32)[None] % 10}
+    step = jax.jit(make_step(net, optimizer, 1), donate_argnums=0, compiler_options=compiling.compiler_options())
+    compiled = step.lower(state, batches, 0.001).compile()
+    analysis, seconds, losses = compiled.memory_analysis(), [], []
+    for _ in range(steps):
+        start = time.perf_counter()
+        state, report = compiled(state, batches, 0.001)
+        losses.append(float(jax.block_until_ready((report.loss, state.params))[0]))
+        seconds.append(time.perf_counter() - start)
+    return {
+        "xla": analysis.argument_size_in_bytes + analysis.temp_size_in_bytes,
+        "peak": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        "seconds": statistics.median(seconds[1:] or seconds),
+        "loss": losses[0],
+    }
+
+
+def sizes(text: str) -> list[int]:
+    return [int(part) for part in text.split(",") if part]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, default=MODEL)
+    parser.add_argument("--memory_limit", type=bytes_in, default=bytes_in("4GiB"))
+    parser.add_argument("--without", type=sizes, default=[22, 24], help="batch sizes to run without recomputation")
+    parser.add_argument("--auto", type=sizes, default=[44], help="batch sizes to run with it")
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--one", nargs=2, metavar=("REMAT", "BATCH"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        remat, batch = options.one
+        net = Net(options.model, "TRAIN", remat=remat, memory_limit=options.memory_limit)
+        print(json.dumps(train(net, int(batch), options.steps)))
+        return
+    print("| batch | remat | XLA | peak | s per step | ms per image | loss |\n|---|---|---|---|---|---|---|")
+    for remat, batch in [*(("none", b) for b in options.without), *(("auto", b) for b in options.auto)]:
+        command = [sys.executable, __file__, *sys.argv[1:], "--one", remat, str(batch)]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        r = json.loads(done.stdout.splitlines()[-1])
+        over = " (over)" if r["xla"] > options.memory_limit else ""
+        cells = [batch, remat, in_words(r["xla"]) + over, in_words(r["peak"]), f"{r['seconds']:.1f}"]
+        print("|", *[f"{c} |" for c in cells], f"{1000 * r['seconds'] / batch:.0f} | {r['loss']:.5f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

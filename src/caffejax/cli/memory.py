@@ -1,0 +1,73 @@
+"""Reports what a net takes, layer by layer, and what training it takes: nothing is run for it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from ..sizes import in_words
+from . import flags
+from .nets import net_of
+
+if TYPE_CHECKING:
+    from ..memory import Compiled, LayerMemory, Report
+
+HELP = "report parameters, activations, bytes and multiply-adds by layer"
+EXAMPLE = "caffejax memory --model=configs/resnet152/train_val.prototxt --batch=32 --remat=auto --memory_limit=4GiB"
+
+_TITLES = ("layer", "type", "tops", "parameters", "activations", "bytes", "multiply-adds")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    flags.add(parser, "model", "the net prototxt", required=True, metavar="FILE")
+    flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TRAIN")
+    flags.add(parser, "batch", "another batch size than the net's own", type=flags.positive, metavar="N")
+    flags.add_switch(parser, "compiled", "compile the loss and its gradients, and add XLA's own figures")
+    flags.add_remat_flags(parser)
+    flags.add_kernels_flag(parser)
+    flags.add_state_flags(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Reports."""
+    from ..memory import compiled, report
+
+    net = net_of(options, options.phase, remat=options.remat, memory_limit=options.memory_limit)
+    found = report(net, options.batch)
+    _print_table([_TITLES, *map(_row, found.layers), _row(found.total)])
+    _print_training(found)
+    if options.compiled:
+        _print_compiled(compiled(net, options.batch))
+
+
+def _row(layer: LayerMemory) -> tuple[str, ...]:
+    tops = " ".join("x".join(map(str, shape)) or "scalar" for shape in layer.tops)
+    size = layer.parameter_bytes + layer.activation_bytes
+    products = "?" if layer.multiply_adds is None else f"{layer.multiply_adds:,}"
+    return (layer.name, layer.type, tops, f"{layer.parameters:,}", f"{layer.activations:,}", f"{size:,}", products)
+
+
+def _print_table(rows: list[tuple[str, ...]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        words, numbers = zip(row[:3], widths[:3], strict=True), zip(row[3:], widths[3:], strict=True)
+        cells = [*(word.ljust(width) for word, width in words), *(number.rjust(width) for number, width in numbers)]
+        print("  ".join(cells).rstrip())
+
+
+def _print_training(found: Report) -> None:
+    if (plan := found.training) is None:
+        return
+    print(f"\nParameters, gradients, history, statistics and a batch: {in_words(plan.fixed)}")
+    print(f"Training, with activations and their diffs: about {in_words(plan.without)}")
+    if plan.recomputed:
+        groups = f"{plan.recomputed} of {len(found.layers)} layers in {len(plan.groups) - 1} groups"
+        print(f"Training, computing {groups} twice: about {in_words(plan.peak)}")
+    if not plan.fits:
+        print("That is more than the limit, and the least there is; a smaller batch takes less.")
+
+
+def _print_compiled(figures: Compiled) -> None:
+    words = ", ".join(f"{name} {in_words(size)}" for name, size in figures._asdict().items())
+    print(f"XLA, loss and gradients: {words}")

@@ -1,0 +1,153 @@
+"""What a net takes, layer by layer: parameters, activations, bytes, multiply-adds. Nothing is run for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from .counting import multiply_adds
+from .errors import GraphError
+from .execution import Given, is_fed
+from .graph import Graph, Layer
+from .graph.reshape import reshape_graph
+from .kernels import compiling
+from .layers.calling import forward
+from .net import Net
+from .remat.plan import Plan
+from .remat.running import Recomputing
+
+_KEY = jax.eval_shape(jax.random.key, 0)
+
+
+class LayerMemory(NamedTuple):
+    """One layer.
+
+    Attributes:
+        name, type: Caffe's.
+        tops: their shapes.
+        parameters: numbers in the blobs that are its own, running statistics included.
+        parameter_bytes: what they take.
+        activations: numbers in its tops; 0 for what shares memory with a bottom: in-place tops and splits.
+        activation_bytes: what they take.
+        multiply_adds: of the forward pass, for the whole batch; None for host layers, which cannot be looked into.
+    """
+
+    name: str
+    type: str
+    tops: tuple[tuple[int, ...], ...]
+    parameters: int
+    parameter_bytes: int
+    activations: int
+    activation_bytes: int
+    multiply_adds: int | None
+
+
+class Compiled(NamedTuple):
+    """XLA's own figures, in bytes, of a compiled forward and backward pass.
+
+    Attributes:
+        arguments: parameters, statistics and a batch.
+        results: gradients, statistics and outputs.
+        temporary: all else: activations, diffs, room to work in.
+    """
+
+    arguments: int
+    results: int
+    temporary: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """A net's layers, and what training it takes.
+
+    Attributes:
+        layers: one entry per layer, in order.
+        training: an estimate of the bytes that training takes, and which layers it runs twice; None in TEST, and
+            where nothing is a loss or layers run on the host.
+    """
+
+    layers: tuple[LayerMemory, ...]
+    training: Plan | None
+
+    @property
+    def total(self) -> LayerMemory:
+        """The sums over all layers."""
+        sums: Any = (sum(layer[i] or 0 for layer in self.layers) for i in range(3, len(LayerMemory._fields)))
+        return LayerMemory("total", "", (), *sums)
+
+
+def report(net: Net, batch: int | None = None) -> Report:
+    """What a net takes, for a batch of another size if given: the first axis of all that the net is fed.
+
+    Raises:
+        GraphError: if the net cannot take such a batch.
+    """
+    graph = _with_batch(net.graph, batch)
+    training = None
+    if not net.has_host_layers and any(graph.losses) and graph.phase == "TRAIN":
+        params, state = jax.eval_shape(net.init, _KEY)
+        inputs: Any = {name: graph.blobs[name] for name in net.fed}
+        given = Given(params, state, inputs, _KEY, {})
+        training = (net.recomputing or Recomputing(net.graph, net.backward, sys.maxsize)).plan(given)
+    return Report(tuple(_of_layer(layer, graph) for layer in graph.layers), training)
+
+
+def compiled(net: Net, batch: int | None = None) -> Compiled:
+    """Compiles the net's loss and gradients, for another batch size if given, and says what that takes.
+
+    Raises:
+        GraphError: if the net cannot take such a batch, has no gradients, or host layers, which are not compiled.
+    """
+    if net.has_host_layers:
+        raise GraphError("has layers that run on the host, and is not compiled as one; the report is there without it")
+    net.graph.check_backward()
+    graph = _with_batch(net.graph, batch)
+    variables = jax.eval_shape(net.init, _KEY)
+    inputs = {name: graph.blobs[name] for name in net.fed}
+    options = compiling.compiler_options() if net.kernels == "fast" else {}
+    both = jax.jit(jax.value_and_grad(net.loss, has_aux=True), compiler_options=options)
+    analysis: Any = both.lower(*variables, inputs, _KEY).compile().memory_analysis()
+    sizes = (analysis.argument_size_in_bytes, analysis.output_size_in_bytes, analysis.temp_size_in_bytes)
+    return Compiled(*map(int, sizes))
+
+
+def _with_batch(graph: Graph, batch: int | None) -> Graph:
+    if batch is None:
+        return graph
+    fed = [top for layer in graph.layers if is_fed(layer) for top in layer.tops]
+    return reshape_graph(graph, {top: (batch, *graph.blobs[top].shape[1:]) for top in fed})
+
+
+def _of_layer(layer: Layer, graph: Graph) -> LayerMemory:
+    tops = [graph.blobs[top] for top in layer.tops]
+    new = [x for name, x in zip(layer.tops, tops, strict=True) if name not in layer.bottoms]
+    activations = 0 if layer.type.name == "Split" else sum(math.prod(x.shape) for x in new)
+    size = 0 if layer.type.name == "Split" else sum(math.prod(x.shape) * x.dtype.itemsize for x in new)
+    parameters = sum(math.prod(p.blob.shape) for p in layer.params if p.owned)
+    return LayerMemory(
+        name=layer.name,
+        type=layer.type.name,
+        tops=tuple(x.shape for x in tops),
+        parameters=parameters,
+        parameter_bytes=parameters * jnp.dtype(jnp.float32).itemsize,
+        activations=activations,
+        activation_bytes=size,
+        multiply_adds=_multiply_adds(layer, graph),
+    )
+
+
+def _multiply_adds(layer: Layer, graph: Graph) -> int | None:
+    if is_fed(layer):
+        return 0
+    if layer.type.host:
+        return None
+    plain = dataclasses.replace(layer.context, kernels="reference")
+    blobs = [jax.ShapeDtypeStruct(p.blob.shape, jnp.float32) for p in (*layer.params, *layer.carried)]
+    bottoms = [graph.blobs[bottom] for bottom in layer.bottoms]
+    return multiply_adds(lambda key, *arrays: forward(plain.with_key(key), *arrays), _KEY, blobs, bottoms)

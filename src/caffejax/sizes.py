@@ -1,0 +1,28 @@
+"""Numbers of bytes as people write them."""
+
+from __future__ import annotations
+
+import re
+
+_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+def bytes_in(text: str) -> int:
+    """The number in "8GiB", "500MB" or "1000".
+
+    Raises:
+        ValueError: if it is no size.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMG]I?B|)", text.strip().upper())
+    if match is None or not (size := int(float(match[1]) * _UNITS[match[2]])):
+        raise ValueError(f"'{text}' is not a size; give a number of bytes, or one with a unit, such as 8GiB or 500MB")
+    return size
+
+
+def in_words(size: float) -> str:
+    """A number of bytes for people: "1.25 GiB"."""
+    for unit in ("bytes", "KiB", "MiB"):
+        if abs(size) < 1024:
+            return f"{size:.4g} {unit}"
+        size /= 1024
+    return f"{size:.2f} GiB"

@@ -1,0 +1,284 @@
+"""Recomputation: the same numbers in less memory, and the choice of what to run twice."""
+
+import itertools
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from caffejax import Net, Solver
+from caffejax.cli import main
+from caffejax.execution import Given
+from caffejax.remat.limit import _cgroups, available_memory
+from caffejax.remat.plan import make_plan
+from caffejax.remat.units import Unit, Value, units_of
+from caffejax.schema import read_solver
+from caffejax.sizes import bytes_in, in_words
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+KEY = jax.random.key(0)
+
+
+def residual_net(blocks: int = 3, size: int = 8) -> str:
+    """Blocks of convolution, BatchNorm, Scale, ReLU and Dropout with a way past each; two losses."""
+
+    def block(i: int, bottom: str) -> str:
+        return f"""
+layer {{ name: "c{i}" type: "Convolution" bottom: "{bottom}" top: "c{i}"
+  convolution_param {{ num_output: 8 kernel_size: 3 pad: 1 bias_term: false weight_filler {{ type: "msra" }} }} }}
+layer {{ name: "b{i}" type: "BatchNorm" bottom: "c{i}" top: "c{i}" }}
+layer {{ name: "s{i}" type: "Scale" bottom: "c{i}" top: "c{i}" scale_param {{ bias_term: true }} }}
+layer {{ name: "r{i}" type: "ReLU" bottom: "c{i}" top: "c{i}" }}
+layer {{ name: "d{i}" type: "Dropout" bottom: "c{i}" top: "d{i}" }}
+layer {{ name: "e{i}" type: "Eltwise" bottom: "{bottom}" bottom: "d{i}" top: "e{i}" }}"""
+
+    names = ["x0", *(f"e{i}" for i in range(1, blocks + 1))]
+    return f"""
+layer {{ name: "in" type: "Input" top: "data" top: "label"
+  input_param {{ shape {{ dim: 4 dim: 3 dim: {size} dim: {size} }} shape {{ dim: 4 }} }} }}
+layer {{ name: "x0" type: "Convolution" bottom: "data" top: "x0"
+  convolution_param {{ num_output: 8 kernel_size: 1 weight_filler {{ type: "msra" }} }} }}
+{"".join(block(i, names[i - 1]) for i in range(1, blocks + 1))}
+layer {{ name: "ip" type: "InnerProduct" bottom: "{names[-1]}" top: "ip"
+  inner_product_param {{ num_output: 5 weight_filler {{ type: "xavier" }} }} }}
+layer {{ name: "side" type: "InnerProduct" bottom: "e1" top: "side"
+  inner_product_param {{ num_output: 5 weight_filler {{ type: "xavier" }} }} }}
+layer {{ name: "side_loss" type: "SoftmaxWithLoss" bottom: "side" bottom: "label" top: "side_loss" loss_weight: 0.3 }}
+layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }}
+"""
+
+
+def inputs_of(net: Net, batch: int) -> dict[str, jax.Array]:
+    random = np.random.default_rng(0)
+    given = {name: random.normal(size=(batch, *net.graph.blobs[name].shape[1:])) for name in net.fed}
+    return {name: jnp.asarray(np.arange(batch) % 5 if x.ndim == 1 else x, jnp.float32) for name, x in given.items()}
+
+
+def step(net: Net, batch: int, **more: Any) -> Any:
+    """Loss, gradients, blobs, state."""
+    variables = net.init(KEY)
+
+    def loss(params: Any, probes: Any) -> Any:
+        return net.loss(params, variables.state, inputs_of(net, batch), KEY, probes=probes, **more)
+
+    probes = {name: jnp.zeros((batch, *net.graph.blobs[name].shape[1:])) for name in more.get("blobs", ())}
+    return net.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))(variables.params, probes)
+
+
+def assert_same(a: Any, b: Any) -> None:
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_allclose(x, y, rtol=2e-4, atol=2e-6 * (1 + float(jnp.abs(x).max())))
+
+
+def least(model: Any, **more: Any) -> Net:
+    """A net that recomputes all that saves memory."""
+    return Net(model, "TRAIN", remat="auto", memory_limit=1, **more)
+
+
+@pytest.mark.parametrize("options", [{}, {"kernels": "reference"}, {"backward": "rules"}], ids=str)
+def test_the_same_numbers(options: dict[str, Any]) -> None:
+    net, plain = least(residual_net(), **options), Net(residual_net(), "TRAIN", **options)
+    blobs = ["e1", "c2", "loss"]
+    assert_same(step(net, 6, blobs=blobs), step(plain, 6, blobs=blobs))
+    assert net.recomputing is not None
+    assert all(plan.recomputed for plan in net.recomputing._plans.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "batch"),
+    [
+        ("lenet", 4),
+        ("cifar10_full", 4),
+        pytest.param("squeezenet", 1, marks=pytest.mark.slow),
+    ],
+)
+def test_the_same_numbers_of_known_nets(name: str, batch: int) -> None:
+    model = CONFIGS / name / "train_val.prototxt"
+    assert_same(step(least(model), batch), step(Net(model, "TRAIN"), batch))
+
+
+def test_without_gradient_and_jit() -> None:
+    net, plain = least(residual_net()), Net(residual_net(), "TRAIN")
+    variables, inputs = plain.init(KEY), inputs_of(plain, 4)
+    assert_same(net.loss(*variables, inputs, KEY), plain.loss(*variables, inputs, KEY))
+
+
+def test_nan_is_not_hidden() -> None:
+    """The second run waits for the diffs by looking at their first numbers."""
+    net = least(residual_net())
+    variables, inputs = net.init(KEY), inputs_of(net, 4)
+    inputs["data"] = inputs["data"].at[0, 0, 0, 0].set(jnp.nan)
+    grads = jax.jit(jax.grad(lambda p: net.loss(p, variables.state, inputs, KEY)[0]))(variables.params)
+    assert all(jnp.isnan(blob).any() for blob in jax.tree.leaves(grads["x0"]))
+
+
+def test_memory_falls_once_compiled() -> None:
+    def temporary(net: Net) -> int:
+        variables, inputs = net.init(KEY), inputs_of(net, 4)
+        grad = jax.jit(jax.grad(lambda p: net.loss(p, variables.state, inputs, KEY)[0]))
+        return int(grad.lower(variables.params).compile().memory_analysis().temp_size_in_bytes)
+
+    assert temporary(least(residual_net(12, 32))) < 0.7 * temporary(Net(residual_net(12, 32), "TRAIN"))
+
+
+def test_layers_that_run_as_one_stay_together() -> None:
+    net = least(residual_net())
+    assert net.recomputing is not None
+    plan = net.recomputing.plan(Given(*net.init(KEY), inputs_of(net, 4), KEY, {}))
+    assert plan.recomputed
+    assert sum(plan.groups, ()) == net.graph.layers
+    for group in plan.groups:
+        assert not group[0].bottoms or group[0].bottoms != group[0].tops
+        assert not group[-1].inserted_split
+
+
+def test_what_is_kept() -> None:
+    """Of convolution with ReLU its top; of pooling places in int8; of a view nothing; of what is fed nothing."""
+    net = Net(CONFIGS / "lenet" / "train_val.prototxt", "TRAIN")
+    variables = net.init(KEY)
+    units, values = units_of(net.graph, Given(*variables, inputs_of(net, 64), KEY, {}), "autodiff")
+    kept = {unit.layers[0].name: unit.kept for unit in units}
+    top = {name: int(np.prod(blob.shape)) for name, blob in net.graph.blobs.items()}
+    assert kept["data"] == kept["label"] == kept["conv1"] == 0
+    assert kept["pool1"] == top["pool1"] * 5
+    assert kept["ip1"] >= top["ip1"] * 4
+    assert sum(v.bytes for v in values if v.made < 2) == 0
+
+
+def cut_anywhere(n: int) -> Iterator[list[int]]:
+    for count in range(n):
+        for cuts in itertools.combinations(range(1, n), count):
+            yield [0, *cuts]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_plans_are_the_best(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    n = 8
+    units = [Unit((i,), *map(int, random.integers(1, 50, 2))) for i in range(n)]  # type: ignore[arg-type]
+    made = random.integers(0, n - 1, 10)
+    values = [Value(int(random.integers(1, 30)), int(m), int(random.integers(m + 1, n))) for m in made]
+
+    def peak(starts: list[int]) -> int:
+        held, most = 0, 0
+        for a, b in zip(starts, [*starts[1:], n], strict=True):
+            most = max(most, held + sum(u.kept for u in units[a:b]) + max(u.passing for u in units[a:b]))
+            held += sum(v.bytes for v in values if a <= v.made < b <= v.last)
+        return most
+
+    lowest = min(map(peak, cut_anywhere(n)))
+    for limit in (0, lowest, (lowest + peak([0])) // 2, peak([0])):
+        plan = make_plan(units, values, limit)
+        starts = [int(group[0]) for group in plan.groups]  # type: ignore[call-overload]
+        fits = [s for s in cut_anywhere(n) if peak(s) <= max(limit, lowest)]
+        assert (plan.peak, plan.fits, plan.without) == (peak(starts), limit >= lowest, peak([0]))
+        assert plan.peak <= max(limit, lowest)
+        assert plan.recomputed == min(s[-1] for s in fits)
+
+
+def test_what_fits_is_not_recomputed(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "caffejax.net")
+    step(Net(residual_net(), "TRAIN", remat="auto"), 4)
+    assert not caplog.messages
+    step(least(residual_net()), 4)
+    assert [m.split()[0] for m in caplog.messages] == ["Recomputing", "training"]
+    assert "the limit is 1 bytes" in caplog.messages[0]
+    assert "a smaller batch" in caplog.messages[1]
+
+
+def test_host_layers_are_not_recomputed(caplog: pytest.LogCaptureFixture) -> None:
+    net = Net(
+        """layer { name: "in" type: "Input" top: "x" top: "s" input_param { shape { dim: 4 dim: 2 } shape { dim: 4 } } }
+        layer { name: "f" type: "Filter" bottom: "x" bottom: "s" top: "y" }""",
+        "TRAIN",
+        remat="auto",
+    )
+    assert net.recomputing is None
+    assert "run on the host" in caplog.text
+
+
+def digits(**more: Any) -> Solver:
+    param = read_solver(CONFIGS / "digits" / "lenet_solver.prototxt")
+    param.random_seed = 1
+    param.ClearField("test_interval")
+    param.ClearField("test_iter")
+    return Solver(param, file=CONFIGS / "digits" / "lenet_solver.prototxt", **more)
+
+
+def test_solver() -> None:
+    plain, saving = digits(), digits(remat="auto", memory_limit=1)
+    for solver in (plain, saving):
+        solver.step(3)
+        solver.close()
+    assert_same(saving.variables, plain.variables)
+
+
+def test_the_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "net.prototxt").write_text(
+        """layer { name: "in" type: "DummyData" top: "x" top: "y"
+          dummy_data_param { shape { dim: 64 dim: 9 } shape { dim: 64 } } }
+        layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param { num_output: 3 } }
+        layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "y" top: "loss" }"""
+    )
+    (tmp_path / "solver.prototxt").write_text(
+        """net: "net.prototxt" base_lr: 0.01 lr_policy: "fixed" max_iter: 1
+        snapshot_after_train: false solver_mode: CPU"""
+    )
+    assert main(["train", f"--solver={tmp_path / 'solver.prototxt'}", "--remat=auto", "--memory_limit=1KiB"]) == 0
+    err = capsys.readouterr().err
+    assert "more than the limit of 1 KiB, even with recomputation" in err
+    assert "Optimization Done" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1000", 1000), ("8GiB", 8 << 30), ("1.5 kb", 1500), ("500MB", 500_000_000), ("2MiB", 2 << 20)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert bytes_in(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "-1", "8 TiBs", "0", "much"])
+def test_no_sizes(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--solver=absent", "--remat=auto", f"--memory_limit={text}"])
+    assert "is not a size; give a number of bytes" in capsys.readouterr().err
+
+
+def test_sizes_in_words() -> None:
+    assert [in_words(x) for x in (1, 2048, 3 << 20, 5 << 30)] == ["1 bytes", "2 KiB", "3 MiB", "5.00 GiB"]
+
+
+def write_files(folder: Path, **files: object) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(f"{text}\n")
+
+
+@pytest.mark.parametrize(
+    ("own", "write"),
+    [
+        ("0::/a/b", lambda top: write_files(top / "a", memory__max=1000, memory__current=400)),
+        (
+            "3:memory:/a",
+            lambda top: write_files(top / "memory" / "a", memory__limit_in_bytes=1000, memory__usage_in_bytes=400),
+        ),
+    ],
+)
+def test_limits_of_control_groups(tmp_path: Path, own: str, write: Callable[[Path], None]) -> None:
+    (tmp_path / "own").write_text(own)
+    write_files(tmp_path, memory__max="max", memory__current=500)
+    write(tmp_path)
+    for stat in tmp_path.rglob("a"):
+        write_files(stat, memory__stat="anon 1\ninactive_file 50")
+    assert list(_cgroups(tmp_path, tmp_path / "own")) == [650]
+    assert list(_cgroups(tmp_path, tmp_path / "absent")) == []
+
+
+def test_memory_that_is_free() -> None:
+    assert 10**6 < available_memory(jax.devices("cpu")[0]) < 10**15
