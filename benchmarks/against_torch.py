@@ -99,8 +99,8 @@ def compare(name: str, task: str, options: argparse.Namespace) -> dict[str, str]
     """One row of the table, by column."""
     with field(name, task, options) as (ready, cold):
         for form, competitor in ready.items():
-            expected = ready[options.kernels[0]].result
-            np.testing.assert_allclose(competitor.result, expected, rtol=5e-3, atol=1e-5, err_msg=f"{name}, {form}")
+            expected, rtol = ready[options.kernels[0]].result, 0.1 if task == "step" else 5e-3  # Dropout is random
+            np.testing.assert_allclose(competitor.result, expected, rtol=rtol, atol=1e-5, err_msg=f"{name}, {form}")
         for competitor in ready.values():
             competitor.run(2)
         times: dict[str, list[float]] = {form: [] for form in ready}

@@ -40,12 +40,21 @@ def batch_of(name: str, task: str) -> int:
 
 
 def variables_of(net: Net) -> Variables:
-    """From the fillers, with running statistics as if of standard normal data."""
-    import jax
+    """Blobs as the fillers would make them, but faster, with running statistics as if of standard normal data."""
     import jax.numpy as jnp
 
-    params, state = jax.jit(net.init)(jax.random.key(0))
-    return Variables(params, {k: tuple(b if b is None else jnp.ones_like(b) for b in v) for k, v in state.items()})
+    from caffejax.layers.fillers import fill, is_random
+
+    random = np.random.default_rng(1)
+
+    def blob(param: Any) -> Any:
+        if not is_random(param.blob.filler):
+            return fill(param.blob.filler, None, param.blob.shape)
+        scale = np.sqrt(2 / np.prod(param.blob.shape[1:]))
+        return jnp.asarray(scale * random.standard_normal(param.blob.shape, np.float32))
+
+    params = net.tree(lambda p: blob(p) if p.blob.learnable else None)
+    return Variables(params, net.tree(lambda p: None if p.blob.learnable else jnp.ones(p.blob.shape)))
 
 
 def random_inputs(net: Net, batch: int) -> dict[str, np.ndarray]:
