@@ -1,10 +1,12 @@
-"""Compiles kernels/onednn.cc where that can be done; without it XLA's kernels run. The rest is in pyproject.toml."""
+"""Compiles kernels/*.cc where that can be done; without them all works, but slower. The rest is in pyproject.toml."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import sys
 from pathlib import Path
+from typing import Any
 
 from setuptools import Extension, setup
 
@@ -24,19 +26,13 @@ def headers_and_library() -> tuple[list[str], list[str]] | None:
     return [str(Path(jaxlib.origin).parent / "include"), str(header.parents[2])], [str(library.parent)]
 
 
-found = headers_and_library()
-extensions = []
-if found:
-    extensions = [
-        Extension(
-            "caffejax.kernels._onednn",
-            ["src/caffejax/kernels/onednn.cc"],
-            include_dirs=found[0],
-            library_dirs=found[1],
-            libraries=["dnnl"],
-            extra_compile_args=["-std=c++17", "-Wno-return-type"],  # jaxlib's headers
-            language="c++",
-            optional=True,
-        )
-    ]
+def extension(name: str, **more: Any) -> Extension:
+    source, flags = f"src/caffejax/kernels/{name}.cc", ["-std=c++17", "-Wno-return-type"]  # jaxlib's headers
+    more |= {"extra_compile_args": flags, "language": "c++", "optional": True}
+    return Extension(f"caffejax.kernels._{name}", [source], **more)
+
+
+extensions = [extension("blocks")] if sys.platform == "linux" else []
+if found := headers_and_library():
+    extensions += [extension("onednn", include_dirs=found[0], library_dirs=found[1], libraries=["dnnl"])]
 setup(ext_modules=extensions)

@@ -19,7 +19,6 @@ from .errors import GraphError, LayerError, Problem, did_you_mean, located
 from .execution import Given, Segments, is_fed, run_layers
 from .graph import Graph, Layer, Param, build_graph, net_state
 from .kernels import Kernels, compiling
-from .kernels.allocating import keep_memory
 from .layers import Source
 from .layers.calling import Backward
 from .layers.context import Phase, name_key
@@ -114,7 +113,6 @@ class Net:
         skip_bad: bool = False,
         file: str | None = None,
     ) -> None:
-        keep_memory()  # before JAX starts its threads
         check_precision(precision)
         message = read_net(model)
         if file is None and (path := source_file(model)) is not None:

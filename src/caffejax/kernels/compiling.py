@@ -13,6 +13,7 @@ from typing import Any
 import jax
 
 from . import Kernels
+from .blocks import keep_blocks
 
 # convolutions by XLA's own kernels: its library, the default for both, is the faster one for matrix products only
 _CPU_OPTIONS = ({"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT"},)
@@ -24,6 +25,7 @@ def jit(function: Callable[..., Any], kernels: Kernels, **options: Any) -> Calla
     Inside of jit, grad or vmap JAX takes no compiler options; there it is jax.jit.
     """
     keep_compiled()
+    keep_blocks()
     inner = jax.jit(function, **options)
     if kernels == "reference" or not (found := compiler_options()):
         return inner
