@@ -116,6 +116,9 @@ class CheckpointFolder:
         import orbax.checkpoint as ocp
 
         try:
+            self.path.mkdir(
+                parents=True, exist_ok=True
+            )  # orbax's threads would wait five minutes for one they cannot make
             self._set_aside([s for s in self.steps() if s >= step])
             self._manager.save(
                 step,
