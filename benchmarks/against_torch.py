@@ -101,12 +101,12 @@ def compare(name: str, task: str, options: argparse.Namespace) -> dict[str, str]
         for form, competitor in ready.items():
             expected, rtol = ready[options.kernels[0]].result, 0.1 if task == "step" else 5e-3  # Dropout is random
             np.testing.assert_allclose(competitor.result, expected, rtol=rtol, atol=1e-5, err_msg=f"{name}, {form}")
-        for competitor in ready.values():
-            competitor.run(2)
+        slowest = max([competitor.run(2) for competitor in ready.values()])
+        turn = max(1, min(50, int(300 / slowest)))  # runs; of small nets many
         times: dict[str, list[float]] = {form: [] for form in ready}
         for _ in range(options.rounds):
             for form, competitor in ready.items():
-                times[form].append(competitor.run(1 if task == "step" else 3))
+                times[form].append(competitor.run(turn))
         ends = {form: competitor.end() for form, competitor in ready.items()}
     medians = {form: statistics.median(t) for form, t in times.items()}
     torch = [form for form in ready if form in TORCH_FORMS]

@@ -1,11 +1,14 @@
 """Where test data lies."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
-os.environ["CAFFEJAX_CACHE"] = "off"  # tests compile what they test, and leave nothing in the home folder
+if "CAFFEJAX_CACHE" not in os.environ:  # the first of the processes: what one of them compiled, the others load
+    _compiled = tempfile.TemporaryDirectory()
+    os.environ["CAFFEJAX_CACHE"] = _compiled.name
 
 REPOSITORY = Path(__file__).parents[1]
 SHARED = REPOSITORY.parent / "shared"

@@ -115,15 +115,15 @@ def test_refuses_to_run_backward_where_caffe_does(name: str) -> None:
         net.graph.check_backward()
 
 
-@pytest.mark.parametrize("backward", ["autodiff", "rules"])
+@pytest.mark.parametrize(("backward", "kernels"), [("autodiff", "fast"), ("rules", "fast"), ("autodiff", "reference")])
 @pytest.mark.parametrize("name", [name for name in CASES if (GOLDEN / f"{name}.npz").exists()])
-def test_values(name: str, backward: Any) -> None:
+def test_values(name: str, backward: Any, kernels: Any) -> None:
     values = dict(np.load(GOLDEN / f"{name}.npz"))
 
     def group(prefix: str) -> dict[str, np.ndarray]:
         return {k.removeprefix(f"{prefix}/"): v for k, v in values.items() if k.startswith(f"{prefix}/")}
 
-    net = Net(GOLDEN / f"{name}.prototxt", CASES[name]["runs"][0]["phase"], backward=backward)
+    net = Net(GOLDEN / f"{name}.prototxt", CASES[name]["runs"][0]["phase"], backward=backward, kernels=kernels)
     params, state = net.init(jax.random.key(0))
     params = {k: tuple(values[f"param/{k}/{i}"] if b is not None else b for i, b in enumerate(bs))
               for k, bs in params.items()}  # fmt: skip

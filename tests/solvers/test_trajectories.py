@@ -17,10 +17,10 @@ INDEX = json.loads((GOLDEN / "index.json").read_text())
 CASES = [c["case"] for c in INDEX]
 
 
-def start(case: str, backward: Any = "autodiff") -> Solver:
+def start(case: str, backward: Any = "autodiff", kernels: Any = "fast") -> Solver:
     folder = GOLDEN / case
     weights = [] if "weights:" in (folder / "solver.prototxt").read_text() else [folder / "init.caffemodel"]
-    return Solver(folder / "solver.prototxt", weights=weights, backward=backward)
+    return Solver(folder / "solver.prototxt", weights=weights, backward=backward, kernels=kernels)
 
 
 @pytest.fixture(autouse=True)
@@ -33,13 +33,13 @@ def close(actual: Any, expected: Any, rtol: float, what: str) -> None:
     np.testing.assert_allclose(actual, expected, rtol=rtol, atol=rtol * scale, err_msg=what)
 
 
-@pytest.mark.parametrize("backward", ["autodiff", "rules"])
+@pytest.mark.parametrize(("backward", "kernels"), [("autodiff", "fast"), ("rules", "fast"), ("autodiff", "reference")])
 @pytest.mark.parametrize("case", CASES)
-def test_trajectory(case: str, backward: str) -> None:
-    """Both ways to make gradients reach Caffe's parameters."""
+def test_trajectory(case: str, backward: str, kernels: str) -> None:
+    """Both ways to make gradients, and both formulations, reach Caffe's parameters."""
     expected = dict(np.load(GOLDEN / case / "expected.npz"))
     adaptive = not case.startswith(("sgd", "nesterov"))
-    solver = start(case, backward)
+    solver = start(case, backward, kernels)
     for k in range(24):
         np.testing.assert_allclose(solver.rate, expected["lr"][k], rtol=3e-7)
         solver.step(1)

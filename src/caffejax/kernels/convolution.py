@@ -19,6 +19,9 @@ from .product import rows_times
 from .sums import row, row_sums
 
 Pad = tuple[int, int, int]  # low, high, between
+_FEW_ROWS = (
+    1024  # of a 1x1 convolution: rearranging the weight, as oneDNN's convolutions do, would take as long as all else
+)
 Formulation = Literal["product", "depthwise", "by group", "convolution"]
 
 
@@ -85,7 +88,14 @@ def _by_xla(x: jax.Array, weight: jax.Array, g: Geometry) -> jax.Array:
 
 @partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def _by_onednn(x: jax.Array, weight: jax.Array, bias: jax.Array | None, g: Geometry, relu: bool) -> jax.Array:
-    return kept_last(channels_first(onednn.convolution(channels_last(kept_last(x)), weight, bias, g, relu=relu)))
+    product = formulation(x.shape, weight.shape, g) == "product"
+    x = channels_last(kept_last(x))
+    if product and math.prod(x.shape[:-1]) <= _FEW_ROWS:
+        rows, matrix = x.reshape(-1, x.shape[-1]), weight.reshape(weight.shape[:2])
+        y = onednn.matmul(rows, matrix, bias, transpose_b=True, relu=relu).reshape(*x.shape[:-1], -1)
+    else:
+        y = onednn.convolution(x, weight, bias, g, relu=relu)
+    return kept_last(channels_first(y))
 
 
 def _by_onednn_forward(x: jax.Array, weight: jax.Array, bias: jax.Array | None, g: Geometry, relu: bool) -> Any:
