@@ -168,12 +168,14 @@ def test_any_correlation_and_its_gradients_are_xlas(axes: Any, channels: tuple[i
         )
         return y + bias.reshape(-1, *(1,) * len(size))
 
-    (y, back), (expected, expected_back) = (
-        jax.vjp(f, *arrays) for f in (lambda x, w, b: correlate(x, w, g, b), by_xla)
-    )
-    assert_close(y, expected)
-    dy = jnp.cos(jnp.arange(y.size, dtype=jnp.float32)).reshape(y.shape)
-    assert_close(back(dy), expected_back(dy))
+    def run(f: Any, x: Any, weight: Any, bias: Any, change: Any = lambda a: a) -> Any:
+        y, back = jax.vjp(f, change(x), change(weight), change(bias))
+        return y, *back(change(jnp.cos(jnp.arange(y.size, dtype=jnp.float32)).reshape(y.shape)))
+
+    found, expected = run(lambda x, w, b: correlate(x, w, g, b), *arrays), run(by_xla, *arrays)
+    sizes = run(by_xla, *arrays, change=jnp.abs)  # of what was summed, which may cancel
+    for a, b, size_of in zip(found, expected, sizes, strict=True):
+        np.testing.assert_array_less(np.abs(a - b), 1e-5 * size_of + 1e-12)
 
 
 def test_onednn_is_where_it_should_be() -> None:

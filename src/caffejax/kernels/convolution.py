@@ -26,7 +26,7 @@ Formulation = Literal["product", "depthwise", "by group", "convolution"]
 
 
 def formulation(x: tuple[int, ...], weight: tuple[int, ...], g: Geometry) -> Formulation:
-    """Which of XLA's suits arrays of these shapes."""
+    """What a convolution of arrays of these shapes, in Caffe's order, comes down to."""
     outputs, per_group, *kernel = weight
     if g.groups > 1:
         return "depthwise" if per_group == 1 and outputs == x[1] else "by group"
