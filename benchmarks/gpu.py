@@ -25,13 +25,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
-from competitor import CONFIGS, random_inputs, variables_of
+from competitor import CONFIGS, random_inputs, training, variables_of
 from torch_net import TorchNet, fuse_norms, multiply_adds
 
 from caffejax.net import Net
-from caffejax.schema.caffe_pb2 import SolverParameter
-from caffejax.solvers.state import Step, TrainState, make_step
-from caffejax.solvers.transforms import caffe_optimizer
+from caffejax.solvers.state import TrainState
 
 # dense TFLOP/s by the makers' data sheets: the first name that is part of the device's
 PEAKS = {
@@ -42,7 +40,6 @@ PEAKS = {
     "L4": {"bfloat16": 121, "tf32": 60, "float32": 30},
     "TPU v5 lite": {"bfloat16": 197},
 }
-SOLVER = SolverParameter(type="SGD", base_lr=0.001, lr_policy="fixed", momentum=0.9, weight_decay=0.0005)
 LENET_BATCH, LENET_ROWS = 64, 60_000
 Run = Callable[[], Any]  # some steps, all of them done when it returns
 
@@ -51,18 +48,8 @@ def train_net(name: str, precision: Any, kernels: Any) -> Net:
     return Net(CONFIGS / name / "train_val.prototxt", "TRAIN", precision=precision, kernels=kernels)
 
 
-def training(net: Net) -> tuple[TrainState, Step]:
-    variables = variables_of(net)
-    lr, decay = (
-        net.tree(lambda p, n=n: getattr(p, n) if p.blob.learnable else None) for n in ("lr_mult", "decay_mult")
-    )
-    optimizer = caffe_optimizer(SOLVER, lr, decay)
-    state = TrainState(*variables, optimizer.init(variables.params), jnp.int32(0), jax.random.key(1))
-    return state, make_step(net, optimizer, 1)
-
-
 def ours(net: Net, batch: int, steps: int) -> Run:
-    state, step = training(net)
+    state, step = training(net, variables_of(net))
     given = random_inputs(net, batch)
     batches = {name: jax.device_put(given[name])[None] for name in net.fed}
     compiled = net.jit(step, donate_argnums=0)
@@ -163,7 +150,7 @@ def lenet(precision: str, kernels: str, iterations: int, rounds: int) -> float |
     }
 
     def make() -> Run:
-        state, step = training(net)
+        state, step = training(net, variables_of(net))
 
         def steps(state: TrainState, data: Any) -> tuple[TrainState, jax.Array]:
             def body(state: TrainState, i: jax.Array) -> tuple[TrainState, jax.Array]:

@@ -22,30 +22,22 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from competitor import training
 
 from caffejax.kernels import compiling
 from caffejax.net import Net
-from caffejax.schema.caffe_pb2 import SolverParameter
 from caffejax.sizes import bytes_in, in_words
-from caffejax.solvers.state import TrainState, make_step
-from caffejax.solvers.transforms import caffe_optimizer
 
 MODEL = Path(__file__).parents[1] / "configs" / "resnet152" / "train_val.prototxt"
-SOLVER = SolverParameter(type="SGD", base_lr=0.001, lr_policy="fixed", momentum=0.9, weight_decay=0.0005)
 
 
 def train(net: Net, batch: int, steps: int) -> dict[str, Any]:
     """Some steps on random data; bytes by XLA and by the system, seconds, the first loss."""
-    variables = net.init(jax.random.key(0))
-    multipliers = (
-        net.tree(lambda p, n=n: getattr(p, n) if p.blob.learnable else None) for n in ("lr_mult", "decay_mult")
-    )
-    optimizer = caffe_optimizer(SOLVER, *multipliers)
-    state = TrainState(*variables, optimizer.init(variables.params), jnp.int32(0), jax.random.key(1))
+    state, step = training(net, net.init(jax.random.key(0)))
     random, shape = np.random.default_rng(0), net.graph.blobs["data"].shape[1:]
     data = random.standard_normal((1, batch, *shape), np.float32)
     batches = {"data": jnp.asarray(data), "label": jnp.arange(batch, dtype=jnp.float32)[None] % 10}
-    step = jax.jit(make_step(net, optimizer, 1), donate_argnums=0, compiler_options=compiling.compiler_options())
+    step = jax.jit(step, donate_argnums=0, compiler_options=compiling.compiler_options())
     compiled = step.lower(state, batches, 0.001).compile()
     analysis, seconds, losses = compiled.memory_analysis(), [], []
     for _ in range(steps):

@@ -126,9 +126,8 @@ def _with_batch(graph: Graph, batch: int | None) -> Graph:
 
 def _of_layer(layer: Layer, graph: Graph) -> LayerMemory:
     tops = [graph.blobs[top] for top in layer.tops]
-    new = [x for name, x in zip(layer.tops, tops, strict=True) if name not in layer.bottoms]
-    activations = 0 if layer.type.name == "Split" else sum(math.prod(x.shape) for x in new)
-    size = 0 if layer.type.name == "Split" else sum(math.prod(x.shape) * x.dtype.itemsize for x in new)
+    shared = layer.tops if layer.type.name == "Split" else layer.bottoms
+    new = [x for name, x in zip(layer.tops, tops, strict=True) if name not in shared]
     parameters = sum(math.prod(p.blob.shape) for p in layer.params if p.owned)
     return LayerMemory(
         name=layer.name,
@@ -136,8 +135,8 @@ def _of_layer(layer: Layer, graph: Graph) -> LayerMemory:
         tops=tuple(x.shape for x in tops),
         parameters=parameters,
         parameter_bytes=parameters * jnp.dtype(jnp.float32).itemsize,
-        activations=activations,
-        activation_bytes=size,
+        activations=sum(math.prod(x.shape) for x in new),
+        activation_bytes=sum(math.prod(x.shape) * x.dtype.itemsize for x in new),
         multiply_adds=_multiply_adds(layer, graph),
     )
 

@@ -116,9 +116,8 @@ class CheckpointFolder:
         import orbax.checkpoint as ocp
 
         try:
-            self.path.mkdir(
-                parents=True, exist_ok=True
-            )  # orbax's threads would wait five minutes for one they cannot make
+            # first: orbax's threads would wait five minutes for a folder that cannot be made
+            self.path.mkdir(parents=True, exist_ok=True)
             self._set_aside([s for s in self.steps() if s >= step])
             self._manager.save(
                 step,

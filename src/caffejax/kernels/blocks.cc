@@ -177,7 +177,6 @@ struct Library {
   }
 };
 
-// `free` first and in every library: a block may be freed by another than the one that asked for it.
 int Visit(dl_phdr_info* info, size_t, void* argument) {
   auto& [replacement, count] = *static_cast<std::pair<const Replacement*, int>*>(argument);
   if (strstr(info->dlpi_name, "/jaxlib/")) count += Library(*info).Replace(*replacement);
@@ -195,6 +194,7 @@ int InJaxlib(const Replacement& replacement) {
 // How many of jaxlib's calls for memory now come here; 0 if this jaxlib has none that are known.
 extern "C" int caffejax_keep_blocks() {
   static const int count = [] {
+    // free first, and in every library: a block may be freed by another than the one that asked for it
     if (sysconf(_SC_PAGESIZE) != kPage || InJaxlib(kReplacements[1]) == 0) return 0;
     pthread_atfork([] { All().mutex.lock(); }, [] { All().mutex.unlock(); }, [] { All().mutex.unlock(); });
     return InJaxlib(kReplacements[0]);
