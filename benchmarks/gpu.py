@@ -26,8 +26,9 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 from competitor import CONFIGS, random_inputs, training, variables_of
-from torch_net import TorchNet, fuse_norms, multiply_adds
+from torch_net import TorchNet, fuse_norms
 
+from caffejax.memory import report
 from caffejax.net import Net
 from caffejax.solvers.state import TrainState
 
@@ -129,7 +130,7 @@ def compare(name: str, batch: int, precision: str, kernels: str, options: argpar
     mine = rate(lambda: ours(net, batch, options.steps))
     theirs = rate(lambda: peer(net, batch, options.steps, precision)) if options.torch else None
     most = peak(precision, options.peak_tflops)
-    operations = 2 * 3 * multiply_adds(net.graph) * 1e-12
+    operations = 2 * 3 * (report(net, 1).total.multiply_adds or 0) * 1e-12  # of one image
     cells = []
     for found in (mine, theirs):
         share = f"{100 * found * operations / most:.1f} %" if found and most else "-"
