@@ -20,9 +20,10 @@ import jax.numpy as jnp
 from .errors import located
 from .graph import Graph, Layer, Param
 from .kernels import Kernels, compiling
-from .layers.calling import Backward, call
+from .layers.calling import Backward
 from .layers.precision import products_of, rounded
 from .layers.registry import Follower
+from .layers.shared import Joint, call_joint, call_shared
 
 log = logging.getLogger("caffejax.net")
 
@@ -65,9 +66,9 @@ def run_layers(
             if is_fed(layer):
                 tops = finished(layer, [given.inputs[top] for top in layer.tops])
             elif joint := _call_joint(layer, layers[done:], given, state, values, mode):
-                taken, tops, new = joint
-                done += taken
-                _write(layer, new, state)
+                done += joint.taken
+                tops = joint.tops
+                _write(layer, joint.state, state)
             else:
                 tops, new = _call(layer, given, state, values, mode)
                 _write(layer, new, state)
@@ -98,13 +99,13 @@ def _call(layer: Layer, given: Given, state: Mapping[str, Any], values: Values, 
     arrays, bottoms = _given_to(layer, given, state, values)
     if layer.type.host and not layer.need_backward:
         arrays = jax.lax.stop_gradient(arrays)
-    return call(layer.context.in_pass(given.key, layer.bottom_need_backward), arrays, bottoms, mode)
+    return call_shared(layer.context.in_pass(given.key, layer.bottom_need_backward), arrays, bottoms, mode)
 
 
 def _call_joint(
     layer: Layer, later: Sequence[Layer], given: Given, state: Mapping[str, Any], values: Values, mode: Backward
-) -> tuple[int, Any, Any] | None:
-    """As `_call`, with some of the layers that follow in place, and how many; None where they have to run alone."""
+) -> Joint | None:
+    """As `_call`, with some of the layers that follow in place; None where they have to run alone."""
     if layer.type.joint is None or mode != "autodiff" or not layer.context.fast:
         return None
     followers = [
@@ -113,12 +114,7 @@ def _call_joint(
     if not followers or any(layer.loss_weights) or not given.probes.keys().isdisjoint(layer.tops):
         return None
     arrays, bottoms = _given_to(layer, given, state, values)
-    joint = layer.type.joint(layer.context, arrays, *bottoms, followers)
-    if joint is None:
-        return None
-    taken, result = joint
-    top, new = result if layer.type.stateful else (result, ())
-    return taken, (top,), new
+    return call_joint(layer.context, arrays, bottoms, followers)
 
 
 def _follows(layer: Layer, other: Layer) -> bool:

@@ -98,19 +98,20 @@ def _by_onednn(x: jax.Array, weight: jax.Array, bias: jax.Array | None, g: Geome
     return kept_last(channels_first(y))
 
 
-def _by_onednn_forward(x: jax.Array, weight: jax.Array, bias: jax.Array | None, g: Geometry, relu: bool) -> Any:
-    y = _by_onednn(x, weight, bias, g, relu)
-    return y, (x, weight, bias, y if relu else None)
+def _by_onednn_forward(x: Any, weight: Any, bias: Any, g: Geometry, relu: bool) -> Any:
+    arrays = x.value, weight.value, None if bias is None else bias.value
+    y = _by_onednn(*arrays, g, relu)
+    return y, (*arrays, y if relu else None, onednn.Wanted(x.perturbed, weight.perturbed))
 
 
 def _by_onednn_backward(g: Geometry, relu: bool, saved: Any, dy: jax.Array) -> tuple[jax.Array | None, ...]:
-    x, weight, bias, y = saved
-    dy = channels_last(kept_last(jnp.where(y > 0, dy, 0) if relu else dy))
-    dx = kept_last(channels_first(onednn.input_diff(dy, weight, x.shape[2:], g)))
-    return dx, *onednn.weight_diff(channels_last(kept_last(x)), dy, weight.shape, g, bias=bias is not None)
+    x, weight, bias, y, wanted = saved
+    x, dy = channels_last(kept_last(x)), channels_last(kept_last(jnp.where(y > 0, dy, 0) if relu else dy))
+    dx, d_weight, d_bias = onednn.convolution_diffs(x, dy, weight, g, wanted, bias=bias is not None)
+    return None if dx is None else kept_last(channels_first(dx)), d_weight, d_bias
 
 
-_by_onednn.defvjp(_by_onednn_forward, _by_onednn_backward)
+_by_onednn.defvjp(_by_onednn_forward, _by_onednn_backward, symbolic_zeros=True)
 
 
 def _product(x: jax.Array, weight: jax.Array, g: Geometry) -> jax.Array:

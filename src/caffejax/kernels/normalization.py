@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from .layout import channels_first, channels_last, kept
-from .sums import row, row_sums
+from .sums import row, row_means, row_sums
 
 Arrays = tuple[jax.Array, ...]
 
@@ -25,9 +25,8 @@ def batch_normalized(x: jax.Array, factor: jax.Array, bias: jax.Array, eps: floa
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
 def _batch_normalized(x: jax.Array, factor: jax.Array, bias: jax.Array, eps: float) -> Arrays:
-    m = x.size // x.shape[-1]
-    mean = row_sums(x) / m
-    variance = row_sums(jnp.square(x - row(mean, x.shape))) / m
+    mean = row_means(x)
+    variance = row_means(jnp.square(x - row(mean, x.shape)))
     normal = _normal(x, mean, variance, eps)
     return normal * row(factor, x.shape) + row(bias, x.shape), mean, variance
 

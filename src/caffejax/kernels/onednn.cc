@@ -243,24 +243,41 @@ ffi::Error WeightDiff(Array x, Array dy, Result d_weight, ffi::RemainingRets d_b
   });
 }
 
+// Both in one call; see `Wanted` in onednn.py.
+ffi::Error ConvolutionDiffs(Array x, Array dy, Array weight, Result dx, Result d_weight, ffi::RemainingRets d_bias,
+                            Numbers stride, Numbers dilation, Numbers low, Numbers high, int64_t groups) {
+  auto error = InputDiff(dy, weight, dx, stride, dilation, low, high, groups);
+  return error.failure() ? error : WeightDiff(x, dy, d_weight, d_bias, stride, dilation, low, high, groups);
+}
+
 // (m, k) times (k, n), of which each may lie in memory as its transpose.
-ffi::Error Matmul(Array a, Array b, ffi::RemainingArgs bias, Result c, bool transpose_a,
-                  bool transpose_b, bool relu) {
+void Multiply(Array a, Array b, const void* bias, Result c, bool transpose_a, bool transpose_b, bool relu) {
+  int64_t m = c->dimensions()[0], n = c->dimensions()[1], k = a.dimensions()[transpose_a ? 0 : 1];
+  auto left = Plain({m, k}, transpose_a ? Dims{1, m} : Dims{k, 1}), result = Plain({m, n}, {n, 1});
+  auto row = bias ? Plain({1, n}, {n, 1}) : memory::desc();
+  auto p = Kept({-1, m, n, k, transpose_a, transpose_b, bias != nullptr, relu}, [&] {
+    auto right = Plain({k, n}, transpose_b ? Dims{1, k} : Dims{n, 1});
+    dnnl::matmul::primitive_desc pd(Engine(), left, right, row, result, Attributes(relu));
+    return Prepare(pd, right, right, false);
+  });
+  std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, Of(left, a.untyped_data())},
+                                            {DNNL_ARG_DST, Of(result, c->untyped_data())}};
+  if (bias) arguments.emplace(DNNL_ARG_BIAS, Of(row, bias));
+  RunOn(*p, b.untyped_data(), arguments);
+}
+
+ffi::Error Matmul(Array a, Array b, ffi::RemainingArgs bias, Result c, bool transpose_a, bool transpose_b, bool relu) {
   return Guarded([&] {
-    int64_t m = c->dimensions()[0], n = c->dimensions()[1], k = a.dimensions()[transpose_a ? 0 : 1];
-    bool biased = bias.size() > 0;
-    auto p = Kept({-1, m, n, k, transpose_a, transpose_b, biased, relu}, [&] {
-      auto left = Plain({m, k}, transpose_a ? Dims{1, m} : Dims{k, 1});
-      auto right = Plain({k, n}, transpose_b ? Dims{1, k} : Dims{n, 1});
-      auto row = biased ? Plain({1, n}, {n, 1}) : memory::desc();
-      dnnl::matmul::primitive_desc pd(Engine(), left, right, row, Plain({m, n}, {n, 1}), Attributes(relu));
-      return Prepare(pd, right, right, false);
-    });
-    std::unordered_map<int, memory> arguments{
-        {DNNL_ARG_SRC, Of(Plain({m, k}, transpose_a ? Dims{1, m} : Dims{k, 1}), a.untyped_data())},
-        {DNNL_ARG_DST, Of(Plain({m, n}, {n, 1}), c->untyped_data())}};
-    if (biased) arguments.emplace(DNNL_ARG_BIAS, Of(Plain({1, n}, {n, 1}), bias.get<Array>(0)->untyped_data()));
-    RunOn(*p, b.untyped_data(), arguments);
+    const void* row = bias.size() > 0 ? bias.get<Array>(0)->untyped_data() : nullptr;
+    Multiply(a, b, row, c, transpose_a, transpose_b, relu);
+  });
+}
+
+// Of rows times a weight, (outputs, inputs) or, if `transpose`, (inputs, outputs); in one call as a convolution's.
+ffi::Error MatmulDiffs(Array x, Array dy, Array weight, Result dx, Result d_weight, bool transpose) {
+  return Guarded([&] {
+    Multiply(dy, weight, nullptr, dx, false, transpose, false);
+    Multiply(transpose ? x : dy, transpose ? dy : x, nullptr, d_weight, true, false, false);
   });
 }
 
@@ -282,6 +299,22 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(
 XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_input_diff, InputDiff, WithWindows(ffi::Ffi::Bind().Arg<Array>().Arg<Array>().Ret<Array>()));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_weight_diff, WeightDiff,
                               WithWindows(ffi::Ffi::Bind().Arg<Array>().Arg<Array>().Ret<Array>().RemainingRets()));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_convolution_diffs, ConvolutionDiffs,
+                              WithWindows(ffi::Ffi::Bind()
+                                              .Arg<Array>()
+                                              .Arg<Array>()
+                                              .Arg<Array>()
+                                              .Ret<Array>()
+                                              .Ret<Array>()
+                                              .RemainingRets()));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_matmul_diffs, MatmulDiffs,
+                              ffi::Ffi::Bind()
+                                  .Arg<Array>()
+                                  .Arg<Array>()
+                                  .Arg<Array>()
+                                  .Ret<Array>()
+                                  .Ret<Array>()
+                                  .Attr<bool>("transpose"));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_matmul, Matmul,
                               ffi::Ffi::Bind()
                                   .Arg<Array>()

@@ -13,17 +13,32 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
 from .geometry import Geometry
+from .sums import row_sums
 
 log = logging.getLogger("caffejax.kernels")
 
 PACKAGE = "onednn-cpu-gomp"
-_FUNCTIONS = ("convolution", "input_diff", "weight_diff", "matmul")
+_FUNCTIONS = ("convolution", "input_diff", "weight_diff", "convolution_diffs", "matmul", "matmul_diffs")
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class Wanted:
+    """Which gradients are wanted: of the input, of the weight.
+
+    Where both are, they are made in one call. What writes the new weight where the old one lies has to wait for all
+    that reads it; of two calls, XLA would see only one come before, and copy every weight at the start of a step.
+    """
+
+    x: bool
+    weight: bool
 
 
 def available() -> bool:
@@ -88,18 +103,19 @@ def convolution(
     return _call("convolution", arrays, [shape], relu=relu, **_windows(g))[0]
 
 
-def input_diff(dy: jax.Array, weight: jax.Array, size: Sequence[int], g: Geometry) -> jax.Array:
-    """The gradient (batch, *size, inputs) of a convolution's input, from that of its output."""
-    shape = (len(dy), *size, weight.shape[1] * g.groups)
-    return _call("input_diff", [dy, weight], [shape], **_windows(g))[0]
-
-
-def weight_diff(
-    x: jax.Array, dy: jax.Array, shape: tuple[int, ...], g: Geometry, *, bias: bool
-) -> tuple[jax.Array, jax.Array | None]:
-    """The gradients of a convolution's weight, of that shape, and of its bias (outputs,) if it has one."""
-    d_weight, *d_bias = _call("weight_diff", [x, dy], [shape] + [shape[:1]] * bias, **_windows(g))
-    return d_weight, d_bias[0] if d_bias else None
+def convolution_diffs(
+    x: jax.Array, dy: jax.Array, weight: jax.Array, g: Geometry, wanted: Wanted, *, bias: bool
+) -> tuple[jax.Array | None, jax.Array | None, jax.Array | None]:
+    """The gradients of a convolution's input, weight, and bias (outputs,) if it has one, from that of its output."""
+    rows = [weight.shape[:1]] * bias
+    if not wanted.weight:
+        dx = _call("input_diff", [dy, weight], [x.shape], **_windows(g))[0] if wanted.x else None
+        return dx, None, row_sums(dy) if bias else None
+    if not wanted.x:
+        d_weight, *d_bias = _call("weight_diff", [x, dy], [weight.shape, *rows], **_windows(g))
+        return None, d_weight, d_bias[0] if bias else None
+    dx, d_weight, *d_bias = _call("convolution_diffs", [x, dy, weight], [x.shape, weight.shape, *rows], **_windows(g))
+    return dx, d_weight, d_bias[0] if bias else None
 
 
 def matmul(
@@ -115,6 +131,19 @@ def matmul(
     shape = (a.shape[1 if transpose_a else 0], b.shape[0 if transpose_b else 1])
     arrays = [a, b] if bias is None else [a, b, bias]
     return _call("matmul", arrays, [shape], transpose_a=transpose_a, transpose_b=transpose_b, relu=relu)[0]
+
+
+def matmul_diffs(
+    rows: jax.Array, dy: jax.Array, weight: jax.Array, wanted: Wanted, *, transpose: bool
+) -> tuple[jax.Array | None, jax.Array | None]:
+    """The gradients of rows and of a weight (outputs, inputs), or (inputs, outputs) if `transpose`, in one call."""
+    if wanted.x and wanted.weight:
+        shapes = [rows.shape, weight.shape]
+        dx, d_weight = _call("matmul_diffs", [rows, dy, weight], shapes, transpose=transpose)
+        return dx, d_weight
+    left, right = (rows, dy) if transpose else (dy, rows)
+    dx = matmul(dy, weight, transpose_b=transpose) if wanted.x else None
+    return dx, matmul(left, right, transpose_a=True) if wanted.weight else None
 
 
 def _windows(g: Geometry) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 
@@ -23,14 +24,14 @@ def _by_onednn(rows: jax.Array, weight: jax.Array, transpose: bool) -> jax.Array
     return onednn.matmul(rows, weight, transpose_b=not transpose)
 
 
-def _by_onednn_forward(rows: jax.Array, weight: jax.Array, transpose: bool) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-    return _by_onednn(rows, weight, transpose), (rows, weight)
+def _by_onednn_forward(rows: Any, weight: Any, transpose: bool) -> Any:
+    arrays = rows.value, weight.value
+    return _by_onednn(*arrays, transpose), (*arrays, onednn.Wanted(rows.perturbed, weight.perturbed))
 
 
-def _by_onednn_backward(transpose: bool, kept: tuple[jax.Array, ...], dy: jax.Array) -> tuple[jax.Array, jax.Array]:
-    rows, weight = kept
-    left, right = (rows, dy) if transpose else (dy, rows)
-    return onednn.matmul(dy, weight, transpose_b=transpose), onednn.matmul(left, right, transpose_a=True)
+def _by_onednn_backward(transpose: bool, saved: Any, dy: jax.Array) -> tuple[jax.Array | None, jax.Array | None]:
+    rows, weight, wanted = saved
+    return onednn.matmul_diffs(rows, dy, weight, wanted, transpose=transpose)
 
 
-_by_onednn.defvjp(_by_onednn_forward, _by_onednn_backward)
+_by_onednn.defvjp(_by_onednn_forward, _by_onednn_backward, symbolic_zeros=True)

@@ -30,8 +30,18 @@ def spread(b: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
 def row_sums(x: jax.Array) -> jax.Array:
     """(batch, *space, channels) to (channels,)."""
+    return _weighted_sums(x, 1)
+
+
+def row_means(x: jax.Array) -> jax.Array:
+    """(batch, *space, channels) to (channels,)."""
+    return _weighted_sums(x, x.shape[-1] / x.size)
+
+
+def _weighted_sums(x: jax.Array, weight: float) -> jax.Array:
     n, rows, channels = _shape(x.shape)
-    return jnp.matmul(jnp.ones((1, rows), x.dtype), x.reshape(n, rows, channels).sum(0), precision=EXACT)[0]
+    weights = jnp.full((1, rows), weight, x.dtype)
+    return jnp.matmul(weights, x.reshape(n, rows, channels).sum(0), precision=EXACT)[0]
 
 
 def row(b: jax.Array, shape: tuple[int, ...]) -> jax.Array:

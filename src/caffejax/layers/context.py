@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Phase = Literal["TRAIN", "TEST"]
 Shape = tuple[int, ...]
 
+_NAMES = ("name", "bottom", "top", "param", "blobs", "include", "exclude")  # what computes nothing
+
 
 @dataclass(frozen=True)
 class Blob:
@@ -83,7 +85,7 @@ class Context:
         layer: the whole LayerParameter (name, tops, loss_param, ...).
         type: the layer's type.
         phase: "TRAIN" or "TEST".
-        base_key: the key of this forward pass, or None; see `key`.
+        base_key: the key of this forward pass and a number for the layer in it, or None; see `key`.
         seed: for what is random on the host (shuffling, crops).
         workers: how many processes read the data of a layer; 0 for threads of this one.
         kernels: whether operations take their fast formulation; see `fast`.
@@ -98,7 +100,7 @@ class Context:
     layer: Any
     type: LayerType
     phase: Phase = "TEST"
-    base_key: jax.Array | None = None
+    base_key: tuple[jax.Array, Any] | None = None
     seed: int = 0
     workers: int = 0
     kernels: Kernels = "fast"
@@ -134,15 +136,34 @@ class Context:
         """This layer's random key, from its name: other layers coming or going do not change it."""
         if self.base_key is None:
             raise LayerError("is random here and needs a key: pass key=jax.random.key(seed)")
-        return name_key(self.base_key, self.name or self.layer.name)
+        return jax.random.fold_in(*self.base_key)
 
-    def with_key(self, key: jax.Array | None) -> Context:
-        """The same layer in a forward pass with another key."""
+    def with_key(self, key: Any) -> Context:
+        """The same layer in a forward pass with another key, or with the `base_key` of another context."""
+        if key is not None and not isinstance(key, tuple):
+            key = key, _checksum(self.name or self.layer.name)
         return replace(self, base_key=key)
 
     def in_pass(self, key: jax.Array | None, propagate_down: tuple[bool, ...]) -> Context:
         """The same layer in a forward pass, and the backward pass after it."""
-        return replace(self, base_key=key, propagate_down=propagate_down)
+        return replace(self.with_key(key), propagate_down=propagate_down)
+
+    def unnamed(self) -> Context:
+        """What the layer computes, without a name, blobs and a key: equal for layers that do the same."""
+        return replace(self, layer=self._unnamed_layer, name="", base_key=None)
+
+    @functools.cached_property
+    def _unnamed_layer(self) -> Any:
+        message = type(self.layer)()
+        message.CopyFrom(self.layer)
+        for field in _NAMES:
+            message.ClearField(field)
+        message.bottom.extend([""] * len(self.layer.bottom))
+        message.top.extend([""] * len(self.layer.top))
+        return message
+
+    def __hash__(self) -> int:
+        return hash((self.layer.SerializeToString(deterministic=True), self.type.name, self.phase, self.propagate_down))
 
     def in_phase(self, phase: Phase) -> Context:
         """The same layer in another phase."""
@@ -159,4 +180,8 @@ class Context:
 
 def name_key(key: jax.Array, name: str) -> jax.Array:
     """A key of its own for a name, whatever other names there are."""
-    return jax.random.fold_in(key, zlib.crc32(name.encode()))
+    return jax.random.fold_in(key, _checksum(name))
+
+
+def _checksum(name: str) -> np.uint32:
+    return np.uint32(zlib.crc32(name.encode()))

@@ -103,6 +103,12 @@ class LayerType:
         """Whether a gradient can pass: by the rule, or by autodiff, which a host layer does not have."""
         return self.differentiable and (self.rule is not None or not self.host)
 
+    @property
+    def shared(self) -> bool:
+        """Whether layers that differ only in their names compute the same. Other packages' types may look at names."""
+        own = self.forward is not None and self.forward.__module__.startswith(__package__ or "")
+        return own and not self.host and self.instance is None
+
     def joined(self, run: Callable[..., Any]) -> Callable[..., Any]:
         """Decorator: a fast way to compute a layer and some that follow in place on its only top, in one go.
 

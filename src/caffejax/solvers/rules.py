@@ -141,7 +141,11 @@ def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExt
         lr_mults: a tree like the params with each blob's lr_mult.
     """
     chosen = RULES[param.type]
-    rule = jax.jit(partial(chosen.update, param))  # traced once for each shape
+
+    @partial(jax.jit, static_argnames="lr_mult")  # traced once for each shape
+    def one(g: Array, lr_mult: float, rate: Any, t: Array, *slots: Array) -> tuple[Array, ...]:
+        u, *new = chosen.update(param, g, jnp.asarray(rate, g.dtype) * lr_mult, t.astype(g.dtype), *slots)
+        return -u, *new
 
     def init(params: Any) -> History:
         return History(tuple(jax.tree.map(jnp.zeros_like, params) for _ in range(chosen.slots)))
@@ -151,17 +155,13 @@ def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExt
     ) -> tuple[Any, History]:
         del params, extra
         t = jnp.asarray(iteration, jnp.float32) + 1
-
-        def one(g: Array, lr_mult: float, *slots: Array) -> tuple[Array, ...]:
-            return rule(g, jnp.asarray(rate, g.dtype) * lr_mult, t.astype(g.dtype), *slots)
-
-        results = jax.tree.map(one, grads, lr_mults, *state.history)
+        results = jax.tree.map(lambda g, m, *slots: one(g, m, rate, t, *slots), grads, lr_mults, *state.history)
         if not jax.tree.leaves(grads):
             return grads, state
         # from a tree of tuples to a tuple of trees
-        u, *history = jax.tree.transpose(
+        updates, *history = jax.tree.transpose(
             jax.tree.structure(grads), jax.tree.structure((0,) * (1 + chosen.slots)), results
         )
-        return jax.tree.map(jnp.negative, u), History(tuple(history))
+        return updates, History(tuple(history))
 
     return optax.GradientTransformationExtraArgs(init, update)
