@@ -16,6 +16,7 @@ from caffejax.gradcheck import check_gradients
 from caffejax.kernels import compiling, onednn
 from caffejax.kernels.convolution import correlate, formulation
 from caffejax.kernels.geometry import Geometry
+from caffejax.kernels.product import rows_times
 from caffejax.net import Net
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -176,6 +177,31 @@ def test_any_correlation_and_its_gradients_are_xlas(axes: Any, channels: tuple[i
     sizes = run(by_xla, *arrays, change=jnp.abs)  # of what was summed, which may cancel
     for a, b, size_of in zip(found, expected, sizes, strict=True):
         np.testing.assert_array_less(np.abs(a - b), 1e-5 * size_of + 1e-12)
+
+
+STRIDED = Geometry((2, 1), ((1, 0), (1, 1)), (1, 1), 2)
+
+
+def strided_by_xla(x: Any, weight: Any, bias: Any) -> Any:
+    y = jax.lax.conv_general_dilated(x, weight, STRIDED.stride, STRIDED.padding, feature_group_count=2)
+    return y + bias[:, None, None]
+
+
+@pytest.mark.parametrize("wanted", [(0,), (1,), (0, 1), (2,), (0, 2), (1, 2)])
+@pytest.mark.parametrize(
+    ("ours", "theirs", "shapes"),
+    [
+        (lambda x, w, b: correlate(x, w, STRIDED, b), strided_by_xla, [(2, 4, 7, 6), (6, 2, 3, 3), (6,)]),
+        (lambda x, w, b: rows_times(x, w) + b, lambda x, w, b: x @ w.T + b, [(3, 4), (5, 4), (5,)]),
+        (lambda x, w, b: rows_times(x, w, transpose=True) + b, lambda x, w, b: x @ w + b, [(3, 4), (4, 5), (5,)]),
+    ],
+)
+def test_each_gradient_can_be_had_alone(ours: Any, theirs: Any, shapes: Any, wanted: tuple[int, ...]) -> None:
+    random = np.random.default_rng(0)
+    arrays = [jnp.asarray(random.normal(size=shape), jnp.float32) for shape in shapes]
+    found, expected = (jax.grad(lambda *a, f=f: jnp.sin(f(*a)).sum(), wanted)(*arrays) for f in (ours, theirs))
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
 def test_onednn_is_where_it_should_be() -> None:

@@ -138,12 +138,13 @@ def matmul_diffs(
 ) -> tuple[jax.Array | None, jax.Array | None]:
     """The gradients of rows and of a weight (outputs, inputs), or (inputs, outputs) if `transpose`, in one call."""
     if wanted.x and wanted.weight:
-        shapes = [rows.shape, weight.shape]
-        dx, d_weight = _call("matmul_diffs", [rows, dy, weight], shapes, transpose=transpose)
+        dx, d_weight = _call("matmul_diffs", [rows, dy, weight], [rows.shape, weight.shape], transpose=transpose)
         return dx, d_weight
     left, right = (rows, dy) if transpose else (dy, rows)
-    dx = matmul(dy, weight, transpose_b=transpose) if wanted.x else None
-    return dx, matmul(left, right, transpose_a=True) if wanted.weight else None
+    return (
+        matmul(dy, weight, transpose_b=transpose) if wanted.x else None,
+        matmul(left, right, transpose_a=True) if wanted.weight else None,
+    )
 
 
 def _windows(g: Geometry) -> dict[str, Any]:

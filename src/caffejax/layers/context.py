@@ -156,8 +156,8 @@ class Context:
     def _unnamed_layer(self) -> Any:
         message = type(self.layer)()
         message.CopyFrom(self.layer)
-        for field in _NAMES:
-            message.ClearField(field)
+        for name in _NAMES:
+            message.ClearField(name)
         message.bottom.extend([""] * len(self.layer.bottom))
         message.top.extend([""] * len(self.layer.top))
         return message
