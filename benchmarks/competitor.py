@@ -110,29 +110,28 @@ def ours(net: Net, task: str, batch: int) -> tuple[Run, Run]:
 
 def peer(net: Net, task: str, batch: int, form: str, threads: int) -> Run:
     import torch
-    from torch_net import TorchNet, fuse_norms
+    from torch_net import TorchNet, plain
 
     torch.set_num_threads(threads)
-    module = TorchNet(net.graph, variables_of(net))
-    fuse_norms(module)
+    module: Any = plain(TorchNet(net.graph, variables_of(net)))
     given = random_inputs(net, batch)
     inputs = {"data": torch.from_numpy(given["data"]), "label": torch.from_numpy(given["label"]).long()}
     if form != "eager":
         module = module.to(memory_format=torch.channels_last)
         inputs["data"] = inputs["data"].to(memory_format=torch.channels_last)
-    call: Any = torch.compile(module) if form == "compiled" else module
+    call = torch.compile(module, fullgraph=True) if form == "compiled" else module
     if task != "step":
 
         def forward() -> Any:
             with torch.inference_mode():
-                return call(inputs)
+                return call(**inputs)
 
         return forward
     sgd = torch.optim.SGD(module.parameters(), fused=True, **SETTINGS)
 
     def step() -> Any:
         sgd.zero_grad()
-        loss = call(inputs)
+        loss = call(**inputs)
         loss.backward()
         sgd.step()
         return loss.detach()

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 from competitor import CONFIGS, random_inputs, training, variables_of
-from torch_net import TorchNet, fuse_norms
+from torch_net import TorchNet, plain
 
 from caffejax.memory import report
 from caffejax.net import Net
@@ -69,22 +69,20 @@ def peer(net: Net, batch: int, steps: int, precision: str) -> Run:
     torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
     torch.backends.cudnn.allow_tf32 = precision != "float32"
     torch.backends.cudnn.benchmark = True
-    module = TorchNet(net.graph, variables_of(net))
-    fuse_norms(module)
-    module = module.to(device, memory_format=torch.channels_last)
+    module = plain(TorchNet(net.graph, variables_of(net))).to(device, memory_format=torch.channels_last)
     given = random_inputs(net, batch)
     inputs = {
         "data": torch.from_numpy(given["data"]).to(device, memory_format=torch.channels_last),
         "label": torch.from_numpy(given["label"]).long().to(device),
     }
-    call: Any = torch.compile(module)
+    call: Any = torch.compile(module, fullgraph=True)
     sgd = torch.optim.SGD(module.parameters(), lr=0.001, momentum=0.9, weight_decay=0.0005, fused=True)
 
     def run() -> None:
         for _ in range(steps):
             sgd.zero_grad()
             with torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16"):
-                loss = call(inputs)
+                loss = call(**inputs)
             loss.backward()
             sgd.step()
         loss.item()  # waits for the device

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.fx
 import torch.nn.functional as F
 from torch import nn
 
@@ -16,7 +17,7 @@ from caffejax.net import Variables
 class TorchNet(nn.Module):
     """Runs the layers of a graph with torch's functions, on the same blobs.
 
-    Forward takes the fed blobs by name and returns the sum of the losses in TRAIN, the first output in TEST.
+    Forward takes data and labels and returns the sum of the losses in TRAIN, the first output in TEST.
     """
 
     def __init__(self, graph: Graph, variables: Variables) -> None:
@@ -37,8 +38,8 @@ class TorchNet(nn.Module):
         self._calls = [(layer, getattr(self, f"_{layer.type.name}")) for layer in graph.layers]
         self.train(graph.phase == "TRAIN")
 
-    def forward(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        values = dict(inputs)
+    def forward(self, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+        values = {"data": data, "label": label}
         loss: Any = 0
         for layer, run in self._calls:
             if layer.type.name == "Input":
@@ -107,7 +108,13 @@ class TorchNet(nn.Module):
         return F.cross_entropy(x.flatten(1), label)
 
 
-def fuse_norms(net: TorchNet) -> None:
+def plain(net: TorchNet) -> torch.fx.GraphModule:
+    """The net as a torch user would write it out: no loop over layers, which torch.compile could not look through."""
+    _fuse_norms(net)
+    return torch.fx.symbolic_trace(net)
+
+
+def _fuse_norms(net: TorchNet) -> None:
     """BatchNorm followed by Scale as torch's users write it: one affine BatchNorm2d."""
     scales = {layer.bottoms[0]: layer for layer in net.graph.layers if layer.type.name == "Scale"}
     for layer in net.graph.layers:

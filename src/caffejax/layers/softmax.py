@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import require
 from .axes import canonical_axis, outer_inner
 from .context import Context
-from .loss import class_numbers, label_shape_problem, loss_divisor, replaced, require_one_batch, valid_labels
+from .loss import label_shape_problem, loss_divisor, replaced, require_one_batch, valid_labels
 from .precision import wide
 from .registry import register
 
@@ -43,38 +43,32 @@ def softmax_with_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax
     Labels hold one class index for every position of the scores without `axis`. What the sum is divided by
     is loss_param's `normalization`, VALID unless told otherwise. A label that is no class gives NaN.
     """
-    axis, log_prob, index, valid, divisor = _parts(ctx, scores, labels)
-    picked = jnp.take_along_axis(log_prob, index, axis, mode="fill").reshape(valid.shape)
+    axis, log_prob, own, valid, divisor = _parts(ctx, scores, labels)
+    # a sum over the classes, of which one counts, is fused with the softmax; looking it up would be done apart
+    picked = jnp.where(jnp.any(own, axis), jnp.sum(jnp.where(own, log_prob, 0), axis), jnp.nan)
     held = replaced(picked, jnp.maximum(picked, _LOG_FLT_MIN))
     return -jnp.sum(jnp.where(valid, held, 0)) / divisor
 
 
 @softmax_with_loss.backward
 def _(ctx: Context, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
-    axis, log_prob, index, valid, divisor = _parts(ctx, scores, labels)
-    shape = [1 if k == axis else n for k, n in enumerate(scores.shape)]
-    target = index == jnp.arange(scores.shape[axis]).reshape([-1 if k == axis else 1 for k in range(scores.ndim)])
-    diff = jnp.where(valid.reshape(shape), jnp.exp(log_prob) - target, 0)
+    axis, log_prob, own, valid, divisor = _parts(ctx, scores, labels)
+    diff = jnp.where(jnp.expand_dims(valid, axis), jnp.exp(log_prob) - own, 0)
     return (dy * diff / divisor).astype(scores.dtype), None
 
 
 def _parts(
     ctx: Context, scores: jax.Array, labels: jax.Array
 ) -> tuple[int, jax.Array, jax.Array, jax.Array, jax.Array | float]:
+    """The axis of the classes, their log-probabilities, where the labels' own are, which labels count, the divisor."""
     axis = canonical_axis(ctx.param.axis, scores.shape, name="softmax_param.axis")
     problem = label_shape_problem(scores.shape, labels.shape, axis)
     require(problem is None, problem or "")
     if axis > 0:  # with the classes along the first axis there is none that the two could share
         require_one_batch(scores.shape, labels.shape)
-    outer, inner = outer_inner(scores.shape, axis)
-    shape = [1 if k == axis else n for k, n in enumerate(scores.shape)]
-    index = class_numbers(labels, scores.shape[axis]).reshape(shape)
-    valid = valid_labels(ctx.layer.loss_param, labels.reshape(outer, inner))
+    valid = valid_labels(ctx.layer.loss_param, labels.reshape(outer_inner(scores.shape, axis)))
     divisor = loss_divisor(ctx.layer.loss_param, valid, "VALID")
-    return (
-        axis,
-        jax.nn.log_softmax(wide(scores), axis),
-        jnp.where(valid.reshape(shape), index, 0),
-        valid,
-        divisor,
-    )
+    numbers = labels.astype(jnp.int32).reshape(scores.shape[:axis] + scores.shape[axis + 1 :])
+    classes = jnp.arange(scores.shape[axis]).reshape([-1 if k == axis else 1 for k in range(scores.ndim)])
+    own = jnp.expand_dims(numbers, axis) == classes
+    return axis, jax.nn.log_softmax(wide(scores), axis), own, valid.reshape(numbers.shape), divisor
