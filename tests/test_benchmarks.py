@@ -1,0 +1,41 @@
+"""Benchmarks and scripts import what there is; most need more than the tests do, so they are only read here."""
+
+import ast
+import importlib
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted([*ROOT.glob("benchmarks/*.py"), *ROOT.glob("scripts/*.py")])
+
+
+def imported(file: Path) -> Iterator[tuple[str, str]]:
+    """Each (module, name) that a file imports by name."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+def defined(file: Path) -> set[str]:
+    """Names that a file defines or imports."""
+    nodes = list(ast.walk(ast.parse(file.read_text())))
+    made = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    return made | {node.id for node in nodes if isinstance(node, ast.Name)} | {name for _, name in imported(file)}
+
+
+def exists(file: Path, module: str, name: str) -> bool:
+    beside = file.with_name(f"{module}.py")
+    if beside.exists():
+        return name in defined(beside)
+    if module.split(".")[0] != "caffejax":
+        return True
+    found = importlib.import_module(module)
+    return hasattr(found, name) or importlib.util.find_spec(f"{module}.{name}") is not None
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_what_is_imported_exists(file: Path) -> None:
+    assert not [f"{module}.{name}" for module, name in imported(file) if not exists(file, module, name)]
