@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,3 +22,16 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"needs the reference files in {SHARED}, which are absent")
     return SHARED
+
+
+@pytest.fixture
+def no_onednn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As on a GPU; what was traced with it, or is here without, is forgotten."""
+    import jax
+
+    from caffejax.kernels import onednn
+
+    monkeypatch.setattr(onednn, "available", lambda: False)
+    jax.clear_caches()
+    yield
+    jax.clear_caches()

@@ -13,7 +13,6 @@ import pytest
 from caffejax.checkpoints.caffemodel import read_caffemodel
 from caffejax.cli import main
 from caffejax.errors import CaffejaxError
-from caffejax.kernels import onednn
 from caffejax.net import Net
 from caffejax.schema import read_solver
 from caffejax.solvers import Solver
@@ -80,15 +79,6 @@ def made(name: str, precision: Any, **options: Any) -> tuple[Net, Any, dict[str,
     shape = (4, *net.graph.blobs["data"].shape[1:])
     inputs = {"data": jnp.asarray(random.normal(size=shape), jnp.float32), "label": jnp.arange(4.0)}
     return net, net.init(jax.random.key(0)), {fed: inputs[fed] for fed in net.fed}
-
-
-@pytest.fixture
-def no_onednn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As on a GPU; what was traced with it, or is here without, is forgotten."""
-    monkeypatch.setattr(onednn, "available", lambda: False)
-    jax.clear_caches()
-    yield
-    jax.clear_caches()
 
 
 def gradient(name: str, precision: Any, **options: Any) -> tuple[Any, Any]:

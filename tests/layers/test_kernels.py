@@ -134,11 +134,11 @@ BLOCK = """
 @pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
 @pytest.mark.parametrize("rows", [1, 4])  # with one, weights are larger than what comes out
 def test_block_of_everything_is_the_same_both_ways(
-    rows: int, phase: Any, library: str, monkeypatch: pytest.MonkeyPatch
+    rows: int, phase: Any, library: str, request: pytest.FixtureRequest
 ) -> None:
     """What lies between two operations may be moved and joined by the compiler."""
     if library == "XLA":
-        monkeypatch.setattr(onednn, "available", lambda: False)
+        request.getfixturevalue("no_onednn")
     elif not onednn.available():
         pytest.skip(f"no oneDNN: {onednn.missing()}")
     both(BLOCK, phase, rows)

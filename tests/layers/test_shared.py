@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ from caffejax.kernels import compiling
 from caffejax.layers import calling, shared
 from caffejax.layers.registry import _types
 from caffejax.net import Net
+from caffejax.schema.caffe_pb2 import BlobProto
 
 INPUT = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 6 } } }'
 
@@ -69,6 +71,22 @@ def test_types_of_others_may_look_at_their_names() -> None:
         assert (net.forward({}, {}, {"x": np.zeros((4, 6))})[0]["a"] == len("TestNamed0") + 1).all()
     finally:
         del _types["TestNamed"]
+
+
+def test_a_file_that_a_layer_names_is_read_for_each_net(tmp_path: Path) -> None:
+    text = """
+        layer { name: "x" type: "Input" top: "x" top: "l" input_param { shape { dim: 1 dim: 2 } shape { dim: 1 } } }
+        layer { name: "loss" type: "InfogainLoss" bottom: "x" bottom: "l" top: "loss"
+          infogain_loss_param { source: "h.binaryproto" } }
+    """
+    (tmp_path / "net.prototxt").write_text(text)
+    losses = []
+    for weight in (1, 3):
+        h = BlobProto(num=1, channels=1, height=2, width=2, data=[weight, 0, 0, weight])
+        (tmp_path / "h.binaryproto").write_bytes(h.SerializeToString())
+        inputs = {"x": np.ones((1, 2), np.float32), "l": np.zeros(1, np.float32)}
+        losses.append(Net(tmp_path / "net.prototxt").forward({}, {}, inputs)[0]["loss"])
+    np.testing.assert_allclose(losses[1], 3 * losses[0], rtol=1e-6)
 
 
 def test_garbage_is_collected_again_after_compiling() -> None:

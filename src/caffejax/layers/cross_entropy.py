@@ -57,7 +57,15 @@ def _labelled(prob: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]
     return own, jnp.maximum(rows, _LEAST)
 
 
-@register("InfogainLoss", bottoms=(2, 3), tops=(1, 2), param="infogain_loss_param", loss=True, index_bottoms=(1, 2))
+@register(
+    "InfogainLoss",
+    bottoms=(2, 3),
+    tops=(1, 2),
+    param="infogain_loss_param",
+    loss=True,
+    index_bottoms=(1, 2),
+    reads_files=True,
+)
 def infogain_loss(ctx: Context, scores: jax.Array, labels: jax.Array, *matrix: jax.Array) -> object:
     """Mean over labels k of -sum_l H[k, l] * log softmax(scores)[l].
 

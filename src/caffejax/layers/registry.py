@@ -66,6 +66,7 @@ class LayerType:
     restrictions: str = ""
     fork_settings: tuple[str, ...] = ()
     host: bool = False
+    reads_files: bool = False
     ragged: bool = False
     row_wise: bool = False
     elementwise: bool = False
@@ -107,7 +108,7 @@ class LayerType:
     def shared(self) -> bool:
         """Whether layers that differ only in their names compute the same. Other packages' types may look at names."""
         own = self.forward is not None and self.forward.__module__.startswith(__package__ or "")
-        return own and not self.host and self.instance is None
+        return own and not (self.host or self.reads_files or self.instance)
 
     def joined(self, run: Callable[..., Any]) -> Callable[..., Any]:
         """Decorator: a fast way to compute a layer and some that follow in place on its only top, in one go.
@@ -192,6 +193,7 @@ def register(
     restrictions: str = "",
     fork_settings: tuple[str, ...] = (),
     host: bool = False,
+    reads_files: bool = False,
     ragged: bool = False,
     row_wise: bool = False,
     elementwise: bool = False,
@@ -215,6 +217,7 @@ def register(
         differentiable: False where Caffe has no backward pass; asking for one is an error.
         restrictions: what the type does not do, for the table of layers.
         host: forward and rule work on NumPy arrays, outside what is compiled, because they cannot be traced.
+        reads_files: forward looks into files that the layer names; what they hold is constant in each net.
         ragged: of a host type, that the data says how many rows the tops have.
         row_wise: each row (index along axis 0) of the tops depends on the same row of the bottoms only,
             provided that `axis`, where the type has one, is not the first.
@@ -246,6 +249,7 @@ def register(
                 restrictions=restrictions,
                 fork_settings=fork_settings,
                 host=host,
+                reads_files=reads_files,
                 ragged=ragged,
                 row_wise=row_wise or elementwise,
                 elementwise=elementwise,
