@@ -37,11 +37,10 @@ HERE = Path(__file__).parent
 class Competitor:
     """A process that runs when told to."""
 
-    def __init__(self, name: str, task: str, form: str, threads: int, cache: Path | None = None) -> None:
+    def __init__(self, command: list[str], threads: int, cache: Path | None = None) -> None:
         environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
         if cache is not None:
             environment |= {"JAX_COMPILATION_CACHE_DIR": str(cache)}
-        command = [sys.executable, "competitor.py", name, task, form, str(threads)]
         pipe, text = subprocess.PIPE, True
         self.process = subprocess.Popen(command, cwd=HERE, stdin=pipe, stdout=pipe, text=text, env=environment)
         answer = self._answer()
@@ -69,6 +68,10 @@ class Competitor:
         return json.loads(line)
 
 
+def competitor(name: str, task: str, form: str, threads: int, cache: Path | None = None) -> Competitor:
+    return Competitor([sys.executable, "competitor.py", name, task, form, str(threads)], threads, cache)
+
+
 @contextlib.contextmanager
 def field(
     name: str, task: str, options: argparse.Namespace
@@ -79,35 +82,35 @@ def field(
     with tempfile.TemporaryDirectory() as folder:
         for form in options.kernels:
             # compiled once to fill the cache, then again with it
-            filler = Competitor(name, task, form, options.threads, Path(folder))
+            filler = competitor(name, task, form, options.threads, Path(folder))
             cold[form] = filler.first
             filler.end()
-            ready[form] = Competitor(name, task, form, options.threads, Path(folder))
+            ready[form] = competitor(name, task, form, options.threads, Path(folder))
         for form in options.torch:
             try:
-                ready[form] = Competitor(name, task, form, options.threads)
+                ready[form] = competitor(name, task, form, options.threads)
             except RuntimeError:
                 print(f"  torch {form} does not run here", file=sys.stderr)
         try:
             yield ready, cold
         finally:
-            for competitor in ready.values():
-                competitor.process.kill()
+            for made in ready.values():
+                made.process.kill()
 
 
 def compare(name: str, task: str, options: argparse.Namespace) -> dict[str, str]:
     """One row of the table, by column."""
     with field(name, task, options) as (ready, cold):
-        for form, competitor in ready.items():
+        for form, made in ready.items():
             expected, rtol = ready[options.kernels[0]].result, 0.1 if task == "step" else 5e-3  # Dropout is random
-            np.testing.assert_allclose(competitor.result, expected, rtol=rtol, atol=1e-5, err_msg=f"{name}, {form}")
-        slowest = max([competitor.run(2) for competitor in ready.values()])
+            np.testing.assert_allclose(made.result, expected, rtol=rtol, atol=1e-5, err_msg=f"{name}, {form}")
+        slowest = max([made.run(2) for made in ready.values()])
         turn = max(1, min(50, int(300 / slowest)))  # runs; of small nets many
         times: dict[str, list[float]] = {form: [] for form in ready}
         for _ in range(options.rounds):
-            for form, competitor in ready.items():
-                times[form].append(competitor.run(turn))
-        ends = {form: competitor.end() for form, competitor in ready.items()}
+            for form, made in ready.items():
+                times[form].append(made.run(turn))
+        ends = {form: made.end() for form, made in ready.items()}
     medians = {form: statistics.median(t) for form, t in times.items()}
     torch = [form for form in ready if form in TORCH_FORMS]
     best = min(torch, key=medians.__getitem__) if torch else None
