@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from competitor import BATCHES, TORCH_FORMS, batch_of
+from competitor import BATCHES, CONFIGS, TORCH_FORMS, batch_of
 
 TASKS = ("forward 1", "forward", "step")
 HERE = Path(__file__).parent
@@ -98,11 +98,16 @@ def field(
                 made.process.kill()
 
 
+def has_dropout(name: str) -> bool:
+    """Whether losses of the net are random: each library draws for itself."""
+    return '"Dropout"' in (CONFIGS / name / "train_val.prototxt").read_text()
+
+
 def compare(name: str, task: str, options: argparse.Namespace) -> dict[str, str]:
     """One row of the table, by column."""
     with field(name, task, options) as (ready, cold):
         for form, made in ready.items():
-            expected, rtol = ready[options.kernels[0]].result, 0.1 if task == "step" else 5e-3  # Dropout is random
+            expected, rtol = ready[options.kernels[0]].result, 0.3 if task == "step" and has_dropout(name) else 5e-3
             np.testing.assert_allclose(made.result, expected, rtol=rtol, atol=1e-5, err_msg=f"{name}, {form}")
         slowest = max([made.run(2) for made in ready.values()])
         turn = max(1, min(50, int(300 / slowest)))  # runs; of small nets many
