@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from against_torch import Competitor, competitor
+from against_torch import Competitor, competitor, in_turn
 from competitor import CONFIGS, random_inputs, variables_of
 
 from caffejax.checkpoints.loading import save_weights
@@ -56,13 +56,12 @@ def compare(name: str, options: argparse.Namespace) -> str:
         theirs = Competitor([options.python, "opencv_net.py", *files, threads], options.threads)
         try:
             np.testing.assert_allclose(theirs.result, ours.result, rtol=5e-3, atol=1e-5, err_msg=name)
-            turn = max(1, min(50, int(300 / max(ours.run(3), theirs.run(3)))))
-            times = [(ours.run(turn), theirs.run(turn)) for _ in range(options.rounds)]
+            times = in_turn({"ours": ours, "theirs": theirs}, options.rounds)
         finally:
             ours.process.kill()
             theirs.process.kill()
-    medians = [statistics.median(column) for column in zip(*times, strict=True)]
-    ratio = statistics.median(b / a for a, b in times)
+    medians = [statistics.median(column) for column in times.values()]
+    ratio = statistics.median(b / a for a, b in zip(times["ours"], times["theirs"], strict=True))
     return f"| {name} | {medians[0]:.2f} | {medians[1]:.2f} | {ratio:.2f} |"
 
 

@@ -72,6 +72,17 @@ def competitor(name: str, task: str, form: str, threads: int, cache: Path | None
     return Competitor([sys.executable, "competitor.py", name, task, form, str(threads)], threads, cache)
 
 
+def in_turn(ready: dict[str, Competitor], rounds: int) -> dict[str, list[float]]:
+    """The milliseconds of each in each round, in which all have their turn."""
+    slowest = max([made.run(2) for made in ready.values()])
+    turn = max(1, min(50, int(300 / slowest)))  # runs; of small nets many
+    times: dict[str, list[float]] = {form: [] for form in ready}
+    for _ in range(rounds):
+        for form, made in ready.items():
+            times[form].append(made.run(turn))
+    return times
+
+
 @contextlib.contextmanager
 def field(
     name: str, task: str, options: argparse.Namespace
@@ -109,12 +120,7 @@ def compare(name: str, task: str, options: argparse.Namespace) -> dict[str, str]
         for form, made in ready.items():
             expected, rtol = ready[options.kernels[0]].result, 0.3 if task == "step" and has_dropout(name) else 5e-3
             np.testing.assert_allclose(made.result, expected, rtol=rtol, atol=1e-5, err_msg=f"{name}, {form}")
-        slowest = max([made.run(2) for made in ready.values()])
-        turn = max(1, min(50, int(300 / slowest)))  # runs; of small nets many
-        times: dict[str, list[float]] = {form: [] for form in ready}
-        for _ in range(options.rounds):
-            for form, made in ready.items():
-                times[form].append(made.run(turn))
+        times = in_turn(ready, options.rounds)
         ends = {form: made.end() for form, made in ready.items()}
     medians = {form: statistics.median(t) for form, t in times.items()}
     torch = [form for form in ready if form in TORCH_FORMS]

@@ -99,7 +99,7 @@ def _call(layer: Layer, given: Given, state: Mapping[str, Any], values: Values, 
     arrays, bottoms = _given_to(layer, given, state, values)
     if layer.type.host and not layer.need_backward:
         arrays = jax.lax.stop_gradient(arrays)
-    return call_shared(layer.context.in_pass(given.key, layer.bottom_need_backward), arrays, bottoms, mode)
+    return call_shared(layer.context, given.key, layer.bottom_need_backward, arrays, bottoms, mode)
 
 
 def _call_joint(

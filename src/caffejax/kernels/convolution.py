@@ -19,9 +19,8 @@ from .product import rows_times
 from .sums import row, row_sums
 
 Pad = tuple[int, int, int]  # low, high, between
-_FEW_ROWS = (
-    1024  # of a 1x1 convolution: rearranging the weight, as oneDNN's convolutions do, would take as long as all else
-)
+# rows of a 1x1 convolution: for so few, rearranging the weight, as oneDNN's convolutions do, would take too long
+_FEW_ROWS = 1024
 Formulation = Literal["product", "depthwise", "by group", "convolution"]
 
 

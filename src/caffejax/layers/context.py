@@ -148,19 +148,16 @@ class Context:
         """The same layer in a forward pass, and the backward pass after it."""
         return replace(self.with_key(key), propagate_down=propagate_down)
 
+    @functools.cached_property
     def unnamed(self) -> Context:
         """What the layer computes, without a name, blobs and a key: equal for layers that do the same."""
-        return replace(self, layer=self._unnamed_layer, name="", base_key=None)
-
-    @functools.cached_property
-    def _unnamed_layer(self) -> Any:
         message = type(self.layer)()
         message.CopyFrom(self.layer)
         for name in _NAMES:
             message.ClearField(name)
         message.bottom.extend([""] * len(self.layer.bottom))
         message.top.extend([""] * len(self.layer.top))
-        return message
+        return replace(self, layer=message, name="", base_key=None)
 
     def __hash__(self) -> int:
         return hash((self.layer.SerializeToString(deterministic=True), self.type.name, self.phase, self.propagate_down))

@@ -17,6 +17,7 @@ from .loss import (
     label_shape_problem,
     loss_divisor,
     nan_if_unlabelled,
+    own_classes,
     replaced,
     require_one_batch,
     valid_labels,
@@ -53,7 +54,7 @@ def _labelled(prob: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]
         f"needs one label per example, not labels of shape {labels.shape}",
     )
     rows = wide(prob).reshape(prob.shape[0], -1)
-    own = labels.astype(jnp.int32).reshape(-1, 1) == jnp.arange(rows.shape[1])
+    own = own_classes(labels, rows.shape)
     return own, jnp.maximum(rows, _LEAST)
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from ..errors import require
 from .axes import four_axes
 from .context import Context
-from .loss import nan_if_unlabelled, require_one_batch
+from .loss import nan_if_unlabelled, own_classes, require_one_batch
 from .precision import wide
 from .registry import register
 
@@ -46,6 +46,6 @@ def _violations(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Ar
         f"needs one label per example, not labels of shape {labels.shape}",
     )
     rows = wide(scores).reshape(scores.shape[0], -1)
-    own = labels.astype(jnp.int32).reshape(-1, 1) == jnp.arange(rows.shape[1])
+    own = own_classes(labels, rows.shape)
     sign = jnp.where(own, -1, 1).astype(rows.dtype)
     return sign, 1 + sign * rows

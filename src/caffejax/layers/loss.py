@@ -34,6 +34,12 @@ def class_numbers(labels: jax.Array, classes: int) -> jax.Array:
     return jnp.where(index < 0, classes, index)
 
 
+def own_classes(labels: jax.Array, shape: Shape, axis: int = 1) -> jax.Array:
+    """True, in an array of that shape, at each label's class along `axis`; nowhere for a label that is none of them."""
+    numbers = labels.astype(jnp.int32).reshape(*shape[:axis], 1, *shape[axis + 1 :])
+    return numbers == jnp.arange(shape[axis]).reshape(-1, *(1,) * (len(shape) - axis - 1))
+
+
 def nan_if_unlabelled(own: jax.Array, loss: jax.Array) -> jax.Array:
     """The loss; NaN if an example's label is none of the classes. `own`, (batch, classes), is true at the labels."""
     return jnp.where(jnp.all(jnp.any(own, axis=1)), loss, jnp.nan)

@@ -25,12 +25,18 @@ class Joint:
 
 
 def call_shared(
-    ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], mode: Backward
+    ctx: Context,
+    key: jax.Array | None,
+    propagate_down: tuple[bool, ...],
+    blobs: Sequence[jax.Array],
+    bottoms: Sequence[jax.Array],
+    mode: Backward,
 ) -> tuple[Arrays, Arrays]:
-    """As `calling.call`."""
+    """As `calling.call`, in a forward pass with that key."""
     if not ctx.type.shared:
-        return call(ctx, blobs, bottoms, mode)
-    result: tuple[Arrays, Arrays] = _called(ctx.unnamed(), ctx.base_key, tuple(blobs), tuple(bottoms), mode)
+        return call(ctx.in_pass(key, propagate_down), blobs, bottoms, mode)
+    alike = ctx.unnamed.in_pass(None, propagate_down)
+    result: tuple[Arrays, Arrays] = _called(alike, ctx.with_key(key).base_key, tuple(blobs), tuple(bottoms), mode)
     return result
 
 
@@ -45,8 +51,8 @@ def call_joint(
     """A layer and as many of its followers as its type can compute in one go; None if that is none of them."""
     if not all(c.type.shared for c in (ctx, *(f.ctx for f in followers))):
         return _joint(ctx, blobs, bottoms, followers)
-    contexts, arrays = tuple(f.ctx.unnamed() for f in followers), tuple(f.blobs for f in followers)
-    return _called_joint(ctx.unnamed(), contexts, tuple(blobs), tuple(bottoms), arrays)
+    contexts, arrays = tuple(f.ctx.unnamed for f in followers), tuple(f.blobs for f in followers)
+    return _called_joint(ctx.unnamed, contexts, tuple(blobs), tuple(bottoms), arrays)
 
 
 @partial(jax.jit, static_argnums=(0, 1))

@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import require
 from .axes import canonical_axis, outer_inner
 from .context import Context
-from .loss import label_shape_problem, loss_divisor, replaced, require_one_batch, valid_labels
+from .loss import label_shape_problem, loss_divisor, own_classes, replaced, require_one_batch, valid_labels
 from .precision import wide
 from .registry import register
 
@@ -68,7 +68,11 @@ def _parts(
         require_one_batch(scores.shape, labels.shape)
     valid = valid_labels(ctx.layer.loss_param, labels.reshape(outer_inner(scores.shape, axis)))
     divisor = loss_divisor(ctx.layer.loss_param, valid, "VALID")
-    numbers = labels.astype(jnp.int32).reshape(scores.shape[:axis] + scores.shape[axis + 1 :])
-    classes = jnp.arange(scores.shape[axis]).reshape([-1 if k == axis else 1 for k in range(scores.ndim)])
-    own = jnp.expand_dims(numbers, axis) == classes
-    return axis, jax.nn.log_softmax(wide(scores), axis), own, valid.reshape(numbers.shape), divisor
+    own = own_classes(labels, scores.shape, axis)
+    return (
+        axis,
+        jax.nn.log_softmax(wide(scores), axis),
+        own,
+        valid.reshape(own.shape[:axis] + own.shape[axis + 1 :]),
+        divisor,
+    )
