@@ -97,8 +97,6 @@ def finished(layer: Layer, arrays: Sequence[Any]) -> tuple[jax.Array, ...]:
 
 def _call(layer: Layer, given: Given, state: Mapping[str, Any], values: Values, mode: Backward) -> tuple[Any, Any]:
     arrays, bottoms = _given_to(layer, given, state, values)
-    if layer.type.host and not layer.need_backward:
-        arrays = jax.lax.stop_gradient(arrays)
     return call_shared(layer.context, given.key, layer.bottom_need_backward, arrays, bottoms, mode)
 
 
@@ -120,7 +118,7 @@ def _call_joint(
 def _follows(layer: Layer, other: Layer) -> bool:
     """Whether `other` works in place on a layer's only top, and nothing stops a gradient between them."""
     in_place = len(layer.bottoms) == 1 and layer.tops == other.bottoms == other.tops
-    return in_place and not any(other.loss_weights) and other.bottom_need_backward[0] == layer.need_backward
+    return in_place and not any(other.loss_weights) and not any(other.gradient_stops)
 
 
 def _given_to(
@@ -132,8 +130,8 @@ def _given_to(
 
 def _bottoms(layer: Layer, values: Values) -> list[jax.Array]:
     return [
-        values[name] if need else jax.lax.stop_gradient(values[name])
-        for name, need in zip(layer.bottoms, layer.bottom_need_backward, strict=True)
+        jax.lax.stop_gradient(values[name]) if stops else values[name]
+        for name, stops in zip(layer.bottoms, layer.gradient_stops, strict=True)
     ]
 
 

@@ -14,7 +14,8 @@ from replay import MANIFEST, Replay, case_id, net
 
 from caffejax.gradcheck import check_gradients
 from caffejax.kernels import compiling, onednn
-from caffejax.kernels.convolution import correlate, formulation
+from caffejax.kernels.convolution import correlate
+from caffejax.kernels.convolution_cpu import formulation
 from caffejax.kernels.geometry import Geometry
 from caffejax.kernels.product import rows_times
 from caffejax.net import Net

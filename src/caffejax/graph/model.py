@@ -87,6 +87,12 @@ class Layer:
         return frozenset(i % n for i in self.type.index_bottoms if -n <= i < n)
 
     @property
+    def gradient_stops(self) -> tuple[bool, ...]:
+        """For each bottom, whether no gradient is ever to pass: where `propagate_down` says so, and for indices."""
+        asked = tuple(self.context.layer.propagate_down) or (True,) * len(self.bottoms)
+        return tuple(i in self.index_bottoms or not wanted for i, wanted in enumerate(asked))
+
+    @property
     def type(self) -> LayerType:
         """The registered type."""
         return self.context.type

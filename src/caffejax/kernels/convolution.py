@@ -1,40 +1,28 @@
-"""Convolution: by oneDNN, or by XLA as a matrix product, sums of shifted products, group by group, or as it is."""
+"""Convolution with its gradients: XLA's own, and what `convolution_cpu` has for CPUs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
-from . import onednn
+from . import convolution_cpu, onednn
+from .affine import by_channel
+from .folding import into_channels, into_rows, leading, out_of_channels, out_of_rows
 from .geometry import Geometry
-from .layout import channels_first, channels_last, kept, kept_last
-from .product import rows_times
-from .sums import row, row_sums
+from .gradient import with_gradient
+from .operation import Operation
 
-Pad = tuple[int, int, int]  # low, high, between
-# rows of a 1x1 convolution: for so few, rearranging the weight, as oneDNN's convolutions do, would take too long
-_FEW_ROWS = 1024
-Formulation = Literal["product", "depthwise", "by group", "convolution"]
+Arrays = tuple[jax.Array, ...]
+Axes = Sequence[int | None]
 
 
-def formulation(x: tuple[int, ...], weight: tuple[int, ...], g: Geometry) -> Formulation:
-    """What a convolution of arrays of these shapes, in Caffe's order, comes down to."""
-    outputs, per_group, *kernel = weight
-    if g.groups > 1:
-        return "depthwise" if per_group == 1 and outputs == x[1] else "by group"
-    if math.prod(kernel) == math.prod(g.stride) == 1 and not any(map(any, g.padding)):
-        return "product"
-    return "convolution"
-
-
-@partial(jax.jit, static_argnames=("g", "relu"))
+@partial(jax.jit, static_argnames=("g", "relu", "fast"))
 def correlate(
     x: jax.Array,
     weight: jax.Array,
@@ -43,163 +31,139 @@ def correlate(
     *,
     factor: jax.Array | None = None,
     relu: bool = False,
+    fast: bool = True,
 ) -> jax.Array:
     """(batch, inputs, *size) with weight (outputs, inputs / groups, *kernel) to (batch, outputs, *output size).
 
-    Times a factor (outputs,), plus a bias (outputs,), and with negatives set to 0 if `relu`.
+    Times a factor (outputs,), plus a bias (outputs,), and with negatives set to 0 if `relu`. Without `fast` it is
+    XLA's own, with JAX's own derivatives.
     """
     g = g.without_rest(x.shape[2:], weight.shape[2:])
     size = len(x) * len(weight) * math.prod(g.output(x.shape[2:], weight.shape[2:]))
-    if factor is not None and size < weight.size:  # cheaper on what comes out
-        y = channels_last(_correlate(x, weight, None, g, relu=False))
-        return channels_first(_finished(y * row(factor, y.shape), bias, relu))
+    if factor is not None and jax.core.is_constant_dim(size) and size < weight.size:  # cheaper on what comes out
+        y = correlate(x, weight, g, fast=fast)
+        return by_channel(y, factor, bias, relu=relu, fast=fast)
     if factor is not None:
         weight = (weight * factor.reshape(-1, *(1,) * (weight.ndim - 1))).astype(x.dtype)
-    return _correlate(x, weight, bias, g, relu)
+    arrays = (x, weight) if bias is None else (x, weight, bias)
+    return _differentiable(g, relu)(*arrays) if fast else _plain(*arrays, g=g, relu=relu)[0]
 
 
-def _correlate(x: jax.Array, weight: jax.Array, bias: jax.Array | None, g: Geometry, relu: bool) -> jax.Array:
-    if onednn.suits_convolution(x, weight, g):
-        return _by_onednn(x, weight, bias, g, relu)
-    return channels_first(_finished(channels_last(_by_xla(x, weight, g)), bias, relu))
+def _differentiable(g: Geometry, relu: bool) -> Any:
+    def forward(*arrays: jax.Array) -> tuple[jax.Array, Any]:
+        (y,) = _correlation(g, relu)(*arrays)
+        return y, (arrays, y if relu else None)
+
+    def backward(saved: Any, dy: jax.Array, wanted: Sequence[bool]) -> list[jax.Array | None]:
+        (x, weight, *_), y = saved
+        want_x, want_weight, *want_bias = wanted
+        want = onednn.Wanted(want_x, want_weight)
+        operation = _correlation_diffs(g, want, any(want_bias), y is not None)
+        found = iter(operation(x, dy, weight, *(() if y is None else (y,))))
+        return [next(found) if w else None for w in wanted]
+
+    return with_gradient(forward, backward)
 
 
-def _finished(y: jax.Array, bias: jax.Array | None, relu: bool) -> jax.Array:
-    if bias is not None:
-        y = y + row(bias, y.shape)
-    return jnp.where(y > 0, y, 0) if relu else y
+def _correlation(g: Geometry, relu: bool) -> Operation:
+    return Operation(
+        plain=partial(_plain, g=g, relu=relu),
+        cpu=partial(_on_cpu, g=g, relu=relu),
+        smooth=False,
+        batched=partial(_batched, g=g, relu=relu),
+    )
 
 
-def _by_xla(x: jax.Array, weight: jax.Array, g: Geometry) -> jax.Array:
-    if math.prod(weight.shape[2:]) == 1 and not any(map(any, g.padding)):
-        x = channels_first(channels_last(x)[(slice(None), *(slice(None, None, s) for s in g.stride))])
-        g = g._replace(stride=(1,) * len(g.stride))
-    form = formulation(x.shape, weight.shape, g)
-    if form == "by group":
-        one = g._replace(groups=1)
-        parts = zip(jnp.split(x, g.groups, 1), jnp.split(weight, g.groups), strict=True)
-        return jnp.concatenate([_by_xla(xs, ws, one) for xs, ws in parts], 1)
-    if form == "depthwise":
-        return _depthwise(x, weight, g)
-    run = _product if form == "product" else _convolution
-    return channels_first(run(channels_last(x), weight, g))
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(3, 4))
-def _by_onednn(x: jax.Array, weight: jax.Array, bias: jax.Array | None, g: Geometry, relu: bool) -> jax.Array:
-    product = formulation(x.shape, weight.shape, g) == "product"
-    x = channels_last(kept_last(x))
-    if product and math.prod(x.shape[:-1]) <= _FEW_ROWS:
-        rows, matrix = x.reshape(-1, x.shape[-1]), weight.reshape(weight.shape[:2])
-        y = onednn.matmul(rows, matrix, bias, transpose_b=True, relu=relu).reshape(*x.shape[:-1], -1)
-    else:
-        y = onednn.convolution(x, weight, bias, g, relu=relu)
-    return kept_last(channels_first(y))
-
-
-def _by_onednn_forward(x: Any, weight: Any, bias: Any, g: Geometry, relu: bool) -> Any:
-    arrays = x.value, weight.value, None if bias is None else bias.value
-    y = _by_onednn(*arrays, g, relu)
-    return y, (*arrays, y if relu else None, onednn.Wanted(x.perturbed, weight.perturbed))
-
-
-def _by_onednn_backward(g: Geometry, relu: bool, saved: Any, dy: jax.Array) -> tuple[jax.Array | None, ...]:
-    x, weight, bias, y, wanted = saved
-    x, dy = channels_last(kept_last(x)), channels_last(kept_last(jnp.where(y > 0, dy, 0) if relu else dy))
-    dx, d_weight, d_bias = onednn.convolution_diffs(x, dy, weight, g, wanted, bias=bias is not None)
-    return None if dx is None else kept_last(channels_first(dx)), d_weight, d_bias
-
-
-_by_onednn.defvjp(_by_onednn_forward, _by_onednn_backward, symbolic_zeros=True)
-
-
-def _product(x: jax.Array, weight: jax.Array, g: Geometry) -> jax.Array:
-    rows = x.reshape(-1, x.shape[-1])
-    return rows_times(rows, weight.reshape(weight.shape[:2])).reshape(*x.shape[:-1], -1)
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _depthwise(x: jax.Array, weight: jax.Array, g: Geometry) -> jax.Array:
-    pads = [(low, high, 0) for low, high in g.padding]
-    return _shifted_products(x, pads, weight, g.stride, g.dilation)
-
-
-def _depthwise_forward(x: jax.Array, weight: jax.Array, g: Geometry) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    return _depthwise(x, weight, g), (x, weight)
-
-
-def _depthwise_backward(g: Geometry, saved: tuple[jax.Array, jax.Array], dy: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return _depthwise_input_diff(*saved, g, dy), _depthwise_weight_diff(*saved, g, dy)
-
-
-_depthwise.defvjp(_depthwise_forward, _depthwise_backward)
-
-
-def _depthwise_input_diff(x: jax.Array, weight: jax.Array, g: Geometry, dy: jax.Array) -> jax.Array:
-    kernel, out = weight.shape[2:], dy.shape[2:]
-    # the same again: of dy, spread out by the stride, with the flipped kernel
-    pads = []
-    for n, o, k, s, d, (low, _) in zip(x.shape[2:], out, kernel, g.stride, g.dilation, g.padding, strict=True):
-        first = d * (k - 1) - low
-        pads.append((first, n + d * (k - 1) - first - (o - 1) * s - 1, s - 1))
-    return _shifted_products(dy, pads, jnp.flip(weight, range(2, weight.ndim)), (1,) * len(kernel), g.dilation)
-
-
-def _depthwise_weight_diff(x: jax.Array, weight: jax.Array, g: Geometry, dy: jax.Array) -> jax.Array:
-    x, dy = kept(channels_last(x)), kept(channels_last(dy)).astype(jnp.promote_types(x.dtype, jnp.float32))
-    diffs = []
-    for place in np.ndindex(*weight.shape[2:]):
-        axes = zip(x.shape[1:-1], dy.shape[1:-1], place, *g[:3], strict=True)
-        seen, by = zip(*(_overlap(n, o, i * d - low, s) for n, o, i, s, (low, _), d in axes), strict=True)
-        diffs.append(row_sums(x[(slice(None), *seen)] * dy[(slice(None), *by)]))
-    return jnp.stack(diffs, -1).reshape(weight.shape).astype(weight.dtype)
-
-
-def _overlap(size: int, windows: int, place: int, stride: int) -> tuple[slice, slice]:
-    """The cells that windows have at a place, as far as there are cells; and which windows these are."""
-    first = max(0, -(place // stride))
-    count = max(0, min(windows, (size - 1 - place) // stride + 1) - first)
-    start = first * stride + place
-    length = (count - 1) * stride + 1 if count else 0
-    return slice(start, start + length, stride), slice(first, first + count)
-
-
-def _shifted_products(
-    x: jax.Array, pads: Sequence[Pad], weight: jax.Array, stride: Sequence[int], dilation: Sequence[int]
-) -> jax.Array:
-    padded, kernel = _padded(x, pads), weight.shape[2:]
-    out = Geometry(tuple(stride), ((0, 0),) * len(kernel), tuple(dilation)).output(padded.shape[1:-1], kernel)
-    total = jnp.zeros((), jnp.promote_types(x.dtype, jnp.float32))
-    for place, tap in _taps(padded, kernel, out, stride, dilation):
-        total = total + tap * weight[(slice(None), 0, *place)]
-    return kept_last(channels_first(total.astype(x.dtype)))
-
-
-def _padded(x: jax.Array, pads: Sequence[Pad]) -> jax.Array:
-    """Padded, with channels last."""
-    return lax.pad(channels_last(x), jnp.zeros((), x.dtype), [(0, 0, 0), *pads, (0, 0, 0)])
-
-
-def _taps(
-    x: jax.Array, kernel: Sequence[int], out: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
-) -> Iterator[tuple[tuple[int, ...], jax.Array]]:
-    """For each place in the kernel, the cells that the windows have there."""
-    for place in np.ndindex(*kernel):
-        starts = [i * d for i, d in zip(place, dilation, strict=True)]
-        yield (
-            place,
-            x[(slice(None), *(slice(a, a + (n - 1) * s + 1, s) for a, n, s in zip(starts, out, stride, strict=True)))],
-        )
-
-
-def _convolution(x: jax.Array, weight: jax.Array, g: Geometry) -> jax.Array:
-    n = x.ndim - 2
-    last = (0, n + 1, *range(1, n + 1))
-    return lax.conv_general_dilated(
+def _plain(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, g: Geometry, relu: bool) -> Arrays:
+    order = lax.ConvDimensionNumbers(*(tuple(range(x.ndim)),) * 3)
+    y = lax.conv_general_dilated(
         x,
-        jnp.moveaxis(weight, (0, 1), (-1, -2)),
+        weight,
         g.stride,
         g.padding,
         rhs_dilation=g.dilation,
-        dimension_numbers=lax.ConvDimensionNumbers(last, (n + 1, n, *range(n)), last),
+        dimension_numbers=order,
+        feature_group_count=g.groups,
     )
+    return (by_channel(y, None, bias, relu=relu, fast=False),)
+
+
+def _on_cpu(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, g: Geometry, relu: bool) -> Arrays:
+    return (convolution_cpu.correlate(x, weight, bias, g, relu),)
+
+
+def _batched(arrays: Sequence[jax.Array], axes: Axes, *, g: Geometry, relu: bool) -> Arrays:
+    size = _size(arrays, axes)
+    x, *others = arrays
+    if not any(a is not None for a in axes[1:]):
+        (y,) = _correlation(g, relu)(into_rows(leading(x, axes[0], size)), *others)
+        return (out_of_rows(y, size),)
+    x, *others = (leading(a, axis, size) for a, axis in zip(arrays, axes, strict=True))
+    wider = g._replace(groups=g.groups * size)
+    (y,) = _correlation(wider, relu)(into_channels(x), *map(into_rows, others))
+    return (out_of_channels(y, size),)
+
+
+def _correlation_diffs(g: Geometry, wanted: onednn.Wanted, bias: bool, relu: bool) -> Operation:
+    """Of `x`, the output's diff, the weight and, with a ReLU, the output: the diffs that are wanted."""
+    how: Any = {"g": g, "wanted": wanted, "bias": bias}
+    return Operation(
+        plain=partial(_plain_diffs, **how),
+        cpu=partial(_diffs_on_cpu, **how),
+        smooth=False,
+        batched=partial(_batched_diffs, **how, relu=relu),
+    )
+
+
+def _plain_diffs(
+    x: jax.Array,
+    dy: jax.Array,
+    weight: jax.Array,
+    y: jax.Array | None = None,
+    *,
+    g: Geometry,
+    wanted: onednn.Wanted,
+    bias: bool,
+) -> Arrays:
+    dy = dy if y is None else jnp.where(y > 0, dy, 0)
+    product, pullback = jax.vjp(lambda x, weight: _plain(x, weight, g=g, relu=False)[0], x, weight)
+    found = (*pullback(dy.astype(product.dtype)), jnp.sum(dy, (0, *range(2, dy.ndim))))
+    return _chosen(found, wanted, bias)
+
+
+def _diffs_on_cpu(
+    x: jax.Array,
+    dy: jax.Array,
+    weight: jax.Array,
+    y: jax.Array | None = None,
+    *,
+    g: Geometry,
+    wanted: onednn.Wanted,
+    bias: bool,
+) -> Arrays:
+    return _chosen(convolution_cpu.correlate_diffs(x, dy, weight, y, g, wanted, bias), wanted, bias)
+
+
+def _batched_diffs(
+    arrays: Sequence[jax.Array], axes: Axes, *, g: Geometry, wanted: onednn.Wanted, bias: bool, relu: bool
+) -> Arrays:
+    size = _size(arrays, axes)
+    x, dy, weight, *y = (leading(a, axis, size) for a, axis in zip(arrays, axes, strict=True))
+    if axes[2] is None and not (wanted.weight or bias):
+        rows = map(into_rows, (x, dy))
+        (dx,) = _correlation_diffs(g, wanted, bias, relu)(*rows, arrays[2], *map(into_rows, y))
+        return (out_of_rows(dx, size),)
+    wider = g._replace(groups=g.groups * size)
+    channels = [into_channels(x), into_channels(dy), into_rows(weight), *map(into_channels, y)]
+    found = iter(_correlation_diffs(wider, wanted, bias, relu)(*channels))
+    out_of = (out_of_channels, out_of_rows, out_of_rows)
+    return tuple(f(next(found), size) for f, want in zip(out_of, (wanted.x, wanted.weight, bias), strict=True) if want)
+
+
+def _chosen(diffs: Sequence[jax.Array | None], wanted: onednn.Wanted, bias: bool) -> Arrays:
+    wants = (wanted.x, wanted.weight, bias)
+    return tuple(d for d, want in zip(diffs, wants, strict=True) if want and d is not None)
+
+
+def _size(arrays: Sequence[jax.Array], axes: Axes) -> int:
+    return next(a.shape[axis] for a, axis in zip(arrays, axes, strict=True) if axis is not None)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from .gradient import with_gradient
 from .layout import channels_first, channels_last, kept
-from .sums import row, row_means, row_sums
+from .operation import Operation
+from .sums import FIRST, LAST, Channels
 
 Arrays = tuple[jax.Array, ...]
 
@@ -19,75 +23,109 @@ def batch_normalized(x: jax.Array, factor: jax.Array, bias: jax.Array, eps: floa
 
     `factor`, `bias`, mean and variance are (channels,). The gradient is that of the first result only.
     """
-    y, mean, variance = _batch_normalized(channels_last(x), factor, bias, eps)
-    return channels_first(y), jax.lax.stop_gradient(mean), jax.lax.stop_gradient(variance)
+    run = Operation(partial(_normalized, FIRST, eps=eps), partial(_normalized_on_cpu, eps=eps))
+    diffs = Operation(partial(_normalized_diffs, FIRST, eps=eps), partial(_normalized_diffs_on_cpu, eps=eps))
+
+    def forward(x: jax.Array, factor: jax.Array, bias: jax.Array) -> tuple[Arrays, Arrays]:
+        y, mean, variance = run(x, factor, bias)
+        return (y, mean, variance), (x, factor, mean, variance)
+
+    def backward(saved: Arrays, dy: Arrays, wanted: Any) -> Arrays:
+        return diffs(*saved, dy[0])
+
+    y, mean, variance = with_gradient(forward, backward)(x, factor, bias)
+    return y, jax.lax.stop_gradient(mean), jax.lax.stop_gradient(variance)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(3,))
-def _batch_normalized(x: jax.Array, factor: jax.Array, bias: jax.Array, eps: float) -> Arrays:
-    mean = row_means(x)
-    variance = row_means(jnp.square(x - row(mean, x.shape)))
-    normal = _normal(x, mean, variance, eps)
-    return normal * row(factor, x.shape) + row(bias, x.shape), mean, variance
+def _normalized(c: Channels, x: jax.Array, factor: jax.Array, bias: jax.Array, *, eps: float) -> Arrays:
+    mean = c.means(x)
+    variance = c.means(jnp.square(x - c.along(mean, x)))
+    return _normal(c, x, mean, variance, eps) * c.along(factor, x) + c.along(bias, x), mean, variance
 
 
-def _normal(x: jax.Array, mean: jax.Array, variance: jax.Array, eps: float) -> jax.Array:
-    return (x - row(mean, x.shape)) * row(jax.lax.rsqrt(variance + eps), x.shape)
+def _normalized_on_cpu(x: jax.Array, factor: jax.Array, bias: jax.Array, *, eps: float) -> Arrays:
+    y, mean, variance = _normalized(LAST, channels_last(x), factor, bias, eps=eps)
+    return channels_first(y), mean, variance
 
 
-def _batch_normalized_forward(x: jax.Array, factor: jax.Array, bias: jax.Array, eps: float) -> tuple[Arrays, Arrays]:
-    y, mean, variance = _batch_normalized(x, factor, bias, eps)
-    return (y, mean, variance), (x, factor, mean, variance)
+def _normal(c: Channels, x: jax.Array, mean: jax.Array, variance: jax.Array, eps: float) -> jax.Array:
+    return (x - c.along(mean, x)) * c.along(jax.lax.rsqrt(variance + eps), x)
 
 
-def _batch_normalized_backward(eps: float, saved: Arrays, diffs: Arrays) -> Arrays:
-    x, factor, mean, variance = saved
-    dy, m = kept(diffs[0]), x.size // x.shape[-1]
-    normal = _normal(x, mean, variance, eps)
-    d_bias, d_factor = row_sums(dy), row_sums(dy * normal)
+def _normalized_diffs(
+    c: Channels,
+    x: jax.Array,
+    factor: jax.Array,
+    mean: jax.Array,
+    variance: jax.Array,
+    dy: jax.Array,
+    *,
+    eps: float,
+) -> Arrays:
+    m = x.size // mean.size
+    normal = _normal(c, x, mean, variance, eps)
+    d_bias, d_factor = c.sums(dy), c.sums(dy * normal)
     # the normal has mean 0 and variance 1 (but for eps): moving x only moves it across both directions
-    across = dy - row(d_bias / m, x.shape) - normal * row(d_factor / m, x.shape)
-    return across * row(factor * jax.lax.rsqrt(variance + eps), x.shape), d_factor, d_bias
+    across = dy - c.along(d_bias / m, x) - normal * c.along(d_factor / m, x)
+    return across * c.along(factor * jax.lax.rsqrt(variance + eps), x), d_factor, d_bias
 
 
-_batch_normalized.defvjp(_batch_normalized_forward, _batch_normalized_backward)
+def _normalized_diffs_on_cpu(
+    x: jax.Array, factor: jax.Array, mean: jax.Array, variance: jax.Array, dy: jax.Array, *, eps: float
+) -> Arrays:
+    dy = kept(channels_last(dy))
+    dx, d_factor, d_bias = _normalized_diffs(LAST, channels_last(x), factor, mean, variance, dy, eps=eps)
+    return channels_first(dx), d_factor, d_bias
 
 
 @partial(jax.jit, static_argnames=("size", "k", "alpha", "beta"))
 def response_normalized(x: jax.Array, size: int, k: float, alpha: float, beta: float) -> jax.Array:
     """x * (k + alpha * the sum of squares over `size` neighbouring channels) ** -beta, for (batch, channels, ...)."""
-    return channels_first(_response_normalized(channels_last(x), size, k, alpha, beta))
+    how: Any = {"size": size, "alpha": alpha, "beta": beta}
+    run = Operation(partial(_response, 1, k=k, **how), partial(_response_on_cpu, k=k, **how))
+    diffs = Operation(partial(_response_diff, 1, **how), partial(_response_diff_on_cpu, **how))
+
+    def forward(x: jax.Array) -> tuple[jax.Array, Arrays]:
+        y, scale = run(x)
+        return y, (x, scale)
+
+    def backward(saved: Arrays, dy: jax.Array, wanted: Sequence[bool]) -> Arrays:
+        return diffs(*saved, dy)
+
+    y: jax.Array = with_gradient(forward, backward)(x)
+    return y
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3, 4))
-def _response_normalized(x: jax.Array, size: int, k: float, alpha: float, beta: float) -> jax.Array:
-    return x * power(_scale(x, size, k, alpha), beta)
+def _response(axis: int, x: jax.Array, *, size: int, k: float, alpha: float, beta: float) -> Arrays:
+    scale = k + alpha * _neighbours(jnp.square(x), size, axis)
+    return x * power(scale, beta), scale
 
 
-def _response_forward(x: jax.Array, size: int, k: float, alpha: float, beta: float) -> tuple[jax.Array, Arrays]:
-    scale = _scale(x, size, k, alpha)
-    return x * power(scale, beta), (x, scale)
+def _response_on_cpu(x: jax.Array, **how: Any) -> Arrays:
+    y, scale = _response(x.ndim - 1, channels_last(x), **how)
+    return channels_first(y), channels_first(scale)
 
 
-def _response_backward(size: int, k: float, alpha: float, beta: float, saved: Arrays, dy: jax.Array) -> Arrays:
-    x, scale = saved
+def _response_diff(
+    axis: int, x: jax.Array, scale: jax.Array, dy: jax.Array, *, size: int, alpha: float, beta: float
+) -> Arrays:
     factor = power(scale, beta)
-    ratio = kept(dy * x * factor / scale)
-    return (dy * factor - (2 * alpha * beta) * x * _neighbours(ratio, size),)
+    ratio = dy * x * factor / scale
+    ratio = kept(ratio) if axis > 1 else ratio
+    return (dy * factor - (2 * alpha * beta) * x * _neighbours(ratio, size, axis),)
 
 
-_response_normalized.defvjp(_response_forward, _response_backward)
+def _response_diff_on_cpu(x: jax.Array, scale: jax.Array, dy: jax.Array, **how: Any) -> Arrays:
+    (dx,) = _response_diff(x.ndim - 1, channels_last(x), channels_last(scale), channels_last(dy), **how)
+    return (channels_first(dx),)
 
 
-def _scale(x: jax.Array, size: int, k: float, alpha: float) -> jax.Array:
-    return k + alpha * _neighbours(jnp.square(x), size)
-
-
-def _neighbours(x: jax.Array, size: int) -> jax.Array:
-    """Sums over `size` neighbouring channels."""
-    half, channels = size // 2, x.shape[-1]
-    padded = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(half, half)])
-    return sum((padded[..., i : i + channels] for i in range(size)), start=jnp.zeros((), x.dtype))
+def _neighbours(x: jax.Array, size: int, axis: int) -> jax.Array:
+    """Sums over `size` neighbours along an axis, zero beyond the edge."""
+    half, n = size // 2, x.shape[axis]
+    padded = jnp.pad(x, [(half, half) if k == axis else (0, 0) for k in range(x.ndim)])
+    parts = (jax.lax.slice_in_dim(padded, i, i + n, axis=axis) for i in range(size))
+    return sum(parts, start=jnp.zeros((), x.dtype))
 
 
 def power(scale: jax.Array, beta: float) -> jax.Array:

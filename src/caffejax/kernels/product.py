@@ -1,37 +1,98 @@
-"""The product of rows with a weight, as an InnerProduct layer has it."""
+"""The product of rows with a weight, as an InnerProduct layer has it: XLA's own, and oneDNN's for CPUs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import jax
 
 from . import onednn
+from .folding import into_rows, leading, out_of_rows
+from .gradient import with_gradient
+from .operation import Operation
+
+Arrays = tuple[jax.Array, ...]
+Axes = Sequence[int | None]
 
 
-def rows_times(rows: jax.Array, weight: jax.Array, transpose: bool = False) -> jax.Array:
+@partial(jax.jit, static_argnames=("transpose", "fast"))
+def rows_times(rows: jax.Array, weight: jax.Array, transpose: bool = False, fast: bool = True) -> jax.Array:
     """(rows, inputs) with a weight (outputs, inputs), or (inputs, outputs) if `transpose`, to (rows, outputs)."""
+    return _differentiable(transpose)(rows, weight) if fast else _plain(rows, weight, transpose=transpose)[0]
+
+
+def _differentiable(transpose: bool) -> Any:
+    def forward(rows: jax.Array, weight: jax.Array) -> tuple[jax.Array, Any]:
+        return _product(transpose)(rows, weight)[0], (rows, weight)
+
+    def backward(saved: Any, dy: jax.Array, wanted: Sequence[bool]) -> list[jax.Array | None]:
+        rows, weight = saved
+        found = iter(_product_diffs(transpose, onednn.Wanted(*wanted))(rows, dy, weight))
+        return [next(found) if w else None for w in wanted]
+
+    return with_gradient(forward, backward)
+
+
+def _product(transpose: bool) -> Operation:
+    how: Any = {"transpose": transpose}
+    return Operation(partial(_plain, **how), partial(_on_cpu, **how), smooth=False, batched=partial(_batched, **how))
+
+
+def _plain(rows: jax.Array, weight: jax.Array, *, transpose: bool) -> Arrays:
+    return (rows @ (weight if transpose else weight.T),)
+
+
+def _on_cpu(rows: jax.Array, weight: jax.Array, *, transpose: bool) -> Arrays:
     if len(rows) == 1:  # a product with a vector reads the weight as it lies; as one of matrices it would be packed
-        return (rows[0] @ weight if transpose else weight @ rows[0])[None]
+        return ((rows[0] @ weight if transpose else weight @ rows[0])[None],)
     if onednn.suits(rows, weight):
-        return _by_onednn(rows, weight, transpose)
-    return rows @ (weight if transpose else weight.T)
+        return (onednn.matmul(rows, weight, transpose_b=not transpose),)
+    return _plain(rows, weight, transpose=transpose)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _by_onednn(rows: jax.Array, weight: jax.Array, transpose: bool) -> jax.Array:
-    return onednn.matmul(rows, weight, transpose_b=not transpose)
+def _batched(arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool) -> Arrays | None:
+    (rows, weight), (axis, of_weight) = arrays, axes
+    if axis is None or of_weight is not None:
+        return None  # XLA's product of many matrices
+    size = rows.shape[axis]
+    return (out_of_rows(_product(transpose)(into_rows(leading(rows, axis, size)), weight)[0], size),)
 
 
-def _by_onednn_forward(rows: Any, weight: Any, transpose: bool) -> Any:
-    arrays = rows.value, weight.value
-    return _by_onednn(*arrays, transpose), (*arrays, onednn.Wanted(rows.perturbed, weight.perturbed))
+def _product_diffs(transpose: bool, wanted: onednn.Wanted) -> Operation:
+    """Of rows, the output's diff and the weight: the diffs of rows and weight that are wanted."""
+    how: Any = {"transpose": transpose, "wanted": wanted}
+    return Operation(
+        partial(_plain_diffs, **how),
+        partial(_diffs_on_cpu, **how),
+        smooth=False,
+        batched=partial(_batched_diffs, **how),
+    )
 
 
-def _by_onednn_backward(transpose: bool, saved: Any, dy: jax.Array) -> tuple[jax.Array | None, jax.Array | None]:
-    rows, weight, wanted = saved
-    return onednn.matmul_diffs(rows, dy, weight, wanted, transpose=transpose)
+def _plain_diffs(
+    rows: jax.Array, dy: jax.Array, weight: jax.Array, *, transpose: bool, wanted: onednn.Wanted
+) -> Arrays:
+    d_rows = (dy @ (weight.T if transpose else weight),) if wanted.x else ()
+    d_weight = (rows.T @ dy if transpose else dy.T @ rows,) if wanted.weight else ()
+    return *d_rows, *d_weight
 
 
-_by_onednn.defvjp(_by_onednn_forward, _by_onednn_backward, symbolic_zeros=True)
+def _diffs_on_cpu(
+    rows: jax.Array, dy: jax.Array, weight: jax.Array, *, transpose: bool, wanted: onednn.Wanted
+) -> Arrays:
+    if len(rows) > 1 and onednn.suits(rows, dy, weight):
+        found = onednn.matmul_diffs(rows, dy, weight, wanted, transpose=transpose)
+        return tuple(d for d in found if d is not None)
+    _, pullback = jax.vjp(partial(_on_cpu, transpose=transpose), rows, weight)
+    return tuple(d for d, want in zip(pullback((dy,)), (wanted.x, wanted.weight), strict=True) if want)
+
+
+def _batched_diffs(arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool, wanted: onednn.Wanted) -> Arrays | None:
+    (rows, dy, weight), (_, of_dy, of_weight) = arrays, axes
+    if wanted.weight or of_weight is not None or of_dy is None:
+        return None
+    size = dy.shape[of_dy]
+    rows, dy = (into_rows(leading(a, axis, size)) for a, axis in zip((rows, dy), axes[:2], strict=True))
+    return tuple(out_of_rows(d, size) for d in _product_diffs(transpose, wanted)(rows, dy, weight))

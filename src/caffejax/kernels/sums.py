@@ -1,54 +1,92 @@
-"""Sums over all axes but the channels', and their transposes: up to 20 times faster than XLA's own on a CPU.
+"""Sums over all axes but the channels', and their transposes.
 
-XLA's loop over leading axes goes against the grain of memory. A sum of a few parts of the rows does not, and is fused
-with whatever makes the numbers; the rows that remain are summed by a product with ones. Of the transpose, XLA leaves no
-more than a broadcast. Autodiff turns the one function into the other.
+On a CPU they have a form of their own, up to 20 times faster than XLA's: its loop over leading axes goes against the
+grain of memory. A sum of a few parts of the rows does not, and is fused with whatever makes the numbers; the rows that
+remain are summed by a product with ones. Of the transpose, XLA leaves no more than a broadcast.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 
-from .layout import channels_first, channels_last
+from .layout import channels_first
+from .operation import Operation
 
 _PARTS = 8  # more are no longer fused
-EXACT = jax.lax.Precision.HIGHEST  # sums are not rounded to the TF32 that products may be
+_EXACT = jax.lax.Precision.HIGHEST  # sums are not rounded to the TF32 that products may be
 
 
-def channel_sums(x: jax.Array) -> jax.Array:
-    """(batch, channels, *space) to (channels,)."""
-    return row_sums(channels_last(x))
-
-
-def spread(b: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+def spread(b: jax.Array, shape: tuple[int, ...], *, fast: bool = True) -> jax.Array:
     """(channels,) broadcast to (batch, channels, *space)."""
-    return channels_first(row(b, (shape[0], *shape[2:], shape[1])))
+    plain = partial(_spread, shape=shape)
+    return (Operation(plain, partial(_spread_on_cpu, shape=shape)) if fast else plain)(b)[0]
+
+
+def _spread(b: jax.Array, shape: tuple[int, ...]) -> tuple[jax.Array]:
+    return (jnp.broadcast_to(b.reshape(-1, *(1,) * (len(shape) - 2)), shape),)
+
+
+def _spread_on_cpu(b: jax.Array, shape: tuple[int, ...]) -> tuple[jax.Array]:
+    return (channels_first(row(b, (shape[0], *shape[2:], shape[1]))),)
+
+
+@dataclass(frozen=True)
+class Channels:
+    """Where the channels lie, and what is done along them.
+
+    Attributes:
+        last: (batch, *space, channels), in the form for CPUs; else (batch, channels, *space), in XLA's own.
+    """
+
+    last: bool
+
+    def sums(self, x: jax.Array) -> jax.Array:
+        """The sum in each channel, (channels,)."""
+        return row_sums(x) if self.last else jnp.sum(x, (0, *range(2, x.ndim)))
+
+    def means(self, x: jax.Array) -> jax.Array:
+        """The mean in each channel, (channels,)."""
+        return row_means(x) if self.last else jnp.mean(x, (0, *range(2, x.ndim)))
+
+    def along(self, b: jax.Array, x: jax.Array) -> jax.Array:
+        """(channels,) to what broadcasts along `x`."""
+        return row(b, x.shape) if self.last else b.reshape(-1, *(1,) * (x.ndim - 2))
+
+
+FIRST, LAST = Channels(last=False), Channels(last=True)
 
 
 def row_sums(x: jax.Array) -> jax.Array:
-    """(batch, *space, channels) to (channels,)."""
+    """(batch, *space, channels) to (channels,), on a CPU."""
     return _weighted_sums(x, 1)
 
 
 def row_means(x: jax.Array) -> jax.Array:
-    """(batch, *space, channels) to (channels,)."""
+    """(batch, *space, channels) to (channels,), on a CPU."""
     return _weighted_sums(x, x.shape[-1] / x.size)
+
+
+def cell_sums(x: jax.Array) -> jax.Array:
+    """(batch, cells, channels) to (batch, 1, channels), on a CPU."""
+    return jnp.matmul(jnp.ones((1, x.shape[1]), x.dtype), x, precision=_EXACT)
+
+
+def row(b: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """(channels,) broadcast to (batch, *space, channels), on a CPU."""
+    n, rows, channels = _shape(shape)
+    spread = jnp.matmul(jnp.ones((rows, 1), b.dtype), b[None], precision=_EXACT)
+    return jnp.broadcast_to(spread, (n, rows, channels)).reshape(shape)
 
 
 def _weighted_sums(x: jax.Array, weight: float) -> jax.Array:
     n, rows, channels = _shape(x.shape)
     weights = jnp.full((1, rows), weight, x.dtype)
-    return jnp.matmul(weights, x.reshape(n, rows, channels).sum(0), precision=EXACT)[0]
-
-
-def row(b: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """(channels,) broadcast to (batch, *space, channels)."""
-    n, rows, channels = _shape(shape)
-    spread = jnp.matmul(jnp.ones((rows, 1), b.dtype), b[None], precision=EXACT)
-    return jnp.broadcast_to(spread, (n, rows, channels)).reshape(shape)
+    return jnp.matmul(weights, x.reshape(n, rows, channels).sum(0), precision=_EXACT)[0]
 
 
 def _shape(shape: tuple[int, ...]) -> tuple[int, int, int]:

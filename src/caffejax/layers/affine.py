@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from ..kernels.layout import channels_first, channels_last
-from ..kernels.sums import row
+from ..kernels.affine import by_channel
 from ..schema.caffe_pb2 import FillerParameter
 from .axes import canonical_axis
 from .context import Blob, Context, Shape
@@ -114,11 +113,13 @@ def _start(blob: Any, x: Any, axis: int) -> int:
 
 def _applied(ctx: Context, x: jax.Array, steps: Sequence[tuple[Callable[..., Any], jax.Array]]) -> jax.Array:
     """Each step's operation on `x` and its blob, one after the other."""
-    by_channel = ctx.fast and all(b.ndim == 1 and _start(b, x, ctx.param.axis) == 1 for _, b in steps)
-    y = channels_last(x) if by_channel else x
+    if ctx.fast and all(b.ndim == 1 and _start(b, x, ctx.param.axis) == 1 for _, b in steps):
+        by = dict(steps)
+        return by_channel(x, by.get(operator.mul), by.get(operator.add)).astype(x.dtype)
+    y = x
     for operation, blob in steps:
-        y = operation(y, row(blob, y.shape) if by_channel else _along(blob, x, ctx.param.axis))
-    return (channels_first(y) if by_channel else y).astype(x.dtype)
+        y = operation(y, _along(blob, x, ctx.param.axis))
+    return y.astype(x.dtype)
 
 
 def _along(blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:

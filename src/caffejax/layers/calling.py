@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import jax
@@ -11,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import LayerError
-from ..kernels.layout import channels_first, channels_last
+from ..kernels.elementwise import elementwise
+from ..kernels.gradient import with_gradient
 from .context import Context
 from .precision import products_of
 
@@ -57,17 +59,13 @@ def call(
     """
     kind = ctx.type
     if kind.elementwise and ctx.fast:
-        # as convolutions and pooling have them, so that nothing is transposed between them
-        ctx, bottoms = replace(ctx, kernels="reference"), [channels_last(x) for x in bottoms]
-        tops, state = call(ctx, blobs, bottoms, mode)
-        return tuple(channels_first(top) for top in tops), state
-    if kind.host and kind.rule is None:
-        blobs, bottoms = jax.lax.stop_gradient((tuple(blobs), tuple(bottoms)))
+        plain = replace(ctx, kernels="reference")
+        return elementwise(lambda *bottoms: call(plain, blobs, bottoms, mode)[0], *bottoms), ()
     if kind.host:
         return _call_on_host(ctx, blobs, bottoms)
     if kind.rule is None or not (kind.prefer_rule or mode == "rules"):
         return forward(ctx, blobs, bottoms)
-    return _with_rule(ctx, blobs, bottoms, forward, backward)
+    return _with_rule(ctx, blobs, bottoms)
 
 
 def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
@@ -85,31 +83,52 @@ def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[ja
     def backward_on_host(ctx: Context, *arrays: Any) -> Any:
         return jax.tree.map(jnp.asarray, backward(ctx, *map(numpy, arrays)))
 
-    return _with_rule(ctx, blobs, bottoms, forward_on_host, backward_on_host)
-
-
-def _with_rule(
-    ctx: Context,
-    blobs: Sequence[jax.Array],
-    bottoms: Sequence[jax.Array],
-    forward: Callable[..., tuple[Arrays, Arrays]],
-    backward: Callable[..., tuple[Arrays, Arrays]],
-) -> tuple[Arrays, Arrays]:
     @jax.custom_vjp
-    def run(key: Any, blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
-        return forward(ctx.with_key(key), blobs, bottoms)
+    def run(blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
+        return forward_on_host(ctx, blobs, bottoms)
 
-    def run_forward(key: Any, blobs: Arrays, bottoms: Arrays) -> Any:
-        tops, state = run(key, blobs, bottoms)
+    def run_forward(blobs: Any, bottoms: Any) -> Any:
+        arrays, wanted = tuple(b.value for b in blobs), tuple(b.perturbed for b in bottoms)
+        values = tuple(b.value for b in bottoms)
+        tops, state = run(arrays, values)
+        return (tops, state), (arrays, values, tops, _Wanted(wanted))
+
+    def run_backward(saved: Any, diffs: Any) -> Any:
+        blobs, bottoms, tops, wanted = saved
+        if ctx.type.rule is None:
+            raise LayerError("has no backward pass, but a gradient is asked of it")
+        asked = ctx.propagate_down or (False,) * len(bottoms)
+        down = replace(ctx, propagate_down=tuple(map(operator.or_, asked, wanted.bottoms)))
+        zero = jax.custom_derivatives.SymbolicZero
+        top_diffs = [jnp.zeros_like(t) if isinstance(d, zero) else d for d, t in zip(diffs[0], tops, strict=True)]
+        return backward_on_host(down, blobs, bottoms, tops, top_diffs)
+
+    run.defvjp(run_forward, run_backward, symbolic_zeros=True)
+    result: tuple[Arrays, Arrays] = run(tuple(blobs), tuple(bottoms))
+    return result
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class _Wanted:
+    """For which bottoms of a host layer a gradient is taken."""
+
+    bottoms: tuple[bool, ...]
+
+
+def _with_rule(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
+    """`forward`, differentiated by the hand-written rule."""
+
+    def run(key: Any, blobs: Arrays, bottoms: Arrays) -> Any:
+        tops, state = forward(ctx.with_key(key), blobs, bottoms)
         return (tops, state), (key, blobs, bottoms, tops)
 
-    def run_backward(kept: Any, diffs: Any) -> Any:
-        key, blobs, bottoms, tops = kept
+    def diffs(saved: Any, diffs: Any, wanted: Any) -> Any:
+        key, blobs, bottoms, tops = saved
         with products_of(ctx):  # autodiff may come to this long after the forward pass
             return None, *backward(ctx.with_key(key), blobs, bottoms, tops, diffs[0])
 
-    run.defvjp(run_forward, run_backward)
-    result: tuple[Arrays, Arrays] = run(ctx.base_key, tuple(blobs), tuple(bottoms))
+    result: tuple[Arrays, Arrays] = with_gradient(run, diffs)(ctx.base_key, tuple(blobs), tuple(bottoms))
     return result
 
 

@@ -109,7 +109,8 @@ def _infogain_weights(
     outer, inner = outer_inner(scores.shape, axis)
     valid = valid_labels(loss_param, labels.reshape(outer, inner))
     index = jnp.where(valid, class_numbers(labels, classes).reshape(outer, inner), 0)
-    rows = jnp.where(valid[:, :, None], h.at[index].get(mode="fill", fill_value=jnp.nan), 0)  # (outer, inner, classes)
+    found = jnp.take(h, index, 0, mode="fill", fill_value=jnp.nan)  # (outer, inner, classes)
+    rows = jnp.where(valid[:, :, None], found, 0)
     weights = rows.swapaxes(1, 2).reshape(scores.shape)
     return weights.sum(axis, keepdims=True), weights, loss_divisor(loss_param, valid, "VALID")
 

@@ -22,12 +22,9 @@ def inner_product(ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array) -> j
     weight, *bias = blobs
     axis = canonical_axis(ctx.param.axis, x.shape)
     rows = x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
-    if ctx.fast:
-        y = rows_times(rows, weight, ctx.param.transpose)
-    else:
-        y = rows @ (weight if ctx.param.transpose else weight.T)
+    y = rows_times(rows, weight, ctx.param.transpose, fast=ctx.fast)
     if bias:
-        y = (y + (spread(bias[0], y.shape) if ctx.fast else bias[0])).astype(y.dtype)
+        y = (y + spread(bias[0], y.shape, fast=ctx.fast)).astype(y.dtype)
     return y.reshape(*x.shape[:axis], ctx.param.num_output)
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from ..kernels.layout import channels_first, channels_last
+from ..kernels.elementwise import elementwise
 from ..kernels.normalization import power, response_normalized
 from .context import Context
 from .pooling import average_windows
@@ -29,7 +29,7 @@ def lrn(ctx: Context, x: jax.Array) -> jax.Array:
         return response_normalized(wide(x), p.local_size, p.k, p.alpha / p.local_size, p.beta).astype(x.dtype)
     scale = _scale(ctx, x)
     if ctx.fast:
-        return channels_first(channels_last(x) * power(channels_last(scale), p.beta)).astype(x.dtype)
+        return elementwise(lambda x, scale: (x * power(scale, p.beta),), x, scale)[0].astype(x.dtype)
     return (x * scale**-p.beta).astype(x.dtype)
 
 
@@ -56,9 +56,13 @@ def _check(ctx: Context, x: jax.Array) -> None:
 
 def _scale(ctx: Context, x: jax.Array) -> jax.Array:
     _check(ctx, x)
-    p, squares = ctx.param, channels_first(jnp.square(wide(channels_last(x))))
+    p = ctx.param
+    if _within(p) and ctx.fast:
+        (squares,) = elementwise(lambda x: (jnp.square(wide(x)),), x)
+        return elementwise(lambda mean: (1 + p.alpha * mean,), _window_mean(p, squares, fast=True))[0]
+    squares = jnp.square(wide(x))
     if _within(p):
-        return channels_first(1 + p.alpha * channels_last(_window_mean(p, squares, ctx.fast)))
+        return 1 + p.alpha * _window_mean(p, squares)
     return p.k + p.alpha / p.local_size * _channel_sum(squares, p.local_size)
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from jax import lax
 
 from ..errors import require
-from ..kernels.pooling import Windows, average_pool, max_pool
+from ..kernels.pooling import average_pool, max_pool
+from ..kernels.pooling_cpu import Windows
 from .context import Context, Shape
 from .precision import wide
 from .registry import register

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import require
-from ..kernels.layout import channels_first, channels_last
+from ..kernels.elementwise import joined_channels
 from .axes import canonical_axis
 from .context import Context, Shape
 from .precision import wide
@@ -29,7 +29,7 @@ def concat(ctx: Context, *xs: jax.Array) -> jax.Array:
         )
         require(agree, f"bottom {i} has shape {x.shape}, bottom 0 {first}: only axis {axis} may differ")
     if ctx.fast and axis == 1 < len(first) - 1:
-        return channels_first(jnp.concatenate([channels_last(x) for x in xs], -1))
+        return joined_channels(xs)
     return jnp.concatenate(xs, axis)
 
 

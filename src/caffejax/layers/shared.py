@@ -35,8 +35,7 @@ def call_shared(
     """As `calling.call`, in a forward pass with that key."""
     if not ctx.type.shared:
         return call(ctx.in_pass(key, propagate_down), blobs, bottoms, mode)
-    alike = ctx.unnamed.in_pass(None, propagate_down)
-    result: tuple[Arrays, Arrays] = _called(alike, ctx.with_key(key).base_key, tuple(blobs), tuple(bottoms), mode)
+    result: tuple[Arrays, Arrays] = _called(ctx.unnamed, ctx.with_key(key).base_key, tuple(blobs), tuple(bottoms), mode)
     return result
 
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from ..execution import Given, Result, Values, run_layers
 from ..graph import Graph, Layer
+from ..kernels.gradient import with_gradient
 from ..layers.calling import Backward
 from ..sizes import in_words
 from .limit import available_memory
@@ -78,22 +79,17 @@ def recomputed(run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     keeps the two apart, is gone before XLA settles on the CPU in which order to compute.
     """
 
-    @jax.custom_vjp
-    def once(given: Any, before: Any) -> Any:
-        return run(given, before)
-
     def forward(given: Any, before: Any) -> Any:
         return run(given, before), (given, before)
 
-    def backward(saved: Any, diffs: Any) -> Any:
+    def backward(saved: Any, diffs: Any, wanted: Any) -> Any:
         given, before = saved
         late = _nan_in(diffs[0])
         given = given._replace(inputs=_after(late, given.inputs))
         _, pull, _ = jax.vjp(run, given, _after(late, before), has_aux=True)
         return pull(diffs[0])
 
-    once.defvjp(forward, backward)
-    return once
+    return with_gradient(forward, backward)
 
 
 def _nan_in(diffs: Any) -> jax.Array:

@@ -1,0 +1,178 @@
+"""One operation in two formulations: XLA's own, for every platform, and one that is tuned for CPUs.
+
+Which of them runs is settled when the operation is lowered, for the platform that it is lowered for. Until then JAX
+sees one primitive, which every transformation maps to both formulations. Exported code has XLA's own only: the tuned
+one may call functions that another process does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
+from jax.interpreters import ad, batching, mlir
+
+Arrays = tuple[jax.Array, ...]
+Function = Callable[..., Arrays]
+Which = tuple[int, ...]
+
+
+class Batched(Protocol):
+    """How a CPU's formulation takes one axis more: given the arrays, and where each has it (None: it has not)."""
+
+    def __call__(self, arrays: Sequence[jax.Array], axes: Sequence[int | None]) -> Arrays | None:
+        """Results with the axis first; None leaves it to XLA's own formulation."""
+        ...
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Two functions of the same arrays to the same tuple of arrays. They close over nothing but what is hashable.
+
+    Attributes:
+        plain: by XLA's own operations, which JAX can transform in any way.
+        cpu: for CPUs. A program that XLA is to cut for several devices has `plain`, which it knows how to cut.
+        smooth: whether `cpu` can be transformed as well; else derivatives and batches are those of `plain`.
+        batched: how `cpu` takes one axis more, where it cannot be transformed.
+    """
+
+    plain: Function
+    cpu: Function
+    smooth: bool = True
+    batched: Batched | None = None
+
+    def __call__(self, *arrays: jax.Array) -> Arrays:
+        """What `plain` gives."""
+        return tuple(_operation.bind(*arrays, operation=self, plain=jax.make_jaxpr(self.plain)(*arrays)))
+
+    def through(self, transform: Callable[[Function], Function], plain: ClosedJaxpr) -> Function:
+        """The operation, traced to `plain`, with both formulations transformed; `plain` alone where `cpu` cannot be."""
+        own = transform(jaxpr_as_fun(plain))
+        return Operation(own, transform(self.cpu)) if self.smooth else own
+
+
+_operation = Primitive("caffejax_operation")
+_operation.multiple_results = True
+
+
+def _evaluate(*arrays: jax.Array, operation: Operation, plain: ClosedJaxpr) -> Sequence[jax.Array]:
+    devices = {d for a in arrays for d in a.devices()}
+    if len(devices) == 1 and next(iter(devices)).platform == "cpu":
+        return operation.cpu(*arrays)
+    return list(jaxpr_as_fun(plain)(*arrays))
+
+
+_operation.def_impl(_evaluate)
+_operation.def_abstract_eval(lambda *_, plain, **__: plain.out_avals)
+
+
+def _lower(ctx: mlir.LoweringRuleContext, *values: Any, operation: Operation, plain: ClosedJaxpr) -> Any:
+    module = ctx.module_context
+    run: Callable[..., Any] = jaxpr_as_fun(plain)
+    if tuple(module.platforms) == ("cpu",) and not module.lowering_parameters.for_export and _whole(module):
+        run = operation.cpu
+    return mlir.lower_fun(run, multiple_results=True)(ctx, *values)
+
+
+mlir.register_lowering(_operation, _lower)
+
+
+def _whole(module: Any) -> bool:
+    """Whether the program is one device's: that is the only one, or under `jax.shard_map` one of many."""
+    axes = module.axis_context
+    manual = getattr(axes, "manual_axes", None)
+    return getattr(axes, "num_devices", 0) == 1 if manual is None else manual == frozenset(axes.mesh.axis_names)
+
+
+@dataclass(frozen=True)
+class _Tangent:
+    """What comes out along tangents of some arrays. Those follow all the arrays; integers have none."""
+
+    function: Function
+    which: Which
+
+    def __call__(self, *arrays: jax.Array) -> Arrays:
+        given, tangents = list(arrays[: -len(self.which)]), arrays[-len(self.which) :]
+
+        def of_some(*some: jax.Array) -> Arrays:
+            for i, array in zip(self.which, some, strict=True):
+                given[i] = array
+            return self.function(*given)
+
+        tops, found = jax.jvp(of_some, tuple(given[i] for i in self.which), tangents)
+        return tuple(t for top, t in zip(tops, found, strict=True) if _differs(top))
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, operation: Operation, plain: ClosedJaxpr) -> Any:
+    tops = _operation.bind(*primals, operation=operation, plain=plain)
+    which = tuple(i for i, t in enumerate(tangents) if type(t) is not ad.Zero)
+    tangent = operation.through(partial(_Tangent, which=which), plain)
+    found = iter(tangent(*primals, *(tangents[i] for i in which)))
+    return tops, [next(found) if _differs(top) else ad.Zero(jax.typeof(top).to_tangent_aval()) for top in tops]
+
+
+def _differs(x: Any) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.inexact)
+
+
+ad.primitive_jvps[_operation] = _jvp
+
+
+@dataclass(frozen=True)
+class _Transposed:
+    """Cotangents of some arrays, of these types: from the other arrays and, after them, cotangents of the results."""
+
+    function: Function
+    types: tuple[tuple[int, Any], ...]
+    others: int
+
+    def __call__(self, *arrays: jax.Array) -> Arrays:
+        known, cotangents = arrays[: self.others], arrays[self.others :]
+
+        def of_some(*some: jax.Array) -> Arrays:
+            given = dict(zip((i for i, _ in self.types), some, strict=True))
+            rest = iter(known)
+            every = (given[i] if i in given else next(rest) for i in range(len(some) + len(known)))
+            return tuple(self.function(*every))
+
+        found: Arrays = jax.linear_transpose(of_some, *(t for _, t in self.types))(cotangents)
+        return found
+
+
+def _transpose(cotangents: Sequence[Any], *arrays: Any, operation: Operation, plain: ClosedJaxpr) -> Any:
+    types = tuple((i, a.aval) for i, a in enumerate(arrays) if ad.is_undefined_primal(a))
+    known = [a for a in arrays if not ad.is_undefined_primal(a)]
+    transposed = operation.through(partial(_Transposed, types=types, others=len(known)), plain)
+    found = transposed(*known, *map(ad.instantiate_zeros, cotangents))
+    diffs = dict(zip((i for i, _ in types), found, strict=True))
+    return [diffs.get(i) for i in range(len(arrays))]
+
+
+ad.primitive_transposes[_operation] = _transpose
+
+
+@dataclass(frozen=True)
+class _Mapped:
+    """The function mapped over an axis that some arrays have."""
+
+    function: Function
+    axes: tuple[int | None, ...]
+
+    def __call__(self, *arrays: jax.Array) -> Arrays:
+        found: Arrays = jax.vmap(self.function, self.axes)(*arrays)
+        return found
+
+
+def _batch(arrays: Sequence[Any], axes: Sequence[int | None], *, operation: Operation, plain: ClosedJaxpr) -> Any:
+    found = operation.batched(arrays, axes) if operation.batched else None
+    if found is None:
+        found = operation.through(partial(_Mapped, axes=tuple(axes)), plain)(*arrays)
+    return found, (0,) * len(found)
+
+
+batching.primitive_batchers[_operation] = _batch
