@@ -28,4 +28,4 @@ def into_channels(x: jax.Array) -> jax.Array:
 
 def out_of_channels(x: jax.Array, size: int) -> jax.Array:
     """(batch, size * channels, ...) to (size, batch, channels, ...)."""
-    return jnp.moveaxis(x.reshape(len(x), size, -1, *x.shape[2:]), 1, 0)
+    return jnp.moveaxis(x.reshape(x.shape[0], size, -1, *x.shape[2:]), 1, 0)

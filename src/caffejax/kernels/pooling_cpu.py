@@ -64,7 +64,7 @@ def means(x: jax.Array, w: Windows, areas: np.ndarray) -> Arrays:
     """The sum of each window, divided by `areas`."""
     x = channels_last(x)
     if _one_window(w, x.shape[1:3]):
-        total = cell_sums(x.reshape(len(x), -1, x.shape[-1]))[:, :, None]
+        total = cell_sums(x.reshape(x.shape[0], -1, x.shape[-1]))[:, :, None]
     else:
         total = _padded(x, w, 0)
         for axis in (2, 1):
@@ -77,7 +77,7 @@ def means_diff(x: jax.Array, dy: jax.Array, w: Windows, areas: np.ndarray) -> Ar
     size = x.shape[2:]
     share = channels_last(dy) / jnp.asarray(areas, dy.dtype)[..., None]
     if _one_window(w, size):
-        whole = jnp.broadcast_to(share, (len(dy), *size, share.shape[-1]))
+        whole = jnp.broadcast_to(share, (dy.shape[0], *size, share.shape[-1]))
         return (channels_first(whole),)
     return (channels_first(_gathered(w, size, share)),)
 

@@ -48,13 +48,13 @@ def batch_reindex(ctx: Context, x: jax.Array, index: jax.Array) -> jax.Array:
     require(index.ndim == 1, f"the indices, bottom 1, must have one axis, not shape {index.shape}")
     require(x.ndim >= 1, "bottom 0 needs an axis to be indexed")
     # repeats add up in the gradient: taken from the wide values, that is done in float32
-    taken = wide(x).at[_positions(index, len(x))].get(mode="fill", fill_value=jnp.nan)
+    taken = wide(x).at[_positions(index, x.shape[0])].get(mode="fill", fill_value=jnp.nan)
     return taken.astype(x.dtype)
 
 
 @batch_reindex.backward
 def _(ctx: Context, x: jax.Array, index: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
-    return jax.ops.segment_sum(wide(dy), _positions(index, len(x)), num_segments=len(x)), None
+    return jax.ops.segment_sum(wide(dy), _positions(index, x.shape[0]), num_segments=x.shape[0]), None
 
 
 def _positions(index: jax.Array, n: int) -> jax.Array:

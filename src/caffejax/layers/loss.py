@@ -65,15 +65,21 @@ def loss_divisor(loss_param: Any, valid: jax.Array, default: str) -> jax.Array |
     batch, positions = valid.shape
     match normalization(loss_param, default):
         case "FULL":
-            return max(1.0, float(batch * positions))
+            return _at_least_one(batch * positions)
         case "BATCH_SIZE":
-            return max(1.0, float(batch))
+            return _at_least_one(batch)
         case "NONE":
             return 1.0
         case _ if not loss_param.HasField("ignore_label"):
-            return max(1.0, float(batch * positions))
+            return _at_least_one(batch * positions)
         case _:
             return jnp.maximum(1.0, jnp.sum(valid, dtype=jnp.float32))
+
+
+def _at_least_one(size: int) -> jax.Array | float:
+    if jax.core.is_constant_dim(size):
+        return max(1.0, float(size))
+    return jnp.maximum(1.0, jnp.asarray(size, jnp.float32))  # symbolic, in code to be exported
 
 
 def replaced(x: jax.Array, value: jax.Array) -> jax.Array:

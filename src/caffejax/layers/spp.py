@@ -30,13 +30,13 @@ def spp(ctx: Context, x: jax.Array) -> jax.Array:
         pool(pool_method(ctx.param), x, window, out, _key(ctx, level))
         for level, (window, out) in enumerate(_levels(ctx, x))
     ]
-    return tops[0] if len(tops) == 1 else jnp.concatenate([t.reshape(len(x), -1) for t in tops], axis=1)
+    return tops[0] if len(tops) == 1 else jnp.concatenate([t.reshape(x.shape[0], -1) for t in tops], axis=1)
 
 
 @spp.backward
 def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     dx, start = jnp.zeros_like(x), 0
-    d_rows = dy.reshape(len(x), -1)
+    d_rows = dy.reshape(x.shape[0], -1)
     for level, (window, out) in enumerate(_levels(ctx, x)):
         end = start + x.shape[1] * math.prod(out)
         d_top = d_rows[:, start:end].reshape(*x.shape[:2], *out)
