@@ -12,15 +12,16 @@ import os
 import signal
 import weakref
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import grain
 import jax
 import numpy as np
-from absl import flags
 
 from ..errors import CaffejaxError, DataError
 from .position import examples_at, position
+
+if TYPE_CHECKING:
+    import grain
 
 log = logging.getLogger("caffejax.data")
 
@@ -130,10 +131,11 @@ class Pipeline:
         self._batches.close()
 
     def _dataset(self) -> grain.IterDataset[Batch]:
+        import grain  # with absl, which puts hooks into the import system
+
         batches = grain.MapDataset.source(_Numbered(self._batches, self._examples))
         if self._workers:
-            if not flags.FLAGS.is_parsed():  # Grain's workers ask absl's flags, which nobody else here uses
-                flags.FLAGS.mark_as_parsed()
+            _let_grain_read_its_flags()
             # each worker keeps its share ready in a queue, and reads one batch at a time
             share = max(1, self._depth // self._workers)
             options = grain.MultiprocessingOptions(num_workers=self._workers, per_worker_buffer_size=share)
@@ -141,6 +143,15 @@ class Pipeline:
             return batches.to_iter_dataset(alone).mp_prefetch(options, worker_init_fn=_leave_ctrl_c_to_the_parent)
         threads = min(self._batches.threads, self._depth)
         return batches.to_iter_dataset(grain.ReadOptions(num_threads=threads, prefetch_buffer_size=self._depth))
+
+
+def _let_grain_read_its_flags() -> None:
+    """Grain asks absl for its own flags, which gives none before all are parsed. Those of others stay as they are."""
+    from absl import flags
+
+    for name in flags.FLAGS:
+        if name.startswith("grain_"):
+            flags.FLAGS[name].present = True
 
 
 def _end(ahead: list[grain.DatasetIterator[Batch]]) -> None:
