@@ -16,6 +16,7 @@ START = f"""
 import gc, logging, os, signal, sys, warnings
 from pathlib import Path
 
+import absl.logging, grain, optax  # what others do when they are imported is their own affair
 import jax
 import numpy as np
 
@@ -28,7 +29,7 @@ def seen():
         import_hooks=[*map(repr, sys.meta_path), *map(repr, sys.path_hooks)],
         path=sys.path[:],
         signals=[repr(signal.getsignal(number)) for number in signal.valid_signals()],
-        flags_parsed="absl.flags" in sys.modules and sys.modules["absl.flags"].FLAGS.is_parsed(),
+        flags_parsed=absl.flags.FLAGS.is_parsed(),
         log=[(logging.getLogger(n).handlers[:], logging.getLogger(n).level) for n in ("", "caffejax", "jax", "absl")],
         warnings=warnings.filters[:],
         numpy=np.geterr(),
@@ -79,14 +80,11 @@ assert not blocks.kept() and Jitted.collecting
 def test_reading_by_workers_parses_nobody_s_flags(tmp_path: Path) -> None:
     digits = LENET.parents[1] / "digits" / "lenet_train_test.prototxt"
     script = f"""
-import absl.flags, grain  # what absl does when it is imported is its own affair
-before = seen()
 net = caffejax.Net({str(digits)!r}, "TRAIN", workers=1)
 (source,) = net.sources().values()
 next(source)
 source.close()
 assert changed() == [], changed()
-assert not absl.flags.FLAGS.is_parsed()
 """
     child(script, tmp_path)
 
@@ -136,8 +134,6 @@ print(Jitted.collecting, jax.config.jax_compilation_cache_dir is None)
 
 def test_pycaffe_s_net_and_the_command_line(tmp_path: Path) -> None:
     script = f"""
-import optax  # with absl, whose import changes much
-before = seen()
 import caffejax.cli, caffejax.pycaffe as caffe
 caffe.Net({str(LENET)!r}, caffe.TEST)
 caffejax.cli.main(["parse_log", "absent", "absent"])

@@ -12,16 +12,15 @@ import os
 import signal
 import weakref
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+import grain
 import jax
 import numpy as np
+from absl import flags
 
 from ..errors import CaffejaxError, DataError
 from .position import examples_at, position
-
-if TYPE_CHECKING:
-    import grain
 
 log = logging.getLogger("caffejax.data")
 
@@ -131,8 +130,6 @@ class Pipeline:
         self._batches.close()
 
     def _dataset(self) -> grain.IterDataset[Batch]:
-        import grain  # with absl, which puts hooks into the import system
-
         batches = grain.MapDataset.source(_Numbered(self._batches, self._examples))
         if self._workers:
             _let_grain_read_its_flags()
@@ -147,8 +144,6 @@ class Pipeline:
 
 def _let_grain_read_its_flags() -> None:
     """Grain asks absl for its own flags, which gives none before all are parsed. Those of others stay as they are."""
-    from absl import flags
-
     for name in flags.FLAGS:
         if name.startswith("grain_"):
             flags.FLAGS[name].present = True
