@@ -72,8 +72,8 @@ def keep_memory(seconds: float = 30, share: float = 0.5) -> bool:
 def trace_uncollected() -> None:
     """Let Python's garbage collector rest while a net is traced and compiled, in all threads.
 
-    It finds nothing in what tracing makes, and took a quarter of ResNet-152's 2.4 s. It runs again after each call; there
-    is nothing to switch it off with but not calling this.
+    It finds nothing in what tracing makes, and took a quarter of ResNet-152's 2.4 s. It runs again after each call.
+    To leave it on, do not call this.
     """
     from .kernels.compiling import Jitted
 
