@@ -33,7 +33,7 @@ def extension(name: str, **more: Any) -> Extension:
     return Extension(f"caffejax.kernels._{name}", [source], **more)
 
 
-extensions = [extension("blocks")] if sys.platform == "linux" else []
+extensions = [extension("blocks", depends=["src/caffejax/kernels/tables.h"])] if sys.platform == "linux" else []
 if found := headers_and_library():
     extensions += [extension("onednn", include_dirs=found[0], library_dirs=found[1], libraries=["dnnl"])]
 setup(ext_modules=extensions)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from caffejax import tune_process
 from caffejax.net import Net, Variables
 
 if TYPE_CHECKING:
@@ -154,6 +155,8 @@ def status(field: str) -> int:
 
 def main() -> None:
     name, task, form, threads = sys.argv[1:]
+    if form not in TORCH_FORMS:
+        tune_process()
     net = Net(
         CONFIGS / name / "train_val.prototxt",
         "TRAIN" if task == "step" else "TEST",

@@ -23,7 +23,7 @@ import lmdb
 import numpy as np
 import torch
 
-from caffejax import Net
+from caffejax import Net, tune_process
 from caffejax.data import write_lmdb
 from caffejax.data.pipeline import cores
 from caffejax.schema import caffe_pb2
@@ -149,6 +149,7 @@ def main() -> None:
     parser.add_argument("--raw", type=int, default=40000, help="raw images to read each time")
     parser.add_argument("--jpeg", type=int, default=4000, help="JPEG images to read each time")
     options = parser.parse_args()
+    tune_process()
     cv2.setNumThreads(1)
     with tempfile.TemporaryDirectory() as folder:
         for name, size, crop, batch, images, encoded in (

@@ -28,6 +28,7 @@ import torch
 from competitor import CONFIGS, random_inputs, training, variables_of
 from torch_net import TorchNet, plain
 
+from caffejax import tune_process
 from caffejax.memory import report
 from caffejax.net import Net
 from caffejax.solvers.state import TrainState
@@ -185,6 +186,7 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, help="of LeNet; 10000, on a CPU 100; 0 leaves it out")
     parser.add_argument("--peak-tflops", type=float, help="of the device in this precision, where it is in no table")
     options = parser.parse_args()
+    tune_process()
     on_cpu = jax.default_backend() == "cpu"
     options.steps = options.steps or (1 if on_cpu else 20)
     iterations = (100 if on_cpu else 10_000) if options.iterations is None else options.iterations

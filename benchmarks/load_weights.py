@@ -67,6 +67,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=500)
     parser.add_argument("--repeat", type=int, default=7)
     options = parser.parse_args()
+    caffejax.tune_process()
     net = caffejax.Net(net_text(options.megabytes))
     variables = net.init(jax.random.key(0))
     with tempfile.TemporaryDirectory() as folder:

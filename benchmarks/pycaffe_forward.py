@@ -63,6 +63,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=200)
     options = parser.parse_args()
+    caffejax.tune_process()
     prototxt = "\n".join(squeezenet())
     net = caffe.Net(prototxt, caffe.TEST)
     pure = caffejax.Net(prototxt, "TEST")

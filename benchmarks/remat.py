@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from competitor import training
 
-from caffejax.kernels import compiling
+from caffejax import tune_process
 from caffejax.net import Net
 from caffejax.sizes import bytes_in, in_words
 
@@ -37,8 +37,7 @@ def train(net: Net, batch: int, steps: int) -> dict[str, Any]:
     random, shape = np.random.default_rng(0), net.graph.blobs["data"].shape[1:]
     data = random.standard_normal((1, batch, *shape), np.float32)
     batches = {"data": jnp.asarray(data), "label": jnp.arange(batch, dtype=jnp.float32)[None] % 10}
-    step = jax.jit(step, donate_argnums=0, compiler_options=compiling.compiler_options())
-    compiled = step.lower(state, batches, 0.001).compile()
+    compiled = net.jit(step, donate_argnums=0).lower(state, batches, 0.001).compile()
     analysis, seconds, losses = compiled.memory_analysis(), [], []
     for _ in range(steps):
         start = time.perf_counter()
@@ -67,6 +66,7 @@ def main() -> None:
     parser.add_argument("--one", nargs=2, metavar=("REMAT", "BATCH"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
+        tune_process()
         remat, batch = options.one
         net = Net(options.model, "TRAIN", remat=remat, memory_limit=options.memory_limit)
         print(json.dumps(train(net, int(batch), options.steps)))

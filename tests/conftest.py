@@ -1,4 +1,4 @@
-"""Where test data lies."""
+"""Where test data lies, and what makes the tests fast."""
 
 import os
 import tempfile
@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from caffejax.process import keep_compiled
+
 if "CAFFEJAX_CACHE" not in os.environ:  # the first of the processes: what one of them compiled, the others load
     _compiled = tempfile.TemporaryDirectory()
     os.environ["CAFFEJAX_CACHE"] = _compiled.name
+keep_compiled()
 
 REPOSITORY = Path(__file__).parents[1]
 SHARED = REPOSITORY.parent / "shared"

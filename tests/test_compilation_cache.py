@@ -13,7 +13,9 @@ import numpy as np
 from jax import monitoring
 
 from caffejax.net import Net
+from caffejax.process import keep_compiled
 
+keep_compiled()
 hits = []
 monitoring.register_event_listener(lambda event, **_: hits.append(event) if event.endswith("cache_hits") else None)
 net = Net('''
@@ -37,6 +39,14 @@ def run(**variables: str) -> tuple[int, str]:
     assert "error" not in done.stderr.lower(), done.stderr
     found, folder = done.stdout.split(maxsplit=1)
     return int(found), folder.strip()
+
+
+def test_a_folder_may_be_given(tmp_path: Path) -> None:
+    code = "import sys, jax; from caffejax.process import keep_compiled; keep_compiled(sys.argv[1]); "
+    code += "keep_compiled('elsewhere'); print(jax.config.jax_compilation_cache_dir)"
+    kept = {k: v for k, v in os.environ.items() if k not in ("CAFFEJAX_CACHE", "JAX_COMPILATION_CACHE_DIR")}
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], env=kept, capture_output=True, text=True, check=True)
+    assert Path(done.stdout.strip()).parent == tmp_path
 
 
 def test_compiled_net_is_found_again(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ import pytest
 from caffejax import Net, Solver
 from caffejax.cli import main
 from caffejax.execution import Given
-from caffejax.remat.limit import _cgroups, available_memory
+from caffejax.machine import limits
+from caffejax.remat.limit import available_memory
 from caffejax.remat.plan import make_plan
 from caffejax.remat.units import Unit, Value, units_of
 from caffejax.schema import read_solver
@@ -269,8 +270,8 @@ def test_limits_of_control_groups(tmp_path: Path, own: str, write: Callable[[Pat
     write(tmp_path)
     for stat in tmp_path.rglob("a"):
         write_files(stat, memory__stat="anon 1\ninactive_file 50")
-    assert list(_cgroups(tmp_path, tmp_path / "own")) == [650]
-    assert list(_cgroups(tmp_path, tmp_path / "absent")) == []
+    assert list(limits(tmp_path, tmp_path / "own")) == [(1000, 650)]
+    assert list(limits(tmp_path, tmp_path / "absent")) == []
 
 
 def test_memory_that_is_free() -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .graph import Graph, build_graph
     from .layers import Blob, Context, layer_types, register
     from .net import Net, Outputs, Variables
+    from .process import tune_process
     from .schema import read_net, read_solver
     from .solvers import Solver
 
@@ -52,6 +53,7 @@ _PLACES = {
     "graph": ("Graph", "build_graph"),
     "layers": ("Blob", "Context", "layer_types", "register"),
     "net": ("Net", "Outputs", "Variables"),
+    "process": ("tune_process",),
     "schema": ("read_net", "read_solver"),
     "solvers": ("Solver",),
 }
@@ -83,6 +85,7 @@ __all__ = [
     "read_solver",
     "register",
     "save_weights",
+    "tune_process",
     "write_caffemodel",
 ]
 

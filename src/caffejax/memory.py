@@ -110,8 +110,7 @@ def compiled(net: Net, batch: int | None = None) -> Compiled:
     graph = _with_batch(net.graph, batch)
     variables = jax.eval_shape(net.init, _KEY)
     inputs = {name: graph.blobs[name] for name in net.fed}
-    options = compiling.compiler_options() if net.kernels == "fast" else {}
-    both = jax.jit(jax.value_and_grad(net.loss, has_aux=True), compiler_options=options)
+    both = compiling.jit(jax.value_and_grad(net.loss, has_aux=True), net.kernels)
     analysis: Any = both.lower(*variables, inputs, _KEY).compile().memory_analysis()
     sizes = (analysis.argument_size_in_bytes, analysis.output_size_in_bytes, analysis.temp_size_in_bytes)
     return Compiled(*map(int, sizes))

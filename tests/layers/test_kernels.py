@@ -228,12 +228,46 @@ def test_jit_works_inside_of_other_transformations() -> None:
     assert jax.jit(lambda x: square(x) + 1)(three) == 10
     assert jax.grad(square)(three) == 6
     assert jax.vmap(square)(jnp.arange(3.0))[2] == 4
-    with pytest.raises(ValueError, match="spoilt"):
-        compiling.jit(spoilt, "fast")(three)
+    assert jax.vmap(lambda x: square(three) + x)(jnp.arange(3.0))[2] == 11
+    assert jax.grad(lambda x: compiling.jit(lambda y: x * y, "fast")(three))(three) == 3  # x is no argument
+    assert jax.checkpoint(square)(three) == jax.linearize(square, three)[0] == 9
+    assert compiling.jit(compiling.jit(lambda x: x + 1, "fast"), "fast")(three) == 4
+    assert square.lower(three).compile()(three) == 9
+    assert square.trace(three).lower().compile()(three) == 9
 
 
-def spoilt(x: Any) -> Any:
-    raise ValueError("spoilt")
+def test_a_function_that_raises_runs_once() -> None:
+    calls = []
+
+    def spoilt(x: Any) -> Any:
+        calls.append(x)
+        raise ValueError("spoilt")
+
+    for kernels in ("fast", "reference"):
+        calls.clear()
+        with pytest.raises(ValueError, match="spoilt"):
+            compiling.jit(spoilt, kernels)(jnp.float32(3))
+        assert len(calls) == 1
+
+
+def test_options_are_for_what_runs_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where arguments were put decides, then the default device."""
+    monkeypatch.setattr(compiling, "_only_cpus", lambda: False)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    cpu = jax.devices("cpu")[0]
+    anywhere, here = jnp.float32(3), jax.device_put(3.0, cpu)
+    square = compiling.jit(lambda x, y: x * y, "fast")
+
+    def takes_options(*args: Any, **kwargs: Any) -> bool:
+        return square._for(args, kwargs) is square._outer
+
+    assert not takes_options(anywhere, 3)
+    assert takes_options(anywhere, here)
+    assert takes_options(anywhere, y={"deep": [here]})
+    with jax.default_device(cpu):
+        assert takes_options(anywhere, 3)
+    plain = compiling.jit(lambda x: x, "reference")
+    assert plain._for((here,), {}) is plain._inner
 
 
 def test_options_that_a_compiler_does_not_know_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

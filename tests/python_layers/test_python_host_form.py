@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ import user_layers
 from python_nets import data, normal, python
 
 import caffejax.pycaffe as caffe
-from caffejax import LayerError, Net
+from caffejax import GraphError, LayerError, Net
 
 REDUCE = """layer { name: "loss" type: "Reduction" bottom: "y" top: "loss" loss_weight: 1
   reduction_param { operation: SUMSQ } }"""
@@ -147,21 +148,42 @@ def test_a_layer_beside_the_way_to_the_loss_needs_no_backward() -> None:
     assert_close((loss_with, grads), (loss_without, expected))
 
 
-def test_import_caffe_is_made_to_work_first(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By what stands for the real Caffe, unless that is here."""
-    installed = []
-    alias = SimpleNamespace(install=lambda: installed.append(True) or monkeypatch.setitem(sys.modules, "caffe", caffe))
+def test_import_caffe_works_while_users_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the module and in its methods, and nowhere else afterwards; neighbours are found likewise."""
     monkeypatch.delitem(sys.modules, "caffe", raising=False)
-    monkeypatch.setitem(sys.modules, "caffejax.pycaffe._alias", alias)  # type: ignore[misc]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "neighbour_of_it.py").write_text("ten = 10\n")
+    (tmp_path / "says_import_caffe.py").write_text("""
+import caffe
+class Ten(caffe.Layer):
+    def setup(self, bottom, top):
+        import caffe.io
+        assert caffe.io.Transformer
+    def reshape(self, bottom, top):
+        top[0].reshape(1)
+    def forward(self, bottom, top):
+        import caffe
+        from neighbour_of_it import ten
+        top[0].data[...] = ten + caffe.TRAIN
+""")
+    before = list(sys.meta_path), list(sys.path)
+    net = Net(python("o", "Ten", tops="y").replace("user_layers", "says_import_caffe"))
+    assert isinstance(net.graph.layers[0].type.instance, caffe.Layer)
+    (source,) = net.sources().values()
+    assert next(source)[0] == 10
+    assert (sys.meta_path, sys.path) == before
+    assert not [name for name in sys.modules if name.partition(".")[0] == "caffe"]
+
+
+def test_a_real_caffe_is_left_to_users_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = SimpleNamespace(Layer=caffe.Layer, here=True)
+    monkeypatch.setitem(sys.modules, "caffe", real)  # type: ignore[misc]
     monkeypatch.syspath_prepend(tmp_path)
-    for name in ("says_import_caffe", "says_it_again"):
-        (tmp_path / f"{name}.py").write_text(
-            "import caffe\nclass Ten(caffe.Layer):\n    def forward(self, bottom, top):\n        pass\n"
-        )
-        net = Net(python("o", "Ten", tops="y").replace("user_layers", name))
-        assert isinstance(net.graph.layers[0].type.instance, caffe.Layer)
-        monkeypatch.delitem(sys.modules, name)
-    assert installed == [True]
+    (tmp_path / "wants_the_real_one.py").write_text("import caffe\nclass Ten(caffe.Layer):\n    here = caffe.here\n")
+    with pytest.raises(GraphError):  # it has no forward
+        Net(python("o", "Ten", tops="y").replace("user_layers", "wants_the_real_one"))
+    assert sys.modules["wants_the_real_one"].Ten.here
+    assert sys.modules["caffe"] is real
 
 
 def test_in_place() -> None:

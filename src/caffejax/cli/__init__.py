@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from .._version import __version__
 from ..errors import CaffejaxError
+from ..process import tune_process
 from . import (
     classify,
     compute_image_mean,
@@ -50,6 +51,7 @@ _COMMANDS = (
     upgrade_net_proto_binary,
     upgrade_solver_proto_text,
 )
+_ON_NETS = (train, test, time, memory, gradcheck, extract_features, classify, detect, device_query)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
+        if options.tune:
+            tune_process()
         options.run(options)
     except CaffejaxError as error:
         for problem in error.problems:
@@ -72,7 +76,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="caffejax",
         description="Trains and tests Caffe models on JAX, converts their weights and makes their databases.",
-        epilog="example: caffejax train --solver=configs/digits/lenet_solver.prototxt",
+        epilog="Commands that run nets keep what they compiled in ~/.cache/caffejax (the environment variable "
+        "CAFFEJAX_CACHE names another folder, or off), and memory of one run for the next (CAFFEJAX_BLOCKS=off). "
+        "Example: caffejax train --solver=configs/digits/lenet_solver.prototxt",
         allow_abbrev=False,
         formatter_class=functools.partial(argparse.HelpFormatter, max_help_position=33),
     )
@@ -87,5 +93,5 @@ def _parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         command.add_flags(sub)
-        sub.set_defaults(run=command.run)
+        sub.set_defaults(run=command.run, tune=command in _ON_NETS)
     return parser

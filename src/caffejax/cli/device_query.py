@@ -23,8 +23,7 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     import jax
 
-    from ..kernels import onednn
-    from ..kernels.blocks import keep_blocks
+    from ..kernels import blocks, onednn
 
     for device in _asked(options.gpu) if options.gpu else [*_devices("gpu"), *_devices("tpu"), *jax.devices("cpu")]:
         log.info("Device id:                     %s:%d", device.platform, device.id)
@@ -38,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
         if device.platform == "cpu":
             reason = onednn.missing()
             log.info("Convolutions:                  %s", f"XLA, not oneDNN: {reason}" if reason else "oneDNN")
-            log.info("Memory of a run:               %s", "kept for the next" if keep_blocks() else "freed")
+            log.info("Memory of a run:               %s", "kept for the next" if blocks.kept() else "freed")
         log.info("Process:                       %d", device.process_index)
 
 

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import cv2
 import numpy as np
 from google.protobuf.message import DecodeError
 
 from ..errors import DataError
 from ..schema import caffe_pb2
+from .opencv import cv2
 
 AS_STORED: int = cv2.IMREAD_UNCHANGED
 COLOUR: int = cv2.IMREAD_COLOR

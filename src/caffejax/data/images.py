@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import cv2
 import numpy as np
 
 from ..errors import DataError, Problem, located
 from .datum import COLOUR, GREY, decode_image
+from .opencv import cv2
 
 
 def read_image(path: str | Path, colour: bool = True, height: int = 0, width: int = 0) -> np.ndarray:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-import cv2
 import numpy as np
 
 from ..errors import DataError, Problem
 from ..schema import caffe_pb2
 from .images import decode_file, read_file, resized
+from .opencv import cv2
 from .shapes import by
 
 

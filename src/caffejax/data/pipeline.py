@@ -132,8 +132,7 @@ class Pipeline:
     def _dataset(self) -> grain.IterDataset[Batch]:
         batches = grain.MapDataset.source(_Numbered(self._batches, self._examples))
         if self._workers:
-            if not flags.FLAGS.is_parsed():  # Grain's workers ask absl's flags, which nobody else here uses
-                flags.FLAGS.mark_as_parsed()
+            _let_grain_read_its_flags()
             # each worker keeps its share ready in a queue, and reads one batch at a time
             share = max(1, self._depth // self._workers)
             options = grain.MultiprocessingOptions(num_workers=self._workers, per_worker_buffer_size=share)
@@ -141,6 +140,13 @@ class Pipeline:
             return batches.to_iter_dataset(alone).mp_prefetch(options, worker_init_fn=_leave_ctrl_c_to_the_parent)
         threads = min(self._batches.threads, self._depth)
         return batches.to_iter_dataset(grain.ReadOptions(num_threads=threads, prefetch_buffer_size=self._depth))
+
+
+def _let_grain_read_its_flags() -> None:
+    """Grain asks absl for its own flags, which gives none before all are parsed. Those of others stay as they are."""
+    for name in flags.FLAGS:
+        if name.startswith("grain_"):
+            flags.FLAGS[name].present = True
 
 
 def _end(ahead: list[grain.DatasetIterator[Batch]]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import cv2
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,6 +19,7 @@ from .crop import Crop
 from .draws import Draws
 from .fields import refuse_others
 from .mean import Mean, mean_of
+from .opencv import cv2
 
 _KNOWN = {"scale", "mirror", "crop_size", "mean_file", "mean_value", "force_color", "force_gray"}
 

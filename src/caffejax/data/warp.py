@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import cv2
 import numpy as np
 
 from ..errors import DataError
+from .opencv import cv2
 
 
 class Warp(NamedTuple):

@@ -2,202 +2,237 @@
 //
 // XLA's CPU client asks malloc for the temporary memory of each run and frees it at the end. Blocks of that size go back
 // to the system, which has to find and clear every page again for the next run. There is no other way in: the tables
-// through which jaxlib's libraries call posix_memalign and free are made to point here. Only their own large blocks are
-// concerned, and nothing else in the process.
+// through which jaxlib's libraries call posix_memalign and free are made to point here.
+//
+// Every block is the C library's own; only the freeing is put off. So it does not matter who frees one: a library whose
+// table was not changed, because it was loaded later or is not jaxlib's, ends its life as that of any other block.
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <list>
 #include <mutex>
-#include <unordered_map>
+#include <new>
+#include <thread>
 
-#include <link.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "tables.h"
+
 namespace {
 
-constexpr size_t kLarge = size_t{1} << 20, kHugePage = size_t{2} << 20, kPage = 4096;
-constexpr uint64_t kPatience = 64;  // requests that pass an idle block by before it goes back to the system
+using Clock = std::chrono::steady_clock;
 
+constexpr size_t kLarge = size_t{1} << 20, kHugePage = size_t{2} << 20;
+
+// One that jaxlib has freed. It begins where a huge page does, so it suits any alignment up to that.
 struct Block {
-  void* base;       // of the mapping
-  size_t length;    // of the mapping
-  void* start;      // what is given out
-  size_t size;      // how much of it
-  uint64_t idle_since;
+  void* start;
+  size_t size;  // that can be used
+  Clock::time_point idle_since;
 };
 
-class Blocks {
+using Blocks = std::list<Block>;
+
+// Frees them, once nobody waits for the lock. Their pages go back to the system even where the C library would keep them.
+void Release(Blocks leaving) {
+  for (const Block& block : leaving) {
+    madvise(block.start, block.size / tables::kPage * tables::kPage, MADV_DONTNEED);
+    free(block.start);
+  }
+}
+
+// The blocks that nobody uses. All that changes them is done under one lock.
+class Idle {
  public:
-  // Null if there is no memory.
-  void* Take(size_t size) {
-    std::lock_guard<std::mutex> lock(mutex);
-    ++requests_;
-    auto best = idle_.end();
-    for (auto block = idle_.begin(); block != idle_.end();) {
-      bool fits = size <= block->size && block->size / 2 <= size;
-      if (fits && (best == idle_.end() || block->size < best->size)) best = block;
-      if (!fits && requests_ - block->idle_since > kPatience) {
-        munmap(block->base, block->length);
-        block = idle_.erase(block);
-      } else {
-        ++block;
-      }
+  // How long a block is kept for, and how many bytes are at most.
+  void Limit(Clock::duration patience, size_t most) {
+    Blocks leaving;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      patience_ = patience;
+      most_ = most;
+      Shrink(most_, &leaving);
     }
-    Block block;
-    if (best != idle_.end()) {
-      block = *best;
-      idle_.erase(best);
-    } else if (!Map(size, &block)) {
-      return nullptr;
-    }
-    used_.emplace(block.start, block);
-    return block.start;
+    changed_.notify_all();
+    Release(std::move(leaving));
   }
 
-  // Whether the block is one of these.
-  bool GiveBack(void* start) {
-    std::lock_guard<std::mutex> lock(mutex);
-    auto found = used_.find(start);
-    if (found == used_.end()) return false;
-    found->second.idle_since = requests_;
-    idle_.push_back(found->second);
-    used_.erase(found);
+  // The smallest block that has room for so many bytes, and is not much larger; null if there is none.
+  void* Take(size_t size) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto best = blocks_.end();
+    for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
+      // up to twice the size; the C library leaves a block some of what it took to align it
+      bool fits = size <= block->size && block->size <= 2 * size + kHugePage + tables::kPage;
+      if (fits && (best == blocks_.end() || block->size <= best->size)) best = block;
+    }
+    if (best == blocks_.end()) return nullptr;
+    void* start = best->start;
+    bytes_ -= best->size;
+    blocks_.erase(best);
+    return start;
+  }
+
+  // Whether it keeps the block; else it is to be freed.
+  bool Keep(void* start, size_t size) {
+    Blocks leaving;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (size > most_ || !Watched()) return false;
+      Shrink(most_ - size, &leaving);
+      try {
+        blocks_.push_back({start, size, Clock::now()});
+      } catch (const std::bad_alloc&) {
+        return false;
+      }
+      bytes_ += size;
+    }
+    Release(std::move(leaving));
     return true;
   }
 
-  std::mutex mutex;
+  // Whether there was anything to free.
+  bool ReleaseAll() {
+    Blocks leaving;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      Shrink(0, &leaving);
+    }
+    bool any = !leaving.empty();
+    Release(std::move(leaving));
+    return any;
+  }
+
+  size_t Bytes() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return bytes_;
+  }
+
+  void BeforeFork() { mutex_.lock(); }
+  void InParent() { mutex_.unlock(); }
+
+  // The thread has not come along.
+  void InChild() {
+    watched_ = false;
+    new (&changed_) std::condition_variable;
+    mutex_.unlock();
+  }
 
  private:
-  static bool Map(size_t size, Block* block) {
-    size_t length = size + kHugePage;
-    void* base = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED) return false;
-    auto start = (reinterpret_cast<uintptr_t>(base) + kHugePage - 1) / kHugePage * kHugePage;
-    void* aligned = reinterpret_cast<void*>(start);
-    madvise(aligned, size / kHugePage * kHugePage, MADV_HUGEPAGE);
-    *block = {base, length, aligned, size, 0};
-    return true;
-  }
-
-  std::unordered_map<void*, Block> used_;
-  std::list<Block> idle_;
-  uint64_t requests_ = 0;
-};
-
-Blocks& All() {
-  static Blocks& blocks = *new Blocks;  // jaxlib frees until the very end of the process
-  return blocks;
-}
-
-int Allocate(void** result, size_t alignment, size_t size) {
-  if (size >= kLarge && alignment <= kHugePage) {
-    if (void* block = All().Take(size)) {
-      *result = block;
-      return 0;
-    }
-  }
-  return posix_memalign(result, alignment, size);
-}
-
-void Free(void* block) {
-  bool could_be = block && reinterpret_cast<uintptr_t>(block) % kHugePage == 0;
-  if (!could_be || !All().GiveBack(block)) free(block);
-}
-
-struct Replacement {
-  const char* name;
-  void *old, *by;
-};
-
-const Replacement kReplacements[] = {
-    {"posix_memalign", reinterpret_cast<void*>(&posix_memalign), reinterpret_cast<void*>(&Allocate)},
-    {"free", reinterpret_cast<void*>(&free), reinterpret_cast<void*>(&Free)},
-};
-
-// The parts of a loaded library that say where it calls what.
-struct Library {
-  uintptr_t base, protected_from = 0, protected_to = 0;
-  const ElfW(Sym)* symbols = nullptr;
-  const char* names = nullptr;
-  struct {
-    const ElfW(Rela)* first = nullptr;
-    size_t bytes = 0;
-  } tables[2];
-
-  explicit Library(const dl_phdr_info& info) : base(info.dlpi_addr) {
-    for (int i = 0; i < info.dlpi_phnum; ++i) {
-      const auto& part = info.dlpi_phdr[i];
-      if (part.p_type == PT_GNU_RELRO) {
-        protected_from = base + part.p_vaddr;
-        protected_to = protected_from + part.p_memsz;
-      }
-      if (part.p_type != PT_DYNAMIC) continue;
-      for (auto entry = reinterpret_cast<const ElfW(Dyn)*>(base + part.p_vaddr); entry->d_tag != DT_NULL; ++entry) {
-        auto address = entry->d_un.d_ptr < base ? base + entry->d_un.d_ptr : entry->d_un.d_ptr;
-        switch (entry->d_tag) {
-          case DT_SYMTAB: symbols = reinterpret_cast<const ElfW(Sym)*>(address); break;
-          case DT_STRTAB: names = reinterpret_cast<const char*>(address); break;
-          case DT_RELA: tables[0].first = reinterpret_cast<const ElfW(Rela)*>(address); break;
-          case DT_RELASZ: tables[0].bytes = entry->d_un.d_val; break;
-          case DT_JMPREL: tables[1].first = reinterpret_cast<const ElfW(Rela)*>(address); break;
-          case DT_PLTRELSZ: tables[1].bytes = entry->d_un.d_val; break;
-        }
-      }
+  // Moves the blocks that are idle longest away, until the others have at most so many bytes.
+  void Shrink(size_t bytes, Blocks* leaving) {
+    while (bytes_ > bytes) {
+      bytes_ -= blocks_.front().size;
+      leaving->splice(leaving->end(), blocks_, blocks_.begin());
     }
   }
 
-  // How many places were changed.
-  int Replace(const Replacement& replacement) const {
-    int count = 0;
-    for (const auto& table : tables) {
-      if (!table.first || !symbols || !names) continue;
-      for (size_t i = 0; i < table.bytes / sizeof(ElfW(Rela)); ++i) {
-        auto symbol = table.first[i].r_info >> 32;
-        if (!symbol || strcmp(names + symbols[symbol].st_name, replacement.name) != 0) continue;
-        auto place = reinterpret_cast<void**>(base + table.first[i].r_offset);
-        if (*place == replacement.old && Write(place, replacement.by)) ++count;
-      }
+  // Whether there is a thread that frees what is idle for too long; makes one if not. It ends when nothing is idle.
+  bool Watched() {
+    if (watched_) return true;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the program's own threads
+    try {
+      std::thread([this] { Watch(); }).detach();
+      watched_ = true;
+    } catch (const std::exception&) {
     }
-    return count;
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return watched_;
   }
 
-  bool Write(void** place, void* value) const {
-    auto address = reinterpret_cast<uintptr_t>(place);
-    auto page = reinterpret_cast<void*>(address / kPage * kPage);
-    bool read_only = protected_from <= address && address < protected_to;
-    if (read_only && mprotect(page, kPage, PROT_READ | PROT_WRITE) != 0) return false;
-    __atomic_store_n(place, value, __ATOMIC_RELEASE);
-    if (read_only) mprotect(page, kPage, PROT_READ);
-    return true;
+  void Watch() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (!blocks_.empty()) {
+      auto due = blocks_.front().idle_since + patience_;
+      if (Clock::now() < due) {
+        changed_.wait_until(lock, due);
+        continue;
+      }
+      Blocks leaving;
+      Shrink(bytes_ - 1, &leaving);  // the first
+      lock.unlock();
+      Release(std::move(leaving));
+      lock.lock();
+    }
+    watched_ = false;
   }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Blocks blocks_;  // the longest idle first
+  size_t bytes_ = 0, most_ = 0;
+  Clock::duration patience_{};
+  bool watched_ = false;
 };
 
-int Visit(dl_phdr_info* info, size_t, void* argument) {
-  auto& [replacement, count] = *static_cast<std::pair<const Replacement*, int>*>(argument);
-  if (strstr(info->dlpi_name, "/jaxlib/")) count += Library(*info).Replace(*replacement);
-  return 0;
+Idle& TheIdle() {
+  static Idle& idle = *new Idle;  // jaxlib frees until the very end of the process, and the thread may outlive that
+  return idle;
 }
 
-int InJaxlib(const Replacement& replacement) {
-  std::pair<const Replacement*, int> argument{&replacement, 0};
-  dl_iterate_phdr(Visit, &argument);
-  return argument.second;
+// A new block; a large one on huge pages.
+int Ask(void** result, size_t alignment, size_t size, bool large) {
+  int error = posix_memalign(result, large ? kHugePage : alignment, size);
+  if (large && error == 0) madvise(*result, size / kHugePage * kHugePage, MADV_HUGEPAGE);
+  return error;
 }
+
+std::atomic<int> replaced{0};  // of jaxlib's calls for memory
 
 }  // namespace
 
-// How many of jaxlib's calls for memory now come here; 0 if this jaxlib has none that are known.
-extern "C" int caffejax_keep_blocks() {
-  static const int count = [] {
-    // free first, and in every library: a block may be freed by another than the one that asked for it
-    if (sysconf(_SC_PAGESIZE) != kPage || InJaxlib(kReplacements[1]) == 0) return 0;
-    pthread_atfork([] { All().mutex.lock(); }, [] { All().mutex.unlock(); }, [] { All().mutex.unlock(); });
-    return InJaxlib(kReplacements[0]);
-  }();
-  return count;
+// What jaxlib calls in place of posix_memalign.
+extern "C" int caffejax_allocate(void** result, size_t alignment, size_t size) {
+  if (size > PTRDIFF_MAX - kHugePage) return ENOMEM;  // aligned, it would not be a size any more
+  bool aligned = alignment && kHugePage % alignment == 0 && alignment % sizeof(void*) == 0;
+  bool large = size >= kLarge && aligned;
+  if (void* kept = large ? TheIdle().Take(size) : nullptr) {
+    *result = kept;
+    return 0;
+  }
+  int error = Ask(result, alignment, size, large);
+  return error == ENOMEM && TheIdle().ReleaseAll() ? Ask(result, alignment, size, large) : error;
 }
+
+// What jaxlib calls in place of free.
+extern "C" void caffejax_free(void* block) {
+  int before = errno;
+  bool could_be = block && reinterpret_cast<uintptr_t>(block) % kHugePage == 0;
+  size_t size = could_be ? malloc_usable_size(block) : 0;
+  if (size < kLarge || !TheIdle().Keep(block, size)) free(block);
+  errno = before;
+}
+
+// Lets jaxlib's large blocks be kept for so many seconds, and so many bytes of them at most. How many of its calls for
+// memory now come here; 0 if this jaxlib has none that are known.
+extern "C" int caffejax_keep_blocks(double seconds, size_t most) {
+  TheIdle().Limit(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)), most);
+  static const int count = [] {
+    if (sysconf(_SC_PAGESIZE) != tables::kPage) return 0;
+    pthread_atfork([] { TheIdle().BeforeFork(); }, [] { TheIdle().InParent(); }, [] { TheIdle().InChild(); });
+    auto in_jaxlib = [](const char* name, auto* old, auto* by) {
+      return tables::Replace("/jaxlib/", {name, reinterpret_cast<void*>(old), reinterpret_cast<void*>(by)});
+    };
+    int calls = in_jaxlib("posix_memalign", &posix_memalign, &caffejax_allocate);
+    if (calls) in_jaxlib("free", &free, &caffejax_free);
+    return calls;
+  }();
+  return replaced = count;
+}
+
+// How many of jaxlib's calls for memory come here now.
+extern "C" int caffejax_replaced() { return replaced; }
+
+// Bytes that are kept and that nobody uses.
+extern "C" size_t caffejax_idle() { return TheIdle().Bytes(); }

@@ -1,53 +1,77 @@
-"""`jax.jit` with the compiler's options that suit nets, and with what was compiled kept on disk."""
+"""`jax.jit` with the compiler's options that suit nets."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
-import hashlib
-import os
-import platform
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
+from jax.extend import backend
+from jax.extend.core import get_opaque_trace_state
 
 from . import Kernels
-from .blocks import keep_blocks
 
 # convolutions by XLA's own kernels: its library, the default for both, is the faster one for matrix products only
 _CPU_OPTIONS = ({"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT"},)
 
+with jax.ensure_compile_time_eval():  # this may be imported while something is traced
+    _NOTHING_TRACED = get_opaque_trace_state()
 
-def jit(function: Callable[..., Any], kernels: Kernels, **options: Any) -> Callable[..., Any]:
-    """`jax.jit`; for the fast kernels with compiler options, where it is the outermost one and runs on the CPU.
 
-    Inside of jit, grad or vmap JAX takes no compiler options; there it is jax.jit.
+def jit(function: Callable[..., Any], kernels: Kernels, **options: Any) -> Jitted:
+    """`jax.jit`; for the fast kernels with compiler options where JAX and the device take them."""
+    return Jitted(function, kernels, **options)
+
+
+class Jitted:
+    """What `jit` gives.
+
+    JAX takes compiler options in the outermost jit only, not inside of another, of grad or vmap. They are for the CPU.
+
+    Attributes:
+        collecting: whether Python's garbage collector runs during calls, of all such functions.
     """
-    keep_compiled()
-    keep_blocks()
-    inner = outer = jax.jit(function, **options)
-    if kernels == "fast" and (found := compiler_options()):
-        outer = jax.jit(function, compiler_options=found, **options)
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    collecting = True
+
+    def __init__(self, function: Callable[..., Any], kernels: Kernels, **options: Any) -> None:
+        functools.update_wrapper(self, function, updated=())
+        self._function, self._options = function, options
+        self._inner = jax.jit(function, **options)
+        self._tuned = kernels == "fast"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function's result."""
+        if Jitted.collecting:
+            return self._for(args, kwargs)(*args, **kwargs)
         with _uncollected():
-            try:
-                return outer(*args, **kwargs)
-            except ValueError:  # it may not be the outermost; any other error comes again
-                if inner is outer:
-                    raise
-                return inner(*args, **kwargs)
+            return self._for(args, kwargs)(*args, **kwargs)
 
-    return call
+    def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
+        """What a call with such arguments would compile: `jax.jit(...).lower`."""
+        return self._for(args, kwargs).lower(*args, **kwargs)
+
+    def trace(self, *args: Any, **kwargs: Any) -> jax.stages.Traced:
+        """What a call with such arguments would lower: `jax.jit(...).trace`."""
+        return self._for(args, kwargs).trace(*args, **kwargs)
+
+    def _for(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """The jit that suits the arguments and where they are given."""
+        if self._tuned and get_opaque_trace_state() == _NOTHING_TRACED and _on_cpu(args, kwargs):
+            return self._outer
+        return self._inner
+
+    @functools.cached_property
+    def _outer(self) -> Any:
+        found = compiler_options()
+        return jax.jit(self._function, compiler_options=found, **self._options) if found else self._inner
 
 
-@contextmanager
+@contextlib.contextmanager
 def _uncollected() -> Iterator[None]:
-    """Without Python's garbage collector: it finds nothing in what tracing makes, in a third of the time."""
     on = gc.isenabled()
     gc.disable()
     try:
@@ -57,44 +81,32 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
+def _on_cpu(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call runs on the CPU: where its arguments were put, else on the default device."""
+    if _only_cpus():
+        return True
+    for leaf in jax.tree.leaves((args, kwargs)):
+        if isinstance(leaf, jax.Array) and leaf.committed:
+            return next(iter(leaf.devices())).platform == "cpu"
+    default = jax.config.values["jax_default_device"] or jax.default_backend()  # a device, or a platform
+    return getattr(default, "platform", default) == "cpu"
+
+
 @functools.cache
-def keep_compiled() -> None:
-    """Switches on JAX's persistent compilation cache: what took long to compile is not compiled again next time.
-
-    It lies in `$CAFFEJAX_CACHE`, by default ~/.cache/caffejax; "off" leaves it to JAX's own settings, and where those
-    name a folder it is that one.
-    """
-    chosen = os.environ.get("CAFFEJAX_CACHE", "")
-    if chosen == "off" or jax.config.values["jax_compilation_cache_dir"] is not None:
-        return
-    root = Path(chosen or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "caffejax").expanduser()
-    # code for one processor may not run on another that shares the folder
-    jax.config.update("jax_compilation_cache_dir", str(root / _processor()))
-    if jax.config.values["jax_persistent_cache_min_compile_time_secs"] == 1:  # JAX's default
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-
-
-def _processor() -> str:
-    """A name for what code can be compiled to here."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = [platform.processor()]
-    known = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
-    return f"{platform.machine()}-{hashlib.sha256(chr(10).join(known).encode()).hexdigest()[:8]}"
+def _only_cpus() -> bool:
+    return set(backend.backends()) == {"cpu"}
 
 
 @functools.cache
 def compiler_options() -> dict[str, Any]:
     """The options that this jaxlib knows; their names are no promise of its makers."""
-    if jax.default_backend() != "cpu":
-        return {}
     return {k: v for option in _CPU_OPTIONS if _accepted(option) for k, v in option.items()}
 
 
 def _accepted(option: dict[str, Any]) -> bool:
     try:
-        jax.jit(lambda: 0, compiler_options=option).lower().compile()
+        with jax.default_device(jax.devices("cpu")[0]):
+            jax.jit(lambda: 0, compiler_options=option).lower().compile()
     except Exception:  # whatever a jaxlib raises for a name or value that it does not know
         return False
     return True

@@ -10,9 +10,7 @@ import functools
 import importlib.metadata
 import importlib.util
 import logging
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,9 +52,8 @@ def missing() -> str | None:
         return "caffejax was installed without a C++ compiler, or on another system than Linux on x86-64"
     try:
         library = next(f for f in importlib.metadata.files(PACKAGE) or () if f.name == "libdnnl.so.3")
-        with _waiting_asleep():
-            ctypes.CDLL(str(library.locate()))  # its name is then known to the loader
-            functions = ctypes.CDLL(own.origin)
+        ctypes.CDLL(str(library.locate()))  # its name is then known to the loader
+        functions = ctypes.CDLL(own.origin)
         for name in _FUNCTIONS:
             capsule = jax.ffi.pycapsule(getattr(functions, f"caffejax_{name}"))
             jax.ffi.register_ffi_target(f"caffejax_{name}", capsule, platform="cpu")
@@ -65,20 +62,6 @@ def missing() -> str | None:
     except Exception as error:  # of the loader, or of a jaxlib that does not take functions compiled for another
         return f"it cannot be loaded: {error}"
     return None
-
-
-@contextmanager
-def _waiting_asleep() -> Iterator[None]:
-    """OpenMP, if it is loaded meanwhile, lets its threads sleep between calls; they would take XLA's cores."""
-    name = "OMP_WAIT_POLICY"
-    unset = name not in os.environ
-    if unset:
-        os.environ[name] = "passive"
-    try:
-        yield
-    finally:
-        if unset:
-            del os.environ[name]
 
 
 def suits(*arrays: jax.Array) -> bool:

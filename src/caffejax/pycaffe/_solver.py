@@ -36,11 +36,11 @@ class _Core(PureSolver):
 
     running: Running
 
-    def __init__(self, param: SolverParameter, file: AnyPath | None) -> None:
+    def __init__(self, param: SolverParameter, file: AnyPath | None, tune: bool) -> None:
         self.on_start: list[Callable[[], object]] = []
         self.on_gradients: list[Callable[[], object]] = []
         self._fed_by_hand: dict[int, Running] = {}
-        super().__init__(param, file=file, device=_modes.device(), seed=_modes.next_seed())
+        super().__init__(param, file=file, device=_modes.device(), seed=_modes.next_seed(), tune=tune)
         self._fed_by_hand[id(self.net)] = self.running
         self.running_tests = []
         for evaluator, own in zip(self.tests.evaluators, self.tests.own, strict=True):
@@ -127,6 +127,7 @@ class Solver:
 
     Args:
         solver_file: a solver prototxt.
+        tune: call `caffejax.tune_process`, which makes nets faster and concerns the whole process.
 
     Attributes:
         net: the train net.
@@ -139,13 +140,13 @@ class Solver:
 
     _type = ""  # the type in the file unless this says another
 
-    def __init__(self, solver_file: AnyPath) -> None:
+    def __init__(self, solver_file: AnyPath, *, tune: bool = True) -> None:
         param = read_solver(solver_file)
         if self._type:
             param.type = self._type
         if param.random_seed >= 0:
             _modes.set_random_seed(param.random_seed)
-        self._core = _Core(param, source_file(solver_file))
+        self._core = _Core(param, source_file(solver_file), tune)
         self.net = Net._of(self._core.running)
         self.test_nets = [Net._of(running) for running in self._core.running_tests]
         for net in self.test_nets:

@@ -10,10 +10,10 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import cv2
 import numpy as np
 
 from ..data.datum import decode_image
+from ..data.opencv import cv2
 from ..errors import DataError, Problem, WeightsError
 from ..schema import caffe_pb2, parse_binary
 from ..schema.blobs import read_bytes

@@ -19,6 +19,7 @@ from ..layers.context import name_key
 from ..net import Net, Params, Variables
 from ..paths import find
 from ..precision import Precision
+from ..process import tune_process
 from ..remat import Remat
 from ..remat.limit import available_memory
 from ..schema import read_solver, source_file
@@ -61,6 +62,7 @@ class Solver:
         steps_per_dispatch: how many iterations to start at once, where nothing else is due between them; for small nets
             on fast devices. As many batches are then in memory together.
         debug_nans: look at every step's numbers, and name the layer where they cease to be finite; slower.
+        tune: call `tune_process`, which makes nets faster and concerns the whole process; False leaves that as it is.
 
     Attributes:
         param: the settings.
@@ -93,7 +95,10 @@ class Solver:
         steps_per_dispatch: int = 1,
         debug_nans: bool = False,
         seed: int | None = None,
+        tune: bool = True,
     ) -> None:
+        if tune:
+            tune_process()
         self.param = read_solver(solver)
         self.file = Path(file) if file is not None else source_file(solver)
         folder = self.file.parent if self.file else None

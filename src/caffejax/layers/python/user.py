@@ -7,18 +7,20 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..context import Context
+from .modules import importable
 
 R = TypeVar("R")
 
 
 def noted(function: Callable[..., R], ctx: Context, what: str) -> Callable[..., R]:
-    """The function; an exception it raises passes as it is, with a note that names layer and function."""
+    """The function, able to import what its module was; an exception it raises gets a note with layer and function."""
     note = f"in layer '{ctx.layer.name}' ({ctx.layer.type}): {what}"
 
     @functools.wraps(function, updated=())
     def call(*args: Any, **kwargs: Any) -> R:
         try:
-            return function(*args, **kwargs)
+            with importable(ctx.folder):
+                return function(*args, **kwargs)
         except Exception as error:
             if note not in getattr(error, "__notes__", ()):
                 error.add_note(note)

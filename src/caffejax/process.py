@@ -1,0 +1,120 @@
+"""Settings of the whole process: each a function, off until it is called.
+
+Importing caffejax, building a net and calling it leave the process as it was. These functions do not: they change what
+other libraries in the same process see as well, so whoever owns the process calls them. The command line and `Solver`
+call `tune_process`, which is all of those that make nets faster. All may be called again and at any time; what comes
+too late to have an effect has none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from pathlib import Path
+
+from .aliases import install
+
+__all__ = ["alias_package", "keep_compiled", "keep_memory", "sleep_between_calls", "trace_uncollected", "tune_process"]
+
+
+def tune_process() -> None:
+    """Make nets of this process fast: keep what was compiled and used memory, sleep between calls, trace uncollected.
+
+    Call it before the first net is made; each of the four functions says what it changes. `Solver` and the command line
+    call it themselves.
+    """
+    sleep_between_calls()
+    keep_compiled()
+    keep_memory()
+    trace_uncollected()
+
+
+def keep_compiled(folder: str | os.PathLike[str] | None = None) -> None:
+    """Switch on JAX's persistent compilation cache: what took long to compile is not compiled again next time.
+
+    ResNet-152's first training step comes after 5 s in place of 17. All that JAX compiles in this process is kept, not
+    only nets. `CAFFEJAX_CACHE=off` leaves it to JAX's own settings, and where those name a folder it is that one.
+
+    Args:
+        folder: where it lies; `$CAFFEJAX_CACHE` unless given, by default ~/.cache/caffejax.
+    """
+    import jax
+
+    chosen = os.environ.get("CAFFEJAX_CACHE", "")
+    if chosen == "off" or jax.config.values["jax_compilation_cache_dir"] is not None:
+        return
+    default = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "caffejax"
+    # code for one processor may not run on another that shares the folder
+    root = Path(folder or chosen or default).expanduser() / _processor()
+    jax.config.update("jax_compilation_cache_dir", str(root))
+    if jax.config.values["jax_persistent_cache_min_compile_time_secs"] == 1:  # JAX's default
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+def keep_memory(seconds: float = 30, share: float = 0.5) -> bool:
+    """Keep large blocks of host memory that XLA frees for its next run; return whether that is so.
+
+    By default they go back to the system after each run, which then clears every page anew: up to a third of the time
+    of a training step on a CPU. On Linux jaxlib's own calls of posix_memalign and free are pointed elsewhere for it;
+    nobody else's are. The blocks are the C library's, and what is idle goes back before a request would be refused.
+    `CAFFEJAX_BLOCKS=off` leaves it as it was.
+
+    Args:
+        seconds: how long a block that nobody asks for is kept.
+        share: of the machine's memory, or its control group's: how much idle memory is kept at most.
+    """
+    from .kernels.blocks import keep_blocks
+
+    return keep_blocks(seconds, share)
+
+
+def trace_uncollected() -> None:
+    """Let Python's garbage collector rest while a net is traced and compiled, in all threads.
+
+    It finds nothing in what tracing makes, and took a quarter of ResNet-152's 2.4 s. It runs again after each call.
+    To leave it on, do not call this.
+    """
+    from .kernels.compiling import Jitted
+
+    Jitted.collecting = False
+
+
+def sleep_between_calls() -> None:
+    """Load oneDNN with OpenMP threads that sleep between its calls, where they would otherwise spin on XLA's cores.
+
+    OpenMP reads `OMP_WAIT_POLICY` when it is loaded, which is now, and follows it in all of the process: the variable
+    is "passive" for that moment. One that is set is left alone, and says otherwise where it is "active".
+    """
+    from .kernels import onednn
+
+    name = "OMP_WAIT_POLICY"
+    if name in os.environ:
+        return
+    os.environ[name] = "passive"
+    try:
+        onednn.missing()  # loads it
+    finally:
+        del os.environ[name]
+
+
+def alias_package(alias: str, package: str) -> None:
+    """From now on have `import alias`, and of all modules in it, give a package: the same objects under both names.
+
+    It is found before another package of that name, until the process ends. `caffejax.pycaffe.install()` makes
+    `import caffe` work with it.
+
+    Raises:
+        CaffejaxError: if another package of that name was imported already.
+    """
+    install(alias, package)
+
+
+def _processor() -> str:
+    """A name for what code can be compiled to here."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = [platform.processor()]
+    known = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
+    return f"{platform.machine()}-{hashlib.sha256(chr(10).join(known).encode()).hexdigest()[:8]}"

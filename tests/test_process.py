@@ -1,0 +1,155 @@
+"""What caffejax leaves of a process as it was, and what `tune_process` changes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from caffejax.kernels import onednn
+
+LENET = Path(__file__).parents[1] / "configs" / "lenet" / "train_val.prototxt"
+
+# everything that may be seen of a process, before and after
+START = f"""
+import gc, logging, os, signal, sys, warnings
+from pathlib import Path
+
+import absl.logging, grain, optax  # what others do when they are imported is their own affair
+import jax
+import numpy as np
+
+def seen():
+    return dict(
+        environment=dict(os.environ),
+        jax={{name: repr(value) for name, value in jax.config.values.items()}},
+        collecting=gc.isenabled(),
+        thresholds=gc.get_threshold(),
+        import_hooks=[*map(repr, sys.meta_path), *map(repr, sys.path_hooks)],
+        path=sys.path[:],
+        signals=[repr(signal.getsignal(number)) for number in signal.valid_signals()],
+        flags_parsed=absl.flags.FLAGS.is_parsed(),
+        log=[(logging.getLogger(n).handlers[:], logging.getLogger(n).level) for n in ("", "caffejax", "jax", "absl")],
+        warnings=warnings.filters[:],
+        numpy=np.geterr(),
+        recursion=sys.getrecursionlimit(),
+        trace=(sys.gettrace(), sys.getprofile(), sys.excepthook is sys.__excepthook__),
+        files=sorted(map(str, Path(os.environ["HOME"]).rglob("*"))),
+    )
+
+jax.devices()  # JAX itself and its backend have started
+before = seen()
+import caffejax
+from caffejax.kernels import blocks
+from caffejax.kernels.compiling import Jitted
+
+def use():
+    net = caffejax.Net({str(LENET)!r}, "TRAIN")
+    params, state = net.init(jax.random.key(0))
+    inputs = {{name: np.zeros(net.graph.blobs[name].shape, np.float32) for name in net.fed}}
+    net.forward(params, state, inputs)
+    grads, _ = jax.grad(net.loss, has_aux=True)(params, state, inputs, jax.random.key(1))
+    return jax.block_until_ready(grads)
+
+def changed():
+    after = seen()
+    return [name for name in before if before[name] != after[name]]
+"""
+
+
+def child(script: str, home: Path, **variables: str) -> str:
+    """What a script prints, in a process of its own with an empty home."""
+    ours = ("CAFFEJAX_CACHE", "CAFFEJAX_BLOCKS", "JAX_COMPILATION_CACHE_DIR", "OMP_WAIT_POLICY", "XDG_CACHE_HOME")
+    usual = {k: v for k, v in os.environ.items() if k not in ours} | {"HOME": str(home), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", START + script]
+    done = subprocess.run(command, env=usual | variables, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + (done.stderr if "OMP_DISPLAY_ENV" in variables else "")
+
+
+def test_a_net_leaves_the_process_as_it_was(tmp_path: Path) -> None:
+    script = """
+use()
+assert changed() == [], changed()
+assert not blocks.kept() and Jitted.collecting
+"""
+    child(script, tmp_path)
+
+
+def test_reading_by_workers_parses_nobody_s_flags(tmp_path: Path) -> None:
+    digits = LENET.parents[1] / "digits" / "lenet_train_test.prototxt"
+    script = f"""
+net = caffejax.Net({str(digits)!r}, "TRAIN", workers=1)
+(source,) = net.sources().values()
+next(source)
+source.close()
+assert changed() == [], changed()
+"""
+    child(script, tmp_path)
+
+
+def test_tuning_switches_all_on(tmp_path: Path) -> None:
+    script = """
+caffejax.tune_process()
+caffejax.tune_process()
+use()
+assert changed() == ["jax", "files"], changed()
+names = [name for name, value in before["jax"].items() if seen()["jax"][name] != value]
+print(*names)
+assert Path(jax.config.jax_compilation_cache_dir).is_relative_to(Path.home() / ".cache" / "caffejax")
+assert not Jitted.collecting
+assert blocks.kept() == (sys.platform == "linux")
+"""
+    expected = {"jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs"}
+    assert set(child(script, tmp_path).split()) == expected
+
+
+def test_each_setting_may_be_switched_off(tmp_path: Path) -> None:
+    script = """
+caffejax.tune_process()
+use()
+assert changed() == [], changed()
+assert not blocks.kept()
+"""
+    child(script, tmp_path, CAFFEJAX_CACHE="off", CAFFEJAX_BLOCKS="off")
+
+
+@pytest.mark.parametrize("tune", [True, False])
+@pytest.mark.parametrize("module", ["caffejax", "caffejax.pycaffe"])
+def test_a_solver_tunes_unless_told_otherwise(module: str, tune: bool, tmp_path: Path) -> None:
+    (tmp_path / "solver.prototxt").write_text("""
+        base_lr: 0.1 lr_policy: "fixed" max_iter: 1 snapshot_prefix: "x" net_param {
+          layer { name: "d" type: "DummyData" top: "d" dummy_data_param { shape { dim: 1 dim: 2 } } }
+          layer { name: "f" type: "InnerProduct" bottom: "d" top: "f" inner_product_param { num_output: 1 } }
+          layer { name: "l" type: "Reduction" bottom: "f" top: "l" loss_weight: 1 }
+        }""")
+    script = f"""
+import {module}
+{module}.Solver(os.path.expanduser("~/solver.prototxt"), {"" if tune else "tune=False"})
+print(Jitted.collecting, jax.config.jax_compilation_cache_dir is None)
+"""
+    assert child(script, tmp_path).split() == [str(not tune)] * 2
+
+
+def test_pycaffe_s_net_and_the_command_line(tmp_path: Path) -> None:
+    script = f"""
+import caffejax.cli, caffejax.pycaffe as caffe
+caffe.Net({str(LENET)!r}, caffe.TEST)
+caffejax.cli.main(["parse_log", "absent", "absent"])
+assert changed() == [], changed()
+assert Jitted.collecting and not blocks.kept()
+assert caffejax.cli.main(["memory", "--model", {str(LENET)!r}]) == 0
+assert not Jitted.collecting
+"""
+    child(script, tmp_path)
+
+
+@pytest.mark.parametrize(("call", "sleeps"), [("caffejax.process.sleep_between_calls()", True), ("use()", False)])
+def test_openmp_s_threads_sleep_between_calls_only_if_told_to(call: str, sleeps: bool, tmp_path: Path) -> None:
+    """OpenMP prints what it goes by when it is loaded: threads that sleep do not spin first."""
+    if onednn.missing() is not None:
+        pytest.skip("needs oneDNN")
+    said = child(f"import caffejax.process\n{call}\nassert changed() == []", tmp_path, OMP_DISPLAY_ENV="verbose")
+    assert ("GOMP_SPINCOUNT = '0'" in said) == sleeps
+    assert said.count("GOMP_SPINCOUNT") == 1
