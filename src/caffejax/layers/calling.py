@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import LayerError
 from ..kernels.layout import channels_first, channels_last
+from .checking import checked
 from .context import Context
 from .precision import products_of
 
@@ -48,6 +49,7 @@ def backward(
     return _like(blob_diffs, blobs), _like(bottom_diffs, bottoms)
 
 
+@checked
 def call(
     ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], mode: Backward = "autodiff"
 ) -> tuple[Arrays, Arrays]:
