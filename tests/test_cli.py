@@ -145,8 +145,8 @@ def test_an_image_that_the_net_cannot_take_is_refused(job: Path, capsys: pytest.
     (job / "lenet_train_test.prototxt").write_text(re.sub(r"batch_size: \d+", "batch_size: 1", NET))
     (job / "solver.prototxt").write_text(SOLVER + "test_initialization: false")
     message = refused(capsys, "train", "--solver=solver.prototxt")
-    assert "layer 'ip1' (InnerProduct): blob 0 is of shape (500, 800), but bottoms" in message
-    assert "(1, 50, 5, 5) need (500, 1250)" in message
+    words = "blob 0 is of shape (500, 800), but a bottom of shape (1, 50, 5, 5) needs (500, 1250)"
+    assert f"layer 'ip1' (InnerProduct): {words}" in message
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from .errors import located
 from .graph import Graph, Layer, Param
 from .kernels import Kernels, compiling
 from .layers.calling import Backward
+from .layers.checking import check_dtypes
 from .layers.precision import products_of, rounded
 from .layers.registry import Follower
 from .layers.shared import Joint, call_joint, call_shared
@@ -125,7 +126,9 @@ def _given_to(
     layer: Layer, given: Given, state: Mapping[str, Any], values: Values
 ) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
     """A layer's blobs and bottoms, in the floats that it computes in."""
-    return rounded(layer.context, _arrays(layer, given, state), _bottoms(layer, values))
+    bottoms = _bottoms(layer, values)
+    check_dtypes(layer.context, layer.index_bottoms, bottoms)
+    return rounded(layer.context, _arrays(layer, given, state), bottoms)
 
 
 def _bottoms(layer: Layer, values: Values) -> list[jax.Array]:

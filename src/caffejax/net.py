@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import logging
-import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -15,21 +14,20 @@ import jax
 import jax.numpy as jnp
 
 from . import data  # noqa: F401  registers the data layers
-from .errors import GraphError, LayerError, Problem, did_you_mean, located
 from .execution import Given, Segments, is_fed, run_layers
-from .graph import Graph, Layer, Param, build_graph, net_state
+from .given import check_given, check_key, check_options, compared, known_names
+from .graph import Graph, Param, build_graph, net_state
+from .initial import initial_blob
 from .kernels import Kernels, compiling
 from .layers import Source
 from .layers.calling import Backward
-from .layers.context import Phase, name_key
-from .layers.fillers import fill, is_random
+from .layers.context import Phase
 from .layers.precision import unrounded
 from .precision import Precision
 from .precision import check as check_precision
 from .remat import Remat
 from .remat.running import Recomputing
 from .schema import read_net, source_file
-from .schema.blobs import Array, decode_blob
 from .schema.caffe_pb2 import NetParameter, NetState
 
 log = logging.getLogger("caffejax.net")
@@ -92,7 +90,7 @@ class Net:
     Raises:
         SchemaError: if the file cannot be read.
         GraphError: naming everything that is wrong with the net.
-        CaffejaxError: for a precision that is not supported.
+        CaffejaxError: for options that are none of the choices.
     """
 
     def __init__(
@@ -114,6 +112,9 @@ class Net:
         file: str | None = None,
     ) -> None:
         check_precision(precision)
+        options: Any = {"seed": seed, "workers": workers, "kernels": kernels, "skip_bad": skip_bad}
+        own: Any = {"backward": backward, "remat": remat, "memory_limit": memory_limit}
+        check_options(phase=phase, level=level, stages=stages, **options, **own)
         message = read_net(model)
         if file is None and (path := source_file(model)) is not None:
             file = str(path)
@@ -123,8 +124,22 @@ class Net:
         self.remat: Remat = remat
         self.memory_limit = memory_limit
         state = state or net_state(message, phase, level, stages)
-        options: Any = {"seed": seed, "workers": workers, "kernels": kernels, "skip_bad": skip_bad}
+        self._definition = message, state, {"file": file, "precision": precision, **options, **own}
         self._set_graph(build_graph(message, state, file=file, precision=precision, **options))
+
+    def __reduce__(self) -> Any:
+        # as its definition, to be built anew: what was compiled stays here
+        message, state, options = self._definition
+        return _built, (type(self), message.SerializeToString(), state.SerializeToString(), options, self.graph.phase)
+
+    def __copy__(self) -> Net:
+        return self._with_graph(self.graph)
+
+    def _with_graph(self, graph: Graph) -> Net:
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        other._set_graph(graph)
+        return other
 
     def _set_graph(self, graph: Graph) -> None:
         self.graph = graph
@@ -144,8 +159,7 @@ class Net:
             return self
         if self._other_phase is None:
             layers = (dataclasses.replace(layer, context=layer.context.in_phase(phase)) for layer in self.graph.layers)
-            other = copy.copy(self)
-            other._set_graph(dataclasses.replace(self.graph, phase=phase, layers=tuple(layers)))
+            other = self._with_graph(dataclasses.replace(self.graph, phase=phase, layers=tuple(layers)))
             self._other_phase, other._other_phase = other, self
         return self._other_phase
 
@@ -190,19 +204,8 @@ class Net:
         A blob's numbers depend on the key, the layer's name and the blob's index only, so that other layers
         coming or going change nothing.
         """
-
-        def blob(param: Param) -> jax.Array:
-            layer = self.graph.layer(param.slot.layer)
-            with located(file=self.graph.file, layer=layer.name, layer_type=layer.type.name):
-                if layer.context.layer.blobs:
-                    return jnp.asarray(_given_blob(layer, param), dtype)
-                if param.blob.value is not None:
-                    return jnp.asarray(param.blob.value, dtype)
-                own_key = None
-                if is_random(param.blob.filler):  # most are not, and a key costs time
-                    own_key = jax.random.fold_in(name_key(key, param.slot.layer), param.slot.index)
-                return fill(param.blob.filler, own_key, param.blob.shape, dtype)
-
+        check_key(key)
+        blob = partial(initial_blob, self.graph, key=key, dtype=dtype)
         state = self.tree(lambda p: None if p.blob.learnable else blob(p))
         for layer in self.graph.layers:
             if layer.carried:
@@ -229,11 +232,13 @@ class Net:
 
         Returns:
             The blobs by name, and the new state.
+
+        Raises:
+            CaffejaxError: for what does not fit the net, naming all that is missing, unknown, or of the wrong shape.
+            LayerError: naming the layer that cannot take inputs of these shapes and types.
         """
-        wanted = tuple(self.outputs if blobs is None else blobs)
+        wanted = self.outputs if blobs is None else known_names(self.graph, "blobs", blobs)
         values, new_state, _ = self._run(params, state, inputs, key)
-        if unknown := [name for name in wanted if name not in values]:
-            raise GraphError([f"no blob '{n}' in the net{did_you_mean(n, values)}" for n in unknown])
         return self._given_out(values, wanted), new_state
 
     def loss(
@@ -253,9 +258,9 @@ class Net:
             probes: zeros to add to the blobs they name. A probe's gradient is what Caffe calls the blob's diff.
 
         Raises:
-            GraphError: if an input is missing.
+            CaffejaxError: as for `apply`.
         """
-        wanted = self.outputs if blobs is None else tuple(blobs)
+        wanted = self.outputs if blobs is None else known_names(self.graph, "blobs", blobs)
         values, new_state, total = self._run(params, state, inputs, key, probes or {}, wanted)
         return total, Outputs(self._given_out(values, wanted), new_state)
 
@@ -269,15 +274,15 @@ class Net:
         wanted: Sequence[str] | None = None,
     ) -> tuple[Blobs, Params, jax.Array]:
         """Blobs, state and loss; only the blobs wanted may be there."""
-        if missing := [name for name in self.fed if name not in inputs]:
-            raise GraphError([Problem(f"no input given for blob '{n}'", file=self.graph.file) for n in missing])
+        check_given(self.graph, self.fed, params, state, inputs, key, probes)
         given = Given(params, state, dict(inputs), key, dict(probes))
-        if self._segments is not None:
-            result = self._segments(given)
-        elif self.recomputing is not None and wanted is not None:
-            result = self.recomputing(given, wanted)
-        else:
-            result = run_layers(self.graph.layers, given, {}, self.backward, self.graph.file)
+        with compared(self.graph, inputs):
+            if self._segments is not None:
+                result = self._segments(given)
+            elif self.recomputing is not None and wanted is not None:
+                result = self.recomputing(given, wanted)
+            else:
+                result = run_layers(self.graph.layers, given, {}, self.backward, self.graph.file)
         return result.values, result.state, result.loss
 
     def _given_out(self, values: Blobs, names: Iterable[str]) -> Blobs:
@@ -290,12 +295,6 @@ class Net:
         return {key: blobs for key, blobs in tree.items() if any(b is not None for b in blobs)}
 
 
-def _given_blob(layer: Layer, param: Param) -> Array:
-    """A blob that the net's definition itself holds, in place of a filler's."""
-    blobs = layer.context.layer.blobs
-    if len(blobs) != len(layer.params):
-        raise LayerError(f"its definition holds {len(blobs)} blobs, the layer has {len(layer.params)}")
-    array = decode_blob(memoryview(blobs[param.slot.index].SerializeToString()))
-    if math.prod(array.shape) != math.prod(param.blob.shape):
-        raise LayerError(f"blob {param.slot.index} in its definition is {array.shape}, the layer's {param.blob.shape}")
-    return array.reshape(param.blob.shape)
+def _built(kind: type[Net], message: bytes, state: bytes, options: dict[str, Any], phase: Phase) -> Net:
+    net = kind(NetParameter.FromString(message), state=NetState.FromString(state), **options)
+    return net.in_phase(phase)

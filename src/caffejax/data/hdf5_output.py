@@ -17,7 +17,7 @@ from .shapes import by
 _NAMES = ("data", "label")
 
 
-@register("HDF5Output", bottoms=2, tops=0, param="hdf5_output_param", host=True)
+@register("HDF5Output", bottoms=2, tops=0, param="hdf5_output_param", host=True, takes_integers=True)
 def hdf5_output(ctx: Context, data: np.ndarray, label: np.ndarray) -> tuple[()]:
     """Writes its bottoms to the data sets `data` and `label` of an HDF5 file.
 

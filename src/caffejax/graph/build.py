@@ -14,6 +14,7 @@ from ..errors import CaffejaxError, GraphError, LayerError, Problem, located
 from ..kernels import Kernels
 from ..layers import Context, LayerType, layer_type
 from ..layers.calling import forward
+from ..layers.checking import explained
 from ..precision import Precision
 from ..schema import caffe_pb2, unknown_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
@@ -214,13 +215,6 @@ def top_shapes(
     if kind.declare_tops is not None:
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.declare_tops(context, *bottoms))
     arrays = tuple(jax.ShapeDtypeStruct(p.blob.shape, jnp.float32) for p in params)
-    try:
+    with explained(bottoms, unless=kind.instance is not None):
         tops, _ = jax.eval_shape(lambda key, *args: forward(context.with_key(key), *args), _KEY, arrays, tuple(bottoms))
-        return tops
-    except CaffejaxError:
-        raise
-    except Exception as error:  # whatever a layer definition did not foresee
-        if kind.instance is not None:  # the user's own code
-            raise
-        shapes = ", ".join(str(b.shape) for b in bottoms)
-        raise LayerError(f"cannot take bottoms of shapes {shapes}: {error}") from error
+    return tops

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import jax
 
-from ..errors import CaffejaxError, GraphError, LayerError, Problem, located
+from ..errors import CaffejaxError, GraphError, Problem, located
+from ..layers.checking import fitting_blobs
 from .build import top_shapes
 from .model import Graph, Layer
 from .sharing import carried_params
@@ -51,14 +52,7 @@ def _reshaped(
     if layer.type.input_shapes is not None or layer.type.open_source is not None:
         before = {top: graph.blobs[top] for top in layer.tops}
         return layer, tuple(jax.ShapeDtypeStruct(inputs.get(top, b.shape), b.dtype) for top, b in before.items())
-    declare = layer.type.declare_blobs
-    declared = declare(layer.context, *bottoms) if declare else []
-    for i, (param, blob) in enumerate(zip(layer.params, declared, strict=False)):
-        if param.blob.shape != blob.shape:
-            given = ", ".join(str(b.shape) for b in bottoms)
-            raise LayerError(
-                f"blob {i} is of shape {param.blob.shape}, but bottoms of shapes {given} need {blob.shape}"
-            )
+    declared = fitting_blobs(layer.context, [param.blob for param in layer.params], bottoms)
     carried = carried_params(layer.key, len(layer.params), [b for b in declared if not b.persistent])
     layer = replace(layer, carried=carried)
     return layer, top_shapes(layer.context, (*layer.params, *carried), bottoms)

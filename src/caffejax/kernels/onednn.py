@@ -81,6 +81,7 @@ def convolution(
 
     Here and below the weight is in Caffe's order, (outputs, inputs / groups, *kernel), and there is no derivative.
     """
+    _require_fit(x.shape[-1], weight.shape[1] * g.groups, len(weight), bias)
     shape = (x.shape[0], *g.output(x.shape[1:-1], weight.shape[2:]), len(weight))
     arrays = [x, weight] if bias is None else [x, weight, bias]
     return _call("convolution", arrays, [shape], relu=relu, **_windows(g))[0]
@@ -112,6 +113,7 @@ def matmul(
 ) -> jax.Array:
     """The product of two matrices, each transposed first if told so, plus a bias for each column."""
     shape = (a.shape[1 if transpose_a else 0], b.shape[0 if transpose_b else 1])
+    _require_fit(a.shape[0 if transpose_a else 1], b.shape[1 if transpose_b else 0], shape[1], bias)
     arrays = [a, b] if bias is None else [a, b, bias]
     return _call("matmul", arrays, [shape], transpose_a=transpose_a, transpose_b=transpose_b, relu=relu)[0]
 
@@ -130,6 +132,14 @@ def matmul_diffs(
     )
 
 
+def _require_fit(inputs: int, taken: int, outputs: int, bias: jax.Array | None) -> None:
+    """Raises `ValueError` where oneDNN, which is told sizes and addresses, would read past an array's end."""
+    if inputs != taken:
+        raise ValueError(f"{inputs} inputs for a weight of {taken}")
+    if bias is not None and bias.shape != (outputs,):
+        raise ValueError(f"a bias of shape {bias.shape} for {outputs} outputs")
+
+
 def _windows(g: Geometry) -> dict[str, Any]:
     low, high = zip(*g.padding, strict=True)
     lists = {"stride": g.stride, "dilation": g.dilation, "low": low, "high": high}
@@ -139,5 +149,7 @@ def _windows(g: Geometry) -> dict[str, Any]:
 def _call(
     name: str, arrays: Sequence[jax.Array], shapes: Sequence[tuple[int, ...]], **attributes: Any
 ) -> list[jax.Array]:
-    results = [jax.ShapeDtypeStruct(shape, arrays[0].dtype) for shape in shapes]
+    if any(a.dtype != np.float32 for a in arrays):  # it would take their bytes for float32
+        raise TypeError(f"oneDNN takes float32, not {', '.join(str(a.dtype) for a in arrays)}")
+    results = [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes]
     return list(jax.ffi.ffi_call(f"caffejax_{name}", results, vmap_method="sequential")(*arrays, **attributes))

@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import LayerError
 from ..kernels.elementwise import elementwise
 from ..kernels.gradient import with_gradient
+from .checking import checked
 from .context import Context
 from .precision import products_of
 
@@ -50,6 +51,7 @@ def backward(
     return _like(blob_diffs, blobs), _like(bottom_diffs, bottoms)
 
 
+@checked
 def call(
     ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], mode: Backward = "autodiff"
 ) -> tuple[Arrays, Arrays]:

@@ -159,6 +159,11 @@ class Context:
         message.top.extend([""] * len(self.layer.top))
         return replace(self, layer=message, name="", base_key=None)
 
+    def __reduce__(self) -> Any:
+        # the type by name, settled anew: what a layer's own parameters make of it may be a function or an object
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in ("type", "kept")}
+        return _restored, (self.type, fields)
+
     def __hash__(self) -> int:
         return hash((self.layer.SerializeToString(deterministic=True), self.type.name, self.phase, self.propagate_down))
 
@@ -173,6 +178,10 @@ class Context:
     def path(self, name: str) -> Path:
         """A path that the net names: as in Caffe from the working directory, else from the net's folder."""
         return find(name, self.folder)
+
+
+def _restored(kind: LayerType, fields: dict[str, Any]) -> Context:
+    return Context(type=kind, **fields).settled()
 
 
 def name_key(key: jax.Array, name: str) -> jax.Array:

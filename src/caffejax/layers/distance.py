@@ -17,7 +17,7 @@ from .registry import register
 _SOFTENING = 1e-4  # Caffe divides by the distance plus this
 
 
-@register("EuclideanLoss", bottoms=2, loss=True)
+@register("EuclideanLoss", bottoms=2, loss=True, takes_integers=True)
 def euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
     """Sum of squared differences over twice the batch size. Shapes may differ beyond the first axis."""
     return jnp.sum(jnp.square(_difference(a, b))) / (2 * a.shape[0])

@@ -13,7 +13,16 @@ from .registry import register
 Arrays = tuple[np.ndarray, ...]
 
 
-@register("Filter", bottoms=(2, None), tops=(1, None), index_bottoms=(-1,), host=True, ragged=True, in_place=False)
+@register(
+    "Filter",
+    bottoms=(2, None),
+    tops=(1, None),
+    index_bottoms=(-1,),
+    host=True,
+    ragged=True,
+    in_place=False,
+    takes_integers=True,
+)
 def filter_rows(ctx: Context, *bottoms: np.ndarray) -> Arrays:
     """For every bottom but the last, the rows at which the last bottom, the selector, is not zero."""
     *data, selector = bottoms

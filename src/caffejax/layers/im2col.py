@@ -16,7 +16,7 @@ from .registry import register
 from .spatial import Window, convolution_output, convolution_window, window_padding
 
 
-@register("Im2col", param="convolution_param", row_wise=True, floats="bottoms")
+@register("Im2col", param="convolution_param", row_wise=True, takes_integers=True, floats="bottoms")
 def im2col(ctx: Context, x: jax.Array) -> jax.Array:
     """The cells under a convolution's windows: (..., C, *size) to (..., C * kernel elements, *output size).
 

@@ -63,7 +63,7 @@ def _positions(index: jax.Array, n: int) -> jax.Array:
     return jnp.where(whole < 0, n, whole)
 
 
-@register("Crop", bottoms=2, param="crop_param", floats="bottoms")
+@register("Crop", bottoms=2, param="crop_param", takes_integers=True, floats="bottoms")
 def crop(ctx: Context, x: jax.Array, like: jax.Array) -> jax.Array:
     """Bottom 0 cut to the size of bottom 1 in `axis` and all later axes, from `offset` on (one, or one per axis).
 

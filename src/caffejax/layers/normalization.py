@@ -61,7 +61,7 @@ def _(
 
 @batch_norm.by_channel
 def _(ctx: Context, blobs: Arrays, axis: int, channels: int) -> tuple[jax.Array, jax.Array] | None:
-    if not _uses_stored(ctx) or axis != 1:
+    if not _uses_stored(ctx) or axis != 1 or blobs[0].shape != (channels,):
         return None
     mean, variance = _stored(blobs)
     factor = jax.lax.rsqrt(variance + ctx.param.eps)

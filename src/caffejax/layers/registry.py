@@ -35,6 +35,8 @@ Count = int | tuple[int, int | None]  # exactly n, or (at least, at most or None
 
 SAME_AS_BOTTOMS = "same as bottoms"
 
+_PACKAGE = f"{__name__.partition('.')[0]}."
+
 
 @dataclass
 class LayerType:
@@ -70,6 +72,7 @@ class LayerType:
     ragged: bool = False
     row_wise: bool = False
     elementwise: bool = False
+    takes_integers: bool = False
     floats: Floats = "float32"
     single: bool = False
     specialise: Callable[[Context], LayerType] | None = None
@@ -105,10 +108,15 @@ class LayerType:
         return self.differentiable and (self.rule is not None or not self.host)
 
     @property
+    def built_in(self) -> bool:
+        """Whether it is caffejax that computes, and not what a user or another package has written."""
+        own = self.forward is not None and self.forward.__module__.startswith(_PACKAGE)
+        return own and self.instance is None
+
+    @property
     def shared(self) -> bool:
         """Whether layers that differ only in their names compute the same. Other packages' types may look at names."""
-        own = self.forward is not None and self.forward.__module__.startswith(__package__ or "")
-        return own and not (self.host or self.reads_files or self.instance)
+        return self.built_in and not (self.host or self.reads_files)
 
     def joined(self, run: Callable[..., Any]) -> Callable[..., Any]:
         """Decorator: a fast way to compute a layer and some that follow in place on its only top, in one go.
@@ -197,6 +205,7 @@ def register(
     ragged: bool = False,
     row_wise: bool = False,
     elementwise: bool = False,
+    takes_integers: bool = False,
     floats: Floats = "float32",
 ) -> Callable[[Callable[..., Any]], LayerType]:
     """Registers a forward function `forward(ctx, [blobs,] *bottoms)` as a layer type.
@@ -223,6 +232,8 @@ def register(
             provided that `axis`, where the type has one, is not the first.
         elementwise: each number of the tops depends on the number at the same place of the bottoms only, so that the
             order of the axes makes no difference; implies row_wise.
+        takes_integers: that integers will do for every bottom, as numbers are only moved, or made float32 first; of a
+            type of caffejax's own others are refused but for `index_bottoms`.
         floats: how it computes in a net of bfloat16: in "float32", in its "bottoms"' type, or "products" in bfloat16.
         fork_settings: settings of forks that it follows; others that are set are refused.
 
@@ -253,6 +264,7 @@ def register(
                 ragged=ragged,
                 row_wise=row_wise or elementwise,
                 elementwise=elementwise,
+                takes_integers=takes_integers,
                 floats=floats,
             )
         )

@@ -18,7 +18,7 @@ from .registry import register
 Arrays = tuple[jax.Array, ...]
 
 
-@register("Concat", bottoms=(1, None), param="concat_param", floats="bottoms")
+@register("Concat", bottoms=(1, None), param="concat_param", takes_integers=True, floats="bottoms")
 def concat(ctx: Context, *xs: jax.Array) -> jax.Array:
     """Bottoms joined along `axis` (or the old name `concat_dim`); all other axes must agree."""
     axis = _concat_axis(ctx, xs)
@@ -46,7 +46,7 @@ def _concat_axis(ctx: Context, xs: tuple[jax.Array, ...]) -> int:
     return canonical_axis(p.concat_dim if p.HasField("concat_dim") else p.axis, xs[0].shape)
 
 
-@register("Split", tops=(1, None), in_place=False, elementwise=True, floats="bottoms")
+@register("Split", tops=(1, None), in_place=False, elementwise=True, takes_integers=True, floats="bottoms")
 def split(ctx: Context, x: jax.Array) -> tuple[jax.Array, ...]:
     """The bottom once for each top. Nets insert these by themselves where a blob has several readers."""
     return (x,) * ctx.n_tops
@@ -57,7 +57,7 @@ def _(ctx: Context, x: jax.Array, *, y: object, dy: object) -> jax.Array:
     return jnp.sum(jnp.stack(dy if isinstance(dy, tuple) else (dy,)), axis=0)
 
 
-@register("Slice", tops=(1, None), param="slice_param", floats="bottoms")
+@register("Slice", tops=(1, None), param="slice_param", takes_integers=True, floats="bottoms")
 def slice_(ctx: Context, x: jax.Array) -> Arrays:
     """The bottom cut along `axis` (or the old name `slice_dim`), before each slice_point or into equal parts."""
     axis, points = _cuts(ctx, x.shape)
@@ -96,7 +96,7 @@ def _cuts(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
     return axis, points
 
 
-@register("Flatten", param="flatten_param", in_place=False, floats="bottoms")
+@register("Flatten", param="flatten_param", in_place=False, takes_integers=True, floats="bottoms")
 def flatten(ctx: Context, x: jax.Array) -> jax.Array:
     """The axes from `axis` to `end_axis` made one. Where end_axis is the axis before, an axis of size 1 is new."""
     start = canonical_axis(ctx.param.axis, x.shape)
@@ -110,7 +110,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy.reshape(x.shape)
 
 
-@register("Reshape", param="reshape_param", in_place=False, floats="bottoms")
+@register("Reshape", param="reshape_param", in_place=False, takes_integers=True, floats="bottoms")
 def reshape(ctx: Context, x: jax.Array) -> jax.Array:
     """The bottom with `num_axes` axes from `axis` on replaced by `shape`: 0 copies an axis, one -1 is inferred.
 
@@ -148,7 +148,7 @@ def _new_shape(ctx: Context, shape: Shape) -> Shape:
     return tuple(whole)
 
 
-@register("Tile", param="tile_param", floats="bottoms")
+@register("Tile", param="tile_param", takes_integers=True, floats="bottoms")
 def tile(ctx: Context, x: jax.Array) -> jax.Array:
     """The bottom `tiles` times in a row along `axis`."""
     axis = canonical_axis(ctx.param.axis, x.shape)
@@ -163,7 +163,7 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return jnp.sum(wide(parts), axis=axis)
 
 
-@register("Silence", bottoms=(1, None), tops=0, floats="bottoms")
+@register("Silence", bottoms=(1, None), tops=0, takes_integers=True, floats="bottoms")
 def silence(ctx: Context, *xs: jax.Array) -> Arrays:
     """Nothing: reads blobs so that they are no outputs of the net."""
     return ()

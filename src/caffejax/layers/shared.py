@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from .calling import Arrays, Backward, call
+from .checking import checked
 from .context import Context
 from .registry import Follower
 
@@ -61,6 +62,7 @@ def _called_joint(
     return _joint(ctx, blobs, bottoms, list(map(Follower, contexts, arrays)))
 
 
+@checked
 def _joint(
     ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], followers: Sequence[Follower]
 ) -> Joint | None:

@@ -53,6 +53,8 @@ def source_file(source: str | os.PathLike[str] | Message) -> Path | None:
     """The path that a source names; None for a message, and for text: what has a line break or a brace in it."""
     if isinstance(source, Message) or (isinstance(source, str) and any(mark in source for mark in "\n{")):
         return None
+    if not isinstance(source, str | os.PathLike):
+        raise SchemaError(f"give a path, prototxt or a message, not a value of type {type(source).__name__}")
     return Path(source)
 
 

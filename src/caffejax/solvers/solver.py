@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..checkpoints.loading import load_weights
+from ..errors import SolverError
+from ..given import check_solver_options
 from ..kernels import Kernels
 from ..layers.calling import Backward
 from ..layers.context import name_key
@@ -97,6 +99,9 @@ class Solver:
         seed: int | None = None,
         tune: bool = True,
     ) -> None:
+        check_solver_options(
+            weights=weights, device=device, keep_last=keep_last, steps_per_dispatch=steps_per_dispatch, seed=seed
+        )
         if tune:
             tune_process()
         self.param = read_solver(solver)
@@ -148,6 +153,12 @@ class Solver:
         self._unread: list[jax.Array] = []
         self._watch = Watch(self.net, self.param.iter_size, every_step=debug_nans)
         self.iteration = 0
+
+    def __reduce__(self) -> Any:
+        raise SolverError(
+            "a solver cannot be copied or pickled, as it reads data and writes files: copy its net and variables, or "
+            "make another and restore a snapshot"
+        )
 
     @property
     def _key(self) -> jax.Array:

@@ -1,0 +1,204 @@
+"""What users give nets and solvers, checked before it is read: options, params and state, inputs, names, keys."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import kernels, remat
+from .errors import CaffejaxError, GraphError, LayerError, Problem, SolverError, WeightsError, did_you_mean
+from .graph import Graph, Layer
+from .layers.calling import Backward
+from .layers.context import Phase, Shape
+
+_CHOICES = {
+    "phase": get_args(Phase),
+    "backward": get_args(Backward),
+    "kernels": kernels.CHOICES,
+    "remat": remat.CHOICES,
+}
+
+
+def check_options(
+    *, level: Any, stages: Any, seed: Any, workers: Any, memory_limit: Any, skip_bad: Any, **choices: Any
+) -> None:
+    """Raises `CaffejaxError` naming every option of a net that has a value of the wrong kind."""
+    problems = [
+        f"{name} must be {' or '.join(map(_quoted, known))}, not {_quoted(choices[name])}"
+        for name, known in _CHOICES.items()
+        if choices[name] not in known
+    ]
+    problems += [
+        f"{name} must be a whole number, not {_quoted(value)}"
+        for name, value in {"level": level, "seed": seed}.items()
+        if not _is_whole(value)
+    ]
+    if not _is_whole(workers) or workers < 0:
+        problems.append(f"workers must be a whole number from 0 on, not {_quoted(workers)}")
+    if memory_limit is not None and (not _is_whole(memory_limit) or memory_limit < 0):
+        problems.append(f"memory_limit must be a number of bytes, not {_quoted(memory_limit)}")
+    if not isinstance(skip_bad, bool):
+        problems.append(f"skip_bad must be True or False, not {_quoted(skip_bad)}")
+    if not isinstance(stages, Sequence) or isinstance(stages, str) or not all(isinstance(s, str) for s in stages):
+        problems.append(f"stages must be a list of names, not {_quoted(stages)}")
+    if problems:
+        raise CaffejaxError(problems)
+
+
+def check_solver_options(*, weights: Any, device: Any, keep_last: Any, steps_per_dispatch: Any, seed: Any) -> None:
+    """Raises `SolverError` naming every option of a solver that has a value of the wrong kind; nets check the rest."""
+    problems = []
+    if isinstance(weights, str | os.PathLike):
+        problems.append(f'weights must be a list of files, ["{os.fspath(weights)}"], not one')
+    if not (device is None or isinstance(device, jax.Device)):
+        problems.append(f"device must be one of JAX's, such as jax.devices()[0], not {_quoted(device)}")
+    for name, value in {"keep_last": keep_last, "seed": seed}.items():
+        if not (value is None or _is_whole(value)):
+            problems.append(f"{name} must be None or a whole number, not {_quoted(value)}")
+    if not _is_whole(steps_per_dispatch) or steps_per_dispatch < 1:
+        problems.append(f"steps_per_dispatch must be a whole number from 1 on, not {_quoted(steps_per_dispatch)}")
+    if problems:
+        raise SolverError(problems)
+
+
+def check_key(key: Any) -> None:
+    """Raises `CaffejaxError` unless this is a random key of JAX's, of the new form or the old."""
+    dtype = getattr(key, "dtype", None)
+    if dtype is None or not (jnp.issubdtype(dtype, jax.dtypes.prng_key) or dtype == np.uint32):
+        raise CaffejaxError(f"a random key must be one of JAX's, such as jax.random.key(0), not {_kind(key)}")
+
+
+def check_given(graph: Graph, fed: Sequence[str], params: Any, state: Any, inputs: Any, key: Any, probes: Any) -> None:
+    """Checks what a forward pass is given; `fed` are the blobs that `inputs` must hold.
+
+    Raises:
+        GraphError: for inputs and probes.
+        WeightsError: for params and state.
+        CaffejaxError: for the key.
+    """
+    _check_inputs(graph, fed, inputs)
+    known_names(graph, "probes", probes)
+    _check_variables(graph, params, state)
+    if key is not None:
+        check_key(key)
+
+
+def _check_inputs(graph: Graph, fed: Sequence[str], inputs: Any) -> None:
+    """Raises `GraphError` unless there are numbers for each of the blobs that are fed, and for no other."""
+    if not isinstance(inputs, Mapping):
+        raise GraphError(Problem(f"inputs must be {{blob: array}}, not {_kind(inputs)}", graph.file))
+    missing = [name for name in fed if name not in inputs]
+    problems = [f"no input given for blob '{name}'" for name in missing]
+    for name, value in inputs.items():
+        if name not in fed:
+            takes = ", ".join(f"'{f}'" for f in fed) or "none"
+            problems.append(
+                f"the net has no input '{name}' in phase {graph.phase}, it takes {takes}{did_you_mean(name, missing)}"
+            )
+        elif not _is_numeric(value):
+            problems.append(f"the input for blob '{name}' must be an array of numbers, not {_kind(value)}")
+    _raise_of(graph, problems)
+
+
+def known_names(graph: Graph, argument: str, names: Any) -> tuple[str, ...]:
+    """The blobs that an argument names.
+
+    Raises:
+        GraphError: if there are some that the net does not have.
+    """
+    if isinstance(names, str):
+        _raise_of(graph, [f'{argument} must be several names, ("{names}",), not one'])
+    found = tuple(names)
+    unknown = [name for name in found if name not in graph.blobs]
+    _raise_of(graph, [f"{argument}: no blob '{n}' in the net{did_you_mean(n, graph.blobs)}" for n in unknown])
+    return found
+
+
+def _check_variables(graph: Graph, params: Any, state: Any) -> None:
+    """Raises `WeightsError` naming every blob of params and state that is missing, or of a wrong shape or type."""
+    trees = {"params": params, "state": state}
+    problems = []
+    for name, tree in trees.items():
+        if not isinstance(tree, Mapping):
+            both = "; give its two parts, .params and .state" if hasattr(tree, "params") else ""
+            problems.append(Problem(f"{name} must be {{layer: blobs}}, not {_kind(tree)}{both}"))
+    if not problems:
+        problems = [problem for layer in graph.layers for problem in _layer_problems(layer, trees)]
+    if problems:
+        raise WeightsError(replace(p, file=graph.file) for p in problems)
+
+
+def _layer_problems(layer: Layer, trees: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    for param in (*layer.params, *layer.carried):
+        if not param.owned:
+            continue
+        tree = "params" if param.blob.learnable else "state"
+        wrong = _wrong(trees[tree].get(layer.key, ()), param.slot.index, param.blob.shape)
+        if wrong is not None:
+            message = f"blob {param.slot.index} in {tree} {wrong}"
+            yield Problem(message, layer=layer.name, layer_type=layer.type.name)
+
+
+def _wrong(blobs: Any, index: int, shape: Shape) -> str | None:
+    """What is wrong with one of a layer's blobs, if anything."""
+    if not isinstance(blobs, tuple | list) or index >= len(blobs) or blobs[index] is None:
+        return f"is missing; it must be of shape {shape}, as Net.init and load_weights give it"
+    blob = blobs[index]
+    if not isinstance(getattr(blob, "dtype", None), np.dtype):
+        return f"must be an array, not {_kind(blob)}"
+    if tuple(blob.shape) != shape:
+        return f"must be of shape {shape}, not {tuple(blob.shape)}"
+    return None if jnp.issubdtype(blob.dtype, jnp.floating) else f"must be floating point, not {blob.dtype}"
+
+
+@contextmanager
+def compared(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
+    """Adds to what a layer complains of which inputs are of another shape than the net was built for."""
+    try:
+        yield
+    except LayerError as error:
+        # sources may give what is yet to be made a blob
+        by_hand = [top for layer in graph.layers if layer.type.input_shapes is not None for top in layer.tops]
+        others = [
+            f"'{name}' is {np.shape(inputs[name])} where the net was built for {graph.blobs[name].shape}"
+            for name in by_hand
+            if np.shape(inputs[name])[1:] != graph.blobs[name].shape[1:]
+        ]
+        if not others:
+            raise
+        hint = f" (inputs: {', '.join(others)})"
+        raise LayerError(replace(p, message=p.message + hint) for p in error.problems) from error.__cause__
+
+
+def _raise_of(graph: Graph, problems: Sequence[str]) -> None:
+    if problems:
+        raise GraphError(Problem(p, graph.file) for p in problems)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _is_numeric(value: Any) -> bool:
+    dtype = getattr(value, "dtype", None)
+    if not isinstance(dtype, np.dtype):
+        try:
+            dtype = np.asarray(value).dtype
+        except Exception:  # whatever an object raises that is no array
+            return False
+    return jnp.issubdtype(dtype, np.number) or dtype == np.bool_
+
+
+def _quoted(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else f"a value of type {type(value).__name__}"

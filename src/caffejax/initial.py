@@ -1,0 +1,43 @@
+"""What a net's blobs are before training: what its definition holds, or what fillers make."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .errors import LayerError, located
+from .graph import Graph, Layer, Param
+from .layers.context import name_key
+from .layers.fillers import fill, is_random
+from .schema.blobs import Array, decode_blob
+
+
+def initial_blob(graph: Graph, param: Param, key: jax.Array, dtype: Any) -> jax.Array:
+    """The first value of a blob; a random one by the key, the layer's name and the blob's index.
+
+    Raises:
+        LayerError: if the layer's definition holds other blobs than it needs, or its filler cannot work.
+    """
+    layer = graph.layer(param.slot.layer)
+    with located(file=graph.file, layer=layer.name, layer_type=layer.type.name):
+        if layer.context.layer.blobs:
+            return jnp.asarray(_given_blob(layer, param), dtype)
+        if param.blob.value is not None:
+            return jnp.asarray(param.blob.value, dtype)
+        own_key = None
+        if is_random(param.blob.filler):  # most are not, and a key costs time
+            own_key = jax.random.fold_in(name_key(key, param.slot.layer), param.slot.index)
+        return fill(param.blob.filler, own_key, param.blob.shape, dtype)
+
+
+def _given_blob(layer: Layer, param: Param) -> Array:
+    blobs = layer.context.layer.blobs
+    if len(blobs) != len(layer.params):
+        raise LayerError(f"its definition holds {len(blobs)} blobs, the layer has {len(layer.params)}")
+    array = decode_blob(memoryview(blobs[param.slot.index].SerializeToString()))
+    if math.prod(array.shape) != math.prod(param.blob.shape):
+        raise LayerError(f"blob {param.slot.index} in its definition is {array.shape}, the layer's {param.blob.shape}")
+    return array.reshape(param.blob.shape)

@@ -1,0 +1,96 @@
+"""What a layer is given, checked while it is traced: kernels read as much as the shapes that they are told promise."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import CaffejaxError, LayerError
+from .context import Blob, Context
+
+R = TypeVar("R")
+
+_SAYS_IT_ALREADY = (CaffejaxError, FloatingPointError, jax.errors.JaxRuntimeError)  # or is not of shapes and types
+
+
+def checked(run: Callable[..., R]) -> Callable[..., R]:
+    """Decorator for what runs a layer, `run(ctx, blobs, bottoms, ...)`: first its blobs must fit the bottoms.
+
+    An error that a type of caffejax's own did not foresee becomes a LayerError. Python layers declare their blobs once,
+    when they are set up, and users' own types keep their own exceptions.
+    """
+
+    @functools.wraps(run)
+    def call(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any], *more: Any) -> R:
+        with explained(bottoms, unless=not ctx.type.built_in):
+            if ctx.type.instance is None:
+                fitting_blobs(ctx, blobs, bottoms)
+            return run(ctx, blobs, bottoms, *more)
+
+    return call
+
+
+def fitting_blobs(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> list[Blob]:
+    """The blobs that a layer declares for these bottoms.
+
+    Args:
+        ctx: the layer.
+        blobs: what has the shapes of those it was built with.
+        bottoms: what has the shapes that it is to work on.
+
+    Raises:
+        LayerError: if they are of other shapes than those it was built with.
+    """
+    declared = ctx.type.declare_blobs(ctx, *bottoms) if ctx.type.declare_blobs else []
+    for i, (blob, wanted) in enumerate(zip(blobs, declared, strict=False)):
+        if wanted.persistent and tuple(blob.shape) != tuple(wanted.shape):  # of the others the layer itself says more
+            needs = "needs" if len(bottoms) == 1 else "need"
+            raise LayerError(
+                f"blob {i} is of shape {tuple(blob.shape)}, but {described(bottoms)} {needs} {tuple(wanted.shape)}"
+            )
+    return declared
+
+
+def check_dtypes(ctx: Context, index_bottoms: Collection[int], bottoms: Sequence[Any]) -> None:
+    """Raises `LayerError` for a bottom that is not floating point where the layer computes with it.
+
+    Labels and indices may be integers, and so may what is only moved. What users' own types take is their affair.
+    """
+    for i, x in enumerate(bottoms):
+        if jnp.issubdtype(x.dtype, jnp.floating) or not ctx.type.built_in:
+            continue
+        counts = jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool
+        if not (counts and (ctx.type.takes_integers or i in index_bottoms)):
+            raise LayerError(
+                f"bottom {i} ('{ctx.layer.bottom[i]}') is {x.dtype}, and layers compute in floating point: "
+                "give the net float32, as by .astype(jnp.float32)"
+            )
+
+
+@contextmanager
+def explained(bottoms: Sequence[Any], *, unless: bool = False) -> Iterator[None]:
+    """Makes a LayerError, which tells the bottoms' shapes, of what a layer's definition did not foresee.
+
+    Args:
+        bottoms: what has their shapes and dtypes.
+        unless: whether to let it pass: what users' own code raises is theirs.
+    """
+    try:
+        yield
+    except _SAYS_IT_ALREADY:
+        raise
+    except Exception as error:
+        if unless:
+            raise
+        raise LayerError(f"cannot take {described(bottoms)}: {error}") from error
+
+
+def described(bottoms: Sequence[Any]) -> str:
+    """Bottoms in words: their shapes, and their dtypes where those are not float32."""
+    each = [str(tuple(b.shape)) + ("" if b.dtype == jnp.float32 else f" {b.dtype}") for b in bottoms]
+    return f"a bottom of shape {each[0]}" if len(each) == 1 else f"bottoms of shapes {', '.join(each)}"

@@ -1,0 +1,342 @@
+"""What users give a net and what it says where that does not fit; nets that are copied and pickled."""
+
+import copy
+import multiprocessing
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from caffejax import CaffejaxError, Net, Solver, SolverError, Variables, WeightsError
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+LENET = CONFIGS / "lenet" / "train_val.prototxt"
+KEY = jax.random.key(0)
+
+
+@pytest.fixture(scope="module")
+def lenet() -> Net:
+    return Net(LENET, "TRAIN")
+
+
+@pytest.fixture(scope="module")
+def variables(lenet: Net) -> Variables:
+    return lenet.init(KEY)
+
+
+def batch(*shape: int, dtype: Any = np.float32) -> dict[str, Any]:
+    shape = shape or (2, 1, 28, 28)
+    return {"data": np.zeros(shape, dtype), "label": np.zeros(shape[0], np.float32)}
+
+
+ELSEWHERE = """
+import sys
+
+import jax
+import numpy as np
+
+from caffejax import LayerError, Net
+
+net = Net(sys.argv[1], "TRAIN", kernels=sys.argv[2])
+params, state = net.init(jax.random.key(0))
+run = lambda params, x: net.loss(params, state, {"data": x, "label": np.zeros(len(x), np.float32)})[0]
+for shape in ((64, 1, 32, 32), (2, 1, 32, 32), (1, 1, 32, 32), (2, 1, 20, 20), (2, 3, 28, 28)):
+    for how in (run, jax.jit(run), jax.grad(run), net.jit(jax.grad(run))):
+        try:
+            how(params, np.ones(shape, np.float32))
+        except LayerError as error:
+            print(error)
+"""
+
+
+@pytest.mark.parametrize("kernels", ["fast", "reference"])
+def test_images_that_a_net_was_not_built_for(kernels: str) -> None:
+    command = [sys.executable, "-c", ELSEWHERE, LENET, kernels]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr  # neither a crash nor another error
+    ip1 = "layer 'ip1' (InnerProduct): blob 0 is of shape (500, 800), but a bottom of shape "
+    conv1 = "layer 'conv1' (Convolution): blob 0 is of shape (20, 1, 5, 5), but a bottom of shape "
+    built = "where the net was built for (64, 1, 28, 28))"
+    once = [
+        f"{ip1}(64, 50, 5, 5) needs (500, 1250) (inputs: 'data' is (64, 1, 32, 32) {built}",
+        f"{ip1}(2, 50, 5, 5) needs (500, 1250) (inputs: 'data' is (2, 1, 32, 32) {built}",
+        f"{ip1}(1, 50, 5, 5) needs (500, 1250) (inputs: 'data' is (1, 1, 32, 32) {built}",
+        f"{ip1}(2, 50, 2, 2) needs (500, 200) (inputs: 'data' is (2, 1, 20, 20) {built}",
+        f"{conv1}(2, 3, 28, 28) needs (20, 3, 5, 5) (inputs: 'data' is (2, 3, 28, 28) {built}",
+    ]
+    assert run.stdout.splitlines() == [f"{LENET}: {line}" for line in once for how in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        (batch(dtype=np.uint8), "layer 'conv1' (Convolution): bottom 0 ('data') is uint8, and layers compute in"),
+        (batch(dtype=bool), "layer 'conv1' (Convolution): bottom 0 ('data') is bool, and layers compute in"),
+        (batch(dtype=complex), "layer 'conv1' (Convolution): bottom 0 ('data') is complex64, and layers compute in"),
+        ({"data": batch()["data"]}, "no input given for blob 'label'"),
+        (batch() | {"lable": 0}, "the net has no input 'lable' in phase TRAIN, it takes 'data', 'label'"),
+        (batch() | {"conv1": 0}, "the net has no input 'conv1' in phase TRAIN, it takes 'data', 'label'"),
+        (
+            {"dta": batch()["data"]},
+            f"no input given for blob 'data'\n{LENET}: no input given for blob 'label'\n"
+            f"{LENET}: the net has no input 'dta' in phase TRAIN, it takes 'data', 'label'; did you mean 'data'?",
+        ),
+        (batch() | {"data": "zeros"}, "the input for blob 'data' must be an array of numbers, not a value of type str"),
+        (batch() | {"data": None}, "the input for blob 'data' must be an array of numbers, not None"),
+        (batch() | {"data": [[1], [1, 2]]}, "the input for blob 'data' must be an array of numbers, not a value of"),
+        (batch() | {"label": KEY}, "the input for blob 'label' must be an array of numbers, not a value of"),
+        (batch()["data"], "inputs must be {blob: array}, not a value of type ndarray"),
+    ],
+)
+def test_inputs(lenet: Net, variables: Variables, inputs: Any, words: str) -> None:
+    for run in (lenet.apply, lenet.loss):
+        with pytest.raises(CaffejaxError) as caught:
+            run(*variables, inputs)
+        assert str(caught.value).startswith(f"{LENET}: {words}")
+
+
+def test_lists_of_numbers_are_arrays(lenet: Net, variables: Variables) -> None:
+    wanted = lenet.loss(*variables, batch())[0]
+    assert lenet.loss(*variables, {name: x.tolist() for name, x in batch().items()})[0] == wanted
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"blobs": ["los"]}, "blobs: no blob 'los' in the net; did you mean 'loss'?"),
+        ({"blobs": "loss"}, 'blobs must be several names, ("loss",), not one'),
+        ({"probes": {"conv9": np.zeros(1)}}, "probes: no blob 'conv9' in the net; did you mean 'conv2'?"),
+        ({"key": 3}, "a random key must be one of JAX's, such as jax.random.key(0), not a value of type int"),
+    ],
+)
+def test_names_and_keys(lenet: Net, variables: Variables, more: dict[str, Any], words: str) -> None:
+    for run in (lenet.loss, lenet.apply)[: 1 if "probes" in more else 2]:
+        with pytest.raises(CaffejaxError) as caught:
+            run(*variables, batch(), **more)
+        assert words in str(caught.value)
+
+
+def test_keys_of_both_forms_start_a_net(lenet: Net, variables: Variables) -> None:
+    old = lenet.init(jax.random.PRNGKey(0))
+    np.testing.assert_array_equal(old.params["ip2"][0], variables.params["ip2"][0])
+    with pytest.raises(CaffejaxError, match=r"such as jax.random.key\(0\), not a value of type int"):
+        lenet.init(0)  # type: ignore[arg-type]
+
+
+def test_all_that_is_wrong_with_params_is_named(lenet: Net, variables: Variables) -> None:
+    params: Any = {name: blobs for name, blobs in variables.params.items() if name != "ip2"}
+    params |= {"conv1": params["conv1"][:1], "conv2": (params["conv2"][0], jnp.zeros(50, int))}
+    params["ip1"] = (jnp.zeros((500, 801)), "bias")
+    with pytest.raises(WeightsError) as caught:
+        lenet.loss(params, variables.state, batch())
+    assert str(caught.value).replace(f"{LENET}: layer ", "").splitlines() == [
+        "'conv1' (Convolution): blob 1 in params is missing; it must be of shape (20,), as Net.init and load_weights "
+        "give it",
+        "'conv2' (Convolution): blob 1 in params must be floating point, not int32",
+        "'ip1' (InnerProduct): blob 0 in params must be of shape (500, 800), not (500, 801)",
+        "'ip1' (InnerProduct): blob 1 in params must be an array, not a value of type str",
+        "'ip2' (InnerProduct): blob 0 in params is missing; it must be of shape (10, 500), as Net.init and "
+        "load_weights give it",
+        "'ip2' (InnerProduct): blob 1 in params is missing; it must be of shape (10,), as Net.init and load_weights "
+        "give it",
+    ]
+
+
+def test_variables_are_given_as_their_parts(lenet: Net, variables: Variables) -> None:
+    with pytest.raises(WeightsError, match=r"params must be .*, not .* Variables; give its two parts, .params and"):
+        lenet.loss(variables, variables.state, batch())  # type: ignore[arg-type]
+    with pytest.raises(WeightsError, match=r"state must be \{layer: blobs\}, not None"):
+        lenet.loss(variables.params, None, batch())  # type: ignore[arg-type]
+
+
+def test_statistics_and_what_is_carried_are_state() -> None:
+    net = Net("""
+        layer { name: "x" type: "Input" top: "x" top: "c" input_param { shape { dim: 4 dim: 2 dim: 3 } shape { dim: 4
+          dim: 2 } } }
+        layer { name: "norm" type: "BatchNorm" bottom: "x" top: "x" }
+        layer { name: "lstm" type: "LSTM" bottom: "x" bottom: "c" top: "y" recurrent_param { num_output: 5 } }
+    """)
+    params, state = net.init(KEY)
+    with pytest.raises(WeightsError) as caught:
+        net.apply(params, {"norm": state["norm"][:2]}, {"x": np.zeros((4, 2, 3)), "c": np.zeros((4, 2))})
+    assert [p.message.split(";")[0] for p in caught.value.problems] == [
+        "blob 2 in state is missing",
+        "blob 3 in state is missing",
+        "blob 4 in state is missing",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"phase": "train"}, 'phase must be "TRAIN" or "TEST", not "train"'),
+        ({"phase": 0}, 'phase must be "TRAIN" or "TEST", not 0'),
+        ({"level": "1"}, 'level must be a whole number, not "1"'),
+        ({"stages": "deploy"}, 'stages must be a list of names, not "deploy"'),
+        ({"stages": [1]}, "stages must be a list of names, not [1]"),
+        ({"kernels": "quick"}, 'kernels must be "fast" or "reference", not "quick"'),
+        ({"backward": None}, 'backward must be "autodiff" or "rules", not None'),
+        ({"remat": True}, 'remat must be "none" or "auto", not True'),
+        ({"memory_limit": "8GiB"}, 'memory_limit must be a number of bytes, not "8GiB"'),
+        ({"workers": -1, "seed": 0.5}, "seed must be a whole number, not 0.5\nworkers must be a whole number from 0"),
+        ({"skip_bad": "no"}, 'skip_bad must be True or False, not "no"'),
+        ({"precision": "half"}, "precision 'half' is not supported; use one of float32, tf32, bfloat16"),
+    ],
+)
+def test_options(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(CaffejaxError) as caught:
+        Net(LENET, **options)
+    assert str(caught.value).startswith(words)
+
+
+def test_a_net_is_a_path_a_text_or_a_message() -> None:
+    with pytest.raises(CaffejaxError, match="give a path, prototxt or a message, not a value of type int"):
+        Net(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"device": "cpu"}, 'device must be one of JAX\'s, such as jax.devices()[0], not "cpu"'),
+        ({"weights": "lenet.caffemodel"}, 'weights must be a list of files, ["lenet.caffemodel"], not one'),
+        ({"keep_last": "3"}, 'keep_last must be None or a whole number, not "3"'),
+        ({"steps_per_dispatch": 0}, "steps_per_dispatch must be a whole number from 1 on, not 0"),
+        ({"seed": "a"}, 'seed must be None or a whole number, not "a"'),
+        ({"remat": "all"}, 'remat must be "none" or "auto", not "all"'),
+    ],
+)
+def test_options_of_a_solver(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(CaffejaxError) as caught:
+        Solver(f'net: "{CONFIGS}/digits/lenet_train_test.prototxt" base_lr: 0.1 lr_policy: "fixed"\n', **options)
+    assert str(caught.value) == words
+
+
+# two readers of a blob, so that a Split comes in; a layer that is random; statistics
+BRANCHES = """
+    name: "branches"
+    layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 dim: 6 dim: 6 } } }
+    layer { name: "label" type: "Input" top: "label" input_param { shape { dim: 4 } } include { phase: TRAIN } }
+    layer { name: "a" type: "Convolution" bottom: "x" top: "a" convolution_param { num_output: 4 kernel_size: 3
+      weight_filler { type: "xavier" } } }
+    layer { name: "norm" type: "BatchNorm" bottom: "a" top: "a" }
+    layer { name: "b" type: "Convolution" bottom: "x" top: "b" convolution_param { num_output: 4 kernel_size: 3
+      weight_filler { type: "gaussian" std: 0.1 } } }
+    layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "b" top: "sum" }
+    layer { name: "drop" type: "Dropout" bottom: "sum" top: "sum" }
+    layer { name: "ip" type: "InnerProduct" bottom: "sum" top: "ip" inner_product_param { num_output: 3
+      weight_filler { type: "xavier" } } }
+    layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" include { phase: TRAIN } }
+"""
+COPIES: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
+INPUTS = {"x": np.random.default_rng(0).normal(size=(4, 3, 6, 6)).astype(np.float32), "label": np.float32([0, 1, 2, 0])}
+
+
+def computed(net: Net) -> Any:
+    """Blobs, state and gradients from variables of the net's own."""
+    inputs = {name: INPUTS[name] for name in net.fed}
+    params, state = net.init(KEY)
+    blobs, new = net.forward(params, state, inputs, key=KEY)
+    diffs = jax.grad(lambda params: sum(jnp.sum(b) for b in net.apply(params, state, inputs, key=KEY)[0].values()))
+    return jax.tree.map(np.asarray, (blobs, new, diffs(params)))
+
+
+def assert_equal(actual: Any, expected: Any) -> None:
+    jax.tree.map(np.testing.assert_array_equal, actual, expected)
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+
+
+@pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
+def test_copies_compute_the_same(copied: Callable[[Any], Any]) -> None:
+    options: Any = {"seed": 3, "kernels": "reference", "backward": "rules", "remat": "auto", "memory_limit": 10**9}
+    net = Net(BRANCHES, "TRAIN", level=1, stages=["a"], file="some.prototxt", **options)
+    for original in (net, net.in_phase("TEST")):
+        other = copied(original)
+        assert other is not original
+        assert other.graph == original.graph
+        assert (other.backward, other.kernels, other.remat, other.memory_limit) == ("rules", "reference", "auto", 10**9)
+        assert_equal(computed(other), computed(original))
+        assert other.in_phase("TRAIN").graph == net.graph
+
+
+def test_a_net_pickles_as_its_definition() -> None:
+    net = Net(BRANCHES, "TRAIN")
+    computed(net)
+    assert len(pickle.dumps(net)) < 2 * len(BRANCHES)
+
+
+@pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
+def test_graphs_and_variables_are_copied(copied: Callable[[Any], Any]) -> None:
+    net = Net(BRANCHES, "TRAIN")
+    assert copied(net.graph) == net.graph
+    variables = copied(net.init(KEY))
+    assert isinstance(variables, Variables)
+    assert_equal(variables, net.init(KEY))
+
+
+LAYERS = '''
+import numpy as np
+
+
+class Double:
+    """On the host."""
+
+    def reshape(self, bottom, top):
+        top[0].reshape(*bottom[0].data.shape)
+
+    def forward(self, bottom, top):
+        top[0].data[...] = 2 * bottom[0].data
+
+    def backward(self, top, propagate_down, bottom):
+        bottom[0].diff[...] = 2 * top[0].diff
+
+
+def halve(x):
+    return x / 2
+'''
+WITH_PYTHON = """
+    layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 dim: 6 dim: 6 } } }
+    layer { name: "a" type: "Python" bottom: "x" top: "a" python_param { module: "copied_layers" layer: "Double" } }
+    layer { name: "b" type: "Python" bottom: "a" top: "b" python_param { module: "copied_layers" layer: "halve" } }
+"""
+
+
+@pytest.fixture
+def with_python(tmp_path: Path) -> Net:
+    (tmp_path / "copied_layers.py").write_text(LAYERS)
+    (tmp_path / "net.prototxt").write_text(WITH_PYTHON)
+    return Net(tmp_path / "net.prototxt")
+
+
+@pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
+def test_python_layers_are_made_anew(with_python: Net, copied: Callable[[Any], Any]) -> None:
+    other = copied(with_python)
+    assert other.has_host_layers
+    np.testing.assert_array_equal(other.forward({}, {}, {"x": INPUTS["x"]})[0]["b"], INPUTS["x"])
+    graph = copied(with_python.graph)
+    assert [layer.type.host for layer in graph.layers] == [False, True, False]
+    assert all(layer.type.instance is not None for layer in graph.layers[1:])
+
+
+def test_another_process_computes_the_same(with_python: Net) -> None:
+    net = Net(BRANCHES, "TRAIN", precision="bfloat16")
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        assert_equal(pool.submit(computed, net).result(), computed(net))
+        assert_equal(pool.submit(computed, with_python).result(), computed(with_python))
+
+
+def test_a_solver_says_that_it_cannot_be_copied() -> None:
+    solver = Solver(CONFIGS / "digits" / "lenet_solver.prototxt")
+    try:
+        for copied in COPIES:
+            with pytest.raises(SolverError, match="cannot be copied or pickled, as it reads data and writes files"):
+                copied(solver)
+    finally:
+        solver.close()
