@@ -29,7 +29,8 @@ def headers_and_library() -> tuple[list[str], list[str]] | None:
 def extension(name: str, **more: Any) -> Extension:
     """One that may fail to compile."""
     source, flags = f"src/caffejax/kernels/{name}.cc", ["-std=c++17", "-Wno-return-type"]  # jaxlib's headers
-    more |= {"extra_compile_args": flags, "language": "c++", "optional": True}
+    headers = [str(f) for f in sorted(Path("src/caffejax/kernels").glob("*.h"))]
+    more |= {"extra_compile_args": flags, "depends": headers, "language": "c++", "optional": True}
     return Extension(f"caffejax.kernels._{name}", [source], **more)
 
 

@@ -1,0 +1,76 @@
+// What was made for the keys that were asked for last.
+
+#ifndef CAFFEJAX_KERNELS_CACHE_H_
+#define CAFFEJAX_KERNELS_CACHE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace caffejax {
+
+using Key = std::vector<int64_t>;
+
+struct HashOfKey {
+  size_t operator()(const Key& key) const {
+    uint64_t hash = key.size();
+    for (int64_t number : key) hash = (hash ^ static_cast<uint64_t>(number)) * 0x9E3779B97F4A7C15 ^ hash >> 29;
+    return hash;
+  }
+};
+
+template <typename Value>
+class Cache {
+ public:
+  // Of more values than `capacity` the one that was not asked for longest is given up, once nobody uses it any more.
+  explicit Cache(size_t capacity) : capacity_(capacity) {}
+
+  // The value of a key; `make` makes it if there is none. While it does, other keys are looked up as ever, and who asks
+  // for the same one waits. If it throws, nothing is kept.
+  template <typename Make>
+  std::shared_ptr<const Value> Get(const Key& key, Make make) {
+    std::shared_ptr<Place> place = Find(key);
+    std::lock_guard<std::mutex> lock(place->mutex);
+    if (!place->value) place->value.emplace(make());
+    return {place, &*place->value};
+  }
+
+ private:
+  struct Place {
+    std::mutex mutex;
+    std::optional<Value> value;
+  };
+  using Places = std::list<std::pair<Key, std::shared_ptr<Place>>>;
+
+  std::shared_ptr<Place> Find(const Key& key) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto found = by_key_.find(key);
+    if (found != by_key_.end()) {
+      places_.splice(places_.begin(), places_, found->second);
+      return found->second->second;
+    }
+    Places made{{key, std::make_shared<Place>()}};
+    by_key_.emplace(key, made.begin());
+    places_.splice(places_.begin(), made);
+    if (places_.size() > capacity_) {
+      by_key_.erase(places_.back().first);
+      places_.pop_back();
+    }
+    return places_.front().second;
+  }
+
+  const size_t capacity_;  // at least 1
+  std::mutex mutex_;
+  Places places_;  // the last one asked for comes first
+  std::unordered_map<Key, typename Places::iterator, HashOfKey> by_key_;
+};
+
+}  // namespace caffejax
+
+#endif  // CAFFEJAX_KERNELS_CACHE_H_

@@ -1,0 +1,268 @@
+"""Calls of the functions of onednn.cc, right and wrong: made at random, judged and computed in plain NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+CONVOLUTIONS = ("convolution", "input_diff", "weight_diff", "convolution_diffs")
+PRODUCTS = ("matmul", "matmul_diffs")
+FUNCTIONS = CONVOLUTIONS + PRODUCTS
+# which arrays a function takes and which it gives; a bias may come last where there is one
+ROLES = {
+    "convolution": (("x", "weight", "bias"), ("y",)),
+    "input_diff": (("y", "weight"), ("x",)),
+    "weight_diff": (("x", "y"), ("weight", "bias")),
+    "convolution_diffs": (("x", "y", "weight"), ("x", "weight", "bias")),
+    "matmul": (("a", "b", "bias"), ("c",)),
+    "matmul_diffs": (("x", "y", "weight"), ("x", "weight")),
+}
+LISTS = ("stride", "dilation", "low", "high")
+LARGEST = 2**31 - 1  # of any number
+ODD_NUMBERS = (-(2**63), -(2**31), -1, 0, 1, 2, 3, 5, 2**31, 2**32 + 1, 2**62, 2**63 - 1)
+Array = jax.ShapeDtypeStruct
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function's name without its prefix, what it is given, and what it is to give."""
+
+    function: str
+    operands: tuple[Array, ...]
+    results: tuple[Array, ...]
+    attributes: dict[str, Any]
+
+    def __str__(self) -> str:
+        arrays = [" ".join(f"{a.dtype}{a.shape}" for a in some) for some in (self.operands, self.results)]
+        attributes = {name: np.asarray(value).tolist() for name, value in self.attributes.items()}
+        return f"{self.function}: {arrays[0]} -> {arrays[1]}, {attributes}"
+
+    def is_made(self) -> bool:
+        """Whether XLA makes the call: it leaves out what gives nothing."""
+        return any(0 not in result.shape for result in self.results)
+
+    def run(self, arrays: Sequence[Any], prefix: str = "caffejax_") -> list[np.ndarray]:
+        """What the foreign function gives; raises its error."""
+        results = jax.ffi.ffi_call(prefix + self.function, self.results)(*arrays, **self.attributes)
+        return [np.asarray(result) for result in results]
+
+
+def numbers(random: np.random.Generator, array: Array) -> np.ndarray:
+    """Whole numbers, so small that their products' sums are exact in any order."""
+    return random.integers(-3, 4, array.shape).astype(array.dtype)
+
+
+def right_call(random: np.random.Generator, function: str) -> Call:
+    """One that must work."""
+    shapes, attributes = (_convolution if function in CONVOLUTIONS else _product)(random, function)
+    if random.random() < 0.5:
+        shapes.pop("bias", None)
+    operands, results = (
+        tuple(Array(shapes[role], jnp.float32) for role in roles if role in shapes) for roles in ROLES[function]
+    )
+    return Call(function, operands, results, attributes)
+
+
+def _convolution(random: np.random.Generator, function: str) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
+    axes = random.choice([1, 2, 2, 2, 3])
+    groups = int(random.choice([1, 1, 2, 3]))
+    inputs, outputs = groups * int(random.choice([1, 1, 2, 8, 16])), groups * int(random.choice([1, 2, 5, 16]))
+    kernel, stride, dilation = random.integers(1, 4, (3, axes))
+    low, high = random.integers(0, 4, (2, axes))
+    extent = dilation * (kernel - 1) + 1
+    size = np.maximum(extent - low - high, 1) + random.integers(0, 12 // axes, axes)
+    output = (size + low + high - extent) // stride + 1
+    batch = int(random.integers(1, 4))
+    attributes = {"stride": stride, "dilation": dilation, "low": low, "high": high, "groups": np.int64(groups)}
+    if function == "convolution":
+        attributes["relu"] = bool(random.random() < 0.5)
+    shapes = {
+        "x": (batch, *map(int, size), inputs),
+        "weight": (outputs, inputs // groups, *map(int, kernel)),
+        "y": (batch, *map(int, output), outputs),
+        "bias": (outputs,),
+    }
+    return shapes, attributes
+
+
+def _product(random: np.random.Generator, function: str) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
+    m, k, n = map(int, random.integers(1, 40, 3))
+    transpose_a, transpose_b, relu = (bool(b) for b in random.integers(0, 2, 3))
+    if function == "matmul_diffs":
+        return {"x": (m, k), "y": (m, n), "weight": (k, n) if transpose_a else (n, k)}, {"transpose": transpose_a}
+    shapes = {"a": (k, m) if transpose_a else (m, k), "b": (n, k) if transpose_b else (k, n), "c": (m, n), "bias": (n,)}
+    return shapes, {"transpose_a": transpose_a, "transpose_b": transpose_b, "relu": relu}
+
+
+def altered(random: np.random.Generator, call: Call) -> Call:
+    """The call with something about it changed; it may be right by accident, see `is_right`."""
+    part = random.choice(["array", "array", "array", "count", "attribute", "attribute", "attributes"])
+    if part == "attribute":
+        name = str(random.choice(list(call.attributes)))
+        return replace(call, attributes=call.attributes | {name: _altered_attribute(random, call.attributes[name])})
+    if part == "attributes":
+        return replace(call, attributes=_other_attributes(random, call.attributes))
+    field = str(random.choice(["operands", "results"]))
+    arrays = list(getattr(call, field)) or [Array((1,), jnp.float32)]
+    i = int(random.integers(len(arrays)))
+    if part == "array":
+        arrays[i] = _altered_array(random, arrays[i])
+    elif random.random() < 0.5:
+        del arrays[i]
+    else:
+        arrays.insert(i, arrays[int(random.integers(len(arrays)))])
+    return replace(call, **{field: tuple(arrays)})
+
+
+def _altered_array(random: np.random.Generator, array: Array) -> Array:
+    shape, i = list(array.shape), int(random.integers(len(array.shape)))
+    match random.choice(["size", "size", "size", "size", "less", "more", "order", "dtype"]):
+        case "size":
+            shape[i] = int(random.choice([0, 1, max(shape[i] - 1, 0), shape[i] + 1, shape[i] + 2, shape[i] * 2]))
+        case "less":
+            del shape[i]
+        case "more":
+            shape.insert(i, int(random.integers(0, 3)))
+        case "order":
+            shape = [int(n) for n in random.permutation(shape)]
+        case _:
+            return Array(array.shape, random.choice([jnp.int8, jnp.int32, jnp.float16, jnp.bfloat16, jnp.complex64]))
+    return Array(tuple(shape), array.dtype)
+
+
+def _altered_attribute(random: np.random.Generator, value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    odd = random.choice(np.array(ODD_NUMBERS, np.int64))
+    if np.ndim(value) == 0:
+        return odd
+    i = int(random.integers(max(len(value), 1)))
+    match random.choice(["number", "number", "number", "less", "more", "none"]):
+        case "number":
+            return np.array([*value[:i], odd, *value[i + 1 :]], np.int64)
+        case "less":
+            return value[1:]
+        case "more":
+            return np.insert(value, i, 1)
+        case _:
+            return value[:0]
+
+
+def _other_attributes(random: np.random.Generator, attributes: dict[str, Any]) -> dict[str, Any]:
+    name = str(random.choice(list(attributes)))
+    match random.choice(["without", "one more", "dtype"]):
+        case "without":
+            return {k: v for k, v in attributes.items() if k != name}
+        case "one more":
+            return attributes | {"more": np.int64(1)}
+        case _:
+            return attributes | {name: np.asarray(attributes[name], np.float32)}
+
+
+def is_right(call: Call) -> bool:
+    """Whether all its arrays hold something and fit together, and its attributes are what the function knows."""
+    arrays = (*call.operands, *call.results)
+    if any(a.dtype != jnp.float32 or 0 in a.shape for a in arrays) or not _attributes_are_right(call):
+        return False
+    shapes: dict[str, tuple[int, ...]] = {}
+    for some, roles in zip((call.operands, call.results), ROLES[call.function], strict=True):
+        if not len(roles) - ("bias" in roles) <= len(some) <= len(roles):
+            return False
+        for array, role in zip(some, roles, strict=False):
+            if shapes.setdefault(role, array.shape) != array.shape:
+                return False
+    result = _shape_of_convolution(call, shapes) if call.function in CONVOLUTIONS else _shape_of_product(call, shapes)
+    return result is not None and shapes.get("bias", result[-1:]) == result[-1:]
+
+
+def _attributes_are_right(call: Call) -> bool:
+    example = right_call(np.random.default_rng(0), call.function).attributes
+    kinds = ({name: np.asarray(value).dtype for name, value in some.items()} for some in (example, call.attributes))
+    return next(kinds) == next(kinds)
+
+
+def _shape_of_convolution(call: Call, shapes: dict[str, tuple[int, ...]]) -> tuple[int, ...] | None:
+    """That of y, if it follows from those of x and weight; else None."""
+    x, weight, y, a = shapes["x"], shapes["weight"], shapes["y"], call.attributes
+    lists, groups = [a[name].tolist() for name in LISTS], int(a["groups"])
+    if not 3 <= len(x) <= 5 or any(n != len(x) for n in (len(weight), *(len(numbers) + 2 for numbers in lists))):
+        return None
+    if groups < 1 or weight[0] % groups or x[-1] != weight[1] * groups:
+        return None
+    size = []
+    for n, k, stride, dilation, low, high in zip(x[1:-1], weight[2:], *lists, strict=True):
+        places = n + low + high - dilation * (k - 1)  # where a window may begin
+        if min(stride, dilation) < 1 or min(low, high) < 0 or max(stride, dilation, n + low + high) > LARGEST:
+            return None
+        size.append((places - 1) // stride + 1 if places > 0 else 0)
+    return y if y == (x[0], *size, weight[0]) else None
+
+
+def _shape_of_product(call: Call, shapes: dict[str, tuple[int, ...]]) -> tuple[int, ...] | None:
+    """That of the product, if it follows from those of its factors; else None."""
+    left, right, result = (shapes[role] for role in (("a", "b", "c") if "a" in shapes else ("x", "weight", "y")))
+    if len(left) != 2 or len(right) != 2:
+        return None
+    (m, k), (same, n) = left[:: _order(call, "a")], right[:: _order(call, "b")]
+    return result if k == same and result == (m, n) else None
+
+
+def _order(call: Call, factor: str) -> int:
+    """-1 if a factor of a product is transposed, else 1."""
+    if call.function == "matmul":
+        return -1 if call.attributes[f"transpose_{factor}"] else 1
+    return -1 if factor == "b" and not call.attributes["transpose"] else 1
+
+
+def expected(call: Call, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """What a right call must give."""
+    roles, result_roles = ROLES[call.function]
+    given = dict(zip(roles, arrays, strict=False))
+    results = {role: np.zeros(a.shape, np.float32) for role, a in zip(result_roles, call.results, strict=False)}
+    if call.function in CONVOLUTIONS:
+        _convolve(call, given, results)
+    elif call.function == "matmul":
+        a, b = (given[f] if _order(call, f) == 1 else given[f].T for f in ("a", "b"))
+        results["c"] = a @ b
+    else:
+        x, dy, weight = given["x"], given["y"], given["weight"]
+        by_columns = call.attributes["transpose"]
+        results = {"x": dy @ (weight.T if by_columns else weight), "weight": x.T @ dy if by_columns else dy.T @ x}
+    for output in results.keys() & {"y", "c"}:
+        results[output] = results[output] + given.get("bias", np.float32(0))
+        if call.attributes["relu"]:
+            results[output] = np.maximum(results[output], 0)
+    return list(results.values())
+
+
+def _convolve(call: Call, given: dict[str, np.ndarray], results: dict[str, np.ndarray]) -> None:
+    """Adds to the results, zeros, what each place in the kernel brings to them."""
+    like = results | given
+    padding = [(0, 0), *zip(call.attributes["low"], call.attributes["high"], strict=True), (0, 0)]
+    x, dx = np.pad(like["x"], padding), np.pad(np.zeros_like(like["x"]), padding)
+    y, weight = like["y"], like["weight"]
+    for place in np.ndindex(*weight.shape[2:]):
+        axes = zip(place, call.attributes["stride"], call.attributes["dilation"], y.shape[1:-1], strict=True)
+        cells = tuple(slice(i * d, i * d + (n - 1) * s + 1, s) for i, s, d, n in axes)
+        for ins, outs in _groups(int(call.attributes["groups"]), x.shape[-1], y.shape[-1]):
+            seen, tap, made = (slice(None), *cells, ins), (outs, slice(None), *place), (..., outs)
+            if "y" in results:
+                results["y"][made] += x[seen] @ weight[tap].T
+            if "weight" in results:
+                results["weight"][tap] += np.tensordot(y[made], x[seen], (range(y.ndim - 1),) * 2)
+            dx[seen] += y[made] @ weight[tap]
+    if "x" in results:
+        inner = (slice(low, low + n) for (low, _), n in zip(padding, results["x"].shape, strict=True))
+        results["x"] = dx[tuple(inner)]
+    if "bias" in results:
+        results["bias"] = y.sum(tuple(range(y.ndim - 1)))
+
+
+def _groups(count: int, inputs: int, outputs: int) -> Iterator[tuple[slice, slice]]:
+    for i in range(count):
+        yield tuple(slice(i * n // count, (i + 1) * n // count) for n in (inputs, outputs))

@@ -1,0 +1,97 @@
+"""Fuzzes the foreign functions of a library: `python fuzz_foreign_functions.py ONEDNN LIBRARY NUMBER_OF_CALLS`.
+
+Ends with an error if a wrong call is no error, or a right one gives something else than it must.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from foreign_calls import FUNCTIONS, Call, altered, expected, is_right, numbers, right_call
+
+PREFIX = "sanitized_"
+PAGE, ALIGNMENT, NO_ACCESS = mmap.PAGESIZE, 64, 0
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Fenced:
+    """A copy of an array between two pages that nobody may touch; it ends where the second begins.
+
+    XLA wants arrays to begin at a multiple of 64 bytes: what remains round the copy is NaN.
+
+    Attributes:
+        array: the copy.
+        operand: the same memory, for JAX.
+    """
+
+    def __init__(self, array: np.ndarray) -> None:
+        pages = -(-array.nbytes // PAGE) * PAGE
+        whole = np.frombuffer(mmap.mmap(-1, pages + 2 * PAGE), np.uint8)
+        for fence in (0, PAGE + pages):
+            if _libc.mprotect(ctypes.c_void_p(whole.ctypes.data + fence), PAGE, NO_ACCESS):
+                raise OSError(ctypes.get_errno(), "no fence")
+        self._inside = whole[PAGE : PAGE + pages]
+        self._inside[:] = 0xFF  # NaN
+        start = pages - -(-array.nbytes // ALIGNMENT) * ALIGNMENT
+        self.array = self._inside[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+        self.array[...] = array
+        self._before = self._inside.copy()
+        self.operand = jax.dlpack.from_dlpack(self.array)
+        assert self.operand.unsafe_buffer_pointer() == self.array.ctypes.data
+
+    def unchanged(self) -> bool:
+        """Whether nothing was written to the copy or round it."""
+        return bool(np.array_equal(self._inside, self._before))
+
+
+def try_out(call: Call, random: np.random.Generator) -> bool:
+    """Makes a call; whether it was a right one.
+
+    Raises:
+        AssertionError: if it did not do what it must.
+    """
+    arrays = [numbers(random, operand) for operand in call.operands]
+    fenced = [Fenced(array) for array in arrays if array.dtype == np.float32 and array.size]
+    rest = iter(fenced)
+    operands = [next(rest).operand if a.dtype == np.float32 and a.size else jnp.asarray(a) for a in arrays]
+    right, results, said = is_right(call), None, ""
+    try:
+        results = call.run(operands, PREFIX)
+    except jax.errors.JaxRuntimeError as error:
+        said = str(error)
+    if right:
+        assert results is not None, f"{call}: {said}"
+        for got, wanted in zip(results, expected(call, arrays), strict=True):
+            np.testing.assert_array_equal(got, wanted, err_msg=str(call))
+    else:
+        assert "INVALID_ARGUMENT" in said, f"{call}: {said or 'no error'}"
+    assert all(f.unchanged() for f in fenced), f"{call}: wrote to what it was given"
+    return right
+
+
+def main(onednn: str, library: str, count: int) -> None:
+    """Registers the functions and makes that many calls, of which about half are right."""
+    ctypes.CDLL(onednn)  # its name is then known to the loader
+    functions = ctypes.CDLL(library)
+    for name in FUNCTIONS:
+        jax.ffi.register_ffi_target(PREFIX + name, jax.ffi.pycapsule(getattr(functions, f"caffejax_{name}")), "cpu")
+    random = np.random.default_rng(0)
+    right = made = 0
+    while made < count:
+        call = right_call(random, FUNCTIONS[made % len(FUNCTIONS)])
+        for _ in range(random.choice([0, 0, 1, 1, 2])):
+            call = altered(random, call)
+        if call.is_made():
+            print(call, file=sys.stderr)  # the last one is the one that went wrong
+            right += try_out(call, random)
+            made += 1
+    print(f"{right} right and {made - right} wrong calls")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3], int(sys.argv[3]))

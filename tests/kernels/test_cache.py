@@ -1,0 +1,33 @@
+"""The cache of oneDNN's primitives is bounded and safe for many threads: the sanitizers see no race, no leak."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+KERNELS = HERE.parents[1] / "src/caffejax/kernels"
+
+
+def works(compile_to: list[str], folder: Path) -> bool:
+    """Whether a program that does nothing is compiled and runs."""
+    source, program = folder / "nothing.cc", folder / "nothing"
+    source.write_text("int main() {}")
+    commands = [*compile_to, str(source), "-o", str(program)], [program]
+    return all(subprocess.run(command, capture_output=True).returncode == 0 for command in commands)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
+def test_many_threads(sanitizer: str, tmp_path: Path) -> None:
+    compiler, program = shutil.which("g++"), tmp_path / "cache_test"
+    if compiler is None or not KERNELS.is_dir():
+        pytest.skip("needs g++ and the sources")
+    flags = ["-std=c++17", "-g", "-O1", "-pthread", f"-fsanitize={sanitizer}", f"-I{KERNELS}"]
+    if not works([compiler, *flags], tmp_path):
+        pytest.skip(f"needs a compiler and a kernel that know -fsanitize={sanitizer}")
+    subprocess.run([compiler, *flags, "-Wall", "-Werror", str(HERE / "cache_test.cc"), "-o", str(program)], check=True)
+    done = subprocess.run([program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Sanitizer" not in done.stderr, done.stderr

@@ -1,0 +1,104 @@
+"""The functions of onednn.cc check what they are given before they touch memory, and compute what is right."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from foreign_calls import FUNCTIONS, Call, altered, expected, is_right, numbers, right_call
+
+from caffejax.kernels import onednn
+
+pytestmark = pytest.mark.skipif(not onednn.available(), reason=f"no oneDNN: {onednn.missing()}")
+STRIDED = {"stride": [2, 1], "dilation": [1, 2], "low": [1, 0], "high": [0, 3], "groups": 2}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_right_calls_are_computed(function: str) -> None:
+    random = np.random.default_rng(0)
+    for _ in range(10):
+        call = right_call(random, function)
+        assert is_right(call), call
+        arrays = [numbers(random, operand) for operand in call.operands]
+        for got, wanted in zip(call.run(arrays), expected(call, arrays), strict=True):
+            np.testing.assert_array_equal(got, wanted, err_msg=str(call))
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_wrong_calls_are_errors(function: str) -> None:
+    random = np.random.default_rng(1)
+    refused = 0
+    while refused < 40:
+        call = altered(random, right_call(random, function))
+        if call.is_made() and not is_right(call):
+            with pytest.raises(jax.errors.JaxRuntimeError, match="INVALID_ARGUMENT"):
+                call.run([numbers(random, operand) for operand in call.operands])
+            refused += 1
+
+
+def convolution(x: tuple[int, ...], weight: tuple[int, ...], y: tuple[int, ...], *bias: int, **changed: object) -> Call:
+    attributes = {
+        name: np.int64(value) if name == "groups" else np.array(value, np.int64)
+        for name, value in (STRIDED | changed).items()
+    }
+    operands = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in (x, weight, *((n,) for n in bias)))
+    return Call("convolution", operands, (jax.ShapeDtypeStruct(y, jnp.float32),), attributes | {"relu": False})
+
+
+X, WEIGHT, Y = (2, 5, 6, 4), (6, 2, 3, 3), (2, 2, 5, 6)
+
+
+def test_the_call_that_is_changed_is_right() -> None:
+    call = convolution(X, WEIGHT, Y, 6)
+    call.run([numbers(np.random.default_rng(0), operand) for operand in call.operands])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (convolution((2, 4), WEIGHT, Y), r"x \(2, 4\) has not 1 to 3 spatial axes"),
+        (convolution(X, (6, 2, 3), Y), r"weight \(6, 2, 3\) has not 4 axes"),
+        (convolution(X, WEIGHT, (2, 2, 5)), r"y \(2, 2, 5\) has not 4 axes"),
+        (convolution((2, 0, 6, 4), WEIGHT, Y), r"x \(2, 0, 6, 4\) has an axis that is empty or too long"),
+        (convolution(X, WEIGHT, Y, stride=[2]), r"stride \(2\) is not for 2 axes"),
+        (convolution(X, WEIGHT, Y, stride=[2, 0]), r"stride \(2, 0\) is not from 1 to 2147483647"),
+        (convolution(X, WEIGHT, Y, dilation=[1, 2**62]), r"dilation \(1, 4611686018427387904\) is not from 1 to"),
+        (convolution(X, WEIGHT, Y, high=[-1, 3]), r"high \(-1, 3\) is not from 0 to"),
+        (convolution(X, WEIGHT, Y, groups=0), "0 groups do not divide"),
+        (convolution(X, WEIGHT, Y, groups=3), r"3 groups do not divide the inputs of x \(2, 5, 6, 4\)"),
+        (convolution(X, WEIGHT, Y, groups=1), r"weight \(6, 2, 3, 3\) in 1 groups is not for the inputs of x"),
+        (convolution(X, WEIGHT, (3, 2, 5, 6)), r"y \(3, 2, 5, 6\) has not the batch of x"),
+        (convolution(X, WEIGHT, (2, 3, 5, 6)), r"stride \(2, 1\), .* is not y \(2, 3, 5, 6\)"),
+        (convolution(X, WEIGHT, Y, low=[2**31 - 1, 0]), r"padding \(2147483647, 0\) and .* is not y"),
+        (convolution(X, WEIGHT, Y, 5), r"bias \(5\) is not of 6 outputs"),
+        (convolution(X, WEIGHT, Y, 6, 6), "2 arrays in place of one bias"),
+    ],
+)
+def test_an_error_says_what_does_not_fit(call: Call, message: str) -> None:
+    with pytest.raises(jax.errors.JaxRuntimeError, match=f"caffejax: convolution: .*{message}"):
+        call.run([numbers(np.random.default_rng(0), operand) for operand in call.operands])
+
+
+@pytest.mark.parametrize("function", ["weight_diff", "convolution_diffs"])
+@pytest.mark.parametrize(("depth", "stride", "padding"), [(2, 2, 3), (3, 2, 3), (4, 2, 3), (3, 3, 2)])
+def test_no_window_lies_within_the_depth(function: str, depth: int, stride: int, padding: int) -> None:
+    """There oneDNN's first choice of code for the weight's gradient writes beyond its arrays."""
+    places = (depth + 2 * padding - 4) // stride + 1
+    x, weight, y = (
+        jax.ShapeDtypeStruct(shape, jnp.float32)
+        for shape in ((2, depth, 5, 5, 3), (16, 3, 4, 1, 1), (2, places, 5, 5, 16))
+    )
+    attributes = {
+        name: np.array([along_depth, other, other])
+        for name, along_depth, other in (
+            ("stride", stride, 1),
+            ("dilation", 1, 1),
+            ("low", padding, 0),
+            ("high", padding, 0),
+        )
+    } | {"groups": np.int64(1)}
+    operands, results = ((x, y), (weight,)) if function == "weight_diff" else ((x, y, weight), (x, weight))
+    call = Call(function, operands, results, attributes)
+    assert is_right(call)
+    arrays = [numbers(np.random.default_rng(0), operand) for operand in call.operands]
+    for got, wanted in zip(call.run(arrays), expected(call, arrays), strict=True):
+        np.testing.assert_array_equal(got, wanted)

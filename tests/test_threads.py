@@ -1,0 +1,171 @@
+"""Many threads use nets at once, from the first call on: each gets what it would get alone, bit for bit."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from caffejax.net import Net
+
+pytestmark = pytest.mark.slow
+
+THREADS = 8
+LAYERS = """
+    layer {{ name: "x" type: "Input" top: "x" input_param {{ shape {{ dim: 4 dim: 4 dim: {size} dim: {size} }} }} }}
+    layer {{ name: "y" type: "Input" top: "y" input_param {{ shape {{ dim: 4 }} }} }}
+    layer {{ name: "c1" type: "Convolution" bottom: "x" top: "c1"
+        convolution_param {{ num_output: 8 kernel_size: 3 pad: 1 weight_filler {{ type: "xavier" }} }} }}
+    layer {{ name: "n" type: "BatchNorm" bottom: "c1" top: "c1" }}
+    layer {{ name: "r" type: "ReLU" bottom: "c1" top: "c1" }}
+    layer {{ name: "p" type: "Pooling" bottom: "c1" top: "p" pooling_param {{ kernel_size: 2 stride: 2 }} }}
+    layer {{ name: "c2" type: "Convolution" bottom: "p" top: "c2"
+        convolution_param {{ num_output: 6 kernel_size: 3 group: 2 weight_filler {{ type: "xavier" }} }} }}
+    layer {{ name: "d" type: "Dropout" bottom: "c2" top: "d" }}
+    {host}
+    layer {{ name: "ip" type: "InnerProduct" bottom: "d" top: "ip"
+        inner_product_param {{ num_output: 5 weight_filler {{ type: "xavier" }} }} }}
+    layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "y" top: "loss" }}
+"""
+HOST = """
+    layer { name: "f" type: "Filter" bottom: "d" bottom: "y" top: "f" }
+    layer { name: "a" type: "AbsVal" bottom: "f" top: "a" }
+"""
+Call = Callable[[int], Any]
+
+
+def small_net(size: int = 12, host: str = "", **options: Any) -> Net:
+    return Net(LAYERS.format(size=size, host=host), "TRAIN", **options)
+
+
+def given(net: Net, seed: int) -> tuple[Any, ...]:
+    """Parameters, state, inputs and a key."""
+    random, key = np.random.default_rng(seed), jax.random.key(seed)
+    x = random.normal(size=net.graph.blobs["x"].shape).astype(np.float32)
+    return *net.init(key), {"x": x, "y": np.arange(4, dtype=np.float32)}, key
+
+
+def forward(net: Net) -> Call:
+    def call(seed: int) -> Any:
+        *arrays, key = given(net, seed)
+        return net.forward(*arrays, key=key)
+
+    return call
+
+
+def eager(net: Net) -> Call:
+    def call(seed: int) -> Any:
+        *arrays, key = given(net, seed)
+        return net.apply(*arrays, key=key)
+
+    return call
+
+
+def gradients(net: Net) -> Call:
+    step = net.jit(jax.value_and_grad(net.loss, has_aux=True))
+    return lambda seed: step(*given(net, seed))
+
+
+def at_once(call: Call) -> list[Any]:
+    """What as many threads get, each with a number of its own, which start at the same time."""
+    barrier = threading.Barrier(THREADS)
+
+    def wait_and_call(seed: int) -> Any:
+        barrier.wait()
+        return call(seed)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(wait_and_call, range(THREADS)))
+
+
+def assert_same(got: Any, alone: Any) -> None:
+    assert jax.tree.structure(got) == jax.tree.structure(alone)
+    for g, a in zip(jax.tree.leaves(got), jax.tree.leaves(alone), strict=True):
+        np.testing.assert_array_equal(g, a)
+
+
+@pytest.mark.parametrize(
+    ("use", "options"),
+    [
+        pytest.param(forward, {}, id="forward"),
+        pytest.param(eager, {}, id="eager"),
+        pytest.param(gradients, {}, id="gradients"),
+        pytest.param(gradients, {"remat": "auto", "memory_limit": 1}, id="gradients, recomputing"),
+        pytest.param(gradients, {"host": HOST}, id="gradients, host layers"),
+    ],
+)
+def test_one_net(use: Callable[[Net], Call], options: dict[str, Any]) -> None:
+    jax.clear_caches()
+    got = at_once(use(small_net(**options)))
+    jax.clear_caches()
+    alone = use(small_net(**options))
+    assert_same(got, [alone(seed) for seed in range(THREADS)])
+
+
+def test_nets_of_several_shapes() -> None:
+    """Two threads for each, which make, trace and compile it at the same time."""
+    sizes = [6 + seed // 2 for seed in range(THREADS)]
+    jax.clear_caches()
+    got = at_once(lambda seed: gradients(small_net(sizes[seed]))(seed))
+    jax.clear_caches()
+    alone = {size: gradients(small_net(size)) for size in sizes}
+    assert_same(got, [alone[sizes[seed]](seed) for seed in range(THREADS)])
+
+
+def test_one_net_in_both_phases() -> None:
+    net = small_net()
+
+    def call(seed: int) -> Any:
+        return forward(net.in_phase("TEST" if seed % 2 else "TRAIN"))(seed)
+
+    got = at_once(call)
+    assert_same(got, [call(seed) for seed in range(THREADS)])
+    assert net.in_phase("TEST").in_phase("TRAIN") is net
+
+
+def run(script: str, **variables: str) -> None:
+    """Runs a script that finds this file's functions."""
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+    settings = {"JAX_PLATFORMS": "cpu", "PYTHONPATH": path} | variables
+    done = subprocess.run([sys.executable, "-c", script], env=os.environ | settings, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_first_calls_of_a_process() -> None:
+    """All that is loaded when it is first needed is then loaded by many threads at once."""
+    run("""
+from test_threads import THREADS, assert_same, at_once, gradients, small_net
+
+got = at_once(lambda seed: gradients(small_net())(seed))
+alone = gradients(small_net())
+assert_same(got, [alone(seed) for seed in range(THREADS)])
+""")
+
+
+def test_two_nets_on_two_devices() -> None:
+    script = """
+import jax
+from test_threads import THREADS, assert_same, at_once, given, small_net
+
+devices = jax.devices()
+assert len(devices) == 2
+nets = [small_net(), small_net(9)]
+steps = [net.jit(jax.value_and_grad(net.loss, has_aux=True)) for net in nets]
+
+def call(seed):
+    device = devices[seed % 2]
+    results = steps[seed % 2](*jax.device_put(given(nets[seed % 2], seed), device))
+    assert all(leaf.devices() == {device} for leaf in jax.tree.leaves(results))
+    return results
+
+got = at_once(call)
+assert_same(got, [call(seed) for seed in range(THREADS)])
+"""
+    run(script, XLA_FLAGS="--xla_force_host_platform_device_count=2")
