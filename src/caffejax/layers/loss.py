@@ -77,7 +77,7 @@ def loss_divisor(loss_param: Any, valid: jax.Array, default: str) -> jax.Array |
 
 
 def _at_least_one(size: int) -> jax.Array | float:
-    if jax.core.is_constant_dim(size):
+    if isinstance(size, int):
         return max(1.0, float(size))
     return jnp.maximum(1.0, jnp.asarray(size, jnp.float32))  # symbolic, in code to be exported
 
