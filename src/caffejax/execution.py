@@ -212,8 +212,8 @@ class _Segment:
             inputs={k: v for k, v in given.inputs.items() if k in self.made},
         )
         before = {name: values[name] for name in self.reads if name in values}
-        rows = {len(v) for v in before.values()}
-        if self.kind != "rows" or len(rows) != 1 or given.probes:
+        rows = {len(v) for v in before.values()} if self.kind == "rows" and not given.probes else set()
+        if len(rows) != 1:
             self._log_shapes(before)
             return self._run(own, before)
         (n,) = rows

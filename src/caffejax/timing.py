@@ -13,6 +13,7 @@ import numpy as np
 from .execution import Given, finished, is_fed, run_layers
 from .gradcheck.feeding import feed
 from .graph import Layer
+from .graph.indices import check_indices, count_indexed
 from .kernels import compiling
 from .net import Net, Variables
 from .solvers.feed import Feed
@@ -66,6 +67,10 @@ class Timer:
             elif is_fed(layer):
                 times.append(LayerTime(layer.name, 0.0, 0.0))
             else:
+                if layer.type.count_indexed is not None:
+                    bottoms = [values[name] for name in layer.bottoms]
+                    (i,) = layer.index_bottoms
+                    check_indices(layer, bottoms[i], count_indexed(layer, bottoms), self._net.graph.file)
                 given = Given(self._variables.params, state, {}, self._key, {})
                 times.append(alone(given, values, state))
         return times

@@ -66,6 +66,39 @@ def test_in_place_layers_leave_the_last_value(net: Any) -> None:
     assert (net.blobs["b"].data == 0).all()
 
 
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_in_place_layers_go_back_from_what_they_read(one_by_one: bool) -> None:
+    """Also when their params were written since: Caffe keeps a copy of the bottom, but not of the params."""
+    net = caffe.Net(
+        """
+        force_backward: true
+        layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }
+        layer { name: "a" type: "Power" bottom: "x" top: "a" power_param { shift: 1 } }
+        layer { name: "scale" type: "Scale" bottom: "a" top: "a" scale_param { filler { value: 3 } } }
+        layer { name: "exp" type: "Exp" bottom: "a" top: "a" }
+        """,
+        caffe.TRAIN,
+    )
+    if one_by_one:
+        net.before_backward(lambda i: None)
+    x = net.blobs["x"].data[...] = np.linspace(-1, 1, 6).reshape(2, 3)
+    net.forward()
+    net.params["scale"][0].data[...] = 5
+    net.blobs["a"].diff[...] = 1
+    dy = np.exp(3 * (x + 1))
+    np.testing.assert_allclose(net.backward()["x"], 5 * dy, rtol=1e-5)
+    np.testing.assert_allclose(net.params["scale"][0].diff, (dy * (x + 1)).sum(0), rtol=1e-5)
+
+
+def test_in_place_layers_read_what_was_made_anew(net: Any) -> None:
+    net.blobs["x"].data[...] = 1
+    net.forward()
+    net.blobs["x"].data[...] = -1
+    net.forward(end="b")  # the ReLU has not run on this
+    net.blobs["c"].diff[...] = 1
+    assert (net.backward()["x"] == 0).all()
+
+
 def test_a_blob_is_computed_when_looked_at_and_returned_when_looked_at_often(
     net: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

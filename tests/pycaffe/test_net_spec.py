@@ -119,8 +119,9 @@ def test_no_tops() -> None:
 
 @pytest.mark.parametrize("bad", ["data", None, 3, ("a", "b")])
 def test_an_input_that_is_no_top(bad: object) -> None:
-    with pytest.raises(TypeError, match="Convolution input 0 is not a Top"):
+    with pytest.raises(TypeError) as caught:
         L.Convolution(bad)
+    assert str(caught.value).endswith(f"Convolution input 0 is not a Top (type is {type(bad)})")  # as in Caffe
 
 
 def test_a_tuple_of_tops_is_told_apart() -> None:
@@ -128,7 +129,7 @@ def test_a_tuple_of_tops_is_told_apart() -> None:
         L.Split(dummy())
     n = NetSpec()
     n.data = dummy()
-    with pytest.raises(TypeError, match=r"'data' is not a Top .* n\.a, n\.b = "):
+    with pytest.raises(TypeError, match=r"n\.a, n\.b = .*'data' is not a Top \(type is <class 'tuple'>\)$"):
         n.to_proto()
 
 

@@ -106,6 +106,39 @@ def test_order_of_callbacks(write: Write) -> None:
     assert seen == [("start", 0), *passes, "gradients", ("start", 1), *passes, "gradients"]
 
 
+NORMALISED = """
+layer { name: "data" type: "DummyData" top: "data" top: "target"
+  dummy_data_param { shape { dim: 4 dim: 2 dim: 6 dim: 6 } shape { dim: 4 dim: 3 dim: 4 dim: 4 }
+    data_filler { type: "gaussian" std: 1 } data_filler { type: "constant" value: 0.5 } } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+  convolution_param { num_output: 3 kernel_size: 3 bias_term: false weight_filler { type: "xavier" } } }
+layer { name: "bn" type: "BatchNorm" bottom: "conv" top: "conv" }
+layer { name: "scale" type: "Scale" bottom: "conv" top: "conv"
+  scale_param { bias_term: true filler { value: 0.5 } bias_filler { value: 0.3 } } }
+layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" }
+layer { name: "loss" type: "EuclideanLoss" bottom: "conv" bottom: "target" top: "loss" }
+"""
+
+
+@pytest.mark.parametrize("when", ["before_forward", "after_forward", "before_backward", "after_backward"])
+def test_callbacks_of_the_net_change_nothing_in_training(when: str, write: Write) -> None:
+    """Layers then run one by one: those in place must find what they read, though later ones wrote over it."""
+    path = solver_of(write, NORMALISED, "iter_size: 2", SETTINGS.replace("test_iter: 2 test_interval: 10", ""))
+    trained = []
+    for watched in (False, True):
+        caffe.set_random_seed(3)
+        solver = caffe.SGDSolver(path)
+        seen: list[int] = []
+        if watched:
+            getattr(solver.net, when)(seen.append)
+        solver.step(5)
+        assert len(seen) == watched * 5 * 2 * len(solver.net.layers)
+        trained.append({name: [b.data.copy() for b in blobs] for name, blobs in solver.net.params.items()})
+    for name, blobs in trained[0].items():
+        for plain, called in zip(blobs, trained[1][name], strict=True):
+            np.testing.assert_allclose(called, plain, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
 def test_gradients_may_be_changed_before_the_update(write: Write) -> None:
     settings = SETTINGS.replace("weight_decay: 0.0005", "").replace("momentum: 0.9", "")
     solver = caffe.SGDSolver(solver_of(write, PLAIN, settings=settings))

@@ -201,6 +201,24 @@ def test_in_place() -> None:
     assert_close((loss, diffs["x0"]), (expected, by_hand))
 
 
+def test_a_number_without_axes_is_read_behind_a_layer_on_the_host() -> None:
+    text = data((2, 3)) + REDUCE.replace('"y"', '"x0"') + python("s", "SimpleLayer", "x0", "y")
+    net = Net(text + 'layer { name: "p" type: "Power" bottom: "loss" top: "p" power_param { scale: 2 } }')
+    blobs, _ = net.forward({}, {}, {"x0": np.ones((2, 3), np.float32)})
+    assert blobs["p"] == 2 * 6
+
+
+def test_in_place_in_pycaffe() -> None:
+    """The same when the net is run there, and forward does not run again for the gradient."""
+    text = data((3, 4)) + python("s", "SquareInPlace", "x0", "x0") + REDUCE.replace('"y"', '"x0"')
+    net = caffe.Net(text + "force_backward: true", caffe.TRAIN)
+    x = np.abs(normal((3, 4))["x0"])
+    net.blobs["x0"].data[...] = x
+    net.forward()
+    net.backward()
+    assert_close(net.blobs["x0"].diff, 4 * x**3)
+
+
 @pytest.mark.parametrize(("phase", "value"), [("TRAIN", 0), ("TEST", 1)])
 def test_phase(phase: Any, value: int) -> None:
     net = Net(python("p", "PhaseLayer", tops="phase"), phase)

@@ -8,8 +8,9 @@ import jax
 import numpy as np
 import pytest
 import user_layers
-from python_nets import python
+from python_nets import data, python
 
+import caffejax.pycaffe as caffe
 from caffejax import Net, Solver, read_caffemodel
 from caffejax.errors import CaffejaxError
 
@@ -99,6 +100,22 @@ def images(kind: str) -> str:
         python(f"data{seed}", kind, "", "image label", f"include {{ phase: {phase} }}", f"{{'seed': {seed}}}")
         for seed, phase in ((1, "TRAIN"), (2, "TEST"))
     )
+
+
+def test_loading_weights_reaches_the_blobs_of_the_layer_s_object(tmp_path: Path) -> None:
+    """In Caffe they are the net's own; here too they hold what was loaded, whatever was written to them before."""
+    layer = python("lin", "Linear", "x0", "y", param_str="{'num_output': 2}")
+    net = caffe.Net(data((2, 3)) + layer, caffe.TEST)
+    net.params["lin"][0].data[...] = 5
+    net.save(str(tmp_path / "w.caffemodel"))
+    own = net.layer_dict["lin"].blobs
+    for blob in (*own, *net.params["lin"]):
+        blob.data[...] = 9
+    net.copy_from(str(tmp_path / "w.caffemodel"))
+    assert [blob.data.tolist() for blob in own] == [[[5] * 3] * 2, [0] * 2]
+    assert [blob.data.tolist() for blob in net.params["lin"]] == [[[5] * 3] * 2, [0] * 2]
+    net.blobs["x0"].data[...] = 1
+    assert (net.forward()["y"] == 15).all()
 
 
 def test_images_of_many_sizes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

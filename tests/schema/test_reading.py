@@ -25,6 +25,32 @@ def test_sources(tmp_path):
         read_solver(NET)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("layer { clip_param { min: 1 } type: 'Clip' name: 'bound' }", "1:20: layer 'bound' (Clip): "),
+        ("layer { name: 'a' }\nlayer { name: 'b' type: 'Clip' clip_param {} }", "2:43: layer 'b' (Clip): "),
+    ],
+)
+def test_required_fields_name_the_layer(text, said):
+    with pytest.raises(SchemaError) as caught:
+        read_net(text)
+    assert f"<text>:{said}ClipParameter needs 'max'" in str(caught.value)
+
+
+def test_required_fields_of_a_message_name_the_layer():
+    net = caffe_pb2.NetParameter()
+    net.layer.add(name="bound", type="Clip").clip_param.min = 1
+    said = r"layer 'bound' \(Clip\): required fields are missing: .*layer\[0\]\.clip_param\.max"
+    for read in (
+        lambda: parse_binary(net.SerializePartialToString(), caffe_pb2.NetParameter, file="net.bin"),
+        lambda: read_net(net),
+        lambda: read_solver(caffe_pb2.SolverParameter(net_param=net)),
+    ):
+        with pytest.raises(SchemaError, match=said):
+            read()
+
+
 def test_marks_and_encodings(tmp_path):
     path = tmp_path / "net.prototxt"
     path.write_bytes(b"\xef\xbb\xbfname: 'x' # \xc4\xe3\xba\xc3, as editors write it\r\n")

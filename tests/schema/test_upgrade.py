@@ -80,6 +80,24 @@ def test_padding_folds_into_the_layer_behind():
         read_net(PADDING % "relu")
 
 
+def test_of_a_v1_layer_beside_v0_layers_only_the_blobs_names_stay():
+    """Caffe upgrades every entry of `layers` as V0 once one is (UpgradeV0LayerParameter): the rest of V1's is lost."""
+    net = parse_text(
+        """
+        layers { bottom: "x" top: "y" layer { name: "y" type: "conv" num_output: 2 } }
+        layers { bottom: "y" top: "z" name: "z" type: POOLING blobs_lr: 1 pooling_param { kernel_size: 2 } }
+        """,
+        caffe_pb2.NetParameter,
+    )
+    warnings = upgrade_net(net)
+    conv, empty = net.layer
+    assert (conv.name, conv.type, conv.convolution_param.num_output) == ("y", "Convolution", 2)
+    assert empty == caffe_pb2.LayerParameter(bottom=["y"], top=["z"])
+    (lost,) = [w for w in warnings if "V1" in w]
+    assert "layer 'z'" in lost
+    assert "name, type, blobs_lr, pooling_param are dropped" in lost.replace("blobs_lr, type", "type, blobs_lr")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -47,6 +47,7 @@ def run(options: argparse.Namespace) -> None:
     from ..errors import did_you_mean
     from ..net import Net
     from ..solvers.feed import Feed
+    from ..solvers.index_check import IndexCheck
 
     names, targets = options.blobs.split(","), options.databases.split(",")
     if len(names) != len(targets):
@@ -67,7 +68,7 @@ def run(options: argparse.Namespace) -> None:
     def blobs_of(params: Any, state: Any, batch: Any, key: jax.Array) -> Any:
         return net.apply(params, state, batch, key=key, blobs=names)
 
-    forward, key = net.jit(blobs_of), jax.random.key(0)
+    forward, key, check_indices = net.jit(blobs_of), jax.random.key(0), IndexCheck(net)
     feed = Feed(net)
     counts = dict.fromkeys(names, 0)
     log.info("Extracting Features")
@@ -77,7 +78,9 @@ def run(options: argparse.Namespace) -> None:
         writers = [stack.enter_context(writer(target, name)) for name, target in zip(names, targets, strict=True)]
         for n in range(options.batches):
             batch = jax.device_put(next(feed), device)
-            values, state = forward(params, state, batch, jax.random.fold_in(key, n))
+            given = params, state, batch, jax.random.fold_in(key, n)
+            check_indices(*given)
+            values, state = forward(*given)
             for name, write in zip(names, writers, strict=True):
                 array = np.asarray(values[name], np.float32)
                 with located(file=options.model):

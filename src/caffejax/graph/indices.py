@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
-from typing import NamedTuple
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from ..errors import LayerError, Problem
 from .model import Graph, Layer
 
 # types each of whose tops holds all that its bottoms hold
@@ -40,11 +43,37 @@ def index_ranges(graph: Graph, through: Collection[str] = HANDING_ON) -> dict[st
     return ranges
 
 
+def indexing_layers(graph: Graph) -> list[Layer]:
+    """The layers that pick things by number, of which a number out of range is an error."""
+    return [layer for layer in graph.layers if layer.type.count_indexed is not None]
+
+
+def count_indexed(layer: Layer, bottoms: Iterable[Any]) -> int:
+    """How many things such a layer picks from, given its bottoms, or anything with their shapes."""
+    assert layer.type.count_indexed is not None
+    return layer.type.count_indexed(layer.context, *bottoms)
+
+
+def check_indices(layer: Layer, indices: Any, count: int, file: str | None = None) -> None:
+    """Raises `LayerError` if one of a layer's indices is none of `count`, cut off to a whole number as Caffe does."""
+    numbers = np.asarray(indices)
+    whole = np.trunc(numbers)
+    bad = ~((whole >= 0) & (whole < count))  # NaN is bad too
+    if bad.any():
+        place = [int(i) for i in np.argwhere(bad)[0]]
+        (bottom,) = layer.index_bottoms
+        message = (
+            f"index {numbers[bad].flat[0]:g} at {place} of bottom '{layer.bottoms[bottom]}' is out of range: "
+            f"it must be one of 0 to {count - 1}"
+        )
+        raise LayerError(Problem(message, file=file, layer=layer.name, layer_type=layer.type.name))
+
+
 def _classes(graph: Graph, layer: Layer, bottom: int) -> int | None:
     """How many indices a bottom may hold; None if nothing says."""
+    if layer.type.count_indexed is not None:
+        return count_indexed(layer, (graph.blobs[name] for name in layer.bottoms))
     param = layer.context.param
-    if hasattr(param, "input_dim"):
-        return int(param.input_dim)
     scores, labels = (graph.blobs[layer.bottoms[i]].shape for i in (0, bottom))
     axis = getattr(param, "axis", 1)
     if bottom == 0 or not -len(scores) <= axis < len(scores):

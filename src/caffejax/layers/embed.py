@@ -27,6 +27,11 @@ def embed(ctx: Context, blobs: Arrays, index: jax.Array) -> jax.Array:
     return rows + bias[0] if bias else rows
 
 
+@embed.indexed
+def _(ctx: Context, index: Any) -> int:
+    return int(ctx.param.input_dim)
+
+
 @embed.blobs
 def _(ctx: Context, index: Any) -> list[Blob]:
     p = ctx.param

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -50,6 +51,11 @@ def batch_reindex(ctx: Context, x: jax.Array, index: jax.Array) -> jax.Array:
     # repeats add up in the gradient: taken from the wide values, that is done in float32
     taken = wide(x).at[_positions(index, x.shape[0])].get(mode="fill", fill_value=jnp.nan)
     return taken.astype(x.dtype)
+
+
+@batch_reindex.indexed
+def _(ctx: Context, x: Any, index: Any) -> int:
+    return int(x.shape[0])
 
 
 @batch_reindex.backward

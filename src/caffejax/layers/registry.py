@@ -82,6 +82,7 @@ class LayerType:
     rule: Callable[..., Any] | None = field(default=None, repr=False)
     declare_tops: Callable[..., list[Shape]] | None = field(default=None, repr=False)
     joint: Callable[..., Any] | None = field(default=None, repr=False)
+    count_indexed: Callable[..., int] | None = field(default=None, repr=False)
     factor_and_bias: Callable[..., Any] | None = field(default=None, repr=False)
 
     def __reduce__(self) -> Any:
@@ -96,6 +97,14 @@ class LayerType:
         """Decorator, for host types: `declare(ctx, *bottoms)` gives the largest shapes of the tops."""
         self.declare_tops = declare
         return declare
+
+    def indexed(self, count: Callable[..., int]) -> Callable[..., int]:
+        """Decorator: `count(ctx, *bottoms)` is how many things the type's one index bottom picks from.
+
+        Bottoms have `.shape`. An index that is none of 0 .. count - 1 is an error, of which forward makes NaN.
+        """
+        self.count_indexed = count
+        return count
 
     def backward(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Decorator: the hand-written Backward."""

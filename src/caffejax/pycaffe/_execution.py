@@ -27,12 +27,13 @@ Key = tuple[jax.Array, *tuple[Any, ...]]  # a key, and the numbers to fold into 
 
 
 class Args(NamedTuple):
-    """What a pass is a function of."""
+    """What a pass is a function of; for the backward pass of a host layer, also the tops of its forward pass."""
 
     params: Mapping[str, Any]
     state: Mapping[str, Any]
     blobs: Mapping[str, jax.Array]
     key: Key
+    tops: Mapping[str, jax.Array]
 
 
 class Forward(NamedTuple):
@@ -69,6 +70,7 @@ class Stretch:
         host: whether it is a host layer, which is not compiled.
         reads: blobs that must be given: what Input and data layers produce, and what comes from layers before.
         params, state: the slots that its layers use, in trees like those of `Net.init`.
+        indices: of those of its layers that pick by number, where they read it.
         fed_layers: those of its layers that are fed; their tops stand in the blobs already.
         makes: blobs that it computes. An inserted Split's tops are its bottom under other names (see `split_roots`).
     """
@@ -80,6 +82,7 @@ class Stretch:
         self._roots = split_roots(graph)
         self.reads, self.makes = self._wires()
         self.params, self.state = self._slots()
+        self.indices = self._indices()
         self.fed_layers = tuple(layer for layer in self.layers if is_fed(layer))
         self._compiled: dict[Any, Any] = {}
 
@@ -125,6 +128,10 @@ class Stretch:
         keys = {p.owner.layer for layer in self.layers for p in (*layer.params, *layer.carried)}
         params, state = ({k: v for k, v in tree.items() if k in keys} for tree in slot_trees(self.graph))
         return params, state
+
+    def _indices(self) -> list[tuple[Layer, str]]:
+        names = [(layer, layer.bottoms[i]) for layer in self.layers for i in layer.index_bottoms]
+        return [(layer, self._roots.get(name, name)) for layer, name in names if layer.type.count_indexed is not None]
 
     def _wires(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         reads: dict[str, None] = {}
@@ -178,7 +185,8 @@ class Stretch:
         pulls: list[tuple[Layer, Any]] = []
         for i, layer in enumerate(self.layers[: stop + 1 - self.first], self.first):
             if section.low <= i <= section.high and takes_part(layer):
-                values, state, loss, pull = _with_pull(layer, given, values, self.mode, self.graph.file)
+                run = partial(_host_with_pull, args.tops) if layer.type.host else _with_pull
+                values, state, loss, pull = run(layer, given, values, self.mode, self.graph.file)
                 pulls.append((layer, pull))
             elif not is_fed(layer):
                 values, state, loss = run_layers((layer,), given, values, self.mode, self.graph.file)
@@ -271,8 +279,6 @@ def _pulled_params(layer: Layer) -> list[Slot]:
 def _with_pull(layer: Layer, given: Given, values: Values, mode: Backward, file: str | None) -> tuple[Any, ...]:
     """A layer's forward pass, and the function from its tops' diffs to those of its blobs and bottoms."""
     owners, names = _pulled_params(layer), _pulled_bottoms(layer)
-    if layer.type.host:
-        return _host_with_pull(layer, given, values, mode, file)
 
     def run(params: Mapping[str, Any], bottoms: Values) -> Any:
         all_params = {**given.params, **params}
@@ -291,8 +297,10 @@ def _with_pull(layer: Layer, given: Given, values: Values, mode: Backward, file:
     return result.values, result.state, result.loss, pull
 
 
-def _host_with_pull(layer: Layer, given: Given, values: Values, mode: Backward, file: str | None) -> tuple[Any, ...]:
-    """The same for a layer on the host, whose forward pass must not run again: `values` has its tops already."""
+def _host_with_pull(
+    made: Mapping[str, jax.Array], layer: Layer, given: Given, values: Values, mode: Backward, file: str | None
+) -> tuple[Any, ...]:
+    """The same for a layer on the host, whose forward pass must not run again: it made these tops."""
     owners = [p.owner for p in layer.params]
 
     def numpy(arrays: Sequence[Any]) -> list[np.ndarray]:
@@ -302,7 +310,7 @@ def _host_with_pull(layer: Layer, given: Given, values: Values, mode: Backward, 
         blobs = [
             (given.params if p.blob.learnable else given.state)[p.owner.layer][p.owner.index] for p in layer.params
         ]
-        bottoms, tops = [values[b] for b in layer.bottoms], [values[t] for t in layer.tops]
+        bottoms, tops = [values[b] for b in layer.bottoms], [made[t] for t in layer.tops]
         cotangents = [_like(diff, top) for diff, top in zip(top_diffs, tops, strict=True)]
         with located(file=file, layer=layer.name, layer_type=layer.type.name):
             context = layer.context.in_pass(given.key, layer.bottom_need_backward)
@@ -313,7 +321,7 @@ def _host_with_pull(layer: Layer, given: Given, values: Values, mode: Backward, 
             {b: jnp.asarray(d) for b, d in zip(layer.bottoms, bottom_diffs, strict=True) if b in wanted[1]},
         )
 
-    return values, dict(given.state), jnp.zeros(()), pull
+    return {**values, **made}, dict(given.state), jnp.zeros(()), pull
 
 
 def _like(diff: Any, top: jax.Array) -> jax.Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -12,10 +12,13 @@ from .. import net as pure
 from ..data.memory import ArraySource
 from ..execution import finished
 from ..graph import AUTOMATIC, Graph, Layer, Slot
+from ..graph.indices import check_indices, count_indexed
 from ..graph.reshape import reshape_graph
 from ..solvers.feed import Feed
 from . import _modes
 from ._execution import Args, Diffs, Forward, Key, Section, Seeds, Stretch, slot_trees, split_roots, takes_part
+from ._layer import BlobVec
+from ._passes import BackwardPass, Pass, in_place, maker
 from ._synced import Memory, SyncedBlob, now
 
 Callback = Callable[[int], object]
@@ -56,7 +59,7 @@ class Running:
         self._by_hand = tuple(
             top for layer in self.graph.layers if layer.type.input_shapes is not None for top in layer.tops
         )
-        self._passes: list[_Pass | None] = []
+        self._passes: list[Pass | None] = []
         self._roots = split_roots(self.graph)
         self._params, self._state = slot_trees(self.graph)
         self._graphs: dict[Any, tuple[Graph, dict[Any, Stretch]]] = {}
@@ -82,6 +85,11 @@ class Running:
         for slot, array in _pairs((self._params, self._state), new):
             if self.slots[slot].data_on(self.device) is not array:
                 _take_into(self.slots[slot].data_memory, array)
+        for layer in self.graph.layers:
+            blobs = getattr(layer.type.instance, "blobs", None)
+            if isinstance(blobs, BlobVec):  # a Python layer's own, which passes bring up to date too
+                for blob, param in zip(blobs, layer.params, strict=True):
+                    blob.data[...] = self.slots[param.owner].data_on(self.device).reshape(blob.shape)
 
     @property
     def params(self) -> pure.Params:
@@ -233,7 +241,7 @@ class Running:
             self._stretches[first, last] = Stretch(self.graph, first, last, self._mode)
         return self._stretches[first, last]
 
-    def _start(self, stretch: Stretch, key: Key) -> _Pass:
+    def _start(self, stretch: Stretch, key: Key) -> Pass:
         """A pass from what stands in the memories; data layers read their next batch."""
         for layer in stretch.fed_layers:
             if layer.key in self.arrays:
@@ -241,7 +249,7 @@ class Running:
             elif layer.type.open_source is not None:
                 self._take_batch(layer, tuple(self._feed.read(layer.key).values()))
         params, state = (self._arrays(tree, SyncedBlob.data_on) for tree in (stretch.params, stretch.state))
-        return _Pass(stretch, Args(params, state, self.values(stretch.reads), key))
+        return Pass(stretch, Args(params, state, self.values(stretch.reads), key, {}))
 
     def _forward(self, stretch: Stretch, key: Key) -> jax.Array:
         work = self._start(stretch, key)
@@ -254,11 +262,16 @@ class Running:
         if self._host_layers or any(self.blobs[n].shape != self.graph.blobs[n].shape for n in stretch.reads):
             return stretch.makes  # their shapes are known only then
         memories = ((name, self.blobs[name].data_memory) for name in stretch.makes)
-        return tuple(name for name, memory in memories if _popular(memory) or name in stretch.leaves)
+        sure = {*stretch.leaves, *(name for _, name in stretch.indices)}
+        return tuple(name for name, memory in memories if _popular(memory) or name in sure)
 
-    def _finish(self, work: _Pass, done: Forward) -> None:
-        """Puts a forward pass's results into the memories."""
+    def _finish(self, work: Pass, done: Forward) -> None:
+        """Puts a forward pass's results into the memories; raises `LayerError` for an index out of range."""
         stretch = work.stretch
+        known = {**work.args.blobs, **done.values}
+        for layer, name in stretch.indices:
+            bottoms = [known.get(self._roots.get(b, b), self.graph.blobs[b]) for b in layer.bottoms]
+            check_indices(layer, known[name], count_indexed(layer, bottoms), self.graph.file)
         for slot, array in done.state.items():
             _take_into(self.slots[slot].data_memory, array)
         for name in stretch.makes:
@@ -269,11 +282,11 @@ class Running:
                 memory = work.waiting[name] = self.blobs[name].data_memory
                 memory.defer(work)
         if stretch.host:  # its backward pass is given the tops
-            work.args = work.args._replace(blobs={**work.args.blobs, **done.values})
+            work.args = work.args._replace(tops=done.values)
         work.time = now()
         self._passes[stretch.first : stretch.last + 1] = [work] * len(stretch.layers)
 
-    def _groups(self, low: int, high: int, single: bool) -> Iterator[tuple[_Pass, Section]]:
+    def _groups(self, low: int, high: int, single: bool) -> Iterator[tuple[Pass, Section]]:
         """What to do on the way back from `high` to `low`: sections of the passes that made the blobs."""
         part = [i for i in range(high, low - 1, -1) if takes_part(self.graph.layers[i])]
         works = {i: self._pass_of(i) for i in part}
@@ -284,24 +297,42 @@ class Running:
                 bottom = part.pop(0)
             yield work, work.stretch.section(bottom, top)
 
-    def _pass_of(self, i: int) -> _Pass:
+    def _pass_of(self, i: int) -> Pass:
         """The pass that layer `i` ran in; a new one if what it reads has been written to since."""
-        work, layer = self._passes[i], self.graph.layers[i]
-        if work and all(memory.settled_version() < work.time for memory in self._memories(layer)):
+        work, layer, stretch = self._passes[i], self.graph.layers[i], self._stretch(i, i)
+        read_since = frozenset(name for name in in_place(layer) if work and not self._remade(i, name))
+        if work and read_since == in_place(layer) and not self._written(layer, work):
             return work
-        stretch = self._stretch(i, i)
         own = self._start(stretch, work.args.key if work else _modes.next_key())
+        if work:
+            blobs = {**own.args.blobs, **self._read(i, work, read_since)}
+            own.args = own.args._replace(state=work.args.state, blobs=blobs)
         if stretch.host:
-            tops = {name: self.blobs[name].data_on(self.device) for name in stretch.makes}
-            own.args = own.args._replace(blobs={**own.args.blobs, **tops})
+            own.args = own.args._replace(tops=self.values(stretch.makes))
         return own
 
-    def _memories(self, layer: Layer) -> list[Memory]:
-        """What a layer's backward pass depends on."""
-        blobs = [self.blobs[name] for name in layer.bottoms] + [self.slots[p.owner] for p in layer.params]
-        return [blob.data_memory for blob in blobs]
+    def _remade(self, i: int, name: str) -> bool:
+        """Whether the layer that makes what layer `i` reads of a blob ran after it."""
+        made, read = self._passes[maker(self.graph, i, name)], self._passes[i]
+        return made is not None and read is not None and made.time > read.time
 
-    def _backward(self, work: _Pass, section: Section, wanted: frozenset[str]) -> None:
+    def _written(self, layer: Layer, work: Pass) -> bool:
+        """Whether something that a layer's backward pass depends on changed after its pass, but for work in place.
+
+        What it wrote over is gone: later values there, its own and those of layers after it, are not what it read.
+        """
+        blobs = [self.blobs[name] for name in layer.bottoms if name not in in_place(layer)]
+        params = [self.slots[p.owner] for p in layer.params if p.blob.learnable]
+        return any(blob.data_memory.settled_version() >= work.time for blob in (*blobs, *params))
+
+    def _read(self, i: int, work: Pass, names: Collection[str]) -> dict[str, jax.Array]:
+        """What layer `i` read in a pass of blobs that it then wrote over."""
+        first = work.stretch.first
+        if first == i or not names:
+            return {name: work.args.blobs[name] for name in names}
+        return self._stretch(first, i - 1).forward(work.args, tuple(sorted(names))).values
+
+    def _backward(self, work: Pass, section: Section, wanted: frozenset[str]) -> None:
         seeds = self._seeds(section)
         diffs = work.stretch.backward(work.args, seeds, section, self._wanted_diffs(section, wanted))
         self._finish_backward(work, seeds, section, diffs)
@@ -320,9 +351,9 @@ class Running:
         memories = ((name, self.blobs[name].diff_memory) for name in section.writes)
         return tuple(name for name, memory in memories if _popular(memory) or name in sure)
 
-    def _finish_backward(self, work: _Pass, seeds: Seeds, section: Section, diffs: Diffs) -> None:
+    def _finish_backward(self, work: Pass, seeds: Seeds, section: Section, diffs: Diffs) -> None:
         """Puts a backward pass's results into the memories."""
-        back = _BackwardPass(work, seeds._replace(params={}), section)
+        back = BackwardPass(work, seeds._replace(params={}), section)
         for slot, array in diffs.params.items():
             _take_into(self.slots[slot].diff_memory, array)
         for name in section.writes:
@@ -362,34 +393,6 @@ class Running:
             key: tuple(None if slot is None else array(self.slots[slot], self.device) for slot in slots)
             for key, slots in tree.items()
         }
-
-
-class _Pass:
-    """A forward pass, which can be computed again for what it has not returned."""
-
-    def __init__(self, stretch: Stretch, args: Args) -> None:
-        self.stretch, self.args = stretch, args
-        self.time = -1  # memories of a later version have been written to since
-        self.waiting: dict[str, Memory] = {}
-
-    def resolve(self) -> None:
-        values = self.stretch.forward(self.args, self.stretch.makes).values
-        for name, memory in self.waiting.items():
-            memory.fill(self, values[name])
-
-
-class _BackwardPass:
-    """A backward pass likewise."""
-
-    def __init__(self, work: _Pass, seeds: Seeds, section: Section) -> None:
-        self.work, self.seeds, self.section = work, seeds, section
-        self.waiting: dict[str, Memory] = {}
-
-    def resolve(self) -> None:
-        stretch = self.work.stretch
-        diffs = stretch.backward(self.work.args, self.seeds, self.section, self.section.writes)
-        for name, memory in self.waiting.items():
-            memory.fill(self, diffs.blobs[name])
 
 
 def _take_into(memory: Memory, array: jax.Array) -> None:

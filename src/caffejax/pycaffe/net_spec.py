@@ -143,8 +143,9 @@ class Function:
         self.inputs = tuple(inputs)
         for index, bottom in enumerate(self.inputs):
             if not isinstance(bottom, Top):
-                hint = "; a layer with several tops gives a tuple of them" if isinstance(bottom, tuple) else ""
-                raise TypeError(f"{type_name} input {index} is not a Top (type is {type(bottom)}){hint}")
+                # ends as Caffe's message does: scripts look for that
+                hint = "a layer with several tops gives a tuple of them; " if isinstance(bottom, tuple) else ""
+                raise TypeError(f"{hint}{type_name} input {index} is not a Top (type is {type(bottom)})")
         self.params = dict(params)
         self.ntop: int = self.params.pop("ntop", 1)
         self.in_place: bool = self.params.pop("in_place", False)
@@ -284,8 +285,8 @@ class NetSpec:
         """
         for name, top in self.tops.items():
             if not isinstance(top, Top | Function):
-                hint = "; give each of the tops a name: n.a, n.b = ..." if isinstance(top, tuple) else ""
-                raise TypeError(f"'{name}' is not a Top (type is {type(top)}){hint}")
+                hint = "give each of the tops a name, n.a, n.b = ...; " if isinstance(top, tuple) else ""
+                raise TypeError(f"{hint}'{name}' is not a Top (type is {type(top)})")
         naming = _Naming({top: name for name, top in self.tops.items()})
         for top in self.tops.values():
             naming.add(top.fn if isinstance(top, Top) else top)

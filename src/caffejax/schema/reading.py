@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,10 +12,13 @@ from google.protobuf.message import DecodeError, Message
 
 from ..errors import Problem, SchemaError, located
 from .caffe_pb2 import NetParameter, SolverParameter
+from .places import in_layer, is_layer
 from .text import format_text, parse_text
 from .upgrade import upgrade_net, upgrade_solver
 
 M = TypeVar("M", bound=Message)
+
+_STEP = re.compile(r"(\w+)(?:\[(\d+)\])?")  # of a path as protobuf prints it: layer[3]
 
 _log = logging.getLogger("caffejax")
 
@@ -70,9 +74,7 @@ def parse_binary(data: bytes, message_class: type[M], *, file: str | None = None
     except (DecodeError, ValueError, RecursionError) as error:
         kind = message.DESCRIPTOR.name
         raise SchemaError(Problem(f"this is no {kind}, or the file is damaged or cut short", file)) from error
-    missing = message.FindInitializationErrors()  # type: ignore[attr-defined]  # the stubs lack it
-    if missing:
-        raise SchemaError(Problem(f"required fields are missing: {', '.join(missing)}", file))
+    _check_complete(message, file)
     return message
 
 
@@ -81,6 +83,7 @@ def _read(source: str | os.PathLike[str] | Message, kind: type[M], name: str) ->
     if isinstance(source, kind):
         copy = kind()
         copy.CopyFrom(source)
+        _check_complete(copy, name)
         return copy, name
     if isinstance(source, Message):  # of another pool or schema: only names are sure to mean the same
         if source.DESCRIPTOR.name != kind.DESCRIPTOR.name:
@@ -90,6 +93,21 @@ def _read(source: str | os.PathLike[str] | Message, kind: type[M], name: str) ->
     if path is None:
         return parse_text(str(source), kind, file=name), name
     return parse_text(_text_of(path), kind, file=str(path)), str(path)
+
+
+def _check_complete(message: Message, file: str | None) -> None:
+    """Raises `SchemaError` if fields are missing that the schema requires, with the layers they are missing in."""
+    problems = []
+    for path in message.FindInitializationErrors():  # type: ignore[attr-defined]  # the stubs lack it
+        *parents, _ = path.split(".")
+        owner, layer = message, None
+        for name, index in (_STEP.match(parent).groups() for parent in parents):  # type: ignore[union-attr]
+            owner = getattr(owner, name)[int(index)] if index else getattr(owner, name)
+            layer = owner if is_layer(owner) else layer
+        problem = Problem(f"required fields are missing: {path}", file)
+        problems.append(problem if layer is None else in_layer(problem, layer))
+    if problems:
+        raise SchemaError(problems)
 
 
 def _text_of(path: Path) -> str:

@@ -17,6 +17,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from ..errors import Problem, SchemaError, did_you_mean
+from .places import in_layer, is_layer
 from .scalars import Convert, converter, unquote
 from .tokens import END, Tokens
 
@@ -42,8 +43,8 @@ def parse_text(text: str, message_class: type[M], *, file: str | None = None) ->
     message = message_class()
     with suppress(_LostError):
         reader.fields(message, END, 0, 0)
-    if reader.problems:
-        raise SchemaError(reader.problems)
+    if problems := [*reader.problems, *reader.incomplete]:
+        raise SchemaError(problems)
     return message
 
 
@@ -84,6 +85,7 @@ class _Reader:
         self.file = file
         self.at = 0
         self.problems: list[Problem] = []
+        self.incomplete: list[Problem] = []  # required fields that are missing, in a layer whose end is not reached
 
     def fields(self, message: Message, closing: str, opened: int, depth: int) -> None:
         """Reads fields into `message` up to `closing`; `opened` is the token that began it."""
@@ -110,7 +112,10 @@ class _Reader:
         self.at += 1
         for name in required:
             if name not in seen:
-                self.problem(opened, f"{message.DESCRIPTOR.name} needs '{name}'")
+                self.incomplete.append(self.placed(opened, f"{message.DESCRIPTOR.name} needs '{name}'"))
+        if is_layer(message):
+            self.problems += [in_layer(problem, message) for problem in self.incomplete]
+            self.incomplete.clear()
 
     def value(self, message: Message, field: _Field, depth: int) -> None:
         """Reads the one value of a singular field."""
@@ -276,9 +281,12 @@ class _Reader:
         printable = token.encode(errors="backslashreplace").decode()
         return f"'{printable if len(token) < 60 else printable[:60] + '...'}'" if token else "the end of the text"
 
-    def problem(self, index: int, message: str) -> None:
+    def placed(self, index: int, message: str) -> Problem:
         line, column = self.tokens.position(index)
-        self.problems.append(Problem(message, self.file, line, column))
+        return Problem(message, self.file, line, column)
+
+    def problem(self, index: int, message: str) -> None:
+        self.problems.append(self.placed(index, message))
 
     def lost(self, index: int, message: str) -> NoReturn:
         self.problem(index, message)

@@ -94,11 +94,9 @@ def upgrade_v0(net: NetParameter) -> list[str]:
             setattr(new, name, getattr(net, name))
     problems: list[Problem] = []
     for layer in _fold_padding(net):
-        if not layer.HasField("layer"):
-            new.layers.append(layer)
-            continue
+        upgrade = _upgrade_layer if layer.HasField("layer") else _upgrade_v1_between
         try:
-            warnings += _upgrade_layer(layer, new.layers.add())
+            warnings += upgrade(layer, new.layers.add())
         except SchemaError as error:
             problems += error.problems
     if problems:
@@ -152,6 +150,19 @@ def _upgrade_layer(old: V1LayerParameter, new: V1LayerParameter) -> list[str]:
         else:
             warnings.append(f"layer '{flat.name}': {field.name} means nothing to type '{flat.type}' and is dropped")
     return warnings
+
+
+def _upgrade_v1_between(old: V1LayerParameter, new: V1LayerParameter) -> list[str]:
+    """Fills `new` from a V1 layer in a file with V0 layers: Caffe takes it for one of these, and finds it empty."""
+    new.bottom.extend(old.bottom)
+    new.top.extend(old.top)
+    lost = [field.name for field, _ in old.ListFields() if field.name not in ("bottom", "top")]
+    if not lost:
+        return []
+    return [
+        f"layer '{old.name}' is a V1 layer in a file with V0 layers, where Caffe reads only bottom and top: "
+        f"{', '.join(lost)} {'is' if len(lost) == 1 else 'are'} dropped; write all layers in one form"
+    ]
 
 
 def _put(layer: V1LayerParameter, param: str, name: str, value: object) -> None:

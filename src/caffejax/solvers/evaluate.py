@@ -12,6 +12,7 @@ from ..errors import GraphError, Problem
 from ..graph import Graph
 from ..net import Net, Params, Variables
 from .feed import Feed
+from .index_check import IndexCheck
 
 
 class Scores(NamedTuple):
@@ -40,6 +41,7 @@ class Evaluator:
         self.feed = Feed(net) if feed is None else feed
         self.device = device
         self._last: Params = {}
+        self._check_indices = IndexCheck(net)
         self._forward = net.jit(lambda params, state, batch, key: _scores(net, params, state, batch, key))
 
     def __call__(
@@ -54,7 +56,9 @@ class Evaluator:
         state = self._continued(variables.state)
         for i in range(batches):
             batch = jax.device_put(next(self.feed), self.device)
-            result, state = self._forward(variables.params, state, batch, jax.random.fold_in(key, i))
+            given = variables.params, state, batch, jax.random.fold_in(key, i)
+            self._check_indices(*given)
+            result, state = self._forward(*given)
             results.append(result)
             if each is not None:
                 each(i, Scores(float(result[0]), jax.tree.map(np.asarray, result[1])))

@@ -31,6 +31,7 @@ from .debug_info import DebugInfo
 from .divergence import Watch
 from .evaluate import Scores
 from .feed import Feed
+from .index_check import IndexCheck
 from .report import SmoothedLoss, Stopwatch, log, output_lines
 from .snapshots import Snapshots
 from .state import Report, TrainState, make_step, make_steps, pass_key, ragged, stack
@@ -144,7 +145,8 @@ class Solver:
         step = make_step(self.net, self._optimizer, self.param.iter_size, keep_update=self.param.snapshot_diff)
         self._step = self.net.jit(step, donate_argnums=() if debug_nans else 0)
         self._steps = self.net.jit(make_steps(step), donate_argnums=0)
-        one_by_one = debug_nans or self.param.debug_info or self.net.has_host_layers
+        self._check_indices = IndexCheck(self.net)
+        one_by_one = debug_nans or self.param.debug_info or self.net.has_host_layers or self._check_indices.needed
         self._at_once = 1 if one_by_one else steps_per_dispatch
         self._last_update: Params | None = None
         self._debug_info = DebugInfo(self.net) if self.param.debug_info else None
@@ -352,6 +354,9 @@ class Solver:
     def _update_with(self, batches: Mapping[str, Any], iteration: int) -> Report:
         placed = jax.device_put(batches, self.device)
         before = self.train_state
+        for i in range(self.param.iter_size if self._check_indices.needed else 0):
+            batch = {name: array[i] for name, array in placed.items()}
+            self._check_indices(*self.variables, batch, pass_key(before, i))
         if self._debug_info is not None and self._due(self.param.display):
             self._log_debug_info(placed)
         self.train_state, report = self._step(before, placed, self.schedule(iteration))
