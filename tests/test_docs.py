@@ -4,7 +4,9 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 REPOSITORY = Path(__file__).parents[1]
@@ -55,3 +57,15 @@ def test_the_page_on_python_works(
     for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(block, namespace)
     assert capsys.readouterr().out.splitlines() == ["[1. 1.]", "(2, 4) (4, 3)", "(5, 4)", "True", "51"]
+
+
+def test_the_page_for_jax_users_works(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    namespace: dict[str, Any] = {}
+    for block in python_blocks("jax.md"):
+        exec(block, namespace)
+    assert capsys.readouterr().out == "True\n"
+    alone = namespace["jax"].grad(namespace["loss"])(*(namespace[n] for n in ("params", "images", "labels")))
+    for name, ways in {n: namespace[n] for n in ("whole", "gradients")}.items():
+        for a, b in zip(*map(namespace["jax"].tree.leaves, (ways, alone)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5, err_msg=name)

@@ -72,8 +72,8 @@ class Net:
         seed: what data layers shuffle and crop by.
         workers: how many processes read each data layer's data; 0 for threads of this one, which are enough unless
             much of the reading is Python.
-        kernels: "fast" for the formulations that run fastest, "reference" for the plain lowering of every layer. The
-            fast ones have no forward-mode derivative (jax.jvp).
+        kernels: "fast" for the formulations that suit the platform best, "reference" for the plain lowering of every
+            layer.
         precision: "float32" on every platform; "tf32", with which products and convolutions round their factors to
             10 bits where the platform has it, which a CPU has not; or "bfloat16": the products and what lies between
             them in bfloat16; parameters, statistics, sums, losses and outputs in float32.

@@ -61,7 +61,7 @@ _operation.multiple_results = True
 
 
 def _evaluate(*arrays: jax.Array, operation: Operation, plain: ClosedJaxpr) -> Sequence[jax.Array]:
-    devices = {d for a in arrays for d in a.devices()}
+    devices = {d for a in arrays if isinstance(a, jax.Array) for d in a.devices()}
     if len(devices) == 1 and next(iter(devices)).platform == "cpu":
         return operation.cpu(*arrays)
     return list(jaxpr_as_fun(plain)(*arrays))

@@ -74,9 +74,7 @@ def _product_diffs(transpose: bool, wanted: onednn.Wanted) -> Operation:
 def _plain_diffs(
     rows: jax.Array, dy: jax.Array, weight: jax.Array, *, transpose: bool, wanted: onednn.Wanted
 ) -> Arrays:
-    d_rows = (dy @ (weight.T if transpose else weight),) if wanted.x else ()
-    d_weight = (rows.T @ dy if transpose else dy.T @ rows,) if wanted.weight else ()
-    return *d_rows, *d_weight
+    return _pulled_back(_plain, rows, dy, weight, transpose, wanted)
 
 
 def _diffs_on_cpu(
@@ -85,7 +83,13 @@ def _diffs_on_cpu(
     if len(rows) > 1 and onednn.suits(rows, dy, weight):
         found = onednn.matmul_diffs(rows, dy, weight, wanted, transpose=transpose)
         return tuple(d for d in found if d is not None)
-    _, pullback = jax.vjp(partial(_on_cpu, transpose=transpose), rows, weight)
+    return _pulled_back(_on_cpu, rows, dy, weight, transpose, wanted)
+
+
+def _pulled_back(
+    run: Any, rows: jax.Array, dy: jax.Array, weight: jax.Array, transpose: bool, wanted: onednn.Wanted
+) -> Arrays:
+    _, pullback = jax.vjp(partial(run, transpose=transpose), rows, weight)
     return tuple(d for d, want in zip(pullback((dy,)), (wanted.x, wanted.weight), strict=True) if want)
 
 

@@ -9,30 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 
-from .layout import channels_first
-from .operation import Operation
-
 _PARTS = 8  # more are no longer fused
 _EXACT = jax.lax.Precision.HIGHEST  # sums are not rounded to the TF32 that products may be
-
-
-def spread(b: jax.Array, shape: tuple[int, ...], *, fast: bool = True) -> jax.Array:
-    """(channels,) broadcast to (batch, channels, *space)."""
-    plain = partial(_spread, shape=shape)
-    return (Operation(plain, partial(_spread_on_cpu, shape=shape)) if fast else plain)(b)[0]
-
-
-def _spread(b: jax.Array, shape: tuple[int, ...]) -> tuple[jax.Array]:
-    return (jnp.broadcast_to(b.reshape(-1, *(1,) * (len(shape) - 2)), shape),)
-
-
-def _spread_on_cpu(b: jax.Array, shape: tuple[int, ...]) -> tuple[jax.Array]:
-    return (channels_first(row(b, (shape[0], *shape[2:], shape[1]))),)
 
 
 @dataclass(frozen=True)

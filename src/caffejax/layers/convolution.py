@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..errors import require
+from ..kernels.affine import by_channel
 from ..kernels.convolution import correlate
 from ..kernels.geometry import Geometry
-from ..kernels.sums import spread
 from .axes import canonical_axis
 from .context import Blob, Context, Shape
 from .precision import wide
@@ -111,10 +111,7 @@ class Correlation:
         """`y` plus the bias of each output, if there is one."""
         if bias is None:
             return y
-        if self.fast:
-            flat = self._flat(y)
-            return (flat + spread(bias, flat.shape)).reshape(y.shape).astype(y.dtype)
-        return (y + bias.reshape(-1, *(1 for _ in self.size(y)))).astype(y.dtype)
+        return by_channel(self._flat(y), None, bias, fast=self.fast).reshape(y.shape).astype(y.dtype)
 
     def bias_diff(self, dy: jax.Array) -> jax.Array:
         """The bias's diff."""

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
+from ..kernels.affine import by_channel
 from ..kernels.product import rows_times
-from ..kernels.sums import spread
 from .axes import canonical_axis
 from .context import Blob, Context
 from .precision import wide
@@ -24,7 +24,7 @@ def inner_product(ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array) -> j
     rows = x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
     y = rows_times(rows, weight, ctx.param.transpose, fast=ctx.fast)
     if bias:
-        y = (y + spread(bias[0], y.shape, fast=ctx.fast)).astype(y.dtype)
+        y = by_channel(y, None, bias[0], fast=ctx.fast).astype(y.dtype)
     return y.reshape(*x.shape[:axis], ctx.param.num_output)
 
 

@@ -1,0 +1,107 @@
+"""A gradient of its own is used under every transformation; the one here is no derivative, so that it shows."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from caffejax.kernels.gradient import with_gradient
+
+X, W = jnp.arange(1.0, 4), jnp.arange(2.0, 5)
+
+
+def forward(x: jax.Array, w: jax.Array) -> Any:
+    return jnp.sin(x) * w, (x, w)
+
+
+def backward(saved: Any, dy: jax.Array, wanted: Any) -> Any:
+    """Not the cosine: 5 x."""
+    x, w = saved
+    return (5 * x * w * dy if wanted[0] else None), (jnp.sin(x) * dy if wanted[1] else None)
+
+
+f = with_gradient(forward, backward)
+
+
+@pytest.mark.parametrize("compiled", [jax.jit, lambda f: f, jax.checkpoint], ids=["jit", "eager", "checkpoint"])
+def test_it_is_the_gradient_both_ways(compiled: Any) -> None:
+    run = compiled(f)
+    np.testing.assert_allclose(run(X, W), jnp.sin(X) * W)
+    dx, dw = jax.grad(lambda x, w: run(x, w).sum(), (0, 1))(X, W)
+    np.testing.assert_allclose(dx, 5 * X * W)
+    np.testing.assert_allclose(dw, jnp.sin(X), rtol=1e-6)
+    np.testing.assert_allclose(jax.jvp(run, (X, W), (X, 2 * X))[1], 5 * X * W * X + jnp.sin(X) * 2 * X, rtol=1e-6)
+    np.testing.assert_allclose(jax.jacfwd(run)(X, W), jnp.diag(5 * X * W))
+    np.testing.assert_allclose(jax.jacrev(run)(X, W), jnp.diag(5 * X * W))
+
+
+@pytest.mark.parametrize("outer", [jax.jacfwd, jax.jacrev])
+@pytest.mark.parametrize("inner", [jax.jacfwd, jax.jacrev])
+def test_higher_derivatives_are_those_of_the_rule(inner: Any, outer: Any) -> None:
+    second = outer(inner(lambda x: f(x, W).sum()))(X)
+    np.testing.assert_allclose(second, jnp.diag(5 * W))
+    third = jax.jacfwd(outer(inner(lambda x: f(x, x).sum())))(X)  # of 5 x w along x and sin x along w
+    expected = np.zeros((3, 3, 3))
+    assert third.shape == expected.shape
+
+
+@pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 0)])
+def test_batches_are_loops(axes: Any) -> None:
+    arrays = [jnp.stack([a, 2 * a]) if axis == 0 else a for a, axis in zip((X, W), axes, strict=True)]
+
+    def each(function: Any) -> Any:
+        of = [[a[i] if axis == 0 else a for a, axis in zip(arrays, axes, strict=True)] for i in range(2)]
+        return jax.tree.map(lambda *parts: jnp.stack(parts), *(function(*args) for args in of))
+
+    def gradients(x: jax.Array, w: jax.Array) -> Any:
+        return jax.grad(lambda x, w: (f(x, w) ** 2).sum(), (0, 1))(x, w)
+
+    def tangent(x: jax.Array, w: jax.Array) -> Any:
+        return jax.jvp(f, (x, w), (w, x))[1]
+
+    for function in (f, gradients, tangent):
+        jax.tree.map(np.testing.assert_allclose, jax.vmap(function, axes)(*arrays), each(function))
+
+    def total(*arrays: jax.Array) -> jax.Array:
+        return (jax.vmap(f, axes)(*arrays) ** 2).sum()
+
+    batched, looped = jax.grad(total, (0, 1))(*arrays), each(gradients)
+    for found, parts, axis in zip(batched, looped, axes, strict=True):
+        np.testing.assert_allclose(found, parts if axis == 0 else parts.sum(0), rtol=1e-6)
+
+
+def test_only_what_is_wanted_is_asked_for() -> None:
+    asked: list[Any] = []
+
+    def noting(saved: Any, dy: Any, wanted: Any) -> Any:
+        asked.append(wanted)
+        return backward(saved, dy, wanted)
+
+    jax.grad(lambda w: with_gradient(forward, noting)(X, w).sum())(W)
+    assert asked == [(False, True)]
+
+
+def test_trees_integers_keys_and_zeros() -> None:
+    def run(key: Any, x: dict[str, Any], none: None) -> Any:
+        return {"y": 2 * x["a"], "n": x["i"] + 1}, (key, x["a"])
+
+    def rule(saved: Any, diffs: Any, wanted: Any) -> Any:
+        assert diffs["n"] is None
+        assert wanted[1] == {"a": True, "b": True, "i": False}
+        return None, {"a": 3 * diffs["y"], "b": None, "i": None}, None
+
+    x = {"a": X, "b": W, "i": jnp.arange(3)}
+    found = jax.grad(
+        lambda floats: with_gradient(run, rule)(jax.random.key(0), x | floats, None)["y"].sum(), allow_int=True
+    )({"a": X, "b": W})
+    np.testing.assert_array_equal(found["a"], jnp.full(3, 3.0))
+    np.testing.assert_array_equal(found["b"], jnp.zeros(3))
+
+
+def test_alone_is_for_what_is_not_differentiated() -> None:
+    g = with_gradient(forward, backward, alone=lambda x, w: jnp.zeros(3))
+    np.testing.assert_array_equal(g(X, W), jnp.zeros(3))
+    value, _ = jax.value_and_grad(lambda x: g(x, W).sum())(X)
+    np.testing.assert_allclose(value, (jnp.sin(X) * W).sum())

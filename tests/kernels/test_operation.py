@@ -1,0 +1,102 @@
+"""Which formulation of an operation runs, under every transformation: the two here give numbers to be told apart."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import jax
+import jax.extend
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export
+
+from caffejax.kernels.operation import Operation
+
+X = jnp.arange(1.0, 4)
+
+
+def plain(x: jax.Array) -> tuple[jax.Array]:
+    return (jnp.square(x),)
+
+
+def on_cpu(x: jax.Array) -> tuple[jax.Array]:
+    return (10 * jnp.square(x),)
+
+
+BOTH = Operation(plain, on_cpu)
+ROUGH = Operation(plain, on_cpu, smooth=False)
+
+
+def value(operation: Operation) -> Any:
+    return lambda x: operation(x)[0]
+
+
+@pytest.mark.parametrize(("operation", "derivative"), [(BOTH, 10), (ROUGH, 1)], ids=["smooth", "not smooth"])
+@pytest.mark.parametrize("compiled", [jax.jit, lambda f: f], ids=["jit", "eager"])
+def test_a_cpu_has_its_own(operation: Operation, derivative: int, compiled: Any) -> None:
+    """And its derivatives, where it can be transformed."""
+    f = value(operation)
+    np.testing.assert_array_equal(compiled(f)(X), 10 * X**2)
+    np.testing.assert_array_equal(compiled(jax.grad(lambda x: f(x).sum()))(X), derivative * 2 * X)
+    np.testing.assert_array_equal(compiled(lambda x: jax.jvp(f, (x,), (x,))[1])(X), derivative * 2 * X**2)
+    np.testing.assert_array_equal(compiled(jax.vmap(f))(X[None]), derivative * X[None] ** 2)
+    np.testing.assert_array_equal(compiled(jax.hessian(lambda x: f(x).sum()))(X), derivative * 2 * jnp.eye(3))
+
+
+def test_a_batch_may_have_a_formulation_of_its_own() -> None:
+    def batched(arrays: Any, axes: Any) -> Any:
+        return (100 * jnp.moveaxis(arrays[0], axes[0], 0),)
+
+    operation = Operation(plain, on_cpu, smooth=False, batched=batched)
+    np.testing.assert_array_equal(jax.vmap(value(operation), in_axes=1)(X[:, None]), 100 * X[None])
+
+
+@pytest.mark.parametrize("platforms", [["cpu"], ["tpu"], ["cuda"], ["cpu", "cuda", "tpu"]])
+def test_exported_code_has_xlas_own(platforms: list[str]) -> None:
+    (n,) = export.symbolic_shape("n")
+    exported = export.export(jax.jit(value(BOTH)), platforms=platforms)(jax.ShapeDtypeStruct((n,), jnp.float32))
+    if "cpu" in platforms:
+        np.testing.assert_array_equal(exported.call(X), X**2)
+    assert "1.000000e+01" not in exported.mlir_module()
+
+
+def test_another_platform_has_xlas_own() -> None:
+    text = jax.jit(value(BOTH)).trace(X).lower(lowering_platforms=("tpu",)).as_text()
+    assert "1.000000e+01" not in text
+    assert "1.000000e+01" in jax.jit(value(BOTH)).lower(X).as_text()
+
+
+DEVICES = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from caffejax.kernels.operation import Operation
+operation = Operation(lambda x: (x * 1,), lambda x: (x * 10,))
+mesh = Mesh(jax.devices(), ("d",))
+x = jnp.ones(4)
+sharded = jax.device_put(x, NamedSharding(mesh, P("d")))
+f = lambda x: operation(x)[0]
+print(*(float(y.max()) for y in (jax.jit(f)(x), jax.jit(f)(sharded), f(sharded))))
+print(float(jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("d"), out_specs=P("d")))(x).max()))
+explicit = jax.make_mesh((4,), ("d",), axis_types=(jax.sharding.AxisType.Explicit,))
+with jax.set_mesh(explicit):
+    print(float(jax.jit(f)(jax.device_put(x, NamedSharding(explicit, P("d")))).max()))
+"""
+
+
+def test_a_program_that_is_cut_for_devices_has_xlas_own() -> None:
+    """Under shard_map it is one device's."""
+    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    done = subprocess.run([sys.executable, "-c", DEVICES], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.split() == ["10.0", "1.0", "1.0", "10.0", "1.0"]
+
+
+def test_precision_is_that_of_the_moment_of_the_call() -> None:
+    operation = Operation(lambda x: (x @ x,), lambda x: (x @ x,))
+    with jax.default_matmul_precision("float32"):
+        inner = jax.make_jaxpr(value(operation))(jnp.ones((2, 2)))
+    gradient = jax.grad(lambda x: jax.extend.core.jaxpr_as_fun(inner)(x)[0].sum())
+    text = jax.jit(gradient).trace(jnp.ones((2, 2))).lower(lowering_platforms=("tpu",)).as_text()
+    assert "HIGHEST" in text
+    assert "DEFAULT" not in text
