@@ -255,7 +255,8 @@ class Net:
 
         Args:
             params, state, inputs, key, blobs: as for `apply`.
-            probes: zeros to add to the blobs they name. A probe's gradient is what Caffe calls the blob's diff.
+            probes: zeros to add to the blobs they name. A probe's gradient is what Caffe calls the blob's diff,
+                and is there where Caffe would not compute it, too.
 
         Raises:
             CaffejaxError: as for `apply`.

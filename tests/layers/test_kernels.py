@@ -108,7 +108,8 @@ def test_net_is_the_same_both_ways(name: str, rows: int) -> None:
 BLOCK = """
         layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 dim: 19 dim: 17 } } }
         layer { name: "c1" type: "Convolution" bottom: "x" top: "c1"
-          convolution_param { num_output: 8 kernel_size: 7 stride: 2 pad: 3 weight_filler { type: "msra" } } }
+          convolution_param {
+              num_output: 8 kernel_size: 7 stride: 2 pad: 3 bias_term: false weight_filler { type: "msra" } } }
         layer { name: "b1" type: "BatchNorm" bottom: "c1" top: "c1" }
         layer { name: "s1" type: "Scale" bottom: "c1" top: "c1" scale_param { bias_term: true } }
         layer { name: "r1" type: "ReLU" bottom: "c1" top: "c1" }

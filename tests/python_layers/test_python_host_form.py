@@ -121,8 +121,12 @@ def test_propagate_down_is_what_the_net_asks(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(user_layers.Euclidean, "backward", listening)
     text = data((4, 3), (4, 2)) + python("ip", "Linear", "x0", "ip", param_str="{'num_output': 2}")
-    loss_and_grads(text + python("l", "Euclidean", "ip x1", "l", "loss_weight: 1"), normal((4, 3), (4, 2)))
-    assert asked == [[True, False]]
+    text += python("l", "Euclidean", "ip x1", "l", "loss_weight: 1")
+    loss_and_grads(text, normal((4, 3), (4, 2)))  # by the bottoms, too
+    net = Net(text, "TRAIN")
+    params, state = net.init(jax.random.key(0))
+    jax.grad(lambda params: net.loss(params, state, normal((4, 3), (4, 2)))[0])(params)
+    assert asked == [[True, True], [True, False]]
 
 
 def test_a_bottom_diff_that_is_not_written_is_zero() -> None:
