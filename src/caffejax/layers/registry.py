@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal
 
 from ..errors import GraphError, did_you_mean
 from .context import Blob, Context, Position, Shape, Source
@@ -34,6 +35,20 @@ from .precision import Floats
 Count = int | tuple[int, int | None]  # exactly n, or (at least, at most or None)
 
 SAME_AS_BOTTOMS = "same as bottoms"
+
+Question = Literal["jit", "jvp", "second", "vmap", "shard", "export", "symbolic_batch"]
+QUESTIONS: Mapping[Question, str] = MappingProxyType(
+    {
+        "jit": "be compiled with `jax.jit`",
+        "jvp": "be differentiated forwards (`jax.jvp`)",
+        "second": "be differentiated twice",
+        "vmap": "be batched with `jax.vmap`",
+        "shard": "be split over devices by rows, none of which has to see another's",
+        "export": "be exported with `jax.export`",
+        "symbolic_batch": "be exported for any number of rows",
+    }
+)
+ON_HOST = "it runs on the host, between what is compiled"
 
 
 @dataclass
@@ -45,6 +60,8 @@ class LayerType:
         instance: then, the object of the user's that runs the layer.
         position: then, how that object says where in its data it is, if it can.
         single: that forward and rule compute in float32, whatever they are given.
+        cannot: of what JAX does with functions, see `QUESTIONS`, what it does not do with this type, each with the
+            reason. Everything, for a host type.
     """
 
     name: str
@@ -72,6 +89,7 @@ class LayerType:
     elementwise: bool = False
     floats: Floats = "float32"
     single: bool = False
+    cannot: Mapping[Question, str] = field(default_factory=dict)
     specialise: Callable[[Context], LayerType] | None = None
     instance: Any = None
     position: Position | None = None
@@ -80,6 +98,9 @@ class LayerType:
     declare_tops: Callable[..., list[Shape]] | None = field(default=None, repr=False)
     joint: Callable[..., Any] | None = field(default=None, repr=False)
     factor_and_bias: Callable[..., Any] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self.cannot = MappingProxyType(dict.fromkeys(QUESTIONS, ON_HOST) if self.host else dict(self.cannot))
 
     def __reduce__(self) -> Any:
         return layer_type, (self.name,)
@@ -198,6 +219,7 @@ def register(
     row_wise: bool = False,
     elementwise: bool = False,
     floats: Floats = "float32",
+    cannot: Mapping[Question, str] = MappingProxyType({}),
 ) -> Callable[[Callable[..., Any]], LayerType]:
     """Registers a forward function `forward(ctx, [blobs,] *bottoms)` as a layer type.
 
@@ -225,6 +247,7 @@ def register(
             order of the axes makes no difference; implies row_wise.
         floats: how it computes in a net of bfloat16: in "float32", in its "bottoms"' type, or "products" in bfloat16.
         fork_settings: settings of forks that it follows; others that are set are refused.
+        cannot: what JAX does not do with it, of `QUESTIONS`, each with the reason in words; tests ask all the rest.
 
     Raises:
         ValueError: if the name is taken.
@@ -254,6 +277,7 @@ def register(
                 row_wise=row_wise or elementwise,
                 elementwise=elementwise,
                 floats=floats,
+                cannot=cannot,
             )
         )
 
