@@ -1,9 +1,8 @@
 """A case as functions to transform: its loss, with the tops, of params and inputs."""
 
 import functools
-import math
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import LAYERS, Case
+from cases import Case
 
 from caffejax.errors import CaffejaxError
 from caffejax.net import Net
@@ -38,8 +37,8 @@ class Subject:
         self.net = Net(case.text(rows), case.phase, kernels=kernels, backward=backward)
         draw = np.random.default_rng(zlib.crc32(case.name.encode()))
         params, state = self.net.init(jax.random.key(0))
-        if not case.whole:  # a lone layer's fillers may be zero; a net's keep its numbers in bounds
-            params = jax.tree.map(lambda p: draw.normal(size=p.shape), params)
+        near = 0.1 if case.whole else 1.0  # a net's own weights keep its numbers in bounds
+        params = jax.tree.map(lambda p: p * case.whole + near * draw.normal(size=p.shape), params)
         self.params, self.state = numpy(params), numpy(jax.tree.map(lambda s: draw.uniform(0.5, 1.5, s.shape), state))
         self.inputs = {name: self._fed(name, draw) for name in self.net.fed}
 
@@ -86,14 +85,24 @@ class Subject:
         """`f(params, inputs)`: ((loss, (tops, state)), (param gradients, input gradients)). As a user has it."""
         return jax.value_and_grad(self.loss, (0, 1), has_aux=True)
 
+    def with_state(self, point: tuple[Arrays, Arrays], state: Arrays) -> Any:
+        """`value_and_grad` as a function of the state, too."""
+        return jax.value_and_grad(self.loss, (0, 1), has_aux=True)(*point, state)
+
     def gradient(self, params: Arrays, inputs: Arrays) -> Arrays:
         """By params and by inputs."""
         return self.value_and_grad(params, inputs)[1]
 
     @functools.cached_property
     def compiled(self) -> Any:
-        """`value_and_grad`, jitted unless it runs on the host."""
-        return self.value_and_grad if self.host else jax.jit(self.value_and_grad)
+        """`value_and_grad`, compiled unless it runs on the host."""
+        return self.value_and_grad if self.host else compiled(self.value_and_grad, *self.point)
+
+    def exact(self) -> "Subject":
+        """The same with float64 numbers; to be used with x64 enabled."""
+        double = Subject(self.case, self.net.kernels)
+        double.params, double.state, double.inputs = numpy((self.params, self.state, self.inputs), np.float64)
+        return double
 
     @property
     def point(self) -> tuple[Arrays, Arrays]:
@@ -105,6 +114,23 @@ class Subject:
         draw = np.random.default_rng(seed)
         params, inputs = jax.tree.map(lambda a: draw.normal(size=a.shape).astype(a.dtype), self.point)
         return params, {name: a * (name not in self.labels) for name, a in inputs.items()}
+
+
+def compiled(function: Callable[..., Any], *arrays: Any, **options: Any) -> Any:
+    """What `jax.jit` makes for such arrays, in less time: its speed is of no interest here.
+
+    Programs that are alike, as those of many types are with either kernels, are compiled once.
+    """
+    lowered = jax.jit(function, **options).lower(*arrays)
+    text = lowered.as_text()
+    if text not in _executables:
+        while len(_executables) > 16:
+            del _executables[next(iter(_executables))]
+        _executables[text] = lowered.compile(compiler_options={"xla_backend_optimization_level": 0})
+    return _executables[text]
+
+
+_executables: dict[str, Any] = {}
 
 
 @functools.lru_cache(maxsize=4)
@@ -154,14 +180,3 @@ def inner(a: Arrays, b: Arrays) -> Any:
 def moved(point: Arrays, direction: Arrays, step: float) -> Arrays:
     """The point, a step along the direction away."""
     return jax.tree.map(lambda a, d: a + step * d, point, direction)
-
-
-def sizes(text: str) -> Iterator[int]:
-    """The number of elements of every array in HLO."""
-    import re
-
-    for dims in re.findall(r"\b(?:f|bf|s|u|pred)\d*\[([\d,]+)\]", text):
-        yield math.prod(map(int, dims.split(",")))
-
-
-__all__ = ["LAYERS", "Mapping"]

@@ -36,19 +36,21 @@ Count = int | tuple[int, int | None]  # exactly n, or (at least, at most or None
 
 SAME_AS_BOTTOMS = "same as bottoms"
 
-Question = Literal["jit", "jvp", "second", "vmap", "shard", "export", "symbolic_batch"]
+Question = Literal["jit", "jvp", "second", "vmap", "shard", "shard_map", "export", "symbolic_batch"]
 QUESTIONS: Mapping[Question, str] = MappingProxyType(
     {
         "jit": "be compiled with `jax.jit`",
         "jvp": "be differentiated forwards (`jax.jvp`)",
         "second": "be differentiated twice",
         "vmap": "be batched with `jax.vmap`",
-        "shard": "be split over devices by rows, none of which has to see another's",
+        "shard": "be split by rows over devices with `jax.jit`, each seeing only its own",
+        "shard_map": "be mapped over devices with `jax.shard_map`",
         "export": "be exported with `jax.export`",
         "symbolic_batch": "be exported for any number of rows",
     }
 )
 ON_HOST = "it runs on the host, between what is compiled"
+NO_DERIVATIVE = "its gradient is Caffe's formula, which is no derivative"
 
 
 @dataclass
@@ -60,8 +62,8 @@ class LayerType:
         instance: then, the object of the user's that runs the layer.
         position: then, how that object says where in its data it is, if it can.
         single: that forward and rule compute in float32, whatever they are given.
-        cannot: of what JAX does with functions, see `QUESTIONS`, what it does not do with this type, each with the
-            reason. Everything, for a host type.
+        cannot: what JAX does with functions but not with this type, of `QUESTIONS`, each with the reason in words.
+            For a host type that is everything.
     """
 
     name: str
@@ -100,7 +102,8 @@ class LayerType:
     factor_and_bias: Callable[..., Any] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        self.cannot = MappingProxyType(dict.fromkeys(QUESTIONS, ON_HOST) if self.host else dict(self.cannot))
+        own: dict[Question, str] = {"jvp": NO_DERIVATIVE} if self.prefer_rule else {}
+        self.cannot = MappingProxyType(dict.fromkeys(QUESTIONS, ON_HOST) if self.host else own | dict(self.cannot))
 
     def __reduce__(self) -> Any:
         return layer_type, (self.name,)
