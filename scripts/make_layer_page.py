@@ -14,7 +14,7 @@ from typing import Any
 
 import caffejax.data  # noqa: F401  registers the data layers
 from caffejax.layers import LayerType, layer_types
-from caffejax.layers.registry import ON_HOST, QUESTIONS
+from caffejax.layers.questions import ON_HOST, QUESTIONS
 from caffejax.schema import caffe_pb2
 from caffejax.schema.forks import fork_fields
 
@@ -30,8 +30,11 @@ Backward and finite differences agree, which `caffejax gradcheck` shows for any 
 gradient either. *Its own*: the layer's, which `caffejax gradcheck` checks.
 Where Caffe stops a gradient that a derivative would have, the type's section says so.
 
-As any JAX function, a layer can QUESTIONS. Tests ask the same of every type; what one cannot do is among its
-restrictions.
+As any function in JAX, a layer can
+
+QUESTIONS
+
+Tests ask this of every type; what one cannot do is among its restrictions.
 
 """
 
@@ -40,7 +43,7 @@ def page() -> str:
     """The whole page."""
     types = layer_types().values()
     lines = [
-        INTRO.replace("QUESTIONS", ", ".join(QUESTIONS.values()))
+        INTRO.replace("QUESTIONS", "\n".join(f"- {text}" for text in QUESTIONS.values()))
         + "| type | bottoms | tops | gradient | what it does | restrictions |",
         "|---|---|---|---|---|---|",
     ]

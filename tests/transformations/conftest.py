@@ -2,9 +2,16 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import processes
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where HDF5Output may write."""
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture(scope="session")

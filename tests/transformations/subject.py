@@ -1,6 +1,7 @@
 """A case as functions to transform: its loss, with the tops, of params and inputs."""
 
 import functools
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -139,10 +140,31 @@ def subject(case: Case, kernels: str) -> Subject:
     return Subject(case, kernels)
 
 
-def each(cases: list[Case]) -> Any:
-    """Parametrizes a test with `case` and `kernels`."""
+@functools.cache
+def alike(case: Case) -> bool:
+    """Whether it is the same program with either kernels, all derivatives included."""
+    texts = []
+    for kernels in ("fast", "reference"):
+        one = subject(case, kernels)
+        if one.host:
+            return False
+        texts.append(re.sub("0x[0-9a-f]+", "", str(jax.make_jaxpr(one.value_and_grad)(*one.point))))
+    return texts[0] == texts[1]
+
+
+def each(cases: list[Case]) -> Callable[[Callable[..., None]], Any]:
+    """Decorator: a test of `case` and `kernels`, for both kernels where they make a difference."""
     found = [pytest.param(c, k, id=f"{c.name}-{k}") for c in cases for k in ("fast", "reference")]
-    return pytest.mark.parametrize(("case", "kernels"), found)
+
+    def decorate(test: Callable[..., None]) -> Any:
+        @functools.wraps(test)
+        def ask(case: Case, kernels: str, **fixtures: Any) -> None:
+            if kernels == "fast" or not alike(case):
+                test(case, kernels, **fixtures)
+
+        return pytest.mark.parametrize(("case", "kernels"), found)(ask)
+
+    return decorate
 
 
 @contextmanager

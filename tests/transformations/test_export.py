@@ -1,6 +1,5 @@
 """Exported functions: for each platform, for any number of rows, and run where there is no caffejax."""
 
-import re
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
@@ -14,13 +13,9 @@ from subject import Subject, asked, assert_close, each, subject
 PLATFORMS = ("cpu", "cuda", "tpu")
 
 
-def exported(one: Subject, inputs: Any) -> bytes:
-    """Loss, tops, state and all gradients, for all platforms. JAX refuses what it cannot promise to run again."""
-    function = jax.jit(one.value_and_grad)
-    for platform in PLATFORMS:  # for one alone there is nothing to choose from when it runs
-        text = jax.export.export(function, platforms=[platform])(one.params, inputs).mlir_module()
-        assert not re.findall(r"custom_call @(?:caffejax\w*|\w*dnn\w*)", text), platform
-    return bytes(jax.export.export(function, platforms=PLATFORMS)(one.params, inputs).serialize())
+def exported(one: Subject, inputs: Any, *platforms: str) -> jax.export.Exported:
+    """Loss, tops, state and all gradients. JAX refuses what it cannot promise to run again."""
+    return jax.export.export(jax.jit(one.value_and_grad), platforms=platforms)(one.params, inputs)
 
 
 @each(LAYERS + COMPILED)
@@ -29,7 +24,8 @@ def test_exported_for_all_platforms_it_runs_elsewhere(
 ) -> None:
     one = subject(case, kernels)
     with asked("export", one):
-        found = fresh_process.submit(reload, exported(one, one.inputs), one.point).result()
+        kept = bytes(exported(one, one.inputs, *PLATFORMS).serialize())
+        found = fresh_process.submit(reload, kept, one.point).result()
         assert_close(found, one.compiled(*one.point), 1e-4)
 
 
@@ -39,15 +35,24 @@ def test_exported_once_it_takes_any_number_of_rows(
 ) -> None:
     one, larger = subject(case, kernels), Subject(case, kernels, rows=5)
     with asked("symbolic_batch", one):
-        found = fresh_process.submit(reload, exported(one, symbolic(one)), larger.point).result()
+        kept = bytes(exported(one, symbolic(one), *PLATFORMS).serialize())
+        found = fresh_process.submit(reload, kept, larger.point).result()
         assert_close(found, larger.compiled(*larger.point), 1e-4)
 
 
 @pytest.mark.parametrize("case", LOWERED, ids=lambda case: case.name)
 def test_net_is_exported(case: Case) -> None:
-    """Where running it would take too long."""
+    """For all platforms and any number of rows, where running it would take too long."""
     one = subject(case, "fast")
-    assert exported(one, symbolic(one))
+    assert exported(one, symbolic(one), *PLATFORMS).platforms == PLATFORMS
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+@each([case for case in LAYERS if "Convolution" in case.name or "InnerProduct" in case.name])
+def test_exported_for_one_platform_it_calls_no_library(case: Case, kernels: str, platform: str) -> None:
+    """Of the CPU's: what a machine of another kind, or without it, could not run."""
+    one = subject(case, kernels)
+    assert "custom_call" not in exported(one, one.inputs, platform).mlir_module()
 
 
 def symbolic(one: Subject) -> dict[str, jax.ShapeDtypeStruct]:

@@ -19,7 +19,8 @@ from jax import lax
 from ..errors import require
 from .context import Blob, Context
 from .precision import wide
-from .registry import Question, register
+from .questions import Question
+from .registry import register
 
 Arrays = tuple[jax.Array, ...]
 Pair = tuple[jax.Array, jax.Array]

@@ -26,31 +26,16 @@ import importlib.metadata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 from ..errors import GraphError, did_you_mean
 from .context import Blob, Context, Position, Shape, Source
 from .precision import Floats
+from .questions import NO_DERIVATIVE, ON_HOST, QUESTIONS, Question
 
 Count = int | tuple[int, int | None]  # exactly n, or (at least, at most or None)
 
 SAME_AS_BOTTOMS = "same as bottoms"
-
-Question = Literal["jit", "jvp", "second", "vmap", "shard", "shard_map", "export", "symbolic_batch"]
-QUESTIONS: Mapping[Question, str] = MappingProxyType(
-    {
-        "jit": "be compiled with `jax.jit`",
-        "jvp": "be differentiated forwards (`jax.jvp`)",
-        "second": "be differentiated twice",
-        "vmap": "be batched with `jax.vmap`",
-        "shard": "be split by rows over devices with `jax.jit`, each seeing only its own",
-        "shard_map": "be mapped over devices with `jax.shard_map`",
-        "export": "be exported with `jax.export`",
-        "symbolic_batch": "be exported for any number of rows",
-    }
-)
-ON_HOST = "it runs on the host, between what is compiled"
-NO_DERIVATIVE = "its gradient is Caffe's formula, which is no derivative"
 
 
 @dataclass
