@@ -14,6 +14,7 @@ from typing import Any
 
 import caffejax.data  # noqa: F401  registers the data layers
 from caffejax.layers import LayerType, layer_types
+from caffejax.layers.questions import ON_HOST, QUESTIONS
 from caffejax.schema import caffe_pb2
 from caffejax.schema.forks import fork_fields
 
@@ -29,16 +30,26 @@ Backward and finite differences agree, which `caffejax gradcheck` shows for any 
 gradient either. *Its own*: the layer's, which `caffejax gradcheck` checks.
 Where Caffe stops a gradient that a derivative would have, the type's section says so.
 
+As any function in JAX, a layer can
+
+QUESTIONS
+
+Tests ask this of every type; what one cannot do is among its restrictions.
+
 """
 
 
 def page() -> str:
     """The whole page."""
     types = layer_types().values()
-    lines = [INTRO + "| type | bottoms | tops | gradient | what it does | restrictions |", "|---|---|---|---|---|---|"]
+    lines = [
+        INTRO.replace("QUESTIONS", "\n".join(f"- {text}" for text in QUESTIONS.values()))
+        + "| type | bottoms | tops | gradient | what it does | restrictions |",
+        "|---|---|---|---|---|---|",
+    ]
     lines += [
         f"| [{t.name}](#{t.name.lower()}) | {count(t.bottoms)} | {count(t.tops)} | {gradient(t)} "
-        f"| {summary(t)} | {t.restrictions} |"
+        f"| {summary(t)} | {restrictions(t)} |"
         for t in types
     ]
     for t in types:
@@ -67,6 +78,16 @@ def gradient(t: LayerType) -> str:
     if t.rule is None:
         return "none"
     return "Caffe's rule" if t.prefer_rule else "three ways"
+
+
+def restrictions(t: LayerType) -> str:
+    """What the type does not do, and which of JAX's transformations do not work with it."""
+    on_host = f"No transformation but `jax.grad`: {ON_HOST}."
+    if t.host:
+        return f"{t.restrictions} {on_host}".strip()
+    cannot = [f"Cannot {QUESTIONS[question]}: {reason}." for question, reason in t.cannot.items()]
+    settled = [f"For a class with pycaffe's methods: {on_host[0].lower()}{on_host[1:]}"] if t.specialise else []
+    return " ".join(filter(None, [t.restrictions, *cannot, *settled]))
 
 
 def description(t: LayerType) -> str:

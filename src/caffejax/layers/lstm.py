@@ -11,7 +11,7 @@ from jax import lax
 from ..errors import require
 from .context import Blob, Context
 from .precision import wide
-from .recurrent import Arrays, Pair, declare, diffs, sequence, times
+from .recurrent import CARRIES, Arrays, Pair, declare, diffs, sequence, times
 from .registry import register
 
 
@@ -83,6 +83,7 @@ def _unit_diffs(gates: Arrays, c_prev: jax.Array, dc: jax.Array, dh: jax.Array) 
     index_bottoms=(1,),
     unforced_bottoms=(1,),
     not_derivative="With expose_hidden the diffs of the last states are ignored; the first states get none.",
+    cannot=CARRIES,
 )
 def lstm(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arrays]:
     """LSTMUnit step by step, on the gates W_hc cont_t h_{t-1} + W_xc x_t + b_c; the top is h_t.

@@ -19,10 +19,15 @@ from jax import lax
 from ..errors import require
 from .context import Blob, Context
 from .precision import wide
+from .questions import Question
 from .registry import register
 
 Arrays = tuple[jax.Array, ...]
 Pair = tuple[jax.Array, jax.Array]
+
+CARRIES: dict[Question, str] = {
+    "symbolic_batch": "the state carried from pass to pass is of as many streams as the net"
+}
 
 
 @dataclass(frozen=True)
@@ -156,6 +161,7 @@ def _check(ctx: Context, n_states: int, bottoms: Any) -> None:
     index_bottoms=(1,),
     unforced_bottoms=(1,),
     not_derivative="With expose_hidden the diffs of the last states are ignored; the first states get none.",
+    cannot=CARRIES,
 )
 def rnn(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arrays]:
     """h_t = tanh(W_hh cont_t h_{t-1} + W_xh x_t + b_h); the top is o_t = tanh(W_ho h_t + b_o).

@@ -1,0 +1,217 @@
+"""What the suite asks about: layers of every registered type, and the nets in `configs/`.
+
+A case is a net over fed blobs. In shapes, ROWS stands for the number of items of the batch, along whatever axis these
+lie, so that the same case can be had with as many rows as a question needs.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import jax.numpy as jnp
+import numpy as np
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+ROWS = "ROWS"
+Shape = tuple[int | str, ...]
+Numbers = Literal["any", "positive", "probabilities"]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A net and how to feed it.
+
+    Attributes:
+        name: for the test's id.
+        layers: the prototxt of all layers but the fed ones.
+        fed: the shape of each fed blob.
+        phase: of the net.
+        numbers: what the fed floats are drawn from.
+        classes: labels and indices lie below this.
+        random: whether a pass draws numbers, so that parts of a batch are not what the whole batch is.
+        whole: whether it is a net rather than a layer.
+    """
+
+    name: str
+    layers: str
+    fed: Mapping[str, Shape]
+    phase: Literal["TRAIN", "TEST"] = "TRAIN"
+    numbers: Numbers = "any"
+    classes: int = 2
+    random: bool = False
+    whole: bool = False
+
+    def text(self, rows: int) -> str:
+        """The prototxt, for that many rows."""
+        dims = {name: " ".join(f"dim: {n}" for n in shape) for name, shape in self.fed.items()}
+        inputs = [
+            f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{ {text} }} }} }}'
+            for name, text in dims.items()
+        ]
+        return "\n".join([*inputs, self.layers]).replace(ROWS, str(rows))
+
+    def axis(self, blob: str) -> int | None:
+        """The axis of a fed blob along which the rows lie; None if it has none."""
+        shape = self.fed.get(blob, (ROWS,))  # a data layer's tops are named by itself
+        return shape.index(ROWS) if ROWS in shape else None
+
+
+def layer(kind: str, param: str, *bottoms: Shape, tops: int = 1, name: str = "", **options: Any) -> Case:
+    """One layer of that type over fed blobs b0, b1, ..."""
+    blobs = [*(f'bottom: "b{i}"' for i in range(len(bottoms))), *(f'top: "t{i}"' for i in range(tops))]
+    text = f'layer {{ name: "layer" type: "{kind}" {" ".join(blobs)} {param} }}'
+    return Case("_".join(filter(None, [kind, name])), text, {f"b{i}": s for i, s in enumerate(bottoms)}, **options)
+
+
+def convolution(param: str, *shape: int, name: str) -> Case:
+    return layer("Convolution", f"convolution_param {{ {param} }}", (ROWS, *shape), name=name)
+
+
+def pooling(param: str, *shape: int, name: str, **options: Any) -> Case:
+    return layer("Pooling", f"pooling_param {{ {param} }}", (ROWS, *shape), name=name, **options)
+
+
+def config(name: str, phase: Literal["TRAIN", "TEST"], size: int, channels: int = 3) -> Case:
+    """A net of `configs/` for smaller images, with an eighth of the filters."""
+    text = (CONFIGS / name / "train_val.prototxt").read_text()
+    text = re.sub(r'layer \{[^\n]*type: "Input"[^\n]*\n', "", text)
+    text = re.sub(r"(num_output|group): (\d+)", lambda m: f"{m[1]}: {max(int(m[2]) // 8, min(int(m[2]), 2))}", text)
+    fed: dict[str, Shape] = {"data": (ROWS, channels, size, size)}
+    if phase == "TRAIN":
+        fed["label"] = (ROWS,)
+    return Case(f"{name}_{phase}", text, fed, phase, random="Dropout" in text and phase == "TRAIN", whole=True)
+
+
+FUSED = """
+  layer { name: "conv" type: "Convolution" bottom: "b0" top: "conv"
+    convolution_param { num_output: 4 kernel_size: 3 pad: 1 bias_term: false } }
+  layer { name: "norm" type: "BatchNorm" bottom: "conv" top: "conv" }
+  layer { name: "scale" type: "Scale" bottom: "conv" top: "conv" scale_param { bias_term: true } }
+  layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" }
+"""
+IMAGE: Shape = (ROWS, 3, 5, 6)
+MATRIX: Shape = (ROWS, 5)
+LABELS: Shape = (ROWS,)
+FILL = 'weight_filler { type: "gaussian" std: 1 }'
+
+LAYERS = [
+    layer("AbsVal", "", MATRIX),
+    layer("Accuracy", "accuracy_param { top_k: 2 }", MATRIX, LABELS, classes=5),
+    layer("ArgMax", "argmax_param { top_k: 2 }", MATRIX),
+    layer("BNLL", "", MATRIX),
+    layer("BatchNorm", "", IMAGE, name="train"),
+    layer("BatchNorm", "", IMAGE, name="test", phase="TEST"),
+    layer("BatchReindex", "", MATRIX, (4,)),
+    layer("Bias", "bias_param { filler { value: 0.5 } }", IMAGE),
+    layer("Bias", "", IMAGE, (3,), name="bottom"),
+    layer("Clip", "clip_param { min: -0.5 max: 0.7 }", MATRIX),
+    layer("Concat", "", IMAGE, (ROWS, 2, 5, 6)),
+    layer("ContrastiveLoss", "contrastive_loss_param { margin: 3 }", MATRIX, MATRIX, LABELS),
+    convolution("num_output: 4 kernel_size: 3 pad: 1", 3, 6, 7, name="plain"),
+    convolution("num_output: 4 kernel_size: 1", 3, 5, 6, name="pointwise"),
+    convolution("num_output: 4 kernel_size: 3 stride: 2 pad: 1 group: 4", 4, 7, 6, name="depthwise"),
+    convolution("num_output: 6 kernel_size: 3 group: 2 bias_term: false", 4, 6, 5, name="grouped"),
+    convolution("num_output: 3 kernel_size: 2 stride: 2 dilation: 2 pad: 1", 2, 5, 6, 4, name="strided_dilated_3d"),
+    convolution("num_output: 3 kernel_size: 3 stride: 2", 2, 9, name="one_d"),
+    Case("Convolution_BatchNorm_Scale_ReLU_train", FUSED, {"b0": (ROWS, 3, 6, 5)}),
+    Case("Convolution_BatchNorm_Scale_ReLU_test", FUSED, {"b0": (ROWS, 3, 6, 5)}, "TEST"),
+    layer("Crop", "crop_param { axis: 2 offset: 1 }", IMAGE, (ROWS, 3, 3, 4)),
+    layer(
+        "Data",
+        f'data_param {{ source: "{CONFIGS / "digits" / "digits_test_lmdb"}" batch_size: ROWS backend: LMDB }}',
+        tops=2,
+    ),
+    layer("Deconvolution", "convolution_param { num_output: 4 kernel_size: 3 stride: 2 pad: 1 }", IMAGE),
+    layer("Deconvolution", "convolution_param { num_output: 6 kernel_size: 2 group: 3 }", IMAGE, name="grouped"),
+    layer("Dropout", "", IMAGE, name="train", random=True),
+    layer("Dropout", "", IMAGE, name="test", phase="TEST"),
+    layer("DummyData", 'dummy_data_param { shape { dim: 3 } data_filler { type: "gaussian" } }', random=True),
+    layer("ELU", "elu_param { alpha: 0.5 }", MATRIX),
+    layer("Eltwise", "eltwise_param { coeff: 2 coeff: -1 }", IMAGE, IMAGE, name="sum"),
+    layer("Eltwise", "eltwise_param { operation: PROD }", IMAGE, IMAGE, IMAGE, name="prod"),
+    layer("Eltwise", "eltwise_param { operation: MAX }", IMAGE, IMAGE, name="max"),
+    layer("Embed", "embed_param { num_output: 3 input_dim: 5 }", (ROWS, 4), classes=5),
+    layer("EuclideanLoss", "", MATRIX, MATRIX),
+    layer("Exp", "exp_param { base: 2 scale: 0.5 shift: 1 }", MATRIX),
+    layer("Filter", "", MATRIX, LABELS),
+    layer("Flatten", "", IMAGE),
+    layer("HDF5Output", 'hdf5_output_param { file_name: "suite.h5" }', IMAGE, LABELS, tops=0),
+    layer("HingeLoss", "hinge_loss_param { norm: L2 }", MATRIX, LABELS, classes=5),
+    layer("Im2col", "convolution_param { kernel_size: 3 stride: 2 pad: 1 }", IMAGE),
+    layer("InfogainLoss", "", MATRIX, LABELS, (1, 1, 5, 5), classes=2),
+    layer("InnerProduct", "inner_product_param { num_output: 4 }", IMAGE),
+    layer("InnerProduct", "inner_product_param { num_output: 4 transpose: true }", MATRIX, name="transposed"),
+    layer("LRN", "lrn_param { local_size: 3 alpha: 0.5 }", IMAGE, name="across"),
+    layer("LRN", "lrn_param { local_size: 3 alpha: 0.5 norm_region: WITHIN_CHANNEL }", IMAGE, name="within"),
+    layer("LSTM", f"recurrent_param {{ num_output: 3 {FILL} }}", (4, ROWS, 5), (4, ROWS)),
+    layer("LSTMUnit", "", (1, ROWS, 3), (1, ROWS, 12), (1, ROWS), tops=2),
+    layer("Log", "log_param { base: 2 }", MATRIX, numbers="positive"),
+    layer("MVN", "", IMAGE),
+    layer("MultinomialLogisticLoss", "", MATRIX, LABELS, numbers="probabilities", classes=5),
+    layer("PReLU", "", IMAGE),
+    layer("Parameter", "parameter_param { shape { dim: 3 dim: 4 } }"),
+    pooling("pool: MAX kernel_size: 3 stride: 2 pad: 1", 3, 7, 6, name="max"),
+    pooling("pool: AVE kernel_size: 3 stride: 2 pad: 1", 3, 7, 6, name="ave"),
+    pooling("pool: MAX kernel_size: 2 stride: 2", 3, 6, 5, name="mask", tops=2),
+    pooling("pool: AVE global_pooling: true", 3, 5, 6, name="global_ave"),
+    pooling("pool: MAX global_pooling: true", 3, 5, 6, name="global_max"),
+    pooling("pool: STOCHASTIC kernel_size: 2 stride: 2", 3, 6, 5, name="stochastic", numbers="positive", random=True),
+    layer("Power", "power_param { power: 2 scale: 0.5 shift: 1 }", MATRIX),
+    layer("Python", 'python_param { module: "cases" layer: "cube" }', MATRIX, name="traced"),
+    layer("Python", 'python_param { module: "cases" layer: "Cube" }', MATRIX, name="host"),
+    layer("RNN", f"recurrent_param {{ num_output: 3 {FILL} }}", (4, ROWS, 5), (4, ROWS)),
+    layer("ReLU", "relu_param { negative_slope: 0.1 }", IMAGE),
+    layer("Reduction", "reduction_param { axis: 1 operation: SUMSQ }", IMAGE, name="rows"),
+    layer("Reduction", "reduction_param { operation: MEAN }", IMAGE, name="all"),
+    layer("Reshape", "reshape_param { shape { dim: 0 dim: 5 dim: -1 } }", IMAGE),
+    layer("SPP", "spp_param { pyramid_height: 2 pool: MAX }", IMAGE, name="max"),
+    layer("SPP", "spp_param { pyramid_height: 2 pool: AVE }", IMAGE, name="ave"),
+    layer("Scale", "scale_param { bias_term: true }", IMAGE),
+    layer("Scale", "", IMAGE, (3,), name="bottom"),
+    layer("Sigmoid", "", MATRIX),
+    layer("SigmoidCrossEntropyLoss", "loss_param { ignore_label: 1 }", MATRIX, MATRIX),
+    layer("Silence", "", MATRIX, tops=0),
+    layer("Slice", "slice_param { slice_point: 1 }", IMAGE, tops=2),
+    layer("Softmax", "", IMAGE),
+    layer("SoftmaxWithLoss", "", MATRIX, LABELS, classes=5),
+    layer("SoftmaxWithLoss", "loss_param { ignore_label: 1 }", IMAGE, (ROWS, 5, 6), name="ignore", classes=3),
+    layer("Split", "", MATRIX, tops=2),
+    layer("Swish", "swish_param { beta: 2 }", MATRIX),
+    layer("TanH", "", MATRIX),
+    layer("Threshold", "", MATRIX),
+    layer("Tile", "tile_param { tiles: 2 }", IMAGE),
+]
+
+# nets that are run, and nets that are traced and lowered, which takes long enough
+COMPILED = [
+    config("lenet", "TRAIN", 28, channels=1),
+    config("lenet", "TEST", 28, channels=1),
+    config("cifar10_full", "TRAIN", 32),
+]
+LOWERED = [
+    config("squeezenet", "TRAIN", 35),
+    config("mobilenet", "TRAIN", 64),
+    config("resnet50", "TRAIN", 64),
+    config("googlenet", "TRAIN", 64),
+    config("caffenet", "TRAIN", 67),
+]
+
+
+def cube(x: Any) -> Any:
+    """A Python layer that can be traced."""
+    return jnp.power(x, 3)
+
+
+class Cube:
+    """A Python layer that runs on the host."""
+
+    def reshape(self, bottom: Any, top: Any) -> None:
+        top[0].reshape(*bottom[0].data.shape)
+
+    def forward(self, bottom: Any, top: Any) -> None:
+        top[0].data[...] = bottom[0].data ** 3
+
+    def backward(self, top: Any, propagate_down: Any, bottom: Any) -> None:
+        bottom[0].diff[...] = 3 * np.square(bottom[0].data) * top[0].diff

@@ -1,0 +1,102 @@
+"""What is asked where there are 8 devices: by jit over a mesh, and by shard_map."""
+
+import functools
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from cases import COMPILED, LAYERS
+from jax.sharding import NamedSharding, PartitionSpec
+from subject import Subject, assert_close, compiled
+
+DEVICES = 8
+SHARE = 13  # rows of each device; a number that no shape of a layer has, nor 8 times it
+CASES = {case.name: case for case in LAYERS + COMPILED}
+
+
+@functools.cache
+def mesh() -> Any:
+    return jax.make_mesh((DEVICES,), ("rows",), axis_types=(jax.sharding.AxisType.Auto,))
+
+
+def by_jit(name: str, kernels: str) -> None:
+    """`jax.jit` with the rows spread over the devices gives what one device gives, and each does its share only."""
+    one = Subject(CASES[name], kernels, rows=DEVICES * SHARE)
+    expected = one.compiled(*one.point)
+    point = one.point, one.state
+    where = jax.tree.map(placed, point)
+    split = compiled(one.with_state, *point, in_shardings=where, out_shardings=(None, where[0]))
+    assert_close(split(*point), expected, 1e-4)
+    text = split.as_text()
+    moved = sorted(set(re.findall(r"\b(all-gather|all-to-all|collective-permute)\b", text)))
+    assert not moved, f"rows go from device to device: {moved}"
+    full = sorted(set(re.findall(rf"\w+\[(?:\d+,)*{DEVICES * SHARE}(?:,\d+)*\]", text)))
+    assert not full, f"a device holds all rows: {full}"
+
+
+def by_shard_map(name: str, kernels: str) -> None:
+    """`jax.shard_map` is a loop over the shares: tops, and gradients of the mean of their losses."""
+    one = Subject(CASES[name], kernels, rows=SHARE)
+    if not one.inputs:
+        return
+    shares = [scaled(one, 1 + 0.05 * i) for i in range(DEVICES)]
+    losses, tops, by_params, by_inputs = zip(*(flat(one.compiled(one.params, x)) for x in shares), strict=True)
+    whole = {n: joined(one, n, [x[n] for x in shares], np.mean) for n in one.inputs}
+    found = compiled(functools.partial(mapped, one), one.params, whole)(one.params, whole)
+    mean = functools.partial(jax.tree.map, lambda *a: np.mean(a, 0))
+    expected_inputs = {n: joined(one, n, [x[n] / DEVICES for x in by_inputs], np.sum) for n in one.inputs}
+    stacked = jax.tree.map(lambda *a: jnp.stack(a), *tops)
+    gradients = mean(*by_params)
+    assert_close(found, (np.mean(losses), stacked, gradients, gradients, expected_inputs), 1e-4)
+
+
+def placed(array: np.ndarray) -> NamedSharding:
+    """The axis of that length is the rows', and split."""
+    return NamedSharding(mesh(), PartitionSpec(*("rows" if n == DEVICES * SHARE else None for n in array.shape)))
+
+
+def mapped(one: Subject, params: Any, inputs: Any) -> Any:
+    """Loss, tops and state of each share, gradients by params on all devices, by their copies, and by inputs."""
+
+    def mean(params: Any, inputs: Any) -> Any:
+        loss, tops = one.loss(params, inputs)
+        return jax.lax.pmean(loss, "rows"), tops
+
+    def step(params: Any, inputs: Any) -> Any:
+        (loss, tops), (by_params, by_inputs) = jax.value_and_grad(mean, (0, 1), has_aux=True)(params, inputs)
+        copies = jax.lax.pcast(params, "rows", to="varying")
+        by_copies = jax.lax.psum(jax.grad(mean, has_aux=True)(copies, inputs)[0], "rows")
+        return loss, jax.tree.map(lambda top: top[None], tops), by_params, by_copies, by_inputs
+
+    split, same = specs(one)[1], PartitionSpec()
+    results = (same, PartitionSpec("rows"), same, same, split)
+    return jax.shard_map(step, mesh=mesh(), in_specs=(same, split), out_specs=results)(params, inputs)
+
+
+def specs(one: Subject) -> Any:
+    """For params and inputs: the rows are split, all else is everywhere."""
+
+    def spec(blob: str) -> PartitionSpec:
+        axis = one.case.axis(blob)
+        return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, "rows")
+
+    return jax.tree.map(lambda _: PartitionSpec(), one.params), {name: spec(name) for name in one.inputs}
+
+
+def scaled(one: Subject, factor: float) -> dict[str, np.ndarray]:
+    """The inputs, floats with rows times a factor."""
+    fixed = {name for name in one.inputs if name in one.labels or one.case.axis(name) is None}
+    return {name: a if name in fixed else a * np.float32(factor) for name, a in one.inputs.items()}
+
+
+def joined(one: Subject, blob: str, shares: list[Any], without_rows: Any) -> Any:
+    """One array of the shares of a blob, and of what belongs to no row as told."""
+    axis = one.case.axis(blob)
+    return without_rows(shares, axis=0) if axis is None else np.concatenate(shares, axis)
+
+
+def flat(result: Any) -> Any:
+    (loss, tops), (by_params, by_inputs) = result
+    return loss, tops, by_params, by_inputs

@@ -1,0 +1,204 @@
+"""A case as functions to transform: its loss, with the tops, of params and inputs."""
+
+import functools
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import Case
+
+from caffejax.errors import CaffejaxError
+from caffejax.net import Net
+
+KEY = 5  # of every pass
+Arrays = Any  # a pytree of arrays
+
+
+class Subject:
+    """A case with numbers.
+
+    Args:
+        case: the case.
+        kernels, backward: as for `Net`.
+        rows: how many items its batch has.
+
+    Attributes:
+        net: the net.
+        params, state, inputs: float32 NumPy arrays, as `Net.apply` takes them.
+    """
+
+    def __init__(self, case: Case, kernels: Any = "fast", backward: Any = "autodiff", rows: int = 3) -> None:
+        self.case = case
+        self.net = Net(case.text(rows), case.phase, kernels=kernels, backward=backward)
+        draw = np.random.default_rng(zlib.crc32(case.name.encode()))
+        params, state = self.net.init(jax.random.key(0))
+        near = 0.1 if case.whole else 1.0  # a net's own weights keep its numbers in bounds
+        params = jax.tree.map(lambda p: p * case.whole + near * draw.normal(size=p.shape), params)
+        self.params, self.state = numpy(params), numpy(jax.tree.map(lambda s: draw.uniform(0.5, 1.5, s.shape), state))
+        self.inputs = {name: self._fed(name, draw) for name in self.net.fed}
+
+    def _fed(self, name: str, draw: np.random.Generator) -> np.ndarray:
+        shape = self.net.graph.blobs[name].shape
+        if name in self.labels:
+            return draw.integers(0, self.case.classes, shape).astype(np.float32)
+        if self.case.numbers == "probabilities":
+            return draw.dirichlet(np.ones(shape[1]), shape[0]).astype(np.float32)
+        numbers = draw.uniform(0.2, 2, shape) if self.case.numbers == "positive" else draw.normal(size=shape)
+        return numbers.astype(np.float32)
+
+    @functools.cached_property
+    def labels(self) -> set[str]:
+        """The fed blobs that hold whole numbers, along which nothing can be differentiated."""
+        layers = self.net.graph.layers
+        return {layer.bottoms[i] for layer in layers for i in layer.index_bottoms}
+
+    def cannot(self, question: str) -> str | None:
+        """Why its types do not do what is asked, as their registrations say; None if they do."""
+        types = [layer.type for layer in self.net.graph.layers]
+        return next((t.cannot[question] for t in types if question in t.cannot), None)
+
+    @property
+    def host(self) -> bool:
+        """Whether some of it runs on the host."""
+        return self.net.has_host_layers
+
+    @property
+    def prefers_rule(self) -> bool:
+        """Whether some gradient is Caffe's formula, and no derivative."""
+        return any(layer.type.prefer_rule for layer in self.net.graph.layers)
+
+    def loss(self, params: Arrays, inputs: Arrays, state: Arrays = None) -> tuple[jax.Array, Arrays]:
+        """A smooth function of all tops, no two numbers alike in it; and the tops and the new state."""
+        tops = self.net.outputs if self.case.whole else self.net.graph.layer(self.net.graph.layers[-1].key).tops
+        given = self.state if state is None else state
+        blobs, new = self.net.apply(params, given, inputs, key=jax.random.key(KEY), blobs=tops)
+        total = sum((jnp.sin(top).sum() for top in blobs.values()), start=jnp.zeros(()))
+        return total, (blobs, new)
+
+    @property
+    def value_and_grad(self) -> Any:
+        """`f(params, inputs)`: ((loss, (tops, state)), (param gradients, input gradients)). As a user has it."""
+        return jax.value_and_grad(self.loss, (0, 1), has_aux=True)
+
+    def with_state(self, point: tuple[Arrays, Arrays], state: Arrays) -> Any:
+        """`value_and_grad` as a function of the state, too."""
+        return jax.value_and_grad(self.loss, (0, 1), has_aux=True)(*point, state)
+
+    def gradient(self, params: Arrays, inputs: Arrays) -> Arrays:
+        """By params and by inputs."""
+        return self.value_and_grad(params, inputs)[1]
+
+    @functools.cached_property
+    def compiled(self) -> Any:
+        """`value_and_grad`, compiled unless it runs on the host."""
+        return self.value_and_grad if self.host else compiled(self.value_and_grad, *self.point)
+
+    def exact(self) -> "Subject":
+        """The same with float64 numbers; to be used with x64 enabled."""
+        double = Subject(self.case, self.net.kernels)
+        double.params, double.state, double.inputs = numpy((self.params, self.state, self.inputs), np.float64)
+        return double
+
+    @property
+    def point(self) -> tuple[Arrays, Arrays]:
+        """Params and inputs."""
+        return self.params, self.inputs
+
+    def direction(self, seed: int = 0) -> tuple[Arrays, Arrays]:
+        """Random numbers like the point, 0 for labels."""
+        draw = np.random.default_rng(seed)
+        params, inputs = jax.tree.map(lambda a: draw.normal(size=a.shape).astype(a.dtype), self.point)
+        return params, {name: a * (name not in self.labels) for name, a in inputs.items()}
+
+
+def compiled(function: Callable[..., Any], *arrays: Any, **options: Any) -> Any:
+    """What `jax.jit` makes for such arrays, in less time: its speed is of no interest here.
+
+    Programs that are alike, as those of many types are with either kernels, are compiled once.
+    """
+    lowered = jax.jit(function, **options).lower(*arrays)
+    text = lowered.as_text()
+    if text not in _executables:
+        while len(_executables) > 16:
+            del _executables[next(iter(_executables))]
+        _executables[text] = lowered.compile(compiler_options={"xla_backend_optimization_level": 0})
+    return _executables[text]
+
+
+_executables: dict[str, Any] = {}
+
+
+@functools.lru_cache(maxsize=4)
+def subject(case: Case, kernels: str) -> Subject:
+    """The subject of the questions that have nothing special to them."""
+    return Subject(case, kernels)
+
+
+@functools.cache
+def alike(case: Case) -> bool:
+    """Whether it is the same program with either kernels, all derivatives included."""
+    texts = []
+    for kernels in ("fast", "reference"):
+        one = subject(case, kernels)
+        if one.host:
+            return False
+        texts.append(re.sub("0x[0-9a-f]+", "", str(jax.make_jaxpr(one.value_and_grad)(*one.point))))
+    return texts[0] == texts[1]
+
+
+def each(cases: list[Case]) -> Callable[[Callable[..., None]], Any]:
+    """Decorator: a test of `case` and `kernels`, for both kernels where they make a difference."""
+    found = [pytest.param(c, k, id=f"{c.name}-{k}") for c in cases for k in ("fast", "reference")]
+
+    def decorate(test: Callable[..., None]) -> Any:
+        @functools.wraps(test)
+        def ask(case: Case, kernels: str, **fixtures: Any) -> None:
+            if kernels == "fast" or not alike(case):
+                test(case, kernels, **fixtures)
+
+        return pytest.mark.parametrize(("case", "kernels"), found)(ask)
+
+    return decorate
+
+
+@contextmanager
+def asked(question: str, one: Subject) -> Iterator[None]:
+    """What is inside has to work, unless the type's registration says that it does not. Then it may not."""
+    if one.cannot(question) is None:
+        yield
+        return
+    with pytest.raises(CaffejaxError if one.host else (CaffejaxError, TypeError, ValueError, AssertionError)) as found:
+        yield
+    if one.host:
+        assert "layer 'layer'" in str(found.value)
+
+
+def numpy(tree: Arrays, dtype: Any = np.float32) -> Arrays:
+    """The same as NumPy arrays of that type."""
+    return jax.tree.map(lambda a: np.asarray(a, dtype), tree)
+
+
+def assert_close(found: Arrays, expected: Arrays, tolerance: float) -> None:
+    """Equal to that part of the largest number of each array."""
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    for (path, a), b in zip(jax.tree.leaves_with_path(found), jax.tree.leaves(expected), strict=True):
+        a, b = np.asarray(a), np.asarray(b)
+        assert a.shape == b.shape, jax.tree_util.keystr(path)
+        error = tolerance * max(np.abs(b).max(initial=0.0), 1e-2)
+        np.testing.assert_allclose(a, b, rtol=0, atol=error, err_msg=jax.tree_util.keystr(path))
+
+
+def inner(a: Arrays, b: Arrays) -> Any:
+    """The inner product of two pytrees."""
+    return sum((jnp.vdot(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)), start=0.0)
+
+
+def moved(point: Arrays, direction: Arrays, step: float) -> Arrays:
+    """The point, a step along the direction away."""
+    return jax.tree.map(lambda a, d: a + step * d, point, direction)

@@ -1,0 +1,66 @@
+"""Exported functions: for each platform, for any number of rows, and run where there is no caffejax."""
+
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import jax
+import jax.export
+import pytest
+from cases import COMPILED, LAYERS, LOWERED, Case
+from processes import reload
+from subject import Subject, asked, assert_close, each, subject
+
+PLATFORMS = ("cpu", "cuda", "tpu")
+
+
+def exported(one: Subject, inputs: Any, *platforms: str) -> jax.export.Exported:
+    """Loss, tops, state and all gradients. JAX refuses what it cannot promise to run again."""
+    return jax.export.export(jax.jit(one.value_and_grad), platforms=platforms)(one.params, inputs)
+
+
+@each(LAYERS + COMPILED)
+def test_exported_for_all_platforms_it_runs_elsewhere(
+    case: Case, kernels: str, fresh_process: ProcessPoolExecutor
+) -> None:
+    one = subject(case, kernels)
+    with asked("export", one):
+        kept = bytes(exported(one, one.inputs, *PLATFORMS).serialize())
+        found = fresh_process.submit(reload, kept, one.point).result()
+        assert_close(found, one.compiled(*one.point), 1e-4)
+
+
+@each(LAYERS + COMPILED)
+def test_exported_once_it_takes_any_number_of_rows(
+    case: Case, kernels: str, fresh_process: ProcessPoolExecutor
+) -> None:
+    one, larger = subject(case, kernels), Subject(case, kernels, rows=5)
+    with asked("symbolic_batch", one):
+        kept = bytes(exported(one, symbolic(one), *PLATFORMS).serialize())
+        found = fresh_process.submit(reload, kept, larger.point).result()
+        assert_close(found, larger.compiled(*larger.point), 1e-4)
+
+
+@pytest.mark.parametrize("case", LOWERED, ids=lambda case: case.name)
+def test_net_is_exported(case: Case) -> None:
+    """For all platforms and any number of rows, where running it would take too long."""
+    one = subject(case, "fast")
+    assert exported(one, symbolic(one), *PLATFORMS).platforms == PLATFORMS
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+@each([case for case in LAYERS if "Convolution" in case.name or "InnerProduct" in case.name])
+def test_exported_for_one_platform_it_calls_no_library(case: Case, kernels: str, platform: str) -> None:
+    """Of the CPU's: what a machine of another kind, or without it, could not run."""
+    one = subject(case, kernels)
+    assert "custom_call" not in exported(one, one.inputs, platform).mlir_module()
+
+
+def symbolic(one: Subject) -> dict[str, jax.ShapeDtypeStruct]:
+    """The inputs with any number of rows."""
+    (rows,) = jax.export.symbolic_shape("rows")
+
+    def shape(name: str) -> tuple[Any, ...]:
+        axis = one.case.axis(name)
+        return tuple(rows if i == axis else n for i, n in enumerate(one.inputs[name].shape))
+
+    return {name: jax.ShapeDtypeStruct(shape(name), array.dtype) for name, array in one.inputs.items()}

@@ -1,0 +1,58 @@
+"""Forward mode, Hessian-vector products and gradient penalties, against finite differences of the gradient."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from cases import COMPILED, LAYERS, Case
+from subject import Subject, asked, assert_close, compiled, each, inner, moved, subject
+
+STEP = 1e-5
+
+
+@each(LAYERS + COMPILED[:1])
+def test_jvp(case: Case, kernels: str) -> None:
+    """Of the loss and all tops: along a direction, what the gradient says."""
+    one = subject(case, kernels)
+    with asked("jvp", one):
+        arrays = one.point, one.direction()
+        value, slope = compiled(lambda point, d: jax.jvp(lambda p: one.loss(*p)[0], (point,), (d,)), *arrays)(*arrays)
+        (expected, _), gradient = one.compiled(*one.point)
+        assert_close(value, expected, 1e-5)
+        parts = jax.tree.map(lambda g, d: np.abs(g * d).sum(), gradient, one.direction())
+        error = 1e-5 * (1 + sum(jax.tree.leaves(parts)))
+        np.testing.assert_allclose(slope, inner(gradient, one.direction()), rtol=0, atol=error)
+
+
+@each(LAYERS + COMPILED[:1])
+def test_second_derivatives(case: Case, kernels: str) -> None:
+    """`jax.jvp` of `jax.grad`, and `jax.grad` of the gradient's norm."""
+    one = subject(case, kernels)
+    with asked("second", one):
+        with jax.enable_x64(True):
+            double = one.exact()
+            expected = by_differences(double)
+        with jax.enable_x64(case.random):  # other numbers are drawn in float64
+            at = double if case.random else one
+            arrays = at.point, at.direction()
+            product, penalty = compiled(lambda p, d: second(at, p, d), *arrays)(*arrays)
+        assert_close(product, expected[0], 1e-3)
+        np.testing.assert_allclose(penalty, expected[1], rtol=1e-3, atol=1e-3)
+
+
+def second(one: Subject, point: Any, direction: Any) -> tuple[Any, Any]:
+    """The Hessian times a direction, and half the squared gradient's slope along it."""
+
+    def penalty(point: Any) -> Any:
+        gradient = one.gradient(*point)
+        return inner(gradient, gradient) / 2
+
+    product = jax.jvp(lambda p: one.gradient(*p), (point,), (direction,))[1]
+    return product, inner(jax.grad(penalty)(point), direction)
+
+
+def by_differences(double: Subject) -> tuple[Any, Any]:
+    """The same from gradients on either side."""
+    ahead, behind = (double.compiled(*moved(double.point, double.direction(), s))[1] for s in (STEP, -STEP))
+    product = jax.tree.map(lambda a, b: np.asarray(a - b) / (2 * STEP), ahead, behind)
+    return product, np.asarray(inner(ahead, ahead) - inner(behind, behind)) / (4 * STEP)

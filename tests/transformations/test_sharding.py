@@ -1,0 +1,19 @@
+"""On 8 simulated devices: what one gives, values and gradients, without rows going from device to device."""
+
+from concurrent.futures import ProcessPoolExecutor
+
+import devices
+from cases import COMPILED, LAYERS, Case
+from subject import asked, each, subject
+
+
+@each(LAYERS + COMPILED)
+def test_jit_over_a_mesh(case: Case, kernels: str, eight_devices: ProcessPoolExecutor) -> None:
+    with asked("shard", subject(case, kernels)):
+        eight_devices.submit(devices.by_jit, case.name, kernels).result()
+
+
+@each(LAYERS + COMPILED[:1])
+def test_shard_map(case: Case, kernels: str, eight_devices: ProcessPoolExecutor) -> None:
+    with asked("shard_map", subject(case, kernels)):
+        eight_devices.submit(devices.by_shard_map, case.name, kernels).result()

@@ -1,0 +1,77 @@
+"""jit equals eager; gradients are those of finite differences, of the hand-written rule and of float64."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from cases import COMPILED, LAYERS, Case
+from subject import Subject, asked, assert_close, each, inner, moved, numpy, subject
+
+from caffejax.layers import layer_types
+
+
+def test_every_type_that_computes_is_asked() -> None:
+    tested = {layer.type.name for c in LAYERS for layer in Subject(c).net.graph.layers}
+    fed = {name for name, kind in layer_types().items() if kind.bottoms == 0 and kind.forward is None}
+    assert set(layer_types()) - tested <= fed
+
+
+@each(LAYERS + COMPILED)
+def test_jit_equals_eager(case: Case, kernels: str) -> None:
+    one = subject(case, kernels)
+    with asked("jit", one):
+        compiled = (jax.jit(one.value_and_grad) if one.host else one.compiled)(*one.point)
+        assert_close(compiled, one.value_and_grad(*one.point), 1e-5)
+
+
+@each(LAYERS + COMPILED)
+def test_gradient_is_the_derivative(case: Case, kernels: str) -> None:
+    """Of the loss in float64, by each argument; and float32's is near it. No net says force_backward."""
+    one = subject(case, kernels)
+    step, tolerance = (1e-3, 1e-3) if one.host else (1e-6, 1e-4)  # a host layer's arrays are float32
+    with jax.enable_x64(True):
+        double = one.exact()
+        (_, (tops, _)), gradient = double.compiled(*double.point)
+        assert all(top.dtype in (np.float64, np.float32) for top in tops.values())
+        for path, mask in each_argument(double.point, together=case.whole):
+            direction = jax.tree.map(np.multiply, double.direction(), mask)
+            ahead, behind = (double.compiled(*moved(double.point, direction, s))[0][0] for s in (step, -step))
+            expected, found = (ahead - behind) / (2 * step), inner(gradient, direction)
+            if not one.prefers_rule:
+                np.testing.assert_allclose(found, expected, rtol=tolerance, atol=1e-6, err_msg=path)
+        exact = numpy(gradient, np.float64)
+    if not case.random:  # other numbers are drawn in float64
+        assert_close(one.compiled(*one.point)[1], exact, 1e-3 if case.whole else 1e-4)
+
+
+def each_argument(point: Any, together: bool) -> list[tuple[str, Any]]:
+    """For each array its name, and a tree of 1 for it and 0 for all others. Or all `together`."""
+    leaves, tree = jax.tree.flatten_with_path(point)
+    if together:
+        return [("all", jax.tree.unflatten(tree, [1.0] * len(leaves)))]
+    return [
+        (jax.tree_util.keystr(path), jax.tree.unflatten(tree, [float(i == j) for j in range(len(leaves))]))
+        for i, (path, _) in enumerate(leaves)
+    ]
+
+
+@each(LAYERS)
+def test_gradient_is_the_rules(case: Case, kernels: str) -> None:
+    one = subject(case, kernels)
+    by_rule = Subject(case, kernels, backward="rules")
+    assert_close(by_rule.compiled(*one.point), one.compiled(*one.point), 1e-5)
+
+
+@pytest.mark.parametrize("kernels", ["fast", "reference"])
+def test_a_test_net_without_loss_has_a_gradient_by_its_data(kernels: Any) -> None:
+    lenet = next(c for c in COMPILED if c.name == "lenet_TEST")
+    one = subject(lenet, kernels)
+    assert not any(weight for layer in one.net.graph.layers for weight in layer.loss_weights)
+
+    def score(data: Any) -> Any:
+        return one.net.apply(one.params, one.state, {"data": data}, blobs=["prob"])[0]["prob"][0, 1]
+
+    found = jax.grad(score)(one.inputs["data"])
+    assert np.all(np.any(found[0], axis=(1, 2)))
+    assert not np.any(found[1:]), "of the other images"
