@@ -27,16 +27,17 @@ def test_every_recorded_type_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "backward"),
+    ("case", "backward", "kernels"),
     [
-        pytest.param(case, backward, id=f"{case_id(case)}-{backward}")
+        pytest.param(case, backward, kernels, id=f"{case_id(case)}-{backward}-{kernels}")
         for case in MANIFEST
         if "stochastic" not in case
-        for backward in (["autodiff", "rules"] if case["has_backward"] else ["autodiff"])
+        for backward, kernels in [("autodiff", "fast"), ("autodiff", "reference"), ("rules", "fast")]
+        if case["has_backward"] or backward == "autodiff"
     ],
 )
-def test_recorded_case(case: dict[str, Any], backward: str) -> None:
-    replay = Replay(case, backward)
+def test_recorded_case(case: dict[str, Any], backward: str, kernels: str) -> None:
+    replay = Replay(case, backward, kernels)
     tops, state, param_diffs, bottom_diffs = replay.run(case["has_backward"])
     for name, top in zip(replay.layer.tops, tops, strict=True):
         expected = replay.recorded[f"top/{name}"]
