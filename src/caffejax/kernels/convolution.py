@@ -16,6 +16,7 @@ from .affine import by_channel
 from .folding import into_channels, into_rows, leading, out_of_channels, out_of_rows
 from .geometry import Geometry
 from .gradient import with_gradient
+from .grouping import in_groups
 from .operation import Operation
 
 Arrays = tuple[jax.Array, ...]
@@ -76,16 +77,19 @@ def _correlation(g: Geometry, relu: bool) -> Operation:
 
 def _plain(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, g: Geometry, relu: bool) -> Arrays:
     order = lax.ConvDimensionNumbers(*(tuple(range(x.ndim)),) * 3)
-    y = lax.conv_general_dilated(
-        x,
-        weight,
-        g.stride,
-        g.padding,
-        rhs_dilation=g.dilation,
-        dimension_numbers=order,
-        feature_group_count=g.groups,
-    )
-    return (by_channel(y, None, bias, relu=relu, fast=False),)
+
+    def run(x: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
+        return lax.conv_general_dilated(
+            x,
+            weight,
+            g.stride,
+            g.padding,
+            rhs_dilation=g.dilation,
+            dimension_numbers=order,
+            feature_group_count=groups,
+        )
+
+    return (by_channel(in_groups(run, x, weight, g.groups), None, bias, relu=relu, fast=False),)
 
 
 def _on_cpu(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, g: Geometry, relu: bool) -> Arrays:

@@ -17,6 +17,8 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from .varying import vary, varying
+
 Arrays = tuple[jax.Array, ...]
 Tree = Any
 
@@ -97,8 +99,8 @@ def _tangents(
     it gives for an argument that all devices share is each device's part, and is added up outside of it.
     """
     types = tuple(jax.typeof(top) for top in tops if _differs(top))
-    axes = frozenset[str]().union(*map(_varying, types))
-    arrays = [_vary(a, axes) for a in (*saved, *tangents)]
+    axes = frozenset[str]().union(*map(varying, types))
+    arrays = [vary(a, axes) for a in (*saved, *tangents)]
     found: Sequence[jax.Array] = _tangent.bind(*arrays, rule=rule, types=types, known=len(saved))
     return found
 
@@ -139,7 +141,7 @@ ad.primitive_jvps[_tangent] = _jvp
 def _transpose(cotangents: Sequence[Any], *arrays: Any, rule: Callable[..., Any], known: int, **_: Any) -> Any:
     found = rule(arrays[:known], *map(ad.instantiate_zeros, cotangents))
     types = [a.aval for a in arrays[known:]]
-    diffs = (ad.Zero(t) if d is None else _vary(d, _varying(t)) for d, t in zip(found, types, strict=True))
+    diffs = (ad.Zero(t) if d is None else vary(d, varying(t)) for d, t in zip(found, types, strict=True))
     return [*(None,) * known, *diffs]
 
 
@@ -180,15 +182,3 @@ def _flat(tree: Tree) -> tuple[list[Any], Any]:
 
 def _differs(x: Any) -> bool:
     return jnp.issubdtype(x.dtype, jnp.inexact)
-
-
-def _varying(kind: Any) -> frozenset[str]:
-    """The axes of a mesh along which values of this type differ, inside of `jax.shard_map`."""
-    axes: frozenset[str] = kind.vma if hasattr(kind, "vma") else kind.mat.varying
-    return axes
-
-
-def _vary(x: jax.Array, axes: frozenset[str]) -> jax.Array:
-    """`x` as something that differs along these axes: the transpose adds up over them."""
-    missing = tuple(axes - _varying(jax.typeof(x)))
-    return jax.lax.pcast(x, missing, to="varying") if missing else x

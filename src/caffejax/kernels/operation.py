@@ -1,7 +1,7 @@
-"""One operation in two formulations: XLA's own, for every platform, and one that is tuned for CPUs.
+"""One operation in several formulations: XLA's own, for every platform, and one that is tuned for CPUs.
 
 Which of them runs is settled when the operation is lowered, for the platform that it is lowered for. Until then JAX
-sees one primitive, which every transformation maps to both formulations. Exported code has XLA's own only: the tuned
+sees one primitive, which every transformation maps to all formulations. Exported code has XLA's own only: the tuned
 one may call functions that another process does not have.
 """
 
@@ -32,17 +32,19 @@ class Batched(Protocol):
 
 @dataclass(frozen=True)
 class Operation:
-    """Two functions of the same arrays to the same tuple of arrays. They close over nothing but what is hashable.
+    """Functions of the same arrays to the same tuple of arrays. They close over no array.
 
     Attributes:
         plain: by XLA's own operations, which JAX can transform in any way.
-        cpu: for CPUs. A program that XLA is to cut for several devices has `plain`, which it knows how to cut.
+        cpu: for CPUs, in the program of one device.
+        cut: for a program that XLA is to cut for several devices, where it does not know how to cut `plain`.
         smooth: whether `cpu` can be transformed as well; else derivatives and batches are those of `plain`.
         batched: how `cpu` takes one axis more, where it cannot be transformed.
     """
 
     plain: Function
     cpu: Function
+    cut: Function | None = None
     smooth: bool = True
     batched: Batched | None = None
 
@@ -51,9 +53,11 @@ class Operation:
         return tuple(_operation.bind(*arrays, operation=self, plain=jax.make_jaxpr(self.plain)(*arrays)))
 
     def through(self, transform: Callable[[Function], Function], plain: ClosedJaxpr) -> Function:
-        """The operation, traced to `plain`, with both formulations transformed; `plain` alone where `cpu` cannot be."""
+        """The operation, traced to `plain`, with its formulations transformed; `plain` alone where `cpu` cannot be."""
         own = transform(jaxpr_as_fun(plain))
-        return Operation(own, transform(self.cpu)) if self.smooth else own
+        if not self.smooth:
+            return own
+        return Operation(own, transform(self.cpu), None if self.cut is None else transform(self.cut))
 
 
 _operation = Primitive("caffejax_operation")
@@ -74,7 +78,9 @@ _operation.def_abstract_eval(lambda *_, plain, **__: plain.out_avals)
 def _lower(ctx: mlir.LoweringRuleContext, *values: Any, operation: Operation, plain: ClosedJaxpr) -> Any:
     module = ctx.module_context
     run: Callable[..., Any] = jaxpr_as_fun(plain)
-    if tuple(module.platforms) == ("cpu",) and not module.lowering_parameters.for_export and _whole(module):
+    if not _whole(module):
+        run = operation.cut or run
+    elif tuple(module.platforms) == ("cpu",) and not module.lowering_parameters.for_export:
         run = operation.cpu
     return mlir.lower_fun(run, multiple_results=True)(ctx, *values)
 

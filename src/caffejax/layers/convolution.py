@@ -14,6 +14,7 @@ from ..errors import require
 from ..kernels.affine import by_channel
 from ..kernels.convolution import correlate
 from ..kernels.geometry import Geometry
+from ..kernels.grouping import in_groups
 from .axes import canonical_axis
 from .context import Blob, Context, Shape
 from .precision import wide
@@ -45,18 +46,7 @@ class Correlation:
 
     def __call__(self, x: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -> jax.Array:
         """(..., inputs, *size) to (..., outputs, *output size), plus the bias of each output, if there is one."""
-        if self.fast:
-            return self.joint(x, weight, bias)
-        y = lax.conv_general_dilated(
-            self._flat(x),
-            weight,
-            self.window.stride,
-            self._padding(x),
-            rhs_dilation=self.window.dilation,
-            dimension_numbers=_plain(len(self.size(x))),
-            feature_group_count=self.group,
-        )
-        return self.add_bias(y.reshape(*x.shape[: self.axis], *y.shape[1:]), bias)
+        return self.joint(x, weight, bias)
 
     def joint(
         self,
@@ -67,9 +57,9 @@ class Correlation:
         factor: jax.Array | None = None,
         relu: bool = False,
     ) -> jax.Array:
-        """The same by the fast kernels, times a factor for each output before the bias, negatives to 0 if `relu`."""
+        """The same, times a factor for each output before the bias, and with negatives set to 0 if `relu`."""
         g = Geometry(self.window.stride, tuple(self._padding(x)), self.window.dilation, self.group)
-        y = correlate(self._flat(x), weight, g, bias, factor=factor, relu=relu)
+        y = correlate(self._flat(x), weight, g, bias, factor=factor, relu=relu, fast=self.fast)
         return y.reshape(*x.shape[: self.axis], *y.shape[1:]).astype(x.dtype)
 
     def spread(self, y: jax.Array, weight: jax.Array, size: Shape) -> jax.Array:
@@ -79,17 +69,21 @@ class Correlation:
         """
         n = len(size)
         pads = window_padding(size, self.size(y), self.window)
-        swapped = weight.reshape(self.group, -1, *weight.shape[1:]).swapaxes(1, 2)
-        x = lax.conv_general_dilated(
-            self._flat(y),
-            jnp.flip(swapped.reshape(-1, *swapped.shape[2:]), range(2, 2 + n)),
-            (1,) * n,
-            [(e - 1 - low, e - 1 - high) for e, (low, high) in zip(self.window.extent, pads, strict=True)],
-            lhs_dilation=self.window.stride,
-            rhs_dilation=self.window.dilation,
-            dimension_numbers=_plain(n),
-            feature_group_count=self.group,
-        )
+
+        def run(y: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
+            swapped = weight.reshape(groups, -1, *weight.shape[1:]).swapaxes(1, 2)
+            return lax.conv_general_dilated(
+                y,
+                jnp.flip(swapped.reshape(-1, *swapped.shape[2:]), range(2, 2 + n)),
+                (1,) * n,
+                [(e - 1 - low, e - 1 - high) for e, (low, high) in zip(self.window.extent, pads, strict=True)],
+                lhs_dilation=self.window.stride,
+                rhs_dilation=self.window.dilation,
+                dimension_numbers=_plain(n),
+                feature_group_count=groups,
+            )
+
+        x = in_groups(run, self._flat(y), weight, self.group)
         return x.reshape(*y.shape[: self.axis], *x.shape[1:])
 
     def weight_diff(self, x: jax.Array, dy: jax.Array) -> jax.Array:

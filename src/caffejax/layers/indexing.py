@@ -34,9 +34,11 @@ def argmax(ctx: Context, x: jax.Array) -> jax.Array:
     rows = jnp.moveaxis(x, axis, -1) if along else x.reshape(x.shape[0], math.prod(x.shape[1:]))
     size = rows.shape[-1]
     require(1 <= p.top_k <= size, f"top_k must lie between 1 and {size}, the number of values, not be {p.top_k}")
-    # top_k prefers first places: read backwards, they are last. And -0 must equal 0.
-    values, places = lax.top_k(jnp.flip(jnp.where(rows == 0, 0, rows), -1), p.top_k)
-    indices = (size - 1 - places).astype(x.dtype)
+    # sorted in rising order, last places are last among equals; -0 must equal 0. XLA's top_k would gather a cut batch
+    numbers = lax.broadcasted_iota(jnp.int32, rows.shape, rows.ndim - 1)
+    rising = lax.sort((jnp.where(rows == 0, 0, rows), numbers), num_keys=1, is_stable=True)
+    values, indices = (jnp.flip(part[..., size - p.top_k :], -1) for part in rising)
+    indices = indices.astype(x.dtype)
     if along:
         return lax.stop_gradient(jnp.moveaxis(values if p.out_max_val else indices, -1, axis))
     both = jnp.stack([indices, values] if p.out_max_val else [indices], axis=1)

@@ -20,4 +20,3 @@ QUESTIONS: Mapping[Question, str] = MappingProxyType(
     }
 )
 ON_HOST = "it runs on the host, between what is compiled"
-NO_DERIVATIVE = "its gradient is Caffe's formula, which is no derivative"

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..errors import require
+from ..kernels.varying import vary_as
 from .context import Blob, Context
 from .precision import wide
 from .questions import Question
@@ -96,7 +97,7 @@ def sequence(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> Seq
         x=x.reshape(*x.shape[:2], -1),
         cont=lax.stop_gradient(cont)[:, :, None].astype(x.dtype),
         static=None if static is None else static.reshape(len(static), -1),
-        start=tuple(lax.stop_gradient(s)[0] for s in start),
+        start=tuple(vary_as(lax.stop_gradient(s)[0], *bottoms, *blobs) for s in start),
         into=blobs[:n_into],
         own=blobs[n_into:],
         exposed=exposed,

@@ -31,7 +31,7 @@ from typing import Any
 from ..errors import GraphError, did_you_mean
 from .context import Blob, Context, Position, Shape, Source
 from .precision import Floats
-from .questions import NO_DERIVATIVE, ON_HOST, QUESTIONS, Question
+from .questions import ON_HOST, QUESTIONS, Question
 
 Count = int | tuple[int, int | None]  # exactly n, or (at least, at most or None)
 
@@ -91,8 +91,7 @@ class LayerType:
     factor_and_bias: Callable[..., Any] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        own: dict[Question, str] = {"jvp": NO_DERIVATIVE} if self.prefer_rule else {}
-        self.cannot = MappingProxyType(dict.fromkeys(QUESTIONS, ON_HOST) if self.host else own | dict(self.cannot))
+        self.cannot = MappingProxyType(dict.fromkeys(QUESTIONS, ON_HOST) if self.host else dict(self.cannot))
 
     def __reduce__(self) -> Any:
         return layer_type, (self.name,)

@@ -1,0 +1,31 @@
+"""Groups of channels, whose gradients XLA does not know how to cut for several devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from .operation import Operation
+
+Run = Callable[[jax.Array, jax.Array, int], jax.Array]
+
+
+def in_groups(run: Run, x: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
+    """`run(x, weight, groups)`, which sees each group of `x`'s channels by its part of the weight's first axis.
+
+    In a program that XLA is to cut, group by group: of a grouped convolution's gradient it would first gather the
+    whole batch. Where each channel is a group and gives one, it knows how.
+    """
+    if groups in (1, weight.shape[0] * weight.shape[1]):
+        return run(x, weight, groups)
+
+    def together(x: jax.Array, weight: jax.Array) -> tuple[jax.Array]:
+        return (run(x, weight, groups),)
+
+    def apart(x: jax.Array, weight: jax.Array) -> tuple[jax.Array]:
+        parts = zip(jnp.split(x, groups, 1), jnp.split(weight, groups), strict=True)
+        return (jnp.concatenate([run(xs, ws, 1) for xs, ws in parts], 1),)
+
+    return Operation(together, together, apart)(x, weight)[0]
