@@ -57,7 +57,8 @@ def maxima_and_places(x: jax.Array, w: Windows) -> Arrays:
 
 def maxima_diff(x: jax.Array, places: jax.Array, dy: jax.Array, w: Windows) -> Arrays:
     """The gradient of `x`; of it only the shape matters."""
-    return (channels_first(_gathered(w, x.shape[2:], channels_last(dy), channels_last(places))),)
+    dx = _gathered(w, x.shape[2:], channels_last(dy), channels_last(places))
+    return (channels_first(kept(dx)),)  # else it is gathered again by each layer that adds to it
 
 
 def means(x: jax.Array, w: Windows, areas: np.ndarray) -> Arrays:
