@@ -68,6 +68,7 @@ def weights(folder: Path, iteration: int) -> np.ndarray:
     return read_caffemodel(folder / f"x_iter_{iteration}.caffemodel")["ip"][0]
 
 
+@pytest.mark.long
 def test_killed_twenty_times_and_still_the_same_run(tmp_path: Path) -> None:
     draw = random.Random(0)
     n = 600

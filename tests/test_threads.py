@@ -15,7 +15,7 @@ import pytest
 
 from caffejax.net import Net
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 THREADS = 8
 LAYERS = """

@@ -167,7 +167,7 @@ def assert_same(found: Numbers, wanted: Numbers) -> None:
 
 
 @every_net
-@pytest.mark.parametrize("way", [at_once, in_ranges, with_callbacks])
+@pytest.mark.parametrize("way", [at_once, in_ranges, pytest.param(with_callbacks, marks=pytest.mark.long)])
 def test_pycaffe(case: Case, way: Callable[[Running, int], list[jax.Array]]) -> None:
     assert_same(in_pycaffe(case.net(), way), expected(case))
 

@@ -91,18 +91,18 @@ def check_given(graph: Graph, fed: Sequence[str], params: Any, state: Any, input
 
 
 def _check_inputs(graph: Graph, fed: Sequence[str], inputs: Any) -> None:
-    """Raises `GraphError` unless there are numbers for each of the blobs that are fed, and for no other."""
+    """Raises `GraphError` unless there are numbers for each of the blobs that are fed; more may be given."""
     if not isinstance(inputs, Mapping):
         raise GraphError(Problem(f"inputs must be {{blob: array}}, not {_kind(inputs)}", graph.file))
     missing = [name for name in fed if name not in inputs]
     problems = [f"no input given for blob '{name}'" for name in missing]
     for name, value in inputs.items():
-        if name not in fed:
+        if name not in fed and missing:
             takes = ", ".join(f"'{f}'" for f in fed) or "none"
             problems.append(
                 f"the net has no input '{name}' in phase {graph.phase}, it takes {takes}{did_you_mean(name, missing)}"
             )
-        elif not _is_numeric(value):
+        elif name in fed and not _is_numeric(value):
             problems.append(f"the input for blob '{name}' must be an array of numbers, not {_kind(value)}")
     _raise_of(graph, problems)
 

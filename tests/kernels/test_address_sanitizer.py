@@ -69,7 +69,7 @@ def library(preloaded: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found[0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_right_and_wrong_calls(preloaded: str, library: Path) -> None:
     dnnl = installed(onednn.PACKAGE, "libdnnl.so.3")
     fuzz = Path(__file__).with_name("fuzz_foreign_functions.py")

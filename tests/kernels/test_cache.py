@@ -18,7 +18,7 @@ def works(compile_to: list[str], folder: Path) -> bool:
     return all(subprocess.run(command, capture_output=True).returncode == 0 for command in commands)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
 def test_many_threads(sanitizer: str, tmp_path: Path) -> None:
     compiler, program = shutil.which("g++"), tmp_path / "cache_test"

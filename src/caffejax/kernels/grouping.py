@@ -16,7 +16,7 @@ def in_groups(run: Run, x: jax.Array, weight: jax.Array, groups: int) -> jax.Arr
     """`run(x, weight, groups)`, which sees each group of `x`'s channels by its part of the weight's first axis.
 
     In a program that XLA is to cut, group by group: of a grouped convolution's gradient it would first gather the
-    whole batch. Where each channel is a group and gives one, it knows how.
+    whole batch. Where each channel is a group and gives one, it knows how. Group by group is faster on CPUs, too.
     """
     if groups in (1, weight.shape[0] * weight.shape[1]):
         return run(x, weight, groups)
@@ -28,4 +28,4 @@ def in_groups(run: Run, x: jax.Array, weight: jax.Array, groups: int) -> jax.Arr
         parts = zip(jnp.split(x, groups, 1), jnp.split(weight, groups), strict=True)
         return (jnp.concatenate([run(xs, ws, 1) for xs, ws in parts], 1),)
 
-    return Operation(together, together, apart)(x, weight)[0]
+    return Operation(together, cpu=apart, cut=apart)(x, weight)[0]
