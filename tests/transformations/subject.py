@@ -154,7 +154,8 @@ def alike(case: Case) -> bool:
 
 def each(cases: list[Case]) -> Callable[[Callable[..., None]], Any]:
     """Decorator: a test of `case` and `kernels`, for both kernels where they make a difference."""
-    found = [pytest.param(c, k, id=f"{c.name}-{k}") for c in cases for k in ("fast", "reference")]
+    marks = {"fast": (), "reference": pytest.mark.long}
+    found = [pytest.param(c, k, id=f"{c.name}-{k}", marks=m) for c in cases for k, m in marks.items()]
 
     def decorate(test: Callable[..., None]) -> Any:
         @functools.wraps(test)

@@ -40,6 +40,7 @@ def test_exported_once_it_takes_any_number_of_rows(
         assert_close(found, larger.compiled(*larger.point), 1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", LOWERED, ids=lambda case: case.name)
 def test_net_is_exported(case: Case) -> None:
     """For all platforms and any number of rows, where running it would take too long."""
