@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from .layout import channels_first, channels_last
 from .operation import Operation
-from .sums import row
+from .sums import FIRST, LAST, Channels
 
 
 def by_channel(
@@ -23,28 +23,23 @@ def by_channel(
     return (Operation(plain, cpu) if fast else plain)(*arrays)[0]
 
 
-def by_channel_last(x: jax.Array, factor: jax.Array | None, bias: jax.Array | None, relu: bool) -> jax.Array:
-    """The same for (batch, *space, channels), as CPUs like it."""
-    x = x if factor is None else x * row(factor, x.shape)
-    x = x if bias is None else x + row(bias, x.shape)
+def along_channels(
+    c: Channels, x: jax.Array, factor: jax.Array | None, bias: jax.Array | None, relu: bool
+) -> jax.Array:
+    """The same with the channels of `x` where `c` says."""
+    x = x if factor is None else x * c.along(factor, x)
+    x = x if bias is None else x + c.along(bias, x)
     return jnp.where(x > 0, x, 0) if relu else x
 
 
 def _plain(x: jax.Array, *by: jax.Array, scaled: bool, relu: bool) -> tuple[jax.Array]:
-    factor, bias = _parts(by, scaled)
-    x = x if factor is None else x * _along(factor, x)
-    x = x if bias is None else x + _along(bias, x)
-    return (jnp.where(x > 0, x, 0) if relu else x,)
+    return (along_channels(FIRST, x, *_parts(by, scaled), relu),)
 
 
 def _on_cpu(x: jax.Array, *by: jax.Array, scaled: bool, relu: bool) -> tuple[jax.Array]:
-    return (channels_first(by_channel_last(channels_last(x), *_parts(by, scaled), relu)),)
+    return (channels_first(along_channels(LAST, channels_last(x), *_parts(by, scaled), relu)),)
 
 
 def _parts(by: tuple[jax.Array, ...], scaled: bool) -> tuple[jax.Array | None, jax.Array | None]:
     factor, *bias = by if scaled else (None, *by)
     return factor, bias[0] if bias else None
-
-
-def _along(b: jax.Array, x: jax.Array) -> jax.Array:
-    return b.reshape(-1, *(1,) * (x.ndim - 2))

@@ -112,11 +112,16 @@ def _correlation_diffs(g: Geometry, wanted: onednn.Wanted, bias: bool, relu: boo
     """Of `x`, the output's diff, the weight and, with a ReLU, the output: the diffs that are wanted."""
     how: Any = {"g": g, "wanted": wanted, "bias": bias}
     return Operation(
-        plain=partial(_plain_diffs, **how),
-        cpu=partial(_diffs_on_cpu, **how),
+        plain=partial(_wanted_of, _plain_diffs, **how),
+        cpu=partial(_wanted_of, convolution_cpu.correlate_diffs, **how),
         smooth=False,
         batched=partial(_batched_diffs, **how, relu=relu),
     )
+
+
+def _wanted_of(run: Any, *arrays: jax.Array, g: Geometry, wanted: onednn.Wanted, bias: bool) -> Arrays:
+    found = run(*arrays, g=g, wanted=wanted, bias=bias)
+    return tuple(d for d, want in zip(found, (wanted.x, wanted.weight, bias), strict=True) if want)
 
 
 def _plain_diffs(
@@ -128,24 +133,11 @@ def _plain_diffs(
     g: Geometry,
     wanted: onednn.Wanted,
     bias: bool,
-) -> Arrays:
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     dy = dy if y is None else jnp.where(y > 0, dy, 0)
     product, pullback = jax.vjp(lambda x, weight: _plain(x, weight, g=g, relu=False)[0], x, weight)
-    found = (*pullback(dy.astype(product.dtype)), jnp.sum(dy, (0, *range(2, dy.ndim))))
-    return _chosen(found, wanted, bias)
-
-
-def _diffs_on_cpu(
-    x: jax.Array,
-    dy: jax.Array,
-    weight: jax.Array,
-    y: jax.Array | None = None,
-    *,
-    g: Geometry,
-    wanted: onednn.Wanted,
-    bias: bool,
-) -> Arrays:
-    return _chosen(convolution_cpu.correlate_diffs(x, dy, weight, y, g, wanted, bias), wanted, bias)
+    dx, d_weight = pullback(dy.astype(product.dtype))
+    return dx, d_weight, jnp.sum(dy, (0, *range(2, dy.ndim)))
 
 
 def _batched_diffs(
@@ -162,11 +154,6 @@ def _batched_diffs(
     found = iter(_correlation_diffs(wider, wanted, bias, relu)(*channels))
     out_of = (out_of_channels, out_of_rows, out_of_rows)
     return tuple(f(next(found), size) for f, want in zip(out_of, (wanted.x, wanted.weight, bias), strict=True) if want)
-
-
-def _chosen(diffs: Sequence[jax.Array | None], wanted: onednn.Wanted, bias: bool) -> Arrays:
-    wants = (wanted.x, wanted.weight, bias)
-    return tuple(d for d, want in zip(diffs, wants, strict=True) if want and d is not None)
 
 
 def _size(arrays: Sequence[jax.Array], axes: Axes) -> int:

@@ -16,10 +16,11 @@ import numpy as np
 from jax import lax
 
 from . import onednn
-from .affine import by_channel_last
+from .affine import along_channels
 from .geometry import Geometry
+from .grouping import group_by_group
 from .layout import channels_first, channels_last, kept, kept_last
-from .sums import row_sums
+from .sums import LAST, row_sums
 
 Arrays = tuple[jax.Array, ...]
 Pad = tuple[int, int, int]  # low, high, between
@@ -42,11 +43,18 @@ def correlate(x: jax.Array, weight: jax.Array, bias: jax.Array | None, g: Geomet
     """The convolution plus a bias (outputs,), with negatives set to 0 if `relu`."""
     if onednn.suits_convolution(x, weight, g):
         return _by_onednn(x, weight, bias, g, relu)
-    return channels_first(by_channel_last(channels_last(_by_xla(x, weight, g)), None, bias, relu))
+    return channels_first(along_channels(LAST, channels_last(_by_xla(x, weight, g)), None, bias, relu))
 
 
 def correlate_diffs(
-    x: jax.Array, dy: jax.Array, weight: jax.Array, y: jax.Array | None, g: Geometry, wanted: onednn.Wanted, bias: bool
+    x: jax.Array,
+    dy: jax.Array,
+    weight: jax.Array,
+    y: jax.Array | None = None,
+    *,
+    g: Geometry,
+    wanted: onednn.Wanted,
+    bias: bool,
 ) -> tuple[jax.Array | None, jax.Array | None, jax.Array | None]:
     """The gradients of `x`, weight and bias from that of the output; `y` is the output where a ReLU is behind it."""
     dy = dy if y is None else jnp.where(y > 0, dy, 0)
@@ -65,9 +73,7 @@ def _by_xla(x: jax.Array, weight: jax.Array, g: Geometry) -> jax.Array:
         g = g._replace(stride=(1,) * len(g.stride))
     form = formulation(x.shape, weight.shape, g)
     if form == "by group":
-        one = g._replace(groups=1)
-        parts = zip(jnp.split(x, g.groups, 1), jnp.split(weight, g.groups), strict=True)
-        return jnp.concatenate([_by_xla(xs, ws, one) for xs, ws in parts], 1)
+        return group_by_group(partial(_by_xla, g=g._replace(groups=1)), x, weight, g.groups)
     if form == "depthwise":
         return _depthwise(x, weight, g)
     run = _product if form == "product" else _convolution

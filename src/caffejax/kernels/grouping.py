@@ -25,7 +25,14 @@ def in_groups(run: Run, x: jax.Array, weight: jax.Array, groups: int) -> jax.Arr
         return (run(x, weight, groups),)
 
     def apart(x: jax.Array, weight: jax.Array) -> tuple[jax.Array]:
-        parts = zip(jnp.split(x, groups, 1), jnp.split(weight, groups), strict=True)
-        return (jnp.concatenate([run(xs, ws, 1) for xs, ws in parts], 1),)
+        return (group_by_group(lambda x, weight: run(x, weight, 1), x, weight, groups),)
 
     return Operation(together, cpu=apart, cut=apart)(x, weight)[0]
+
+
+def group_by_group(
+    run: Callable[[jax.Array, jax.Array], jax.Array], x: jax.Array, weight: jax.Array, groups: int
+) -> jax.Array:
+    """`run` of each group alone, the channels of the results joined."""
+    parts = zip(jnp.split(x, groups, 1), jnp.split(weight, groups), strict=True)
+    return jnp.concatenate([run(xs, ws) for xs, ws in parts], 1)

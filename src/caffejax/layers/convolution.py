@@ -44,20 +44,19 @@ class Correlation:
         """The spatial part of a shape."""
         return tuple(x.shape[self.axis + 1 :])
 
-    def __call__(self, x: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -> jax.Array:
-        """(..., inputs, *size) to (..., outputs, *output size), plus the bias of each output, if there is one."""
-        return self.joint(x, weight, bias)
-
-    def joint(
+    def __call__(
         self,
         x: jax.Array,
         weight: jax.Array,
-        bias: jax.Array | None,
+        bias: jax.Array | None = None,
         *,
         factor: jax.Array | None = None,
         relu: bool = False,
     ) -> jax.Array:
-        """The same, times a factor for each output before the bias, and with negatives set to 0 if `relu`."""
+        """(..., inputs, *size) to (..., outputs, *output size), plus the bias of each output, if there is one.
+
+        Times a factor for each output before the bias, and with negatives set to 0 if `relu`.
+        """
         g = Geometry(self.window.stride, tuple(self._padding(x)), self.window.dilation, self.group)
         y = correlate(self._flat(x), weight, g, bias, factor=factor, relu=relu, fast=self.fast)
         return y.reshape(*x.shape[: self.axis], *y.shape[1:]).astype(x.dtype)
@@ -177,7 +176,7 @@ def _(ctx: Context, blobs: Arrays, x: jax.Array, followers: Sequence[Follower]) 
         factor = by if factor is None else factor * by
         bias = added if bias is None else bias * by + added
         taken += 1
-    return (taken, c.joint(x, weight, bias, factor=factor, relu=relu)) if taken else None
+    return (taken, c(x, weight, bias, factor=factor, relu=relu)) if taken else None
 
 
 @convolution.blobs
