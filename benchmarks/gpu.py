@@ -29,7 +29,7 @@ from competitor import CONFIGS, random_inputs, training, variables_of
 from torch_net import TorchNet, plain
 
 from caffejax import tune_process
-from caffejax.memory import report
+from caffejax.inspect.memory import report
 from caffejax.net import Net
 from caffejax.solvers.state import TrainState
 

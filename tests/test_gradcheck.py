@@ -13,10 +13,10 @@ import pytest
 
 from caffejax import LayerError, Net, check_gradients, layer_types, register, save_weights
 from caffejax.cli import main
+from caffejax.data.drawn import feed
 from caffejax.errors import CaffejaxError
 from caffejax.gradcheck.case import Case, by_net, by_rule
 from caffejax.gradcheck.check import cases
-from caffejax.gradcheck.feeding import feed
 from caffejax.gradcheck.report import OK
 from caffejax.gradcheck.verdict import Derivations, compare, derive
 from caffejax.layers.registry import _types

@@ -9,8 +9,8 @@ import pytest
 
 from caffejax import GraphError, Net
 from caffejax.cli import main
-from caffejax.counting import multiply_adds
-from caffejax.memory import compiled, report
+from caffejax.inspect.counting import multiply_adds
+from caffejax.inspect.memory import compiled, report
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 DIGITS = CONFIGS / "digits" / "lenet_train_test.prototxt"

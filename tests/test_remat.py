@@ -13,11 +13,11 @@ import pytest
 
 from caffejax import Net, Solver
 from caffejax.cli import main
-from caffejax.execution import Given
 from caffejax.machine import limits
-from caffejax.remat.limit import available_memory
-from caffejax.remat.plan import make_plan
-from caffejax.remat.units import Unit, Value, units_of
+from caffejax.schedule.remat.limit import available_memory
+from caffejax.schedule.remat.plan import make_plan
+from caffejax.schedule.remat.units import Unit, Value, units_of
+from caffejax.schedule.running import Given
 from caffejax.schema import read_solver
 from caffejax.sizes import bytes_in, in_words
 

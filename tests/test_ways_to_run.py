@@ -14,12 +14,12 @@ import pytest
 
 import caffejax.pycaffe as caffe
 from caffejax import Net
-from caffejax.execution import Given, run_layers
+from caffejax.data.loader import Feed
 from caffejax.net import Variables
 from caffejax.pycaffe._running import Running
+from caffejax.schedule.running import Given, run_layers
 from caffejax.schema import read_net
 from caffejax.schema.caffe_pb2 import NetParameter
-from caffejax.solvers.feed import Feed
 
 GOLDEN = Path(__file__).parent / "golden" / "nets"
 KEY = jax.random.key(0)

@@ -12,7 +12,7 @@ from datetime import datetime
 from io import StringIO
 from pathlib import Path
 
-from .checkpoints.atomic import replacing
+from .atomic import replacing
 from .errors import DataError, Problem
 
 Row = dict[str, float]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caffejax.checkpoints import atomic
+from caffejax import atomic
 from caffejax.checkpoints.caffemodel import (
     Legacy4D,
     fit,
@@ -292,7 +292,7 @@ def test_a_write_that_is_killed_leaves_the_file_as_it_was(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"before")
     code = (
-        "import os, sys; from caffejax.checkpoints.atomic import replacing\n"
+        "import os, sys; from caffejax.atomic import replacing\n"
         "with replacing(sys.argv[1]) as file: file.write(b'half'); file.flush(); os._exit(7)"
     )
     assert subprocess.run([sys.executable, "-c", code, path], check=False).returncode == 7

@@ -14,8 +14,8 @@ import pytest
 from flax import nnx
 
 from caffejax import LayerError, Net, load_weights
+from caffejax.data.loader import Feed
 from caffejax.interop.flax import CaffeModule, Carried, to_linen, variables_of
-from caffejax.solvers.feed import Feed
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 LENET = Path(__file__).parents[2] / "configs" / "digits" / "lenet_train_test.prototxt"

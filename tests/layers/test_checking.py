@@ -13,12 +13,12 @@ from replay import MANIFEST, Replay, net
 
 import caffejax
 from caffejax.errors import CaffejaxError, LayerError
-from caffejax.execution import Given, run_layers
 from caffejax.kernels import onednn
 from caffejax.kernels.geometry import Geometry
 from caffejax.layers import layer_type, layer_types
 from caffejax.layers.registry import _types
 from caffejax.net import Net
+from caffejax.schedule.running import Given, run_layers
 
 FIRST = {c["type"]: c for c in reversed(MANIFEST) if layer_type(c["type"]).bottoms != 0}
 MOVERS = {"Concat", "Crop", "Filter", "Flatten", "Im2col", "Reshape", "Silence", "Slice", "Split", "Tile"}

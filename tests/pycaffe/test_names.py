@@ -3,7 +3,7 @@
 import pytest
 
 import caffejax.pycaffe as caffe
-from caffejax.pycaffe import _layer
+from caffejax.layers.python import layer as _layer
 
 from .conftest import SMALL, Write
 

@@ -5,9 +5,9 @@ import pytest
 
 import caffejax
 from caffejax.data import write_lmdb
+from caffejax.data.loader import Feed
 from caffejax.errors import DataError
 from caffejax.schema import caffe_pb2
-from caffejax.solvers.feed import Feed
 
 NET = """
 layer { name: "d" type: "Data" top: "data" top: "label" data_param { source: "%s" batch_size: 5 backend: LMDB } }

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ..atomic import replacing, replacing_path
 from ..errors import Problem, WeightsError
 from ..schema.blobs import Array
-from .atomic import replacing, replacing_path
 
 AnyPath = str | os.PathLike[str]
 Arrays = Mapping[str, Array]

@@ -10,9 +10,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from ..atomic import replacing_path
 from ..errors import Problem, WeightsError
 from ..schema.blobs import Array
-from .atomic import replacing_path
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _MAX_BLOBS = 1_000_000  # of a group; a number beyond is damage

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ..atomic import replacing
 from ..errors import Problem, WeightsError
 from ..schema import wire
 from ..schema.blobs import Array, decode_blob, encode_blob, read_bytes
-from .atomic import replacing
 from .hdf5 import arrays, is_hdf5, reading, write_arrays, write_string, writing
 
 _ITER, _LEARNED_NET, _HISTORY, _CURRENT_STEP = 1, 2, 3, 4

@@ -32,10 +32,10 @@ def run(options: argparse.Namespace) -> None:
     import numpy as np
 
     from .. import pycaffe as caffe
-    from ..checkpoints.atomic import replacing
+    from ..atomic import replacing
     from ..errors import DataError, Problem
+    from ..glog import start_logging
     from ..pycaffe.classifier import Classifier
-    from .glog import start_logging
 
     start_logging()
     source = Path(options.input_file)

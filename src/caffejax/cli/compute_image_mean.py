@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from ..errors import DataError, Problem
+from ..glog import log, start_logging
 from . import flags
-from .glog import log, start_logging
 from .progress import counter
 
 HELP = "compute the mean of a database's images"
@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     import numpy as np
 
-    from ..checkpoints.atomic import replacing
+    from ..atomic import replacing
     from ..data.datum import read_datum
     from ..data.imageset import MeanImage
     from ..data.records import READERS

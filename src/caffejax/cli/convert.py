@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from ..glog import log, start_logging
 from . import flags
-from .glog import log, start_logging
 
 HELP = "convert weights from one file format to another"
 EXAMPLE = "caffejax convert --from=lenet_iter_1000.caffemodel --to=lenet.npz"

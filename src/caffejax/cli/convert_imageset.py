@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from ..errors import DataError
+from ..glog import log, start_logging
 from . import flags
-from .glog import log, start_logging
 from .progress import counter
 
 HELP = "make a database of image files"

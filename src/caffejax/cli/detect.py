@@ -38,8 +38,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Detects."""
     from ..errors import DataError
+    from ..glog import start_logging
     from ..pycaffe.detector import Detector
-    from .glog import start_logging
 
     start_logging()
     if not options.output_file.endswith((".csv", ".h5", ".hdf5")):
@@ -90,7 +90,7 @@ def _windows(path: str) -> dict[str, list[np.ndarray]]:
 
 
 def _write_csv(path: str, detections: list[dict[str, Any]]) -> None:
-    from ..checkpoints.atomic import replacing
+    from ..atomic import replacing
 
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -111,7 +111,7 @@ def _write_hdf5(path: str, detections: list[dict[str, Any]]) -> None:
     import h5py
     import numpy as np
 
-    from ..checkpoints.atomic import replacing_path
+    from ..atomic import replacing_path
 
     with replacing_path(path) as partial, h5py.File(partial, "w") as file:
         file["filename"] = [str(found["filename"]) for found in detections]

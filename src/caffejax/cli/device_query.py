@@ -6,8 +6,8 @@ import argparse
 from typing import Any
 
 from ..errors import CaffejaxError
+from ..glog import log, start_logging
 from . import flags
-from .glog import log, start_logging
 
 HELP = "list the devices that JAX sees"
 EXAMPLE = "caffejax device_query --gpu=all"

@@ -23,9 +23,9 @@ def run(options: argparse.Namespace) -> None:
     """Draws."""
     from pathlib import Path
 
+    from ..glog import start_logging
     from ..pycaffe.draw import draw_net_to_file
     from ..schema import caffe_pb2, read_net
-    from .glog import start_logging
 
     start_logging()
     net = read_net(Path(options.input_net_proto_file))

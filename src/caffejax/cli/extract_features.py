@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from ..errors import CaffejaxError, located
+from ..glog import log, start_logging
 from . import flags
-from .glog import log, start_logging
 from .progress import counter
 
 HELP = "store blobs of a net as databases or .npz files"
@@ -44,10 +44,10 @@ def run(options: argparse.Namespace) -> None:
     import numpy as np
 
     from ..checkpoints.loading import load_weights
+    from ..data.loader import Feed
     from ..errors import did_you_mean
+    from ..inspect.index_check import IndexCheck
     from ..net import Net
-    from ..solvers.feed import Feed
-    from ..solvers.index_check import IndexCheck
 
     names, targets = options.blobs.split(","), options.databases.split(",")
     if len(names) != len(targets):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from .. import precision, remat
+from .. import precision
 from ..errors import CaffejaxError
 from ..kernels import CHOICES
+from ..schedule import remat
 from ..sizes import bytes_in
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def pick_device(options: argparse.Namespace, prefer_gpu: bool, device_id: int = 
     """
     import jax
 
-    from .glog import log
+    from ..glog import log
 
     if options.gpu is not None and options.device is not None:
         raise CaffejaxError("give --gpu or --device, not both")

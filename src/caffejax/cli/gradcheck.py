@@ -6,8 +6,8 @@ import argparse
 from typing import Any
 
 from ..errors import CaffejaxError, DataError, Problem
+from ..glog import start_logging
 from . import flags
-from .glog import start_logging
 from .nets import net_of
 
 HELP = "compare every layer's gradients: autodiff, hand-written rules, finite differences"

@@ -10,7 +10,7 @@ from . import flags
 from .nets import net_of
 
 if TYPE_CHECKING:
-    from ..memory import Compiled, LayerMemory, Report
+    from ..inspect.memory import Compiled, LayerMemory, Report
 
 HELP = "report parameters, activations, bytes and multiply-adds by layer"
 EXAMPLE = "caffejax memory --model=configs/resnet152/train_val.prototxt --batch=32 --remat=auto --memory_limit=4GiB"
@@ -31,7 +31,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Reports."""
-    from ..memory import compiled, report
+    from ..inspect.memory import compiled, report
 
     net = net_of(options, options.phase, remat=options.remat, memory_limit=options.memory_limit)
     found = report(net, options.batch)

@@ -44,7 +44,7 @@ def _chart(text: str) -> str:
 
 def run(options: argparse.Namespace) -> None:
     """Plots."""
-    from ..checkpoints.atomic import replacing
+    from ..atomic import replacing
     from ..errors import CaffejaxError
 
     try:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from .glog import start_logging
+from ..glog import start_logging
 
 if TYPE_CHECKING:
     from rich.progress import Progress

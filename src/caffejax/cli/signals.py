@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from ..glog import log
 from . import flags
-from .glog import log
 
 if TYPE_CHECKING:
     from ..solvers import Solver

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from ..glog import log, start_logging
 from . import flags
-from .glog import log, start_logging
 from .nets import net_of, variables_of
 
 HELP = "score a net with given weights"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from ..glog import log, start_logging
 from . import flags
-from .glog import log, start_logging
 from .nets import net_of, variables_of
 
 HELP = "time a net's layers, and the whole net"
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     import jax
 
-    from ..timing import Timer, mean_times
+    from ..inspect.timing import Timer, mean_times
 
     device = flags.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)

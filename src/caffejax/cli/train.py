@@ -6,8 +6,8 @@ import argparse
 from typing import Any
 
 from ..errors import CaffejaxError
+from ..glog import log, start_logging
 from . import flags, signals
-from .glog import log, start_logging
 
 HELP = "train a net from its solver prototxt"
 EXAMPLE = "caffejax train --solver=configs/digits/lenet_solver.prototxt"

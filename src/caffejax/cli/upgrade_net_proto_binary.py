@@ -17,12 +17,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Upgrades."""
-    from ..checkpoints.atomic import replacing
+    from ..atomic import replacing
     from ..errors import located
+    from ..glog import log, start_logging
     from ..schema import parse_binary, upgrade_net
     from ..schema.blobs import read_bytes
     from ..schema.caffe_pb2 import NetParameter
-    from .glog import log, start_logging
 
     start_logging()
     net = parse_binary(read_bytes(options.input), NetParameter, file=options.input)

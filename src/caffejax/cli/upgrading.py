@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .glog import log, start_logging
+from ..glog import log, start_logging
 
 
 def add_flags(parser: argparse.ArgumentParser, what: str) -> None:
@@ -18,7 +18,7 @@ def add_flags(parser: argparse.ArgumentParser, what: str) -> None:
 
 def rewrite_text(options: argparse.Namespace, read: Callable[[Path], Any]) -> None:
     """Writes as text what `read`, which upgrades, makes of the input."""
-    from ..checkpoints.atomic import replacing
+    from ..atomic import replacing
     from ..schema import format_text
 
     start_logging()

@@ -8,7 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from ..checkpoints.atomic import replacing_path
+from ..atomic import replacing_path
 from ..errors import CaffejaxError, DataError, Problem, require
 from ..layers.context import Context, Shape
 from ..layers.registry import register

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..checkpoints.loading import load_weights
+from ..data.drawn import feed
 from ..errors import GraphError, LayerError, Problem, did_you_mean, located
 from ..graph import Graph, Layer
 from ..layers import LayerType
@@ -20,7 +21,6 @@ from ..net import Net, Variables
 from ..schema.caffe_pb2 import LayerParameter
 from .alone import lone_layer
 from .case import Argument, Case, draw_diffs, run
-from .feeding import feed
 from .report import Report, Row
 from .verdict import compare, derive
 

@@ -1,9 +1,9 @@
 """Caffe's Python interface: `import caffejax.pycaffe as caffe`."""
 
+from ..layers.python.blob import Blob
+from ..layers.python.layer import Layer
 from . import io, proto, pycaffe
 from ._alias import install
-from ._blob import Blob
-from ._layer import Layer
 from ._modes import (
     NCCL,
     TEST,

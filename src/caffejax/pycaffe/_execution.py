@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import located
-from ..execution import Given, is_fed, run_layers
 from ..graph import AUTOMATIC, Graph, Layer, Slot
 from ..kernels import compiling
 from ..layers.calling import Backward, backward
+from ..schedule.running import Given, is_fed, run_layers
 
 Values = dict[str, jax.Array]
 Slots = dict[str, tuple[Slot | None, ...]]

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..cli.glog import start_logging
+from ..glog import start_logging
 from ..layers import layer_types
 from ..schema.caffe_pb2 import TEST, TRAIN
 

@@ -14,12 +14,12 @@ import numpy as np
 
 from .. import net as pure
 from ..checkpoints.loading import load_weights, save_weights
+from ..data.loader import Feed
 from ..data.memory import ArraySource
 from ..errors import GraphError, Problem, WeightsError, did_you_mean
 from ..graph import Layer as GraphLayer
 from ..layers.context import Phase, name_key
 from ..schema.caffe_pb2 import TRAIN
-from ..solvers.feed import Feed
 from . import _modes
 from ._arrays import check_arrays
 from ._running import Callback, Running

@@ -9,15 +9,15 @@ from typing import Any
 import jax
 
 from .. import net as pure
+from ..data.loader import Feed
 from ..data.memory import ArraySource
-from ..execution import finished
 from ..graph import AUTOMATIC, Graph, Layer, Slot
 from ..graph.indices import check_indices, count_indexed
 from ..graph.reshape import reshape_graph
-from ..solvers.feed import Feed
+from ..layers.python.layer import BlobVec
+from ..schedule.running import finished
 from . import _modes
 from ._execution import Args, Diffs, Forward, Key, Section, Seeds, Stretch, slot_trees, split_roots, takes_part
-from ._layer import BlobVec
 from ._passes import BackwardPass, Pass, in_place, maker
 from ._synced import Memory, SyncedBlob, now
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 
+from ..data.loader import Feed
 from ..graph import AUTOMATIC
 from ..net import Net as PureNet
 from ..net import Variables
@@ -15,7 +16,6 @@ from ..schema import read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from ..solvers import Solver as PureSolver
 from ..solvers.evaluate import Scores, share_trained
-from ..solvers.feed import Feed
 from ..solvers.state import Report, TrainState, make_update, pass_key
 from . import _modes
 from ._net import Net

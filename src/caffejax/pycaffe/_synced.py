@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._blob import Blob
+from ..layers.python.blob import Blob
 
 Shape = tuple[int, ...]
 

@@ -12,7 +12,7 @@ import subprocess
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..checkpoints.atomic import replacing
+from ..atomic import replacing
 from ..errors import CaffejaxError
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, PoolingParameter
 from ._svg import to_svg

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import Problem, SolverError
+from ..inspect.culprit import Where, find, not_finite
 from ..net import Net
-from .culprit import Where, find, not_finite
 from .state import TrainState
 
 UNREAD = 100  # losses to let pass before reading as many older ones, which the device has long finished

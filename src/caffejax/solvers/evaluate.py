@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from ..data.loader import Feed
 from ..errors import GraphError, Problem
 from ..graph import Graph
+from ..inspect.index_check import IndexCheck
 from ..net import Net, Params, Variables
-from .feed import Feed
-from .index_check import IndexCheck
 
 
 class Scores(NamedTuple):

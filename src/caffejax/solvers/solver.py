@@ -13,25 +13,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..checkpoints.loading import load_weights
+from ..data.loader import Feed
 from ..errors import SolverError
-from ..given import check_solver_options
+from ..inspect.debug_info import DebugInfo
+from ..inspect.index_check import IndexCheck
 from ..kernels import Kernels
 from ..layers.calling import Backward
 from ..layers.context import name_key
 from ..net import Net, Params, Variables
+from ..net.given import check_solver_options
 from ..paths import find
 from ..precision import Precision
 from ..process import tune_process
-from ..remat import Remat
-from ..remat.limit import available_memory
+from ..schedule.remat import Remat
+from ..schedule.remat.limit import available_memory
 from ..schema import read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from . import policies, settings
-from .debug_info import DebugInfo
 from .divergence import Watch
 from .evaluate import Scores
-from .feed import Feed
-from .index_check import IndexCheck
 from .report import SmoothedLoss, Stopwatch, log, output_lines
 from .snapshots import Snapshots
 from .state import Report, TrainState, make_step, make_steps, pass_key, ragged, stack

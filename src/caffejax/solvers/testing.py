@@ -9,12 +9,12 @@ import jax
 import numpy as np
 
 from ..checkpoints.orbax import Keep
+from ..data.loader import Feed
 from ..errors import GraphError, Problem, SolverError, did_you_mean
 from ..layers.context import name_key
 from ..net import Net, Variables
 from ..schema.caffe_pb2 import SolverParameter
 from .evaluate import Evaluator, Scores, share_trained, sharing_problems
-from .feed import Feed
 from .report import log, output_lines
 
 

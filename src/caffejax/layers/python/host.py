@@ -148,7 +148,7 @@ class HostLayer:
     def _set_up(self, bottoms: Sequence[Shape]) -> None:
         if self._is_set_up:
             return
-        from ...pycaffe._layer import BlobVec
+        from .layer import BlobVec
 
         give_settings(self.user, self._ctx)
         if not isinstance(getattr(self.user, "blobs", None), BlobVec):

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ..net import Net, Params
-from .tapped import Tapped
+from .taps import Tapped
 
 
 class DebugInfo:

@@ -12,11 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import kernels, remat
-from .errors import CaffejaxError, GraphError, LayerError, Problem, SolverError, WeightsError, did_you_mean
-from .graph import Graph, Layer
-from .layers.calling import Backward
-from .layers.context import Phase, Shape
+from .. import kernels
+from ..errors import CaffejaxError, GraphError, LayerError, Problem, SolverError, WeightsError, did_you_mean
+from ..graph import Graph, Layer
+from ..layers.calling import Backward
+from ..layers.context import Phase, Shape
+from ..schedule import remat
 
 _CHOICES = {
     "phase": get_args(Phase),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
 
-from ..errors import Problem, WeightsError
+from .errors import Problem, WeightsError
 
 _REMEDIES = {
     errno.ENOENT: "create the folder first",

@@ -8,11 +8,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .errors import LayerError, located
-from .graph import Graph, Layer, Param
-from .layers.context import name_key
-from .layers.fillers import fill, is_random
-from .schema.blobs import Array, decode_blob
+from ..errors import LayerError, located
+from ..graph import Graph, Layer, Param
+from ..layers.context import name_key
+from ..layers.fillers import fill, is_random
+from ..schema.blobs import Array, decode_blob
 
 
 def initial_blob(graph: Graph, param: Param, key: jax.Array, dtype: Any) -> jax.Array:

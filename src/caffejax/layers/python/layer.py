@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._blob import Blob
+from .blob import Blob
 
 
 class BlobVec(list[Blob]):

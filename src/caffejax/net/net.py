@@ -13,22 +13,22 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from . import data  # noqa: F401  registers the data layers
-from .execution import Given, Segments, is_fed, run_layers
+from .. import data  # noqa: F401  registers the data layers
+from ..graph import Graph, Param, build_graph, net_state
+from ..kernels import Kernels, compiling
+from ..layers import Source
+from ..layers.calling import Backward
+from ..layers.context import Phase
+from ..layers.precision import unrounded
+from ..precision import Precision
+from ..precision import check as check_precision
+from ..schedule.remat import Remat
+from ..schedule.remat.running import Recomputing
+from ..schedule.running import Given, Segments, is_fed, run_layers
+from ..schema import read_net, source_file
+from ..schema.caffe_pb2 import NetParameter, NetState
 from .given import check_given, check_key, check_options, compared, known_names
-from .graph import Graph, Param, build_graph, net_state
 from .initial import initial_blob
-from .kernels import Kernels, compiling
-from .layers import Source
-from .layers.calling import Backward
-from .layers.context import Phase
-from .layers.precision import unrounded
-from .precision import Precision
-from .precision import check as check_precision
-from .remat import Remat
-from .remat.running import Recomputing
-from .schema import read_net, source_file
-from .schema.caffe_pb2 import NetParameter, NetState
 
 log = logging.getLogger("caffejax.net")
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..execution import Given, run_layers
-from ..graph import Graph, Layer
-from ..layers.calling import Backward
+from ...graph import Graph, Layer
+from ...layers.calling import Backward
+from ..running import Given, run_layers
 
 _GIVEN = ""  # the origin of parameters and the like, which lie in memory anyway
 _VIEWS = {"transpose", "reshape", "squeeze", "expand_dims", "layout_constraint", "stop_gradient", "copy"}

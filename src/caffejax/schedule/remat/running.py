@@ -10,11 +10,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..execution import Given, Result, Values, run_layers
-from ..graph import Graph, Layer
-from ..kernels.gradient import with_gradient
-from ..layers.calling import Backward
-from ..sizes import in_words
+from ...graph import Graph, Layer
+from ...kernels.gradient import with_gradient
+from ...layers.calling import Backward
+from ...sizes import in_words
+from ..running import Given, Result, Values, run_layers
 from .limit import available_memory
 from .plan import Plan, make_plan
 from .units import own, size, units_of

@@ -12,7 +12,7 @@ from ..graph.indices import IndexRange, index_ranges
 from ..graph.reshape import reshape_graph
 from ..layers import Position
 from ..net import Net
-from .report import log
+from ..solvers.report import log
 
 
 class Feed:

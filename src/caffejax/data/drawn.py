@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import GraphError, Problem, did_you_mean
-from ..execution import finished
 from ..graph.indices import HANDING_ON, index_ranges
 from ..net import Net
+from ..schedule.running import finished
 
 
 def feed(net: Net, given: Mapping[str, Any], random: np.random.Generator) -> dict[str, np.ndarray]:

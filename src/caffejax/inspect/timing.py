@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .execution import Given, finished, is_fed, run_layers
-from .gradcheck.feeding import feed
-from .graph import Layer
-from .graph.indices import check_indices, count_indexed
-from .kernels import compiling
-from .net import Net, Variables
-from .solvers.feed import Feed
+from ..data.drawn import feed
+from ..data.loader import Feed
+from ..graph import Layer
+from ..graph.indices import check_indices, count_indexed
+from ..kernels import compiling
+from ..net import Net, Variables
+from ..schedule.running import Given, finished, is_fed, run_layers
 
 Values = dict[str, jax.Array]
 

@@ -17,14 +17,14 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from .errors import located
-from .graph import Graph, Layer, Param
-from .kernels import Kernels, compiling
-from .layers.calling import Backward
-from .layers.checking import check_dtypes
-from .layers.precision import products_of, rounded
-from .layers.registry import Follower
-from .layers.shared import Joint, call_joint, call_shared
+from ..errors import located
+from ..graph import Graph, Layer, Param
+from ..kernels import Kernels, compiling
+from ..layers.calling import Backward
+from ..layers.checking import check_dtypes
+from ..layers.precision import products_of, rounded
+from ..layers.registry import Follower
+from ..layers.shared import Joint, call_joint, call_shared
 
 log = logging.getLogger("caffejax.net")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..graph import Layer
+from ...graph import Layer
 from .units import Unit, Value
 
 _HALVINGS = 40

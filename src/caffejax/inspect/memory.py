@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ..errors import GraphError
+from ..graph import Graph, Layer
+from ..graph.reshape import reshape_graph
+from ..kernels import compiling
+from ..layers.calling import forward
+from ..net import Net
+from ..schedule.remat.plan import Plan
+from ..schedule.remat.running import Recomputing
+from ..schedule.running import Given, is_fed
 from .counting import multiply_adds
-from .errors import GraphError
-from .execution import Given, is_fed
-from .graph import Graph, Layer
-from .graph.reshape import reshape_graph
-from .kernels import compiling
-from .layers.calling import forward
-from .net import Net
-from .remat.plan import Plan
-from .remat.running import Recomputing
 
 _KEY = jax.eval_shape(jax.random.key, 0)
 

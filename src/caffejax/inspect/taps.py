@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..execution import Given, run_layers
 from ..graph import Layer
 from ..net import Net, Params
+from ..schedule.running import Given, run_layers
 
 Tops = dict[str, list[jax.Array]]  # by layer key: one for each top, also where several layers work in one place
 

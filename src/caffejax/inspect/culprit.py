@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..execution import is_fed
 from ..graph import Layer
 from ..net import Net
-from .state import TrainState, pass_key
-from .tapped import Diffs, Tapped, Tops
+from ..schedule.running import is_fed
+from ..solvers.state import TrainState, pass_key
+from .taps import Diffs, Tapped, Tops
 
 CLASS_LOSSES = ("SoftmaxWithLoss", "MultinomialLogisticLoss", "InfogainLoss", "HingeLoss")
 
