@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,7 +13,8 @@ from ..graph.indices import IndexRange, index_ranges
 from ..graph.reshape import reshape_graph
 from ..layers import Position
 from ..net import Net
-from ..solvers.report import log
+
+log = logging.getLogger("caffejax.data")
 
 
 class Feed:
