@@ -52,13 +52,13 @@ def variables_of(net: Net) -> Variables:
     random = np.random.default_rng(1)
 
     def blob(param: Any) -> Any:
-        if not is_random(param.blob.filler):
-            return fill(param.blob.filler, None, param.blob.shape)
-        scale = np.sqrt(2 / np.prod(param.blob.shape[1:]))
-        return jnp.asarray(scale * random.standard_normal(param.blob.shape, np.float32))
+        if not is_random(param.spec.filler):
+            return fill(param.spec.filler, None, param.spec.shape)
+        scale = np.sqrt(2 / np.prod(param.spec.shape[1:]))
+        return jnp.asarray(scale * random.standard_normal(param.spec.shape, np.float32))
 
-    params = net.tree(lambda p: blob(p) if p.blob.learnable else None)
-    return Variables(params, net.tree(lambda p: None if p.blob.learnable else jnp.ones(p.blob.shape)))
+    params = net.tree(lambda p: blob(p) if p.spec.learnable else None)
+    return Variables(params, net.tree(lambda p: None if p.spec.learnable else jnp.ones(p.spec.shape)))
 
 
 def random_inputs(net: Net, batch: int) -> dict[str, np.ndarray]:
@@ -80,7 +80,7 @@ def training(net: Net, variables: Variables) -> tuple[TrainState, Step]:
     solver = SolverParameter(type="SGD", lr_policy="fixed", momentum=SETTINGS["momentum"])
     solver.weight_decay = SETTINGS["weight_decay"]
     lr, decay = (
-        net.tree(lambda p, n=n: getattr(p, n) if p.blob.learnable else None) for n in ("lr_mult", "decay_mult")
+        net.tree(lambda p, n=n: getattr(p, n) if p.spec.learnable else None) for n in ("lr_mult", "decay_mult")
     )
     optimizer = caffe_optimizer(solver, lr, decay)
     state = TrainState(*variables, optimizer.init(variables.params), jnp.int32(0), jax.random.key(1))

@@ -51,7 +51,7 @@ def derived(name: str) -> tuple[Case, Derivations]:
         # a Parameter layer is named like its top, whose value is recorded as a bottom
         params = {layer: tuple(recorded.get(f"bottom/{layer}", b) for b in blobs) for layer, blobs in params.items()}
         for param in net.graph.layer("layer").params:
-            tree = params if param.blob.learnable else state
+            tree = params if param.spec.learnable else state
             blobs = list(tree["layer"])
             blobs[param.slot.index] = recorded[f"param/{param.slot.index}"]
             tree["layer"] = tuple(blobs)

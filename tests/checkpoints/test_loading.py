@@ -23,7 +23,7 @@ def new(net: Net) -> Variables:
 
 def blob(net: Net, variables: Variables, layer: str, index: int) -> jax.Array:
     param = net.graph.layer(layer).params[index]
-    tree = variables.params if param.blob.learnable else variables.state
+    tree = variables.params if param.spec.learnable else variables.state
     return tree[param.owner.layer][param.owner.index]
 
 

@@ -67,7 +67,7 @@ def describe(graph: Graph) -> dict[str, Any]:
                 "type": layer.type.name,
                 "bottoms": bottoms,
                 "tops": list(layer.tops),
-                "params": [list(p.blob.shape) for p in layer.params],
+                "params": [list(p.spec.shape) for p in layer.params],
             }
         )
     return {

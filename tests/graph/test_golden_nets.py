@@ -59,7 +59,7 @@ def describe(graph: Graph) -> dict[str, Any]:
                 "need_backward": layer.need_backward,
                 "bottom_need_backward": list(layer.bottom_need_backward),
                 "loss_weights": list(layer.loss_weights),
-                "params": [list(p.blob.shape) for p in layer.params],
+                "params": [list(p.spec.shape) for p in layer.params],
                 "param_propagate_down": [p.need_backward for p in layer.params],
                 "inserted_split": layer.inserted_split,
             }
@@ -80,7 +80,7 @@ def describe(graph: Graph) -> dict[str, Any]:
                 "learnable": learnable.index(p.owner),
                 "lr_mult": pytest.approx(p.lr_mult),
                 "decay_mult": pytest.approx(p.decay_mult),
-                "shape": list(p.blob.shape),
+                "shape": list(p.spec.shape),
             }
             for p in params
         ],

@@ -33,7 +33,7 @@ class Replay:
         params, self.state = self.net.init(jax.random.key(0))
         # a Parameter layer is named like its top, whose value is recorded as a bottom
         self.params = {name: tuple(self.recorded.get(f"bottom/{name}", b) for b in params[name]) for name in params}
-        blobs = [(value, p.blob.learnable) for value, p in zip(self.group("param"), self.layer.params, strict=True)]
+        blobs = [(value, p.spec.learnable) for value, p in zip(self.group("param"), self.layer.params, strict=True)]
         self.params["layer"] = tuple(value if learnable else None for value, learnable in blobs)
         carried = self.state.get("layer", ())[len(blobs) :]
         self.state["layer"] = (*(None if learnable else value for value, learnable in blobs), *carried)

@@ -54,7 +54,7 @@ def test_goes_on_as_caffe_does(case: str, state: str) -> None:
         for name in (n for n in expected if n.startswith(f"param/{solver.iteration}/")):
             _, _, layer, index = name.split("/")
             param = solver.net.graph.layer(layer).params[int(index)]
-            tree = solver.train_state.params if param.blob.learnable else solver.train_state.state
+            tree = solver.train_state.params if param.spec.learnable else solver.train_state.state
             actual = tree[param.owner.layer][param.owner.index]
             np.testing.assert_allclose(actual, expected[name], rtol=1e-4, atol=2e-6, err_msg=name)
             checked += solver.iteration == 20

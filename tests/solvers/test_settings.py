@@ -54,7 +54,7 @@ def test_nets_and_states_of_a_solver() -> None:
     ):
         assert net.graph.phase == expected["phase"]
         assert [layer.name for layer in net.graph.layers] == [layer["name"] for layer in expected["layers"]]
-        assert [list(p.blob.shape) for p in net.graph.params] == [p["shape"] for p in expected["net_params"]]
+        assert [list(p.spec.shape) for p in net.graph.params] == [p["shape"] for p in expected["net_params"]]
     assert Path(solver.snapshots.prefix).name == built["snapshot_prefix"]
 
 

@@ -47,7 +47,7 @@ def test_trajectory(case: str, backward: str, kernels: str) -> None:
         for name in (n for n in expected if n.startswith(f"param/{k + 1}/")):
             _, _, layer, index = name.split("/")
             param = solver.net.graph.layer(layer).params[int(index)]
-            tree = solver.train_state.params if param.blob.learnable else solver.train_state.state
+            tree = solver.train_state.params if param.spec.learnable else solver.train_state.state
             close(tree[param.owner.layer][param.owner.index], expected[name], 5e-5 if adaptive else 1e-5, name)
     solver.close()
 

@@ -48,7 +48,7 @@ def load_weights(graph: Graph, variables: Variables, path: str | os.PathLike[str
     for layer in (first[name] for name in stored if name in first):
         optional = [i for i, p in enumerate(layer.params) if may_lack_shared and not p.owned]
         try:
-            arrays = fit(layer.name, stored[layer.name], [p.blob.shape for p in layer.params], optional)
+            arrays = fit(layer.name, stored[layer.name], [p.spec.shape for p in layer.params], optional)
         except WeightsError as error:
             problems += error.problems
             continue
@@ -131,7 +131,7 @@ def _definition(layer: Layer, phase: str) -> LayerParameter:
     definition.phase = TRAIN if phase == "TRAIN" else TEST
     if any(layer.loss_weights) and not definition.loss_weight:
         definition.loss_weight.extend(layer.loss_weights)
-    if any(not p.blob.learnable for p in layer.params):
+    if any(not p.spec.learnable for p in layer.params):
         missing = range(len(definition.param), len(layer.params))
         definition.param.extend(ParamSpec(lr_mult=0) for _ in missing)
     return definition
@@ -158,11 +158,11 @@ def _owned(layer: Layer, blobs: Sequence[Array]) -> list[Array | None]:
 
 
 def _array(param: Param, variables: Variables) -> Array:
-    tree: Mapping[str, Sequence[object]] = variables.params if param.blob.learnable else variables.state
-    return np.asarray(tree[param.owner.layer][param.owner.index], np.float32).reshape(param.blob.shape)
+    tree: Mapping[str, Sequence[object]] = variables.params if param.spec.learnable else variables.state
+    return np.asarray(tree[param.owner.layer][param.owner.index], np.float32).reshape(param.spec.shape)
 
 
 def _diff(param: Param, diffs: Params) -> Array:
-    if not param.blob.learnable:
-        return np.zeros(param.blob.shape, np.float32)
-    return np.asarray(diffs[param.owner.layer][param.owner.index], np.float32).reshape(param.blob.shape)
+    if not param.spec.learnable:
+        return np.zeros(param.spec.shape, np.float32)
+    return np.asarray(diffs[param.owner.layer][param.owner.index], np.float32).reshape(param.spec.shape)

@@ -1,14 +1,14 @@
 """Data layers: what feeds a net from disk. Importing this registers them."""
 
-from .hdf5 import open_hdf5_data
-from .hdf5_output import hdf5_output
-from .image_data import open_image_data
+from . import hdf5_output  # noqa: F401  registers its type
+from .hdf5 import hdf5_batches
+from .image_data import image_batches
 from .leveldb import LevelDb, leveldb_writer, write_leveldb
 from .lmdb import Lmdb, lmdb_writer, write_lmdb
 from .memory import ArraySource
 from .pipeline import Batch, Batches, Pipeline
-from .source import open_data
-from .window_data import open_window_data
+from .source import data_batches
+from .window_data import window_batches
 
 __all__ = [
     "ArraySource",
@@ -17,13 +17,12 @@ __all__ = [
     "LevelDb",
     "Lmdb",
     "Pipeline",
-    "hdf5_output",
+    "data_batches",
+    "hdf5_batches",
+    "image_batches",
     "leveldb_writer",
     "lmdb_writer",
-    "open_data",
-    "open_hdf5_data",
-    "open_image_data",
-    "open_window_data",
+    "window_batches",
     "write_leveldb",
     "write_lmdb",
 ]

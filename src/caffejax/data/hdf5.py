@@ -9,10 +9,13 @@ import h5py
 import numpy as np
 
 from ..errors import DataError, Problem, did_you_mean, located
-from ..layers.context import Context, Source
-from ..layers.registry import register_source
+from ..layers.context import Site
+from ..layers.registry import register
+from ..layers.source import Tops
+from ..layers.types import LayerType, Signature
 from .draws import Draws
-from .pipeline import Batch, Pipeline
+from .pipeline import Batch, Batches
+from .reads import reads
 from .shapes import by, top
 
 _READ_AHEAD = 4  # batches
@@ -30,14 +33,14 @@ class Hdf5Batches:
         DataError: with all that is wrong with the files.
     """
 
-    def __init__(self, ctx: Context, files: list[Path]) -> None:
-        param = ctx.layer.hdf5_data_param
-        self._ctx = ctx
+    def __init__(self, site: Site, files: list[Path]) -> None:
+        param = site.layer.hdf5_data_param
+        self._site = site
         self._files = files
-        self._names = list(ctx.layer.top)
+        self._names = list(site.layer.top)
         self.batch_size: int = param.batch_size
         self.threads = 1
-        self._draws = Draws(ctx.seed, ctx.layer.name) if param.shuffle else None
+        self._draws = Draws(site.reading.seed, site.layer.name) if param.shuffle else None
         self._held: tuple[int, Rows] | None = None  # the last file read
         self._order: tuple[tuple[int, int], np.ndarray] | None = None  # the last order drawn, and for what
         self._sizes, shapes = _survey(files, self._names)
@@ -86,7 +89,7 @@ class Hdf5Batches:
             with h5py.File(path, "r") as content:
                 return tuple(np.asarray(content[name][...], np.float32) for name in self._names)
         except (OSError, KeyError) as error:
-            with located(layer=self._ctx.layer.name, layer_type=self._ctx.type.name):
+            with located(layer=self._site.layer.name, layer_type=self._site.layer.type):
                 raise DataError(Problem(f"cannot be read: {error}", file=str(path))) from error
 
 
@@ -158,15 +161,22 @@ def _listed(path: Path) -> list[Path]:
     return [b if b.exists() and not Path(n).exists() else Path(n) for n, b in zip(names, beside, strict=True)]
 
 
-@register_source("HDF5Data", tops=(1, None), param="hdf5_data_param")
-def open_hdf5_data(ctx: Context) -> Source:
+def hdf5_batches(site: Site, tops: Tops | None = None) -> Batches:
     """Opens the files that an HDF5Data layer's list names."""
-    param = ctx.layer.hdf5_data_param
-    with located(layer=ctx.layer.name, layer_type=ctx.type.name):
-        if ctx.layer.HasField("transform_param"):
+    param = site.layer.hdf5_data_param
+    with located(layer=site.layer.name, layer_type=site.layer.type):
+        if site.layer.HasField("transform_param"):
             raise DataError("HDF5Data does not transform its data; remove transform_param")
         if not param.source:
             raise DataError("hdf5_data_param has no source; name a text file that lists HDF5 files")
         if param.batch_size < 1:
             raise DataError("hdf5_data_param.batch_size must be 1 or more")
-        return Pipeline(Hdf5Batches(ctx, _listed(ctx.path(param.source))), _READ_AHEAD, ctx.workers)
+        return Hdf5Batches(site, _listed(site.path(param.source)))
+
+
+register(
+    LayerType(
+        Signature("HDF5Data", bottoms=0, tops=(1, None), param="hdf5_data_param"),
+        reads(hdf5_batches, lambda site: _READ_AHEAD),
+    )
+)

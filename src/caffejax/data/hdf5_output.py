@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,37 +11,26 @@ import numpy as np
 
 from ..atomic import replacing_path
 from ..errors import CaffejaxError, DataError, Problem, require
-from ..layers.context import Context, Shape
+from ..layers.context import Context, Shape, Site
 from ..layers.registry import register
+from ..layers.types import Facts, Gradient, LayerType, OnHost, PerLayer, Signature
 from .shapes import by
 
 _NAMES = ("data", "label")
 
 
-@register("HDF5Output", bottoms=2, tops=0, param="hdf5_output_param", host=True, takes_integers=True)
-def hdf5_output(ctx: Context, data: np.ndarray, label: np.ndarray) -> tuple[()]:
+def make_hdf5_output(ctx: Context, site: Site) -> LayerType:
     """Writes its bottoms to the data sets `data` and `label` of an HDF5 file.
 
     The first forward pass of a net replaces the file; every further one adds its rows at the end, where Caffe
     stops with an error. After every pass the file is complete and closed. Two nets cannot write to one file: where
     both phases have the layer, `include` must keep it to one.
     """
-    path, before = ctx.kept.get("written") or (Path(ctx.param.file_name).expanduser().absolute(), 0)
-    rows = {name: np.asarray(array, np.float32) for name, array in zip(_NAMES, (data, label), strict=True)}
-    try:
-        if "written" in ctx.kept:
-            _append(path, rows, before)
-        else:
-            _create(path, rows)
-    except (OSError, KeyError) as error:
-        raise DataError(Problem(f"cannot be written: {error}", str(path))) from error
-    ctx.kept["written"] = path, before + len(data)
-    return ()
-
-
-@hdf5_output.top_shapes
-def _(ctx: Context, data: Any, label: Any) -> list[Shape]:
     require(ctx.param.file_name, "hdf5_output_param has no file_name; name the file to write")
+    return replace(ctx.type, runs=OnHost(_Output(ctx.param.file_name).write, hdf5_output_top_shapes))
+
+
+def hdf5_output_top_shapes(ctx: Context, data: Any, label: Any) -> list[Shape]:
     require(
         data.shape and data.shape[:1] == label.shape[:1],
         f"its bottoms must have as many rows: {by(data.shape) or 'a number'} and {by(label.shape) or 'a number'}",
@@ -48,9 +38,39 @@ def _(ctx: Context, data: Any, label: Any) -> list[Shape]:
     return []
 
 
-@hdf5_output.backward
-def _(ctx: Context, data: np.ndarray, label: np.ndarray, *, y: Any, dy: Any) -> tuple[None, None]:
+def hdf5_output_backward(ctx: Context, data: np.ndarray, label: np.ndarray, *, y: Any, dy: Any) -> tuple[None, None]:
     return None, None
+
+
+register(
+    LayerType(
+        Signature("HDF5Output", bottoms=2, tops=0, param="hdf5_output_param"),
+        PerLayer(make_hdf5_output),
+        Gradient(hdf5_output_backward),
+        Facts(integers=True),
+    )
+)
+
+
+class _Output:
+    """The file of one layer, and how many rows it has written there."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._written: tuple[Path, int] | None = None
+
+    def write(self, ctx: Context, data: np.ndarray, label: np.ndarray) -> tuple[()]:
+        rows = {name: np.asarray(array, np.float32) for name, array in zip(_NAMES, (data, label), strict=True)}
+        path, before = self._written or (Path(self._name).expanduser().absolute(), 0)
+        try:
+            if self._written:
+                _append(path, rows, before)
+            else:
+                _create(path, rows)
+        except (OSError, KeyError) as error:
+            raise DataError(Problem(f"cannot be written: {error}", str(path))) from error
+        self._written = path, before + len(data)
+        return ()
 
 
 def _create(path: Path, rows: dict[str, np.ndarray]) -> None:

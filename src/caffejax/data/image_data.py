@@ -7,15 +7,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..errors import DataError, located
-from ..layers.context import Context, Source
-from ..layers.registry import register_source
+from ..layers.context import Site
+from ..layers.registry import register
+from ..layers.source import Tops
+from ..layers.types import LayerType, Signature
 from .draws import Draws
 from .fields import refuse_others
 from .images import read_image
 from .labelled import LabelledBatches
 from .lists import image_paths, read_list
-from .pipeline import Pipeline, cores
-from .transform import finish
+from .pipeline import Batches, cores
+from .reads import prefetch, reads
+from .transform import finishing
 
 # The second line is what old files say and Caffe ignores here; the third is how forks read, not what.
 _KNOWN = {
@@ -32,11 +35,11 @@ class FileExamples:
         DataError: if the list or an image it names is missing or malformed.
     """
 
-    def __init__(self, ctx: Context, draws: Draws) -> None:
-        param = self._param = ctx.layer.image_data_param
-        file = ctx.path(param.source)
+    def __init__(self, site: Site, draws: Draws) -> None:
+        param = self._param = site.layer.image_data_param
+        file = site.path(param.source)
         images = read_list(file)
-        folders = [folder for folder in (ctx.folder, file.parent) if folder is not None]
+        folders = [folder for folder in (site.folder, file.parent) if folder is not None]
         self.threads = cores()
         self._paths = image_paths(images, param.root_folder, folders)
         self._labels = images.labels
@@ -73,14 +76,13 @@ class FileExamples:
         return orders[epoch]
 
 
-@register_source("ImageData", tops=2, param="image_data_param", finish=finish)
-def open_image_data(ctx: Context) -> Source:
+def image_batches(site: Site, tops: Tops | None = None) -> Batches:
     """Opens the images that an ImageData layer's list names, `path label` on each line.
 
     `shuffle` draws a new order for each round, by the seed; it is not Caffe's.
     """
-    param = ctx.layer.image_data_param
-    with located(layer=ctx.layer.name, layer_type=ctx.type.name):
+    param = site.layer.image_data_param
+    with located(layer=site.layer.name, layer_type=site.layer.type):
         if not param.source:
             raise DataError("image_data_param has no source; name a text file that lists images and labels")
         if param.batch_size < 1:
@@ -88,6 +90,12 @@ def open_image_data(ctx: Context) -> Source:
         if bool(param.new_height) != bool(param.new_width):
             raise DataError("image_data_param has only one of new_height and new_width; give both or none")
         refuse_others(param, "image_data_param", _KNOWN)
-        draws = Draws(ctx.seed, ctx.layer.name)
-        batches = LabelledBatches(ctx, FileExamples(ctx, draws), param.batch_size, draws)
-        return Pipeline(batches, ctx.layer.data_param.prefetch, ctx.workers)
+        draws = Draws(site.reading.seed, site.layer.name)
+        return LabelledBatches(site, FileExamples(site, draws), param.batch_size, draws, tops)
+
+
+register(
+    LayerType(
+        Signature("ImageData", bottoms=0, tops=2, param="image_data_param"), reads(image_batches, prefetch, finishing)
+    )
+)

@@ -9,7 +9,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from ..errors import DataError, located
-from ..layers.context import Context
+from ..layers.context import Site
+from ..layers.source import Tops
 from .datum import BadImageError
 from .draws import Draws
 from .pipeline import Batch
@@ -53,24 +54,27 @@ class LabelledBatches:
     cannot, so that which examples make a batch still follows from its number alone.
 
     Args:
-        ctx: the layer.
+        site: the layer.
         examples: the images.
         batch_size: how many make a batch.
         draws: what decides over crops and mirroring.
+        seen: the tops, where an earlier look has shown them; else the first image is read for them.
 
     Raises:
         DataError: if the first image cannot be read or does not fit the layer.
     """
 
-    def __init__(self, ctx: Context, examples: Examples, batch_size: int, draws: Draws) -> None:
+    def __init__(self, site: Site, examples: Examples, batch_size: int, draws: Draws, seen: Tops | None = None) -> None:
         self.batch_size = batch_size
-        self._ctx = ctx
+        self._site = site
         self._examples = examples
-        self._transform = Transform(ctx, draws)
-        first = self._run(0, 1)
+        self._transform = Transform(site, draws)
         self.threads = examples.threads
-        tops = top(batch_size, *self._shape(first)), top(batch_size)
-        self.tops = tops[: ctx.n_tops]
+        self.tops = self._tops() if seen is None else seen
+
+    def _tops(self) -> Tops:
+        tops = top(self.batch_size, *self._shape(self._run(0, 1))), top(self.batch_size)
+        return tops[: len(self._site.layer.top)]
 
     def read(self, start: int) -> Batch:
         """The batch from example `start` on.
@@ -78,7 +82,7 @@ class LabelledBatches:
         Raises:
             DataError: naming the example that cannot be read or has another shape than the batch's first.
         """
-        with located(layer=self._ctx.layer.name, layer_type=self._ctx.type.name):
+        with located(layer=self._site.layer.name, layer_type=self._site.layer.type):
             run = self._run(start, self.batch_size)
             self._shape(run)
             images = self._transform(run.images, start)
@@ -93,7 +97,7 @@ class LabelledBatches:
         try:
             return _Run(range(start, start + count), *self._examples.run(start, count))
         except BadImageError:
-            if not self._ctx.skip_bad:
+            if not self._site.reading.skip_bad:
                 raise
         bad: list[BadImageError] = []
         found = [self._next_good(n, bad) for n in range(start, start + count)]

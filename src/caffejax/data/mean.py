@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DataError, Problem, WeightsError
-from ..layers.context import Context
+from ..layers.context import Site
 from ..schema.blobs import read_blob_proto
 from .shapes import by
 
@@ -44,18 +44,18 @@ class Mean:
         return np.broadcast_to(self.values, shape)
 
 
-def mean_of(ctx: Context) -> Mean:
+def mean_of(site: Site) -> Mean:
     """The mean that transform_param asks for; zero if it asks for none.
 
     Raises:
         DataError: if both kinds are given, or the file is missing or no mean.
     """
-    param = ctx.layer.transform_param
+    param = site.layer.transform_param
     if not param.HasField("mean_file"):
         return Mean(np.array(list(param.mean_value) or [0], np.float32).reshape(-1, 1, 1))
     if param.mean_value:
         raise DataError("transform_param has both mean_file and mean_value; keep one of them")
-    path = ctx.path(param.mean_file)
+    path = site.path(param.mean_file)
     return Mean(_read(path), str(path))
 
 

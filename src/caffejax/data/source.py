@@ -7,16 +7,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..errors import DataError, Problem, located
-from ..layers.context import Context, Source
-from ..layers.registry import register_source
+from ..layers.context import Site
+from ..layers.registry import register
+from ..layers.source import Tops
+from ..layers.types import LayerType, Signature
 from ..schema import caffe_pb2
 from .datum import AS_STORED, COLOUR, GREY, DatumReader, is_compressed
 from .draws import Draws
 from .fields import refuse_others
 from .labelled import LabelledBatches
-from .pipeline import Pipeline, cores
+from .pipeline import Batches, cores
+from .reads import prefetch, reads
 from .records import READERS, Records
-from .transform import finish
+from .transform import finishing
 
 # The second line is what old files say and Caffe ignores here; the third is how forks read, not what.
 _KNOWN = {"source", "batch_size", "backend", "rand_skip", "prefetch"} | {
@@ -76,11 +79,10 @@ class DatumExamples:
         return type(error)(Problem(f"record '{name}' {error}", file=str(self._records.path)))
 
 
-@register_source("Data", tops=(1, 2), param="data_param", finish=finish)
-def open_data(ctx: Context) -> Source:
+def data_batches(site: Site, tops: Tops | None = None) -> Batches:
     """Opens a Data layer's LMDB or LevelDB, read ahead by `prefetch` batches."""
-    param, transform_param = ctx.layer.data_param, ctx.layer.transform_param
-    with located(layer=ctx.layer.name, layer_type=ctx.type.name):
+    param, transform_param = site.layer.data_param, site.layer.transform_param
+    with located(layer=site.layer.name, layer_type=site.layer.type):
         if not param.source:
             raise DataError("data_param has no source; name the database's folder")
         if param.batch_size < 1:
@@ -88,7 +90,12 @@ def open_data(ctx: Context) -> Source:
         refuse_others(param, "data_param", _KNOWN)
         backend = caffe_pb2.DataParameter.DB.Name(param.backend).lower()
         decode = COLOUR if transform_param.force_color else GREY if transform_param.force_gray else AS_STORED
-        draws = Draws(ctx.seed, ctx.layer.name)
+        draws = Draws(site.reading.seed, site.layer.name)
         skip = draws.below(param.rand_skip) if param.rand_skip else 0
-        examples = DatumExamples(READERS[backend](ctx.path(param.source)), decode, skip)
-        return Pipeline(LabelledBatches(ctx, examples, param.batch_size, draws), param.prefetch, ctx.workers)
+        examples = DatumExamples(READERS[backend](site.path(param.source)), decode, skip)
+        return LabelledBatches(site, examples, param.batch_size, draws, tops)
+
+
+register(
+    LayerType(Signature("Data", bottoms=0, tops=(1, 2), param="data_param"), reads(data_batches, prefetch, finishing))
+)

@@ -6,7 +6,7 @@ mirroring, the batch goes to the device as bytes, and `finish` does the rest in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from ..errors import DataError
-from ..layers.context import Context
+from ..layers.context import Site
 from .crop import Crop
 from .draws import Draws
 from .fields import refuse_others
@@ -31,13 +31,13 @@ class Transform:
         DataError: if it asks for what excludes each other, or what caffejax does not know.
     """
 
-    def __init__(self, ctx: Context, draws: Draws) -> None:
-        param = ctx.layer.transform_param
+    def __init__(self, site: Site, draws: Draws) -> None:
+        param = site.layer.transform_param
         refuse_others(param, "transform_param", _KNOWN)
         if param.force_color and param.force_gray:
             raise DataError("transform_param has both force_color and force_gray; keep one of them")
-        self._crop = Crop(param.crop_size, random=ctx.training)
-        self._mean = mean_of(ctx)
+        self._crop = Crop(param.crop_size, random=site.training)
+        self._mean = mean_of(site)
         self._scale = np.float32(param.scale)
         self._mirror: bool = param.mirror
         self._anywhere = self._mean.file is None or not (param.crop_size or param.mirror)
@@ -113,9 +113,13 @@ def _place(window: np.ndarray, flip: bool, out: np.ndarray) -> None:
         out[...] = window[:, :, ::-1] if flip else window
 
 
-def finish(ctx: Context, images: jax.Array, *labels: jax.Array) -> tuple[jax.Array, ...]:
+def finishing(site: Site) -> Callable[..., tuple[jax.Array, ...]]:
     """What is left to do on the device: pixels become floats, less the mean, times the scale."""
-    if images.dtype == jnp.uint8:
-        mean, scale = mean_of(ctx).values, np.float32(ctx.layer.transform_param.scale)
-        images = (images.astype(jnp.float32) - mean) * scale
-    return (images, *labels)
+    mean, scale = mean_of(site).values, np.float32(site.layer.transform_param.scale)
+
+    def finish(images: jax.Array, *labels: jax.Array) -> tuple[jax.Array, ...]:
+        if images.dtype == jnp.uint8:
+            images = (images.astype(jnp.float32) - mean) * scale
+        return (images, *labels)
+
+    return finish

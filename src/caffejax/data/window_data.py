@@ -8,14 +8,17 @@ import jax
 import numpy as np
 
 from ..errors import DataError, Problem, located
-from ..layers.context import Context, Source
-from ..layers.registry import register_source
+from ..layers.context import Site
+from ..layers.registry import register
+from ..layers.source import Tops
+from ..layers.types import LayerType, Signature
 from .draws import Draws
 from .fields import refuse_others
 from .images import decode_file, read_file
 from .lists import image_paths
 from .mean import mean_of
-from .pipeline import Batch, Pipeline, cores
+from .pipeline import Batch, Batches, cores
+from .reads import prefetch, reads
 from .shapes import by, top
 from .warp import Warp
 from .window_file import read_windows
@@ -38,19 +41,19 @@ class WindowBatches:
         DataError: with what is wrong with the window file, its images or the settings.
     """
 
-    def __init__(self, ctx: Context) -> None:
-        param, transform_param = ctx.layer.window_data_param, ctx.layer.transform_param
-        file = ctx.path(param.source)
-        self._ctx = ctx
+    def __init__(self, site: Site) -> None:
+        param, transform_param = site.layer.window_data_param, site.layer.transform_param
+        file = site.path(param.source)
+        self._site = site
         self._windows = read_windows(file, param.fg_threshold, param.bg_threshold)
-        folders = [folder for folder in (ctx.folder, file.parent) if folder is not None]
+        folders = [folder for folder in (site.folder, file.parent) if folder is not None]
         self._paths = image_paths(self._windows.images, param.root_folder, folders)
         self._warp = Warp(transform_param.crop_size, param.context_pad, param.crop_mode == "square")
         self._mirror: bool = transform_param.mirror
         # Caffe takes the scale from here, though all else from transform_param
         self._scale = np.float32(param.scale)
-        self._mean = _mean(ctx)
-        self._draws = Draws(ctx.seed, ctx.layer.name)
+        self._mean = _mean(site)
+        self._draws = Draws(site.reading.seed, site.layer.name)
         self._foreground = int(np.float32(param.batch_size) * np.float32(param.fg_fraction))
         self._cache: dict[int, bytes] | None = {} if param.cache_images else None
         self.batch_size: int = param.batch_size
@@ -78,7 +81,7 @@ class WindowBatches:
         images, labels = (np.zeros(shape.shape, np.float32) for shape in self.tops)
         words = self._draws.words(start, self.batch_size)
         foreground, background = self._kinds
-        with located(layer=self._ctx.layer.name, layer_type=self._ctx.type.name):
+        with located(layer=self._site.layer.name, layer_type=self._site.layer.type):
             for i, (image, (flip, pick, *_)) in enumerate(zip(images, words.tolist(), strict=True)):
                 windows = foreground if i >= self.batch_size - self._foreground else background
                 number, labels[i], *box = windows[pick % len(windows)].tolist()
@@ -109,9 +112,9 @@ class WindowBatches:
         return self._cache[number]
 
 
-def _mean(ctx: Context) -> np.ndarray:
+def _mean(site: Site) -> np.ndarray:
     """The mean over the square: the middle of a mean file, or each channel's value."""
-    mean, size = mean_of(ctx), ctx.layer.transform_param.crop_size
+    mean, size = mean_of(site), site.layer.transform_param.crop_size
     channels, height, width = mean.values.shape
     if mean.file is None:
         mean.over((3, 1, 1))
@@ -125,14 +128,13 @@ def _mean(ctx: Context) -> np.ndarray:
     return mean.values[:, offset : offset + size, offset : offset + size]
 
 
-@register_source("WindowData", tops=2, param="window_data_param")
-def open_window_data(ctx: Context) -> Source:
+def window_batches(site: Site, tops: Tops | None = None) -> Batches:
     """Opens the window file of a WindowData layer. Which windows are drawn is decided by the seed, not as in Caffe.
 
     crop_size, mirror and the mean stand in transform_param; `scale`, as in Caffe, in window_data_param alone.
     """
-    param, transform_param = ctx.layer.window_data_param, ctx.layer.transform_param
-    with located(layer=ctx.layer.name, layer_type=ctx.type.name):
+    param, transform_param = site.layer.window_data_param, site.layer.transform_param
+    with located(layer=site.layer.name, layer_type=site.layer.type):
         problems = []
         if not param.source:
             problems.append("window_data_param has no source; name a window file")
@@ -152,5 +154,10 @@ def open_window_data(ctx: Context) -> Source:
         refuse_others(transform_param, "transform_param", _KNOWN_TRANSFORMS)
         if transform_param.scale != 1:
             message = "layer '%s': transform_param.scale has no effect on WindowData, as in Caffe; "
-            log.warning(message + "window_data_param.scale has", ctx.layer.name)
-        return Pipeline(WindowBatches(ctx), ctx.layer.data_param.prefetch, ctx.workers)
+            log.warning(message + "window_data_param.scale has", site.layer.name)
+        return WindowBatches(site)
+
+
+register(
+    LayerType(Signature("WindowData", bottoms=0, tops=2, param="window_data_param"), reads(window_batches, prefetch))
+)

@@ -77,11 +77,11 @@ def _variables(net: Net, blobs: Sequence[Any] | None, random: np.random.Generato
     params = jax.tree.map(lambda a: jnp.asarray(random.normal(size=a.shape)), started.params)
     state = jax.tree.map(lambda a: jnp.asarray(random.uniform(0.5, 1.5, a.shape)), started.state)
     if blobs is not None:
-        found, expected = [np.shape(b) for b in blobs], [p.blob.shape for p in net.graph.params]
+        found, expected = [np.shape(b) for b in blobs], [p.spec.shape for p in net.graph.params]
         if found != expected:
             raise LayerError(f"blobs of shapes {found} given, but the layer has {expected}")
         for param, blob in zip(net.graph.params, blobs, strict=True):
-            tree = params if param.blob.learnable else state
+            tree = params if param.spec.learnable else state
             tree[param.slot.layer] = _replaced(tree[param.slot.layer], param.slot.index, blob)
     return Variables(params, state)
 

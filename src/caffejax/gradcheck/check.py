@@ -132,7 +132,7 @@ def _arguments(layer: Layer) -> tuple[Argument, ...]:
         for i, name in enumerate(layer.bottoms)
         if i not in layer.index_bottoms and _may_be_asked(layer, i)
     ]
-    blobs = [Argument("blob", i, f"blob {i}") for i, p in enumerate(layer.params) if p.blob.learnable]
+    blobs = [Argument("blob", i, f"blob {i}") for i, p in enumerate(layer.params) if p.spec.learnable]
     return (*bottoms, *blobs)
 
 
@@ -166,11 +166,11 @@ def _points(
 
 
 def _blob(variables: Variables, param: Any) -> jax.Array:
-    tree = variables.params if param.blob.learnable else variables.state
+    tree = variables.params if param.spec.learnable else variables.state
     array = tree[param.owner.layer][param.owner.index]
     if array is None:
         raise LayerError(f"the variables hold no blob {param.slot.index}")
-    return array.reshape(param.blob.shape)
+    return array.reshape(param.spec.shape)
 
 
 def _double(array: Any) -> jax.Array:

@@ -22,7 +22,7 @@ def _from_params(layers: Sequence[Layer]) -> list[Layer]:
     needing: dict[str, bool] = {}
     result = []
     for layer in layers:
-        propagate = list(layer.context.layer.propagate_down)
+        propagate = list(layer.site.layer.propagate_down)
         below = [needing[b] for b in layer.bottoms]
         need = any(below) or any(p.need_backward for p in layer.params)
         needing.update(dict.fromkeys(layer.tops, need))
@@ -53,7 +53,8 @@ def _from_loss(layers: Sequence[Layer]) -> list[Layer]:
 
 def _forced(layer: Layer) -> Layer:
     # of the indices of a loss the first are its labels, which `force_backward` leaves alone
-    labels = layer.type.index_bottoms[:1] if layer.type.loss else layer.type.unforced_bottoms
+    gradient = layer.type.gradient
+    labels = gradient.indices.bottoms[:1] if layer.type.signature.loss else gradient.unforced
     exempt = [i in labels for i in range(len(layer.bottoms))]
     return replace(
         layer,

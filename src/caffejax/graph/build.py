@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ..errors import CaffejaxError, GraphError, LayerError, Problem, located
-from ..kernels import Kernels
-from ..layers import Context, LayerType, layer_type
+from ..layers import Context, Fed, LayerType, Look, OnHost, Reads, Site, layer_type
 from ..layers.calling import forward
-from ..layers.checking import explained
-from ..precision import Precision
+from ..layers.checking import declared_params, explained
+from ..layers.context import settled, without_wiring
+from ..options import Reading, Run
 from ..schema import caffe_pb2, unknown_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from .backward import mark_backward
@@ -32,11 +31,8 @@ def build_graph(
     state: NetState,
     *,
     file: str | None = None,
-    seed: int = 0,
-    workers: int = 0,
-    kernels: Kernels = "fast",
-    precision: Precision = "float32",
-    skip_bad: bool = False,
+    run: Run = Run(),  # noqa: B008  frozen
+    reading: Reading = Reading(),  # noqa: B008  frozen
 ) -> Graph:
     """The graph of an upgraded net in a state (see `net_state`).
 
@@ -44,11 +40,8 @@ def build_graph(
         net: the net, as `schema.read_net` gives it.
         state: phase, level and stages.
         file: where the net came from: for messages, and for paths relative to it.
-        seed: for what data layers do at random.
-        workers: how many processes read each data layer's data; 0 for threads.
-        kernels: the operations' formulation.
-        precision: the floats that the layers compute in.
-        skip_bad: whether the next image stands in for one that cannot be decoded.
+        run: how the net computes.
+        reading: how its data is read.
 
     Raises:
         GraphError: naming every problem found, each with its layer.
@@ -62,7 +55,7 @@ def build_graph(
         with located(file=file):
             raise GraphError(problems)
     phase: Any = caffe_pb2.Phase.Name(state.phase)
-    wiring = _Wiring(phase, file, seed, workers, kernels, precision, skip_bad)
+    wiring = _Wiring(phase, file, run, reading)
     for layer, inserted in insert_splits(layers, sources):
         wiring.add(layer, inserted)
     if wiring.problems:
@@ -86,10 +79,10 @@ def _layer_problems(layer: LayerParameter) -> Iterator[Problem]:
     except GraphError as error:
         yield Problem(str(error), layer=layer.name)
         return
-    for message in kind.count_problems(len(layer.bottom), len(layer.top)):
+    for message in kind.signature.count_problems(len(layer.bottom), len(layer.top)):
         yield Problem(message, layer=layer.name, layer_type=layer.type)
-    for message in (m for m in (kind.param, "loss_param") if m and layer.HasField(m)):
-        for setting in unknown_settings(getattr(layer, message), kind.fork_settings):
+    for message in (m for m in (kind.signature.param, "loss_param") if m and layer.HasField(m)):
+        for setting in unknown_settings(getattr(layer, message), kind.signature.fork_settings):
             text = f"setting {message}.{setting} is not supported; BVLC Caffe does not have it either"
             yield Problem(text, layer=layer.name, layer_type=layer.type)
     if layer.propagate_down and len(layer.propagate_down) != len(layer.bottom):
@@ -107,11 +100,8 @@ class _Wiring:
 
     phase: Any
     file: str | None
-    seed: int
-    workers: int
-    kernels: Kernels
-    precision: Precision
-    skip_bad: bool
+    run: Run
+    reading: Reading
     sharing: Sharing = field(default_factory=Sharing)
     layers: list[Layer] = field(default_factory=list)
     blobs: dict[str, jax.ShapeDtypeStruct] = field(default_factory=dict)
@@ -125,9 +115,9 @@ class _Wiring:
         try:
             with located(file=self.file, layer=layer.name, layer_type=layer.type):
                 self._connect(layer)
-                context = self._context(layer).settled()
+                context, site = self._context(layer)
                 if self.unknown.isdisjoint(layer.bottom):
-                    self._infer(context, inserted)
+                    self._infer(context, site, inserted)
                     return
         except CaffejaxError as error:
             self.problems += error.problems
@@ -138,37 +128,30 @@ class _Wiring:
         self.unread.difference_update(layer.bottom)
         for i, top in enumerate(layer.top):
             in_place = i < len(layer.bottom) and top == layer.bottom[i]
-            if in_place and not kind.in_place:
+            if in_place and not kind.signature.in_place:
                 raise GraphError(f"does not allow in-place computation (bottom and top '{top}')")
             if not in_place and (top in self.blobs or top in self.unknown or top in layer.top[:i]):
                 raise GraphError(f"top blob '{top}' produced by multiple sources")
         self.unread.update(layer.top)
-        if kind.name == "Input":  # what Caffe calls the net's inputs; MemoryData is fed, but none of them
+        if isinstance(kind.runs, Fed) and not kind.runs.from_arrays:
             self.inputs.extend(layer.top)
 
-    def _context(self, layer: LayerParameter) -> Context:
+    def _context(self, layer: LayerParameter) -> tuple[Context, Site]:
         phase: Any = caffe_pb2.Phase.Name(layer.phase) if layer.HasField("phase") else self.phase
-        return Context(
-            layer=layer,
-            type=layer_type(layer.type),
-            phase=phase,
-            seed=self.seed,
-            workers=self.workers,
-            kernels=self.kernels,
-            precision=self.precision,
-            skip_bad=self.skip_bad,
-            folder=Path(self.file).parent if self.file else None,
-            name=self._key(layer.name),
-        )
+        site = Site(layer, phase, self.file, self.reading)
+        kind = layer_type(layer.type)
+        context = Context(without_wiring(layer), kind, phase, self.run.kernels, self.run.precision)
+        return settled(context, site), site
 
-    def _infer(self, context: Context, inserted: bool) -> None:
-        layer, key = context.layer, context.name
+    def _infer(self, context: Context, site: Site, inserted: bool) -> None:
+        layer, key = site.layer, self._key(site.layer.name)
         bottoms = [self.blobs[b] for b in layer.bottom]
-        blobs = context.type.declare_blobs(context, *bottoms) if context.type.declare_blobs else []
-        params = self.sharing.add(key, layer, [b for b in blobs if b.persistent])
-        carried = carried_params(key, len(params), [b for b in blobs if not b.persistent])
-        tops = top_shapes(context, (*params, *carried), bottoms)
-        names = tuple(layer.top) or (AUTOMATIC,) * len(tops if context.type.loss else ())
+        specs = declared_params(context, bottoms)
+        params = self.sharing.add(key, layer, [s for s in specs if s.persistent])
+        carried = carried_params(key, len(params), [s for s in specs if not s.persistent])
+        look = context.type.runs.look(site) if isinstance(context.type.runs, Reads) else None
+        tops = top_shapes(context, (*params, *carried), bottoms, look)
+        names = tuple(layer.top) or (AUTOMATIC,) * len(tops if context.type.signature.loss else ())
         if len(tops) != len(names):
             raise LayerError(f"computes {len(tops)} tops, but {len(names)} are named")
         self.blobs.update(zip(names, tops, strict=True))
@@ -176,12 +159,14 @@ class _Wiring:
             Layer(
                 key=key,
                 context=context,
+                site=site,
                 bottoms=tuple(layer.bottom),
                 tops=names,
                 loss_weights=_loss_weights(context.type, layer, len(names)),
                 params=params,
                 carried=carried,
                 inserted_split=inserted,
+                look=look,
             )
         )
 
@@ -195,26 +180,28 @@ class _Wiring:
 
 
 def _loss_weights(kind: LayerType, layer: LayerParameter, n_tops: int) -> tuple[float, ...]:
-    weights = tuple(layer.loss_weight) or ((1.0,) if kind.loss else (0.0,) * n_tops)
+    weights = tuple(layer.loss_weight) or ((1.0,) if kind.signature.loss else (0.0,) * n_tops)
     if len(weights) != n_tops:
         raise GraphError(f"loss_weight must be unspecified or specified once per top: {len(weights)} for {n_tops} tops")
     return weights
 
 
 def top_shapes(
-    context: Context, params: Sequence[Param], bottoms: Sequence[jax.ShapeDtypeStruct]
+    context: Context, params: Sequence[Param], bottoms: Sequence[jax.ShapeDtypeStruct], look: Look | None = None
 ) -> tuple[jax.ShapeDtypeStruct, ...]:
-    """Shapes and dtypes of a layer's tops: by asking its source, or by evaluating forward abstractly."""
+    """Shapes and dtypes of a layer's tops: as a look at its source has shown, or by evaluating forward abstractly."""
     kind = context.type
-    if kind.open_source is not None:
-        source = kind.open_source(context)
-        source.close()
-        return source.tops
-    if kind.input_shapes is not None:
-        return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.input_shapes(context))
-    if kind.declare_tops is not None:
-        return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.declare_tops(context, *bottoms))
-    arrays = tuple(jax.ShapeDtypeStruct(p.blob.shape, jnp.float32) for p in params)
+    if look is not None:
+        return look.tops
+    if isinstance(kind.runs, Fed):
+        return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.runs.shapes(context))
+    if isinstance(kind.runs, OnHost):
+        return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.runs.top_shapes(context, *bottoms))
+    arrays = tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in params)
+
+    def tops(key: jax.Array, *given: Any) -> Any:
+        return forward(context.with_key((key, 0)), *given)[0]
+
     with explained(bottoms, unless=kind.instance is not None):
-        tops, _ = jax.eval_shape(lambda key, *args: forward(context.with_key(key), *args), _KEY, arrays, tuple(bottoms))
-    return tops
+        found: tuple[jax.ShapeDtypeStruct, ...] = jax.eval_shape(tops, _KEY, arrays, tuple(bottoms))
+    return found

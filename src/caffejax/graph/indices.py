@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import LayerError, Problem
+from ..errors import LayerError
 from .model import Graph, Layer
-
-# types each of whose tops holds all that its bottoms hold
-HANDING_ON = frozenset({"Split", "Concat", "Flatten", "Reshape"})
 
 
 class IndexRange(NamedTuple):
@@ -23,67 +19,59 @@ class IndexRange(NamedTuple):
     ignored: int | None
 
 
-def index_ranges(graph: Graph, through: Collection[str] = HANDING_ON) -> dict[str, list[IndexRange]]:
+def index_ranges(graph: Graph, *, parts: bool = False) -> dict[str, list[IndexRange]]:
     """For each blob that reaches a layer as indices, what each such layer expects.
 
     Args:
         graph: the net.
-        through: the types through which a top's ranges are its bottoms' too.
+        parts: whether a blob also has the ranges of blobs that hold parts of it.
     """
+    through = {"whole", "parts"} if parts else {"whole"}
     ranges: dict[str, list[IndexRange]] = {}
     for layer in reversed(graph.layers):
-        if layer.type.name in through:
+        if layer.type.facts.moves in through:
             handed = [r for top in layer.tops for r in ranges.get(top, ())]
             for bottom in layer.bottoms if handed else ():
                 ranges.setdefault(bottom, []).extend(handed)
-        for i in layer.index_bottoms:
-            classes = _classes(graph, layer, i)
-            if classes is not None:
-                ranges.setdefault(layer.bottoms[i], []).append(IndexRange(layer, classes, _ignored(layer)))
+        known = layer.type.gradient.indices
+        classes = _classes(layer, [graph.blobs[name] for name in layer.bottoms])
+        if classes is not None:
+            ignored = None if known.ignored is None else known.ignored(layer.context)
+            ranges.setdefault(index_blob(layer), []).append(IndexRange(layer, classes, ignored))
     return ranges
+
+
+def index_blob(layer: Layer) -> str:
+    """The blob that a layer reads as indices: the first of them."""
+    return layer.bottoms[layer.type.gradient.indices.bottoms[0]]
 
 
 def indexing_layers(graph: Graph) -> list[Layer]:
     """The layers that pick things by number, of which a number out of range is an error."""
-    return [layer for layer in graph.layers if layer.type.count_indexed is not None]
+    return [layer for layer in graph.layers if layer.type.gradient.indices.picks]
 
 
 def count_indexed(layer: Layer, bottoms: Iterable[Any]) -> int:
     """How many things such a layer picks from, given its bottoms, or anything with their shapes."""
-    assert layer.type.count_indexed is not None
-    return layer.type.count_indexed(layer.context, *bottoms)
+    count = _classes(layer, list(bottoms))
+    assert count is not None
+    return count
 
 
-def check_indices(layer: Layer, indices: Any, count: int, file: str | None = None) -> None:
+def _classes(layer: Layer, bottoms: Sequence[Any]) -> int | None:
+    known = layer.type.gradient.indices
+    return None if known.classes is None else known.classes(layer.context, *bottoms)
+
+
+def check_indices(layer: Layer, indices: Any, count: int) -> None:
     """Raises `LayerError` if one of a layer's indices is none of `count`, cut off to a whole number as Caffe does."""
     numbers = np.asarray(indices)
     whole = np.trunc(numbers)
     bad = ~((whole >= 0) & (whole < count))  # NaN is bad too
     if bad.any():
         place = [int(i) for i in np.argwhere(bad)[0]]
-        (bottom,) = layer.index_bottoms
         message = (
-            f"index {numbers[bad].flat[0]:g} at {place} of bottom '{layer.bottoms[bottom]}' is out of range: "
+            f"index {numbers[bad].flat[0]:g} at {place} of bottom '{index_blob(layer)}' is out of range: "
             f"it must be one of 0 to {count - 1}"
         )
-        raise LayerError(Problem(message, file=file, layer=layer.name, layer_type=layer.type.name))
-
-
-def _classes(graph: Graph, layer: Layer, bottom: int) -> int | None:
-    """How many indices a bottom may hold; None if nothing says."""
-    if layer.type.count_indexed is not None:
-        return count_indexed(layer, (graph.blobs[name] for name in layer.bottoms))
-    param = layer.context.param
-    scores, labels = (graph.blobs[layer.bottoms[i]].shape for i in (0, bottom))
-    axis = getattr(param, "axis", 1)
-    if bottom == 0 or not -len(scores) <= axis < len(scores):
-        return None
-    classes = scores[axis]
-    return classes if classes * math.prod(labels) == math.prod(scores) else None
-
-
-def _ignored(layer: Layer) -> int | None:
-    for message in (layer.context.layer.loss_param, layer.context.param):
-        if hasattr(message, "ignore_label") and message.HasField("ignore_label"):
-            return int(message.ignore_label)
-    return None
+        raise LayerError(layer.problem(message))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import jax
 
-from ..errors import GraphError, Problem
-from ..layers import Blob, Context, LayerType
+from ..errors import GraphError, Problem, located
+from ..layers import Context, Fed, LayerType, ParamSpec, Phase, Site, layer_type
+from ..layers.context import name_number, settled
+from ..layers.source import Look
 
 AUTOMATIC = "(automatic)"  # Caffe's name for a loss top that the net does not name
 
@@ -27,7 +31,7 @@ class Param:
     Attributes:
         slot: the layer and the index of this blob.
         owner: the slot whose array this is: its own, or another layer's where the blob is shared.
-        blob: shape and filler.
+        spec: shape and filler.
         name: the name it is shared under, or "".
         lr_mult: the multiplier in effect: the owner's, or the first given by a layer that shares it.
         decay_mult: likewise.
@@ -36,7 +40,7 @@ class Param:
 
     slot: Slot
     owner: Slot
-    blob: Blob
+    spec: ParamSpec
     name: str
     lr_mult: float
     decay_mult: float
@@ -54,7 +58,8 @@ class Layer:
 
     Attributes:
         key: unique in the graph: the layer's name, with a number where Caffe allows a repeated one.
-        context: parameters, type and phase, as the type's functions want them.
+        context: what it computes with: parameters, type and phase, as the type's functions want them.
+        site: where it stands: its whole definition, its folder, how its data is read.
         bottoms, tops: blob names. A top named like its bottom is computed in place.
         loss_weights: one per top.
         params: one per blob.
@@ -62,10 +67,12 @@ class Layer:
         need_backward: whether the layer takes part in the backward pass.
         bottom_need_backward: for which bottoms a gradient is computed.
         inserted_split: a Split that the net added because a blob has several readers.
+        look: of a layer that reads data, what a look at its source has shown.
     """
 
     key: str
     context: Context
+    site: Site
     bottoms: tuple[str, ...]
     tops: tuple[str, ...]
     loss_weights: tuple[float, ...]
@@ -74,23 +81,59 @@ class Layer:
     need_backward: bool = False
     bottom_need_backward: tuple[bool, ...] = ()
     inserted_split: bool = False
+    look: Look | None = None
 
     @property
     def name(self) -> str:
         """The name in the prototxt."""
-        return str(self.context.layer.name)
+        return str(self.site.layer.name)
+
+    def located(self) -> AbstractContextManager[None]:
+        """While it lasts, errors tell file, name and type of the layer."""
+        return located(file=self.site.file, layer=self.name, layer_type=self.type.name)
+
+    def problem(self, message: str) -> Problem:
+        """What is wrong with the layer, with file, name and type."""
+        return Problem(message, file=self.site.file, layer=self.name, layer_type=self.type.name)
 
     @property
     def index_bottoms(self) -> frozenset[int]:
         """Which bottoms hold labels or indices."""
-        n = len(self.bottoms)
-        return frozenset(i % n for i in self.type.index_bottoms if -n <= i < n)
+        return self.type.gradient.indices.of(len(self.bottoms))
 
     @property
     def gradient_stops(self) -> tuple[bool, ...]:
         """For each bottom, whether no gradient is ever to pass: where `propagate_down` says so, and for indices."""
-        asked = tuple(self.context.layer.propagate_down) or (True,) * len(self.bottoms)
+        asked = tuple(self.site.layer.propagate_down) or (True,) * len(self.bottoms)
         return tuple(i in self.index_bottoms or not wanted for i, wanted in enumerate(asked))
+
+    @property
+    def in_place(self) -> bool:
+        """Whether it does nothing but write over its only bottom."""
+        return len(self.bottoms) == 1 and self.tops == self.bottoms
+
+    @property
+    def row_wise(self) -> bool:
+        """Whether each row of its tops depends on the same row of its bottoms only."""
+        facts = self.type.facts
+        return facts.elementwise or (facts.row_wise(self.context) if callable(facts.row_wise) else facts.row_wise)
+
+    @property
+    def owned(self) -> tuple[Param, ...]:
+        """All that it owns or shares: its params, and what a forward pass leaves to the next."""
+        return (*self.params, *self.carried)
+
+    def base_key(self, key: jax.Array | None) -> tuple[jax.Array, Any] | None:
+        """The key of a forward pass with this layer's number, from its name; see `Context.base_key`."""
+        return None if key is None else (key, name_number(self.key))
+
+    def in_phase(self, phase: Phase) -> Layer:
+        """The same layer in another phase."""
+        context, site = (
+            replace(self.context, type=layer_type(self.type.name), phase=phase),
+            replace(self.site, phase=phase),
+        )
+        return replace(self, context=settled(context, site), site=site)
 
     @property
     def type(self) -> LayerType:
@@ -114,7 +157,7 @@ class Graph:
     """
 
     name: str
-    phase: str
+    phase: Phase
     layers: tuple[Layer, ...]
     blobs: dict[str, jax.ShapeDtypeStruct]
     inputs: tuple[str, ...]
@@ -131,6 +174,25 @@ class Graph:
     def learnable(self) -> tuple[Param, ...]:
         """The blobs that exist once: what Caffe's solver keeps a history for, in its order."""
         return tuple(p for p in self.params if p.owned)
+
+    @property
+    def fed(self) -> tuple[str, ...]:
+        """The blobs that come from outside: tops of Input and data layers."""
+        return tuple(top for layer in self.layers if layer.type.is_fed for top in layer.tops)
+
+    @property
+    def fed_by_hand(self) -> tuple[str, ...]:
+        """Those of them that the caller feeds, rather than a source."""
+        return tuple(top for layer in self.layers if isinstance(layer.type.runs, Fed) for top in layer.tops)
+
+    @cached_property
+    def has_host_layers(self) -> bool:
+        """Whether some layers cannot be compiled."""
+        return any(layer.type.on_host for layer in self.layers)
+
+    def in_phase(self, phase: Phase) -> Graph:
+        """The same layers in another phase: include and exclude rules are not applied anew."""
+        return replace(self, phase=phase, layers=tuple(layer.in_phase(phase) for layer in self.layers))
 
     @property
     def losses(self) -> dict[str, float]:
@@ -166,6 +228,6 @@ class Graph:
             ]
             if wanted and not layer.type.has_backward:
                 messages = ["has no backward pass, but a gradient is asked of it"]
-            problems += [Problem(m, file=self.file, layer=layer.name, layer_type=layer.type.name) for m in messages]
+            problems += [layer.problem(m) for m in messages]
         if problems:
             raise GraphError(problems)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import jax
 
-from ..errors import CaffejaxError, GraphError, Problem, located
+from ..errors import CaffejaxError, GraphError, Problem
 from ..layers.checking import fitting_blobs
 from .build import top_shapes
 from .model import Graph, Layer
@@ -33,7 +33,7 @@ def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]]) -> Graph:
             if not unknown.isdisjoint(layer.bottoms):
                 unknown.update(layer.tops)
                 continue
-            with located(file=graph.file, layer=layer.name, layer_type=layer.type.name):
+            with layer.located():
                 reshaped, tops = _reshaped(graph, layer, [blobs[b] for b in layer.bottoms], inputs)
         except CaffejaxError as error:
             problems += error.problems
@@ -49,10 +49,10 @@ def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]]) -> Graph:
 def _reshaped(
     graph: Graph, layer: Layer, bottoms: list[jax.ShapeDtypeStruct], inputs: Mapping[str, tuple[int, ...]]
 ) -> tuple[Layer, tuple[jax.ShapeDtypeStruct, ...]]:
-    if layer.type.input_shapes is not None or layer.type.open_source is not None:
+    if layer.type.is_fed:
         before = {top: graph.blobs[top] for top in layer.tops}
         return layer, tuple(jax.ShapeDtypeStruct(inputs.get(top, b.shape), b.dtype) for top, b in before.items())
-    declared = fitting_blobs(layer.context, [param.blob for param in layer.params], bottoms)
+    declared = fitting_blobs(layer.context, [param.spec for param in layer.params], bottoms)
     carried = carried_params(layer.key, len(layer.params), [b for b in declared if not b.persistent])
     layer = replace(layer, carried=carried)
     return layer, top_shapes(layer.context, (*layer.params, *carried), bottoms)

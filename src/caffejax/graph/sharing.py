@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..errors import GraphError
-from ..layers import Blob
-from ..schema.caffe_pb2 import LayerParameter, ParamSpec
+from ..layers import ParamSpec
+from ..schema import caffe_pb2
+from ..schema.caffe_pb2 import LayerParameter
 from .model import Layer, Param, Slot
 
 
@@ -16,7 +17,7 @@ from .model import Layer, Param, Slot
 class _Shared:
     owner: Slot
     layer: str
-    blob: Blob
+    spec: ParamSpec
     lr_mult: float | None
     decay_mult: float | None
 
@@ -27,40 +28,40 @@ class Sharing:
 
     _names: dict[str, _Shared] = field(default_factory=dict)
 
-    def add(self, key: str, layer: LayerParameter, blobs: Sequence[Blob]) -> tuple[Param, ...]:
+    def add(self, key: str, layer: LayerParameter, specs: Sequence[ParamSpec]) -> tuple[Param, ...]:
         """The params of a layer with these blobs.
 
         Raises:
             GraphError: if there are more `param` entries than blobs, or a blob cannot be shared.
         """
-        if len(layer.param) > len(blobs):
-            raise GraphError(f"too many params specified: {len(layer.param)} for {len(blobs)} blobs")
-        specs = [*layer.param, *(ParamSpec() for _ in blobs[len(layer.param) :])]
+        if len(layer.param) > len(specs):
+            raise GraphError(f"too many params specified: {len(layer.param)} for {len(specs)} blobs")
+        messages = [*layer.param, *(caffe_pb2.ParamSpec() for _ in specs[len(layer.param) :])]
         return tuple(
-            self._param(Slot(key, i), layer.name, spec, blob, given=i < len(layer.param))
-            for i, (spec, blob) in enumerate(zip(specs, blobs, strict=True))
+            self._param(Slot(key, i), layer.name, message, spec, given=i < len(layer.param))
+            for i, (message, spec) in enumerate(zip(messages, specs, strict=True))
         )
 
-    def _param(self, slot: Slot, layer: str, spec: ParamSpec, blob: Blob, given: bool) -> Param:
-        lr = spec.lr_mult if spec.HasField("lr_mult") else None
-        decay = spec.decay_mult if spec.HasField("decay_mult") else None
+    def _param(self, slot: Slot, layer: str, message: caffe_pb2.ParamSpec, spec: ParamSpec, given: bool) -> Param:
+        lr = message.lr_mult if message.HasField("lr_mult") else None
+        decay = message.decay_mult if message.HasField("decay_mult") else None
         need_backward = lr != 0  # Caffe counts statistics too, unless told otherwise
-        if not blob.learnable:
+        if not spec.learnable:
             if given and lr != 0:  # unset means 1
                 raise GraphError(f"param {slot.index} holds running statistics: its lr_mult must be 0")
             lr = 0.0
-        shared = self._names.get(spec.name) if spec.name else None
-        if spec.name and shared is None:
-            self._names[spec.name] = _Shared(slot, layer, blob, lr, decay)
+        shared = self._names.get(message.name) if message.name else None
+        if message.name and shared is None:
+            self._names[message.name] = _Shared(slot, layer, spec, lr, decay)
         if shared is not None:
-            _check_shapes(spec, blob, shared)
-            shared.lr_mult = _agreed("lr_mult", spec.name, lr, shared.lr_mult)
-            shared.decay_mult = _agreed("decay_mult", spec.name, decay, shared.decay_mult)
+            _check_shapes(message, spec, shared)
+            shared.lr_mult = _agreed("lr_mult", message.name, lr, shared.lr_mult)
+            shared.decay_mult = _agreed("decay_mult", message.name, decay, shared.decay_mult)
         return Param(
             slot=slot,
             owner=shared.owner if shared else slot,
-            blob=blob,
-            name=spec.name,
+            spec=spec,
+            name=message.name,
             lr_mult=1.0 if lr is None else lr,
             decay_mult=1.0 if decay is None else decay,
             need_backward=need_backward,
@@ -84,12 +85,12 @@ class Sharing:
             yield replace(layer, params=tuple(settled(p) for p in layer.params))
 
 
-def carried_params(key: str, n_params: int, blobs: Sequence[Blob]) -> tuple[Param, ...]:
+def carried_params(key: str, n_params: int, specs: Sequence[ParamSpec]) -> tuple[Param, ...]:
     """The params of a layer's blobs that are not persistent: never shared, in the slots after the others."""
-    slots = [Slot(key, n_params + i) for i in range(len(blobs))]
+    slots = [Slot(key, n_params + i) for i in range(len(specs))]
     return tuple(
-        Param(slot=s, owner=s, blob=b, name="", lr_mult=0.0, decay_mult=0.0, need_backward=False)
-        for s, b in zip(slots, blobs, strict=True)
+        Param(slot=s, owner=s, spec=spec, name="", lr_mult=0.0, decay_mult=0.0, need_backward=False)
+        for s, spec in zip(slots, specs, strict=True)
     )
 
 
@@ -99,16 +100,16 @@ def _agreed(what: str, name: str, new: float | None, old: float | None) -> float
     return old if new is None else new
 
 
-def _check_shapes(spec: ParamSpec, blob: Blob, shared: _Shared) -> None:
-    if spec.share_mode == ParamSpec.PERMISSIVE:
-        if math.prod(blob.shape) != math.prod(shared.blob.shape):
+def _check_shapes(message: caffe_pb2.ParamSpec, spec: ParamSpec, shared: _Shared) -> None:
+    if message.share_mode == caffe_pb2.ParamSpec.PERMISSIVE:
+        if math.prod(spec.shape) != math.prod(shared.spec.shape):
             raise GraphError(
-                f"cannot share param '{spec.name}' with layer '{shared.layer}': count mismatch, "
-                f"shape {blob.shape} here, {shared.blob.shape} there"
+                f"cannot share param '{message.name}' with layer '{shared.layer}': count mismatch, "
+                f"shape {spec.shape} here, {shared.spec.shape} there"
             )
-    elif blob.shape != shared.blob.shape:
+    elif spec.shape != shared.spec.shape:
         raise GraphError(
-            f"cannot share param '{spec.name}' with layer '{shared.layer}': shape mismatch, "
-            f"{blob.shape} here, {shared.blob.shape} there "
+            f"cannot share param '{message.name}' with layer '{shared.layer}': shape mismatch, "
+            f"{spec.shape} here, {shared.spec.shape} there "
             "(share_mode: PERMISSIVE shares blobs of equal count)"
         )

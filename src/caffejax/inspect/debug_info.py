@@ -31,7 +31,7 @@ class DebugInfo:
             for name, value in zip(layer.tops, numbers["tops"][layer.key], strict=True):
                 yield f"    [Forward] Layer {layer.name}, top blob {name} data: {value:g}"
             for param in layer.params:
-                if param.blob.learnable:
+                if param.spec.learnable:
                     value = numbers["params"][param.owner.layer][param.owner.index]
                     yield f"    [Forward] Layer {layer.name}, param blob {_name(param)} data: {value:g}"
         if not self._backward:

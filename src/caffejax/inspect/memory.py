@@ -127,7 +127,7 @@ def _of_layer(layer: Layer, graph: Graph) -> LayerMemory:
     tops = [graph.blobs[top] for top in layer.tops]
     shared = layer.tops if layer.type.name == "Split" else layer.bottoms
     new = [x for name, x in zip(layer.tops, tops, strict=True) if name not in shared]
-    parameters = sum(math.prod(p.blob.shape) for p in layer.params if p.owned)
+    parameters = sum(math.prod(p.spec.shape) for p in layer.params if p.owned)
     return LayerMemory(
         name=layer.name,
         type=layer.type.name,
@@ -146,6 +146,6 @@ def _multiply_adds(layer: Layer, graph: Graph) -> int | None:
     if layer.type.host:
         return None
     plain = dataclasses.replace(layer.context, kernels="reference")
-    blobs = [jax.ShapeDtypeStruct(p.blob.shape, jnp.float32) for p in (*layer.params, *layer.carried)]
+    blobs = [jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in (*layer.params, *layer.carried)]
     bottoms = [graph.blobs[bottom] for bottom in layer.bottoms]
     return multiply_adds(lambda key, *arrays: forward(plain.with_key(key), *arrays), _KEY, blobs, bottoms)

@@ -46,7 +46,7 @@ class Tapped:
         self._net, self._state, self._batch, self._key = net, state, batch, key
         # a copy of what each layer reads, so that the shares of a shared blob's gradient can be told apart
         self._blobs = {
-            layer.key: {p.owner.layer: params[p.owner.layer] for p in layer.params if p.blob.learnable}
+            layer.key: {p.owner.layer: params[p.owner.layer] for p in layer.params if p.spec.learnable}
             for layer in net.graph.layers
         }
 
@@ -66,7 +66,7 @@ class Tapped:
             made |= zip(layer.tops, top_diffs[layer.key], strict=True)
             own = blob_diffs[layer.key]
             blobs[layer.key] = [
-                own[p.owner.layer][p.owner.index] if p.blob.learnable and p.need_backward else None
+                own[p.owner.layer][p.owner.index] if p.spec.learnable and p.need_backward else None
                 for p in layer.params
             ]
         return Diffs(bottoms, blobs)

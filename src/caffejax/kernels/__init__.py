@@ -6,10 +6,3 @@ last inside; the transposes at the seams cost nothing: XLA cancels them through 
 
 A net has `kernels="fast"`, or "reference": the plain lowering of its layers, to compare with.
 """
-
-from __future__ import annotations
-
-from typing import Literal, get_args
-
-Kernels = Literal["fast", "reference"]
-CHOICES: tuple[Kernels, ...] = get_args(Kernels)

@@ -12,7 +12,7 @@ import jax
 from jax.extend import backend
 from jax.extend.core import get_opaque_trace_state
 
-from . import Kernels
+from ..options import Kernels
 
 # convolutions by XLA's own kernels: its library, the default for both, is the faster one for matrix products only
 _CPU_OPTIONS = ({"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT"},)

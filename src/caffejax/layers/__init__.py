@@ -13,6 +13,7 @@ from . import (  # noqa: F401  importing them registers their types
     hinge,
     im2col,
     indexing,
+    infogain,
     inner_product,
     inputs,
     lrn,
@@ -27,29 +28,47 @@ from . import (  # noqa: F401  importing them registers their types
     softmax,
     spp,
 )
-from .context import Blob, Context, Position, Source
-from .registry import (
+from .context import Context, ParamSpec, Phase, Site
+from .registry import layer_type, layer_types, register
+from .source import Look, Position, Source
+from .types import (
     SAME_AS_BOTTOMS,
+    ByChannel,
+    Facts,
+    Fed,
+    Fusion,
+    Gradient,
+    Indices,
     LayerType,
-    layer_type,
-    layer_types,
-    register,
-    register_input,
-    register_source,
-    register_specialised,
+    OnHost,
+    PerLayer,
+    Reads,
+    Signature,
+    Traced,
 )
 
 __all__ = [
     "SAME_AS_BOTTOMS",
-    "Blob",
+    "ByChannel",
     "Context",
+    "Facts",
+    "Fed",
+    "Fusion",
+    "Gradient",
+    "Indices",
     "LayerType",
+    "Look",
+    "OnHost",
+    "ParamSpec",
+    "PerLayer",
+    "Phase",
     "Position",
+    "Reads",
+    "Signature",
+    "Site",
     "Source",
+    "Traced",
     "layer_type",
     "layer_types",
     "register",
-    "register_input",
-    "register_source",
-    "register_specialised",
 ]

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 from ..errors import require
 from .axes import canonical_axis
 from .context import Context
-from .loss import label_shape_problem, valid_labels
+from .loss import classes_along_axis, label_shape_problem, valid_labels
 from .registry import register
+from .types import Gradient, Indices, LayerType, Signature, Traced
 
 
-@register("Accuracy", bottoms=2, tops=(1, 2), param="accuracy_param", index_bottoms=(1,), differentiable=False)
 def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     """A label is right if fewer than top_k other classes score at least as much as it does.
 
@@ -40,6 +40,19 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
         return overall
     of_class = (index[:, None] == jnp.arange(classes)) & valid[:, None]
     return overall, _share(jnp.sum(right[:, None] * of_class, axis=0), jnp.sum(of_class, axis=0))
+
+
+def _ignored(ctx: Context) -> int | None:
+    return int(ctx.param.ignore_label) if ctx.param.HasField("ignore_label") else None
+
+
+register(
+    LayerType(
+        Signature("Accuracy", bottoms=2, tops=(1, 2), param="accuracy_param"),
+        Traced(accuracy),
+        Gradient(exists=False, indices=Indices((1,), classes_along_axis, _ignored)),
+    )
+)
 
 
 def _share(part: jax.Array, whole: jax.Array) -> jax.Array:

@@ -13,14 +13,14 @@ from ..errors import require
 from ..kernels.affine import by_channel
 from ..schema.caffe_pb2 import FillerParameter
 from .axes import canonical_axis
-from .context import Blob, Context, Shape
-from .precision import wide
+from .context import Context, ParamSpec, Shape
+from .dtypes import promote
 from .registry import register
+from .types import ByChannel, Facts, Gradient, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
 
-@register("Bias", bottoms=(1, 2), param="bias_param", floats="bottoms")
 def bias(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
     """x plus a blob that lies along x's axes from `axis` on: the second bottom, or else a learnable one.
 
@@ -30,28 +30,36 @@ def bias(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
     return _applied(ctx, x, [(operator.add, added)])
 
 
-@bias.by_channel
-def _(ctx: Context, blobs: Arrays, axis: int, channels: int) -> tuple[jax.Array, jax.Array] | None:
-    if ctx.param.axis != axis or [b.shape for b in blobs] != [(channels,)]:
-        return None
+def _of_channels(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
+    return bool(ctx.param.axis == axis and set(shapes) == {(channels,)})
+
+
+def bias_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     return jnp.ones_like(blobs[0]), blobs[0]
 
 
-@bias.blobs
-def _(ctx: Context, *bottoms: Any) -> list[Blob]:
+def bias_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     if len(bottoms) == 2:
         return []
-    return [Blob(_spanned(ctx.param, bottoms[0].shape), ctx.param.filler)]
+    return [ParamSpec(_spanned(ctx.param, bottoms[0].shape), ctx.param.filler)]
 
 
-@bias.backward
-def _(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
+def bias_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
     x, added = *bottoms, *blobs
     d_added = _collected(dy, added, x, ctx.param.axis)
     return ((d_added,), dy) if blobs else ((), dy, d_added)
 
 
-@register("Scale", bottoms=(1, 2), param="scale_param", floats="bottoms")
+register(
+    LayerType(
+        Signature("Bias", bottoms=(1, 2), param="bias_param"),
+        Traced(bias, params=bias_params),
+        Gradient(bias_backward),
+        Facts(dtypes="bottoms", by_channel=ByChannel(_of_channels, bias_by_channel)),
+    )
+)
+
+
 def scale(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
     """x times a blob that lies along x's axes from `axis` on, as for Bias; with `bias_term` plus another.
 
@@ -61,31 +69,36 @@ def scale(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
     return _applied(ctx, x, [(operator.mul, factor), *((operator.add, b) for b in added)])
 
 
-@scale.by_channel
-def _(ctx: Context, blobs: Arrays, axis: int, channels: int) -> tuple[jax.Array, jax.Array] | None:
-    if ctx.param.axis != axis or {b.shape for b in blobs} != {(channels,)}:
-        return None
+def scale_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     factor, *added = blobs
     return factor, added[0] if added else jnp.zeros_like(factor)
 
 
-@scale.blobs
-def _(ctx: Context, *bottoms: Any) -> list[Blob]:
+def scale_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     p = ctx.param
     shape = bottoms[1].shape if len(bottoms) == 2 else _spanned(p, bottoms[0].shape)
     filler = p.filler if p.HasField("filler") else FillerParameter(type="constant", value=1)
-    factor = [Blob(shape, filler)] if len(bottoms) == 1 else []
-    return [*factor, Blob(shape, p.bias_filler)] if p.bias_term else factor
+    factor = [ParamSpec(shape, filler)] if len(bottoms) == 1 else []
+    return [*factor, ParamSpec(shape, p.bias_filler)] if p.bias_term else factor
 
 
-@scale.backward
-def _(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
+def scale_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
     axis = ctx.param.axis
     x, factor, *added = *bottoms, *blobs
     dx = dy * _along(factor, x, axis)
-    d_factor = _collected(wide(dy) * x, factor, x, axis)
+    d_factor = _collected(promote(dy) * x, factor, x, axis)
     d_added = tuple(_collected(dy, b, x, axis) for b in added)
     return ((d_factor, *d_added), dx) if len(bottoms) == 1 else (d_added, dx, d_factor)
+
+
+register(
+    LayerType(
+        Signature("Scale", bottoms=(1, 2), param="scale_param"),
+        Traced(scale, params=scale_params),
+        Gradient(scale_backward),
+        Facts(dtypes="bottoms", by_channel=ByChannel(_of_channels, scale_by_channel)),
+    )
+)
 
 
 def _spanned(p: Any, shape: Shape) -> Shape:
@@ -130,4 +143,4 @@ def _along(blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
 def _collected(d: jax.Array, blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
     """The sum over all axes that `blob` was broadcast along."""
     start = _start(blob, x, axis)
-    return jnp.sum(wide(d), axis=[k for k in range(x.ndim) if not start <= k < start + blob.ndim])
+    return jnp.sum(promote(d), axis=[k for k in range(x.ndim) if not start <= k < start + blob.ndim])

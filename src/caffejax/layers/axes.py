@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..errors import require
-from .context import Shape
+from .context import Context, Shape
 
 
 def canonical_axis(axis: int, shape: Shape, *, name: str = "axis") -> int:
@@ -17,6 +17,11 @@ def canonical_axis(axis: int, shape: Shape, *, name: str = "axis") -> int:
     n = len(shape)
     require(-n <= axis < n, f"{name} {axis} is out of range for a blob with {n} axes, shape {shape}")
     return axis % n
+
+
+def after_first_axis(ctx: Context) -> bool:
+    """Whether the layer's `axis` leaves axis 0 as it is, so that it treats every row by itself."""
+    return bool(ctx.param.axis > 0)
 
 
 def outer_inner(shape: Shape, axis: int) -> tuple[int, int]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,22 +15,29 @@ import numpy as np
 from ..errors import LayerError
 from ..kernels.elementwise import elementwise
 from ..kernels.gradient import with_gradient
+from ..options import Backward
 from .checking import checked
 from .context import Context
-from .precision import products_of
+from .dtypes import matmul_precision
+from .follower import Follower
+from .types import OnHost, Traced
 
 Arrays = tuple[jax.Array, ...]
-Backward = Literal["autodiff", "rules"]
 
 
 def forward(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[Arrays, Arrays]:
     """Tops, and the new values of the blobs that are not learnable (empty unless the type is stateful)."""
-    kind = ctx.type
-    assert kind.forward is not None, f"{kind.name} does not compute"
-    blob_argument = (tuple(blobs),) if kind.declare_blobs else ()
-    result = kind.forward(ctx, *blob_argument, *bottoms)
-    tops, state = result if kind.stateful else (result, ())
-    return _tuple(tops), tuple(state)
+    runs = ctx.type.runs
+    assert isinstance(runs, Traced | OnHost), f"{ctx.type.name} does not compute"
+    return _tops_and_state(ctx, runs.forward(ctx, *_blob_argument(ctx, blobs), *bottoms))
+
+
+def fused(
+    ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any], followers: Sequence[Follower]
+) -> tuple[Arrays, Arrays]:
+    """`forward` of a layer with some that follow it taken in: the last one's top, and the first one's new state."""
+    assert ctx.type.fusion is not None
+    return _tops_and_state(ctx, ctx.type.fusion.run(ctx, tuple(blobs), *bottoms, followers))
 
 
 def backward(
@@ -40,15 +48,13 @@ def backward(
     top_diffs: Sequence[Any],
 ) -> tuple[Arrays, Arrays]:
     """Blob and bottom diffs by the type's hand-written rule; zeros where the rule gives None."""
-    kind = ctx.type
-    assert kind.rule is not None, f"{kind.name} has no backward rule"
-    blob_argument = (tuple(blobs),) if kind.declare_blobs else ()
+    rule = ctx.type.gradient.rule
+    assert rule is not None, f"{ctx.type.name} has no backward rule"
     # a lone top is passed bare, as forward returned it
     y, dy = (s[0] if len(s) == 1 else tuple(s) for s in (tops, top_diffs))
-    diffs = _tuple(kind.rule(ctx, *blob_argument, *bottoms, y=y, dy=dy))
-    blob_diffs = _tuple(diffs[0]) if kind.declare_blobs else ()
-    bottom_diffs = diffs[1:] if kind.declare_blobs else diffs
-    return _like(blob_diffs, blobs), _like(bottom_diffs, bottoms)
+    diffs = _tuple(rule(ctx, *_blob_argument(ctx, blobs), *bottoms, y=y, dy=dy))
+    owns = ctx.type.params is not None
+    return _like(_tuple(diffs[0]) if owns else (), blobs), _like(diffs[1:] if owns else diffs, bottoms)
 
 
 @checked
@@ -57,17 +63,48 @@ def call(
 ) -> tuple[Arrays, Arrays]:
     """`forward`, differentiable as `mode` says: by autodiff, or by the hand-written rule where there is one.
 
-    Types that prefer their rule (`prefer_rule`) use it in either mode.
+    Types that prefer their rule use it in either mode.
     """
     kind = ctx.type
-    if kind.elementwise and ctx.fast:
+    if kind.facts.elementwise and ctx.fast:
         plain = replace(ctx, kernels="reference")
         return elementwise(lambda *bottoms: call(plain, blobs, bottoms, mode)[0], *bottoms), ()
-    if kind.host:
+    if kind.on_host:
         return _call_on_host(ctx, blobs, bottoms)
-    if kind.rule is None or not (kind.prefer_rule or mode == "rules"):
+    if kind.gradient.rule is None or not (kind.gradient.preferred or mode == "rules"):
         return forward(ctx, blobs, bottoms)
     return _with_rule(ctx, blobs, bottoms)
+
+
+def call_once_traced(
+    ctx: Context, key: Any, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], mode: Backward
+) -> tuple[Arrays, Arrays]:
+    """`call` in a forward pass with a base key; layers that compute the same are traced, and lowered, once."""
+    if ctx.type.on_host or ctx.type.instance is not None:  # the latter belong to one layer
+        return call(ctx.with_key(key), blobs, bottoms, mode)
+    found: tuple[Arrays, Arrays] = _called(ctx, key, tuple(blobs), tuple(bottoms), mode)
+    return found
+
+
+def fused_once_traced(
+    ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], followers: Sequence[Follower]
+) -> tuple[Arrays, Arrays]:
+    """`fused`, likewise."""
+    contexts, arrays = tuple(f.ctx for f in followers), tuple(f.blobs for f in followers)
+    found: tuple[Arrays, Arrays] = _fused(ctx, contexts, tuple(blobs), tuple(bottoms), arrays)
+    return found
+
+
+@partial(jax.jit, static_argnums=(0, 4))
+def _called(ctx: Context, key: Any, blobs: Arrays, bottoms: Arrays, mode: Backward) -> tuple[Arrays, Arrays]:
+    return call(ctx.with_key(key), blobs, bottoms, mode)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _fused(
+    ctx: Context, contexts: tuple[Context, ...], blobs: Arrays, bottoms: Arrays, arrays: tuple[Arrays, ...]
+) -> tuple[Arrays, Arrays]:
+    return checked(fused)(ctx, blobs, bottoms, list(map(Follower, contexts, arrays)))
 
 
 def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
@@ -97,7 +134,7 @@ def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[ja
 
     def run_backward(saved: Any, diffs: Any) -> Any:
         blobs, bottoms, tops, wanted = saved
-        if ctx.type.rule is None:
+        if ctx.type.gradient.rule is None:
             raise LayerError("has no backward pass, but a gradient is asked of it")
         asked = ctx.propagate_down or (False,) * len(bottoms)
         down = replace(ctx, propagate_down=tuple(map(operator.or_, asked, wanted.bottoms)))
@@ -127,11 +164,21 @@ def _with_rule(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.A
 
     def diffs(saved: Any, diffs: Any, wanted: Any) -> Any:
         key, blobs, bottoms, tops = saved
-        with products_of(ctx):  # autodiff may come to this long after the forward pass
+        with matmul_precision(ctx):  # autodiff may come to this long after the forward pass
             return None, *backward(ctx.with_key(key), blobs, bottoms, tops, diffs[0])
 
     result: tuple[Arrays, Arrays] = with_gradient(run, diffs)(ctx.base_key, tuple(blobs), tuple(bottoms))
     return result
+
+
+def _blob_argument(ctx: Context, blobs: Sequence[Any]) -> tuple[Any, ...]:
+    return () if ctx.type.params is None else (tuple(blobs),)
+
+
+def _tops_and_state(ctx: Context, result: Any) -> tuple[Arrays, Arrays]:
+    runs = ctx.type.runs
+    tops, state = result if isinstance(runs, Traced) and runs.stateful else (result, ())
+    return _tuple(tops), tuple(state)
 
 
 def _tuple(value: Any) -> Arrays:

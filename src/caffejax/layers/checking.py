@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import CaffejaxError, LayerError
-from .context import Blob, Context
+from .context import Context, ParamSpec
 
 R = TypeVar("R")
 
@@ -21,13 +21,13 @@ _SAYS_IT_ALREADY = (CaffejaxError, FloatingPointError, jax.errors.JaxRuntimeErro
 def checked(run: Callable[..., R]) -> Callable[..., R]:
     """Decorator for what runs a layer, `run(ctx, blobs, bottoms, ...)`: first its blobs must fit the bottoms.
 
-    An error that a type of caffejax's own did not foresee becomes a LayerError. Python layers declare their blobs once,
-    when they are set up, and users' own types keep their own exceptions.
+    An error that a type did not foresee becomes a LayerError. Python layers declare their blobs once, when they are set
+    up, and keep their own exceptions.
     """
 
     @functools.wraps(run)
     def call(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any], *more: Any) -> R:
-        with explained(bottoms, unless=not ctx.type.built_in):
+        with explained(bottoms, unless=ctx.type.instance is not None):
             if ctx.type.instance is None:
                 fitting_blobs(ctx, blobs, bottoms)
             return run(ctx, blobs, bottoms, *more)
@@ -35,7 +35,12 @@ def checked(run: Callable[..., R]) -> Callable[..., R]:
     return call
 
 
-def fitting_blobs(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> list[Blob]:
+def declared_params(ctx: Context, bottoms: Sequence[Any]) -> list[ParamSpec]:
+    """The params that a layer owns for these bottoms, or for what has their shapes."""
+    return list(ctx.type.params(ctx, *bottoms)) if ctx.type.params else []
+
+
+def fitting_blobs(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> list[ParamSpec]:
     """The blobs that a layer declares for these bottoms.
 
     Args:
@@ -46,7 +51,7 @@ def fitting_blobs(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) ->
     Raises:
         LayerError: if they are of other shapes than those it was built with.
     """
-    declared = ctx.type.declare_blobs(ctx, *bottoms) if ctx.type.declare_blobs else []
+    declared = declared_params(ctx, bottoms)
     for i, (blob, wanted) in enumerate(zip(blobs, declared, strict=False)):
         if wanted.persistent and tuple(blob.shape) != tuple(wanted.shape):  # of the others the layer itself says more
             needs = "needs" if len(bottoms) == 1 else "need"
@@ -56,18 +61,19 @@ def fitting_blobs(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) ->
     return declared
 
 
-def check_dtypes(ctx: Context, index_bottoms: Collection[int], bottoms: Sequence[Any]) -> None:
+def check_dtypes(ctx: Context, names: Sequence[str], bottoms: Sequence[Any]) -> None:
     """Raises `LayerError` for a bottom that is not floating point where the layer computes with it.
 
-    Labels and indices may be integers, and so may what is only moved. What users' own types take is their affair.
+    Labels and indices may be integers, and so may what is only moved. `names` are the bottoms'.
     """
-    for i, x in enumerate(bottoms):
-        if jnp.issubdtype(x.dtype, jnp.floating) or not ctx.type.built_in:
+    indices = ctx.type.gradient.indices.of(len(bottoms))
+    for i, (name, x) in enumerate(zip(names, bottoms, strict=True)):
+        if jnp.issubdtype(x.dtype, jnp.floating):
             continue
         counts = jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool
-        if not (counts and (ctx.type.takes_integers or i in index_bottoms)):
+        if not (counts and (ctx.type.facts.integers or i in indices)):
             raise LayerError(
-                f"bottom {i} ('{ctx.layer.bottom[i]}') is {x.dtype}, and layers compute in floating point: "
+                f"bottom {i} ('{name}') is {x.dtype}, and layers compute in floating point: "
                 "give the net float32, as by .astype(jnp.float32)"
             )
 
@@ -78,7 +84,7 @@ def explained(bottoms: Sequence[Any], *, unless: bool = False) -> Iterator[None]
 
     Args:
         bottoms: what has their shapes and dtypes.
-        unless: whether to let it pass: what users' own code raises is theirs.
+        unless: whether to let it pass: what users' Python layers raise is theirs.
     """
     try:
         yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import jax
@@ -15,11 +16,13 @@ from ..kernels.affine import by_channel
 from ..kernels.convolution import correlate
 from ..kernels.geometry import Geometry
 from ..kernels.grouping import in_groups
-from .axes import canonical_axis
-from .context import Blob, Context, Shape
-from .precision import wide
-from .registry import SAME_AS_BOTTOMS, Follower, register
+from .axes import after_first_axis, canonical_axis
+from .context import Context, ParamSpec, Shape
+from .dtypes import promote
+from .follower import Follower
+from .registry import register
 from .spatial import Window, convolution_output, convolution_window, window_padding
+from .types import SAME_AS_BOTTOMS, Facts, Fusion, Gradient, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -108,7 +111,7 @@ class Correlation:
 
     def bias_diff(self, dy: jax.Array) -> jax.Array:
         """The bias's diff."""
-        return wide(self._flat(dy)).sum((0, *range(2, 2 + len(self.size(dy)))))
+        return promote(self._flat(dy)).sum((0, *range(2, 2 + len(self.size(dy)))))
 
     def _padding(self, x: jax.Array) -> list[tuple[int, int]]:
         size = self.size(x)
@@ -137,10 +140,10 @@ def correlation(ctx: Context, xs: tuple[Any, ...]) -> Correlation:
     return Correlation(convolution_window(p, len(shape) - axis - 1), axis, p.group, ctx.fast)
 
 
-def weight_and_bias(p: Any, shape: Shape) -> list[Blob]:
+def weight_and_bias(p: Any, shape: Shape) -> list[ParamSpec]:
     """The blobs of a ConvolutionParameter with a weight of this shape."""
-    weight = Blob(shape, p.weight_filler)
-    return [weight, Blob((p.num_output,), p.bias_filler)] if p.bias_term else [weight]
+    weight = ParamSpec(shape, p.weight_filler)
+    return [weight, ParamSpec((p.num_output,), p.bias_filler)] if p.bias_term else [weight]
 
 
 def summed(diffs: list[tuple[jax.Array, ...]]) -> tuple[Any, ...]:
@@ -149,9 +152,6 @@ def summed(diffs: list[tuple[jax.Array, ...]]) -> tuple[Any, ...]:
     return tuple(sum(d[1:], d[0]) for d in blob_diffs), *dxs
 
 
-@register(
-    "Convolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param", row_wise=True, floats="products"
-)
 def convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
     """Cross-correlation of every bottom with the same weight (num_output, channels / group, *kernel).
 
@@ -162,31 +162,31 @@ def convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
     return tuple(c(x, *blobs) for x in xs)
 
 
-@convolution.joined
-def _(ctx: Context, blobs: Arrays, x: jax.Array, followers: Sequence[Follower]) -> tuple[int, jax.Array] | None:
-    """With factors and biases by channel (BatchNorm by stored statistics, Scale, Bias), and then ReLU, taken in."""
+def convolution_takes(ctx: Context, x: Any, followers: Sequence[Follower]) -> int:
+    """Factors and biases by channel (BatchNorm by stored statistics, Scale, Bias), and a ReLU after them."""
+    axis = canonical_axis(ctx.param.axis, x.shape)
+    affine = len(list(takewhile(lambda f: f.is_by_channel(axis, ctx.param.num_output), followers)))
+    return affine + any(f.is_relu for f in followers[affine : affine + 1])
+
+
+def convolution_fused(ctx: Context, blobs: Arrays, x: jax.Array, followers: Sequence[Follower]) -> jax.Array:
+    """With what `convolution_takes` takes."""
     weight, bias = blobs if len(blobs) > 1 else (blobs[0], None)
-    c, taken, relu, factor = correlation(ctx, (x,)), 0, False, None
-    for follower in followers:
-        if (by_channel := follower.by_channel(c.axis, len(weight))) is None:
-            relu = follower.name == "ReLU" and follower.ctx.param.negative_slope == 0
-            taken += relu
-            break
-        by, added = by_channel
+    *affine, last = followers
+    relu, factor = last.is_relu, None
+    for follower in affine if relu else followers:
+        by, added = follower.factor_and_bias()
         factor = by if factor is None else factor * by
         bias = added if bias is None else bias * by + added
-        taken += 1
-    return (taken, c(x, weight, bias, factor=factor, relu=relu)) if taken else None
+    return correlation(ctx, (x,))(x, weight, bias, factor=factor, relu=relu)
 
 
-@convolution.blobs
-def _(ctx: Context, *xs: Any) -> list[Blob]:
+def convolution_params(ctx: Context, *xs: Any) -> list[ParamSpec]:
     c = correlation(ctx, xs)
     return weight_and_bias(ctx.param, (ctx.param.num_output, xs[0].shape[c.axis] // c.group, *c.window.kernel))
 
 
-@convolution.backward
-def _(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
+def convolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
     weight, *bias = blobs
     c = correlation(ctx, xs)
     return summed(
@@ -195,6 +195,16 @@ def _(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any
             for x, d in zip(xs, dy if isinstance(dy, tuple) else (dy,), strict=True)
         ]
     )
+
+
+register(
+    LayerType(
+        Signature("Convolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param"),
+        Traced(convolution, params=convolution_params, fusion=Fusion(convolution_takes, convolution_fused)),
+        Gradient(convolution_backward),
+        Facts(row_wise=after_first_axis, dtypes="products"),
+    )
+)
 
 
 def _plain(n: int) -> lax.ConvDimensionNumbers:

@@ -7,21 +7,15 @@ from typing import Any
 import jax
 
 from ..errors import require
-from .context import Blob, Context, Shape
+from .axes import after_first_axis
+from .context import Context, ParamSpec, Shape
 from .convolution import Correlation, correlation, summed, weight_and_bias
-from .registry import SAME_AS_BOTTOMS, register
+from .registry import register
+from .types import SAME_AS_BOTTOMS, Facts, Gradient, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
 
-@register(
-    "Deconvolution",
-    bottoms=(1, None),
-    tops=SAME_AS_BOTTOMS,
-    param="convolution_param",
-    row_wise=True,
-    floats="products",
-)
 def deconvolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
     """Every bottom's numbers times the kernel, added up where they overlap: Convolution's bottom gradient.
 
@@ -32,14 +26,12 @@ def deconvolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
     return tuple(c.add_bias(c.spread(x, weight, _size(c, x)), *bias) for x in xs)
 
 
-@deconvolution.blobs
-def _(ctx: Context, *xs: Any) -> list[Blob]:
+def deconvolution_params(ctx: Context, *xs: Any) -> list[ParamSpec]:
     c = correlation(ctx, xs)
     return weight_and_bias(ctx.param, (xs[0].shape[c.axis], ctx.param.num_output // c.group, *c.window.kernel))
 
 
-@deconvolution.backward
-def _(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
+def deconvolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
     weight, *bias = blobs
     c = correlation(ctx, xs)
     return summed(
@@ -48,6 +40,16 @@ def _(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any
             for x, d in zip(xs, dy if isinstance(dy, tuple) else (dy,), strict=True)
         ]
     )
+
+
+register(
+    LayerType(
+        Signature("Deconvolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param"),
+        Traced(deconvolution, params=deconvolution_params),
+        Gradient(deconvolution_backward),
+        Facts(row_wise=after_first_axis, dtypes="products"),
+    )
+)
 
 
 def _size(c: Correlation, x: jax.Array) -> Shape:

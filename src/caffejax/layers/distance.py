@@ -10,23 +10,34 @@ import jax.numpy as jnp
 from ..errors import require
 from .axes import four_axes
 from .context import Context
+from .dtypes import promote
 from .loss import require_one_batch
-from .precision import wide
 from .registry import register
+from .types import Facts, Gradient, Indices, LayerType, Signature, Traced
 
 _SOFTENING = 1e-4  # Caffe divides by the distance plus this
 
 
-@register("EuclideanLoss", bottoms=2, loss=True, takes_integers=True)
 def euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
     """Sum of squared differences over twice the batch size. Shapes may differ beyond the first axis."""
     return jnp.sum(jnp.square(_difference(a, b))) / (2 * a.shape[0])
 
 
-@euclidean_loss.backward
-def _(ctx: Context, a: jax.Array, b: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, jax.Array]:
+def euclidean_loss_backward(
+    ctx: Context, a: jax.Array, b: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     diff = dy / a.shape[0] * _difference(a, b)
     return diff.reshape(a.shape), -diff.reshape(b.shape)
+
+
+register(
+    LayerType(
+        Signature("EuclideanLoss", bottoms=2, loss=True),
+        Traced(euclidean_loss),
+        Gradient(euclidean_loss_backward),
+        Facts(integers=True),
+    )
+)
 
 
 def _difference(a: jax.Array, b: jax.Array) -> jax.Array:
@@ -37,10 +48,9 @@ def _difference(a: jax.Array, b: jax.Array) -> jax.Array:
         math.prod(a.shape[1:]) == math.prod(b.shape[1:]),
         f"inputs must have the same dimension after the first axis: {a.shape} and {b.shape}",
     )
-    return (wide(a) - wide(b.reshape(a.shape))).reshape(a.shape[0], -1)
+    return (promote(a) - promote(b.reshape(a.shape))).reshape(a.shape[0], -1)
 
 
-@register("ContrastiveLoss", bottoms=3, param="contrastive_loss_param", loss=True, index_bottoms=(2,), prefer_rule=True)
 def contrastive_loss(ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array) -> jax.Array:
     """Half the mean, over pairs of rows, of d**2 where similar, else of max(margin - d, 0)**2.
 
@@ -52,8 +62,7 @@ def contrastive_loss(ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Arra
     return jnp.sum(jnp.where(alike, squared, apart)) / (2 * a.shape[0])
 
 
-@contrastive_loss.backward
-def _(
+def contrastive_loss_backward(
     ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array, None]:
     diff, alike, squared, gap = _pairs(ctx, a, b, similar)
@@ -61,6 +70,15 @@ def _(
     factor = dy / a.shape[0] * jnp.where(alike, 1, jnp.where(gap > 0, -pull, 0))
     da = factor[:, None] * diff
     return da.reshape(a.shape), -da.reshape(b.shape), None
+
+
+register(
+    LayerType(
+        Signature("ContrastiveLoss", bottoms=3, param="contrastive_loss_param", loss=True),
+        Traced(contrastive_loss),
+        Gradient(contrastive_loss_backward, preferred=True, indices=Indices((2,))),
+    )
+)
 
 
 def _pairs(
@@ -79,7 +97,7 @@ def _pairs(
         labels == (a.shape[0], 1, 1, 1),
         f"bottom 2 must hold one number for each of the {a.shape[0]} pairs, not have shape {similar.shape}",
     )
-    diff = wide(a).reshape(a.shape[0], -1) - wide(b).reshape(a.shape[0], -1)
+    diff = promote(a).reshape(a.shape[0], -1) - promote(b).reshape(a.shape[0], -1)
     squared = jnp.sum(jnp.square(diff), axis=1)
     distance = squared if ctx.param.legacy_version else jnp.sqrt(squared)
     return diff, similar.astype(jnp.int32).ravel() != 0, squared, ctx.param.margin - distance

@@ -12,11 +12,11 @@ import jax.numpy as jnp
 from ..errors import require
 from .context import Context
 from .registry import register
+from .types import Facts, Gradient, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
 
-@register("Eltwise", bottoms=(2, None), param="eltwise_param", elementwise=True, floats="bottoms")
 def eltwise(ctx: Context, *xs: jax.Array) -> jax.Array:
     """The product, the sum weighted by `coeff`, or the maximum of the bottoms.
 
@@ -35,8 +35,7 @@ def eltwise(ctx: Context, *xs: jax.Array) -> jax.Array:
             return functools.reduce(lambda best, x: jnp.where(x > best, x, best), xs[2:], top)
 
 
-@eltwise.backward
-def _(ctx: Context, *xs: jax.Array, y: jax.Array, dy: jax.Array) -> Arrays:
+def eltwise_backward(ctx: Context, *xs: jax.Array, y: jax.Array, dy: jax.Array) -> Arrays:
     match _operation(ctx, xs):
         case "PROD":
             return tuple(math.prod(xs[:i] + xs[i + 1 :], start=dy) for i in range(len(xs)))
@@ -47,6 +46,16 @@ def _(ctx: Context, *xs: jax.Array, y: jax.Array, dy: jax.Array) -> Arrays:
             first = jnp.argmax(order == y, axis=0)
             zero_and_one_swapped = (1, 0, *range(2, len(xs)))
             return tuple(jnp.where(first == place, dy, 0) for place in zero_and_one_swapped)
+
+
+register(
+    LayerType(
+        Signature("Eltwise", bottoms=(2, None), param="eltwise_param"),
+        Traced(eltwise),
+        Gradient(eltwise_backward),
+        Facts(elementwise=True, dtypes="bottoms"),
+    )
+)
 
 
 def _operation(ctx: Context, xs: Arrays) -> str:

@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from .context import Blob, Context
+from .context import Context, ParamSpec
 from .registry import register
+from .types import Gradient, Indices, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
 
-@register("Embed", param="embed_param", index_bottoms=(0,))
 def embed(ctx: Context, blobs: Arrays, index: jax.Array) -> jax.Array:
     """The weight's rows that the bottom names, plus a bias: shape (...) to (..., num_output).
 
@@ -27,23 +27,31 @@ def embed(ctx: Context, blobs: Arrays, index: jax.Array) -> jax.Array:
     return rows + bias[0] if bias else rows
 
 
-@embed.indexed
-def _(ctx: Context, index: Any) -> int:
+def embed_classes(ctx: Context, index: Any) -> int:
     return int(ctx.param.input_dim)
 
 
-@embed.blobs
-def _(ctx: Context, index: Any) -> list[Blob]:
+def embed_params(ctx: Context, index: Any) -> list[ParamSpec]:
     p = ctx.param
     require(p.num_output > 0, "num_output must be positive")
     require(p.input_dim > 0, "input_dim must be positive")
-    weight = Blob((p.input_dim, p.num_output), p.weight_filler)
-    return [weight, Blob((p.num_output,), p.bias_filler)] if p.bias_term else [weight]
+    weight = ParamSpec((p.input_dim, p.num_output), p.weight_filler)
+    return [weight, ParamSpec((p.num_output,), p.bias_filler)] if p.bias_term else [weight]
 
 
-@embed.backward
-def _(ctx: Context, blobs: Arrays, index: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[Arrays, None]:
+def embed_backward(
+    ctx: Context, blobs: Arrays, index: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[Arrays, None]:
     weight, *bias = blobs
     rows = dy.reshape(-1, weight.shape[1])
     d_weight = jax.ops.segment_sum(rows, index.astype(jnp.int32).ravel(), weight.shape[0])
     return (d_weight, *(rows.sum(0) for _ in bias)), None
+
+
+register(
+    LayerType(
+        Signature("Embed", param="embed_param"),
+        Traced(embed, params=embed_params),
+        Gradient(embed_backward, indices=Indices((0,), classes=embed_classes, picks=True)),
+    )
+)

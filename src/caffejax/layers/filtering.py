@@ -9,20 +9,11 @@ import numpy as np
 from ..errors import require
 from .context import Context, Shape
 from .registry import register
+from .types import Facts, Gradient, Indices, LayerType, OnHost, Signature
 
 Arrays = tuple[np.ndarray, ...]
 
 
-@register(
-    "Filter",
-    bottoms=(2, None),
-    tops=(1, None),
-    index_bottoms=(-1,),
-    host=True,
-    ragged=True,
-    in_place=False,
-    takes_integers=True,
-)
 def filter_rows(ctx: Context, *bottoms: np.ndarray) -> Arrays:
     """For every bottom but the last, the rows at which the last bottom, the selector, is not zero."""
     *data, selector = bottoms
@@ -30,8 +21,7 @@ def filter_rows(ctx: Context, *bottoms: np.ndarray) -> Arrays:
     return tuple(x[rows] for x in data)
 
 
-@filter_rows.top_shapes
-def _(ctx: Context, *bottoms: Any) -> list[Shape]:
+def filter_rows_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
     *data, selector = (b.shape for b in bottoms)
     require(ctx.n_tops == len(data), f"needs a top for each bottom but the selector: {ctx.n_tops} for {len(data)}")
     require(
@@ -42,14 +32,23 @@ def _(ctx: Context, *bottoms: Any) -> list[Shape]:
     return data  # as if every row passed
 
 
-@filter_rows.backward
-def _(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[np.ndarray | None, ...]:
+def filter_rows_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[np.ndarray | None, ...]:
     *data, selector = bottoms
     rows = _rows(selector)
     diffs = [np.zeros_like(x) for x in data]
     for diff, d_top in zip(diffs, dy if isinstance(dy, tuple) else (dy,), strict=True):
         diff[rows] = d_top
     return (*diffs, None)
+
+
+register(
+    LayerType(
+        Signature("Filter", bottoms=(2, None), tops=(1, None), in_place=False),
+        OnHost(filter_rows, filter_rows_top_shapes, ragged=True),
+        Gradient(filter_rows_backward, indices=Indices((-1,))),
+        Facts(integers=True),
+    )
+)
 
 
 def _rows(selector: np.ndarray) -> np.ndarray:

@@ -10,13 +10,13 @@ import numpy as np
 from jax import lax
 
 from ..errors import require
-from .axes import canonical_axis
+from .axes import after_first_axis, canonical_axis
 from .context import Context, Shape
 from .registry import register
 from .spatial import Window, convolution_output, convolution_window, window_padding
+from .types import Facts, Gradient, LayerType, Signature, Traced
 
 
-@register("Im2col", param="convolution_param", row_wise=True, takes_integers=True, floats="bottoms")
 def im2col(ctx: Context, x: jax.Array) -> jax.Array:
     """The cells under a convolution's windows: (..., C, *size) to (..., C * kernel elements, *output size).
 
@@ -27,10 +27,19 @@ def im2col(ctx: Context, x: jax.Array) -> jax.Array:
     return cells.reshape(*x.shape[:axis], x.shape[axis] * math.prod(window.kernel), *out)
 
 
-@im2col.backward
-def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def im2col_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     window, axis, out = _geometry(ctx, x)
     return overlay(dy.reshape(*x.shape[: axis + 1], *window.kernel, *out), x.shape[axis + 1 :], window)
+
+
+register(
+    LayerType(
+        Signature("Im2col", param="convolution_param"),
+        Traced(im2col),
+        Gradient(im2col_backward),
+        Facts(row_wise=after_first_axis, dtypes="bottoms", integers=True),
+    )
+)
 
 
 def _geometry(ctx: Context, x: jax.Array) -> tuple[Window, int, Shape]:

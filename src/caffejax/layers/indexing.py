@@ -12,16 +12,11 @@ from jax import lax
 from ..errors import require
 from .axes import canonical_axis
 from .context import Context, Shape
-from .precision import wide
+from .dtypes import promote
 from .registry import register
+from .types import Facts, Gradient, Indices, LayerType, Signature, Traced
 
 
-@register(
-    "ArgMax",
-    param="argmax_param",
-    differentiable=False,
-    not_derivative="Caffe has no backward pass for the largest values.",
-)
 def argmax(ctx: Context, x: jax.Array) -> jax.Array:
     """Places of the `top_k` largest values, largest first; of equal ones the last place comes first.
 
@@ -45,24 +40,42 @@ def argmax(ctx: Context, x: jax.Array) -> jax.Array:
     return lax.stop_gradient(both.reshape(*both.shape, *(1,) * (x.ndim - 3)))
 
 
-@register("BatchReindex", bottoms=2, index_bottoms=(1,), floats="bottoms")
+register(
+    LayerType(
+        Signature("ArgMax", param="argmax_param"),
+        Traced(argmax),
+        Gradient(exists=False, not_derivative="Caffe has no backward pass for the largest values."),
+    )
+)
+
+
 def batch_reindex(ctx: Context, x: jax.Array, index: jax.Array) -> jax.Array:
     """The items of bottom 0 (axis 0) that bottom 1 numbers, in its order. A number out of range gives NaN."""
     require(index.ndim == 1, f"the indices, bottom 1, must have one axis, not shape {index.shape}")
     require(x.ndim >= 1, "bottom 0 needs an axis to be indexed")
-    # repeats add up in the gradient: taken from the wide values, that is done in float32
-    taken = wide(x).at[_positions(index, x.shape[0])].get(mode="fill", fill_value=jnp.nan)
+    # repeats add up in the gradient: taken from the promoted values, that is done in float32
+    taken = promote(x).at[_positions(index, x.shape[0])].get(mode="fill", fill_value=jnp.nan)
     return taken.astype(x.dtype)
 
 
-@batch_reindex.indexed
-def _(ctx: Context, x: Any, index: Any) -> int:
+def batch_reindex_classes(ctx: Context, x: Any, index: Any) -> int:
     return int(x.shape[0])
 
 
-@batch_reindex.backward
-def _(ctx: Context, x: jax.Array, index: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
-    return jax.ops.segment_sum(wide(dy), _positions(index, x.shape[0]), num_segments=x.shape[0]), None
+def batch_reindex_backward(
+    ctx: Context, x: jax.Array, index: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, None]:
+    return jax.ops.segment_sum(promote(dy), _positions(index, x.shape[0]), num_segments=x.shape[0]), None
+
+
+register(
+    LayerType(
+        Signature("BatchReindex", bottoms=2),
+        Traced(batch_reindex),
+        Gradient(batch_reindex_backward, indices=Indices((1,), classes=batch_reindex_classes, picks=True)),
+        Facts(dtypes="bottoms"),
+    )
+)
 
 
 def _positions(index: jax.Array, n: int) -> jax.Array:
@@ -71,7 +84,6 @@ def _positions(index: jax.Array, n: int) -> jax.Array:
     return jnp.where(whole < 0, n, whole)
 
 
-@register("Crop", bottoms=2, param="crop_param", takes_integers=True, floats="bottoms")
 def crop(ctx: Context, x: jax.Array, like: jax.Array) -> jax.Array:
     """Bottom 0 cut to the size of bottom 1 in `axis` and all later axes, from `offset` on (one, or one per axis).
 
@@ -81,11 +93,22 @@ def crop(ctx: Context, x: jax.Array, like: jax.Array) -> jax.Array:
     return lax.slice(x, starts, [a + n for a, n in zip(starts, sizes, strict=True)])
 
 
-@crop.backward
-def _(ctx: Context, x: jax.Array, like: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
+def crop_backward(
+    ctx: Context, x: jax.Array, like: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, None]:
     starts, sizes = _box(ctx, x.shape, like.shape)
     around = [(a, n - a - size, 0) for a, n, size in zip(starts, x.shape, sizes, strict=True)]
     return lax.pad(dy, jnp.zeros((), dy.dtype), around), None
+
+
+register(
+    LayerType(
+        Signature("Crop", bottoms=2, param="crop_param"),
+        Traced(crop),
+        Gradient(crop_backward),
+        Facts(dtypes="bottoms", integers=True),
+    )
+)
 
 
 def _box(ctx: Context, shape: Shape, like: Shape) -> tuple[list[int], list[int]]:

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 from ..errors import require
 from ..kernels.affine import by_channel
 from ..kernels.product import rows_times
-from .axes import canonical_axis
-from .context import Blob, Context
-from .precision import wide
+from .axes import after_first_axis, canonical_axis
+from .context import Context, ParamSpec
+from .dtypes import promote
 from .registry import register
+from .types import Facts, Gradient, LayerType, Signature, Traced
 
 
-@register("InnerProduct", param="inner_product_param", row_wise=True, floats="products")
 def inner_product(ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array) -> jax.Array:
     """x flattened from `axis` on, times the weight's rows, plus a bias: (..., K) to (..., num_output)."""
     weight, *bias = blobs
@@ -28,18 +28,16 @@ def inner_product(ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array) -> j
     return y.reshape(*x.shape[:axis], ctx.param.num_output)
 
 
-@inner_product.blobs
-def _(ctx: Context, x: jax.Array) -> list[Blob]:
+def inner_product_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
     p = ctx.param
     require(p.num_output > 0, "num_output must be positive")
     inputs = math.prod(x.shape[canonical_axis(p.axis, x.shape) :])
     shape = (inputs, p.num_output) if p.transpose else (p.num_output, inputs)
-    weight = Blob(shape, p.weight_filler)
-    return [weight, Blob((p.num_output,), p.bias_filler)] if p.bias_term else [weight]
+    weight = ParamSpec(shape, p.weight_filler)
+    return [weight, ParamSpec((p.num_output,), p.bias_filler)] if p.bias_term else [weight]
 
 
-@inner_product.backward
-def _(
+def inner_product_backward(
     ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[tuple[jax.Array, ...], jax.Array]:
     weight, *bias = blobs
@@ -48,4 +46,14 @@ def _(
     d_rows = dy.reshape(rows.shape[0], -1)
     d_weight = jnp.einsum("mn,mk->kn" if ctx.param.transpose else "mn,mk->nk", d_rows, rows)
     dx = jnp.einsum("mn,kn->mk" if ctx.param.transpose else "mn,nk->mk", d_rows, weight)
-    return (d_weight, *(wide(d_rows).sum(0) for _ in bias)), dx.reshape(x.shape)
+    return (d_weight, *(promote(d_rows).sum(0) for _ in bias)), dx.reshape(x.shape)
+
+
+register(
+    LayerType(
+        Signature("InnerProduct", param="inner_product_param"),
+        Traced(inner_product, params=inner_product_params),
+        Gradient(inner_product_backward),
+        Facts(row_wise=after_first_axis, dtypes="products"),
+    )
+)

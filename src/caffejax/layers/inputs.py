@@ -5,12 +5,12 @@ from __future__ import annotations
 import jax
 
 from ..errors import require
-from .context import Blob, Context, Shape
+from .context import Context, ParamSpec, Shape
 from .fillers import fill, is_random
-from .registry import register, register_input
+from .registry import register
+from .types import Fed, Gradient, LayerType, Signature, Traced
 
 
-@register_input("Input", tops=(1, None), param="input_param")
 def input_shapes(ctx: Context) -> list[Shape]:
     """One shape for every top, or one shape for all."""
     shapes = [tuple(int(d) for d in shape.dim) for shape in ctx.param.shape]
@@ -23,7 +23,9 @@ def input_shapes(ctx: Context) -> list[Shape]:
     return shapes * ctx.n_tops if len(shapes) == 1 else shapes
 
 
-@register_input("MemoryData", tops=2, param="memory_data_param")
+register(LayerType(Signature("Input", tops=(1, None), param="input_param"), Fed(input_shapes)))
+
+
 def memory_data(ctx: Context) -> list[Shape]:
     """A batch and its labels, fed from memory."""
     p = ctx.param
@@ -32,7 +34,9 @@ def memory_data(ctx: Context) -> list[Shape]:
     return [shape, shape[:1]]
 
 
-@register("DummyData", bottoms=0, tops=(1, None), param="dummy_data_param")
+register(LayerType(Signature("MemoryData", tops=2, param="memory_data_param"), Fed(memory_data, from_arrays=True)))
+
+
 def dummy_data(ctx: Context) -> tuple[jax.Array, ...]:
     """Tops made by fillers; random ones are drawn anew in every forward pass."""
     shapes, fillers = _dummy_shapes(ctx), list(ctx.param.data_filler)
@@ -45,6 +49,9 @@ def dummy_data(ctx: Context) -> tuple[jax.Array, ...]:
         fill(f, jax.random.fold_in(ctx.key, i) if is_random(f) else None, shape)
         for i, (f, shape) in enumerate(zip(fillers, shapes, strict=True))
     )
+
+
+register(LayerType(Signature("DummyData", bottoms=0, tops=(1, None), param="dummy_data_param"), Traced(dummy_data)))
 
 
 def _dummy_shapes(ctx: Context) -> list[Shape]:
@@ -66,17 +73,23 @@ def _dummy_shapes(ctx: Context) -> list[Shape]:
     return shapes * ctx.n_tops if len(shapes) == 1 else shapes
 
 
-@register("Parameter", bottoms=0, param="parameter_param")
 def parameter(ctx: Context, blobs: tuple[jax.Array]) -> jax.Array:
     """A learnable blob as a top."""
     return blobs[0]
 
 
-@parameter.blobs
-def _(ctx: Context) -> list[Blob]:
-    return [Blob(tuple(int(d) for d in ctx.param.shape.dim))]
+def parameter_params(ctx: Context) -> list[ParamSpec]:
+    return [ParamSpec(tuple(int(d) for d in ctx.param.shape.dim))]
 
 
-@parameter.backward
-def _(ctx: Context, blobs: tuple[jax.Array], *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array]:
+def parameter_backward(ctx: Context, blobs: tuple[jax.Array], *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array]:
     return (dy,)
+
+
+register(
+    LayerType(
+        Signature("Parameter", bottoms=0, param="parameter_param"),
+        Traced(parameter, params=parameter_params),
+        Gradient(parameter_backward),
+    )
+)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from .context import Shape
+from .context import Context, Shape
 
 
 def require_one_batch(data: Shape, labels: Shape) -> None:
@@ -96,3 +96,22 @@ def label_shape_problem(scores: Shape, labels: Shape, axis: int) -> str | None:
         f"number of labels must match number of predictions: scores {scores} with classes along axis {axis} "
         f"need {expected} labels, but the label bottom has shape {labels}, {math.prod(labels)} labels"
     )
+
+
+def classes_along_axis(ctx: Context, scores: Any, labels: Any, *_others: Any) -> int | None:
+    """How many classes there are along the scores' `axis`, if there is a label for each place beside it."""
+    axis, shape = ctx.param.axis, scores.shape
+    if not -len(shape) <= axis < len(shape):
+        return None
+    return int(shape[axis]) if shape[axis] * math.prod(labels.shape) == math.prod(shape) else None
+
+
+def classes_of_rows(ctx: Context, scores: Any, labels: Any) -> int:
+    """How many scores there are in a row, each of a class."""
+    return math.prod(scores.shape[1:])
+
+
+def ignored_label(ctx: Context) -> int | None:
+    """The loss_param's `ignore_label`, if it is set."""
+    p = ctx.layer.loss_param
+    return int(p.ignore_label) if p.HasField("ignore_label") else None

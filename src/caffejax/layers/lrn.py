@@ -11,12 +11,12 @@ from ..errors import require
 from ..kernels.elementwise import elementwise
 from ..kernels.normalization import power, response_normalized
 from .context import Context
+from .dtypes import promote
 from .pooling import average_windows
-from .precision import wide
 from .registry import register
+from .types import Facts, Gradient, LayerType, Signature, Traced
 
 
-@register("LRN", param="lrn_param", row_wise=True, floats="bottoms")
 def lrn(ctx: Context, x: jax.Array) -> jax.Array:
     """x * scale**-beta, where scale = k + alpha/n * (sum of squares over n channels).
 
@@ -26,15 +26,14 @@ def lrn(ctx: Context, x: jax.Array) -> jax.Array:
     p = ctx.param
     if ctx.fast and not _within(p):
         _check(ctx, x)
-        return response_normalized(wide(x), p.local_size, p.k, p.alpha / p.local_size, p.beta).astype(x.dtype)
+        return response_normalized(promote(x), p.local_size, p.k, p.alpha / p.local_size, p.beta).astype(x.dtype)
     scale = _scale(ctx, x)
     if ctx.fast:
         return elementwise(lambda x, scale: (x * power(scale, p.beta),), x, scale)[0].astype(x.dtype)
     return (x * scale**-p.beta).astype(x.dtype)
 
 
-@lrn.backward
-def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def lrn_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     p, scale = ctx.param, _scale(ctx, x)
     ratio = dy * y / scale
     if _within(p):
@@ -43,6 +42,13 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
         return (dy * scale**-p.beta - 2 * p.alpha * p.beta * x * spread).astype(x.dtype)
     spread = _channel_sum(ratio, p.local_size)
     return (dy * scale**-p.beta - 2 * p.alpha * p.beta / p.local_size * x * spread).astype(x.dtype)
+
+
+register(
+    LayerType(
+        Signature("LRN", param="lrn_param"), Traced(lrn), Gradient(lrn_backward), Facts(row_wise=True, dtypes="bottoms")
+    )
+)
 
 
 def _within(p: Any) -> bool:
@@ -58,9 +64,9 @@ def _scale(ctx: Context, x: jax.Array) -> jax.Array:
     _check(ctx, x)
     p = ctx.param
     if _within(p) and ctx.fast:
-        (squares,) = elementwise(lambda x: (jnp.square(wide(x)),), x)
+        (squares,) = elementwise(lambda x: (jnp.square(promote(x)),), x)
         return elementwise(lambda mean: (1 + p.alpha * mean,), _window_mean(p, squares, fast=True))[0]
-    squares = jnp.square(wide(x))
+    squares = jnp.square(promote(x))
     if _within(p):
         return 1 + p.alpha * _window_mean(p, squares)
     return p.k + p.alpha / p.local_size * _channel_sum(squares, p.local_size)

@@ -9,13 +9,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..errors import require
-from .context import Blob, Context
-from .precision import wide
+from .context import Context, ParamSpec
+from .dtypes import promote
 from .recurrent import CARRIES, Arrays, Pair, declare, diffs, sequence, times
 from .registry import register
+from .types import Facts, Gradient, Indices, LayerType, Signature, Traced
 
 
-@register("LSTMUnit", bottoms=3, tops=2, index_bottoms=(2,), unforced_bottoms=(2,))
 def lstm_unit(ctx: Context, c: jax.Array, gates: jax.Array, cont: jax.Array) -> Arrays:
     """From the cell (1, N, D), the gates before their nonlinearity (1, N, 4D) and cont (1, N): new cell, hidden.
 
@@ -23,17 +23,25 @@ def lstm_unit(ctx: Context, c: jax.Array, gates: jax.Array, cont: jax.Array) -> 
     makes no difference where cont is 0 or 1.
     """
     _check_unit(c.shape, gates.shape, cont.shape)
-    new_c, h = _unit(wide(c), wide(gates), wide(cont)[..., None])
+    new_c, h = _unit(promote(c), promote(gates), promote(cont)[..., None])
     return new_c.astype(c.dtype), h.astype(c.dtype)
 
 
-@lstm_unit.backward
-def _(
+def lstm_unit_backward(
     ctx: Context, c: jax.Array, gates: jax.Array, cont: jax.Array, *, y: Arrays, dy: Arrays
 ) -> tuple[jax.Array, jax.Array, None]:
-    dc, dh = (wide(d) for d in dy)
-    dc_prev, d_gates = _unit_diffs(_activated(wide(gates), wide(cont)[..., None]), wide(c), dc, dh)
+    dc, dh = (promote(d) for d in dy)
+    dc_prev, d_gates = _unit_diffs(_activated(promote(gates), promote(cont)[..., None]), promote(c), dc, dh)
     return dc_prev, d_gates, None
+
+
+register(
+    LayerType(
+        Signature("LSTMUnit", bottoms=3, tops=2),
+        Traced(lstm_unit),
+        Gradient(lstm_unit_backward, indices=Indices((2,)), unforced=(2,)),
+    )
+)
 
 
 def _check_unit(c: tuple[int, ...], gates: tuple[int, ...], cont: tuple[int, ...]) -> None:
@@ -74,17 +82,6 @@ def _unit_diffs(gates: Arrays, c_prev: jax.Array, dc: jax.Array, dh: jax.Array) 
     return dc * f, jnp.concatenate(d_gates, axis=-1)
 
 
-@register(
-    "LSTM",
-    bottoms=(2, 5),
-    tops=(1, 3),
-    param="recurrent_param",
-    stateful=True,
-    index_bottoms=(1,),
-    unforced_bottoms=(1,),
-    not_derivative="With expose_hidden the diffs of the last states are ignored; the first states get none.",
-    cannot=CARRIES,
-)
 def lstm(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arrays]:
     """LSTMUnit step by step, on the gates W_hc cont_t h_{t-1} + W_xc x_t + b_c; the top is h_t.
 
@@ -95,42 +92,55 @@ def lstm(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arra
 
     def step(state: Pair, now: Any) -> tuple[Pair, jax.Array]:
         (h, c), (drive, cont) = state, now
-        c, hidden = _unit(c, drive + times(cont * h, w_h), wide(cont))
+        c, hidden = _unit(c, drive + times(cont * h, w_h), promote(cont))
         h = hidden.astype(h.dtype)
         return (h, c), h
 
     h_0, c_0 = s.start
-    end, top = lax.scan(step, (h_0.astype(s.x.dtype), wide(c_0)), (s.drive, s.cont))
+    end, top = lax.scan(step, (h_0.astype(s.x.dtype), promote(c_0)), (s.drive, s.cont))
     return s.tops(top, end)
 
 
-@lstm.blobs
-def _(ctx: Context, *bottoms: Any) -> list[Blob]:
+def lstm_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     p = ctx.param
-    return declare(ctx, 2, 4 * p.num_output, bottoms, [Blob((4 * p.num_output, p.num_output), p.weight_filler)])
+    return declare(ctx, 2, 4 * p.num_output, bottoms, [ParamSpec((4 * p.num_output, p.num_output), p.weight_filler)])
 
 
-@lstm.backward
-def _(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
+def lstm_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
     s = sequence(ctx, 2, blobs, bottoms)
     top, d_top = (v[0] if s.exposed else v for v in (y, dy))
     (w_h,) = s.own
     h_0, c_0 = s.start
     # the hidden states are known, so all gates are too; only the cells need a pass forward, the diffs one backward
     before = s.cont * jnp.concatenate([h_0[None].astype(top.dtype), top[:-1]])
-    gates = _activated(s.drive + times(before, w_h), wide(s.cont))
+    gates = _activated(s.drive + times(before, w_h), promote(s.cont))
 
     def cell(c: jax.Array, now: Any) -> Pair:
         i, f, _, g = now
         return f * c + i * g, c
 
-    c_before = lax.scan(cell, wide(c_0), gates)[1]
+    c_before = lax.scan(cell, promote(c_0), gates)[1]
 
     def step(diff: Pair, now: Any) -> tuple[Pair, jax.Array]:
         (dh, dc), (gates, c_prev, dh_now, cont) = diff, now
         dc, d_gates = _unit_diffs(gates, c_prev, dc, dh + dh_now)
-        return (cont * (d_gates @ wide(w_h)), dc), d_gates
+        return (cont * (d_gates @ promote(w_h)), dc), d_gates
 
     none = jnp.zeros_like(c_before[0])
-    d = lax.scan(step, (none, none), (gates, c_before, wide(d_top), wide(s.cont)), reverse=True)[1]
-    return diffs(s, blobs, bottoms, d, [jnp.einsum("tng,tnd->gd", d, wide(before))])
+    d = lax.scan(step, (none, none), (gates, c_before, promote(d_top), promote(s.cont)), reverse=True)[1]
+    return diffs(s, blobs, bottoms, d, [jnp.einsum("tng,tnd->gd", d, promote(before))])
+
+
+register(
+    LayerType(
+        Signature("LSTM", bottoms=(2, 5), tops=(1, 3), param="recurrent_param"),
+        Traced(lstm, params=lstm_params, stateful=True),
+        Gradient(
+            lstm_backward,
+            indices=Indices((1,)),
+            unforced=(1,),
+            not_derivative="With expose_hidden the diffs of the last states are ignored; the first states get none.",
+        ),
+        Facts(cannot=CARRIES),
+    )
+)

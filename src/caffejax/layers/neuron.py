@@ -11,25 +11,33 @@ import jax.numpy as jnp
 from ..errors import require
 from ..schema.caffe_pb2 import FillerParameter
 from .axes import four_axes
-from .context import Blob, Context
-from .precision import wide
+from .context import Context, ParamSpec
+from .dtypes import promote
 from .registry import register
+from .types import Facts, Gradient, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
 
-@register("ReLU", param="relu_param", elementwise=True, floats="bottoms")
 def relu(ctx: Context, x: jax.Array) -> jax.Array:
     """x where positive, else negative_slope * x. At 0 the gradient is the slope."""
     return jnp.where(x > 0, x, ctx.param.negative_slope * x)
 
 
-@relu.backward
-def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def relu_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * ((x > 0) + ctx.param.negative_slope * (x <= 0)).astype(dy.dtype)
 
 
-@register("PReLU", param="prelu_param", row_wise=True, floats="bottoms")
+register(
+    LayerType(
+        Signature("ReLU", param="relu_param"),
+        Traced(relu),
+        Gradient(relu_backward),
+        Facts(relu=lambda ctx: ctx.param.negative_slope == 0, elementwise=True, dtypes="bottoms"),
+    )
+)
+
+
 def prelu(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
     """x where positive, else slope * x, with one learnable slope per channel, or one for all.
 
@@ -38,96 +46,146 @@ def prelu(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
     return jnp.where(x > 0, x, _by_channel(blobs[0], x) * x).astype(x.dtype)
 
 
-@prelu.blobs
-def _(ctx: Context, x: Any) -> list[Blob]:
+def prelu_params(ctx: Context, x: Any) -> list[ParamSpec]:
     p = ctx.param
     require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
     _, channels, _, _ = four_axes(x.shape)
     filler = p.filler if p.HasField("filler") else FillerParameter(type="constant", value=0.25)
-    return [Blob(() if p.channel_shared else (channels,), filler)]
+    return [ParamSpec(() if p.channel_shared else (channels,), filler)]
 
 
-@prelu.backward
-def _(ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[Arrays, jax.Array]:
+def prelu_backward(
+    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[Arrays, jax.Array]:
     slope = blobs[0]
-    per_element = jnp.where(x > 0, 0, wide(dy) * x)
+    per_element = jnp.where(x > 0, 0, promote(dy) * x)
     d_slope = jnp.sum(per_element, axis=[k for k in range(x.ndim) if k != 1 or slope.ndim == 0])
     return (d_slope,), dy * ((x > 0) + _by_channel(slope, x) * (x <= 0))
+
+
+register(
+    LayerType(
+        Signature("PReLU", param="prelu_param"),
+        Traced(prelu, params=prelu_params),
+        Gradient(prelu_backward),
+        Facts(row_wise=True, dtypes="bottoms"),
+    )
+)
 
 
 def _by_channel(slope: jax.Array, x: jax.Array) -> jax.Array:
     return slope.reshape(*slope.shape, *(1,) * (x.ndim - 2))
 
 
-@register("ELU", param="elu_param", elementwise=True, floats="bottoms")
 def elu(ctx: Context, x: jax.Array) -> jax.Array:
     """x where positive, else alpha * (exp(x) - 1). At 0 the gradient is alpha."""
     below = jnp.where(x > 0, 0, x)  # an overflow in the branch not taken would reach the gradient
     return jnp.where(x > 0, x, ctx.param.alpha * jnp.expm1(below))
 
 
-@elu.backward
-def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def elu_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * jnp.where(x > 0, 1, y + ctx.param.alpha)
 
 
-@register("Sigmoid", param="sigmoid_param", elementwise=True, floats="bottoms")
+register(
+    LayerType(
+        Signature("ELU", param="elu_param"),
+        Traced(elu),
+        Gradient(elu_backward),
+        Facts(elementwise=True, dtypes="bottoms"),
+    )
+)
+
+
 def sigmoid(ctx: Context, x: jax.Array) -> jax.Array:
     """1 / (1 + exp(-x))."""
     return jax.nn.sigmoid(x)
 
 
-@sigmoid.backward
-def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def sigmoid_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * y * (1 - y)
 
 
-@register("TanH", param="tanh_param", elementwise=True, floats="bottoms")
+register(
+    LayerType(
+        Signature("Sigmoid", param="sigmoid_param"),
+        Traced(sigmoid),
+        Gradient(sigmoid_backward),
+        Facts(elementwise=True, dtypes="bottoms"),
+    )
+)
+
+
 def tanh(ctx: Context, x: jax.Array) -> jax.Array:
     """The hyperbolic tangent."""
     return jnp.tanh(x)
 
 
-@tanh.backward
-def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def tanh_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * (1 - y * y)
 
 
-@register("Swish", param="swish_param", elementwise=True, floats="bottoms")
+register(
+    LayerType(
+        Signature("TanH", param="tanh_param"),
+        Traced(tanh),
+        Gradient(tanh_backward),
+        Facts(elementwise=True, dtypes="bottoms"),
+    )
+)
+
+
 def swish(ctx: Context, x: jax.Array) -> jax.Array:
     """x * sigmoid(beta * x)."""
     return x * jax.nn.sigmoid(ctx.param.beta * x)
 
 
-@swish.backward
-def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def swish_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     beta = ctx.param.beta
     return dy * (beta * y + jax.nn.sigmoid(beta * x) * (1 - beta * y))
 
 
-@register("BNLL", elementwise=True)
+register(
+    LayerType(
+        Signature("Swish", param="swish_param"),
+        Traced(swish),
+        Gradient(swish_backward),
+        Facts(elementwise=True, dtypes="bottoms"),
+    )
+)
+
+
 def bnll(ctx: Context, x: jax.Array) -> jax.Array:
     """log(1 + exp(x)), without overflow."""
     return jax.nn.softplus(x)
 
 
-@bnll.backward
-def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def bnll_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * -jnp.expm1(-y)  # 1 - 1 / (1 + exp(x))
 
 
-@register("AbsVal", in_place=False, elementwise=True, floats="bottoms")
+register(LayerType(Signature("BNLL"), Traced(bnll), Gradient(bnll_backward), Facts(elementwise=True)))
+
+
 def absval(ctx: Context, x: jax.Array) -> jax.Array:
     """|x|. At 0 the gradient is 0."""
     return jnp.sign(x) * x
 
 
-@absval.backward
-def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def absval_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * ((x > 0).astype(dy.dtype) - (x < 0).astype(dy.dtype))
 
 
-@register("Clip", param="clip_param", elementwise=True, floats="bottoms")
+register(
+    LayerType(
+        Signature("AbsVal", in_place=False),
+        Traced(absval),
+        Gradient(absval_backward),
+        Facts(elementwise=True, dtypes="bottoms"),
+    )
+)
+
+
 def clip(ctx: Context, x: jax.Array) -> jax.Array:
     """x held between min and max. On both bounds the gradient passes."""
     p = ctx.param
@@ -137,22 +195,39 @@ def clip(ctx: Context, x: jax.Array) -> jax.Array:
     return jnp.where(_inside(p, x), x, jax.lax.stop_gradient(bounded))
 
 
-@clip.backward
-def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def clip_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return jnp.where(_inside(ctx.param, x), dy, 0)
+
+
+register(
+    LayerType(
+        Signature("Clip", param="clip_param"),
+        Traced(clip),
+        Gradient(clip_backward),
+        Facts(elementwise=True, dtypes="bottoms"),
+    )
+)
 
 
 def _inside(p: Any, x: jax.Array) -> jax.Array:
     return (x >= p.min) & (x <= p.max)
 
 
-@register("Threshold", param="threshold_param", elementwise=True, differentiable=False)
 def threshold(ctx: Context, x: jax.Array) -> jax.Array:
     """1 where x is strictly above the threshold, else 0. There is no gradient to ask for."""
     return (x > ctx.param.threshold).astype(x.dtype)
 
 
-@register("Power", param="power_param", elementwise=True)
+register(
+    LayerType(
+        Signature("Threshold", param="threshold_param"),
+        Traced(threshold),
+        Gradient(exists=False),
+        Facts(elementwise=True),
+    )
+)
+
+
 def power(ctx: Context, x: jax.Array) -> jax.Array:
     """(shift + scale * x) ** power. With scale or power 0 a constant, whatever x is."""
     p = ctx.param
@@ -162,8 +237,7 @@ def power(ctx: Context, x: jax.Array) -> jax.Array:
     return inner if p.power == 1 else inner**p.power
 
 
-@power.backward
-def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array | None:
+def power_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array | None:
     p = ctx.param
     if p.power * p.scale == 0:
         return None
@@ -172,28 +246,35 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array |
     return dy * (p.power * p.scale) * _affine(p, x) ** (p.power - 1)
 
 
-@register("Exp", param="exp_param", elementwise=True)
+register(
+    LayerType(Signature("Power", param="power_param"), Traced(power), Gradient(power_backward), Facts(elementwise=True))
+)
+
+
 def exp(ctx: Context, x: jax.Array) -> jax.Array:
     """base ** (shift + scale * x); base -1 stands for e."""
     return jnp.exp(_log_base(ctx.param) * _affine(ctx.param, x))
 
 
-@exp.backward
-def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def exp_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * y * (_log_base(ctx.param) * ctx.param.scale)
 
 
-@register("Log", param="log_param", elementwise=True)
+register(LayerType(Signature("Exp", param="exp_param"), Traced(exp), Gradient(exp_backward), Facts(elementwise=True)))
+
+
 def log(ctx: Context, x: jax.Array) -> jax.Array:
     """The logarithm of shift + scale * x to a base; base -1 stands for e."""
     require(ctx.param.base != 1, "there is no logarithm to base 1")
     return jnp.log(_affine(ctx.param, x)) / _log_base(ctx.param)
 
 
-@log.backward
-def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def log_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     p = ctx.param
     return dy * (p.scale / _log_base(p)) / _affine(p, x)
+
+
+register(LayerType(Signature("Log", param="log_param"), Traced(log), Gradient(log_backward), Facts(elementwise=True)))
 
 
 def _affine(p: Any, x: jax.Array) -> jax.Array:
@@ -205,15 +286,23 @@ def _log_base(p: Any) -> float:
     return 1.0 if p.base == -1 else math.log(p.base)
 
 
-@register("Dropout", param="dropout_param", row_wise=True, floats="bottoms")
 def dropout(ctx: Context, x: jax.Array) -> jax.Array:
     """In TRAIN, zero with probability dropout_ratio and the rest scaled up; the identity in TEST."""
     return x * _dropout_mask(ctx, x) if ctx.training else x
 
 
-@dropout.backward
-def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def dropout_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy * _dropout_mask(ctx, x) if ctx.training else dy
+
+
+register(
+    LayerType(
+        Signature("Dropout", param="dropout_param"),
+        Traced(dropout),
+        Gradient(dropout_backward),
+        Facts(row_wise=True, dtypes="bottoms"),
+    )
+)
 
 
 def _dropout_mask(ctx: Context, x: jax.Array) -> jax.Array:

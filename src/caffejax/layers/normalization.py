@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,14 +11,15 @@ import jax.numpy as jnp
 from ..errors import require
 from ..kernels.normalization import batch_normalized
 from .axes import four_axes
-from .context import Blob, Context
-from .precision import wide
-from .registry import Follower, register
+from .context import Context, ParamSpec, Shape
+from .dtypes import promote
+from .follower import Follower
+from .registry import register
+from .types import ByChannel, Facts, Fusion, Gradient, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
 
-@register("BatchNorm", param="batch_norm_param", stateful=True, floats="bottoms")
 def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
     """(x - mean) / sqrt(variance + eps), channel by channel, without learnable scale and bias.
 
@@ -25,7 +27,7 @@ def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Ar
     the blobs are updated, in TEST too. The blobs hold sums of means, of variances (with the m/(m-1)
     correction) and of weights, each times `moving_average_fraction` per update. They get no gradient.
     """
-    values = wide(x)
+    values = promote(x)
     if _uses_stored(ctx):
         mean, variance = _stored(blobs)
         new = blobs
@@ -40,49 +42,59 @@ def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Ar
     return top.astype(x.dtype), new
 
 
-@batch_norm.blobs
-def _(ctx: Context, x: jax.Array) -> list[Blob]:
+def batch_norm_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
     require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
-    return [Blob(shape, learnable=False) for shape in ((x.shape[1],), (x.shape[1],), (1,))]
+    return [ParamSpec(shape, learnable=False) for shape in ((x.shape[1],), (x.shape[1],), (1,))]
 
 
-@batch_norm.backward
-def _(
+def batch_norm_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[tuple[None, None, None], jax.Array]:
     no_diffs = (None, None, None)
     if _uses_stored(ctx):
-        return no_diffs, wide(dy) / _deviation(ctx, _stored(blobs)[1], x)
+        return no_diffs, promote(dy) / _deviation(ctx, _stored(blobs)[1], x)
     # y's mean is 0 and its variance 1 (but for eps): moving x only moves y across both directions
-    variance = jnp.var(wide(x), axis=_but_channels(x))
-    centred = _across(wide(dy), wide(y), _but_channels(x))
+    variance = jnp.var(promote(x), axis=_but_channels(x))
+    centred = _across(promote(dy), promote(y), _but_channels(x))
     return no_diffs, centred / _deviation(ctx, variance, x)
 
 
-@batch_norm.by_channel
-def _(ctx: Context, blobs: Arrays, axis: int, channels: int) -> tuple[jax.Array, jax.Array] | None:
-    if not _uses_stored(ctx) or axis != 1 or blobs[0].shape != (channels,):
-        return None
+def _of_channels(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
+    return _uses_stored(ctx) and axis == 1 and shapes[0] == (channels,)
+
+
+def batch_norm_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     mean, variance = _stored(blobs)
     factor = jax.lax.rsqrt(variance + ctx.param.eps)
     return factor, -mean * factor
 
 
-@batch_norm.joined
-def _(
+def batch_norm_takes(ctx: Context, x: Any, followers: Sequence[Follower]) -> int:
+    """A Scale behind it, where the batch is normalised by itself."""
+    return int(not _uses_stored(ctx) and followers[0].is_by_channel(1, x.shape[1]))
+
+
+def batch_norm_fused(
     ctx: Context, blobs: Arrays, x: jax.Array, followers: Sequence[Follower]
-) -> tuple[int, tuple[jax.Array, Arrays]] | None:
+) -> tuple[jax.Array, Arrays]:
     """With the factors and biases of a Scale behind it."""
-    by_channel = followers[0].by_channel(1, x.shape[1])
-    if _uses_stored(ctx) or by_channel is None:
-        return None
-    return 1, _normalized(ctx, blobs, x, *map(wide, by_channel))
+    return _normalized(ctx, blobs, x, *map(promote, followers[0].factor_and_bias()))
+
+
+register(
+    LayerType(
+        Signature("BatchNorm", param="batch_norm_param"),
+        Traced(batch_norm, params=batch_norm_params, stateful=True, fusion=Fusion(batch_norm_takes, batch_norm_fused)),
+        Gradient(batch_norm_backward),
+        Facts(dtypes="bottoms", by_channel=ByChannel(_of_channels, batch_norm_by_channel)),
+    )
+)
 
 
 def _normalized(
     ctx: Context, blobs: Arrays, x: jax.Array, factor: jax.Array, bias: jax.Array
 ) -> tuple[jax.Array, Arrays]:
-    top, mean, variance = batch_normalized(wide(x), factor, bias, ctx.param.eps)
+    top, mean, variance = batch_normalized(promote(x), factor, bias, ctx.param.eps)
     return top.astype(x.dtype), _updated(ctx, blobs, mean, variance, x.size // x.shape[1])
 
 
@@ -92,7 +104,7 @@ def _uses_stored(ctx: Context) -> bool:
 
 def _stored(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     """Mean and variance from the sums; both 0 where nothing was summed yet."""
-    means, variances, weight = (jax.lax.stop_gradient(wide(b)) for b in blobs)
+    means, variances, weight = (jax.lax.stop_gradient(promote(b)) for b in blobs)
     inverse = jnp.where(weight == 0, 0, 1 / jnp.where(weight == 0, 1, weight))
     return means * inverse, variances * inverse
 
@@ -100,7 +112,7 @@ def _stored(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
 def _updated(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array, m: int) -> Arrays:
     fraction = ctx.param.moving_average_fraction
     unbiased = variance * (m / (m - 1) if m > 1 else 1.0)
-    new = (jax.lax.stop_gradient(wide(b) * fraction + s) for b, s in zip(blobs, (mean, unbiased, 1.0), strict=True))
+    new = (jax.lax.stop_gradient(promote(b) * fraction + s) for b, s in zip(blobs, (mean, unbiased, 1.0), strict=True))
     return tuple(n.astype(b.dtype) for n, b in zip(new, blobs, strict=True))
 
 
@@ -121,26 +133,34 @@ def _across(dy: jax.Array, y: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     return dy - jnp.mean(dy, axis=axes, keepdims=True) - y * jnp.mean(dy * y, axis=axes, keepdims=True)
 
 
-@register("MVN", param="mvn_param", prefer_rule=True, floats="bottoms")
 def mvn(ctx: Context, x: jax.Array) -> jax.Array:
     """Mean 0 and variance 1 for each channel of each image, or for each image if `across_channels`.
 
     The top always has four axes. eps is added to the standard deviation, and the gradient takes no notice of
     that. With `normalize_variance: false` only the mean goes.
     """
-    images = wide(x).reshape(four_axes(x.shape))
+    images = promote(x).reshape(four_axes(x.shape))
     centred = images - jnp.mean(images, axis=_mvn_axes(ctx), keepdims=True)
     return (centred / _mvn_divisor(ctx, x)).astype(x.dtype)
 
 
-@mvn.backward
-def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    axes, d_top = _mvn_axes(ctx), wide(dy)
+def mvn_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    axes, d_top = _mvn_axes(ctx), promote(dy)
     if ctx.param.normalize_variance:
-        dx = _across(d_top, wide(y), axes) / _mvn_divisor(ctx, x)
+        dx = _across(d_top, promote(y), axes) / _mvn_divisor(ctx, x)
     else:
         dx = d_top - jnp.mean(d_top, axis=axes, keepdims=True)
     return dx.reshape(x.shape)
+
+
+register(
+    LayerType(
+        Signature("MVN", param="mvn_param"),
+        Traced(mvn),
+        Gradient(mvn_backward, preferred=True),
+        Facts(dtypes="bottoms"),
+    )
+)
 
 
 def _mvn_axes(ctx: Context) -> tuple[int, ...]:
@@ -150,5 +170,5 @@ def _mvn_axes(ctx: Context) -> tuple[int, ...]:
 def _mvn_divisor(ctx: Context, x: jax.Array) -> jax.Array | float:
     if not ctx.param.normalize_variance:
         return 1.0
-    images = wide(x).reshape(four_axes(x.shape))
+    images = promote(x).reshape(four_axes(x.shape))
     return jnp.std(images, axis=_mvn_axes(ctx), keepdims=True) + ctx.param.eps

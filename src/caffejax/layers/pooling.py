@@ -15,13 +15,13 @@ from ..errors import require
 from ..kernels.pooling import average_pool, max_pool
 from ..kernels.pooling_cpu import Windows
 from .context import Context, Shape
-from .precision import wide
+from .dtypes import promote
 from .registry import register
 from .spatial import Window
 from .stochastic_pooling import stochastic_diff, stochastic_windows
+from .types import Facts, Gradient, LayerType, Signature, Traced
 
 
-@register("Pooling", tops=(1, 2), param="pooling_param", fork_settings=("ceil_mode",), row_wise=True, floats="bottoms")
 def pooling(ctx: Context, x: jax.Array) -> object:
     """MAX, AVE or STOCHASTIC over windows; sizes round up unless round_mode says FLOOR (in forks: ceil_mode: false).
 
@@ -35,13 +35,22 @@ def pooling(ctx: Context, x: jax.Array) -> object:
     require(pool_method(ctx.param) == "MAX", "only MAX pooling has a second top")
     top, row, column = max_windows(x, window, out)
     index = jnp.where(column < 0, -1, row * x.shape[3] + column)
-    return top, lax.stop_gradient(index.astype(wide(x).dtype))  # bfloat16 has no 257
+    return top, lax.stop_gradient(index.astype(promote(x).dtype))  # bfloat16 has no 257
 
 
-@pooling.backward
-def _(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
+def pooling_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
     d_top = dy[0] if isinstance(dy, tuple) else dy
     return pool_diff(pool_method(ctx.param), x, d_top, *_geometry(ctx, x), _key(ctx))
+
+
+register(
+    LayerType(
+        Signature("Pooling", tops=(1, 2), param="pooling_param", fork_settings=("ceil_mode",)),
+        Traced(pooling),
+        Gradient(pooling_backward),
+        Facts(row_wise=True, dtypes="bottoms"),
+    )
+)
 
 
 def pool(
@@ -202,8 +211,8 @@ def average_windows(
     """Means over windows of the last two of four axes; padding counts as zeros, overhang beyond it not at all."""
     window = Window(kernel, stride, pad, (1, 1))
     if fast:
-        return average_pool(wide(x), _windows(x, window, out), _areas(x.shape[2:], window, out)).astype(x.dtype)
-    total = wide(x)
+        return average_pool(promote(x), _windows(x, window, out), _areas(x.shape[2:], window, out)).astype(x.dtype)
+    total = promote(x)
     for axis, (low, high) in zip((3, 2), reversed(_padding(x.shape[2:], out, window)), strict=True):
         padded = _pad_axis(total, axis, low, high, 0)
         if out[axis - 2] == 1:

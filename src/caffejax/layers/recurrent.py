@@ -18,10 +18,11 @@ from jax import lax
 
 from ..errors import require
 from ..kernels.varying import vary_as
-from .context import Blob, Context
-from .precision import wide
+from .context import Context, ParamSpec
+from .dtypes import promote
 from .questions import Question
 from .registry import register
+from .types import Facts, Gradient, Indices, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 Pair = tuple[jax.Array, jax.Array]
@@ -63,12 +64,12 @@ class Sequence:
     def drive_diffs(self, d: jax.Array) -> tuple[list[jax.Array], jax.Array, jax.Array | None]:
         """From the diff of `drive` those of `into`, x and static."""
         weight, _, *static_weight = self.into
-        blobs = [jnp.einsum("tng,tnf->gf", d, wide(self.x)), d.sum((0, 1))]
-        dx = d @ wide(weight)
+        blobs = [jnp.einsum("tng,tnf->gf", d, promote(self.x)), d.sum((0, 1))]
+        dx = d @ promote(weight)
         if self.static is None:
             return blobs, dx, None
         d_all = d.sum(0)
-        return [*blobs, d_all.T @ wide(self.static)], dx, d_all @ wide(static_weight[0])
+        return [*blobs, d_all.T @ promote(self.static)], dx, d_all @ promote(static_weight[0])
 
     def tops(self, top: jax.Array, end: Arrays) -> tuple[Arrays, Arrays]:
         """Tops and carried state, given the first top and the state after the last step."""
@@ -104,17 +105,17 @@ def sequence(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> Seq
     )
 
 
-def declare(ctx: Context, n_states: int, width: int, bottoms: Any, own: list[Blob]) -> list[Blob]:
+def declare(ctx: Context, n_states: int, width: int, bottoms: Any, own: list[ParamSpec]) -> list[ParamSpec]:
     """The blobs in Caffe's order: x's weight and bias, static's weight, the layer's own; then what is carried."""
     _check(ctx, n_states, bottoms)
     p, x = ctx.param, bottoms[0]
     into = [
-        Blob((width, math.prod(x.shape[2:])), p.weight_filler),
-        Blob((width,), p.bias_filler),
+        ParamSpec((width, math.prod(x.shape[2:])), p.weight_filler),
+        ParamSpec((width,), p.bias_filler),
     ]
     if _has_static(ctx, n_states, bottoms):
-        into.append(Blob((width, math.prod(bottoms[2].shape[1:])), p.weight_filler))
-    state = Blob((1, x.shape[1], p.num_output), learnable=False, persistent=False)
+        into.append(ParamSpec((width, math.prod(bottoms[2].shape[1:])), p.weight_filler))
+    state = ParamSpec((1, x.shape[1], p.num_output), learnable=False, persistent=False)
     return [*into, *own, *([] if p.expose_hidden else [state] * n_states)]
 
 
@@ -153,17 +154,6 @@ def _check(ctx: Context, n_states: int, bottoms: Any) -> None:
         require(shape == wanted, f"bottom {k} must have the hidden state's shape {wanted}, not {shape}")
 
 
-@register(
-    "RNN",
-    bottoms=(2, 4),
-    tops=(1, 2),
-    param="recurrent_param",
-    stateful=True,
-    index_bottoms=(1,),
-    unforced_bottoms=(1,),
-    not_derivative="With expose_hidden the diffs of the last states are ignored; the first states get none.",
-    cannot=CARRIES,
-)
 def rnn(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arrays]:
     """h_t = tanh(W_hh cont_t h_{t-1} + W_xh x_t + b_h); the top is o_t = tanh(W_ho h_t + b_o).
 
@@ -176,11 +166,10 @@ def rnn(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Array
     return s.tops(top, (h[-1],))
 
 
-@rnn.blobs
-def _(ctx: Context, *bottoms: Any) -> list[Blob]:
+def rnn_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     p = ctx.param
     n = p.num_output
-    own = [Blob((n, n), p.weight_filler), Blob((n, n), p.weight_filler), Blob((n,), p.bias_filler)]
+    own = [ParamSpec((n, n), p.weight_filler), ParamSpec((n, n), p.weight_filler), ParamSpec((n,), p.bias_filler)]
     return declare(ctx, 1, n, bottoms, own)
 
 
@@ -196,11 +185,10 @@ def _hidden(s: Sequence) -> jax.Array:
     return lax.scan(step, s.start[0].astype(s.x.dtype), (s.drive, s.cont))[1]
 
 
-@rnn.backward
-def _(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
+def rnn_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
     s = sequence(ctx, 1, blobs, bottoms)
-    top, d_top = (wide(v[0] if s.exposed else v) for v in (y, dy))
-    w_h, w_out, _ = (wide(b) for b in s.own)
+    top, d_top = (promote(v[0] if s.exposed else v) for v in (y, dy))
+    w_h, w_out, _ = (promote(b) for b in s.own)
     h = _hidden(s)
     before = s.cont * jnp.concatenate([s.start[0][None].astype(h.dtype), h[:-1]])
     d_out = d_top * (1 - top * top)
@@ -210,14 +198,29 @@ def _(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any) -> tupl
         d = (dh + dh_now) * (1 - h * h)
         return cont * (d @ w_h), d
 
-    steps = (wide(h), d_out @ w_out, wide(s.cont))
+    steps = (promote(h), d_out @ w_out, promote(s.cont))
     d = lax.scan(step, jnp.zeros_like(steps[0][0]), steps, reverse=True)[1]
     own = [
-        jnp.einsum("tng,tnd->gd", d, wide(before)),
-        jnp.einsum("tng,tnd->gd", d_out, wide(h)),
+        jnp.einsum("tng,tnd->gd", d, promote(before)),
+        jnp.einsum("tng,tnd->gd", d_out, promote(h)),
         d_out.sum((0, 1)),
     ]
     return diffs(s, blobs, bottoms, d, own)
+
+
+register(
+    LayerType(
+        Signature("RNN", bottoms=(2, 4), tops=(1, 2), param="recurrent_param"),
+        Traced(rnn, params=rnn_params, stateful=True),
+        Gradient(
+            rnn_backward,
+            indices=Indices((1,)),
+            unforced=(1,),
+            not_derivative="With expose_hidden the diffs of the last states are ignored; the first states get none.",
+        ),
+        Facts(cannot=CARRIES),
+    )
+)
 
 
 def diffs(s: Sequence, blobs: Arrays, bottoms: Arrays, d_drive: jax.Array, own: list[jax.Array]) -> tuple[Any, ...]:

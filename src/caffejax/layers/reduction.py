@@ -10,11 +10,11 @@ import jax.numpy as jnp
 from ..errors import require
 from .axes import canonical_axis
 from .context import Context
-from .precision import wide
+from .dtypes import promote
 from .registry import register
+from .types import Gradient, LayerType, Signature, Traced
 
 
-@register("Reduction", param="reduction_param")
 def reduction(ctx: Context, x: jax.Array) -> jax.Array:
     """`coeff` times the sum, sum of |x|, sum of squares or mean over `axis` and all axes after it.
 
@@ -33,8 +33,7 @@ def reduction(ctx: Context, x: jax.Array) -> jax.Array:
     return (ctx.param.coeff * y).astype(x.dtype)
 
 
-@reduction.backward
-def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def reduction_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     rows = _rows(ctx, x)
     slope = {
         "SUM": jnp.ones_like,
@@ -42,7 +41,10 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
         "SUMSQ": lambda r: 2 * r,
         "MEAN": lambda r: jnp.full_like(r, 1 / r.shape[-1]),
     }[_operation(ctx)](rows)
-    return (ctx.param.coeff * wide(dy)[..., None] * slope).reshape(x.shape)
+    return (ctx.param.coeff * promote(dy)[..., None] * slope).reshape(x.shape)
+
+
+register(LayerType(Signature("Reduction", param="reduction_param"), Traced(reduction), Gradient(reduction_backward)))
 
 
 def _operation(ctx: Context) -> str:
@@ -53,4 +55,4 @@ def _operation(ctx: Context) -> str:
 
 def _rows(ctx: Context, x: jax.Array) -> jax.Array:
     axis = canonical_axis(ctx.param.axis, x.shape)
-    return wide(x).reshape(*x.shape[:axis], math.prod(x.shape[axis:]))
+    return promote(x).reshape(*x.shape[:axis], math.prod(x.shape[axis:]))

@@ -12,13 +12,13 @@ from ..errors import require
 from ..kernels.elementwise import joined_channels
 from .axes import canonical_axis
 from .context import Context, Shape
-from .precision import wide
+from .dtypes import promote
 from .registry import register
+from .types import Facts, Gradient, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
 
-@register("Concat", bottoms=(1, None), param="concat_param", takes_integers=True, floats="bottoms")
 def concat(ctx: Context, *xs: jax.Array) -> jax.Array:
     """Bottoms joined along `axis` (or the old name `concat_dim`); all other axes must agree."""
     axis = _concat_axis(ctx, xs)
@@ -33,11 +33,20 @@ def concat(ctx: Context, *xs: jax.Array) -> jax.Array:
     return jnp.concatenate(xs, axis)
 
 
-@concat.backward
-def _(ctx: Context, *xs: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, ...]:
+def concat_backward(ctx: Context, *xs: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, ...]:
     axis = _concat_axis(ctx, xs)
     ends = np.cumsum([x.shape[axis] for x in xs])
     return tuple(jax.lax.slice_in_dim(dy, end - x.shape[axis], end, axis=axis) for x, end in zip(xs, ends, strict=True))
+
+
+register(
+    LayerType(
+        Signature("Concat", bottoms=(1, None), param="concat_param"),
+        Traced(concat),
+        Gradient(concat_backward),
+        Facts(moves="whole", dtypes="bottoms", integers=True),
+    )
+)
 
 
 def _concat_axis(ctx: Context, xs: tuple[jax.Array, ...]) -> int:
@@ -46,31 +55,47 @@ def _concat_axis(ctx: Context, xs: tuple[jax.Array, ...]) -> int:
     return canonical_axis(p.concat_dim if p.HasField("concat_dim") else p.axis, xs[0].shape)
 
 
-@register("Split", tops=(1, None), in_place=False, elementwise=True, takes_integers=True, floats="bottoms")
 def split(ctx: Context, x: jax.Array) -> tuple[jax.Array, ...]:
     """The bottom once for each top. Nets insert these by themselves where a blob has several readers."""
     return (x,) * ctx.n_tops
 
 
-@split.backward
-def _(ctx: Context, x: jax.Array, *, y: object, dy: object) -> jax.Array:
+def split_backward(ctx: Context, x: jax.Array, *, y: object, dy: object) -> jax.Array:
     return jnp.sum(jnp.stack(dy if isinstance(dy, tuple) else (dy,)), axis=0)
 
 
-@register("Slice", tops=(1, None), param="slice_param", takes_integers=True, floats="bottoms")
+register(
+    LayerType(
+        Signature("Split", tops=(1, None), in_place=False),
+        Traced(split),
+        Gradient(split_backward),
+        Facts(moves="whole", elementwise=True, dtypes="bottoms", integers=True),
+    )
+)
+
+
 def slice_(ctx: Context, x: jax.Array) -> Arrays:
     """The bottom cut along `axis` (or the old name `slice_dim`), before each slice_point or into equal parts."""
     axis, points = _cuts(ctx, x.shape)
     return tuple(jnp.split(x, points, axis))
 
 
-@slice_.backward
-def _(ctx: Context, x: jax.Array, *, y: object, dy: jax.Array | Arrays) -> jax.Array:
+def slice_backward(ctx: Context, x: jax.Array, *, y: object, dy: jax.Array | Arrays) -> jax.Array:
     axis, points = _cuts(ctx, x.shape)
     dx = jnp.zeros_like(x)
     for start, part in zip([0, *points], dy if isinstance(dy, tuple) else (dy,), strict=True):
         dx = jax.lax.dynamic_update_slice_in_dim(dx, part, start, axis)
     return dx
+
+
+register(
+    LayerType(
+        Signature("Slice", tops=(1, None), param="slice_param"),
+        Traced(slice_),
+        Gradient(slice_backward),
+        Facts(moves="parts", dtypes="bottoms", integers=True),
+    )
+)
 
 
 def _cuts(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
@@ -96,7 +121,6 @@ def _cuts(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
     return axis, points
 
 
-@register("Flatten", param="flatten_param", in_place=False, takes_integers=True, floats="bottoms")
 def flatten(ctx: Context, x: jax.Array) -> jax.Array:
     """The axes from `axis` to `end_axis` made one. Where end_axis is the axis before, an axis of size 1 is new."""
     start = canonical_axis(ctx.param.axis, x.shape)
@@ -105,12 +129,20 @@ def flatten(ctx: Context, x: jax.Array) -> jax.Array:
     return x.reshape(*x.shape[:start], math.prod(x.shape[start:end]), *x.shape[end:])
 
 
-@flatten.backward
-def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def flatten_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy.reshape(x.shape)
 
 
-@register("Reshape", param="reshape_param", in_place=False, takes_integers=True, floats="bottoms")
+register(
+    LayerType(
+        Signature("Flatten", param="flatten_param", in_place=False),
+        Traced(flatten),
+        Gradient(flatten_backward),
+        Facts(moves="whole", dtypes="bottoms", integers=True),
+    )
+)
+
+
 def reshape(ctx: Context, x: jax.Array) -> jax.Array:
     """The bottom with `num_axes` axes from `axis` on replaced by `shape`: 0 copies an axis, one -1 is inferred.
 
@@ -119,9 +151,18 @@ def reshape(ctx: Context, x: jax.Array) -> jax.Array:
     return x.reshape(_new_shape(ctx, x.shape))
 
 
-@reshape.backward
-def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def reshape_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return dy.reshape(x.shape)
+
+
+register(
+    LayerType(
+        Signature("Reshape", param="reshape_param", in_place=False),
+        Traced(reshape),
+        Gradient(reshape_backward),
+        Facts(moves="whole", dtypes="bottoms", integers=True),
+    )
+)
 
 
 def _new_shape(ctx: Context, shape: Shape) -> Shape:
@@ -148,7 +189,6 @@ def _new_shape(ctx: Context, shape: Shape) -> Shape:
     return tuple(whole)
 
 
-@register("Tile", param="tile_param", takes_integers=True, floats="bottoms")
 def tile(ctx: Context, x: jax.Array) -> jax.Array:
     """The bottom `tiles` times in a row along `axis`."""
     axis = canonical_axis(ctx.param.axis, x.shape)
@@ -156,19 +196,36 @@ def tile(ctx: Context, x: jax.Array) -> jax.Array:
     return jnp.concatenate([x] * ctx.param.tiles, axis)
 
 
-@tile.backward
-def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def tile_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     axis = canonical_axis(ctx.param.axis, x.shape)
     parts = dy.reshape(*x.shape[:axis], ctx.param.tiles, *x.shape[axis:])
-    return jnp.sum(wide(parts), axis=axis)
+    return jnp.sum(promote(parts), axis=axis)
 
 
-@register("Silence", bottoms=(1, None), tops=0, takes_integers=True, floats="bottoms")
+register(
+    LayerType(
+        Signature("Tile", param="tile_param"),
+        Traced(tile),
+        Gradient(tile_backward),
+        Facts(dtypes="bottoms", integers=True),
+    )
+)
+
+
 def silence(ctx: Context, *xs: jax.Array) -> Arrays:
     """Nothing: reads blobs so that they are no outputs of the net."""
     return ()
 
 
-@silence.backward
-def _(ctx: Context, *xs: jax.Array, y: object, dy: object) -> tuple[None, ...]:
+def silence_backward(ctx: Context, *xs: jax.Array, y: object, dy: object) -> tuple[None, ...]:
     return (None,) * len(xs)
+
+
+register(
+    LayerType(
+        Signature("Silence", bottoms=(1, None), tops=0),
+        Traced(silence),
+        Gradient(silence_backward),
+        Facts(dtypes="bottoms", integers=True),
+    )
+)

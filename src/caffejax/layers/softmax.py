@@ -9,34 +9,36 @@ import numpy as np
 from ..errors import require
 from .axes import canonical_axis, outer_inner
 from .context import Context
-from .loss import label_shape_problem, loss_divisor, own_classes, replaced, require_one_batch, valid_labels
-from .precision import wide
+from .dtypes import promote
+from .loss import (
+    classes_along_axis,
+    ignored_label,
+    label_shape_problem,
+    loss_divisor,
+    own_classes,
+    replaced,
+    require_one_batch,
+    valid_labels,
+)
 from .registry import register
+from .types import Facts, Gradient, Indices, LayerType, Signature, Traced
 
 _LOG_FLT_MIN = float(np.log(np.finfo(np.float32).tiny))  # Caffe never takes the log of less
 
 
-@register("Softmax", param="softmax_param")
 def softmax(ctx: Context, x: jax.Array) -> jax.Array:
     """exp(x) normalised to sum 1 along `axis`."""
     axis = canonical_axis(ctx.param.axis, x.shape)
-    return jax.nn.softmax(wide(x), axis).astype(x.dtype)
+    return jax.nn.softmax(promote(x), axis).astype(x.dtype)
 
 
-@softmax.backward
-def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def softmax_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return y * (dy - jnp.sum(dy * y, axis=ctx.param.axis, keepdims=True))
 
 
-@register(
-    "SoftmaxWithLoss",
-    bottoms=2,
-    param="softmax_param",
-    loss=True,
-    index_bottoms=(1,),
-    not_derivative="Below FLT_MIN the probability is clamped, which the gradient ignores.",
-    restrictions="A second top (the softmax) is refused, as BVLC Caffe refuses it; add a Softmax layer.",
-)
+register(LayerType(Signature("Softmax", param="softmax_param"), Traced(softmax), Gradient(softmax_backward)))
+
+
 def softmax_with_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
     """Mean negative log-probability of the labels.
 
@@ -50,11 +52,26 @@ def softmax_with_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax
     return -jnp.sum(jnp.where(valid, held, 0)) / divisor
 
 
-@softmax_with_loss.backward
-def _(ctx: Context, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
+def softmax_with_loss_backward(
+    ctx: Context, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, None]:
     axis, log_prob, own, valid, divisor = _parts(ctx, scores, labels)
     diff = jnp.where(jnp.expand_dims(valid, axis), jnp.exp(log_prob) - own, 0)
     return (dy * diff / divisor).astype(scores.dtype), None
+
+
+register(
+    LayerType(
+        Signature("SoftmaxWithLoss", bottoms=2, param="softmax_param", loss=True),
+        Traced(softmax_with_loss),
+        Gradient(
+            softmax_with_loss_backward,
+            indices=Indices((1,), classes_along_axis, ignored_label),
+            not_derivative="Below FLT_MIN the probability is clamped, which the gradient ignores.",
+        ),
+        Facts(restrictions="A second top (the softmax) is refused, as BVLC Caffe refuses it; add a Softmax layer."),
+    )
+)
 
 
 def _parts(
@@ -71,7 +88,7 @@ def _parts(
     own = own_classes(labels, scores.shape, axis)
     return (
         axis,
-        jax.nn.log_softmax(wide(scores), axis),
+        jax.nn.log_softmax(promote(scores), axis),
         own,
         valid.reshape(own.shape[:axis] + own.shape[axis + 1 :]),
         divisor,

@@ -13,14 +13,9 @@ from .context import Context, Shape
 from .pooling import check_window, pool, pool_diff, pool_method, pooled_size
 from .registry import register
 from .spatial import Window
+from .types import Facts, Gradient, LayerType, Signature, Traced
 
 
-@register(
-    "SPP",
-    param="spp_param",
-    restrictions="STOCHASTIC only where the plane divides evenly, as in Caffe.",
-    floats="bottoms",
-)
 def spp(ctx: Context, x: jax.Array) -> jax.Array:
     """Pooling into 1 x 1, 2 x 2, 4 x 4 ... bins, `pyramid_height` levels, side by side in a row for each item.
 
@@ -33,8 +28,7 @@ def spp(ctx: Context, x: jax.Array) -> jax.Array:
     return tops[0] if len(tops) == 1 else jnp.concatenate([t.reshape(x.shape[0], -1) for t in tops], axis=1)
 
 
-@spp.backward
-def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+def spp_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     dx, start = jnp.zeros_like(x), 0
     d_rows = dy.reshape(x.shape[0], -1)
     for level, (window, out) in enumerate(_levels(ctx, x)):
@@ -43,6 +37,16 @@ def _(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
         dx += pool_diff(pool_method(ctx.param), x, d_top, window, out, _key(ctx, level))
         start = end
     return dx
+
+
+register(
+    LayerType(
+        Signature("SPP", param="spp_param"),
+        Traced(spp),
+        Gradient(spp_backward),
+        Facts(dtypes="bottoms", restrictions="STOCHASTIC only where the plane divides evenly, as in Caffe."),
+    )
+)
 
 
 def _key(ctx: Context, level: int) -> jax.Array | None:

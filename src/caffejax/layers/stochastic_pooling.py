@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from .context import Shape
+from .dtypes import promote
 from .im2col import overlay, windows
-from .precision import wide
 from .spatial import Window
 
 
@@ -25,7 +25,7 @@ def stochastic_windows(x: jax.Array, window: Window, out: Shape, key: jax.Array 
     cells = _cells(x, window, out)
     if key is not None:
         return jnp.take_along_axis(cells, _drawn(cells, key), axis=2)[:, :, 0]
-    values = wide(cells)
+    values = promote(cells)
     total = values.sum(2)
     mean = jnp.square(values).sum(2) / jnp.where(total > 0, total, 1)
     return jnp.where(total > 0, mean, 0).astype(x.dtype)
@@ -37,11 +37,11 @@ def stochastic_diff(x: jax.Array, dy: jax.Array, window: Window, out: Shape, key
     if key is not None:
         slope = (jnp.arange(cells.shape[2])[:, None, None] == _drawn(cells, key)).astype(jnp.float32)
     else:  # of sum(v^2) / sum(v) by v: (2 v - mean) / sum(v)
-        values = wide(cells)
+        values = promote(cells)
         total = values.sum(2, keepdims=True)
         safe = jnp.where(total > 0, total, 1)
         slope = jnp.where(total > 0, (2 * values - jnp.square(values).sum(2, keepdims=True) / safe) / safe, 0)
-    diffs = slope * wide(dy)[:, :, None]
+    diffs = slope * promote(dy)[:, :, None]
     return overlay(diffs.reshape(*x.shape[:2], *window.kernel, *out), x.shape[2:], window).astype(x.dtype)
 
 
@@ -52,7 +52,7 @@ def _cells(x: jax.Array, window: Window, out: Shape) -> jax.Array:
 
 def _drawn(cells: jax.Array, key: jax.Array) -> jax.Array:
     """Which cell of each window: the first where the running sum reaches a random part of the whole."""
-    running = jnp.cumsum(lax.stop_gradient(wide(cells)), axis=2)
+    running = jnp.cumsum(lax.stop_gradient(promote(cells)), axis=2)
     whole = running[:, :, -1:]
     part = 1 - jax.random.uniform(key, whole.shape, whole.dtype)  # above 0: zeros are not drawn
     return jnp.argmax(running >= part * whole, axis=2, keepdims=True)

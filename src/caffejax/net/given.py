@@ -12,43 +12,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import kernels
 from ..errors import CaffejaxError, GraphError, LayerError, Problem, SolverError, WeightsError, did_you_mean
 from ..graph import Graph, Layer
-from ..layers.calling import Backward
 from ..layers.context import Phase, Shape
-from ..schedule import remat
-
-_CHOICES = {
-    "phase": get_args(Phase),
-    "backward": get_args(Backward),
-    "kernels": kernels.CHOICES,
-    "remat": remat.CHOICES,
-}
+from ..options import is_whole, quoted
+from ..schedule import Given
 
 
-def check_options(
-    *, level: Any, stages: Any, seed: Any, workers: Any, memory_limit: Any, skip_bad: Any, **choices: Any
-) -> None:
-    """Raises `CaffejaxError` naming every option of a net that has a value of the wrong kind."""
-    problems = [
-        f"{name} must be {' or '.join(map(_quoted, known))}, not {_quoted(choices[name])}"
-        for name, known in _CHOICES.items()
-        if choices[name] not in known
-    ]
-    problems += [
-        f"{name} must be a whole number, not {_quoted(value)}"
-        for name, value in {"level": level, "seed": seed}.items()
-        if not _is_whole(value)
-    ]
-    if not _is_whole(workers) or workers < 0:
-        problems.append(f"workers must be a whole number from 0 on, not {_quoted(workers)}")
-    if memory_limit is not None and (not _is_whole(memory_limit) or memory_limit < 0):
-        problems.append(f"memory_limit must be a number of bytes, not {_quoted(memory_limit)}")
-    if not isinstance(skip_bad, bool):
-        problems.append(f"skip_bad must be True or False, not {_quoted(skip_bad)}")
+def check_selection(*, phase: Any, level: Any, stages: Any) -> None:
+    """Raises `CaffejaxError` naming all that is of the wrong kind of what selects a net's layers."""
+    problems = []
+    if phase not in get_args(Phase):
+        problems.append(f"phase must be {' or '.join(map(quoted, get_args(Phase)))}, not {quoted(phase)}")
+    if not is_whole(level):
+        problems.append(f"level must be a whole number, not {quoted(level)}")
     if not isinstance(stages, Sequence) or isinstance(stages, str) or not all(isinstance(s, str) for s in stages):
-        problems.append(f"stages must be a list of names, not {_quoted(stages)}")
+        problems.append(f"stages must be a list of names, not {quoted(stages)}")
     if problems:
         raise CaffejaxError(problems)
 
@@ -59,12 +38,12 @@ def check_solver_options(*, weights: Any, device: Any, keep_last: Any, steps_per
     if isinstance(weights, str | os.PathLike):
         problems.append(f'weights must be a list of files, ["{os.fspath(weights)}"], not one')
     if not (device is None or isinstance(device, jax.Device)):
-        problems.append(f"device must be one of JAX's, such as jax.devices()[0], not {_quoted(device)}")
+        problems.append(f"device must be one of JAX's, such as jax.devices()[0], not {quoted(device)}")
     for name, value in {"keep_last": keep_last, "seed": seed}.items():
-        if not (value is None or _is_whole(value)):
-            problems.append(f"{name} must be None or a whole number, not {_quoted(value)}")
-    if not _is_whole(steps_per_dispatch) or steps_per_dispatch < 1:
-        problems.append(f"steps_per_dispatch must be a whole number from 1 on, not {_quoted(steps_per_dispatch)}")
+        if not (value is None or is_whole(value)):
+            problems.append(f"{name} must be None or a whole number, not {quoted(value)}")
+    if not is_whole(steps_per_dispatch) or steps_per_dispatch < 1:
+        problems.append(f"steps_per_dispatch must be a whole number from 1 on, not {quoted(steps_per_dispatch)}")
     if problems:
         raise SolverError(problems)
 
@@ -76,19 +55,19 @@ def check_key(key: Any) -> None:
         raise CaffejaxError(f"a random key must be one of JAX's, such as jax.random.key(0), not {_kind(key)}")
 
 
-def check_given(graph: Graph, fed: Sequence[str], params: Any, state: Any, inputs: Any, key: Any, probes: Any) -> None:
-    """Checks what a forward pass is given; `fed` are the blobs that `inputs` must hold.
+def check_given(graph: Graph, given: Given) -> None:
+    """Checks what a forward pass is given.
 
     Raises:
-        GraphError: for inputs and probes.
+        GraphError: for inputs and taps.
         WeightsError: for params and state.
         CaffejaxError: for the key.
     """
-    _check_inputs(graph, fed, inputs)
-    known_names(graph, "probes", probes)
-    _check_variables(graph, params, state)
-    if key is not None:
-        check_key(key)
+    _check_inputs(graph, graph.fed, given.inputs)
+    known_names(graph, "taps", given.taps)
+    _check_variables(graph, given.params, given.state)
+    if given.key is not None:
+        check_key(given.key)
 
 
 def _check_inputs(graph: Graph, fed: Sequence[str], inputs: Any) -> None:
@@ -137,14 +116,14 @@ def _check_variables(graph: Graph, params: Any, state: Any) -> None:
 
 
 def _layer_problems(layer: Layer, trees: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
-    for param in (*layer.params, *layer.carried):
+    for param in layer.owned:
         if not param.owned:
             continue
-        tree = "params" if param.blob.learnable else "state"
-        wrong = _wrong(trees[tree].get(layer.key, ()), param.slot.index, param.blob.shape)
+        tree = "params" if param.spec.learnable else "state"
+        wrong = _wrong(trees[tree].get(layer.key, ()), param.slot.index, param.spec.shape)
         if wrong is not None:
             message = f"blob {param.slot.index} in {tree} {wrong}"
-            yield Problem(message, layer=layer.name, layer_type=layer.type.name)
+            yield layer.problem(message)
 
 
 def _wrong(blobs: Any, index: int, shape: Shape) -> str | None:
@@ -166,10 +145,9 @@ def compared(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
         yield
     except LayerError as error:
         # sources may give what is yet to be made a blob
-        by_hand = [top for layer in graph.layers if layer.type.input_shapes is not None for top in layer.tops]
         others = [
             f"'{name}' is {np.shape(inputs[name])} where the net was built for {graph.blobs[name].shape}"
-            for name in by_hand
+            for name in graph.fed_by_hand
             if np.shape(inputs[name])[1:] != graph.blobs[name].shape[1:]
         ]
         if not others:
@@ -183,10 +161,6 @@ def _raise_of(graph: Graph, problems: Sequence[str]) -> None:
         raise GraphError(Problem(p, graph.file) for p in problems)
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
 def _is_numeric(value: Any) -> bool:
     dtype = getattr(value, "dtype", None)
     if not isinstance(dtype, np.dtype):
@@ -195,10 +169,6 @@ def _is_numeric(value: Any) -> bool:
         except Exception:  # whatever an object raises that is no array
             return False
     return jnp.issubdtype(dtype, np.number) or dtype == np.bool_
-
-
-def _quoted(value: Any) -> str:
-    return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
 def _kind(value: Any) -> str:

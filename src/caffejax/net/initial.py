@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import LayerError, located
+from ..errors import LayerError
 from ..graph import Graph, Layer, Param
 from ..layers.context import name_key
 from ..layers.fillers import fill, is_random
@@ -22,22 +22,22 @@ def initial_blob(graph: Graph, param: Param, key: jax.Array, dtype: Any) -> jax.
         LayerError: if the layer's definition holds other blobs than it needs, or its filler cannot work.
     """
     layer = graph.layer(param.slot.layer)
-    with located(file=graph.file, layer=layer.name, layer_type=layer.type.name):
-        if layer.context.layer.blobs:
+    with layer.located():
+        if layer.site.layer.blobs:
             return jnp.asarray(_given_blob(layer, param), dtype)
-        if param.blob.value is not None:
-            return jnp.asarray(param.blob.value, dtype)
+        if param.spec.value is not None:
+            return jnp.asarray(param.spec.value, dtype)
         own_key = None
-        if is_random(param.blob.filler):  # most are not, and a key costs time
+        if is_random(param.spec.filler):  # most are not, and a key costs time
             own_key = jax.random.fold_in(name_key(key, param.slot.layer), param.slot.index)
-        return fill(param.blob.filler, own_key, param.blob.shape, dtype)
+        return fill(param.spec.filler, own_key, param.spec.shape, dtype)
 
 
 def _given_blob(layer: Layer, param: Param) -> Array:
-    blobs = layer.context.layer.blobs
+    blobs = layer.site.layer.blobs
     if len(blobs) != len(layer.params):
         raise LayerError(f"its definition holds {len(blobs)} blobs, the layer has {len(layer.params)}")
     array = decode_blob(memoryview(blobs[param.slot.index].SerializeToString()))
-    if math.prod(array.shape) != math.prod(param.blob.shape):
-        raise LayerError(f"blob {param.slot.index} in its definition is {array.shape}, the layer's {param.blob.shape}")
-    return array.reshape(param.blob.shape)
+    if math.prod(array.shape) != math.prod(param.spec.shape):
+        raise LayerError(f"blob {param.slot.index} in its definition is {array.shape}, the layer's {param.spec.shape}")
+    return array.reshape(param.spec.shape)

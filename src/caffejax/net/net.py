@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
 
 from .. import data  # noqa: F401  registers the data layers
 from ..graph import Graph, Param, build_graph, net_state
-from ..kernels import Kernels, compiling
-from ..layers import Source
-from ..layers.calling import Backward
-from ..layers.context import Phase
-from ..layers.precision import unrounded
-from ..precision import Precision
-from ..precision import check as check_precision
-from ..schedule.remat import Remat
-from ..schedule.remat.running import Recomputing
-from ..schedule.running import Given, Segments, is_fed, run_layers
+from ..kernels import compiling
+from ..layers import Phase, Reads, Source
+from ..layers.dtypes import to_float32
+from ..options import Options, Reading, Run, resolved
+from ..schedule import Given, Result, compute, run, schedule_of
+from ..schedule.compiled import CompiledParts
+from ..schedule.cut import cut_round_host
+from ..schedule.fuse import fuse, keep_apart
+from ..schedule.recompute import Recomputing, run_again
 from ..schema import read_net, source_file
 from ..schema.caffe_pb2 import NetParameter, NetState
-from .given import check_given, check_key, check_options, compared, known_names
+from .given import check_given, check_key, check_selection, compared, known_names
 from .initial import initial_blob
 
 log = logging.getLogger("caffejax.net")
@@ -68,23 +65,15 @@ class Net:
         phase: "TRAIN" or "TEST".
         level, stages: further conditions of the layers' include and exclude rules.
         state: a complete NetState in place of phase, level and stages.
-        backward: how gradients are made: "autodiff", or "rules" for the layers' hand-written Backward.
-        seed: what data layers shuffle and crop by.
-        workers: how many processes read each data layer's data; 0 for threads of this one, which are enough unless
-            much of the reading is Python.
-        kernels: "fast" for the formulations that suit the platform best, "reference" for the plain lowering of every
-            layer.
-        precision: "float32" on every platform; "tf32", with which products and convolutions round their factors to
-            10 bits where the platform has it, which a CPU has not; or "bfloat16": the products and what lies between
-            them in bfloat16; parameters, statistics, sums, losses and outputs in float32.
-        remat: "auto" if the backward pass of `loss` is to run layers again where what it reads would not fit into
-            memory; "none" keeps everything.
-        memory_limit: for "auto", bytes that training may take; what the default device has free unless given.
-        skip_bad: whether Data and ImageData take the next image for one that cannot be decoded, with a warning, or
-            end with an error.
+        run: how it computes.
+        reading: how its data is read.
+        file: where a NetParameter came from: for messages, and for paths relative to it.
+        options: fields of `Run` and `Reading`, by name, in place of those of `run` and `reading`.
 
     Attributes:
         graph: the layers with names, shapes and wiring.
+        run, reading: the options.
+        schedule: how the layers run.
         recomputing: with `remat`, what chooses the layers that are run again.
 
     Raises:
@@ -101,35 +90,24 @@ class Net:
         level: int = 0,
         stages: Sequence[str] = (),
         state: NetState | None = None,
-        backward: Backward = "autodiff",
-        seed: int = 0,
-        workers: int = 0,
-        kernels: Kernels = "fast",
-        precision: Precision = "float32",
-        remat: Remat = "none",
-        memory_limit: int | None = None,
-        skip_bad: bool = False,
+        run: Run = Run(),  # noqa: B008  frozen
+        reading: Reading = Reading(),  # noqa: B008  frozen
         file: str | None = None,
+        **options: Unpack[Options],
     ) -> None:
-        check_precision(precision)
-        options: Any = {"seed": seed, "workers": workers, "kernels": kernels, "skip_bad": skip_bad}
-        own: Any = {"backward": backward, "remat": remat, "memory_limit": memory_limit}
-        check_options(phase=phase, level=level, stages=stages, **options, **own)
+        check_selection(phase=phase, level=level, stages=stages)
+        self.run, self.reading = resolved(run, reading, options)
         message = read_net(model)
         if file is None and (path := source_file(model)) is not None:
             file = str(path)
-        self.backward: Backward = backward
-        self.kernels: Kernels = kernels
-        self.precision: Precision = precision
-        self.remat: Remat = remat
-        self.memory_limit = memory_limit
         state = state or net_state(message, phase, level, stages)
-        self._definition = message, state, {"file": file, "precision": precision, **options, **own}
-        self._set_graph(build_graph(message, state, file=file, precision=precision, **options))
+        self._definition = message, state, file
+        self._set_graph(build_graph(message, state, file=file, run=self.run, reading=self.reading))
 
     def __reduce__(self) -> Any:
         # as its definition, to be built anew: what was compiled stays here
-        message, state, options = self._definition
+        message, state, file = self._definition
+        options = {"run": self.run, "reading": self.reading, "file": file}
         return _built, (type(self), message.SerializeToString(), state.SerializeToString(), options, self.graph.phase)
 
     def __copy__(self) -> Net:
@@ -143,12 +121,13 @@ class Net:
 
     def _set_graph(self, graph: Graph) -> None:
         self.graph = graph
-        host = any(layer.type.host for layer in self.graph.layers)
-        self._segments = Segments(self.graph, self.backward, self.kernels) if host else None
+        whole = schedule_of(graph, self.run.backward)
+        self.schedule = fuse(cut_round_host(whole) if graph.has_host_layers else whole)
+        self._runner = CompiledParts(self.run.kernels) if graph.has_host_layers else compute
         self.recomputing: Recomputing | None = None
-        if self.remat == "auto" and not host:
-            self.recomputing = Recomputing(self.graph, self.backward, self.memory_limit)
-        elif self.remat == "auto":
+        if self.run.remat == "auto" and not graph.has_host_layers:
+            self.recomputing = Recomputing(self.schedule, self.run.memory_limit)
+        elif self.run.remat == "auto":
             log.warning("no layers are recomputed to save memory: the net has some that run on the host")
         self.forward = self.jit(self.apply, static_argnames="blobs")
         self._other_phase: Net | None = None
@@ -158,8 +137,7 @@ class Net:
         if phase == self.graph.phase:
             return self
         if self._other_phase is None:
-            layers = (dataclasses.replace(layer, context=layer.context.in_phase(phase)) for layer in self.graph.layers)
-            other = self._with_graph(dataclasses.replace(self.graph, phase=phase, layers=tuple(layers)))
+            other = self._with_graph(self.graph.in_phase(phase))
             self._other_phase, other._other_phase = other, self
         return self._other_phase
 
@@ -168,19 +146,17 @@ class Net:
 
         The parts between host layers are compiled in either case.
         """
-        if self._segments is not None:
-            return function
-        return compiling.jit(function, self.kernels, **options)
+        return function if self.has_host_layers else compiling.jit(function, self.run.kernels, **options)
 
     @property
     def has_host_layers(self) -> bool:
         """Whether some layers cannot be compiled; then the net must be called outside of jax.jit."""
-        return self._segments is not None
+        return self.graph.has_host_layers
 
     @property
     def fed(self) -> tuple[str, ...]:
         """Blobs that `inputs` must hold: tops of Input and data layers."""
-        return tuple(top for layer in self.graph.layers if is_fed(layer) for top in layer.tops)
+        return self.graph.fed
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -193,9 +169,9 @@ class Net:
         A Python layer is the one source of its own data: it goes on where it was.
         """
         return {
-            layer.key: layer.type.open_source(layer.context)
+            layer.key: layer.type.runs.open(layer.site, layer.look.tops)
             for layer in self.graph.layers
-            if layer.type.open_source is not None
+            if isinstance(layer.type.runs, Reads) and layer.look is not None
         }
 
     def init(self, key: jax.Array, dtype: Any = jnp.float32) -> Variables:
@@ -206,12 +182,12 @@ class Net:
         """
         check_key(key)
         blob = partial(initial_blob, self.graph, key=key, dtype=dtype)
-        state = self.tree(lambda p: None if p.blob.learnable else blob(p))
+        state = self.tree(lambda p: None if p.spec.learnable else blob(p))
         for layer in self.graph.layers:
             if layer.carried:
                 own = state.get(layer.key, (None,) * len(layer.params))
                 state[layer.key] = (*own, *(blob(p) for p in layer.carried))
-        return Variables(params=self.tree(lambda p: blob(p) if p.blob.learnable else None), state=state)
+        return Variables(params=self.tree(lambda p: blob(p) if p.spec.learnable else None), state=state)
 
     def apply(
         self,
@@ -238,8 +214,8 @@ class Net:
             LayerError: naming the layer that cannot take inputs of these shapes and types.
         """
         wanted = self.outputs if blobs is None else known_names(self.graph, "blobs", blobs)
-        values, new_state, _ = self._run(params, state, inputs, key)
-        return self._given_out(values, wanted), new_state
+        result = self._result(Given(params, state, inputs, key, {}), wanted)
+        return self._given_out(result.values, wanted), result.state
 
     def loss(
         self,
@@ -249,45 +225,33 @@ class Net:
         key: jax.Array | None = None,
         *,
         blobs: Iterable[str] | None = None,
-        probes: Mapping[str, jax.Array] | None = None,
+        taps: Mapping[str, jax.Array] | None = None,
     ) -> tuple[jax.Array, Outputs]:
         """The sum of all tops by their loss weights, ready for `jax.value_and_grad(..., has_aux=True)`.
 
         Args:
             params, state, inputs, key, blobs: as for `apply`.
-            probes: zeros to add to the blobs they name. A probe's gradient is what Caffe calls the blob's diff,
-                and is there where Caffe would not compute it, too.
+            taps: zeros to add to the blobs they name. A tap's gradient is what Caffe calls the blob's diff, and is
+                there where Caffe would not compute it, too.
 
         Raises:
             CaffejaxError: as for `apply`.
         """
         wanted = self.outputs if blobs is None else known_names(self.graph, "blobs", blobs)
-        values, new_state, total = self._run(params, state, inputs, key, probes or {}, wanted)
-        return total, Outputs(self._given_out(values, wanted), new_state)
+        result = self._result(Given(params, state, inputs, key, taps or {}), wanted, training=True)
+        return result.loss, Outputs(self._given_out(result.values, wanted), result.state)
 
-    def _run(
-        self,
-        params: Params,
-        state: Params,
-        inputs: Mapping[str, jax.Array],
-        key: jax.Array | None,
-        probes: Mapping[str, jax.Array] = MappingProxyType({}),
-        wanted: Sequence[str] | None = None,
-    ) -> tuple[Blobs, Params, jax.Array]:
-        """Blobs, state and loss; only the blobs wanted may be there."""
-        check_given(self.graph, self.fed, params, state, inputs, key, probes)
-        given = Given(params, state, dict(inputs), key, dict(probes))
-        with compared(self.graph, inputs):
-            if self._segments is not None:
-                result = self._segments(given)
-            elif self.recomputing is not None and wanted is not None:
-                result = self.recomputing(given, wanted)
-            else:
-                result = run_layers(self.graph.layers, given, {}, self.backward, self.graph.file)
-        return result.values, result.state, result.loss
+    def _result(self, given: Given, wanted: tuple[str, ...], *, training: bool = False) -> Result:
+        """Run the net, for its backward pass as well if `training`."""
+        check_given(self.graph, given)
+        with compared(self.graph, given.inputs):
+            if training and self.recomputing is not None:
+                schedule = keep_apart(self.recomputing.schedule(given), given.taps)
+                return run(schedule, given, wanted=wanted, runner=run_again)
+            return run(keep_apart(self.schedule, given.taps), given, wanted=wanted, runner=self._runner)
 
     def _given_out(self, values: Blobs, names: Iterable[str]) -> Blobs:
-        own = unrounded if self.precision == "bfloat16" else lambda value: value
+        own = to_float32 if self.run.precision == "bfloat16" else lambda value: value
         return {name: own(values[name]) for name in names}
 
     def tree(self, value: Callable[[Param], Any]) -> Any:

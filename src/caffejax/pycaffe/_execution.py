@@ -248,8 +248,8 @@ def slot_trees(graph: Graph) -> tuple[Slots, Slots]:
     """Where params and state are: trees like those of `Net.init`, of slots."""
     params, state = {}, {}
     for layer in graph.layers:
-        own = [p.slot if p.owned and p.blob.learnable else None for p in layer.params]
-        other = [p.slot if p.owned and not p.blob.learnable else None for p in layer.params]
+        own = [p.slot if p.owned and p.spec.learnable else None for p in layer.params]
+        other = [p.slot if p.owned and not p.spec.learnable else None for p in layer.params]
         other += [p.slot for p in layer.carried]
         if any(own):
             params[layer.key] = tuple(own)
@@ -273,7 +273,7 @@ def _pulled_bottoms(layer: Layer) -> list[str]:
 
 
 def _pulled_params(layer: Layer) -> list[Slot]:
-    return [p.owner for p in layer.params if p.blob.learnable and p.need_backward]
+    return [p.owner for p in layer.params if p.spec.learnable and p.need_backward]
 
 
 def _with_pull(layer: Layer, given: Given, values: Values, mode: Backward, file: str | None) -> tuple[Any, ...]:
@@ -308,7 +308,7 @@ def _host_with_pull(
 
     def pull(top_diffs: Sequence[Any]) -> tuple[dict[Slot, jax.Array], Values]:
         blobs = [
-            (given.params if p.blob.learnable else given.state)[p.owner.layer][p.owner.index] for p in layer.params
+            (given.params if p.spec.learnable else given.state)[p.owner.layer][p.owner.index] for p in layer.params
         ]
         bottoms, tops = [values[b] for b in layer.bottoms], [made[t] for t in layer.tops]
         cotangents = [_like(diff, top) for diff, top in zip(top_diffs, tops, strict=True)]

@@ -376,7 +376,7 @@ def _layer_blobs(running: Running, layer: GraphLayer) -> list[SyncedBlob]:
     def blob(owner: SyncedBlob, shape: tuple[int, ...], owned: bool) -> SyncedBlob:
         return owner if owned else SyncedBlob(shape, owner.data_memory, owner.diff_memory)
 
-    return [blob(running.slots[p.owner], p.blob.shape, p.owned) for p in layer.params]
+    return [blob(running.slots[p.owner], p.spec.shape, p.owned) for p in layer.params]
 
 
 def _filled(array: np.ndarray, size: int) -> np.ndarray:

@@ -145,8 +145,8 @@ class Running:
             self.blobs[name].reshape(*blob.shape)
         for layer in self.graph.layers:
             for param in layer.carried:
-                if (carried := self.slots[param.slot]).shape != param.blob.shape:
-                    carried.reshape(*param.blob.shape)
+                if (carried := self.slots[param.slot]).shape != param.spec.shape:
+                    carried.reshape(*param.spec.shape)
                     carried.data_memory.clear()
         self._set_loss_weights(before)
 
@@ -322,7 +322,7 @@ class Running:
         What it wrote over is gone: later values there, its own and those of layers after it, are not what it read.
         """
         blobs = [self.blobs[name] for name in layer.bottoms if name not in in_place(layer)]
-        params = [self.slots[p.owner] for p in layer.params if p.blob.learnable]
+        params = [self.slots[p.owner] for p in layer.params if p.spec.learnable]
         return any(blob.data_memory.settled_version() >= work.time for blob in (*blobs, *params))
 
     def _read(self, i: int, work: Pass, names: Collection[str]) -> dict[str, jax.Array]:

@@ -1,1 +1,20 @@
 """From a graph to what runs: passes over a schedule, and its one interpreter."""
+
+from .model import Part, Schedule, Step, one_by_one, part_of, schedule_of
+from .running import Given, Result, Values, compute, finished, run, run_parts
+
+__all__ = [
+    "Given",
+    "Part",
+    "Result",
+    "Schedule",
+    "Step",
+    "Values",
+    "compute",
+    "finished",
+    "one_by_one",
+    "part_of",
+    "run",
+    "run_parts",
+    "schedule_of",
+]

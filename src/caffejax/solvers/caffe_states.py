@@ -132,16 +132,16 @@ def _differences(stored: SolverState, graph: Graph, slots: int, type: str) -> It
         )
         return
     for i, (param, array) in enumerate(zip(wanted, stored.history, strict=True)):
-        if array.shape != param.blob.shape:
+        if array.shape != param.spec.shape:
             where = f"history blob {i} (layer '{param.slot.layer}', blob {param.slot.index})"
             yield (
-                f"{where} is {shown(array.shape)} in the file, {shown(param.blob.shape)} in the net; "
+                f"{where} is {shown(array.shape)} in the file, {shown(param.spec.shape)} in the net; "
                 "resume with the net that wrote it"
             )
 
 
 def _array(param: Param, tree: Any) -> Array:
     """What is remembered of a blob; of running statistics, which no rule updates, zeros as in Caffe."""
-    if not param.blob.learnable:
-        return np.zeros(param.blob.shape, np.float32)
+    if not param.spec.learnable:
+        return np.zeros(param.spec.shape, np.float32)
     return np.asarray(tree[param.slot.layer][param.slot.index], np.float32)

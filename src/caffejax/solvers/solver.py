@@ -174,7 +174,7 @@ class Solver:
 
     def _multipliers(self, name: str) -> Any:
         """A tree like the params, with each blob's lr_mult or decay_mult."""
-        return self.net.tree(lambda p: getattr(p, name) if p.blob.learnable else None)
+        return self.net.tree(lambda p: getattr(p, name) if p.spec.learnable else None)
 
     def _placed(self, variables: Variables, opt_state: Any) -> TrainState:
         return jax.device_put(

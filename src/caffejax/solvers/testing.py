@@ -117,7 +117,7 @@ class Tests:
 def _only_its_own(net: Net, variables: Variables, train: Net) -> Variables:
     """The variables with numbers for the blobs that come from the train net in every test, so as not to keep both."""
     in_their_place = Variables(
-        params=train.tree(lambda p: 0.0 if p.blob.learnable else None),
-        state=train.tree(lambda p: None if p.blob.learnable else 0.0),
+        params=train.tree(lambda p: 0.0 if p.spec.learnable else None),
+        state=train.tree(lambda p: None if p.spec.learnable else 0.0),
     )
     return share_trained(net.graph, variables, train.graph, in_their_place)

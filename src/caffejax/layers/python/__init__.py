@@ -6,14 +6,14 @@ import inspect
 from typing import Any
 
 from ...errors import LayerError, did_you_mean
-from ..context import Context
-from ..registry import LayerType, register_specialised
+from ..context import Context, Site
+from ..registry import register
+from ..types import Facts, Gradient, LayerType, PerLayer, Signature
 from . import host, traced
 from .modules import find_module, named
 
 
-@register_specialised("Python", bottoms=(0, None), tops=(0, None), param="python_param")
-def python(ctx: Context) -> LayerType:
+def make_python(ctx: Context, site: Site) -> LayerType:
     """A layer that is a class or function in a Python module of the user's.
 
     A class with pycaffe's methods (setup, reshape, forward, backward) runs on the host, between the compiled parts of
@@ -25,17 +25,27 @@ def python(ctx: Context) -> LayerType:
     if not (p.module and p.layer):
         raise LayerError("python_param needs `module` and `layer`: a Python module, and a class or function in it")
     where = f"{p.module}.{p.layer}"
-    found = find_in(find_module(p.module, ctx.folder), p.layer)
+    found = find_in(find_module(p.module, site.folder), p.layer)
     if not inspect.isclass(found):
-        return traced.function_type(ctx, found, where)
+        return traced.function_type(ctx.type, site, found, where)
     if callable(getattr(found, "forward", None)):
-        return host.class_type(ctx, found, where)
+        return host.class_type(ctx.type, site, found, where)
     if "__call__" in dir(found):
-        return traced.class_type(ctx, found, where)
+        return traced.class_type(ctx.type, site, found, where)
     raise LayerError(
         f"class {where} has neither forward(self, bottom, top), as Caffe's Python layers have, nor __call__, as "
         "layers that can be traced"
     )
+
+
+register(
+    LayerType(
+        Signature("Python", bottoms=(0, None), tops=(0, None), param="python_param"),
+        PerLayer(make_python),
+        Gradient(),
+        Facts(integers=True),  # what users' layers take is their affair
+    )
+)
 
 
 def find_in(module: Any, name: str) -> Any:

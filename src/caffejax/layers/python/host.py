@@ -6,34 +6,35 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
 
 from ...errors import LayerError
-from ..context import Blob, Context, Shape
-from ..registry import LayerType
+from ..context import Context, ParamSpec, Shape, Site
+from ..source import Look
+from ..types import LayerType, OnHost, Reads
+from .blob import Blob
+from .layer import BlobVec, Layer
 from .user import give_settings, noted
-
-if TYPE_CHECKING:
-    from ...pycaffe import Blob as PyBlob
 
 Arrays = tuple[np.ndarray, ...]
 
 log = logging.getLogger("caffejax.net")
 
 
-def class_type(ctx: Context, cls: type, where: str) -> LayerType:
+def class_type(kind: LayerType, site: Site, cls: type, where: str) -> LayerType:
     """The type of one layer: the functions of an instance of its own.
 
     One without bottoms and blobs is a source of data like any other, so that the net proper can be compiled.
     """
-    layer = HostLayer(ctx, cls, where)
+    layer = HostLayer(site, cls, where)
     position = layer if layer.has_position else None
-    if not ctx.layer.bottom and not layer.declare_blobs([]):
+    if not site.layer.bottom and not layer.params([]):
         source = HostSource(layer)
-        return replace(ctx.type, open_source=lambda ctx: source, instance=layer.user, position=position)
+        reads = Reads(lambda site: Look(source.tops), lambda site, tops: source, instance=layer.user, position=position)
+        return replace(kind, runs=reads)
 
     def forward(ctx: Context, blobs: Arrays, *bottoms: np.ndarray) -> Arrays:
         return layer.forward(blobs, bottoms)
@@ -41,22 +42,17 @@ def class_type(ctx: Context, cls: type, where: str) -> LayerType:
     def rule(ctx: Context, blobs: Arrays, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[Any, ...]:
         return layer.backward(blobs, bottoms, _tuple(dy), ctx.propagate_down)
 
-    def declare_blobs(ctx: Context, *bottoms: Any) -> list[Blob]:
-        return layer.declare_blobs([b.shape for b in bottoms])
+    def params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
+        return layer.params([b.shape for b in bottoms])
 
-    def declare_tops(ctx: Context, *bottoms: Any) -> list[Shape]:
+    def top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
         return layer.top_shapes([b.shape for b in bottoms])
 
+    has_rule = callable(getattr(cls, "backward", None))
     return replace(
-        ctx.type,
-        forward=forward,
-        rule=rule if callable(getattr(cls, "backward", None)) else None,
-        declare_blobs=declare_blobs,
-        declare_tops=declare_tops,
-        host=True,
-        single=True,
-        instance=layer.user,
-        position=position,
+        kind,
+        runs=OnHost(forward, top_shapes, params, in_float32=True, instance=layer.user, position=position),
+        gradient=replace(kind.gradient, rule=rule if has_rule else None),
     )
 
 
@@ -67,27 +63,24 @@ class HostLayer:
         user: the instance.
     """
 
-    def __init__(self, ctx: Context, cls: type, where: str) -> None:
-        from ...pycaffe import Blob as PyBlob
-        from ...pycaffe import Layer
-
-        self._ctx, self._where = ctx, where
-        make = noted(cls, ctx, where)
-        self.user = make(ctx.layer) if issubclass(cls, Layer) else make()
-        self._bottoms = [PyBlob() for _ in ctx.layer.bottom]
+    def __init__(self, site: Site, cls: type, where: str) -> None:
+        self._site, self._where = site, where
+        make = noted(cls, site, where)
+        self.user = make(site.layer) if issubclass(cls, Layer) else make()
+        self._bottoms = [Blob() for _ in site.layer.bottom]
         # in place is the same blob, as in Caffe
         self._tops = [
-            self._bottoms[i] if ctx.layer.bottom[i : i + 1] == [name] else PyBlob()
-            for i, name in enumerate(ctx.layer.top)
+            self._bottoms[i] if site.layer.bottom[i : i + 1] == [name] else Blob()
+            for i, name in enumerate(site.layer.top)
         ]
         self._is_set_up = False
         self._told = False
         self._last: tuple[Arrays, Arrays] | None = None  # what the last forward was given
 
-    def declare_blobs(self, bottoms: Sequence[Shape]) -> list[Blob]:
+    def params(self, bottoms: Sequence[Shape]) -> list[ParamSpec]:
         """The learnable blobs, with the values that `setup` gave them."""
         self._set_up(bottoms)
-        return [Blob(blob.shape, value=blob.data.copy()) for blob in self._blobs]
+        return [ParamSpec(blob.shape, value=blob.data.copy()) for blob in self._blobs]
 
     def top_shapes(self, bottoms: Sequence[Shape]) -> list[Shape]:
         """The tops' shapes after `setup` and `reshape`."""
@@ -131,7 +124,7 @@ class HostLayer:
         Raises:
             LayerError: if it gives what JSON cannot hold.
         """
-        state = noted(self.user.get_state, self._ctx, f"{self._where}.get_state")()
+        state = noted(self.user.get_state, self._site, f"{self._where}.get_state")()
         try:
             return json.loads(json.dumps(state))
         except (TypeError, ValueError) as error:
@@ -139,18 +132,16 @@ class HostLayer:
 
     def set_state(self, state: Any) -> None:
         """Takes the instance to a place that `get_state` gave."""
-        noted(self.user.set_state, self._ctx, f"{self._where}.set_state")(state)
+        noted(self.user.set_state, self._site, f"{self._where}.set_state")(state)
 
     @property
-    def _blobs(self) -> list[PyBlob]:
+    def _blobs(self) -> list[Blob]:
         return list(self.user.blobs)
 
     def _set_up(self, bottoms: Sequence[Shape]) -> None:
         if self._is_set_up:
             return
-        from .layer import BlobVec
-
-        give_settings(self.user, self._ctx)
+        give_settings(self.user, self._site)
         if not isinstance(getattr(self.user, "blobs", None), BlobVec):
             self.user.blobs = BlobVec()
         for blob, shape in zip(self._bottoms, bottoms, strict=True):
@@ -162,7 +153,7 @@ class HostLayer:
     def _call(self, method: str, *args: Any) -> None:
         function = getattr(self.user, method, None)
         if function is not None:  # setup and reshape may be missing
-            noted(function, self._ctx, f"{self._where}.{method}")(*args)
+            noted(function, self._site, f"{self._where}.{method}")(*args)
 
     def _warn_of_changes(self, blobs: Arrays) -> None:
         if self._told or all(_equal(b.data, np.float32(given)) for b, given in zip(self._blobs, blobs, strict=True)):
@@ -171,7 +162,7 @@ class HostLayer:
         log.warning(
             "Layer '%s' (Python): %s.forward changes the layer's blobs; only the solver does that here, so the "
             "changes are not kept",
-            self._ctx.layer.name,
+            self._site.layer.name,
             self._where,
         )
 
@@ -204,7 +195,7 @@ class HostSource:
         """Does nothing."""
 
 
-def _write(blobs: Sequence[PyBlob], arrays: Arrays) -> None:
+def _write(blobs: Sequence[Blob], arrays: Arrays) -> None:
     for blob, array in zip(blobs, arrays, strict=True):
         blob.reshape(*array.shape)
         blob.data[...] = array

@@ -11,52 +11,58 @@ import jax
 import numpy as np
 
 from ...errors import LayerError
-from ..context import Blob, Context
-from ..registry import LayerType
+from ..context import Context, ParamSpec, Site
+from ..types import LayerType, Traced
 from .user import give_settings, noted
 
 
-def function_type(ctx: Context, function: Callable[..., Any], where: str) -> LayerType:
+def function_type(kind: LayerType, site: Site, function: Callable[..., Any], where: str) -> LayerType:
     """The type of a function `f(*bottoms)`, which gets `key=` too if it has a parameter of that name."""
-    call = noted(function, ctx, where)
+    call = noted(function, site, where)
     takes_key = _takes_key(function)
 
     def forward(ctx: Context, *bottoms: Any) -> Any:
         return _checked(call(*bottoms, **_key(ctx, takes_key)), where)
 
-    return replace(ctx.type, forward=forward, instance=function)
+    return replace(kind, runs=Traced(forward, instance=function))
 
 
-def class_type(ctx: Context, cls: Callable[[], Any], where: str) -> LayerType:
+def class_type(kind: LayerType, site: Site, cls: Callable[[], Any], where: str) -> LayerType:
     """The type of a class whose instances are called like such a function.
 
-    With `blobs(*bottoms)`, a list of `caffejax.Blob`, it has learnable blobs: a tuple of them is the first argument.
+    With `blobs(*bottoms)`, a list of `caffejax.ParamSpec`, it has learnable blobs, of which it gets a tuple first.
     With `backward`, a rule in the registry's form but without `ctx`, it has a hand-written Backward.
     """
-    instance = noted(cls, ctx, where)()
-    give_settings(instance, ctx)
-    call = noted(instance, ctx, f"{where}.__call__")
+    instance = noted(cls, site, where)()
+    give_settings(instance, site)
+    call = noted(instance, site, f"{where}.__call__")
     takes_key = _takes_key(instance.__call__)
 
     def forward(ctx: Context, *arrays: Any) -> Any:
         return _checked(call(*arrays, **_key(ctx, takes_key)), where)
 
-    made = replace(ctx.type, forward=forward, instance=instance)
-    if hasattr(instance, "blobs"):
-        declare = noted(instance.blobs, ctx, f"{where}.blobs")
+    params = _params(instance, site, where) if hasattr(instance, "blobs") else None
+    rule = _rule(instance, site, where) if hasattr(instance, "backward") else None
+    gradient = replace(kind.gradient, rule=rule)
+    return replace(kind, runs=Traced(forward, params=params, instance=instance), gradient=gradient)
 
-        def blobs(ctx: Context, *bottoms: Any) -> list[Blob]:
-            return list(declare(*bottoms))
 
-        made.declare_blobs = blobs
-    if hasattr(instance, "backward"):
-        backward = noted(instance.backward, ctx, f"{where}.backward")
+def _params(instance: Any, site: Site, where: str) -> Callable[..., list[ParamSpec]]:
+    declare = noted(instance.blobs, site, f"{where}.blobs")
 
-        def rule(ctx: Context, *arrays: Any, y: Any, dy: Any) -> Sequence[Any]:
-            return backward(*arrays, y=y, dy=dy)
+    def params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
+        return list(declare(*bottoms))
 
-        made.rule = rule
-    return made
+    return params
+
+
+def _rule(instance: Any, site: Site, where: str) -> Callable[..., Sequence[Any]]:
+    backward = noted(instance.backward, site, f"{where}.backward")
+
+    def rule(ctx: Context, *arrays: Any, y: Any, dy: Any) -> Sequence[Any]:
+        return backward(*arrays, y=y, dy=dy)
+
+    return rule
 
 
 def _takes_key(function: Callable[..., Any]) -> bool:

@@ -6,20 +6,20 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..context import Context
+from ..context import Site
 from .modules import importable
 
 R = TypeVar("R")
 
 
-def noted(function: Callable[..., R], ctx: Context, what: str) -> Callable[..., R]:
+def noted(function: Callable[..., R], site: Site, what: str) -> Callable[..., R]:
     """The function, able to import what its module was; an exception it raises gets a note with layer and function."""
-    note = f"in layer '{ctx.layer.name}' ({ctx.layer.type}): {what}"
+    note = f"in layer '{site.layer.name}' ({site.layer.type}): {what}"
 
     @functools.wraps(function, updated=())
     def call(*args: Any, **kwargs: Any) -> R:
         try:
-            with importable(ctx.folder):
+            with importable(site.folder):
                 return function(*args, **kwargs)
         except Exception as error:
             if note not in getattr(error, "__notes__", ()):
@@ -29,7 +29,7 @@ def noted(function: Callable[..., R], ctx: Context, what: str) -> Callable[..., 
     return call
 
 
-def give_settings(instance: Any, ctx: Context) -> None:
+def give_settings(instance: Any, site: Site) -> None:
     """Sets `param_str` (and `param_str_`, its earlier name) and `phase`, 0 for TRAIN and 1 for TEST."""
-    instance.param_str = instance.param_str_ = ctx.param.param_str
-    instance.phase = 0 if ctx.training else 1
+    instance.param_str = instance.param_str_ = site.layer.python_param.param_str
+    instance.phase = 0 if site.training else 1

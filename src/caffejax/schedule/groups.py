@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...graph import Layer
+from .model import Step
 from .units import Unit, Value
 
 _HALVINGS = 40
@@ -18,14 +18,14 @@ class Plan:
     """Groups of layers, of which all but the last are run again in the backward pass.
 
     Attributes:
-        groups: the net's layers, in order.
+        groups: the net's steps, in order.
         fixed: bytes that training holds throughout: parameters, gradients, history, statistics, a batch.
         peak: an estimate of the bytes that training takes at most: these, activations and their diffs.
         without: the same if nothing were run twice.
         fits: whether `peak` is within the limit; if not, it is the least there is.
     """
 
-    groups: tuple[tuple[Layer, ...], ...]
+    groups: tuple[tuple[Step, ...], ...]
     fixed: int
     peak: int
     without: int
@@ -34,7 +34,7 @@ class Plan:
     @property
     def recomputed(self) -> int:
         """How many layers are run twice."""
-        return sum(map(len, self.groups[:-1]))
+        return sum(len(step.layers) for group in self.groups[:-1] for step in group)
 
 
 def make_plan(units: Sequence[Unit], values: Sequence[Value], limit: int, fixed: int = 0) -> Plan:
@@ -56,7 +56,7 @@ def make_plan(units: Sequence[Unit], values: Sequence[Value], limit: int, fixed:
         cuts = costs.cuts(enough) or ([0], everything)
     starts, peak = cuts
     groups = [
-        tuple(layer for unit in units[a:b] for layer in unit.layers)
+        tuple(step for unit in units[a:b] for step in unit.steps)
         for a, b in zip(starts, [*starts[1:], len(units)], strict=True)
     ]
     return Plan(tuple(groups), fixed, fixed + int(peak), fixed + int(everything), fits)

@@ -1,23 +1,26 @@
-"""Running a net's layers so that some of them are run again in the backward pass."""
+"""The pass that trades computing for memory: parts of a schedule that are run again in the backward pass.
+
+Training keeps what the backward pass will read. Of a part that runs again only what crosses its ends is kept; the
+backward pass runs its layers once more and then has the rest.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from ...graph import Graph, Layer
-from ...kernels.gradient import with_gradient
-from ...layers.calling import Backward
-from ...sizes import in_words
-from ..running import Given, Result, Values, run_layers
+from ..kernels.gradient import with_gradient
+from ..sizes import in_words
+from .groups import Plan, make_plan
 from .limit import available_memory
-from .plan import Plan, make_plan
-from .units import own, size, units_of
+from .model import Part, Schedule
+from .running import Given, Result, compute
+from .units import size, units_of
 
 log = logging.getLogger("caffejax.net")
 
@@ -25,17 +28,16 @@ _TIMES_PARAMS = 3  # the parameters, their gradients and the solver's history
 
 
 class Recomputing:
-    """Runs a graph's layers, of which some keep nothing for the backward pass; memory decides which.
+    """Chooses the parts that run again, for each shape of the inputs once.
 
     Args:
-        graph: the graph, without host layers.
-        mode: how gradients are made.
+        schedule: of one part, without host layers.
         limit: bytes that training may take, parameters, gradients and history included; what the device has free
             unless given.
     """
 
-    def __init__(self, graph: Graph, mode: Backward, limit: int | None = None) -> None:
-        self._graph, self._mode, self._limit = graph, mode, limit
+    def __init__(self, schedule: Schedule, limit: int | None = None) -> None:
+        self._schedule, self._limit = schedule, limit
         self._plans: dict[Any, Plan] = {}
 
     def plan(self, given: Given) -> Plan:
@@ -44,31 +46,35 @@ class Recomputing:
         if shapes not in self._plans:
             limit = available_memory(jax.devices()[0]) if self._limit is None else self._limit
             fixed = _TIMES_PARAMS * size(given.params) + size(given.state) + size(given.inputs)
-            plan = make_plan(*units_of(self._graph, given, self._mode), limit, fixed)
+            plan = make_plan(*units_of(self._schedule, given), limit, fixed)
             self._plans[shapes] = plan
-            _log(plan, limit, len(self._graph.layers))
+            _log(plan, limit, len(self._schedule.graph.layers))
         return self._plans[shapes]
 
-    def __call__(self, given: Given, wanted: Collection[str]) -> Result:
-        """As `run_layers`, but of the blobs only those wanted, with their last value."""
-        groups = self.plan(given._replace(probes={})).groups
-        if len(groups) == 1:
-            return run_layers(groups[0], given, {}, self._mode, self._graph.file)
-        values: Values = {}
-        state, total = dict(given.state), jnp.zeros(())
-        for i, layers in enumerate(groups):
-            later = {bottom for group in groups[i + 1 :] for layer in group for bottom in layer.bottoms}
-            run: Callable[[Any, Any], Any] = partial(
-                _run, layers, self._mode, self._graph.file, frozenset(later | set(wanted))
-            )
-            before = {name: values[name] for layer in layers for name in layer.bottoms if name in values}
-            if i < len(groups) - 1:
-                run = recomputed(run)
-            (made, loss), new = run(own(layers, given._replace(state=state)), before)
-            values = {name: v for name, v in values.items() if name in later or name in wanted} | made
-            state |= new
-            total += loss
-        return Result(values, state, total)
+    def schedule(self, given: Given) -> Schedule:
+        """The schedule for such arrays."""
+        return recompute(self._schedule, self.plan(given._replace(taps={})))
+
+
+def recompute(schedule: Schedule, plan: Plan) -> Schedule:
+    """The schedule with a part for each of the plan's groups, of which all but the last run again."""
+    (part,) = schedule.parts
+    *groups, last = plan.groups
+    again = (replace(part, steps=steps, how="again") for steps in groups)
+    return replace(schedule, parts=(*again, replace(part, steps=last)))
+
+
+def run_again(part: Part, given: Given, before: Mapping[str, jax.Array], keep: frozenset[str] | None = None) -> Result:
+    """Run a part, so that the backward pass runs it once more where the plan says so."""
+    if part.how != "again":
+        return compute(part, given, before, keep)
+
+    def layers(given: Given, before: Any) -> Any:
+        result = compute(part, given, before, keep)
+        return (result.values, result.loss), result.state
+
+    (values, loss), state = recomputed(layers)(given, dict(before))
+    return Result(values, state, loss)
 
 
 def recomputed(run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -86,8 +92,8 @@ def recomputed(run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         given, before = saved
         late = _nan_in(diffs[0])
         given = given._replace(inputs=_after(late, given.inputs))
-        _, pull, _ = jax.vjp(run, given, _after(late, before), has_aux=True)
-        return pull(diffs[0])
+        _, pullback, _ = jax.vjp(run, given, _after(late, before), has_aux=True)
+        return pullback(diffs[0])
 
     return with_gradient(forward, backward)
 
@@ -106,14 +112,6 @@ def _after(late: jax.Array, tree: Any) -> Any:
         return jnp.where(late, jnp.nan if jnp.issubdtype(x.dtype, jnp.floating) else 0, x).astype(x.dtype)
 
     return jax.tree.map(wait, tree)
-
-
-def _run(
-    layers: Sequence[Layer], mode: Backward, file: str | None, wanted: frozenset[str], given: Given, before: Values
-) -> Any:
-    result = run_layers(layers, given, before, mode, file)
-    made = {top: result.values[top] for layer in layers for top in layer.tops if top in wanted}
-    return (made, result.loss), result.state
 
 
 def _log(plan: Plan, limit: int, layers: int) -> None:

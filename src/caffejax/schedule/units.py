@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
 
-from ...graph import Graph, Layer
-from ...layers.calling import Backward
-from ..running import Given, run_layers
+from .model import Part, Schedule, Step
+from .running import Given, compute, restricted
 
 _GIVEN = ""  # the origin of parameters and the like, which lie in memory anyway
 _VIEWS = {"transpose", "reshape", "squeeze", "expand_dims", "layout_constraint", "stop_gradient", "copy"}
@@ -35,38 +34,37 @@ class Unit:
     """Consecutive layers that are not to be cut apart: one with those that follow in place, and its splits.
 
     Attributes:
-        layers: the layers.
+        steps: the steps.
         kept: bytes that its backward pass, or that of what reads its tops, needs of what is made here.
         passing: bytes of its bottoms and tops: as much goes through its backward pass as diffs.
     """
 
-    layers: tuple[Layer, ...]
+    steps: tuple[Step, ...]
     kept: int
     passing: int
 
 
-def units_of(graph: Graph, given: Given, mode: Backward) -> tuple[list[Unit], list[Value]]:
-    """A net's layers as units, in order, and what passes between them.
+def units_of(schedule: Schedule, given: Given) -> tuple[list[Unit], list[Value]]:
+    """A schedule's steps as units, in order, and what passes between them.
 
     Args:
-        graph: the net, without host layers.
+        schedule: of one part, without host layers.
         given: what a pass is given; arrays or `jax.ShapeDtypeStruct`.
-        mode: how gradients are made.
     """
-    trace = _Trace(graph, jax.tree.map(_shape, given), mode)
-    for layers in _together(graph.layers):
-        trace.add(layers)
+    (part,) = schedule.parts
+    trace = _Trace(jax.tree.map(_shape, given))
+    for steps in _together(part.steps):
+        trace.add(replace(part, steps=steps))
     return trace.units(), [Value(v.bytes, v.made, v.last) for v in trace.values]
 
 
-def _together(layers: Iterable[Layer]) -> Iterator[tuple[Layer, ...]]:
-    unit: list[Layer] = []
-    for layer in layers:
-        in_place = layer.bottoms == layer.tops and len(layer.tops) == 1
-        if unit and not in_place and not all(other.inserted_split for other in unit):
+def _together(steps: Iterable[Step]) -> Iterator[tuple[Step, ...]]:
+    unit: list[Step] = []
+    for step in steps:
+        if unit and not step.first.in_place and not all(other.first.inserted_split for other in unit):
             yield tuple(unit)
             unit = []
-        unit.append(layer)
+        unit.append(step)
     yield tuple(unit)
 
 
@@ -91,17 +89,17 @@ class _Traced(NamedTuple):
 class _Trace:
     """The sweep over the units: what there is, by the names that blobs have so far."""
 
-    def __init__(self, graph: Graph, given: Given, mode: Backward) -> None:
-        self._graph, self._given, self._mode = graph, given, mode
+    def __init__(self, given: Given) -> None:
+        self._given = given
         self._shapes: dict[str, jax.ShapeDtypeStruct] = {}
         self._made: dict[str, _Made] = {}
-        self._found: list[tuple[tuple[Layer, ...], int, int]] = []  # layers, bytes kept within them, bytes passing
+        self._found: list[tuple[tuple[Step, ...], int, int]] = []  # steps, bytes kept within them, bytes passing
         self.values: list[_Made] = []
 
-    def add(self, layers: tuple[Layer, ...]) -> None:
+    def add(self, part: Part) -> None:
         number = len(self._found)
-        before = {b: self._shapes[b] for layer in layers for b in layer.bottoms if b in self._shapes}
-        traced = self._traced(layers, own(layers, self._given), before)
+        before = {name: self._shapes[name] for name in part.reads}
+        traced = _traced(part, restricted(self._given, part), before)
         self._given = self._given._replace(state={**self._given.state, **traced.state})
         made = {name: self._made[name] for name in before}
         for value in made.values():
@@ -119,35 +117,36 @@ class _Trace:
             elif origin != _GIVEN:
                 within += count
         tops = (shape for _, shape in traced.tops.values())
-        self._found.append((layers, within, sum(map(size, [*before.values(), *tops]))))
+        self._found.append((part.steps, within, sum(map(size, [*before.values(), *tops]))))
 
     def units(self) -> list[Unit]:
         kept = [within for _, within, _ in self._found]
         for value in self.values:
             kept[value.made] += value.bytes if value.kept else 0
-        return [Unit(layers, k, passing) for (layers, _, passing), k in zip(self._found, kept, strict=True)]
+        return [Unit(steps, k, passing) for (steps, _, passing), k in zip(self._found, kept, strict=True)]
 
-    def _traced(self, layers: Sequence[Layer], given: Given, before: Mapping[str, Any]) -> _Traced:
-        names = sorted({top for layer in layers for top in layer.tops})
 
-        def run(params: Any, before: Any, rest: Given) -> Any:
-            def forward(params: Any, before: Any) -> Any:
-                result = run_layers(layers, rest._replace(params=params), before, self._mode, self._graph.file)
-                return (result.loss, [result.values[name] for name in names]), result.state
+def _traced(part: Part, given: Given, before: Mapping[str, Any]) -> _Traced:
+    names = sorted(part.makes)
 
-            (_, tops), pull, state = jax.vjp(forward, params, before, has_aux=True)
-            return tops, jax.tree.leaves(pull), state
+    def run(params: Any, before: Any, rest: Given) -> Any:
+        def forward(params: Any, before: Any) -> Any:
+            result = compute(part, rest._replace(params=params), before)
+            return (result.loss, [result.values[name] for name in names]), result.state
 
-        traced, (tops, kept, state) = jax.make_jaxpr(run, return_shape=True)(given.params, dict(before), given)
-        others = (len(jax.tree.leaves(tree)) for tree in (given.params, given))
-        ahead, behind = ([_GIVEN] * n for n in others)
-        origins = _origins(traced.jaxpr, [*ahead, *sorted(before), *behind])
-        of_tops, of_kept = origins[: len(tops)], origins[len(tops) : len(tops) + len(kept)]
-        return _Traced(
-            tops=dict(zip(names, zip(of_tops, tops, strict=True), strict=True)),
-            kept={origin: size(x) for origin, x in zip(of_kept, kept, strict=True)},
-            state=state,
-        )
+        (_, tops), pullback, state = jax.vjp(forward, params, before, has_aux=True)
+        return tops, jax.tree.leaves(pullback), state
+
+    traced, (tops, kept, state) = jax.make_jaxpr(run, return_shape=True)(given.params, dict(before), given)
+    others = (len(jax.tree.leaves(tree)) for tree in (given.params, given))
+    ahead, behind = ([_GIVEN] * n for n in others)
+    origins = _origins(traced.jaxpr, [*ahead, *sorted(before), *behind])
+    of_tops, of_kept = origins[: len(tops)], origins[len(tops) : len(tops) + len(kept)]
+    return _Traced(
+        tops=dict(zip(names, zip(of_tops, tops, strict=True), strict=True)),
+        kept={origin: size(x) for origin, x in zip(of_kept, kept, strict=True)},
+        state=state,
+    )
 
 
 def _origins(jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
@@ -169,19 +168,6 @@ def _origins(jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
         elif name in _VIEWS:
             known[eqn.outvars[0]] = origin(eqn.invars[0])
     return [origin(v) for v in jaxpr.outvars]
-
-
-def own(layers: Sequence[Layer], given: Given) -> Given:
-    """What of all that is given these layers read."""
-    keys = {p.owner.layer for layer in layers for p in (*layer.params, *layer.carried)}
-    tops = {top for layer in layers for top in layer.tops}
-    return Given(
-        {k: v for k, v in given.params.items() if k in keys},
-        {k: v for k, v in given.state.items() if k in keys},
-        {k: v for k, v in given.inputs.items() if k in tops},
-        given.key,
-        {k: v for k, v in given.probes.items() if k in tops},
-    )
 
 
 def size(tree: Any) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...machine import free_memory
+from ..machine import free_memory
 
 if TYPE_CHECKING:
     import jax

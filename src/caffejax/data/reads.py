@@ -1,0 +1,51 @@
+"""How data layers read: batches by number, looked at once when the graph is built, and later read ahead."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ..errors import DataError, located
+from ..layers.context import Site
+from ..layers.source import Look, Source, Tops
+from ..layers.types import Reads
+from .pipeline import Batches, Pipeline
+
+
+class OpenBatches(Protocol):
+    """What opens a layer's batches; `tops` are those that an earlier look has shown, so that none is needed."""
+
+    def __call__(self, site: Site, tops: Tops | None = None) -> Batches:
+        """Opens them."""
+        ...
+
+
+def reads(
+    batches: OpenBatches, depth: Callable[[Site], int], finishing: Callable[[Site], Callable[..., Any]] | None = None
+) -> Reads:
+    """How a type reads that makes its tops of such batches.
+
+    Args:
+        batches: what opens them.
+        depth: how many to keep ready.
+        finishing: makes `Look.finish` for a layer, if something is left to do on the device.
+    """
+
+    def look(site: Site) -> Look:
+        with located(layer=site.layer.name, layer_type=site.layer.type):
+            if depth(site) < 1:
+                raise DataError(f"prefetch is {depth(site)}; at least 1 batch must be kept ready")
+        found = batches(site)
+        found.close()
+        return Look(found.tops, None if finishing is None else finishing(site))
+
+    def open_source(site: Site, tops: Tops) -> Source:
+        return Pipeline(batches(site, tops), depth(site), site.reading.workers)
+
+    return Reads(functools.update_wrapper(look, batches), open_source)
+
+
+def prefetch(site: Site) -> int:
+    """How many batches data_param wants to be kept ready; other layers than Data take it from there as well."""
+    return int(site.layer.data_param.prefetch)

@@ -1,0 +1,39 @@
+"""A layer that another may take in, as it shows itself to that one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .context import Context
+
+
+@dataclass(frozen=True)
+class Follower:
+    """A layer that works in place on what the one before it leaves.
+
+    Attributes:
+        ctx: what it computes with.
+        blobs: its blobs, or what has their shapes.
+    """
+
+    ctx: Context
+    blobs: tuple[Any, ...]
+
+    def is_by_channel(self, axis: int, channels: int) -> bool:
+        """Whether it is no more than a factor and a bias for each channel."""
+        known = self.ctx.type.facts.by_channel
+        return known is not None and known.holds(self.ctx, [tuple(b.shape) for b in self.blobs], axis, channels)
+
+    def factor_and_bias(self) -> tuple[Any, Any]:
+        """These, (channels,) each, of a layer that is no more."""
+        known = self.ctx.type.facts.by_channel
+        assert known is not None
+        found: tuple[Any, Any] = known.factor_and_bias(self.ctx, self.blobs)
+        return found
+
+    @property
+    def is_relu(self) -> bool:
+        """Whether it is max(x, 0) and no more."""
+        known = self.ctx.type.facts.relu
+        return known is not None and known(self.ctx)

@@ -1,0 +1,328 @@
+"""What a layer type is: four frozen parts, each stated once, where the type is registered.
+
+    def unit_rows(ctx, blobs, x): ...                   # arrays in, top (or tuple of tops) out
+    def unit_rows_params(ctx, x): ...                   # the params that it owns, from the bottoms' shapes
+    def unit_rows_backward(ctx, blobs, x, *, y, dy): ...  # Caffe's Backward, by hand
+
+    register(
+        LayerType(
+            Signature("UnitRows", param="unit_rows_param"),
+            Traced(unit_rows, params=unit_rows_params),
+            Gradient(unit_rows_backward),
+            Facts(row_wise=True),
+        )
+    )
+
+Forward takes the layer's `Context`, its blobs as one tuple if it declares params, and its bottoms. A backward rule
+takes the same, what forward returned (`y`) and the tops' diffs (`dy`), and returns what `jax.vjp` of forward would: one
+gradient for each argument after `ctx`, None for zero. With one top, `y` and `dy` are arrays, else tuples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+from .questions import ON_HOST, QUESTIONS, Question
+from .source import Look, Position
+
+Function = Callable[..., Any]
+Count = int | tuple[int, int | None]  # exactly n, or (at least, at most or None)
+DtypePolicy = Literal["float32", "bottoms", "products"]
+Moves = Literal["nothing", "whole", "parts"]
+
+SAME_AS_BOTTOMS = "same as bottoms"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """How a type stands in a prototxt.
+
+    Attributes:
+        name: Caffe's type name.
+        bottoms: how many bottoms: a number, or (least, most) with None for no limit.
+        tops: how many tops, likewise, or `SAME_AS_BOTTOMS`.
+        param: the LayerParameter field with the type's own parameters.
+        in_place: False where a top may not carry a bottom's name.
+        loss: the first top has loss_weight 1 unless told otherwise, and is made if not named.
+        fork_settings: settings of forks that it follows; others that are set are refused.
+    """
+
+    name: str
+    bottoms: Count = 1
+    tops: Count | str = 1
+    param: str | None = None
+    in_place: bool = True
+    loss: bool = False
+    fork_settings: tuple[str, ...] = ()
+
+    def count_problems(self, n_bottoms: int, n_tops: int) -> Iterator[str]:
+        """What is wrong with these numbers of bottoms and tops."""
+        if not _fits(n_bottoms, self.bottoms):
+            yield f"takes {_words(self.bottoms, 'bottom')}, but {n_bottoms} given"
+        tops = n_bottoms if isinstance(self.tops, str) else self.tops
+        if not _fits(n_tops, tops) and not (self.loss and n_tops == 0):
+            yield f"produces {_words(tops, 'top')}, but {n_tops} given"
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """A faster way to compute a layer together with some that follow in place on its only top.
+
+    Attributes:
+        takes: `takes(ctx, bottom, followers)` is how many of the followers it computes, 0 for none; all have shapes
+            only.
+        run: `run(ctx, blobs, bottom, followers)`, given just those, returns what forward does.
+    """
+
+    takes: Callable[..., int]
+    run: Function
+
+
+@dataclass(frozen=True)
+class Traced:
+    """Runs as a function of JAX arrays, compiled with the rest of the net. Tops' shapes come from evaluating it.
+
+    Attributes:
+        forward: `forward(ctx, [blobs,] *bottoms)`.
+        params: `params(ctx, *bottoms)` lists a `ParamSpec` for each blob that the layer owns; bottoms have `.shape`
+            and `.dtype`. None if it owns none.
+        stateful: forward returns `(tops, new values of the blobs that are not learnable)`.
+        fusion: how it takes in layers that follow, if it can.
+        instance: the object of the user's that computes, if it is one.
+    """
+
+    forward: Function
+    params: Function | None = None
+    stateful: bool = False
+    fusion: Fusion | None = None
+    instance: Any = None
+
+
+@dataclass(frozen=True)
+class OnHost:
+    """Runs on NumPy arrays, outside of what is compiled, because it cannot be traced; so does its rule.
+
+    Attributes:
+        forward: `forward(ctx, [blobs,] *bottoms)`.
+        top_shapes: `top_shapes(ctx, *bottoms)` gives the largest shapes of the tops.
+        params: as for `Traced`.
+        ragged: whether the data says how many rows the tops have.
+        in_float32: whether it computes in float32, whatever it is given.
+        instance: the object of the user's that computes, if it is one.
+        position: how that says where in its data it is, if it can.
+    """
+
+    forward: Function
+    top_shapes: Function
+    params: Function | None = None
+    ragged: bool = False
+    in_float32: bool = False
+    instance: Any = None
+    position: Position | None = None
+
+
+@dataclass(frozen=True)
+class Reads:
+    """Reads its tops from a source.
+
+    Attributes:
+        look: `look(site)` is a cheap look at the source, made once, when the graph is built.
+        open: `open(site, tops)` opens it, given the tops that were seen.
+        instance, position: as for `OnHost`.
+    """
+
+    look: Callable[..., Look]
+    open: Function
+    instance: Any = None
+    position: Position | None = None
+
+
+@dataclass(frozen=True)
+class Fed:
+    """Is fed its tops by the caller.
+
+    Attributes:
+        shapes: `shapes(ctx)` lists the tops' shapes.
+        from_arrays: whether arrays are set once, of which it takes the next batch each time; else it is an input of
+            the net.
+    """
+
+    shapes: Function
+    from_arrays: bool = False
+
+
+@dataclass(frozen=True)
+class PerLayer:
+    """Is settled by each layer's own parameters, or has something of its own, such as a file.
+
+    Attributes:
+        make: `make(ctx, site)` gives the type of one layer: `ctx.type` with another way to run. It is called once for
+            each layer of each graph.
+    """
+
+    make: Callable[..., LayerType]
+
+
+@dataclass(frozen=True)
+class Indices:
+    """Bottoms that hold labels or indices; no gradient can be asked into them.
+
+    Attributes:
+        bottoms: their numbers; -1 is the last.
+        classes: `classes(ctx, *bottoms)` is how many things the first of them numbers, 0 .. classes - 1; None where
+            it numbers nothing, or the shapes do not say. Bottoms have `.shape`.
+        ignored: `ignored(ctx)` is a number that is none of them and counts for nothing, or None.
+        picks: whether the layer picks things by these numbers: one out of range is an error, of which forward makes
+            NaN. Else they are classes, which only the data can hold.
+    """
+
+    bottoms: tuple[int, ...]
+    classes: Function | None = None
+    ignored: Function | None = None
+    picks: bool = False
+
+    def of(self, n: int) -> frozenset[int]:
+        """Their numbers, counted from 0, in a layer of n bottoms."""
+        return frozenset(i % n for i in self.bottoms if -n <= i < n)
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """How a type's gradient is made, and where it stops.
+
+    Attributes:
+        rule: the hand-written Backward; None where there is autodiff alone.
+        preferred: use the rule rather than autodiff: where Caffe's gradient is not the derivative.
+        exists: False where Caffe has no backward pass; asking for one is an error.
+        indices: the bottoms that hold labels or indices.
+        unforced: those of them that `force_backward` leaves alone, as it does a loss's labels.
+        not_derivative: where forward itself stops gradients that exist, as Caffe does, in words; checks then take
+            rule and autodiff agreeing for enough.
+    """
+
+    rule: Function | None = None
+    preferred: bool = False
+    exists: bool = True
+    indices: Indices = Indices(())
+    unforced: tuple[int, ...] = ()
+    not_derivative: str = ""
+
+
+@dataclass(frozen=True)
+class ByChannel:
+    """A layer that may be no more than y = factor * x + bias.
+
+    Attributes:
+        holds: `holds(ctx, shapes, axis, channels)`: whether it is just that along an axis of its bottom with so many
+            channels; `shapes` are its blobs'.
+        factor_and_bias: `factor_and_bias(ctx, blobs)`: then these two, (channels,) each.
+    """
+
+    holds: Callable[..., bool]
+    factor_and_bias: Function
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What else there is to know of a type.
+
+    Attributes:
+        elementwise: each number of the tops depends on the number at the same place of the bottoms only, so that the
+            order of the axes makes no difference.
+        row_wise: whether each row (index along axis 0) of the tops depends on the same row of the bottoms only; a
+            function of the context where the parameters decide. What is elementwise is row-wise.
+        relu: `relu(ctx)`: whether it is max(x, 0) and no more.
+        by_channel: for what may be a factor and a bias for each channel.
+        moves: whether all of its tops hold the bottoms' numbers: the "whole" of them, or "parts"; or "nothing".
+        dtypes: how it computes in a net of bfloat16: in "float32", in its "bottoms"' type, or "products" in bfloat16;
+            see `layers.dtypes`.
+        integers: integers will do for every bottom, as numbers are only moved, or made float32 first; others are
+            refused but for indices.
+        restrictions: what the type does not do, for the table of layers.
+        cannot: what JAX does not do with it, of `QUESTIONS`, each with the reason in words; tests ask all the rest.
+    """
+
+    elementwise: bool = False
+    row_wise: bool | Callable[..., bool] = False
+    relu: Callable[..., bool] | None = None
+    by_channel: ByChannel | None = None
+    moves: Moves = "nothing"
+    dtypes: DtypePolicy = "float32"
+    integers: bool = False
+    restrictions: str = ""
+    cannot: Mapping[Question, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+
+    @property
+    def copies(self) -> bool:
+        """Whether every top is the bottom itself."""
+        return self.elementwise and self.moves == "whole"
+
+
+@dataclass(frozen=True)
+class LayerType:
+    """A layer type; see the module's text."""
+
+    signature: Signature
+    runs: Traced | OnHost | Reads | Fed | PerLayer
+    gradient: Gradient = Gradient()
+    facts: Facts = Facts()
+
+    @property
+    def name(self) -> str:
+        """Caffe's type name."""
+        return self.signature.name
+
+    @property
+    def on_host(self) -> bool:
+        """Whether it runs outside of what is compiled."""
+        return isinstance(self.runs, OnHost)
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether its tops come from outside: from a source, or from the caller."""
+        return isinstance(self.runs, Reads | Fed)
+
+    @property
+    def params(self) -> Function | None:
+        """What declares the params that a layer owns."""
+        return self.runs.params if isinstance(self.runs, Traced | OnHost) else None
+
+    @property
+    def fusion(self) -> Fusion | None:
+        """How it takes in layers that follow."""
+        return self.runs.fusion if isinstance(self.runs, Traced) else None
+
+    @property
+    def instance(self) -> Any:
+        """The object of the user's that runs the layer, if it is one."""
+        return getattr(self.runs, "instance", None)
+
+    @property
+    def position(self) -> Position | None:
+        """How that object says where in its data it is, if it can."""
+        return self.runs.position if isinstance(self.runs, OnHost | Reads) else None
+
+    @property
+    def has_backward(self) -> bool:
+        """Whether a gradient can pass: by the rule, or by autodiff, which a host layer does not have."""
+        return self.gradient.exists and (self.gradient.rule is not None or not self.on_host)
+
+    @property
+    def cannot(self) -> Mapping[Question, str]:
+        """What JAX does not do with it, with reasons; of a host layer that is everything."""
+        return MappingProxyType(dict.fromkeys(QUESTIONS, ON_HOST)) if self.on_host else self.facts.cannot
+
+
+def _fits(n: int, count: Count) -> bool:
+    low, high = (count, count) if isinstance(count, int) else count
+    return low <= n and (high is None or n <= high)
+
+
+def _words(count: Count, noun: str) -> str:
+    if isinstance(count, int):
+        return f"exactly {count} {noun}{'' if count == 1 else 's'}"
+    low, high = count
+    return f"at least {low} {noun}(s)" if high is None else f"{low} to {high} {noun}s"

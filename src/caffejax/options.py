@@ -1,0 +1,143 @@
+"""The two sets of options: how a net computes, and how its data is read. Given once, and handed on whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from numbers import Integral
+from typing import Any, Literal, TypedDict, get_args, get_type_hints
+
+from .errors import CaffejaxError, did_you_mean
+
+Kernels = Literal["fast", "reference"]
+Precision = Literal["float32", "tf32", "bfloat16"]
+Backward = Literal["autodiff", "rules"]
+Remat = Literal["none", "auto"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a net computes.
+
+    Attributes:
+        kernels: "fast" for the formulations that suit the platform best, "reference" for the plain lowering of every
+            layer.
+        precision: "float32" on every platform; "tf32", with which products and convolutions round their factors to
+            10 bits where the platform has it, which a CPU has not; or "bfloat16": the products and what lies between
+            them in bfloat16; parameters, statistics, sums, losses and outputs in float32.
+        backward: how gradients are made: "autodiff", or "rules" for the layers' hand-written Backward.
+        remat: "auto" if the backward pass of `loss` is to run layers again where what it reads would not fit into
+            memory; "none" keeps everything.
+        memory_limit: for "auto", bytes that training may take; what the default device has free unless given.
+
+    Raises:
+        CaffejaxError: naming every option with a value that it cannot have.
+    """
+
+    kernels: Kernels = "fast"
+    precision: Precision = "float32"
+    backward: Backward = "autodiff"
+    remat: Remat = "none"
+    memory_limit: int | None = None
+
+    def __post_init__(self) -> None:
+        _raise_of([*_wrong_choices(self), *self._wrong()])
+
+    def _wrong(self) -> Iterator[str]:
+        if self.memory_limit is not None and (not is_whole(self.memory_limit) or self.memory_limit < 0):
+            yield f"memory_limit must be a number of bytes, not {quoted(self.memory_limit)}"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a net's data is read.
+
+    Attributes:
+        seed: what data layers shuffle and crop by.
+        workers: how many processes read each data layer's data; 0 for threads of this one, which are enough unless
+            much of the reading is Python.
+        skip_bad: whether Data and ImageData take the next image for one that cannot be decoded, with a warning, or
+            end with an error.
+
+    Raises:
+        CaffejaxError: naming every option with a value that it cannot have.
+    """
+
+    seed: int = 0
+    workers: int = 0
+    skip_bad: bool = False
+
+    def __post_init__(self) -> None:
+        _raise_of(self._wrong())
+
+    def _wrong(self) -> Iterator[str]:
+        if not is_whole(self.seed):
+            yield f"seed must be a whole number, not {quoted(self.seed)}"
+        if not is_whole(self.workers) or self.workers < 0:
+            yield f"workers must be a whole number from 0 on, not {quoted(self.workers)}"
+        if not isinstance(self.skip_bad, bool):
+            yield f"skip_bad must be True or False, not {quoted(self.skip_bad)}"
+
+
+class Options(TypedDict, total=False):
+    """The fields of `Run` and `Reading` as keywords: `Net(model, kernels="reference", seed=1)`."""
+
+    kernels: Kernels
+    precision: Precision
+    backward: Backward
+    remat: Remat
+    memory_limit: int | None
+    seed: int
+    workers: int
+    skip_bad: bool
+
+
+def resolved(run: Run, reading: Reading, options: Mapping[str, Any]) -> tuple[Run, Reading]:
+    """The two values, with what keywords say in place of their fields.
+
+    Raises:
+        CaffejaxError: naming every keyword that is no option, and every value that cannot be.
+    """
+    problems = [
+        f"there is no option '{name}'{did_you_mean(name, Options.__annotations__)}"
+        for name in options
+        if name not in Options.__annotations__
+    ]
+    made: list[Any] = []
+    for value in (run, reading):
+        own = {f.name: options[f.name] for f in fields(value) if f.name in options}
+        try:
+            made.append(replace(value, **own))
+        except CaffejaxError as error:
+            problems += [problem.message for problem in error.problems]
+    _raise_of(problems)
+    return made[0], made[1]
+
+
+def choices(name: str) -> tuple[str, ...]:
+    """What an option of a few values may be."""
+    found: tuple[str, ...] = get_args(get_type_hints(Options)[name])
+    return found
+
+
+def quoted(value: Any) -> str:
+    """A value in an error's text."""
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a value is a whole number; True and False are not."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _wrong_choices(run: Run) -> Iterator[str]:
+    for name in ("kernels", "precision", "backward", "remat"):
+        known, value = choices(name), getattr(run, name)
+        if value not in known:
+            hint = " (half precision is bfloat16, which needs no loss scaling)" if name == "precision" else ""
+            yield f"{name} must be {' or '.join(map(quoted, known))}, not {quoted(value)}{hint}"
+
+
+def _raise_of(problems: Any) -> None:
+    if found := list(problems):
+        raise CaffejaxError(found)

@@ -1,0 +1,75 @@
+"""A runner that compiles each part by itself: for nets with layers on the host, and for layers timed one by one.
+
+Host layers may give tops of other shapes each time, and what follows them is compiled for each shape it meets. Each
+compilation that new shapes need is logged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..kernels import compiling
+from ..options import Kernels
+from .model import Part
+from .running import Given, Result, compute
+
+log = logging.getLogger("caffejax.net")
+
+
+class CompiledParts:
+    """Runs each part compiled; for concrete arrays only, also under jax.grad.
+
+    Args:
+        kernels: the operations' formulation.
+    """
+
+    def __init__(self, kernels: Kernels) -> None:
+        self._kernels = kernels
+        self._compiled: dict[tuple[Part, frozenset[str] | None], Any] = {}
+        self._seen: dict[Part, set[Any]] = {}  # numbers of rows, or shapes of all that is read
+
+    def __call__(
+        self, part: Part, given: Given, before: Mapping[str, jax.Array], keep: frozenset[str] | None = None
+    ) -> Result:
+        """Run a part."""
+        run = self._function(part, keep)
+        rows = {len(v) for v in before.values()} if part.how == "rows" and not given.taps else set()
+        if len(rows) != 1:
+            self._log_shapes(part, before)
+            return run(given, before)
+        (n,) = rows
+        size = 1 << (n - 1).bit_length() if n else 1
+        seen = self._seen.setdefault(part, set())
+        if size not in seen:
+            seen.add(size)
+            log.info("Compiling layers %s for up to %d rows (%d sizes so far)", _names(part), size, len(seen))
+        padded = {name: jnp.pad(v, [(0, size - n)] + [(0, 0)] * (v.ndim - 1)) for name, v in before.items()}
+        result = run(given, padded)
+        return result._replace(values={name: v[:n] for name, v in result.values.items()})
+
+    def _function(self, part: Part, keep: frozenset[str] | None) -> Any:
+        if (part, keep) not in self._compiled:
+            function = partial(compute, part, keep=keep)
+            self._compiled[part, keep] = function if part.how == "host" else compiling.jit(function, self._kernels)
+        return self._compiled[part, keep]
+
+    def _log_shapes(self, part: Part, before: Mapping[str, jax.Array]) -> None:
+        """Say so when other shapes than the first have to be compiled."""
+        seen = self._seen.setdefault(part, set())
+        shapes = tuple(v.shape for v in before.values())
+        if part.how != "traced" or shapes in seen:
+            return
+        seen.add(shapes)
+        if len(seen) > 1:
+            text = ", ".join(f"{name} {shape}" for name, shape in zip(before, shapes, strict=True))
+            log.info("Compiling layers %s for %s (%d shapes so far)", _names(part), text, len(seen))
+
+
+def _names(part: Part) -> str:
+    return f"{part.layers[0].name} .. {part.layers[-1].name}"

@@ -1,0 +1,65 @@
+"""The pass that fuses layers: a layer takes in those that follow in place and that it computes faster together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from itertools import takewhile
+
+import jax
+import jax.numpy as jnp
+
+from ..graph import Graph, Layer
+from ..layers.follower import Follower
+from .model import Part, Schedule, Step, part_of
+
+
+def fuse(schedule: Schedule) -> Schedule:
+    """The schedule with layers fused, within its parts; gradients by rules want every layer by itself."""
+    return replace(schedule, parts=tuple(_fused(schedule.graph, part) for part in schedule.parts))
+
+
+def keep_apart(schedule: Schedule, names: Collection[str]) -> Schedule:
+    """The schedule with the layers apart that work on these blobs, so that each of their values is there."""
+
+    blobs = frozenset(names)
+
+    def apart(step: Step) -> Sequence[Step]:
+        return [step] if blobs.isdisjoint(step.first.tops) else part_of(step.layers, "autodiff").steps
+
+    parts = (replace(part, steps=tuple(s for step in part.steps for s in apart(step))) for part in schedule.parts)
+    return replace(schedule, parts=tuple(parts)) if blobs else schedule
+
+
+def _fused(graph: Graph, part: Part) -> Part:
+    if part.backward != "autodiff" or part.how == "host":
+        return part
+    return replace(part, steps=tuple(_steps(graph, part.layers)))
+
+
+def _steps(graph: Graph, layers: Sequence[Layer]) -> Iterator[Step]:
+    done = 0
+    for i, layer in enumerate(layers):
+        if i >= done:
+            done = i + 1 + _taken(graph, layer, layers[i + 1 :])
+            yield Step(tuple(layers[i:done]))
+
+
+def _taken(graph: Graph, layer: Layer, later: Sequence[Layer]) -> int:
+    """How many of the layers after it a layer takes in."""
+    if layer.type.fusion is None or not layer.context.fast or any(layer.loss_weights):
+        return 0
+    followers = [_follower(other) for other in takewhile(lambda other: _follows(layer, other), later)]
+    if not followers:
+        return 0
+    return layer.type.fusion.takes(layer.context, graph.blobs[layer.bottoms[0]], followers)
+
+
+def _follows(layer: Layer, other: Layer) -> bool:
+    """Whether `other` works in place on a layer's only top, and nothing stops a gradient between them."""
+    alone = other.in_place and layer.tops == other.tops
+    return alone and not any(other.loss_weights) and not any(other.gradient_stops)
+
+
+def _follower(layer: Layer) -> Follower:
+    return Follower(layer.context, tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in layer.owned))
