@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -14,10 +14,9 @@ import numpy as np
 from ...errors import LayerError
 from ..context import Blob, Context, Shape
 from ..registry import LayerType
+from .blob import Blob as PyBlob
+from .layer import Layer
 from .user import give_settings, noted
-
-if TYPE_CHECKING:
-    from ...pycaffe import Blob as PyBlob
 
 Arrays = tuple[np.ndarray, ...]
 
@@ -68,9 +67,6 @@ class HostLayer:
     """
 
     def __init__(self, ctx: Context, cls: type, where: str) -> None:
-        from ...pycaffe import Blob as PyBlob
-        from ...pycaffe import Layer
-
         self._ctx, self._where = ctx, where
         make = noted(cls, ctx, where)
         self.user = make(ctx.layer) if issubclass(cls, Layer) else make()
