@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
         return net.apply(params, state, batch, key=key, blobs=names)
 
     forward, key, check_indices = net.jit(blobs_of), jax.random.key(0), IndexCheck(net)
-    feed = Feed(net)
+    feed = Feed(net.graph)
     counts = dict.fromkeys(names, 0)
     log.info("Extracting Features")
     with ExitStack() as stack, counter(options.batches, "batches") as advance:

@@ -81,6 +81,11 @@ class Layer:
         return str(self.context.layer.name)
 
     @property
+    def is_fed(self) -> bool:
+        """Whether the tops come from outside: of Input and data layers."""
+        return self.type.forward is None
+
+    @property
     def index_bottoms(self) -> frozenset[int]:
         """Which bottoms hold labels or indices."""
         n = len(self.bottoms)
@@ -131,6 +136,16 @@ class Graph:
     def learnable(self) -> tuple[Param, ...]:
         """The blobs that exist once: what Caffe's solver keeps a history for, in its order."""
         return tuple(p for p in self.params if p.owned)
+
+    @property
+    def fed(self) -> tuple[str, ...]:
+        """The blobs that come from outside: tops of Input and data layers."""
+        return tuple(top for layer in self.layers if layer.is_fed for top in layer.tops)
+
+    @property
+    def has_host_layers(self) -> bool:
+        """Whether some layers run on the host and cannot be compiled."""
+        return any(layer.type.host for layer in self.layers)
 
     @property
     def losses(self) -> dict[str, float]:

@@ -11,9 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..graph import Layer
-from ..net import Net
-from ..schedule.running import is_fed
-from ..solvers.state import TrainState, pass_key
+from ..net import Net, Variables
 from .taps import Diffs, Tapped, Tops
 
 CLASS_LOSSES = ("SoftmaxWithLoss", "MultinomialLogisticLoss", "InfogainLoss", "HingeLoss")
@@ -29,32 +27,35 @@ class Where(NamedTuple):
     advice: str = ""
 
 
-def find(net: Net, before: TrainState, batches: Mapping[str, jax.Array], after: TrainState, passes: int) -> Where:
+def find(
+    net: Net, before: Variables, batches: Mapping[str, jax.Array], keys: Sequence[jax.Array], after: Variables
+) -> Where:
     """Where the step from `before` to `after` left the finite numbers.
 
     Args:
         net: the train net.
-        before, after: the state that the step was given, and the one it made.
-        batches: its batches, stacked along a first axis, `passes` long.
+        before, after: the variables that the step was given, and those it made.
+        batches: its batches, stacked along a first axis.
+        keys: for each of them the key of its pass.
     """
     if (found := not_finite(before, net)) is not None:
         return found._replace(message=f"{found.message} before this step", advice="Start from other weights")
     state = before.state
-    for number in range(passes):
+    for number, key in enumerate(keys):
         batch = {name: array[number] for name, array in batches.items()}
-        replay = Tapped(net, before.params, state, batch, pass_key(before, number))
+        replay = Tapped(net, before.params, state, batch, key)
         found, tops = _forward(net, replay)
         if (found := found or _backward(net, replay.diffs(tops))) is not None:
             return found
-        _, state = net.apply(before.params, state, batch, key=pass_key(before, number), blobs=())
+        _, state = net.apply(before.params, state, batch, key=key, blobs=())
     if (found := not_finite(after, net)) is not None:
         return found._replace(message=f"all gradients are finite, but the update overflows: {found.message}")
     return Where("the loss is not finite, though it is when the layers run one by one: numbers near overflow")
 
 
-def not_finite(state: TrainState, net: Net | None = None) -> Where | None:
+def not_finite(variables: Variables, net: Net | None = None) -> Where | None:
     """The first parameter or running statistic that is not finite."""
-    for what, tree in (("parameter", state.params), ("running statistic", state.state)):
+    for what, tree in (("parameter", variables.params), ("running statistic", variables.state)):
         for key in [layer.key for layer in net.graph.layers] if net else tree:
             for i, blob in enumerate(tree.get(key, ())):
                 if blob is not None and not _finite(blob):
@@ -93,7 +94,7 @@ def _backward(net: Net, diffs: Diffs) -> Where | None:
 def _blame(layer: Layer, bottoms: Arrays, name: str, top: jax.Array) -> Where:
     """Why the layer's top may not be finite, with finite bottoms."""
     message = f"its output '{name}' {_kinds(top)}"
-    if is_fed(layer):
+    if layer.is_fed:
         return Where(message, layer, "No setting mends that: the data itself is not finite")
     if layer.type.name in CLASS_LOSSES and (wrong := _wrong_label(layer, *bottoms[:2])):
         return Where(f"{message}: {wrong}", layer, "Correct the labels or the number of outputs, or set ignore_label")

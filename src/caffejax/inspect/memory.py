@@ -19,7 +19,7 @@ from ..layers.calling import forward
 from ..net import Net
 from ..schedule.remat.plan import Plan
 from ..schedule.remat.running import Recomputing
-from ..schedule.running import Given, is_fed
+from ..schedule.running import Given
 from .counting import multiply_adds
 
 _KEY = jax.eval_shape(jax.random.key, 0)
@@ -119,8 +119,7 @@ def compiled(net: Net, batch: int | None = None) -> Compiled:
 def _with_batch(graph: Graph, batch: int | None) -> Graph:
     if batch is None:
         return graph
-    fed = [top for layer in graph.layers if is_fed(layer) for top in layer.tops]
-    return reshape_graph(graph, {top: (batch, *graph.blobs[top].shape[1:]) for top in fed})
+    return reshape_graph(graph, {top: (batch, *graph.blobs[top].shape[1:]) for top in graph.fed})
 
 
 def _of_layer(layer: Layer, graph: Graph) -> LayerMemory:
@@ -141,7 +140,7 @@ def _of_layer(layer: Layer, graph: Graph) -> LayerMemory:
 
 
 def _multiply_adds(layer: Layer, graph: Graph) -> int | None:
-    if is_fed(layer):
+    if layer.is_fed:
         return 0
     if layer.type.host:
         return None

@@ -32,6 +32,12 @@ def forward(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple
     return _tuple(tops), tuple(state)
 
 
+def finished(ctx: Context, arrays: Sequence[Any]) -> Arrays:
+    """The tops of a layer that is fed, from the arrays it is fed."""
+    tops = tuple(map(jnp.asarray, arrays))
+    return tops if ctx.type.finish is None else ctx.type.finish(ctx, *tops)
+
+
 def backward(
     ctx: Context,
     blobs: Sequence[Any],

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from .. import data  # noqa: F401  registers the data layers
+from ..data.loader import open_sources
 from ..graph import Graph, Param, build_graph, net_state
 from ..kernels import Kernels, compiling
 from ..layers import Source
@@ -24,7 +25,7 @@ from ..precision import Precision
 from ..precision import check as check_precision
 from ..schedule.remat import Remat
 from ..schedule.remat.running import Recomputing
-from ..schedule.running import Given, Segments, is_fed, run_layers
+from ..schedule.running import Given, Segments, run_layers
 from ..schema import read_net, source_file
 from ..schema.caffe_pb2 import NetParameter, NetState
 from .given import check_given, check_key, check_options, compared, known_names
@@ -143,10 +144,9 @@ class Net:
 
     def _set_graph(self, graph: Graph) -> None:
         self.graph = graph
-        host = any(layer.type.host for layer in self.graph.layers)
-        self._segments = Segments(self.graph, self.backward, self.kernels) if host else None
+        self._segments = Segments(graph, self.backward, self.kernels) if graph.has_host_layers else None
         self.recomputing: Recomputing | None = None
-        if self.remat == "auto" and not host:
+        if self.remat == "auto" and not graph.has_host_layers:
             self.recomputing = Recomputing(self.graph, self.backward, self.memory_limit)
         elif self.remat == "auto":
             log.warning("no layers are recomputed to save memory: the net has some that run on the host")
@@ -175,12 +175,12 @@ class Net:
     @property
     def has_host_layers(self) -> bool:
         """Whether some layers cannot be compiled; then the net must be called outside of jax.jit."""
-        return self._segments is not None
+        return self.graph.has_host_layers
 
     @property
     def fed(self) -> tuple[str, ...]:
         """Blobs that `inputs` must hold: tops of Input and data layers."""
-        return tuple(top for layer in self.graph.layers if is_fed(layer) for top in layer.tops)
+        return self.graph.fed
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -192,11 +192,7 @@ class Net:
 
         A Python layer is the one source of its own data: it goes on where it was.
         """
-        return {
-            layer.key: layer.type.open_source(layer.context)
-            for layer in self.graph.layers
-            if layer.type.open_source is not None
-        }
+        return open_sources(self.graph)
 
     def init(self, key: jax.Array, dtype: Any = jnp.float32) -> Variables:
         """New blobs from their fillers.

@@ -14,8 +14,8 @@ from ..data.memory import ArraySource
 from ..graph import AUTOMATIC, Graph, Layer, Slot
 from ..graph.indices import check_indices, count_indexed
 from ..graph.reshape import reshape_graph
+from ..layers.calling import finished
 from ..layers.python.layer import BlobVec
-from ..schedule.running import finished
 from . import _modes
 from ._execution import Args, Diffs, Forward, Key, Section, Seeds, Stretch, slot_trees, split_roots, takes_part
 from ._passes import BackwardPass, Pass, in_place, maker
@@ -369,7 +369,7 @@ class Running:
         tops = jax.device_put(arrays, self.device)
         if layer.type.finish is not None:
             if layer.key not in self._finish_fed:
-                self._finish_fed[layer.key] = jax.jit(lambda arrays: finished(layer, arrays))
+                self._finish_fed[layer.key] = jax.jit(lambda arrays: finished(layer.context, arrays))
             tops = self._finish_fed[layer.key](tops)
         for name, array in zip(layer.tops, tops, strict=True):
             self._take(name, array)

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from ..errors import located
 from ..graph import Graph, Layer, Param
 from ..kernels import Kernels, compiling
-from ..layers.calling import Backward
+from ..layers.calling import Backward, finished
 from ..layers.checking import check_dtypes
 from ..layers.precision import products_of, rounded
 from ..layers.registry import Follower
@@ -64,8 +64,8 @@ def run_layers(
         done = i + 1
         where = located(file=file, layer=layer.name, layer_type=layer.type.name)
         with jax.named_scope(layer.name), where, products_of(layer.context):
-            if is_fed(layer):
-                tops = finished(layer, [given.inputs[top] for top in layer.tops])
+            if layer.is_fed:
+                tops = finished(layer.context, [given.inputs[top] for top in layer.tops])
             elif joint := _call_joint(layer, layers[done:], given, state, values, mode):
                 done += joint.taken
                 tops = joint.tops
@@ -83,17 +83,6 @@ def run_layers(
             if weight:
                 total += weight * jnp.sum(top, dtype=jnp.promote_types(top.dtype, jnp.float32))
     return Result(values, state, total)
-
-
-def is_fed(layer: Layer) -> bool:
-    """Whether a layer's tops come from outside: Input and data layers."""
-    return layer.type.forward is None
-
-
-def finished(layer: Layer, arrays: Sequence[Any]) -> tuple[jax.Array, ...]:
-    """The tops of a fed layer, from the arrays it is fed."""
-    tops = tuple(map(jnp.asarray, arrays))
-    return tops if layer.type.finish is None else layer.type.finish(layer.context, *tops)
 
 
 def _call(layer: Layer, given: Given, state: Mapping[str, Any], values: Values, mode: Backward) -> tuple[Any, Any]:

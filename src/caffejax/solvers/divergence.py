@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import Problem, SolverError
 from ..inspect.culprit import Where, find, not_finite
 from ..net import Net
-from .state import TrainState
+from .state import TrainState, pass_key
 
 UNREAD = 100  # losses to let pass before reading as many older ones, which the device has long finished
 
@@ -58,7 +58,9 @@ class Watch:
         self._unread.append((iteration, loss))
         if self._every_step:
             if not self._all_finite((loss, after.params, after.state)):
-                raise SolverError(self._problem(iteration, find(self._net, before, batches, after, self._iter_size)))
+                keys = [pass_key(before, number) for number in range(self._iter_size)]
+                where = find(self._net, before.variables, batches, keys, after.variables)
+                raise SolverError(self._problem(iteration, where))
             self._read(1)
         elif len(self._unread) >= 2 * UNREAD:
             self._read(UNREAD)
@@ -71,7 +73,7 @@ class Watch:
         """
         self._read(len(self._unread))
         if state is not None and not self._all_finite((state.params, state.state)):
-            found = not_finite(state)
+            found = not_finite(state.variables)
             assert found is not None
             since = "at the start" if self._finite is None else f"after iteration {self._finite}, whose loss was finite"
             raise SolverError(self._problem(None, found._replace(message=f"{found.message} {since}")))

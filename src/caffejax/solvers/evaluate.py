@@ -38,7 +38,7 @@ class Evaluator:
 
     def __init__(self, net: Net, device: jax.Device, feed: Feed | None = None) -> None:
         self.net = net
-        self.feed = Feed(net) if feed is None else feed
+        self.feed = Feed(net.graph) if feed is None else feed
         self.device = device
         self._last: Params = {}
         self._check_indices = IndexCheck(net)

@@ -170,7 +170,7 @@ class Solver:
         return Net(s.message, state=s.state, file=s.file, **self._net_options, **more)
 
     def _open_feed(self, net: Net) -> Feed:
-        return Feed(net)
+        return Feed(net.graph)
 
     def _multipliers(self, name: str) -> Any:
         """A tree like the params, with each blob's lr_mult or decay_mult."""
@@ -191,7 +191,7 @@ class Solver:
     @property
     def variables(self) -> Variables:
         """The train net's params and running statistics."""
-        return Variables(self.train_state.params, self.train_state.state)
+        return self.train_state.variables
 
     @property
     def batch_size(self) -> int:
