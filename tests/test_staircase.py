@@ -125,9 +125,16 @@ def upward(imports: Sequence[Import]) -> list[str]:
     ]
 
 
+def entered(step: Import) -> list[str]:
+    """The folders that the importer is not in and the imported module is: their `__init__` is run first."""
+    parts = step.imported.split(".")
+    folders = [".".join(parts[:n]) for n in range(2, len(parts))]
+    return [folder for folder in folders if not f"{step.importer}.".startswith(f"{folder}.")]
+
+
 def circle(imports: Sequence[Import]) -> str:
     """A circle of files, each of which imports the next; "" if there is none."""
-    places = {(i.importer, i.imported): i.place for i in imports}
+    places = {(i.importer, module): i.place for i in imports for module in (*entered(i), i.imported)}
     sorter: TopologicalSorter[str] = TopologicalSorter()
     for importer, imported in places:
         sorter.add(importer, imported)
@@ -232,8 +239,13 @@ def test_neighbours_are_noticed(tmp_path: Path) -> None:
         {"graph/model.py": "from .build import x", "graph/build.py": "def f():\n    from .model import y"},
         {"graph/model.py": "from . import Graph"},
         {"graph/model.py": "from .build import x", "graph/build.py": 'import_module(".model", __package__)'},
+        {
+            "graph/model.py": "from .parts.one import x",
+            "graph/parts/__init__.py": "from ..model import y",
+            "graph/parts/one.py": "",
+        },
     ],
-    ids=["two files", "a package's own __init__", "a string"],
+    ids=["two files", "a package's own __init__", "a string", "an __init__ on the way"],
 )
 def test_a_circle_is_noticed(tmp_path: Path, changed: dict[str, str]) -> None:
     found = house(tmp_path, changed)

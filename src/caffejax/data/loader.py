@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import DataError, GraphError, Problem
 from ..graph import Graph
-from ..graph.indices import IndexRange, index_ranges
+from ..graph.indices import IndexRange, index_ranges, out_of_range
 from ..graph.reshape import reshape_graph
 from ..layers import Position, Source
 
@@ -64,6 +64,9 @@ class Feed:
         self._tops = {layer.key: layer.tops for layer in graph.layers}
         self._ranges = index_ranges(graph)
 
+    def __iter__(self) -> Feed:
+        return self
+
     def __next__(self) -> dict[str, Any]:
         """The next batch of every source, by blob name, and what is fed by hand.
 
@@ -86,10 +89,7 @@ class Feed:
         return batch
 
     def _check(self, name: str, array: np.ndarray, wanted: IndexRange) -> None:
-        whole = np.trunc(array)
-        bad = ~((whole >= 0) & (whole < wanted.classes))  # NaN is bad too
-        if wanted.ignored is not None:
-            bad &= whole != wanted.ignored
+        bad = out_of_range(array, wanted.classes, wanted.ignored)
         if bad.any():
             row = int(np.argwhere(bad)[0][0])
             message = (

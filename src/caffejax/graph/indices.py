@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import LayerError, Problem
 from .model import Graph, Layer
 
 # types each of whose tops holds all that its bottoms hold
@@ -54,19 +53,11 @@ def count_indexed(layer: Layer, bottoms: Iterable[Any]) -> int:
     return layer.type.count_indexed(layer.context, *bottoms)
 
 
-def check_indices(layer: Layer, indices: Any, count: int, file: str | None = None) -> None:
-    """Raises `LayerError` if one of a layer's indices is none of `count`, cut off to a whole number as Caffe does."""
-    numbers = np.asarray(indices)
+def out_of_range(numbers: np.ndarray, classes: int, ignored: int | None = None) -> np.ndarray:
+    """Return where numbers are none of the classes, as booleans; Caffe cuts them off to whole numbers."""
     whole = np.trunc(numbers)
-    bad = ~((whole >= 0) & (whole < count))  # NaN is bad too
-    if bad.any():
-        place = [int(i) for i in np.argwhere(bad)[0]]
-        (bottom,) = layer.index_bottoms
-        message = (
-            f"index {numbers[bad].flat[0]:g} at {place} of bottom '{layer.bottoms[bottom]}' is out of range: "
-            f"it must be one of 0 to {count - 1}"
-        )
-        raise LayerError(Problem(message, file=file, layer=layer.name, layer_type=layer.type.name))
+    valid = (whole >= 0) & (whole < classes)  # NaN is not
+    return ~valid if ignored is None else ~valid & (whole != ignored)
 
 
 def _classes(graph: Graph, layer: Layer, bottom: int) -> int | None:

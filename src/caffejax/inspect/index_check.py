@@ -1,19 +1,50 @@
-"""Indices that a net computes itself, looked at before anything is done with what they pick.
+"""Indices out of range: looked for where layers pick things by number, before anything is done with what they pick.
 
-In a compiled net an index out of range gives NaN. What stands in the data is looked at as it is read (see `feed`); for
-the rest, of which most nets have none, the part of the net that computes indices runs once more, before each pass.
+In a compiled net an index out of range gives NaN. What stands in the data is looked at as it is read (see
+`data.loader`); for the rest, of which most nets have none, the part of the net that computes indices runs once more,
+before each pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
-from ..graph.indices import HANDING_ON, check_indices, count_indexed, indexing_layers
-from ..graph.model import Graph, Layer
+from ..errors import LayerError, Problem
+from ..graph import Graph, Layer
+from ..graph.indices import HANDING_ON, count_indexed, indexing_layers, out_of_range
 from ..net import Net, Params
+
+
+def check_indices(layer: Layer, bottoms: Sequence[Any], file: str | None = None) -> None:
+    """Check the indices among what a layer is given, which is one that picks things by number.
+
+    Args:
+        layer: the layer.
+        bottoms: its bottoms; of those that hold no indices only the shapes count.
+        file: where the net came from, for the message.
+
+    Raises:
+        LayerError: for an index out of range, with the layer, the index and the range.
+    """
+    (bottom,) = layer.index_bottoms
+    _check(layer, bottoms[bottom], count_indexed(layer, bottoms), file)
+
+
+def _check(layer: Layer, indices: Any, count: int, file: str | None) -> None:
+    numbers = np.asarray(indices)
+    bad = out_of_range(numbers, count)
+    if bad.any():
+        place = [int(i) for i in np.argwhere(bad)[0]]
+        (bottom,) = layer.index_bottoms
+        message = (
+            f"index {numbers[bad].flat[0]:g} at {place} of bottom '{layer.bottoms[bottom]}' is out of range: "
+            f"it must be one of 0 to {count - 1}"
+        )
+        raise LayerError(Problem(message, file=file, layer=layer.name, layer_type=layer.type.name))
 
 
 class IndexCheck:
@@ -42,7 +73,7 @@ class IndexCheck:
             return
         found = self._run(params, state, batch, key)
         for layer, (indices, count) in zip(self._layers, found, strict=True):
-            check_indices(layer, indices, int(count), self._file)
+            _check(layer, indices, int(count), self._file)
 
     def _found(self, net: Net, params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> Any:
         """For each layer its indices and how many things they number; the rest is computed only for its shape."""

@@ -48,7 +48,7 @@ class LayerMemory(NamedTuple):
     multiply_adds: int | None
 
 
-class Compiled(NamedTuple):
+class CompiledMemory(NamedTuple):
     """XLA's own figures, in bytes, of a compiled forward and backward pass.
 
     Attributes:
@@ -63,7 +63,7 @@ class Compiled(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Report:
+class MemoryReport:
     """A net's layers, and what training it takes.
 
     Attributes:
@@ -82,7 +82,7 @@ class Report:
         return LayerMemory("total", "", (), *sums)
 
 
-def report(net: Net, batch: int | None = None) -> Report:
+def memory_report(net: Net, batch: int | None = None) -> MemoryReport:
     """What a net takes, for a batch of another size if given: the first axis of all that the net is fed.
 
     Raises:
@@ -95,10 +95,10 @@ def report(net: Net, batch: int | None = None) -> Report:
         inputs: Any = {name: graph.blobs[name] for name in net.fed}
         given = Given(params, state, inputs, _KEY, {})
         training = (net.recomputing or Recomputing(net.graph, net.backward, sys.maxsize)).plan(given)
-    return Report(tuple(_of_layer(layer, graph) for layer in graph.layers), training)
+    return MemoryReport(tuple(_of_layer(layer, graph) for layer in graph.layers), training)
 
 
-def compiled(net: Net, batch: int | None = None) -> Compiled:
+def compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:
     """Compiles the net's loss and gradients, for another batch size if given, and says what that takes.
 
     Raises:
@@ -113,7 +113,7 @@ def compiled(net: Net, batch: int | None = None) -> Compiled:
     both = compiling.jit(jax.value_and_grad(net.loss, has_aux=True), net.kernels)
     analysis: Any = both.lower(*variables, inputs, _KEY).compile().memory_analysis()
     sizes = (analysis.argument_size_in_bytes, analysis.output_size_in_bytes, analysis.temp_size_in_bytes)
-    return Compiled(*map(int, sizes))
+    return CompiledMemory(*map(int, sizes))
 
 
 def _with_batch(graph: Graph, batch: int | None) -> Graph:

@@ -13,11 +13,11 @@ import numpy as np
 from ..data.drawn import feed
 from ..data.loader import Feed
 from ..graph import Layer
-from ..graph.indices import check_indices, count_indexed
 from ..kernels import compiling
 from ..layers.calling import finished
 from ..net import Net, Variables
 from ..schedule.running import Given, run_layers
+from .index_check import check_indices
 
 Values = dict[str, jax.Array]
 
@@ -69,9 +69,7 @@ class Timer:
                 times.append(LayerTime(layer.name, 0.0, 0.0))
             else:
                 if layer.type.count_indexed is not None:
-                    bottoms = [values[name] for name in layer.bottoms]
-                    (i,) = layer.index_bottoms
-                    check_indices(layer, bottoms[i], count_indexed(layer, bottoms), self._net.graph.file)
+                    check_indices(layer, [values[name] for name in layer.bottoms], self._net.graph.file)
                 given = Given(self._variables.params, state, {}, self._key, {})
                 times.append(alone(given, values, state))
         return times

@@ -12,8 +12,8 @@ from .. import net as pure
 from ..data.loader import Feed
 from ..data.memory import ArraySource
 from ..graph import AUTOMATIC, Graph, Layer, Slot
-from ..graph.indices import check_indices, count_indexed
 from ..graph.reshape import reshape_graph
+from ..inspect import check_indices
 from ..layers.calling import finished
 from ..layers.python.layer import BlobVec
 from . import _modes
@@ -269,9 +269,9 @@ class Running:
         """Puts a forward pass's results into the memories; raises `LayerError` for an index out of range."""
         stretch = work.stretch
         known = {**work.args.blobs, **done.values}
-        for layer, name in stretch.indices:
+        for layer, _ in stretch.indices:
             bottoms = [known.get(self._roots.get(b, b), self.graph.blobs[b]) for b in layer.bottoms]
-            check_indices(layer, known[name], count_indexed(layer, bottoms), self.graph.file)
+            check_indices(layer, bottoms, self.graph.file)
         for slot, array in done.state.items():
             _take_into(self.slots[slot].data_memory, array)
         for name in stretch.makes:

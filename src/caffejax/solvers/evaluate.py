@@ -11,7 +11,7 @@ import numpy as np
 from ..data.loader import Feed
 from ..errors import GraphError, Problem
 from ..graph import Graph
-from ..inspect.index_check import IndexCheck
+from ..inspect import IndexCheck
 from ..net import Net, Params, Variables
 
 

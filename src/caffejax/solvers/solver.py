@@ -15,8 +15,7 @@ import numpy as np
 from ..checkpoints.loading import load_weights
 from ..data.loader import Feed
 from ..errors import SolverError
-from ..inspect.debug_info import DebugInfo
-from ..inspect.index_check import IndexCheck
+from ..inspect import DebugInfo, IndexCheck
 from ..kernels import Kernels
 from ..layers.calling import Backward
 from ..layers.context import name_key
