@@ -29,7 +29,7 @@ from competitor import CONFIGS, random_inputs, training, variables_of
 from torch_net import TorchNet, plain
 
 from caffejax import tune_process
-from caffejax.inspect.memory import report
+from caffejax.inspect import memory_report
 from caffejax.net import Net
 from caffejax.solvers.state import TrainState
 
@@ -129,7 +129,7 @@ def compare(name: str, batch: int, precision: str, kernels: str, options: argpar
     mine = rate(lambda: ours(net, batch, options.steps))
     theirs = rate(lambda: peer(net, batch, options.steps, precision)) if options.torch else None
     most = peak(precision, options.peak_tflops)
-    operations = 2 * 3 * (report(net, 1).total.multiply_adds or 0) * 1e-12  # of one image
+    operations = 2 * 3 * (memory_report(net, 1).total.multiply_adds or 0) * 1e-12  # of one image
     cells = []
     for found in (mine, theirs):
         share = f"{100 * found * operations / most:.1f} %" if found and most else "-"

@@ -55,7 +55,7 @@ def derived(name: str) -> tuple[Case, Derivations]:
             blobs = list(tree["layer"])
             blobs[param.slot.index] = recorded[f"param/{param.slot.index}"]
             tree["layer"] = tuple(blobs)
-        inputs = feed(net, {name: recorded[f"bottom/{name}"] for name in net.fed}, random)
+        inputs = feed(net.graph, {name: recorded[f"bottom/{name}"] for name in net.fed}, random)
         ((_, case),) = cases(net, ["layer"], Variables(params, state), inputs, random, jax.random.key(1))
         return case, derive(case, 24, random)
 
@@ -236,7 +236,7 @@ def test_a_whole_net() -> None:
 
 
 def test_labels_are_valid_classes() -> None:
-    inputs = feed(Net(NET, "TEST"), {}, np.random.default_rng(0))
+    inputs = feed(Net(NET, "TEST").graph, {}, np.random.default_rng(0))
     assert set(inputs["label"]) <= set(range(5))
     assert inputs["data"].dtype == np.float64
 

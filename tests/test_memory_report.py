@@ -9,8 +9,7 @@ import pytest
 
 from caffejax import GraphError, Net
 from caffejax.cli import main
-from caffejax.inspect.counting import multiply_adds
-from caffejax.inspect.memory import compiled, report
+from caffejax.inspect import compiled_memory, memory_report, multiply_adds
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 DIGITS = CONFIGS / "digits" / "lenet_train_test.prototxt"
@@ -29,13 +28,15 @@ layer { name: "f" type: "Filter" bottom: "x" bottom: "s" top: "y" }"""
     ],
 )
 def test_known_nets(name: str, parameters: int, products: int) -> None:
-    total = report(Net(CONFIGS / name / "train_val.prototxt", "TEST"), batch=1).total
+    total = memory_report(Net(CONFIGS / name / "train_val.prototxt", "TEST"), batch=1).total
     assert (total.parameters, total.multiply_adds) == (parameters, products)
     assert total.parameter_bytes == 4 * parameters
 
 
 def test_layers() -> None:
-    layers = {layer.name: layer for layer in report(Net(CONFIGS / "lenet" / "train_val.prototxt", "TRAIN")).layers}
+    layers = {
+        layer.name: layer for layer in memory_report(Net(CONFIGS / "lenet" / "train_val.prototxt", "TRAIN")).layers
+    }
     assert layers["conv2"][1:] == (
         "Convolution",
         ((64, 50, 8, 8),),
@@ -60,7 +61,7 @@ def test_layers() -> None:
 def test_products_of_layers(layer: str, products: int) -> None:
     net = f"""layer {{ name: "in" type: "Input" top: "x" input_param {{ shape {{ dim: 2 dim: 6 dim: 5 dim: 5 }} }} }}
     layer {{ name: "l" bottom: "x" top: "y" {layer} }}"""
-    assert report(Net(net)).layers[1].multiply_adds == products
+    assert memory_report(Net(net)).layers[1].multiply_adds == products
 
 
 def test_products_in_loops_and_branches() -> None:
@@ -74,15 +75,15 @@ def test_recurrent_layers_count_every_step() -> None:
     net = """layer { name: "in" type: "Input" top: "x" top: "cont"
       input_param { shape { dim: 5 dim: 2 dim: 3 } shape { dim: 5 dim: 2 } } }
     layer { name: "l" type: "LSTM" bottom: "x" bottom: "cont" top: "y" recurrent_param { num_output: 4 } }"""
-    assert report(Net(net)).layers[1].multiply_adds == 5 * 2 * (3 * 16 + 4 * 16)
+    assert memory_report(Net(net)).layers[1].multiply_adds == 5 * 2 * (3 * 16 + 4 * 16)
 
 
 def test_host_layers_are_not_looked_into() -> None:
-    found = report(Net(FILTER, "TRAIN"))
+    found = memory_report(Net(FILTER, "TRAIN"))
     assert found.layers[1].multiply_adds is None
     assert found.training is None
     with pytest.raises(GraphError, match="run on the host"):
-        compiled(Net(FILTER, "TRAIN"))
+        compiled_memory(Net(FILTER, "TRAIN"))
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from caffejax import Net
 from caffejax.cli import main
-from caffejax.inspect.timing import LayerTime, Timer, mean_times
+from caffejax.inspect import LayerTime, Timer, mean_times
 
 DIGITS = Path(__file__).parents[1] / "configs" / "digits" / "lenet_train_test.prototxt"
 FED = """

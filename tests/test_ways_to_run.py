@@ -129,7 +129,7 @@ def one_by_one(net: Net) -> Numbers:
 
 def in_pycaffe(net: Net, run: Callable[[Running, int], list[jax.Array]]) -> Numbers:
     """What a net of pycaffe's holds when `run(net, index of its last layer)` has run it and given its losses."""
-    running = Running(net, variables_of(net), Feed(net, by_hand=dict))
+    running = Running(net, variables_of(net), Feed(net.graph, by_hand=dict))
     for name, value in inputs_of(net).items():
         running.blobs[name].data[...] = value
     loss = sum(run(running, len(net.graph.layers) - 1))

@@ -13,6 +13,7 @@ Names are imported when first used, so that `import caffejax` is quick.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from . import aliases
 from ._version import __version__
 
 if TYPE_CHECKING:
@@ -88,6 +89,9 @@ __all__ = [
     "tune_process",
     "write_caffemodel",
 ]
+
+# what `caffe` is to Python layers and, from `pycaffe.install()` on, to all of the process
+aliases.declare("caffe", f"{__name__}.pycaffe")
 
 
 def __getattr__(name: str) -> Any:

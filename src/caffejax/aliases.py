@@ -47,6 +47,17 @@ class Alias(MetaPathFinder, Loader):
 
 
 _lock = threading.Lock()
+_declared: dict[str, str] = {}
+
+
+def declare(alias: str, package: str) -> None:
+    """Say which package an alias stands for. Nothing is imported, and `import alias` does not find it by that."""
+    _declared[alias] = package
+
+
+def declared(alias: str) -> str:
+    """Return the package that an alias was declared to stand for."""
+    return _declared[alias]
 
 
 def install(alias: str, package: str) -> None:

@@ -70,7 +70,7 @@ def test_follows_a_recorded_training_net(case: str) -> None:
     folder = GOLDEN / "solver" / case
     net = Net(folder / "net.prototxt", "TRAIN")
     params, state = variables = load_weights(net.graph, net.init(jax.random.key(0)), folder / "init.caffemodel")
-    model, feed = CaffeModule(net, variables), Feed(net)
+    model, feed = CaffeModule(net, variables), Feed(net.graph)
     step = jax.jit(jax.value_and_grad(net.loss, has_aux=True))
     for _ in range(3):
         batch = next(feed)
@@ -159,7 +159,7 @@ def adam_steps(model: CaffeModule, feed: Feed, n: int) -> list[float]:
 def test_lenet_learns_digits_and_is_checkpointed(tmp_path: Path) -> None:
     train, test = Net(LENET, "TRAIN"), Net(LENET, "TEST")
     model = CaffeModule(train, rngs=nnx.Rngs(0))
-    feed, test_feed = Feed(train), Feed(test)
+    feed, test_feed = Feed(train.graph), Feed(test.graph)
     losses = adam_steps(model, feed, 40)
     assert np.mean(losses[-5:]) < 0.4 * losses[0]
     scores, _ = test.forward(*variables_of(model), next(test_feed))
@@ -211,7 +211,7 @@ def test_linen_gives_the_nets_outputs_and_gradients() -> None:
     folder = GOLDEN / "solver" / "sgd_shared_params"
     net = Net(folder / "net.prototxt", "TRAIN")
     params, state = variables = load_weights(net.graph, net.init(jax.random.key(0)), folder / "init.caffemodel")
-    feed = Feed(net)
+    feed = Feed(net.graph)
     batch = next(feed)
     feed.close()
     model = to_linen(net, variables)

@@ -23,7 +23,7 @@ def feed(tmp_path, labels, layers):
 
     path = tmp_path / "db"
     write_lmdb(path, ((b"%03d" % n, datum(label)) for n, label in enumerate(labels)))
-    return Feed(caffejax.Net(NET % (path, layers), "TRAIN"))
+    return Feed(caffejax.Net(NET % (path, layers), "TRAIN").graph)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from ..errors import CaffejaxError, located
@@ -45,8 +47,7 @@ def run(options: argparse.Namespace) -> None:
 
     from ..checkpoints.loading import load_weights
     from ..data.loader import Feed
-    from ..errors import did_you_mean
-    from ..inspect.index_check import IndexCheck
+    from ..inspect import features
     from ..net import Net
 
     names, targets = options.blobs.split(","), options.databases.split(",")
@@ -58,29 +59,17 @@ def run(options: argparse.Namespace) -> None:
     asked = argparse.Namespace(gpu=None, device="cpu" if options.kind == "CPU" else f"gpu:{number}")
     device = flags.pick_device(asked, prefer_gpu=False)
     net = Net(Path(options.model), "TEST")
-    if unknown := [name for name in names if name not in net.graph.blobs]:
-        known = net.graph.blobs
-        raise CaffejaxError(
-            f"{options.model}: no blob '{name}' in the net{did_you_mean(name, known)}" for name in unknown
-        )
-    params, state = jax.device_put(load_weights(net.graph, net.init(jax.random.key(0)), options.weights), device)
-
-    def blobs_of(params: Any, state: Any, batch: Any, key: jax.Array) -> Any:
-        return net.apply(params, state, batch, key=key, blobs=names)
-
-    forward, key, check_indices = net.jit(blobs_of), jax.random.key(0), IndexCheck(net)
-    feed = Feed(net)
+    variables = jax.device_put(load_weights(net.graph, net.init(jax.random.key(0)), options.weights), device)
+    feed = Feed(net.graph)
+    batches = map(partial(jax.device_put, device=device), islice(feed, options.batches))
     counts = dict.fromkeys(names, 0)
     log.info("Extracting Features")
     with ExitStack() as stack, counter(options.batches, "batches") as advance:
         stack.callback(feed.close)
+        extracted = features(net, variables, names, batches)
         writer = _npz_writer if options.db_type == "npz" else _database_writer(options.db_type)
         writers = [stack.enter_context(writer(target, name)) for name, target in zip(names, targets, strict=True)]
-        for n in range(options.batches):
-            batch = jax.device_put(next(feed), device)
-            given = params, state, batch, jax.random.fold_in(key, n)
-            check_indices(*given)
-            values, state = forward(*given)
+        for values in extracted:
             for name, write in zip(names, writers, strict=True):
                 array = np.asarray(values[name], np.float32)
                 with located(file=options.model):

@@ -10,7 +10,7 @@ from . import flags
 from .nets import net_of
 
 if TYPE_CHECKING:
-    from ..inspect.memory import Compiled, LayerMemory, Report
+    from ..inspect import CompiledMemory, LayerMemory, MemoryReport
 
 HELP = "report parameters, activations, bytes and multiply-adds by layer"
 EXAMPLE = "caffejax memory --model=configs/resnet152/train_val.prototxt --batch=32 --remat=auto --memory_limit=4GiB"
@@ -31,14 +31,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Reports."""
-    from ..inspect.memory import compiled, report
+    from ..inspect import compiled_memory, memory_report
 
     net = net_of(options, options.phase, remat=options.remat, memory_limit=options.memory_limit)
-    found = report(net, options.batch)
+    found = memory_report(net, options.batch)
     _print_table([_TITLES, *map(_row, found.layers), _row(found.total)])
     _print_training(found)
     if options.compiled:
-        _print_compiled(compiled(net, options.batch))
+        _print_compiled(compiled_memory(net, options.batch))
 
 
 def _row(layer: LayerMemory) -> tuple[str, ...]:
@@ -56,7 +56,7 @@ def _print_table(rows: list[tuple[str, ...]]) -> None:
         print("  ".join(cells).rstrip())
 
 
-def _print_training(found: Report) -> None:
+def _print_training(found: MemoryReport) -> None:
     if (plan := found.training) is None:
         return
     print(f"\nParameters, gradients, history, statistics and a batch: {in_words(plan.fixed)}")
@@ -68,6 +68,6 @@ def _print_training(found: Report) -> None:
         print("That is more than the limit, and the least there is; a smaller batch takes less.")
 
 
-def _print_compiled(figures: Compiled) -> None:
+def _print_compiled(figures: CompiledMemory) -> None:
     words = ", ".join(f"{name} {in_words(size)}" for name, size in figures._asdict().items())
     print(f"XLA, loss and gradients: {words}")

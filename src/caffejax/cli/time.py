@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     import jax
 
-    from ..inspect.timing import Timer, mean_times
+    from ..inspect import Timer, mean_times
 
     device = flags.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from ..errors import GraphError, Problem, did_you_mean
-from ..graph.indices import HANDING_ON, index_ranges
-from ..net import Net
-from ..schedule.running import finished
+from ..graph import Graph
+from ..graph.indices import index_ranges
+from .loader import open_sources
 
 
-def feed(net: Net, given: Mapping[str, Any], random: np.random.Generator) -> dict[str, np.ndarray]:
+def feed(graph: Graph, given: Mapping[str, Any], random: np.random.Generator) -> dict[str, np.ndarray]:
     """A float64 array for each blob that the net is fed.
 
     Args:
-        net: the net.
+        graph: the net's graph.
         given: arrays for some of the blobs.
         random: for the others that no data layer gives.
 
@@ -25,44 +25,44 @@ def feed(net: Net, given: Mapping[str, Any], random: np.random.Generator) -> dic
         GraphError: for names that the net is not fed, and shapes that differ (but in the first axis).
         DataError: if a source cannot be read.
     """
-    _check(net, given)
-    inputs = dict(given) if given.keys() >= set(net.fed) else {**_read(net), **given}
-    limits = _limits(net)
-    for name in net.fed:
+    _check(graph, given)
+    inputs = dict(given) if given.keys() >= set(graph.fed) else {**_read(graph), **given}
+    limits = _limits(graph)
+    for name in graph.fed:
         if name not in inputs:
-            shape = net.graph.blobs[name].shape
+            shape = graph.blobs[name].shape
             indices = name in limits
             inputs[name] = random.integers(limits[name], size=shape) if indices else random.normal(size=shape)
-    return {name: np.asarray(inputs[name], np.float64) for name in net.fed}
+    return {name: np.asarray(inputs[name], np.float64) for name in graph.fed}
 
 
-def _check(net: Net, given: Mapping[str, Any]) -> None:
+def _check(graph: Graph, given: Mapping[str, Any]) -> None:
     problems = []
     for name, array in given.items():
-        if name not in net.fed:
-            problems.append(f"the net is not fed a blob '{name}'{did_you_mean(name, net.fed)}")
+        if name not in graph.fed:
+            problems.append(f"the net is not fed a blob '{name}'{did_you_mean(name, graph.fed)}")
             continue
-        shape, expected = np.shape(array), net.graph.blobs[name].shape
+        shape, expected = np.shape(array), graph.blobs[name].shape
         if len(shape) != len(expected) or shape[1:] != expected[1:]:
             problems.append(f"input '{name}' has shape {shape}, but the net expects {expected}")
     if problems:
-        raise GraphError(Problem(p, file=net.graph.file) for p in problems)
+        raise GraphError(Problem(p, file=graph.file) for p in problems)
 
 
-def _read(net: Net) -> dict[str, np.ndarray]:
+def _read(graph: Graph) -> dict[str, np.ndarray]:
     batches: dict[str, np.ndarray] = {}
-    for key, source in net.sources().items():
+    for key, source in open_sources(graph).items():
         try:
-            layer = net.graph.layer(key)
-            batches.update(zip(layer.tops, map(np.asarray, finished(layer, next(source))), strict=True))
+            layer = graph.layer(key)
+            batches.update(zip(layer.tops, map(np.asarray, layer.finished(next(source))), strict=True))
         finally:
             source.close()
     return batches
 
 
-def _limits(net: Net) -> dict[str, int]:
+def _limits(graph: Graph) -> dict[str, int]:
     """For each blob that is read as indices, the number that all must stay below."""
-    ranges = index_ranges(net.graph, {*HANDING_ON, "Slice"})
+    ranges = index_ranges(graph, parts=True)
     known = {name: min(r.classes for r in found) for name, found in ranges.items()}
-    unknown = {layer.bottoms[i] for layer in net.graph.layers for i in layer.index_bottoms} - known.keys()
+    unknown = {layer.bottoms[i] for layer in graph.layers for i in layer.index_bottoms} - known.keys()
     return known | dict.fromkeys(unknown, 2)  # 0 and 1 are valid everywhere

@@ -9,19 +9,34 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, GraphError, Problem
-from ..graph.indices import IndexRange, index_ranges
+from ..graph import Graph
+from ..graph.indices import IndexRange, index_ranges, out_of_range
 from ..graph.reshape import reshape_graph
-from ..layers import Position
-from ..net import Net
+from ..layers import Fed, Position, Reads, Source
 
 log = logging.getLogger("caffejax.data")
+
+
+def open_sources(graph: Graph) -> dict[str, Source]:
+    """Open a new source for each data layer, by the layer's key. Close them when done.
+
+    A Python layer is the one source of its own data: it goes on where it was.
+
+    Raises:
+        DataError: if a source cannot be opened.
+    """
+    return {
+        layer.key: layer.type.runs.open(layer.site, layer.look.tops)
+        for layer in graph.layers
+        if isinstance(layer.type.runs, Reads) and layer.look is not None
+    }
 
 
 class Feed:
     """Batches for all of a net's data layers.
 
     Args:
-        net: the net.
+        graph: the net's graph.
         by_hand: gives the arrays of the blobs that no source feeds: tops of Input layers.
 
     Raises:
@@ -29,28 +44,25 @@ class Feed:
         DataError: if a source cannot be opened.
     """
 
-    def __init__(self, net: Net, by_hand: Callable[[], Mapping[str, Any]] | None = None) -> None:
-        if not net.graph.layers:
-            raise GraphError(Problem("the net has no layers in this phase", file=net.graph.file))
-        inputs = [layer for layer in net.graph.layers if layer.type.input_shapes is not None]
+    def __init__(self, graph: Graph, by_hand: Callable[[], Mapping[str, Any]] | None = None) -> None:
+        if not graph.layers:
+            raise GraphError(Problem("the net has no layers in this phase", file=graph.file))
+        inputs = [layer for layer in graph.layers if isinstance(layer.type.runs, Fed)]
         if inputs and by_hand is None:
             raise GraphError(
-                Problem(
-                    "nothing feeds this layer; a net that is trained or tested here needs data layers instead",
-                    file=net.graph.file,
-                    layer=layer.name,
-                    layer_type=layer.type.name,
-                )
+                layer.problem("nothing feeds this layer; a net that is trained or tested here needs data layers instead")
                 for layer in inputs
             )
-        self._net = net
+        self._graph = graph
         self._by_hand = by_hand
-        self._sources = net.sources()
-        self._positions = {**self._sources, **_own_positions(net)}
+        self._sources = open_sources(graph)
+        self._positions = {**self._sources, **_own_positions(graph)}
         self._shapes: set[tuple[tuple[int, ...], ...]] = set()
-        self._tops = {layer.key: layer.tops for layer in net.graph.layers}
-        self._file = net.graph.file
-        self._ranges = index_ranges(net.graph)
+        self._tops = {layer.key: layer.tops for layer in graph.layers}
+        self._ranges = index_ranges(graph)
+
+    def __iter__(self) -> Feed:
+        return self
 
     def __next__(self) -> dict[str, Any]:
         """The next batch of every source, by blob name, and what is fed by hand.
@@ -74,10 +86,7 @@ class Feed:
         return batch
 
     def _check(self, name: str, array: np.ndarray, wanted: IndexRange) -> None:
-        whole = np.trunc(array)
-        bad = ~((whole >= 0) & (whole < wanted.classes))  # NaN is bad too
-        if wanted.ignored is not None:
-            bad &= whole != wanted.ignored
+        bad = out_of_range(array, wanted.classes, wanted.ignored)
         if bad.any():
             row = int(np.argwhere(bad)[0][0])
             message = (
@@ -85,8 +94,7 @@ class Feed:
                 f"{wanted.classes} classes, 0 to {wanted.classes - 1}; mend the labels, or the layer's num_output "
                 "below it, or set ignore_label"
             )
-            layer = wanted.layer
-            raise DataError(Problem(message, file=self._file, layer=layer.name, layer_type=layer.type.name))
+            raise DataError(wanted.layer.problem(message))
 
     def _check_shapes(self, batch: Mapping[str, np.ndarray]) -> None:
         """Says so when other shapes than the first make what runs on them be compiled again, if that is possible."""
@@ -97,8 +105,8 @@ class Feed:
         if len(self._shapes) > 1:
             text = ", ".join(f"{name} {shape}" for name, shape in zip(batch, shapes, strict=True))
             log.info("Compiling for %s (%d shapes so far)", text, len(self._shapes))
-            if not self._net.has_host_layers:  # these find the shapes of what follows when they run
-                reshape_graph(self._net.graph, {name: array.shape for name, array in batch.items()})
+            if not self._graph.has_host_layers:  # these find the shapes of what follows when they run
+                reshape_graph(self._graph, {name: array.shape for name, array in batch.items()})
 
     def get_state(self) -> dict[str, Any]:
         """The position of every source, and of the Python layers that have one, by layer."""
@@ -116,11 +124,11 @@ class Feed:
             source.close()
 
 
-def _own_positions(net: Net) -> dict[str, Position]:
+def _own_positions(graph: Graph) -> dict[str, Position]:
     """The positions that Python layers tell; says which layers read data and tell none."""
-    layers = [layer for layer in net.graph.layers if layer.type.instance is not None]
+    layers = [layer for layer in graph.layers if layer.type.instance is not None]
     for layer in layers:
-        if layer.type.open_source is not None and layer.type.position is None:
+        if isinstance(layer.type.runs, Reads) and layer.type.position is None:
             log.warning(
                 "Layer '%s' (%s) has no get_state and set_state: checkpoints do not hold its place in the data",
                 layer.name,

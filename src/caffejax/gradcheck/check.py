@@ -80,7 +80,7 @@ def check_gradients(
             net, given, variables = lone_layer(net_or_layer, param, bottoms, blobs, phase, random)
             layers = [net.graph.layers[-1].key]
         rows: list[Row] = []
-        for layer, case in cases(net, layers, variables, feed(net, given, random), random, jax.random.key(seed)):
+        for layer, case in cases(net, layers, variables, feed(net.graph, given, random), random, jax.random.key(seed)):
             with located(file=net.graph.file, layer=layer.name, layer_type=layer.type.name):
                 rows += compare(layer.key, case, derive(case, samples, random))
     return Report(tuple(rows))

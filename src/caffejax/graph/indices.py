@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import LayerError
 from .model import Graph, Layer
 
 
@@ -63,15 +62,8 @@ def _classes(layer: Layer, bottoms: Sequence[Any]) -> int | None:
     return None if known.classes is None else known.classes(layer.context, *bottoms)
 
 
-def check_indices(layer: Layer, indices: Any, count: int) -> None:
-    """Raises `LayerError` if one of a layer's indices is none of `count`, cut off to a whole number as Caffe does."""
-    numbers = np.asarray(indices)
+def out_of_range(numbers: np.ndarray, classes: int, ignored: int | None = None) -> np.ndarray:
+    """Return where numbers are none of the classes, as booleans; Caffe cuts them off to whole numbers."""
     whole = np.trunc(numbers)
-    bad = ~((whole >= 0) & (whole < count))  # NaN is bad too
-    if bad.any():
-        place = [int(i) for i in np.argwhere(bad)[0]]
-        message = (
-            f"index {numbers[bad].flat[0]:g} at {place} of bottom '{index_blob(layer)}' is out of range: "
-            f"it must be one of 0 to {count - 1}"
-        )
-        raise LayerError(layer.problem(message))
+    valid = (whole >= 0) & (whole < classes)  # NaN is not
+    return ~valid if ignored is None else ~valid & (whole != ignored)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from ..errors import GraphError, Problem, located
 from ..layers import Context, Fed, LayerType, ParamSpec, Phase, Site, layer_type
@@ -95,6 +97,11 @@ class Layer:
     def problem(self, message: str) -> Problem:
         """What is wrong with the layer, with file, name and type."""
         return Problem(message, file=self.site.file, layer=self.name, layer_type=self.type.name)
+
+    def finished(self, arrays: Sequence[Any]) -> tuple[jax.Array, ...]:
+        """The tops of a layer that is fed, from the arrays it is fed."""
+        tops = tuple(map(jnp.asarray, arrays))
+        return tops if self.look is None or self.look.finish is None else self.look.finish(*tops)
 
     @property
     def index_bottoms(self) -> frozenset[int]:

@@ -1,1 +1,28 @@
-"""What looks into a net: memory, timing, counting, taps, debug info, the search for a culprit, features."""
+"""What looks into a net: features, memory, timing, multiply-adds, indices out of range, debug info, culprits."""
+
+from .counting import multiply_adds
+from .culprit import Culprit, find_culprit, not_finite
+from .debug_info import DebugInfo
+from .features import features
+from .index_check import IndexCheck, check_indices
+from .memory import CompiledMemory, LayerMemory, MemoryReport, compiled_memory, memory_report
+from .timing import LayerTime, Timer, mean_times
+
+__all__ = [
+    "CompiledMemory",
+    "Culprit",
+    "DebugInfo",
+    "IndexCheck",
+    "LayerMemory",
+    "LayerTime",
+    "MemoryReport",
+    "Timer",
+    "check_indices",
+    "compiled_memory",
+    "features",
+    "find_culprit",
+    "mean_times",
+    "memory_report",
+    "multiply_adds",
+    "not_finite",
+]

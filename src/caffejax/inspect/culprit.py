@@ -11,9 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..graph import Layer
-from ..net import Net
-from ..schedule.running import is_fed
-from ..solvers.state import TrainState, pass_key
+from ..net import Net, Variables
 from .taps import Diffs, Tapped, Tops
 
 CLASS_LOSSES = ("SoftmaxWithLoss", "MultinomialLogisticLoss", "InfogainLoss", "HingeLoss")
@@ -21,7 +19,7 @@ CLASS_LOSSES = ("SoftmaxWithLoss", "MultinomialLogisticLoss", "InfogainLoss", "H
 Arrays = Sequence[jax.Array]
 
 
-class Where(NamedTuple):
+class Culprit(NamedTuple):
     """What was not finite, in which layer, and what to do; the usual advice unless given."""
 
     message: str
@@ -29,41 +27,44 @@ class Where(NamedTuple):
     advice: str = ""
 
 
-def find(net: Net, before: TrainState, batches: Mapping[str, jax.Array], after: TrainState, passes: int) -> Where:
-    """Where the step from `before` to `after` left the finite numbers.
+def find_culprit(
+    net: Net, before: Variables, batches: Mapping[str, jax.Array], keys: Sequence[jax.Array], after: Variables
+) -> Culprit:
+    """Find where the step from `before` to `after` left the finite numbers.
 
     Args:
         net: the train net.
-        before, after: the state that the step was given, and the one it made.
-        batches: its batches, stacked along a first axis, `passes` long.
+        before, after: the variables that the step was given, and those it made.
+        batches: its batches, stacked along a first axis.
+        keys: for each of them the key of its pass.
     """
     if (found := not_finite(before, net)) is not None:
         return found._replace(message=f"{found.message} before this step", advice="Start from other weights")
     state = before.state
-    for number in range(passes):
+    for number, key in enumerate(keys):
         batch = {name: array[number] for name, array in batches.items()}
-        replay = Tapped(net, before.params, state, batch, pass_key(before, number))
+        replay = Tapped(net, before.params, state, batch, key)
         found, tops = _forward(net, replay)
         if (found := found or _backward(net, replay.diffs(tops))) is not None:
             return found
-        _, state = net.apply(before.params, state, batch, key=pass_key(before, number), blobs=())
+        _, state = net.apply(before.params, state, batch, key=key, blobs=())
     if (found := not_finite(after, net)) is not None:
         return found._replace(message=f"all gradients are finite, but the update overflows: {found.message}")
-    return Where("the loss is not finite, though it is when the layers run one by one: numbers near overflow")
+    return Culprit("the loss is not finite, though it is when the layers run one by one: numbers near overflow")
 
 
-def not_finite(state: TrainState, net: Net | None = None) -> Where | None:
+def not_finite(variables: Variables, net: Net | None = None) -> Culprit | None:
     """The first parameter or running statistic that is not finite."""
-    for what, tree in (("parameter", state.params), ("running statistic", state.state)):
+    for what, tree in (("parameter", variables.params), ("running statistic", variables.state)):
         for key in [layer.key for layer in net.graph.layers] if net else tree:
             for i, blob in enumerate(tree.get(key, ())):
                 if blob is not None and not _finite(blob):
                     at = "" if net else f" of layer '{key}'"
-                    return Where(f"{what} {i}{at} {_kinds(blob)}", net.graph.layer(key) if net else None)
+                    return Culprit(f"{what} {i}{at} {_kinds(blob)}", net.graph.layer(key) if net else None)
     return None
 
 
-def _forward(net: Net, replay: Tapped) -> tuple[Where | None, Tops]:
+def _forward(net: Net, replay: Tapped) -> tuple[Culprit | None, Tops]:
     """The first layer with a top that is not finite, and the tops of all before it."""
     values: dict[str, jax.Array] = {}
     tops: Tops = {}
@@ -77,28 +78,28 @@ def _forward(net: Net, replay: Tapped) -> tuple[Where | None, Tops]:
     return None, tops
 
 
-def _backward(net: Net, diffs: Diffs) -> Where | None:
+def _backward(net: Net, diffs: Diffs) -> Culprit | None:
     """The first layer, in the order of the backward pass, with a gradient that is not finite."""
     ends = "the gradient of {} {}; all before it in the backward pass are finite"
     for layer in reversed(net.graph.layers):
         for name, diff in zip(layer.bottoms, diffs.bottoms[layer.key], strict=True):
             if not _finite(diff):
-                return Where(ends.format(f"its bottom '{name}'", _kinds(diff)), layer)
+                return Culprit(ends.format(f"its bottom '{name}'", _kinds(diff)), layer)
         for i, grad in enumerate(diffs.blobs[layer.key]):
             if grad is not None and not _finite(grad):
-                return Where(ends.format(f"its parameter {i}", _kinds(grad)), layer)
+                return Culprit(ends.format(f"its parameter {i}", _kinds(grad)), layer)
     return None
 
 
-def _blame(layer: Layer, bottoms: Arrays, name: str, top: jax.Array) -> Where:
+def _blame(layer: Layer, bottoms: Arrays, name: str, top: jax.Array) -> Culprit:
     """Why the layer's top may not be finite, with finite bottoms."""
     message = f"its output '{name}' {_kinds(top)}"
-    if is_fed(layer):
-        return Where(message, layer, "No setting mends that: the data itself is not finite")
+    if layer.type.is_fed:
+        return Culprit(message, layer, "No setting mends that: the data itself is not finite")
     if layer.type.name in CLASS_LOSSES and (wrong := _wrong_label(layer, *bottoms[:2])):
-        return Where(f"{message}: {wrong}", layer, "Correct the labels or the number of outputs, or set ignore_label")
+        return Culprit(f"{message}: {wrong}", layer, "Correct the labels or the number of outputs, or set ignore_label")
     ranges = [f"'{n}' from {jnp.min(b):g} to {jnp.max(b):g}" for n, b in zip(layer.bottoms, bottoms, strict=True)]
-    return Where(f"{message}; its bottoms go {', '.join(ranges)}" if ranges else message, layer)
+    return Culprit(f"{message}; its bottoms go {', '.join(ranges)}" if ranges else message, layer)
 
 
 def _wrong_label(layer: Layer, scores: jax.Array, labels: jax.Array) -> str:

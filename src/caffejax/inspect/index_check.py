@@ -1,19 +1,49 @@
-"""Indices that a net computes itself, looked at before anything is done with what they pick.
+"""Indices out of range: looked for where layers pick things by number, before anything is done with what they pick.
 
-In a compiled net an index out of range gives NaN. What stands in the data is looked at as it is read (see `feed`); for
-the rest, of which most nets have none, the part of the net that computes indices runs once more, before each pass.
+In a compiled net an index out of range gives NaN. What stands in the data is looked at as it is read (see
+`data.loader`); for the rest, of which most nets have none, the part of the net that computes indices runs once more,
+before each pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
-from ..graph.indices import HANDING_ON, check_indices, count_indexed, indexing_layers
-from ..graph.model import Graph, Layer
+from ..errors import LayerError
+from ..graph import Graph, Layer
+from ..graph.indices import count_indexed, index_blob, indexing_layers, out_of_range
+from ..layers import Reads
 from ..net import Net, Params
+
+
+def check_indices(layer: Layer, bottoms: Sequence[Any]) -> None:
+    """Check the indices among what a layer is given, which is one that picks things by number.
+
+    Args:
+        layer: the layer.
+        bottoms: its bottoms; of those that hold no indices only the shapes count.
+
+    Raises:
+        LayerError: for an index out of range, with the layer, the index and the range.
+    """
+    (bottom,) = layer.index_bottoms
+    _check(layer, bottoms[bottom], count_indexed(layer, bottoms))
+
+
+def _check(layer: Layer, indices: Any, count: int) -> None:
+    numbers = np.asarray(indices)
+    bad = out_of_range(numbers, count)
+    if bad.any():
+        place = [int(i) for i in np.argwhere(bad)[0]]
+        message = (
+            f"index {numbers[bad].flat[0]:g} at {place} of bottom '{index_blob(layer)}' is out of range: "
+            f"it must be one of 0 to {count - 1}"
+        )
+        raise LayerError(layer.problem(message))
 
 
 class IndexCheck:
@@ -27,7 +57,6 @@ class IndexCheck:
     """
 
     def __init__(self, net: Net) -> None:
-        self._file = net.graph.file
         self._layers = [layer for layer in indexing_layers(net.graph) if not _as_read(net.graph, layer)]
         self.needed = bool(self._layers)
         self._run = net.jit(lambda params, state, batch, key: self._found(net, params, state, batch, key))
@@ -42,7 +71,7 @@ class IndexCheck:
             return
         found = self._run(params, state, batch, key)
         for layer, (indices, count) in zip(self._layers, found, strict=True):
-            check_indices(layer, indices, int(count), self._file)
+            _check(layer, indices, int(count))
 
     def _found(self, net: Net, params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> Any:
         """For each layer its indices and how many things they number; the rest is computed only for its shape."""
@@ -61,7 +90,7 @@ def _as_read(graph: Graph, layer: Layer) -> bool:
     waiting = [makers[layer.bottoms[i]] for i in layer.index_bottoms]
     while waiting:
         maker = waiting.pop()
-        if maker.type.open_source is None and maker.type.name not in HANDING_ON:
+        if not isinstance(maker.type.runs, Reads) and maker.type.facts.moves != "whole":
             return False
         waiting += [makers[name] for name in maker.bottoms]
     return True

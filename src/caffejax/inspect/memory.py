@@ -19,7 +19,7 @@ from ..layers.calling import forward
 from ..net import Net
 from ..schedule.remat.plan import Plan
 from ..schedule.remat.running import Recomputing
-from ..schedule.running import Given, is_fed
+from ..schedule.running import Given
 from .counting import multiply_adds
 
 _KEY = jax.eval_shape(jax.random.key, 0)
@@ -48,7 +48,7 @@ class LayerMemory(NamedTuple):
     multiply_adds: int | None
 
 
-class Compiled(NamedTuple):
+class CompiledMemory(NamedTuple):
     """XLA's own figures, in bytes, of a compiled forward and backward pass.
 
     Attributes:
@@ -63,7 +63,7 @@ class Compiled(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Report:
+class MemoryReport:
     """A net's layers, and what training it takes.
 
     Attributes:
@@ -82,7 +82,7 @@ class Report:
         return LayerMemory("total", "", (), *sums)
 
 
-def report(net: Net, batch: int | None = None) -> Report:
+def memory_report(net: Net, batch: int | None = None) -> MemoryReport:
     """What a net takes, for a batch of another size if given: the first axis of all that the net is fed.
 
     Raises:
@@ -95,10 +95,10 @@ def report(net: Net, batch: int | None = None) -> Report:
         inputs: Any = {name: graph.blobs[name] for name in net.fed}
         given = Given(params, state, inputs, _KEY, {})
         training = (net.recomputing or Recomputing(net.graph, net.backward, sys.maxsize)).plan(given)
-    return Report(tuple(_of_layer(layer, graph) for layer in graph.layers), training)
+    return MemoryReport(tuple(_of_layer(layer, graph) for layer in graph.layers), training)
 
 
-def compiled(net: Net, batch: int | None = None) -> Compiled:
+def compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:
     """Compiles the net's loss and gradients, for another batch size if given, and says what that takes.
 
     Raises:
@@ -113,14 +113,13 @@ def compiled(net: Net, batch: int | None = None) -> Compiled:
     both = compiling.jit(jax.value_and_grad(net.loss, has_aux=True), net.kernels)
     analysis: Any = both.lower(*variables, inputs, _KEY).compile().memory_analysis()
     sizes = (analysis.argument_size_in_bytes, analysis.output_size_in_bytes, analysis.temp_size_in_bytes)
-    return Compiled(*map(int, sizes))
+    return CompiledMemory(*map(int, sizes))
 
 
 def _with_batch(graph: Graph, batch: int | None) -> Graph:
     if batch is None:
         return graph
-    fed = [top for layer in graph.layers if is_fed(layer) for top in layer.tops]
-    return reshape_graph(graph, {top: (batch, *graph.blobs[top].shape[1:]) for top in fed})
+    return reshape_graph(graph, {top: (batch, *graph.blobs[top].shape[1:]) for top in graph.fed})
 
 
 def _of_layer(layer: Layer, graph: Graph) -> LayerMemory:
@@ -141,7 +140,7 @@ def _of_layer(layer: Layer, graph: Graph) -> LayerMemory:
 
 
 def _multiply_adds(layer: Layer, graph: Graph) -> int | None:
-    if is_fed(layer):
+    if layer.type.is_fed:
         return 0
     if layer.type.host:
         return None

@@ -13,10 +13,11 @@ import numpy as np
 from ..data.drawn import feed
 from ..data.loader import Feed
 from ..graph import Layer
-from ..graph.indices import check_indices, count_indexed
 from ..kernels import compiling
+from ..layers.calling import finished
 from ..net import Net, Variables
-from ..schedule.running import Given, finished, is_fed, run_layers
+from ..schedule.running import Given, run_layers
+from .index_check import check_indices
 
 Values = dict[str, jax.Array]
 
@@ -45,10 +46,10 @@ class Timer:
         net.graph.check_backward()
         self._net, self._variables, self._key = net, variables, key
         by_hand = {layer.key for layer in net.graph.layers if layer.type.input_shapes is not None}
-        drawn = feed(net, {}, np.random.default_rng(0)) if by_hand else {}
+        drawn = feed(net.graph, {}, np.random.default_rng(0)) if by_hand else {}
         tops = [top for layer in net.graph.layers if layer.key in by_hand for top in layer.tops]
         self._by_hand = {top: jnp.asarray(drawn[top], jnp.float32) for top in tops}
-        self._feed = Feed(net, by_hand=lambda: self._by_hand)
+        self._feed = Feed(net.graph, by_hand=lambda: self._by_hand)
         self._layers = [_Alone(layer, net) for layer in net.graph.layers]
         self._forward = net.jit(lambda v, x: net.loss(v.params, v.state, x, key))
         self._both = net.jit(lambda v, x: jax.value_and_grad(net.loss, has_aux=True)(v.params, v.state, x, key))
@@ -64,13 +65,11 @@ class Timer:
                 ms, tops = _timed(self._read, layer)
                 values |= dict(zip(layer.tops, tops, strict=True))
                 times.append(LayerTime(layer.name, ms, 0.0))
-            elif is_fed(layer):
+            elif layer.type.is_fed:
                 times.append(LayerTime(layer.name, 0.0, 0.0))
             else:
                 if layer.type.count_indexed is not None:
-                    bottoms = [values[name] for name in layer.bottoms]
-                    (i,) = layer.index_bottoms
-                    check_indices(layer, bottoms[i], count_indexed(layer, bottoms), self._net.graph.file)
+                    check_indices(layer, [values[name] for name in layer.bottoms], self._net.graph.file)
                 given = Given(self._variables.params, state, {}, self._key, {})
                 times.append(alone(given, values, state))
         return times
@@ -83,7 +82,7 @@ class Timer:
         return forward, both
 
     def _read(self, layer: Layer) -> tuple[jax.Array, ...]:
-        return finished(layer, list(self._feed.read(layer.key).values()))
+        return finished(layer.context, list(self._feed.read(layer.key).values()))
 
     def close(self) -> None:
         """Closes the data."""

@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 
 from .. import data  # noqa: F401  registers the data layers
+from ..data.loader import open_sources
 from ..graph import Graph, Param, build_graph, net_state
 from ..kernels import compiling
-from ..layers import Phase, Reads, Source
+from ..layers import Phase, Source
 from ..layers.dtypes import to_float32
 from ..options import Options, Reading, Run, resolved
 from ..schedule import Given, Result, compute, run, schedule_of
@@ -168,11 +169,7 @@ class Net:
 
         A Python layer is the one source of its own data: it goes on where it was.
         """
-        return {
-            layer.key: layer.type.runs.open(layer.site, layer.look.tops)
-            for layer in self.graph.layers
-            if isinstance(layer.type.runs, Reads) and layer.look is not None
-        }
+        return open_sources(self.graph)
 
     def init(self, key: jax.Array, dtype: Any = jnp.float32) -> Variables:
         """New blobs from their fillers.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..aliases import declared
 from ..process import alias_package
 
 
@@ -13,4 +14,4 @@ def install() -> None:
     Raises:
         CaffejaxError: if another `caffe` was imported already.
     """
-    alias_package("caffe", __package__)
+    alias_package("caffe", declared("caffe"))

@@ -19,7 +19,7 @@ from ..errors import located
 from ..graph import AUTOMATIC, Graph, Layer, Slot
 from ..kernels import compiling
 from ..layers.calling import Backward, backward
-from ..schedule.running import Given, is_fed, run_layers
+from ..schedule.running import Given, run_layers
 
 Values = dict[str, jax.Array]
 Slots = dict[str, tuple[Slot | None, ...]]
@@ -83,7 +83,7 @@ class Stretch:
         self.reads, self.makes = self._wires()
         self.params, self.state = self._slots()
         self.indices = self._indices()
-        self.fed_layers = tuple(layer for layer in self.layers if is_fed(layer))
+        self.fed_layers = tuple(layer for layer in self.layers if layer.type.is_fed)
         self._compiled: dict[Any, Any] = {}
 
     @cached_property
@@ -142,7 +142,7 @@ class Stretch:
                 if root not in makes:
                     reads[root] = None
             tops = () if layer.inserted_split else layer.tops
-            (reads if is_fed(layer) else makes).update(dict.fromkeys(tops))
+            (reads if layer.type.is_fed else makes).update(dict.fromkeys(tops))
         return tuple(reads), tuple(makes)
 
     def _before(self, blobs: Mapping[str, jax.Array]) -> Values:
@@ -158,7 +158,7 @@ class Stretch:
         return Given(args.params, args.state, {}, key, {})
 
     def _forward(self, wanted: tuple[str, ...], args: Args) -> Forward:
-        layers = [layer for layer in self.layers if not is_fed(layer)]
+        layers = [layer for layer in self.layers if not layer.type.is_fed]
         result = run_layers(layers, self._given(args), self._before(args.blobs), self.mode, self.graph.file)
         return _forward_result(args, result.values, wanted, result.state, result.loss)
 
@@ -188,7 +188,7 @@ class Stretch:
                 run = partial(_host_with_pull, args.tops) if layer.type.host else _with_pull
                 values, state, loss, pull = run(layer, given, values, self.mode, self.graph.file)
                 pulls.append((layer, pull))
-            elif not is_fed(layer):
+            elif not layer.type.is_fed:
                 values, state, loss = run_layers((layer,), given, values, self.mode, self.graph.file)
             else:
                 continue
@@ -265,7 +265,7 @@ def split_roots(graph: Graph) -> dict[str, str]:
 
 def takes_part(layer: Layer) -> bool:
     """Whether a layer does anything in a backward pass."""
-    return layer.need_backward and not is_fed(layer) and bool(_pulled_bottoms(layer) or _pulled_params(layer))
+    return layer.need_backward and not layer.type.is_fed and bool(_pulled_bottoms(layer) or _pulled_params(layer))
 
 
 def _pulled_bottoms(layer: Layer) -> list[str]:

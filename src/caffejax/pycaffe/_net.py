@@ -78,7 +78,7 @@ class Net:
         name: Phase = "TRAIN" if phase == TRAIN else "TEST"
         net = pure.Net(network_file, name, level=level, stages=tuple(stages or ()), seed=_modes.next_seed())
         key, number = _modes.next_key()
-        feed = Feed(net, by_hand=dict)
+        feed = Feed(net.graph, by_hand=dict)
         self._show(Running(net, net.init(name_key(key, f"net {number}")), feed))
         weakref.finalize(self, feed.close)
         if weights is not None:

@@ -12,10 +12,10 @@ from .. import net as pure
 from ..data.loader import Feed
 from ..data.memory import ArraySource
 from ..graph import AUTOMATIC, Graph, Layer, Slot
-from ..graph.indices import check_indices, count_indexed
 from ..graph.reshape import reshape_graph
+from ..inspect import check_indices
+from ..layers.calling import finished
 from ..layers.python.layer import BlobVec
-from ..schedule.running import finished
 from . import _modes
 from ._execution import Args, Diffs, Forward, Key, Section, Seeds, Stretch, slot_trees, split_roots, takes_part
 from ._passes import BackwardPass, Pass, in_place, maker
@@ -269,9 +269,9 @@ class Running:
         """Puts a forward pass's results into the memories; raises `LayerError` for an index out of range."""
         stretch = work.stretch
         known = {**work.args.blobs, **done.values}
-        for layer, name in stretch.indices:
+        for layer, _ in stretch.indices:
             bottoms = [known.get(self._roots.get(b, b), self.graph.blobs[b]) for b in layer.bottoms]
-            check_indices(layer, known[name], count_indexed(layer, bottoms), self.graph.file)
+            check_indices(layer, bottoms, self.graph.file)
         for slot, array in done.state.items():
             _take_into(self.slots[slot].data_memory, array)
         for name in stretch.makes:
@@ -369,7 +369,7 @@ class Running:
         tops = jax.device_put(arrays, self.device)
         if layer.type.finish is not None:
             if layer.key not in self._finish_fed:
-                self._finish_fed[layer.key] = jax.jit(lambda arrays: finished(layer, arrays))
+                self._finish_fed[layer.key] = jax.jit(lambda arrays: finished(layer.context, arrays))
             tops = self._finish_fed[layer.key](tops)
         for name, array in zip(layer.tops, tops, strict=True):
             self._take(name, array)

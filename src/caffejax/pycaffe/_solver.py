@@ -82,7 +82,7 @@ class _Core(PureSolver):
         self._rest = after.replace(params={})  # type: ignore[attr-defined]
 
     def _open_feed(self, net: PureNet) -> Feed:
-        return Feed(net, by_hand=lambda: self._fed_by_hand[id(net)].feed_by_hand())
+        return Feed(net.graph, by_hand=lambda: self._fed_by_hand[id(net)].feed_by_hand())
 
     def _update(self) -> Report:
         for call in self.on_start:

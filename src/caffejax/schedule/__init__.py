@@ -1,7 +1,7 @@
 """From a graph to what runs: passes over a schedule, and its one interpreter."""
 
 from .model import Part, Schedule, Step, one_by_one, part_of, schedule_of
-from .running import Given, Result, Values, compute, finished, run, run_parts
+from .running import Given, Result, Values, compute, run, run_parts
 
 __all__ = [
     "Given",
@@ -11,7 +11,6 @@ __all__ = [
     "Step",
     "Values",
     "compute",
-    "finished",
     "one_by_one",
     "part_of",
     "run",

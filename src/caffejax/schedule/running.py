@@ -134,19 +134,13 @@ def restricted(given: Given, part: Part) -> Given:
     )
 
 
-def finished(layer: Layer, arrays: Sequence[Any]) -> Arrays:
-    """The tops of a fed layer, from the arrays it is fed."""
-    tops = tuple(map(jnp.asarray, arrays))
-    return tops if layer.look is None or layer.look.finish is None else layer.look.finish(*tops)
-
-
 def _tops(
     step: Step, mode: Backward, given: Given, state: Mapping[str, Any], values: Mapping[str, jax.Array]
 ) -> tuple[Arrays, Arrays]:
     """A step's tops, and the new state of its first layer."""
     layer, *taken = step.layers
     if layer.type.is_fed:
-        return finished(layer, [given.inputs[top] for top in layer.tops]), ()
+        return layer.finished([given.inputs[top] for top in layer.tops]), ()
     blobs, bottoms = inputs_of(layer, given.params, state, values)
     if taken:
         followers = [Follower(other.context, _blobs(other, given.params, state)) for other in taken]

@@ -23,7 +23,7 @@ def load(resource: str, module: str) -> dict[str, Any]:
     Returns:
         Message classes, enum wrappers and top-level enum values, by name.
     """
-    content = files("caffejax.schema").joinpath(resource).read_bytes()
+    content = files(__package__).joinpath(resource).read_bytes()
     (file,) = descriptor_pb2.FileDescriptorSet.FromString(content).file
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 @functools.cache
 def fork_fields() -> dict[str, dict[str, str]]:
     """`{message: {field: the forks that have it}}`."""
-    return json.loads(files("caffejax.schema").joinpath("forks.json").read_text())
+    return json.loads(files(__package__).joinpath("forks.json").read_text())
 
 
 def unknown_settings(message: Message, known: Container[str] = ()) -> Iterator[str]:

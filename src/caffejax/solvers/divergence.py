@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import Problem, SolverError
-from ..inspect.culprit import Where, find, not_finite
+from ..inspect import Culprit, find_culprit, not_finite
 from ..net import Net
-from .state import TrainState
+from .state import TrainState, pass_key
 
 UNREAD = 100  # losses to let pass before reading as many older ones, which the device has long finished
 
@@ -58,7 +58,9 @@ class Watch:
         self._unread.append((iteration, loss))
         if self._every_step:
             if not self._all_finite((loss, after.params, after.state)):
-                raise SolverError(self._problem(iteration, find(self._net, before, batches, after, self._iter_size)))
+                keys = [pass_key(before, number) for number in range(self._iter_size)]
+                culprit = find_culprit(self._net, before.variables, batches, keys, after.variables)
+                raise SolverError(self._problem(iteration, culprit))
             self._read(1)
         elif len(self._unread) >= 2 * UNREAD:
             self._read(UNREAD)
@@ -71,7 +73,7 @@ class Watch:
         """
         self._read(len(self._unread))
         if state is not None and not self._all_finite((state.params, state.state)):
-            found = not_finite(state)
+            found = not_finite(state.variables)
             assert found is not None
             since = "at the start" if self._finite is None else f"after iteration {self._finite}, whose loss was finite"
             raise SolverError(self._problem(None, found._replace(message=f"{found.message} {since}")))
@@ -87,20 +89,20 @@ class Watch:
             for iteration, value in enumerate(np.ravel(losses).tolist(), first):
                 if not math.isfinite(value):
                     since = "" if self._finite is None else f"; it was finite up to iteration {self._finite}"
-                    raise SolverError(self._problem(iteration, Where(f"the loss is {value}{since}")))
+                    raise SolverError(self._problem(iteration, Culprit(f"the loss is {value}{since}")))
                 self._finite = iteration
             del self._unread[0]
 
-    def _problem(self, iteration: int | None, where: Where) -> Problem:
+    def _problem(self, iteration: int | None, culprit: Culprit) -> Problem:
         at = "" if iteration is None else f"iteration {iteration}: "
-        advice = where.advice or ADVICE
+        advice = culprit.advice or ADVICE
         resume = f"--snapshot={self.good} " if self.good else ""
         again = "" if self._every_step else f"; to see in which layer it begins, run again with {resume}--debug_nans"
         return Problem(
-            f"{at}{where.message}. {advice}{again}",
+            f"{at}{culprit.message}. {advice}{again}",
             file=self._net.graph.file,
-            layer=where.layer.name if where.layer else None,
-            layer_type=where.layer.type.name if where.layer else None,
+            layer=culprit.layer.name if culprit.layer else None,
+            layer_type=culprit.layer.type.name if culprit.layer else None,
         )
 
 

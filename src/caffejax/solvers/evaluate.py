@@ -11,7 +11,7 @@ import numpy as np
 from ..data.loader import Feed
 from ..errors import GraphError, Problem
 from ..graph import Graph
-from ..inspect.index_check import IndexCheck
+from ..inspect import IndexCheck
 from ..net import Net, Params, Variables
 
 
@@ -38,7 +38,7 @@ class Evaluator:
 
     def __init__(self, net: Net, device: jax.Device, feed: Feed | None = None) -> None:
         self.net = net
-        self.feed = Feed(net) if feed is None else feed
+        self.feed = Feed(net.graph) if feed is None else feed
         self.device = device
         self._last: Params = {}
         self._check_indices = IndexCheck(net)

@@ -15,8 +15,7 @@ import numpy as np
 from ..checkpoints.loading import load_weights
 from ..data.loader import Feed
 from ..errors import SolverError
-from ..inspect.debug_info import DebugInfo
-from ..inspect.index_check import IndexCheck
+from ..inspect import DebugInfo, IndexCheck
 from ..kernels import Kernels
 from ..layers.calling import Backward
 from ..layers.context import name_key
@@ -170,7 +169,7 @@ class Solver:
         return Net(s.message, state=s.state, file=s.file, **self._net_options, **more)
 
     def _open_feed(self, net: Net) -> Feed:
-        return Feed(net)
+        return Feed(net.graph)
 
     def _multipliers(self, name: str) -> Any:
         """A tree like the params, with each blob's lr_mult or decay_mult."""
@@ -191,7 +190,7 @@ class Solver:
     @property
     def variables(self) -> Variables:
         """The train net's params and running statistics."""
-        return Variables(self.train_state.params, self.train_state.state)
+        return self.train_state.variables
 
     @property
     def batch_size(self) -> int:

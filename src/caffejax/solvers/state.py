@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ..net import Blobs, Net, Params
+from ..net import Blobs, Net, Params, Variables
 
 
 @flax.struct.dataclass
@@ -31,6 +31,11 @@ class TrainState:
     opt_state: Any
     iteration: jax.Array
     key: jax.Array
+
+    @property
+    def variables(self) -> Variables:
+        """The params and the running statistics."""
+        return Variables(self.params, self.state)
 
 
 class Report(NamedTuple):

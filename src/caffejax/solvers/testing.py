@@ -46,7 +46,7 @@ class Tests:
         train: Net,
         key: jax.Array,
         device: jax.Device,
-        feed: Callable[[Net], Feed] = Feed,
+        feed: Callable[[Net], Feed],
     ) -> None:
         problems = [
             Problem(message, file=net.graph.file)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ...aliases import meanwhile
+from ...aliases import declared, meanwhile
 from ...errors import LayerError
 
 _lock = threading.Lock()
@@ -47,7 +47,7 @@ def importable(folder: Path | None) -> Iterator[None]:
     The working directory and the net's folder are the last places to look in. Nothing of it stays.
     """
     places = _folders(folder)
-    with meanwhile("caffe", "caffejax.pycaffe"):
+    with meanwhile("caffe", declared("caffe")):
         with _lock:
             sys.path.extend(places)
         try:

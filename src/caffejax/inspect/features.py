@@ -1,0 +1,56 @@
+"""Features: what some blobs of a net hold, batch after batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import jax
+
+from ..net import Blobs, Net, Params, Variables
+from ..net.given import known_names
+from .index_check import IndexCheck
+
+
+def features(
+    net: Net,
+    variables: Variables,
+    blobs: Iterable[str],
+    batches: Iterable[Mapping[str, Any]],
+    key: jax.Array | None = None,
+) -> Iterator[Blobs]:
+    """Compute blobs of a net, for one batch after the other.
+
+    What a layer carries from one forward pass to the next, it carries from batch to batch.
+
+    Args:
+        net: the net.
+        variables: its params, and the state to begin with.
+        blobs: names of the blobs.
+        batches: what the net is fed, such as a `data.loader.Feed`; taken one at a time, when the next is asked for.
+        key: for layers that are random; each batch has its own made of it.
+
+    Returns:
+        For each batch the blobs by name.
+
+    Raises:
+        GraphError: at once, for blobs that the net does not have.
+        LayerError: on the way, for an index out of range.
+    """
+    names = known_names(net.graph, "blobs", blobs)
+    key = jax.random.key(0) if key is None else key
+
+    def blobs_of(params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> tuple[Blobs, Params]:
+        return net.apply(params, state, batch, key=key, blobs=names)
+
+    forward, check_indices = net.jit(blobs_of), IndexCheck(net)
+
+    def computed() -> Iterator[Blobs]:
+        params, state = variables
+        for number, batch in enumerate(batches):
+            given = params, state, batch, jax.random.fold_in(key, number)
+            check_indices(*given)
+            values, state = forward(*given)
+            yield values
+
+    return computed()
