@@ -14,7 +14,7 @@ import pytest
 from flax import nnx
 
 from caffejax import LayerError, Net, load_weights
-from caffejax.data.loader import Feed
+from caffejax.data.loader import Loader
 from caffejax.interop.flax import CaffeModule, Carried, to_linen, variables_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -70,17 +70,17 @@ def test_follows_a_recorded_training_net(case: str) -> None:
     folder = GOLDEN / "solver" / case
     net = Net(folder / "net.prototxt", "TRAIN")
     params, state = variables = load_weights(net.graph, net.init(jax.random.key(0)), folder / "init.caffemodel")
-    model, feed = CaffeModule(net, variables), Feed(net)
+    model, loader = CaffeModule(net, variables), Loader(net)
     step = jax.jit(jax.value_and_grad(net.loss, has_aux=True))
     for _ in range(3):
-        batch = next(feed)
+        batch = next(loader)
         (total, outputs), grads = step(params, state, batch)
         state = outputs.state
         (our_total, _), our_grads = loss_and_grads(model, batch)
         equal(our_total, total)
         equal(jax.tree.leaves(our_grads), jax.tree.leaves(grads))
         equal(variables_of(model).state, state)
-    feed.close()
+    loader.close()
 
 
 def test_a_shared_blob_is_one_param() -> None:
@@ -144,7 +144,7 @@ def test_recurrent_layers_carry_their_state() -> None:
     equal(variables_of(model).state, state)
 
 
-def adam_steps(model: CaffeModule, feed: Feed, n: int) -> list[float]:
+def adam_steps(model: CaffeModule, loader: Loader, n: int) -> list[float]:
     optimizer = nnx.Optimizer(model, optax.adam(1e-3), wrt=nnx.Param)
 
     @nnx.jit
@@ -153,16 +153,16 @@ def adam_steps(model: CaffeModule, feed: Feed, n: int) -> list[float]:
         optimizer.update(model, grads)
         return loss
 
-    return [float(step(model, optimizer, next(feed))) for _ in range(n)]
+    return [float(step(model, optimizer, next(loader))) for _ in range(n)]
 
 
 def test_lenet_learns_digits_and_is_checkpointed(tmp_path: Path) -> None:
     train, test = Net(LENET, "TRAIN"), Net(LENET, "TEST")
     model = CaffeModule(train, rngs=nnx.Rngs(0))
-    feed, test_feed = Feed(train), Feed(test)
-    losses = adam_steps(model, feed, 40)
+    loader, test_loader = Loader(train), Loader(test)
+    losses = adam_steps(model, loader, 40)
     assert np.mean(losses[-5:]) < 0.4 * losses[0]
-    scores, _ = test.forward(*variables_of(model), next(test_feed))
+    scores, _ = test.forward(*variables_of(model), next(test_loader))
     assert scores["accuracy"] > 0.85
 
     with ocp.StandardCheckpointer() as checkpointer:
@@ -174,10 +174,10 @@ def test_lenet_learns_digits_and_is_checkpointed(tmp_path: Path) -> None:
         nnx.update(other, checkpointer.restore(tmp_path / "model", nnx.state(other)))
     equal(variables_of(restored), variables_of(model))
     equal(variables_of(other), variables_of(model))
-    batch = next(feed)
+    batch = next(loader)
     equal(restored(batch), model(batch))
-    for f in (feed, test_feed):
-        f.close()
+    for opened in (loader, test_loader):
+        opened.close()
 
 
 def test_as_a_linen_module() -> None:
@@ -211,9 +211,9 @@ def test_linen_gives_the_nets_outputs_and_gradients() -> None:
     folder = GOLDEN / "solver" / "sgd_shared_params"
     net = Net(folder / "net.prototxt", "TRAIN")
     params, state = variables = load_weights(net.graph, net.init(jax.random.key(0)), folder / "init.caffemodel")
-    feed = Feed(net)
-    batch = next(feed)
-    feed.close()
+    loader = Loader(net)
+    batch = next(loader)
+    loader.close()
     model = to_linen(net, variables)
     ours = model.init(jax.random.key(0), batch)
     equal(model.apply(ours, batch), net.apply(params, state, batch)[0])

@@ -5,7 +5,7 @@ import pytest
 
 import caffejax
 from caffejax.data import write_lmdb
-from caffejax.data.loader import Feed
+from caffejax.data.loader import Loader
 from caffejax.errors import DataError
 from caffejax.schema import caffe_pb2
 
@@ -17,13 +17,13 @@ layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_p
 SOFTMAX = 'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" %s }'
 
 
-def feed(tmp_path, labels, layers):
+def loader_of(tmp_path, labels, layers):
     def datum(label):
         return caffe_pb2.Datum(channels=1, height=1, width=2, data=b"\1\2", label=label).SerializeToString()
 
     path = tmp_path / "db"
     write_lmdb(path, ((b"%03d" % n, datum(label)) for n, label in enumerate(labels)))
-    return Feed(caffejax.Net(NET % (path, layers), "TRAIN"))
+    return Loader(caffejax.Net(NET % (path, layers), "TRAIN"))
 
 
 @pytest.mark.parametrize(
@@ -55,10 +55,10 @@ def feed(tmp_path, labels, layers):
     ],
 )
 def test_named_with_row_and_layer(tmp_path, labels, layers, message):
-    reading = feed(tmp_path, labels, layers)
+    loader = loader_of(tmp_path, labels, layers)
     with pytest.raises(DataError, match=message):
-        next(reading)
-    reading.close()
+        next(loader)
+    loader.close()
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,6 @@ def test_named_with_row_and_layer(tmp_path, labels, layers, message):
     ],
 )
 def test_what_is_a_class_or_ignored_or_no_class_number_passes(tmp_path, labels, layers):
-    reading = feed(tmp_path, labels, layers)
-    np.testing.assert_array_equal(next(reading)["label"], labels)
-    reading.close()
+    loader = loader_of(tmp_path, labels, layers)
+    np.testing.assert_array_equal(next(loader)["label"], labels)
+    loader.close()

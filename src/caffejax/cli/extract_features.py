@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
     import numpy as np
 
     from ..checkpoints.loading import load_weights
-    from ..data.loader import Feed
+    from ..data.loader import Loader
     from ..errors import did_you_mean
     from ..inspect.index_check import IndexCheck
     from ..net import Net
@@ -69,15 +69,15 @@ def run(options: argparse.Namespace) -> None:
         return net.apply(params, state, batch, key=key, blobs=names)
 
     forward, key, check_indices = net.jit(blobs_of), jax.random.key(0), IndexCheck(net)
-    feed = Feed(net)
+    loader = Loader(net)
     counts = dict.fromkeys(names, 0)
     log.info("Extracting Features")
     with ExitStack() as stack, counter(options.batches, "batches") as advance:
-        stack.callback(feed.close)
+        stack.callback(loader.close)
         writer = _npz_writer if options.db_type == "npz" else _database_writer(options.db_type)
         writers = [stack.enter_context(writer(target, name)) for name, target in zip(names, targets, strict=True)]
         for n in range(options.batches):
-            batch = jax.device_put(next(feed), device)
+            batch = jax.device_put(next(loader), device)
             given = params, state, batch, jax.random.fold_in(key, n)
             check_indices(*given)
             values, state = forward(*given)

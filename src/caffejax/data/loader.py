@@ -17,7 +17,7 @@ from ..net import Net
 log = logging.getLogger("caffejax.data")
 
 
-class Feed:
+class Loader:
     """Batches for all of a net's data layers.
 
     Args:

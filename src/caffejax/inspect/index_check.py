@@ -1,7 +1,7 @@
 """Indices that a net computes itself, looked at before anything is done with what they pick.
 
-In a compiled net an index out of range gives NaN. What stands in the data is looked at as it is read (see `feed`); for
-the rest, of which most nets have none, the part of the net that computes indices runs once more, before each pass.
+In a compiled net an index out of range gives NaN. What stands in the data is looked at as it is read (see `Loader`);
+for the rest, of which most nets have none, the part of the net that computes indices runs once more, before each pass.
 """
 
 from __future__ import annotations

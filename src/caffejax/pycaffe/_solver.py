@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 
-from ..data.loader import Feed
+from ..data.loader import Loader
 from ..graph import AUTOMATIC
 from ..net import Net as PureNet
 from ..net import Variables
@@ -45,7 +45,7 @@ class _Core(PureSolver):
         self.running_tests = []
         for evaluator, own in zip(self.tests.evaluators, self.tests.own, strict=True):
             variables = share_trained(evaluator.net.graph, own, self.net.graph, self.variables)
-            running = Running(evaluator.net, variables, evaluator.feed)
+            running = Running(evaluator.net, variables, evaluator.loader)
             self._fed_by_hand[id(evaluator.net)] = running
             self.running_tests.append(running)
         self._apply = make_update(self._optimizer, keep_update=True)
@@ -63,7 +63,7 @@ class _Core(PureSolver):
         if hasattr(self, "running"):
             self.running.variables = variables
         else:
-            self.running = Running(self.net, variables, self.feed)
+            self.running = Running(self.net, variables, self.loader)
 
     def test(self) -> list[Scores]:
         """Tests every test net with what its blobs hold now."""
@@ -81,8 +81,8 @@ class _Core(PureSolver):
         self.running.param_diffs = self._last_update = update
         self._rest = after.replace(params={})  # type: ignore[attr-defined]
 
-    def _open_feed(self, net: PureNet) -> Feed:
-        return Feed(net, by_hand=lambda: self._fed_by_hand[id(net)].feed_by_hand())
+    def _open_loader(self, net: PureNet) -> Loader:
+        return Loader(net, by_hand=lambda: self._fed_by_hand[id(net)].feed_by_hand())
 
     def _update(self) -> Report:
         for call in self.on_start:
@@ -95,7 +95,7 @@ class _Core(PureSolver):
             call()
         self.apply_update()
         self._note(loss)
-        self._watch.step(self.iteration, self._rest, {}, self._rest, loss)
+        self._finite_check.step(self.iteration, self._rest, {}, self._rest, loss)
         return Report(loss, self.running.values(n for n in self.net.outputs if n != AUTOMATIC))
 
     def _pass(self, number: int) -> jax.Array:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..data.loader import Feed
+from ..data.loader import Loader
 from ..errors import GraphError, Problem
 from ..graph import Graph
 from ..inspect.index_check import IndexCheck
@@ -33,12 +33,12 @@ class Evaluator:
     Args:
         net: the test net.
         device: where to run.
-        feed: where its batches come from; its data layers unless given.
+        loader: where its batches come from; its data layers unless given.
     """
 
-    def __init__(self, net: Net, device: jax.Device, feed: Feed | None = None) -> None:
+    def __init__(self, net: Net, device: jax.Device, loader: Loader | None = None) -> None:
         self.net = net
-        self.feed = Feed(net) if feed is None else feed
+        self.loader = Loader(net) if loader is None else loader
         self.device = device
         self._last: Params = {}
         self._check_indices = IndexCheck(net)
@@ -55,7 +55,7 @@ class Evaluator:
         results: list[Any] = []
         state = self._continued(variables.state)
         for i in range(batches):
-            batch = jax.device_put(next(self.feed), self.device)
+            batch = jax.device_put(next(self.loader), self.device)
             given = variables.params, state, batch, jax.random.fold_in(key, i)
             self._check_indices(*given)
             result, state = self._forward(*given)

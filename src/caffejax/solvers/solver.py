@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..checkpoints.loading import load_weights
-from ..data.loader import Feed
+from ..data.loader import Loader
 from ..errors import SolverError
 from ..inspect.debug_info import DebugInfo
 from ..inspect.index_check import IndexCheck
@@ -30,8 +30,8 @@ from ..schedule.remat.limit import available_memory
 from ..schema import read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from . import policies, settings
-from .divergence import Watch
 from .evaluate import Scores
+from .finite_check import FiniteCheck
 from .report import SmoothedLoss, Stopwatch, log, output_lines
 from .snapshots import Snapshots
 from .state import Report, TrainState, make_step, make_steps, pass_key, ragged, stack
@@ -128,9 +128,9 @@ class Solver:
         if remat == "auto" and memory_limit is None:
             memory_limit = available_memory(self.device)
         self.net = self._net(settings.train_net(self.param, folder), remat=remat, memory_limit=memory_limit)
-        self.feed = self._open_feed(self.net)
+        self.loader = self._open_loader(self.net)
         nets = [self._net(s) for s in settings.test_nets(self.param, folder)]
-        self.tests = Tests(self.param, nets, self.net, self._key, self.device, self._open_feed)
+        self.tests = Tests(self.param, nets, self.net, self._key, self.device, self._open_loader)
 
         given = [find(w, folder) for entry in self.param.weights for w in entry.split(",")]
         variables = self.net.init(name_key(self._key, "init"))
@@ -153,7 +153,7 @@ class Solver:
         self._start = self._record()["data"]
         self._smoothed = SmoothedLoss(self.param.average_loss)
         self._unread: list[jax.Array] = []
-        self._watch = Watch(self.net, self.param.iter_size, every_step=debug_nans)
+        self._finite_check = FiniteCheck(self.net, self.param.iter_size, every_step=debug_nans)
         self.iteration = 0
 
     def __reduce__(self) -> Any:
@@ -169,8 +169,8 @@ class Solver:
     def _net(self, s: settings.NetSettings, **more: Any) -> Net:
         return Net(s.message, state=s.state, file=s.file, **self._net_options, **more)
 
-    def _open_feed(self, net: Net) -> Feed:
-        return Feed(net)
+    def _open_loader(self, net: Net) -> Loader:
+        return Loader(net)
 
     def _multipliers(self, name: str) -> Any:
         """A tree like the params, with each blob's lr_mult or decay_mult."""
@@ -211,7 +211,7 @@ class Solver:
         Raises:
             SolverError: if a loss was not finite.
         """
-        self._watch.check()
+        self._finite_check.check()
         self._read(len(self._unread))
         return self._smoothed.value
 
@@ -263,7 +263,7 @@ class Solver:
             self.snapshots.close()
             log.info("Optimization stopped early.")
             return
-        self._watch.check(self.train_state)
+        self._finite_check.check(self.train_state)
         if p.snapshot_after_train and not self._due(p.snapshot):
             self.snapshot()
         if self._due(p.display):
@@ -287,13 +287,13 @@ class Solver:
             WeightsError: if it, or the one before, could not be written.
             SolverError: if the parameters are not finite.
         """
-        self._watch.check(self.train_state)
+        self._finite_check.check(self.train_state)
         if self._keep_best and self.tests.due(self.iteration):
             self.test()  # now, not with the next iteration: the checkpoint is ranked by it
         self.snapshots.save(
             self.train_state, self.net.graph, self.iteration, self._record(), last_update=self._last_update
         )
-        self._watch.good = f"{self.snapshots.prefix}.orbax{os.sep}{self.iteration}"
+        self._finite_check.good = f"{self.snapshots.prefix}.orbax{os.sep}{self.iteration}"
         if wait:
             self.snapshots.wait()
 
@@ -309,15 +309,15 @@ class Solver:
         self.iteration = int(self.train_state.iteration)
         self._last_update = None
         positions = record.get("data", self._start)
-        self.feed.set_state(positions["train"])
+        self.loader.set_state(positions["train"])
         self.tests.set_state(positions["test"])
-        self._watch.restart(os.fspath(snapshot))
+        self._finite_check.restart(os.fspath(snapshot))
         log.info("Restored iteration %d from %s", self.iteration, snapshot)
 
     def close(self) -> None:
         """Ends background work: data readers and savers."""
         self.snapshots.close()
-        self.feed.close()
+        self.loader.close()
         self.tests.close()
 
     def _due(self, interval: int) -> bool:
@@ -333,7 +333,7 @@ class Solver:
         )
 
     def _read_batches(self) -> dict[str, Any]:
-        return stack([next(self.feed) for _ in range(self.param.iter_size)])
+        return stack([next(self.loader) for _ in range(self.param.iter_size)])
 
     def _update_several(self) -> Report:
         read = [self._read_batches() for _ in range(self._at_once)]
@@ -345,7 +345,7 @@ class Solver:
         self.train_state, report = self._steps(self.train_state, jax.device_put(together, self.device), rates)
         self._last_update = report.update
         self._note(report.loss)
-        self._watch.step(self.iteration, self.train_state, {}, self.train_state, report.loss)
+        self._finite_check.step(self.iteration, self.train_state, {}, self.train_state, report.loss)
         return report
 
     def _update(self) -> Report:
@@ -362,7 +362,7 @@ class Solver:
         self.train_state, report = self._step(before, placed, self.schedule(iteration))
         self._last_update = report.update
         self._note(report.loss)
-        self._watch.step(iteration, before, placed, self.train_state, report.loss)
+        self._finite_check.step(iteration, before, placed, self.train_state, report.loss)
         return report
 
     def _note(self, loss: jax.Array) -> None:
@@ -394,7 +394,7 @@ class Solver:
 
     def _final_display(self) -> None:
         """One more forward pass, for the loss after the last update."""
-        batch = jax.device_put(next(self.feed), self.device)
+        batch = jax.device_put(next(self.loader), self.device)
         loss, outputs = self.net.jit(self.net.loss)(*self.variables, batch, self.train_state.key)
         self.train_state = self.train_state.replace(state=outputs.state)  # type: ignore[attr-defined]
         self._note(loss)
@@ -404,7 +404,7 @@ class Solver:
         log.info(f"Iteration {self.iteration}, loss = {self.smoothed_loss:g}")
 
     def _record(self) -> dict[str, Any]:
-        data = {"train": self.feed.get_state(), "test": self.tests.get_state()}
+        data = {"train": self.loader.get_state(), "test": self.tests.get_state()}
         return {"data": data, "seed": self.seed, "scores": self.tests.scores}
 
 

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from ..checkpoints.orbax import Keep
-from ..data.loader import Feed
+from ..data.loader import Loader
 from ..errors import GraphError, Problem, SolverError, did_you_mean
 from ..layers.context import name_key
 from ..net import Net, Variables
@@ -27,7 +27,7 @@ class Tests:
         train: the net that is trained.
         key: for blobs that only a test net has, and what is random in tests.
         device: where to run.
-        feed: what opens a net's data.
+        open_loader: what opens a net's data.
 
     Attributes:
         evaluators: one for each net.
@@ -46,7 +46,7 @@ class Tests:
         train: Net,
         key: jax.Array,
         device: jax.Device,
-        feed: Callable[[Net], Feed] = Feed,
+        open_loader: Callable[[Net], Loader] = Loader,
     ) -> None:
         problems = [
             Problem(message, file=net.graph.file)
@@ -56,7 +56,7 @@ class Tests:
         if problems:
             raise GraphError(problems)
         self._param, self._train, self._key = param, train, key
-        self.evaluators = [Evaluator(net, device, feed(net)) for net in nets]
+        self.evaluators = [Evaluator(net, device, open_loader(net)) for net in nets]
         self.own = [_only_its_own(net, net.init(jax.random.fold_in(key, 1 + i)), train) for i, net in enumerate(nets)]
         self._tested_at: int | None = None
         self.scores: dict[str, float] = {}
@@ -89,17 +89,17 @@ class Tests:
 
     def get_state(self) -> list[Any]:
         """Every net's place in its data."""
-        return [evaluator.feed.get_state() for evaluator in self.evaluators]
+        return [evaluator.loader.get_state() for evaluator in self.evaluators]
 
     def set_state(self, states: Sequence[Any]) -> None:
         """Goes to places that `get_state` gave."""
         for evaluator, state in zip(self.evaluators, states, strict=False):
-            evaluator.feed.set_state(state)
+            evaluator.loader.set_state(state)
 
     def close(self) -> None:
         """Closes the nets' data."""
         for evaluator in self.evaluators:
-            evaluator.feed.close()
+            evaluator.loader.close()
 
     def _run(self, i: int, iteration: int, variables: Variables) -> Scores:
         evaluator, graph = self.evaluators[i], self.evaluators[i].net.graph

@@ -23,7 +23,7 @@ ADVICE = (
 )
 
 
-class Watch:
+class FiniteCheck:
     """Looks at losses and parameters as training goes on.
 
     Losses are looked at when somebody reads them anyway, before a snapshot, and when they are old: a training step
