@@ -31,7 +31,7 @@ class Tests:
 
     Attributes:
         evaluators: one for each net.
-        own: each net's variables, of which those count that the train net does not have.
+        own: for each net, what gives its variables, of which those count that the train net does not have.
         scores: the mean of each output in the last test; of nets with the same output the first counts.
 
     Raises:
@@ -57,7 +57,7 @@ class Tests:
             raise GraphError(problems)
         self._param, self._train, self._key = param, train, key
         self.evaluators = [Evaluator(net, device, open_loader(net)) for net in nets]
-        self.own = [_only_its_own(net, net.init(jax.random.fold_in(key, 1 + i)), train) for i, net in enumerate(nets)]
+        self.own = [_own(net, jax.random.fold_in(key, 1 + i), train) for i, net in enumerate(nets)]
         self._tested_at: int | None = None
         self.scores: dict[str, float] = {}
 
@@ -104,7 +104,7 @@ class Tests:
     def _run(self, i: int, iteration: int, variables: Variables) -> Scores:
         evaluator, graph = self.evaluators[i], self.evaluators[i].net.graph
         log.info(f"Iteration {iteration}, Testing net (#{i})")
-        own = share_trained(graph, self.own[i], self._train.graph, variables)
+        own = share_trained(graph, self.own[i](), self._train.graph, variables)
         key = jax.random.fold_in(name_key(self._key, f"test {i}"), iteration)
         scores = evaluator(own, self._param.test_iter[i], key)
         if self._param.test_compute_loss:
@@ -114,10 +114,11 @@ class Tests:
         return scores
 
 
-def _only_its_own(net: Net, variables: Variables, train: Net) -> Variables:
-    """The variables with numbers for the blobs that come from the train net in every test, so as not to keep both."""
+def _own(net: Net, key: jax.Array, train: Net) -> Callable[[], Variables]:
+    """What gives a net's first variables; numbers stand where the train net's blobs come in, so as not to keep both."""
     in_their_place = Variables(
         params=train.tree(lambda p: 0.0 if p.blob.learnable else None),
         state=train.tree(lambda p: None if p.blob.learnable else 0.0),
     )
-    return share_trained(net.graph, variables, train.graph, in_their_place)
+    variables = share_trained(net.graph, net.init(key), train.graph, in_their_place)
+    return lambda: variables
