@@ -59,14 +59,19 @@ class Solver:
             seed=_modes.next_seed(),
             open_loader=lambda net: Loader(net, by_hand=lambda: running[net].feed_by_hand()),
         )
-        _run(setup, start, running)
+        _set_to_work(setup, start, running)
         self._updater = BlobUpdater(setup, start, running[setup.net])
         self._loop = TrainingLoop(setup, self._updater, FiniteCheck(setup.net, param.iter_size))
-        self.param: SolverParameter = setup.param
+        self._param = setup.param
         self.net = Net._of(running[setup.net])
         self.test_nets = [Net._of(running[evaluator.net]) for evaluator in setup.tests.evaluators]
         for net in self.test_nets:
             net.share_with(self.net)
+
+    @property
+    def param(self) -> SolverParameter:
+        """The settings."""
+        return self._param
 
     @property
     def type(self) -> str:
@@ -136,7 +141,7 @@ class Solver:
         self._updater.on_gradients.append(on_gradients)
 
 
-def _run(setup: Setup, start: TrainState, running: dict[PureNet, Running]) -> None:
+def _set_to_work(setup: Setup, start: TrainState, running: dict[PureNet, Running]) -> None:
     """Set the train net and the test nets to work, and have tests use what the test nets' blobs then hold."""
     trained = Variables(start.params, start.state)
     running[setup.net] = Running(setup.net, trained, setup.loader)
