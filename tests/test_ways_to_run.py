@@ -14,7 +14,7 @@ import pytest
 
 import caffejax.pycaffe as caffe
 from caffejax import Net
-from caffejax.data.loader import Feed
+from caffejax.data.loader import Loader
 from caffejax.net import Variables
 from caffejax.pycaffe._running import Running
 from caffejax.schedule.running import Given, run_layers
@@ -129,7 +129,7 @@ def one_by_one(net: Net) -> Numbers:
 
 def in_pycaffe(net: Net, run: Callable[[Running, int], list[jax.Array]]) -> Numbers:
     """What a net of pycaffe's holds when `run(net, index of its last layer)` has run it and given its losses."""
-    running = Running(net, variables_of(net), Feed(net.graph, by_hand=dict))
+    running = Running(net, variables_of(net), Loader(net.graph, by_hand=dict))
     for name, value in inputs_of(net).items():
         running.blobs[name].data[...] = value
     loss = sum(run(running, len(net.graph.layers) - 1))

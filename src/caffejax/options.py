@@ -79,17 +79,25 @@ class Reading:
             yield f"skip_bad must be True or False, not {quoted(self.skip_bad)}"
 
 
-class Options(TypedDict, total=False):
-    """The fields of `Run` and `Reading` as keywords: `Net(model, kernels="reference", seed=1)`."""
+class SolverOptions(TypedDict, total=False):
+    """The fields of `Run` and `Reading` as keywords, but for the seed, of which solvers have their own."""
 
     kernels: Kernels
     precision: Precision
     backward: Backward
     remat: Remat
     memory_limit: int | None
-    seed: int
     workers: int
     skip_bad: bool
+
+
+class Options(SolverOptions, total=False):
+    """The fields of `Run` and `Reading` as keywords: `Net(model, kernels="reference", seed=1)`."""
+
+    seed: int
+
+
+_NAMES = tuple(get_type_hints(Options))
 
 
 def resolved(run: Run, reading: Reading, options: Mapping[str, Any]) -> tuple[Run, Reading]:
@@ -99,9 +107,9 @@ def resolved(run: Run, reading: Reading, options: Mapping[str, Any]) -> tuple[Ru
         CaffejaxError: naming every keyword that is no option, and every value that cannot be.
     """
     problems = [
-        f"there is no option '{name}'{did_you_mean(name, Options.__annotations__)}"
+        f"there is no option '{name}'{did_you_mean(name, _NAMES)}"
         for name in options
-        if name not in Options.__annotations__
+        if name not in _NAMES
     ]
     made: list[Any] = []
     for value in (run, reading):

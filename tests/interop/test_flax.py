@@ -14,7 +14,7 @@ import pytest
 from flax import nnx
 
 from caffejax import LayerError, Net, load_weights
-from caffejax.data.loader import Feed
+from caffejax.data.loader import Loader
 from caffejax.interop.flax import CaffeModule, Carried, to_linen, variables_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -70,7 +70,7 @@ def test_follows_a_recorded_training_net(case: str) -> None:
     folder = GOLDEN / "solver" / case
     net = Net(folder / "net.prototxt", "TRAIN")
     params, state = variables = load_weights(net.graph, net.init(jax.random.key(0)), folder / "init.caffemodel")
-    model, feed = CaffeModule(net, variables), Feed(net.graph)
+    model, feed = CaffeModule(net, variables), Loader(net.graph)
     step = jax.jit(jax.value_and_grad(net.loss, has_aux=True))
     for _ in range(3):
         batch = next(feed)
@@ -144,7 +144,7 @@ def test_recurrent_layers_carry_their_state() -> None:
     equal(variables_of(model).state, state)
 
 
-def adam_steps(model: CaffeModule, feed: Feed, n: int) -> list[float]:
+def adam_steps(model: CaffeModule, feed: Loader, n: int) -> list[float]:
     optimizer = nnx.Optimizer(model, optax.adam(1e-3), wrt=nnx.Param)
 
     @nnx.jit
@@ -159,7 +159,7 @@ def adam_steps(model: CaffeModule, feed: Feed, n: int) -> list[float]:
 def test_lenet_learns_digits_and_is_checkpointed(tmp_path: Path) -> None:
     train, test = Net(LENET, "TRAIN"), Net(LENET, "TEST")
     model = CaffeModule(train, rngs=nnx.Rngs(0))
-    feed, test_feed = Feed(train.graph), Feed(test.graph)
+    feed, test_feed = Loader(train.graph), Loader(test.graph)
     losses = adam_steps(model, feed, 40)
     assert np.mean(losses[-5:]) < 0.4 * losses[0]
     scores, _ = test.forward(*variables_of(model), next(test_feed))
@@ -211,7 +211,7 @@ def test_linen_gives_the_nets_outputs_and_gradients() -> None:
     folder = GOLDEN / "solver" / "sgd_shared_params"
     net = Net(folder / "net.prototxt", "TRAIN")
     params, state = variables = load_weights(net.graph, net.init(jax.random.key(0)), folder / "init.caffemodel")
-    feed = Feed(net.graph)
+    feed = Loader(net.graph)
     batch = next(feed)
     feed.close()
     model = to_linen(net, variables)

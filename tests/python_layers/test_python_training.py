@@ -170,7 +170,7 @@ def test_a_data_layer_s_place_is_part_of_checkpoints(tmp_path: Path, snapshot: s
     resumed = solver(tmp_path, body, test)
     resumed.restore(tmp_path / snapshot)
     resumed.step(7)
-    assert resumed.feed.get_state() == whole.feed.get_state() == {"data1": {"index": 12}}
+    assert resumed.loader.get_state() == whole.loader.get_state() == {"data1": {"index": 12}}
     assert resumed.tests.get_state() == whole.tests.get_state()
     for ours, theirs in zip(leaves(resumed), leaves(whole), strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -221,6 +221,6 @@ def test_debug_info_and_debug_nans_see_the_batch_of_the_step(tmp_path: Path, cap
     s = solver(tmp_path, body, "debug_info: true display: 1", debug_nans=True)
     with caplog.at_level(logging.INFO, logger="caffejax"):
         s.step(3)
-    assert s.feed.get_state() == {"data1": {"index": 3}}
+    assert s.loader.get_state() == {"data1": {"index": 3}}
     assert sum("[Forward] Layer data1, top blob image" in r.getMessage() for r in caplog.records) == 3
     s.close()

@@ -5,7 +5,7 @@ import pytest
 
 import caffejax
 from caffejax.data import write_lmdb
-from caffejax.data.loader import Feed
+from caffejax.data.loader import Loader
 from caffejax.errors import DataError
 from caffejax.schema import caffe_pb2
 
@@ -23,7 +23,7 @@ def feed(tmp_path, labels, layers):
 
     path = tmp_path / "db"
     write_lmdb(path, ((b"%03d" % n, datum(label)) for n, label in enumerate(labels)))
-    return Feed(caffejax.Net(NET % (path, layers), "TRAIN").graph)
+    return Loader(caffejax.Net(NET % (path, layers), "TRAIN").graph)
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,6 @@ def test_goes_on_bit_for_bit(folder: Path, workers: int) -> None:
     resumed.step(6)
     for one, other in zip(jax.tree.leaves(whole.variables), jax.tree.leaves(resumed.variables), strict=True):
         np.testing.assert_array_equal(one, other)
-    assert whole.feed.get_state() == resumed.feed.get_state()
+    assert whole.loader.get_state() == resumed.loader.get_state()
     whole.close()
     resumed.close()

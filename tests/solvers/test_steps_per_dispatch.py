@@ -42,7 +42,7 @@ def finished(made: Solver, caplog: pytest.LogCaptureFixture) -> tuple[list[str],
     made.close()
     lines = [re.sub(r"\(\S+ iter/s, \S+s/", "(", r.getMessage()) for r in caplog.records]
     state = made.train_state.replace(key=jax.random.key_data(made.train_state.key))
-    return lines, (jax.tree.map(np.asarray, state), made.feed.get_state(), made.smoothed_loss)
+    return lines, (jax.tree.map(np.asarray, state), made.loader.get_state(), made.smoothed_loss)
 
 
 def same(folder: Path, more: str, caplog: pytest.LogCaptureFixture, net: str = DUMMY) -> None:

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
     import numpy as np
 
     from ..checkpoints.loading import load_weights
-    from ..data.loader import Feed
+    from ..data.loader import Loader
     from ..inspect import features
     from ..net import Net
 
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
     device = flags.pick_device(asked, prefer_gpu=False)
     net = Net(Path(options.model), "TEST")
     variables = jax.device_put(load_weights(net.graph, net.init(jax.random.key(0)), options.weights), device)
-    feed = Feed(net.graph)
+    feed = Loader(net.graph)
     batches = map(partial(jax.device_put, device=device), islice(feed, options.batches))
     counts = dict.fromkeys(names, 0)
     log.info("Extracting Features")

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
     try:
         scores = evaluator(jax.device_put(variables, device), options.iterations, jax.random.key(0), each)
     finally:
-        evaluator.feed.close()
+        evaluator.loader.close()
     log.info(f"Loss: {scores.loss:g}")
     for line in score_lines(scores.outputs, net.graph.losses):
         log.info(line)

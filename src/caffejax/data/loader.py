@@ -32,7 +32,7 @@ def open_sources(graph: Graph) -> dict[str, Source]:
     }
 
 
-class Feed:
+class Loader:
     """Batches for all of a net's data layers.
 
     Args:
@@ -61,7 +61,7 @@ class Feed:
         self._tops = {layer.key: layer.tops for layer in graph.layers}
         self._ranges = index_ranges(graph)
 
-    def __iter__(self) -> Feed:
+    def __iter__(self) -> Loader:
         return self
 
     def __next__(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..data.drawn import feed
-from ..data.loader import Feed
+from ..data.loader import Loader
 from ..graph import Layer
 from ..kernels import compiling
 from ..layers.calling import finished
@@ -49,7 +49,7 @@ class Timer:
         drawn = feed(net.graph, {}, np.random.default_rng(0)) if by_hand else {}
         tops = [top for layer in net.graph.layers if layer.key in by_hand for top in layer.tops]
         self._by_hand = {top: jnp.asarray(drawn[top], jnp.float32) for top in tops}
-        self._feed = Feed(net.graph, by_hand=lambda: self._by_hand)
+        self._loader = Loader(net.graph, by_hand=lambda: self._by_hand)
         self._layers = [_Alone(layer, net) for layer in net.graph.layers]
         self._forward = net.jit(lambda v, x: net.loss(v.params, v.state, x, key))
         self._both = net.jit(lambda v, x: jax.value_and_grad(net.loss, has_aux=True)(v.params, v.state, x, key))
@@ -76,17 +76,17 @@ class Timer:
 
     def whole(self) -> tuple[float, float]:
         """Milliseconds of a forward pass, and of a forward and backward pass, of the net compiled as one."""
-        batch = jax.device_put(next(self._feed))
+        batch = jax.device_put(next(self._loader))
         forward, _ = _timed(self._forward, self._variables, batch)
         both, _ = _timed(self._both, self._variables, batch)
         return forward, both
 
     def _read(self, layer: Layer) -> tuple[jax.Array, ...]:
-        return finished(layer.context, list(self._feed.read(layer.key).values()))
+        return finished(layer.context, list(self._loader.read(layer.key).values()))
 
     def close(self) -> None:
         """Closes the data."""
-        self._feed.close()
+        self._loader.close()
 
 
 class _Alone:

@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import net as pure
 from ..checkpoints.loading import load_weights, save_weights
-from ..data.loader import Feed
+from ..data.loader import Loader
 from ..data.memory import ArraySource
 from ..errors import GraphError, Problem, WeightsError, did_you_mean
 from ..graph import Layer as GraphLayer
@@ -78,9 +78,9 @@ class Net:
         name: Phase = "TRAIN" if phase == TRAIN else "TEST"
         net = pure.Net(network_file, name, level=level, stages=tuple(stages or ()), seed=_modes.next_seed())
         key, number = _modes.next_key()
-        feed = Feed(net.graph, by_hand=dict)
-        self._show(Running(net, net.init(name_key(key, f"net {number}")), feed))
-        weakref.finalize(self, feed.close)
+        loader = Loader(net.graph, by_hand=dict)
+        self._show(Running(net, net.init(name_key(key, f"net {number}")), loader))
+        weakref.finalize(self, loader.close)
         if weights is not None:
             self.copy_from(weights)
 
@@ -376,7 +376,7 @@ def _layer_blobs(running: Running, layer: GraphLayer) -> list[SyncedBlob]:
     def blob(owner: SyncedBlob, shape: tuple[int, ...], owned: bool) -> SyncedBlob:
         return owner if owned else SyncedBlob(shape, owner.data_memory, owner.diff_memory)
 
-    return [blob(running.slots[p.owner], p.spec.shape, p.owned) for p in layer.params]
+    return [blob(running.slots[p.owner], p.blob.shape, p.owned) for p in layer.params]
 
 
 def _filled(array: np.ndarray, size: int) -> np.ndarray:

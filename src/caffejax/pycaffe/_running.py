@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from .. import net as pure
-from ..data.loader import Feed
+from ..data.loader import Loader
 from ..data.memory import ArraySource
 from ..graph import AUTOMATIC, Graph, Layer, Slot
 from ..graph.reshape import reshape_graph
@@ -35,7 +35,7 @@ class Running:
     Args:
         net: the net.
         variables: its params and state to start with.
-        feed: what feeds its data layers.
+        loader: what feeds its data layers.
 
     Attributes:
         graph: the net's graph, for the shapes that the inputs have now.
@@ -45,10 +45,10 @@ class Running:
         callbacks: called with a layer's index, by "before_forward" and so on; then layers run one by one.
     """
 
-    def __init__(self, net: pure.Net, variables: pure.Variables, feed: Feed) -> None:
+    def __init__(self, net: pure.Net, variables: pure.Variables, loader: Loader) -> None:
         self.graph = net.graph
         self.arrays: dict[str, ArraySource] = {}
-        self._feed = feed
+        self._loader = loader
         self._finish_fed: dict[str, Any] = {}
         self.device = _modes.device()
         self.callbacks: dict[str, list[Callback]] = {
@@ -247,7 +247,7 @@ class Running:
             if layer.key in self.arrays:
                 self._take_batch(layer, next(self.arrays[layer.key]))
             elif layer.type.open_source is not None:
-                self._take_batch(layer, tuple(self._feed.read(layer.key).values()))
+                self._take_batch(layer, tuple(self._loader.read(layer.key).values()))
         params, state = (self._arrays(tree, SyncedBlob.data_on) for tree in (stretch.params, stretch.state))
         return Pass(stretch, Args(params, state, self.values(stretch.reads), key, {}))
 

@@ -4,122 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 
-import jax
-import jax.numpy as jnp
-
-from ..data.loader import Feed
-from ..graph import AUTOMATIC
+from ..data.loader import Loader
 from ..net import Net as PureNet
 from ..net import Variables
+from ..process import tune_process
 from ..schema import read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
-from ..solvers import Solver as PureSolver
-from ..solvers.evaluate import Scores, share_trained
-from ..solvers.state import Report, TrainState, make_update, pass_key
+from ..solvers.build import Setup, build
+from ..solvers.evaluate import Evaluator, share_trained
+from ..solvers.finite_check import FiniteCheck
+from ..solvers.loop import TrainingLoop
+from ..solvers.state import TrainState
 from . import _modes
 from ._net import Net
 from ._running import Running
+from ._updater import BlobUpdater
 
 AnyPath = str | os.PathLike[str]
-
-
-class _Core(PureSolver):
-    """The solver proper, on nets whose numbers others see and change between and within its steps.
-
-    Params and running statistics are where the train net has them; `train_state` is made of that and the rest.
-
-    Attributes:
-        running, running_tests: the train net and the test nets at work.
-        on_start, on_gradients: called before an iteration's first pass, and before its update.
-    """
-
-    running: Running
-
-    def __init__(self, param: SolverParameter, file: AnyPath | None, tune: bool) -> None:
-        self.on_start: list[Callable[[], object]] = []
-        self.on_gradients: list[Callable[[], object]] = []
-        self._fed_by_hand: dict[int, Running] = {}
-        super().__init__(param, file=file, device=_modes.device(), seed=_modes.next_seed(), tune=tune)
-        self._fed_by_hand[id(self.net)] = self.running
-        self.running_tests = []
-        for evaluator, own in zip(self.tests.evaluators, self.tests.own, strict=True):
-            variables = share_trained(evaluator.net.graph, own, self.net.graph, self.variables)
-            running = Running(evaluator.net, variables, evaluator.feed)
-            self._fed_by_hand[id(evaluator.net)] = running
-            self.running_tests.append(running)
-        self._apply = make_update(self._optimizer, keep_update=True)
-
-    @property
-    def train_state(self) -> TrainState:
-        """Params and running statistics as they are now, and the rest."""
-        variables = self.running.variables
-        return self._rest.replace(params=variables.params, state=variables.state)
-
-    @train_state.setter
-    def train_state(self, new: TrainState) -> None:
-        self._rest = new.replace(params={}, state={})  # type: ignore[attr-defined]
-        variables = Variables(new.params, new.state)
-        if hasattr(self, "running"):
-            self.running.variables = variables
-        else:
-            self.running = Running(self.net, variables, self.feed)
-
-    def test(self) -> list[Scores]:
-        """Tests every test net with what its blobs hold now."""
-        self._follow()
-        self.tests.own = [running.variables for running in self.running_tests]
-        return super().test()
-
-    def apply_update(self) -> None:
-        """Turns the diffs of the train net's params into updates, which the diffs then are, and subtracts them."""
-        self._follow()
-        before = self._rest.replace(params=self.running.params)
-        after, update = self._apply(self.running.param_diffs, before, self.schedule(self.iteration))
-        self.running.params = after.params
-        assert update is not None
-        self.running.param_diffs = self._last_update = update
-        self._rest = after.replace(params={})  # type: ignore[attr-defined]
-
-    def _open_feed(self, net: PureNet) -> Feed:
-        return Feed(net.graph, by_hand=lambda: self._fed_by_hand[id(net)].feed_by_hand())
-
-    def _update(self) -> Report:
-        for call in self.on_start:
-            call()
-        self._follow()
-        self.running.clear_param_diffs()
-        losses = [self._pass(i) for i in range(self.param.iter_size)]
-        loss = jnp.mean(jnp.stack(losses)) if len(losses) > 1 else losses[0]
-        for call in self.on_gradients:
-            call()
-        self.apply_update()
-        self._note(loss)
-        self._watch.step(self.iteration, self._rest, {}, self._rest, loss)
-        return Report(loss, self.running.values(n for n in self.net.outputs if n != AUTOMATIC))
-
-    def _pass(self, number: int) -> jax.Array:
-        first, *others = self.running.forward_backward((self._rest.key, self._rest.iteration, number))
-        if self._debug_info is not None and self._due(self.param.display):
-            batch = self.running.values(self.net.fed)
-            for line in self._debug_info.lines(*self.variables, batch, pass_key(self._rest, number)):
-                _modes.log(line)
-        return sum(others, start=first)
-
-    def _final_display(self) -> None:
-        self._note(sum(self.running.forward(0, len(self.net.graph.layers) - 1), start=jnp.zeros(())))
-        self._log_loss()
-
-    def _follow(self) -> None:
-        """Goes to the device of the moment."""
-        device = _modes.device()
-        if device is not self.device:
-            self.device = device
-            self._rest = jax.device_put(self._rest, device)
-            for evaluator in self.tests.evaluators:
-                evaluator.device = device
-            for running in (self.running, *self.running_tests):
-                running.follow()
 
 
 class Solver:
@@ -146,16 +49,29 @@ class Solver:
             param.type = self._type
         if param.random_seed >= 0:
             _modes.set_random_seed(param.random_seed)
-        self._core = _Core(param, source_file(solver_file), tune)
-        self.net = Net._of(self._core.running)
-        self.test_nets = [Net._of(running) for running in self._core.running_tests]
+        if tune:
+            tune_process()
+        running: dict[PureNet, Running] = {}
+        setup, start = build(
+            param,
+            source_file(solver_file),
+            device=_modes.device(),
+            seed=_modes.next_seed(),
+            open_loader=lambda net: Loader(net.graph, by_hand=lambda: running[net].feed_by_hand()),
+        )
+        _set_to_work(setup, start, running)
+        self._updater = BlobUpdater(setup, start, running[setup.net])
+        self._loop = TrainingLoop(setup, self._updater, FiniteCheck(setup.net, param.iter_size))
+        self._param = setup.param
+        self.net = Net._of(running[setup.net])
+        self.test_nets = [Net._of(running[evaluator.net]) for evaluator in setup.tests.evaluators]
         for net in self.test_nets:
             net.share_with(self.net)
 
     @property
     def param(self) -> SolverParameter:
         """The settings."""
-        return self._core.param
+        return self._param
 
     @property
     def type(self) -> str:
@@ -165,7 +81,7 @@ class Solver:
     @property
     def iter(self) -> int:
         """How many updates there have been."""
-        return self._core.iteration
+        return self._loop.iteration
 
     @property
     def max_iter(self) -> int:
@@ -175,7 +91,7 @@ class Solver:
     @property
     def lr(self) -> float:
         """The learning rate of the next update."""
-        return self._core.rate
+        return self._loop.rate
 
     def step(self, iterations: int) -> None:
         """Trains for some iterations, testing, displaying and snapshotting when due; then snapshots are complete.
@@ -184,12 +100,12 @@ class Solver:
             SolverError: if a loss is found not to be finite.
             WeightsError: if a snapshot could not be written.
         """
-        self._core.step(iterations)
-        self._core.snapshots.wait()
+        self._loop.step(iterations)
+        self._loop.snapshots.wait()
 
     def solve(self, resume_file: AnyPath | None = None) -> None:
         """Trains to `max_iter`, from now or from a snapshot."""
-        self._core.solve(resume_file)
+        self._loop.solve(resume_file)
 
     def snapshot(self) -> None:
         """Writes a snapshot: Caffe's two files and a checkpoint.
@@ -197,7 +113,7 @@ class Solver:
         Raises:
             WeightsError: if it cannot be written.
         """
-        self._core.snapshot()
+        self._loop.snapshot()
 
     def restore(self, state_file: AnyPath) -> None:
         """Goes back to a snapshot: a .solverstate[.h5] or a checkpoint.
@@ -205,12 +121,12 @@ class Solver:
         Raises:
             WeightsError: if it cannot be read, or is of another net.
         """
-        self._core.restore(state_file)
+        self._loop.restore(state_file)
 
     def apply_update(self) -> None:
         """One update from what stands in the params' diffs; `iter` advances."""
-        self._core.apply_update()
-        self._core.iteration += 1
+        self._updater.apply_update(self._loop.schedule(self._loop.iteration))
+        self._loop.iteration += 1
 
     def share_weights(self, net: Net) -> None:
         """Has another net share the params of this solver's."""
@@ -221,8 +137,26 @@ class Solver:
 
         `on_gradients` may change the params' diffs: the update is made of what it leaves.
         """
-        self._core.on_start.append(on_start)
-        self._core.on_gradients.append(on_gradients)
+        self._updater.on_start.append(on_start)
+        self._updater.on_gradients.append(on_gradients)
+
+
+def _set_to_work(setup: Setup, start: TrainState, running: dict[PureNet, Running]) -> None:
+    """Set the train net and the test nets to work, and have tests use what the test nets' blobs then hold."""
+    trained = Variables(start.params, start.state)
+    running[setup.net] = Running(setup.net, trained, setup.loader)
+    tests = setup.tests
+    for i, evaluator in enumerate(tests.evaluators):
+        variables = share_trained(evaluator.net.graph, tests.own[i](), setup.net.graph, trained)
+        running[evaluator.net] = Running(evaluator.net, variables, evaluator.loader)
+        tests.own[i] = partial(_current, evaluator, running[evaluator.net])
+
+
+def _current(evaluator: Evaluator, running: Running) -> Variables:
+    """What a test net's blobs hold, brought with its evaluator to the device of the moment."""
+    running.follow()
+    evaluator.device = running.device
+    return running.variables
 
 
 class SGDSolver(Solver):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..data.loader import Feed
+from ..data.loader import Loader
 from ..errors import GraphError, Problem
 from ..graph import Graph
 from ..inspect import IndexCheck
@@ -33,12 +33,12 @@ class Evaluator:
     Args:
         net: the test net.
         device: where to run.
-        feed: where its batches come from; its data layers unless given.
+        loader: where its batches come from; its data layers unless given.
     """
 
-    def __init__(self, net: Net, device: jax.Device, feed: Feed | None = None) -> None:
+    def __init__(self, net: Net, device: jax.Device, loader: Loader | None = None) -> None:
         self.net = net
-        self.feed = Feed(net.graph) if feed is None else feed
+        self.loader = Loader(net.graph) if loader is None else loader
         self.device = device
         self._last: Params = {}
         self._check_indices = IndexCheck(net)
@@ -55,7 +55,7 @@ class Evaluator:
         results: list[Any] = []
         state = self._continued(variables.state)
         for i in range(batches):
-            batch = jax.device_put(next(self.feed), self.device)
+            batch = jax.device_put(next(self.loader), self.device)
             given = variables.params, state, batch, jax.random.fold_in(key, i)
             self._check_indices(*given)
             result, state = self._forward(*given)
@@ -120,7 +120,7 @@ def sharing_problems(test: Graph, train: Graph) -> Sequence[str]:
     for layer in test.layers:
         if (source := by_name.get(layer.name)) is None:
             continue
-        here, there = ([p.spec.shape for p in side.params] for side in (layer, source))
+        here, there = ([p.blob.shape for p in side.params] for side in (layer, source))
         if here != there:
             found.append(f"layer '{layer.name}' has blobs {here} in the test net, {there} in the train net")
     return found

@@ -6,28 +6,51 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 
+import jax
 import numpy as np
 
 log = logging.getLogger("caffejax.solver")
 
+_READ_BEHIND = 200  # iterations, after which the device has long finished
+
 
 class SmoothedLoss:
-    """The running mean of the last `window` losses, as Caffe computes it."""
+    """The running mean of the last `window` losses, as Caffe computes it.
+
+    Losses are read from the device when they are asked for, or so late that reading them does not wait.
+    """
 
     def __init__(self, window: int) -> None:
         self._window = window
+        self._unread: list[jax.Array] = []
         self._losses: list[float] = []
         self._oldest = 0
-        self.value = 0.0
+        self._mean = 0.0
 
-    def add(self, loss: float) -> None:
-        """Takes in the loss of one iteration."""
+    def note(self, losses: jax.Array) -> None:
+        """Take in the loss of an iteration, or those of several."""
+        self._unread.append(losses)
+        if len(self._unread) > _READ_BEHIND:
+            self._read(1)
+
+    @property
+    def value(self) -> float:
+        """The mean, up to the last iteration; 0 before the first."""
+        self._read(len(self._unread))
+        return self._mean
+
+    def _read(self, n: int) -> None:
+        for _ in range(n):
+            for loss in np.ravel(self._unread.pop(0)).tolist():
+                self._add(loss)
+
+    def _add(self, loss: float) -> None:
         n = len(self._losses)
         if n < self._window:
             self._losses.append(loss)
-            self.value = (self.value * n + loss) / (n + 1)
+            self._mean = (self._mean * n + loss) / (n + 1)
         else:
-            self.value += (loss - self._losses[self._oldest]) / self._window
+            self._mean += (loss - self._losses[self._oldest]) / self._window
             self._losses[self._oldest] = loss
             self._oldest = (self._oldest + 1) % self._window
 

@@ -39,7 +39,13 @@ class TrainState:
 
 
 class Report(NamedTuple):
-    """What a step found out: the mean loss over the passes, the last pass's output blobs, and what it subtracted."""
+    """What a step found out.
+
+    Attributes:
+        loss: the mean over the passes; of several steps that were made at once, one for each.
+        outputs: the last pass's output blobs.
+        update: what the last step subtracted, where that is kept.
+    """
 
     loss: jax.Array
     outputs: Blobs

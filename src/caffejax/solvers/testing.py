@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from ..checkpoints.orbax import Keep
-from ..data.loader import Feed
+from ..data.loader import Loader
 from ..errors import GraphError, Problem, SolverError, did_you_mean
 from ..layers.context import name_key
 from ..net import Net, Variables
@@ -27,11 +27,11 @@ class Tests:
         train: the net that is trained.
         key: for blobs that only a test net has, and what is random in tests.
         device: where to run.
-        feed: what opens a net's data.
+        open_loader: what opens a net's data.
 
     Attributes:
         evaluators: one for each net.
-        own: each net's variables, of which those count that the train net does not have.
+        own: for each net, what gives its variables, of which those count that the train net does not have.
         scores: the mean of each output in the last test; of nets with the same output the first counts.
 
     Raises:
@@ -46,7 +46,7 @@ class Tests:
         train: Net,
         key: jax.Array,
         device: jax.Device,
-        feed: Callable[[Net], Feed],
+        open_loader: Callable[[Net], Loader],
     ) -> None:
         problems = [
             Problem(message, file=net.graph.file)
@@ -56,8 +56,8 @@ class Tests:
         if problems:
             raise GraphError(problems)
         self._param, self._train, self._key = param, train, key
-        self.evaluators = [Evaluator(net, device, feed(net)) for net in nets]
-        self.own = [_only_its_own(net, net.init(jax.random.fold_in(key, 1 + i)), train) for i, net in enumerate(nets)]
+        self.evaluators = [Evaluator(net, device, open_loader(net)) for net in nets]
+        self.own = [_own(net, jax.random.fold_in(key, 1 + i), train) for i, net in enumerate(nets)]
         self._tested_at: int | None = None
         self.scores: dict[str, float] = {}
 
@@ -89,22 +89,22 @@ class Tests:
 
     def get_state(self) -> list[Any]:
         """Every net's place in its data."""
-        return [evaluator.feed.get_state() for evaluator in self.evaluators]
+        return [evaluator.loader.get_state() for evaluator in self.evaluators]
 
     def set_state(self, states: Sequence[Any]) -> None:
         """Goes to places that `get_state` gave."""
         for evaluator, state in zip(self.evaluators, states, strict=False):
-            evaluator.feed.set_state(state)
+            evaluator.loader.set_state(state)
 
     def close(self) -> None:
         """Closes the nets' data."""
         for evaluator in self.evaluators:
-            evaluator.feed.close()
+            evaluator.loader.close()
 
     def _run(self, i: int, iteration: int, variables: Variables) -> Scores:
         evaluator, graph = self.evaluators[i], self.evaluators[i].net.graph
         log.info(f"Iteration {iteration}, Testing net (#{i})")
-        own = share_trained(graph, self.own[i], self._train.graph, variables)
+        own = share_trained(graph, self.own[i](), self._train.graph, variables)
         key = jax.random.fold_in(name_key(self._key, f"test {i}"), iteration)
         scores = evaluator(own, self._param.test_iter[i], key)
         if self._param.test_compute_loss:
@@ -114,10 +114,11 @@ class Tests:
         return scores
 
 
-def _only_its_own(net: Net, variables: Variables, train: Net) -> Variables:
-    """The variables with numbers for the blobs that come from the train net in every test, so as not to keep both."""
+def _own(net: Net, key: jax.Array, train: Net) -> Callable[[], Variables]:
+    """What gives a net's first variables; numbers stand where the train net's blobs come in, so as not to keep both."""
     in_their_place = Variables(
-        params=train.tree(lambda p: 0.0 if p.spec.learnable else None),
-        state=train.tree(lambda p: None if p.spec.learnable else 0.0),
+        params=train.tree(lambda p: 0.0 if p.blob.learnable else None),
+        state=train.tree(lambda p: None if p.blob.learnable else 0.0),
     )
-    return share_trained(net.graph, variables, train.graph, in_their_place)
+    variables = share_trained(net.graph, net.init(key), train.graph, in_their_place)
+    return lambda: variables

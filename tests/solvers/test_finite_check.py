@@ -13,8 +13,7 @@ import pytest
 from caffejax.cli import main
 from caffejax.errors import SolverError
 from caffejax.net import Net
-from caffejax.solvers import Solver
-from caffejax.solvers import divergence as module
+from caffejax.solvers import Solver, finite_check
 
 IP = 'inner_product_param { num_output: 3 weight_filler { type: "xavier" } }'
 DATA = """
@@ -164,7 +163,7 @@ def test_an_update_that_overflows() -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_old_losses_are_looked_at_without_being_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "UNREAD", 5)
+    monkeypatch.setattr(finite_check, "UNREAD", 5)
     solver = Solver(text(lr=1e30))
     for _ in range(9):
         solver.step(1)

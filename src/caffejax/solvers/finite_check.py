@@ -23,8 +23,8 @@ ADVICE = (
 )
 
 
-class Watch:
-    """Looks at losses and parameters as training goes on.
+class FiniteCheck:
+    """Looks for NaN and infinity in losses and parameters as training goes on.
 
     Losses are looked at when somebody reads them anyway, before a snapshot, and when they are old: a training step
     never waits. With `every_step` it does, and what was not finite is traced to its layer.
@@ -32,41 +32,49 @@ class Watch:
     Args:
         net: the train net.
         iter_size: passes per iteration.
-        every_step: whether to look at every step's result at once. The steps' arguments must then outlive them.
+        every_step: whether `trace` is given every step, whose arguments must then outlive it.
 
     Attributes:
+        every_step: as given.
         good: the newest snapshot of finite numbers, if there is one.
     """
 
     def __init__(self, net: Net, iter_size: int, every_step: bool = False) -> None:
         self.good: str | None = None
-        self._net, self._iter_size, self._every_step = net, iter_size, every_step
+        self.every_step = every_step
+        self._net, self._iter_size = net, iter_size
         self._unread: list[tuple[int, jax.Array]] = []
         self._finite: int | None = None  # the last iteration known to be finite
         self._all_finite = jax.jit(_all_finite)
 
-    def step(
-        self, iteration: int, before: TrainState, batches: Mapping[str, jax.Array], after: TrainState, loss: jax.Array
-    ) -> None:
-        """Takes notice of an iteration's result: its loss, and the state that it made of another with its batches.
-
-        Of several iterations that were done at once it is the first, with the losses of all.
+    def note(self, iteration: int, losses: jax.Array) -> None:
+        """Take in the loss of an iteration, or those of several from `iteration` on.
 
         Raises:
-            SolverError: if a number is known not to be finite.
+            SolverError: if an old loss is found not to be finite.
         """
-        self._unread.append((iteration, loss))
-        if self._every_step:
-            if not self._all_finite((loss, after.params, after.state)):
-                keys = [pass_key(before, number) for number in range(self._iter_size)]
-                culprit = find_culprit(self._net, before.variables, batches, keys, after.variables)
-                raise SolverError(self._problem(iteration, culprit))
-            self._read(1)
+        self._unread.append((iteration, losses))
+        if self.every_step:
+            self._read(len(self._unread))
         elif len(self._unread) >= 2 * UNREAD:
             self._read(UNREAD)
 
+    def trace(
+        self, iteration: int, before: TrainState, batches: Mapping[str, jax.Array], after: TrainState, loss: jax.Array
+    ) -> None:
+        """Look at an iteration's numbers at once: its loss, and the state that it made of another with its batches.
+
+        Raises:
+            SolverError: if one is not finite, with the layer where that began.
+        """
+        if not self._all_finite((loss, after.params, after.state)):
+            self._unread.append((iteration, loss))  # so that `check` says it too
+            keys = [pass_key(before, number) for number in range(self._iter_size)]
+            culprit = find_culprit(self._net, before.variables, batches, keys, after.variables)
+            raise SolverError(self._problem(iteration, culprit))
+
     def check(self, state: TrainState | None = None) -> None:
-        """Looks at all losses so far, and at the parameters and statistics of `state`.
+        """Look at all losses so far, and at the parameters and statistics of `state`.
 
         Raises:
             SolverError: if one is not finite; again each time, until `restart`.
@@ -79,7 +87,7 @@ class Watch:
             raise SolverError(self._problem(None, found._replace(message=f"{found.message} {since}")))
 
     def restart(self, good: str) -> None:
-        """Forgets what was: training goes on from a snapshot."""
+        """Forget what was: training goes on from a snapshot."""
         self.good, self._finite = good, None
         self._unread.clear()
 
@@ -97,7 +105,7 @@ class Watch:
         at = "" if iteration is None else f"iteration {iteration}: "
         advice = culprit.advice or ADVICE
         resume = f"--snapshot={self.good} " if self.good else ""
-        again = "" if self._every_step else f"; to see in which layer it begins, run again with {resume}--debug_nans"
+        again = "" if self.every_step else f"; to see in which layer it begins, run again with {resume}--debug_nans"
         return Problem(
             f"{at}{culprit.message}. {advice}{again}",
             file=self._net.graph.file,

@@ -1,0 +1,221 @@
+"""The training loop: when to update, test, display and snapshot."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
+
+import jax
+import numpy as np
+
+from ..net import Params, Variables
+from .build import Setup
+from .evaluate import Scores
+from .finite_check import FiniteCheck
+from .report import SmoothedLoss, Stopwatch, log, output_lines
+from .state import Report, TrainState
+
+Request = Literal["snapshot", "stop"]
+Callback = Callable[[], object]
+
+
+class Updater(Protocol):
+    """What makes updates, wherever it keeps what it trains.
+
+    Attributes:
+        train_state: params, running statistics, optimizer state, iteration and key, as they are now.
+        last_update: what the last update subtracted, where that is kept.
+    """
+
+    train_state: TrainState
+    last_update: Params | None
+
+    @property
+    def at_once(self) -> int:
+        """How many updates one call of `update` makes where nothing is due between them; else it makes one."""
+
+    def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool) -> Report:
+        """Make an update for each rate, the first of them that of `iteration`; log debug info if asked to."""
+
+    def final_loss(self) -> jax.Array:
+        """Run forward once more, on the next batch; return the loss."""
+
+
+class TrainingLoop:
+    """Makes updates, and in between what the settings, signals and callers ask for.
+
+    Args:
+        setup: the parts of training.
+        updater: what makes updates.
+        finite_check: what looks at the losses, and at the parameters before they are saved.
+
+    Attributes:
+        updater, schedule, tests, snapshots: as given.
+        iteration: how many updates there have been.
+    """
+
+    def __init__(self, setup: Setup, updater: Updater, finite_check: FiniteCheck) -> None:
+        self.updater, self.schedule, self.tests, self.snapshots = updater, setup.schedule, setup.tests, setup.snapshots
+        self.iteration = 0
+        self._param, self._graph, self._loader = setup.param, setup.net.graph, setup.loader
+        self._seed, self._keep_best = setup.seed, setup.keep_best
+        self._finite_check = finite_check
+        self._loss = SmoothedLoss(self._param.average_loss)
+        self._request: Request | None = None
+        self._start = self._positions()
+
+    @property
+    def variables(self) -> Variables:
+        """The train net's params and running statistics."""
+        state = self.updater.train_state
+        return Variables(state.params, state.state)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the next update."""
+        return float(self.schedule(self.iteration))
+
+    @property
+    def smoothed_loss(self) -> float:
+        """The mean loss of the last `average_loss` iterations; raises `SolverError` if a loss was not finite."""
+        self._finite_check.check()
+        return self._loss.value
+
+    def step(self, iterations: int, callback: Callback | None = None) -> None:
+        """Train for some iterations, testing, displaying and snapshotting when due.
+
+        Args:
+            iterations: how many.
+            callback: called after every iteration, or after those that were started at once.
+
+        Raises:
+            SolverError: if a loss or a parameter is found not to be finite, at the latest before a snapshot.
+            WeightsError: if a snapshot could not be written.
+        """
+        self._loss, stopwatch = SmoothedLoss(self._param.average_loss), Stopwatch(self.iteration)
+        end = self.iteration + iterations
+        while self.iteration < end:
+            if self.tests.due(self.iteration) and (self.iteration or self._param.test_initialization):
+                self.test()
+            self._update(self._possible_at_once(end), stopwatch)
+            self.snapshots.check()
+            if callback is not None:
+                callback()
+            if self._due(self._param.snapshot) or self._request is not None:
+                self.snapshot(wait=False)
+                if self._request == "stop":
+                    return
+                self._request = None
+
+    def request(self, what: Request) -> None:
+        """Ask for a snapshot after the iteration under way, and to "stop" then; safe in a signal handler."""
+        if self._request != "stop":  # what was asked for first and weighs more
+            self._request = what
+
+    def solve(self, resume: str | os.PathLike[str] | None = None, callback: Callback | None = None) -> None:
+        """Train to `max_iter`, from now or from a snapshot, and end as Caffe does; see `step`."""
+        p = self._param
+        self._request = None
+        if p.snapshot_after_train:
+            self.snapshots.prepare()
+        log.info("Solving %s", self._graph.name)
+        log.info("Learning Rate Policy: %s", p.lr_policy)
+        if resume is not None:
+            self.restore(resume)
+        self.step(max(0, p.max_iter - self.iteration), callback)
+        if self._request == "stop":
+            self.snapshots.close()
+            log.info("Optimization stopped early.")
+        else:
+            self._finish()
+
+    def test(self) -> list[Scores]:
+        """Test every test net with the current params; log and return the scores."""
+        return self.tests.run(self.iteration, self.variables)
+
+    def snapshot(self, wait: bool = True) -> None:
+        """Save Caffe's two files, and everything as a checkpoint; unless told to `wait`, in the background.
+
+        Raises:
+            WeightsError: if it, or the one before, could not be written.
+            SolverError: if the parameters are not finite.
+        """
+        self._finite_check.check(self.updater.train_state)
+        if self._keep_best and self.tests.due(self.iteration):
+            self.test()  # now, not with the next iteration: the checkpoint is ranked by it
+        record = {"data": self._positions(), "seed": self._seed, "scores": self.tests.scores}
+        self.snapshots.save(
+            self.updater.train_state, self._graph, self.iteration, record, last_update=self.updater.last_update
+        )
+        self._finite_check.good = f"{self.snapshots.prefix}.orbax{os.sep}{self.iteration}"
+        if wait:
+            self.snapshots.wait()
+
+    def restore(self, snapshot: str | os.PathLike[str]) -> None:
+        """Go back to a snapshot; raises `WeightsError` if it cannot be read or is of another net."""
+        state, record = self.snapshots.restore(snapshot, self.updater.train_state, self._graph)
+        self.updater.train_state, self.updater.last_update = state, None
+        self.iteration = int(state.iteration)
+        positions = record.get("data", self._start)
+        self._loader.set_state(positions["train"])
+        self.tests.set_state(positions["test"])
+        self._finite_check.restart(os.fspath(snapshot))
+        log.info("Restored iteration %d from %s", self.iteration, snapshot)
+
+    def close(self) -> None:
+        """End background work: data readers and savers."""
+        self.snapshots.close()
+        self._loader.close()
+        self.tests.close()
+
+    def _due(self, interval: int) -> bool:
+        return bool(interval) and self.iteration % interval == 0
+
+    def _possible_at_once(self, end: int) -> int:
+        """As many updates as can be made at once: no end, test, snapshot or display falls between them."""
+        tests, p, n = self.tests, self._param, self.updater.at_once
+        between = range(self.iteration, self.iteration + n - 1)
+        anything_due = any(
+            tests.due(i + 1) or (p.snapshot and (i + 1) % p.snapshot == 0) or (p.display and i % p.display == 0)
+            for i in between
+        )
+        return 1 if anything_due or self.iteration + n > end else n
+
+    def _update(self, n: int, stopwatch: Stopwatch) -> None:
+        rates = [self.schedule(i) for i in range(self.iteration, self.iteration + n)]
+        debug_info = self._param.debug_info and self._due(self._param.display)
+        report = self.updater.update(self.iteration, rates, debug_info=debug_info)
+        self._loss.note(report.loss)
+        self._finite_check.note(self.iteration, report.loss)
+        self.iteration += n - 1
+        if self._due(self._param.display):
+            self._display(report, stopwatch)
+        self.iteration += 1
+
+    def _display(self, report: Report, stopwatch: Stopwatch) -> None:
+        loss = self.smoothed_loss
+        speed, seconds = stopwatch.lap(self.iteration)
+        interval = self._param.display
+        log.info(f"Iteration {self.iteration} ({speed:g} iter/s, {seconds:g}s/{interval} iters), loss = {loss:g}")
+        for line in output_lines("Train", jax.tree.map(np.asarray, report.outputs), self._graph.losses):
+            log.info(line)
+        log.info(f"Iteration {self.iteration}, lr = {self.rate:g}")
+
+    def _finish(self) -> None:
+        """Make the last snapshot, display and test, where they are due."""
+        p = self._param
+        self._finite_check.check(self.updater.train_state)
+        if p.snapshot_after_train and not self._due(p.snapshot):
+            self.snapshot()
+        if self._due(p.display):
+            self._loss.note(self.updater.final_loss())
+            log.info(f"Iteration {self.iteration}, loss = {self.smoothed_loss:g}")
+        if self.tests.due(self.iteration):
+            self.test()
+        self.snapshots.close()
+        log.info("Optimization Done.")
+
+    def _positions(self) -> dict[str, Any]:
+        """The places in the data."""
+        return {"train": self._loader.get_state(), "test": self.tests.get_state()}

@@ -1,0 +1,139 @@
+"""The training loop with updates that compute nothing: which it asks for, and what it does between them."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from caffejax.errors import SolverError
+from caffejax.net import Params
+from caffejax.solvers.build import build
+from caffejax.solvers.finite_check import FiniteCheck
+from caffejax.solvers.loop import TrainingLoop
+from caffejax.solvers.state import Report, TrainState
+
+NET = """
+layer { name: "data" type: "DummyData" top: "x" top: "y" dummy_data_param { shape { dim: 2 dim: 3 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param { num_output: 3 } }
+layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "y" top: "loss" }
+"""
+
+
+class Counting:
+    """Makes updates that change the iteration only, and remembers what it was asked for."""
+
+    last_update: Params | None = None
+
+    def __init__(self, train_state: TrainState, at_once: int = 1, losses: Sequence[float] = ()) -> None:
+        self.train_state, self.at_once = train_state, at_once
+        self.asked: list[tuple[int, int]] = []
+        self.rates: list[float] = []
+        self._losses = list(losses)
+
+    def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool) -> Report:
+        self.asked.append((iteration, len(rates)))
+        self.rates += [float(rate) for rate in rates]
+        done = jnp.int32(iteration + len(rates))
+        self.train_state = self.train_state.replace(iteration=done)  # type: ignore[attr-defined]
+        losses = [self._losses.pop(0) if self._losses else 1.0 for _ in rates]
+        return Report(jnp.array(losses), {})
+
+    def final_loss(self) -> jax.Array:
+        return jnp.array(5.0)
+
+
+def training(folder: Path, more: str, at_once: int = 1, losses: Sequence[float] = ()) -> tuple[TrainingLoop, Counting]:
+    setup, start = build(
+        f'net_param {{ {NET} }} base_lr: 8 lr_policy: "step" stepsize: 2 gamma: 0.5 random_seed: 1 '
+        f'snapshot_prefix: "{folder / "x"}" {more}'
+    )
+    updater = Counting(start, at_once, losses)
+    return TrainingLoop(setup, updater, FiniteCheck(setup.net, setup.param.iter_size)), updater
+
+
+def said(caplog: pytest.LogCaptureFixture, *words: str) -> list[str]:
+    return [m for m in (r.getMessage() for r in caplog.records) if any(word in m for word in words)]
+
+
+def test_events_come_in_the_order_of_caffe(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    loop, updater = training(tmp_path, "max_iter: 4 display: 2 snapshot: 3 test_iter: 1 test_interval: 2")
+    with caplog.at_level(logging.INFO, logger="caffejax"):
+        loop.solve(callback=lambda: logging.getLogger("caffejax").info("called at %d", loop.iteration))
+    loop.close()
+    lines = said(caplog, "Testing", " lr = ", ", loss =", "called", "Snapshotting to", "Done")
+    events = [
+        "Iteration 0, Testing net (#0)",
+        "Iteration 0 (",
+        "Iteration 0, lr = 8",
+        "called at 1",
+        "called at 2",
+        "Iteration 2, Testing net (#0)",
+        "Iteration 2 (",
+        "Iteration 2, lr = 4",
+        "called at 3",
+        f"Snapshotting to binary proto file {tmp_path / 'x'}_iter_3.caffemodel",
+        "called at 4",
+        f"Snapshotting to binary proto file {tmp_path / 'x'}_iter_4.caffemodel",
+        "Iteration 4, loss = 5",  # of the forward pass after the last update
+        "Iteration 4, Testing net (#0)",
+        "Optimization Done.",
+    ]
+    assert len(lines) == len(events)
+    assert all(line.startswith(event) for line, event in zip(lines, events, strict=True)), lines
+    assert updater.rates == [8, 8, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("more", "asked"),
+    [
+        ("", [(0, 3), (3, 3), (6, 3), (9, 1)]),
+        ("display: 4", [(0, 1), (1, 3), (4, 1), (5, 3), (8, 1), (9, 1)]),  # what is displayed comes last
+        ("snapshot: 5", [(0, 3), (3, 1), (4, 1), (5, 3), (8, 1), (9, 1)]),
+        ("test_iter: 1 test_interval: 6", [(0, 3), (3, 3), (6, 3), (9, 1)]),
+    ],
+)
+def test_updates_are_made_at_once_where_nothing_is_due_between(
+    tmp_path: Path, more: str, asked: list[tuple[int, int]]
+) -> None:
+    loop, updater = training(tmp_path, f"max_iter: 10 {more}", at_once=3)
+    loop.step(10)
+    loop.close()
+    assert updater.asked == asked
+
+
+def test_requests_are_met_after_the_iteration_under_way(tmp_path: Path) -> None:
+    loop, updater = training(tmp_path, "max_iter: 100")
+
+    def ask() -> None:
+        if loop.iteration in (3, 6):
+            loop.request("snapshot" if loop.iteration == 3 else "stop")
+            loop.request("snapshot")  # does not take back a stop
+
+    loop.solve(callback=ask)
+    assert loop.iteration == len(updater.asked) == 6
+    assert sorted(p.name for p in tmp_path.glob("*.caffemodel")) == ["x_iter_3.caffemodel", "x_iter_6.caffemodel"]
+    loop.restore(tmp_path / "x.orbax" / "3")
+    assert loop.iteration == int(updater.train_state.iteration) == 3
+    loop.close()
+
+
+def test_a_loss_that_is_not_finite_is_never_saved_and_named(tmp_path: Path) -> None:
+    loop, _ = training(tmp_path, "max_iter: 10 snapshot: 4", at_once=2, losses=[1, 2, 3, 4, 5, np.inf])
+    with pytest.raises(
+        SolverError, match=r"iteration 5: the loss is inf; it was finite up to iteration 4\..*x\.orbax.4"
+    ):
+        loop.solve()
+    loop.close()
+    assert [p.name for p in tmp_path.glob("*.caffemodel")] == ["x_iter_4.caffemodel"]
+
+
+def test_the_smoothed_loss_is_the_mean_of_the_last_ones(tmp_path: Path) -> None:
+    loop, _ = training(tmp_path, "max_iter: 5 average_loss: 3", at_once=2, losses=[9, 9, 1, 2, 6])
+    assert loop.smoothed_loss == 0
+    loop.step(5)
+    assert loop.smoothed_loss == pytest.approx(3)
+    loop.close()
