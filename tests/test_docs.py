@@ -69,3 +69,10 @@ def test_the_page_for_jax_users_works(capsys: pytest.CaptureFixture[str], monkey
     for name, ways in {n: namespace[n] for n in ("whole", "gradients")}.items():
         for a, b in zip(*map(namespace["jax"].tree.leaves, (ways, alone)), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5, err_msg=name)
+
+
+def test_links_between_pages_lead_to_files() -> None:
+    pages = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]
+    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text())]
+    assert len(links) > 20
+    assert [f"{page}: {link}" for page, link in links if not (page.parent / link).exists()] == []
