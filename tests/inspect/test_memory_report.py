@@ -12,7 +12,7 @@ from caffejax.cli import main
 from caffejax.inspect.counting import multiply_adds
 from caffejax.inspect.memory import compiled, report
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIGS = Path(__file__).parents[2] / "configs"
 DIGITS = CONFIGS / "digits" / "lenet_train_test.prototxt"
 FILTER = """layer { name: "in" type: "Input" top: "x" top: "s"
   input_param { shape { dim: 4 dim: 2 } shape { dim: 4 } } }
