@@ -186,9 +186,9 @@ LAYERS = [
 
 # nets that are run, and nets that are traced and lowered, which takes long enough
 COMPILED = [
-    config("lenet", "TRAIN", 28, channels=1),
-    config("lenet", "TEST", 28, channels=1),
-    config("cifar10_full", "TRAIN", 32),
+    config("lenet", "TRAIN", 16, channels=1),
+    config("lenet", "TEST", 16, channels=1),
+    config("cifar10_full", "TRAIN", 16),
 ]
 LOWERED = [
     config("squeezenet", "TRAIN", 35),

@@ -14,7 +14,9 @@ def fresh(devices: int = 1) -> ProcessPoolExecutor:
 
 def _settle(devices: int) -> None:
     os.environ["JAX_PLATFORMS"] = "cpu"
-    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
+    # what is compiled here runs once: its speed is of no interest
+    quickly = "--xla_backend_optimization_level=0"
+    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices} {quickly}"
 
 
 def reload(exported: bytes, arrays: tuple[Any, ...]) -> Any:

@@ -99,6 +99,7 @@ class Subject:
         """`value_and_grad`, compiled unless it runs on the host."""
         return self.value_and_grad if self.host else compiled(self.value_and_grad, *self.point)
 
+    @functools.cached_property
     def exact(self) -> "Subject":
         """The same with float64 numbers; to be used with x64 enabled."""
         double = Subject(self.case, self.net.kernels)
@@ -163,7 +164,7 @@ def each(cases: list[Case]) -> Callable[[Callable[..., None]], Any]:
             if kernels == "fast" or not alike(case):
                 test(case, kernels, **fixtures)
 
-        return pytest.mark.parametrize(("case", "kernels"), found)(ask)
+        return pytest.mark.parametrize(("case", "kernels"), found, scope="session")(ask)
 
     return decorate
 

@@ -30,7 +30,7 @@ def test_second_derivatives(case: Case, kernels: str) -> None:
     one = subject(case, kernels)
     with asked("second", one):
         with jax.enable_x64(True):
-            double = one.exact()
+            double = one.exact
             expected = by_differences(double)
         with jax.enable_x64(case.random):  # other numbers are drawn in float64
             at = double if case.random else one

@@ -32,7 +32,7 @@ def test_gradient_is_the_derivative(case: Case, kernels: str) -> None:
     one = subject(case, kernels)
     step, tolerance = (1e-3, 1e-3) if one.host else (1e-6, 1e-4)  # a host layer's arrays are float32
     with jax.enable_x64(True):
-        double = one.exact()
+        double = one.exact
         (_, (tops, _)), gradient = double.compiled(*double.point)
         assert all(top.dtype in (np.float64, np.float32) for top in tops.values())
         for path, mask in each_argument(double.point, together=case.whole):

@@ -13,7 +13,7 @@ from caffejax.cli import main
 from caffejax.data import Lmdb, write_lmdb
 from caffejax.schema import caffe_pb2
 
-CONFIGS = Path(__file__).parents[1] / "configs" / "digits"
+CONFIGS = Path(__file__).parents[2] / "configs" / "digits"
 NET = (CONFIGS / "lenet_train_test.prototxt").read_text()
 SOLVER = (CONFIGS / "lenet_solver.prototxt").read_text()
 

@@ -11,7 +11,7 @@ from caffejax import GraphError, Net
 from caffejax.cli import main
 from caffejax.inspect import compiled_memory, memory_report, multiply_adds
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIGS = Path(__file__).parents[2] / "configs"
 DIGITS = CONFIGS / "digits" / "lenet_train_test.prototxt"
 FILTER = """layer { name: "in" type: "Input" top: "x" top: "s"
   input_param { shape { dim: 4 dim: 2 } shape { dim: 4 } } }

@@ -21,7 +21,7 @@ from caffejax.schedule.running import Given, run_layers
 from caffejax.schema import read_net
 from caffejax.schema.caffe_pb2 import NetParameter
 
-GOLDEN = Path(__file__).parent / "golden" / "nets"
+GOLDEN = Path(__file__).parents[1] / "golden" / "nets"
 KEY = jax.random.key(0)
 SQUARES = """
 layer {{ name: "flat {0}" type: "Reshape" bottom: "{0}" top: "flat {0}" reshape_param {{ shape {{ dim: -1 }} }} }}

@@ -22,7 +22,7 @@ from caffejax.gradcheck.verdict import Derivations, compare, derive
 from caffejax.layers.registry import _types
 from caffejax.net import Variables
 
-GOLDEN = Path(__file__).parent / "golden" / "layers"
+GOLDEN = Path(__file__).parents[1] / "golden" / "layers"
 
 
 def recorded_cases() -> dict[str, list[dict[str, Any]]]:

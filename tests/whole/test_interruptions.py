@@ -15,7 +15,7 @@ import pytest
 
 from caffejax import Solver, read_caffemodel
 
-DIGITS = Path(__file__).parents[1] / "configs" / "digits" / "digits_train_lmdb"
+DIGITS = Path(__file__).parents[2] / "configs" / "digits" / "digits_train_lmdb"
 # all that a run must remember: crops and mirrors, the place in the data, dropout, momentum
 NET = f"""
 layer {{ name: "digits" type: "Data" top: "data" top: "label"

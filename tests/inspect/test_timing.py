@@ -10,7 +10,7 @@ from caffejax import Net
 from caffejax.cli import main
 from caffejax.inspect import LayerTime, Timer, mean_times
 
-DIGITS = Path(__file__).parents[1] / "configs" / "digits" / "lenet_train_test.prototxt"
+DIGITS = Path(__file__).parents[2] / "configs" / "digits" / "lenet_train_test.prototxt"
 FED = """
 layer { name: "in" type: "Input" top: "x" top: "label"
         input_param { shape { dim: 4 dim: 3 } shape { dim: 4 } } }

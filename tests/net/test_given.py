@@ -17,7 +17,7 @@ import pytest
 
 from caffejax import CaffejaxError, Net, Solver, SolverError, Variables, WeightsError
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIGS = Path(__file__).parents[2] / "configs"
 LENET = CONFIGS / "lenet" / "train_val.prototxt"
 KEY = jax.random.key(0)
 

@@ -14,7 +14,7 @@ from caffejax.data.datum import COLOUR, read_datum
 from caffejax.net import Net
 from caffejax.schema import caffe_pb2
 
-GOLDEN = Path(__file__).parent / "golden" / "data"
+GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 
 MADE_BY_CAFFE = {
     "lmdb_raw": ["", "list.txt"],

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 
 
 def test_the_page_of_layers_is_up_to_date() -> None:

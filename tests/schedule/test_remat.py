@@ -21,7 +21,7 @@ from caffejax.schedule.running import Given
 from caffejax.schema import read_solver
 from caffejax.sizes import bytes_in, in_words
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIGS = Path(__file__).parents[2] / "configs"
 KEY = jax.random.key(0)
 
 

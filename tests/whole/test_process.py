@@ -9,7 +9,7 @@ import pytest
 
 from caffejax.kernels import onednn
 
-LENET = Path(__file__).parents[1] / "configs" / "lenet" / "train_val.prototxt"
+LENET = Path(__file__).parents[2] / "configs" / "lenet" / "train_val.prototxt"
 
 # everything that may be seen of a process, before and after
 START = f"""

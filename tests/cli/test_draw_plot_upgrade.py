@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_help_and_errors import refused
+from test_logs import CURRENT
 
 from caffejax.cli import main
 from caffejax.schema import caffe_pb2, parse_text, read_net, read_solver
-from test_cli import refused
-from test_logs import CURRENT
 
-CONFIGS = Path(__file__).parents[1] / "configs" / "digits"
-WEIGHTS = Path(__file__).parent / "golden" / "weights"
+CONFIGS = Path(__file__).parents[2] / "configs" / "digits"
+WEIGHTS = Path(__file__).parents[1] / "golden" / "weights"
 LENET = str(CONFIGS / "lenet_train_test.prototxt")
 
 V1 = """

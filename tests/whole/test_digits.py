@@ -14,9 +14,9 @@ import pytest
 
 from caffejax import read_caffemodel
 
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 CONFIGS = REPOSITORY / "configs" / "digits"
-REFERENCE = json.loads((Path(__file__).parent / "golden" / "digits" / "caffe_reference.json").read_text())
+REFERENCE = json.loads((Path(__file__).parents[1] / "golden" / "digits" / "caffe_reference.json").read_text())
 COMMAND = [sys.executable, "-m", "caffejax"]
 
 pytestmark = pytest.mark.slow

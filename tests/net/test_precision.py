@@ -17,7 +17,7 @@ from caffejax.net import Net
 from caffejax.schema import read_solver
 from caffejax.solvers import Solver
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIGS = Path(__file__).parents[2] / "configs"
 INPUT = (
     'layer {{ name: "data" type: "Input" top: "data" top: "label" input_param {{ shape {{ {} }} shape {{ {} }} }} }}'
 )
