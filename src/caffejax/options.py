@@ -106,11 +106,7 @@ def resolved(run: Run, reading: Reading, options: Mapping[str, Any]) -> tuple[Ru
     Raises:
         CaffejaxError: naming every keyword that is no option, and every value that cannot be.
     """
-    problems = [
-        f"there is no option '{name}'{did_you_mean(name, _NAMES)}"
-        for name in options
-        if name not in _NAMES
-    ]
+    problems = [f"there is no option '{name}'{did_you_mean(name, _NAMES)}" for name in options if name not in _NAMES]
     made: list[Any] = []
     for value in (run, reading):
         own = {f.name: options[f.name] for f in fields(value) if f.name in options}

@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from caffejax.schedule.remat.limit import available_memory
+from caffejax.schedule.remat.plan import make_plan
+from caffejax.schedule.remat.units import Unit, Value, units_of
 
 from caffejax import Net, Solver
 from caffejax.cli import main
 from caffejax.machine import limits
-from caffejax.schedule.remat.limit import available_memory
-from caffejax.schedule.remat.plan import make_plan
-from caffejax.schedule.remat.units import Unit, Value, units_of
 from caffejax.schedule.running import Given
 from caffejax.schema import read_solver
 from caffejax.sizes import bytes_in, in_words

@@ -121,13 +121,13 @@ def save_weights(
 
 def owner_shape(graph: Graph, param: Param) -> tuple[int, ...]:
     """The shape of a blob where it is owned."""
-    return graph.layer(param.owner.layer).params[param.owner.index].blob.shape
+    return graph.layer(param.owner.layer).params[param.owner.index].spec.shape
 
 
 def _definition(layer: Layer, phase: str) -> LayerParameter:
     """A layer as Caffe writes it: with what setting it up has added."""
     definition = LayerParameter()
-    definition.CopyFrom(layer.context.layer)
+    definition.CopyFrom(layer.site.layer)
     definition.phase = TRAIN if phase == "TRAIN" else TEST
     if any(layer.loss_weights) and not definition.loss_weight:
         definition.loss_weight.extend(layer.loss_weights)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from .. import precision
 from ..errors import CaffejaxError
-from ..kernels import CHOICES
-from ..schedule import remat
+from ..options import Reading, Run, choices
 from ..sizes import bytes_in
 
 if TYPE_CHECKING:
@@ -22,13 +21,14 @@ def add(parser: argparse.ArgumentParser, name: str, help: str, **more: Any) -> N
     parser.add_argument(*(f"{dashes}{s}" for s in spellings for dashes in ("--", "-")), help=help, **more)
 
 
-def add_switch(parser: argparse.ArgumentParser, name: str, help: str) -> None:
+def add_switch(parser: argparse.ArgumentParser, name: str, help: str, dest: str | None = None) -> None:
     """Adds a flag that is off unless given, in gflags' spellings: `--gray`, `-gray`, `--gray=false`, `--nogray`."""
-    add(parser, name, help, action="store_true")
+    dest = dest or name
+    add(parser, name, help, dest=dest, action="store_true")
     for value, spellings in (True, ("=true", "=1")), (False, ("=false", "=0")):
         for spelling in spellings:
-            add(parser, name + spelling, argparse.SUPPRESS, dest=name, action="store_const", const=value)
-    add(parser, f"no{name}", argparse.SUPPRESS, dest=name, action="store_const", const=False)
+            add(parser, name + spelling, argparse.SUPPRESS, dest=dest, action="store_const", const=value)
+    add(parser, f"no{name}", argparse.SUPPRESS, dest=dest, action="store_const", const=False)
 
 
 def count(text: str) -> int:
@@ -53,19 +53,19 @@ def add_device_flags(parser: argparse.ArgumentParser) -> None:
 
 def add_kernels_flag(parser: argparse.ArgumentParser) -> None:
     """`--kernels`."""
-    more: Any = {"choices": CHOICES, "default": "fast"}
+    more: Any = {"choices": choices("kernels"), "default": "fast"}
     add(parser, "kernels", "fast formulations of the operations, or the plain lowering to compare with", **more)
 
 
 def add_precision_flag(parser: argparse.ArgumentParser) -> None:
     """`--precision`."""
-    more: Any = {"choices": precision.CHOICES, "default": "float32"}
+    more: Any = {"choices": choices("precision"), "default": "float32"}
     add(parser, "precision", "floats of products and activations; parameters and sums are float32 always", **more)
 
 
 def add_remat_flags(parser: argparse.ArgumentParser) -> None:
     """`--remat` and `--memory_limit`."""
-    more: Any = {"choices": remat.CHOICES, "default": "none"}
+    more: Any = {"choices": choices("remat"), "default": "none"}
     add(parser, "remat", "auto: where memory would not suffice, compute layers again in the backward pass", **more)
     add(
         parser,
@@ -93,7 +93,26 @@ def add_state_flags(parser: argparse.ArgumentParser) -> None:
 def add_data_flags(parser: argparse.ArgumentParser) -> None:
     """`--workers` and `--skip_bad_images`."""
     add(parser, "workers", "read each data layer in this many processes; 0 for threads", type=count, default=0)
-    add_switch(parser, "skip_bad_images", "take the next image for one that cannot be decoded, with a warning")
+    add_switch(
+        parser,
+        "skip_bad_images",
+        "take the next image for one that cannot be decoded, with a warning",
+        dest="skip_bad",
+    )
+
+
+def run_of(options: argparse.Namespace) -> Run:
+    """How a net computes, by those of the flags that a command has."""
+    return Run(**_fields_of(Run, options))
+
+
+def reading_of(options: argparse.Namespace) -> Reading:
+    """How a net's data is read, likewise."""
+    return Reading(**_fields_of(Reading, options))
+
+
+def _fields_of(kind: type[Run | Reading], options: argparse.Namespace) -> dict[str, Any]:
+    return {field.name: getattr(options, field.name) for field in fields(kind) if hasattr(options, field.name)}
 
 
 def stages(options: argparse.Namespace) -> list[str]:

@@ -1,4 +1,4 @@
-"""Checks gradients three ways: autodiff, the layers' hand-written Backward, finite differences; in float64."""
+"""Check gradients in every way there is: autodiff, the layers' hand-written Backward, finite differences."""
 
 from __future__ import annotations
 

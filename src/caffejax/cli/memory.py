@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> None:
     """Reports."""
     from ..inspect import compiled_memory, memory_report
 
-    net = net_of(options, options.phase, remat=options.remat, memory_limit=options.memory_limit)
+    net = net_of(options, options.phase)
     found = memory_report(net, options.batch)
     _print_table([_TITLES, *map(_row, found.layers), _row(found.total)])
     _print_training(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import flags
 
@@ -13,12 +13,18 @@ if TYPE_CHECKING:
     from ..net import Net, Variables
 
 
-def net_of(options: argparse.Namespace, phase: Phase, **more: Any) -> Net:
-    """The net that `--model`, `--level`, `--stage` and `--kernels` describe."""
+def net_of(options: argparse.Namespace, phase: Phase) -> Net:
+    """The net that a command's flags describe."""
     from ..net import Net
 
-    described = {"level": options.level, "stages": flags.stages(options), "kernels": options.kernels}
-    return Net(Path(options.model), phase, **described, **more)
+    return Net(
+        Path(options.model),
+        phase,
+        level=options.level,
+        stages=flags.stages(options),
+        run=flags.run_of(options),
+        reading=flags.reading_of(options),
+    )
 
 
 def variables_of(net: Net, files: str | None) -> Variables:

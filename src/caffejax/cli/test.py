@@ -37,9 +37,7 @@ def run(options: argparse.Namespace) -> None:
 
     device = flags.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
-    net = net_of(
-        options, "TEST", precision=options.precision, workers=options.workers, skip_bad=options.skip_bad_images
-    )
+    net = net_of(options, "TEST")
     variables = variables_of(net, options.weights)
 
     def each(number: int, scores: Scores) -> None:

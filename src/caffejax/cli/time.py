@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
     device = flags.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
     with jax.default_device(device):
-        net = net_of(options, options.phase, precision=options.precision)
+        net = net_of(options, options.phase)
         timer = Timer(net, jax.device_put(variables_of(net, options.weights), device), jax.random.key(1))
         try:
             log.info("Compiling.")

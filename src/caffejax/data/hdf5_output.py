@@ -45,7 +45,7 @@ def hdf5_output_backward(ctx: Context, data: np.ndarray, label: np.ndarray, *, y
 register(
     LayerType(
         Signature("HDF5Output", bottoms=2, tops=0, param="hdf5_output_param"),
-        PerLayer(make_hdf5_output),
+        PerLayer(make_hdf5_output, on_host=True),
         Gradient(hdf5_output_backward),
         Facts(integers=True),
     )

@@ -50,7 +50,9 @@ class Loader:
         inputs = [layer for layer in graph.layers if isinstance(layer.type.runs, Fed)]
         if inputs and by_hand is None:
             raise GraphError(
-                layer.problem("nothing feeds this layer; a net that is trained or tested here needs data layers instead")
+                layer.problem(
+                    "nothing feeds this layer; a net that is trained or tested here needs data layers instead"
+                )
                 for layer in inputs
             )
         self._graph = graph

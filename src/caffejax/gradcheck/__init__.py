@@ -1,4 +1,4 @@
-"""Gradients derived three ways: autodiff of forward, the hand-written Backward, finite differences."""
+"""Gradients derived in every way there is: autodiff of forward, the hand-written Backward, finite differences."""
 
 from .check import check_gradients
 from .report import Report, Row, Worst

@@ -60,9 +60,9 @@ def lone_layer(
 
 
 def _fewest_tops(kind: LayerType, n_bottoms: int) -> int:
-    if isinstance(kind.tops, str):
+    if isinstance(kind.signature.tops, str):
         return n_bottoms
-    return kind.tops if isinstance(kind.tops, int) else max(kind.tops[0], 1)
+    return kind.signature.tops if isinstance(kind.signature.tops, int) else max(kind.signature.tops[0], 1)
 
 
 def _as_shape(bottom: Any) -> tuple[int, ...] | None:

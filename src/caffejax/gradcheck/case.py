@@ -49,8 +49,8 @@ class Case:
 
     @property
     def host(self) -> bool:
-        """Whether the layer runs outside what is compiled. Then autodiff is by its rule, for want of another."""
-        return self.context.type.host
+        """Whether the layer runs outside of what is compiled."""
+        return self.context.type.on_host
 
     def pick(self, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[Any, ...]:
         """What belongs to the arguments, of one thing per blob and one per bottom."""
@@ -66,7 +66,7 @@ class Case:
 
 def run(context: Context, blobs: Arrays, bottoms: Arrays) -> Arrays:
     """A layer's tops."""
-    return (call if context.type.host else forward)(context, blobs, bottoms)[0]
+    return (call if context.type.on_host else forward)(context, blobs, bottoms)[0]
 
 
 def draw_diffs(tops: Arrays, random: np.random.Generator) -> Arrays:
@@ -79,11 +79,9 @@ def draw_diffs(tops: Arrays, random: np.random.Generator) -> Arrays:
     return tuple(one(top) for top in tops)
 
 
-def by_autodiff(case: Case) -> list[np.ndarray]:
-    """The arguments' gradients by autodiff of forward; zeros for a layer on the host that has no backward."""
-    if case.host and case.context.type.rule is None:
-        return [np.zeros_like(value) for value in case.values]
-    return _by_vjp(case, run)
+def by_autodiff(case: Case) -> list[np.ndarray] | None:
+    """The arguments' gradients by autodiff of forward; a layer on the host has none."""
+    return None if case.host else _by_vjp(case, run)
 
 
 def by_net(case: Case) -> list[np.ndarray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -12,12 +13,14 @@ import numpy as np
 
 from ..checkpoints.loading import load_weights
 from ..data.drawn import feed
-from ..errors import GraphError, LayerError, Problem, did_you_mean, located
+from ..errors import GraphError, LayerError, Problem, did_you_mean
 from ..graph import Graph, Layer
 from ..layers import LayerType
 from ..layers.calling import Arrays
 from ..layers.context import Phase
 from ..net import Net, Variables
+from ..schedule import Given, Part, Result, Values, one_by_one, schedule_of
+from ..schedule import run as run_schedule
 from ..schema.caffe_pb2 import LayerParameter
 from .alone import lone_layer
 from .case import Argument, Case, draw_diffs, run
@@ -43,7 +46,7 @@ def check_gradients(
     Every layer is checked by itself, at the bottoms that a forward pass gives it, for random diffs of its tops;
     with respect to each bottom (but labels and indices) and each learnable blob. Rule and autodiff must agree
     to 1e-6, both with finite differences to 1e-6. Elements on a kink are compared between rule and autodiff
-    only. Types with `prefer_rule` have a gradient that is not the derivative: there autodiff must agree with
+    only. Types that prefer their rule have a gradient that is not the derivative: there autodiff must agree with
     finite differences, the net's gradient with the rule, and the rule must point the derivative's way.
 
         check_gradients(Net("train_val.prototxt", "TRAIN"), layers=["conv1", "norm1"])
@@ -81,7 +84,7 @@ def check_gradients(
             layers = [net.graph.layers[-1].key]
         rows: list[Row] = []
         for layer, case in cases(net, layers, variables, feed(net.graph, given, random), random, jax.random.key(seed)):
-            with located(file=net.graph.file, layer=layer.name, layer_type=layer.type.name):
+            with layer.located():
                 rows += compare(layer.key, case, derive(case, samples, random))
     return Report(tuple(rows))
 
@@ -100,7 +103,8 @@ def cases(
     found = []
     for layer in chosen:
         blobs, bottoms, tops = points[layer.key]
-        context, diffs = layer.context.in_pass(key, layer.bottom_need_backward), draw_diffs(tops, random)
+        context = replace(layer.context, base_key=layer.base_key(key), propagate_down=layer.bottom_need_backward)
+        diffs = draw_diffs(tops, random)
         found.append((layer, Case(context, blobs, bottoms, tops, diffs, _arguments(layer))))
     return found
 
@@ -125,7 +129,7 @@ def _chosen(graph: Graph, names: Sequence[str] | None) -> list[Layer]:
 
 
 def _arguments(layer: Layer) -> tuple[Argument, ...]:
-    if layer.type.forward is None:
+    if layer.type.is_fed:
         return ()
     bottoms = [
         Argument("bottom", i, f"bottom {i} ({name})")
@@ -138,7 +142,7 @@ def _arguments(layer: Layer) -> tuple[Argument, ...]:
 
 def _may_be_asked(layer: Layer, bottom: int) -> bool:
     """Whether a gradient exists to be checked: users' backwards make only those that the net asks for."""
-    return layer.type.instance is None or not layer.type.host or layer.bottom_need_backward[bottom]
+    return layer.type.instance is None or not layer.type.on_host or layer.bottom_need_backward[bottom]
 
 
 def _points(
@@ -146,19 +150,24 @@ def _points(
 ) -> dict[str, tuple[Arrays, Arrays, Arrays]]:
     """Blobs, bottoms and tops of each of the layers in one forward pass."""
     wanted = {layer.key for layer in layers}
+    schedule = one_by_one(schedule_of(net.graph, net.run.backward))
 
     def walk(variables: Variables, inputs: Mapping[str, jax.Array], key: jax.Array) -> Any:
-        values, points = dict(inputs), {}
-        for layer in net.graph.layers:
-            if layer.type.forward is None:
-                continue
-            with located(file=net.graph.file, layer=layer.name, layer_type=layer.type.name):
-                blobs = tuple(_blob(variables, p) for p in (*layer.params, *layer.carried))
-                bottoms = tuple(values[name] for name in layer.bottoms)
-                tops = run(layer.context.with_key(key), blobs, bottoms)
+        points = {}
+
+        def run_plain(part: Part, given: Given, before: Values, keep: frozenset[str] | None) -> Result:
+            (layer,) = part.layers
+            if layer.type.is_fed:
+                return Result({top: inputs[top] for top in layer.tops}, {}, jnp.zeros(()))
+            with layer.located():
+                blobs = tuple(_blob(variables, p) for p in layer.owned)
+                bottoms = tuple(before[name] for name in layer.bottoms)
+                tops = run(layer.context.with_key(layer.base_key(key)), blobs, bottoms)
             if layer.key in wanted:
                 points[layer.key] = (blobs, bottoms, tops)
-            values.update(zip(layer.tops, map(_double, tops), strict=True))
+            return Result(dict(zip(layer.tops, map(_double, tops), strict=True)), {}, jnp.zeros(()))
+
+        run_schedule(schedule, Given(*variables, inputs, key, {}), runner=run_plain)
         return points
 
     compiled = walk if net.has_host_layers else jax.jit(walk)

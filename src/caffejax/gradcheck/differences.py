@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..layers import OnHost
 from ..layers.calling import Arrays
 from .case import Case, run
 
@@ -44,7 +45,8 @@ SINGLE = Precision(0.16 / 4.0 ** np.arange(4), 1e-4, 1e-3, float(np.finfo(np.flo
 
 def precision(case: Case) -> Precision:
     """What can be asked of the case's layer."""
-    return SINGLE if case.context.type.single else DOUBLE
+    runs = case.context.type.runs
+    return SINGLE if isinstance(runs, OnHost) and runs.in_float32 else DOUBLE
 
 
 @dataclass(frozen=True)

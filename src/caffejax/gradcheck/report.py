@@ -30,13 +30,13 @@ class Row:
         layer: the layer's key in its graph.
         type: its type.
         argument: `bottom 0 (data)` or `blob 1`.
-        rule_autodiff: hand-written rule against autodiff, over all elements; None without a rule.
+        rule_autodiff: hand-written rule against autodiff, over all elements; None without one of them.
         rule_differences: the rule against finite differences, over the elements checked; None without a rule.
-        autodiff_differences: autodiff against finite differences, likewise.
+        autodiff_differences: autodiff against finite differences, likewise; None for layers on the host.
         size: number of elements.
         checked: elements with a finite difference.
         skipped: elements that were tried and lie too near a kink for one.
-        zero: whether all three say that the gradient is zero everywhere, so that little was seen.
+        zero: whether all that there is says that the gradient is zero everywhere, so that little was seen.
         verdict: "ok", or what is wrong.
     """
 
@@ -45,7 +45,7 @@ class Row:
     argument: str
     rule_autodiff: Worst | None
     rule_differences: Worst | None
-    autodiff_differences: Worst
+    autodiff_differences: Worst | None
     size: int
     checked: int
     skipped: int
@@ -57,10 +57,14 @@ class Row:
         """Whether the derivations agree."""
         return self.verdict in (OK, DECLARED)
 
+    @property
+    def _compared(self) -> list[Worst]:
+        """The comparisons that count: with the rule, if there is one."""
+        with_rule = [w for w in (self.rule_autodiff, self.rule_differences) if w is not None]
+        return with_rule or [w for w in (self.autodiff_differences,) if w is not None]
+
     def __str__(self) -> str:
-        worst = self.autodiff_differences
-        if self.rule_autodiff and self.rule_differences:
-            worst = max(self.rule_autodiff, self.rule_differences, key=lambda w: w.error)
+        worst = max(self._compared, key=lambda w: w.error)
         return f"gradient of {self.argument}: {self.verdict}; worst relative error {worst}"
 
 
@@ -97,7 +101,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.layer,
         row.type,
         row.argument,
-        str(row.rule_autodiff or "no rule"),
+        str(row.rule_autodiff or ("no rule" if row.rule_differences is None else "no autodiff")),
         str(against),
         f"{row.checked}/{row.size}{skipped}",
         row.verdict + (" (zero)" if row.zero else ""),

@@ -27,32 +27,32 @@ class Derivations:
 
     Attributes:
         differences: by finite differences.
-        autodiff: by autodiff of forward.
-        rule: by the hand-written rule, if there is one.
+        autodiff: by autodiff of forward; None on the host, where there is none.
+        rule: by the hand-written rule, if there is one; on the host zeros without one.
         net: as nets make them, where the type prefers its rule.
     """
 
     differences: Sequence[Differences]
-    autodiff: Sequence[np.ndarray]
+    autodiff: Sequence[np.ndarray] | None
     rule: Sequence[np.ndarray] | None
     net: Sequence[np.ndarray] | None
 
 
 def derive(case: Case, samples: int | None, random: np.random.Generator) -> Derivations:
     """Derives the gradients of one layer in every way there is."""
-    kind = case.context.type
+    gradient = case.context.type.gradient
     return Derivations(
         differences=by_differences(case, samples, random),
         autodiff=by_autodiff(case),
-        rule=by_rule(case) if kind.rule else None,
-        net=by_net(case) if kind.rule and kind.prefer_rule else None,
+        rule=by_rule(case) if gradient.rule else list(map(np.zeros_like, case.values)) if case.host else None,
+        net=by_net(case) if gradient.rule and gradient.preferred else None,
     )
 
 
 def compare(layer: str, case: Case, found: Derivations) -> list[Row]:
     """A row per argument of the case, which belongs to the layer of that key."""
     nothing = [None] * len(case.arguments)
-    ways = (found.differences, found.autodiff, found.rule or nothing, found.net or nothing)
+    ways = (found.differences, found.autodiff or nothing, found.rule or nothing, found.net or nothing)
     return [_row(layer, case.context.type, *one) for one in zip(case.arguments, *ways, strict=True)]
 
 
@@ -61,46 +61,48 @@ def _row(
     kind: LayerType,
     argument: Argument,
     difference: Differences,
-    autodiff: np.ndarray,
+    autodiff: np.ndarray | None,
     rule: np.ndarray | None,
     net: np.ndarray | None,
 ) -> Row:
-    rule_autodiff = None if rule is None else _worst(rule, autodiff)
-    rule_differences = None if rule is None else _against(difference, rule)
-    autodiff_differences = _against(difference, autodiff)
-    checked, tried = int(difference.resolved.sum()), len(difference.at)
-    zero = not (autodiff.any() or (rule is not None and rule.any()))
-    autodiff_fits = autodiff_differences.error <= difference.tolerance
-    if kind.host and kind.instance is not None:  # what stands for autodiff is the rule again
-        wrong = "has no backward, but a gradient" if rule is None else "backward is wrong"
-        verdict = OK if autodiff_fits else wrong
-        enough = zero
-    elif rule is None or rule_autodiff is None or rule_differences is None:
-        verdict = _of_two(autodiff_fits, bool(kind.not_derivative))
-        # what has no backward and is constant but for jumps is as it should be
-        enough = zero
+    found = [gradient for gradient in (autodiff, rule) if gradient is not None]
+    both = _worst(rule, autodiff) if rule is not None and autodiff is not None else None
+    rule_differences, autodiff_differences = (None if g is None else _against(difference, g) for g in (rule, autodiff))
+    fits = [None if w is None else w.error <= difference.tolerance for w in (rule_differences, autodiff_differences)]
+    zero = not any(gradient.any() for gradient in found)
+    if autodiff is None:
+        verdict = _of_host(bool(fits[0]), kind.gradient.rule is not None)
+    elif rule is None or both is None:
+        verdict = _of_two(bool(fits[1]), bool(kind.gradient.not_derivative))
     elif net is None:
-        same, rule_fits = rule_autodiff.error <= RULE_TOLERANCE, rule_differences.error <= difference.tolerance
-        verdict = _of_three(same, rule_fits, autodiff_fits, bool(kind.not_derivative))
-        enough = False
+        same = both.error <= RULE_TOLERANCE
+        verdict = _of_three(same, bool(fits[0]), bool(fits[1]), bool(kind.gradient.not_derivative))
     else:
-        verdict = _of_preferred(rule, autodiff, net, rule_autodiff, autodiff_fits)
-        enough = False
+        verdict = _of_preferred(rule, autodiff, net, both, bool(fits[1]))
+    checked, tried = int(difference.resolved.sum()), len(difference.at)
+    # what has only one gradient and is constant but for jumps is as it should be
+    enough = zero and len(found) == 1
     if not enough and checked < max((1 - MOST_SKIPPED) * tried, 1):
         verdict = f"nothing to compare: {tried - checked} of {tried} elements lie on kinks"
     return Row(
         layer=layer,
         type=kind.name,
         argument=argument.name,
-        rule_autodiff=rule_autodiff,
+        rule_autodiff=both,
         rule_differences=rule_differences,
         autodiff_differences=autodiff_differences,
-        size=autodiff.size,
+        size=found[0].size,
         checked=checked,
         skipped=tried - checked,
         zero=zero,
         verdict=verdict,
     )
+
+
+def _of_host(rule: bool, has_rule: bool) -> str:
+    if rule:
+        return OK
+    return "backward is wrong" if has_rule else "has no backward, but a gradient"
 
 
 def _of_two(autodiff: bool, not_derivative: bool) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,10 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..graph import Layer
+from ..graph.indices import index_blob, out_of_range
 from ..net import Net, Variables
 from .taps import Diffs, Tapped, Tops
-
-CLASS_LOSSES = ("SoftmaxWithLoss", "MultinomialLogisticLoss", "InfogainLoss", "HingeLoss")
 
 Arrays = Sequence[jax.Array]
 
@@ -44,7 +42,7 @@ def find_culprit(
     for number, key in enumerate(keys):
         batch = {name: array[number] for name, array in batches.items()}
         replay = Tapped(net, before.params, state, batch, key)
-        found, tops = _forward(net, replay)
+        found, tops = _forward(replay)
         if (found := found or _backward(net, replay.diffs(tops))) is not None:
             return found
         _, state = net.apply(before.params, state, batch, key=key, blobs=())
@@ -64,15 +62,12 @@ def not_finite(variables: Variables, net: Net | None = None) -> Culprit | None:
     return None
 
 
-def _forward(net: Net, replay: Tapped) -> tuple[Culprit | None, Tops]:
+def _forward(replay: Tapped) -> tuple[Culprit | None, Tops]:
     """The first layer with a top that is not finite, and the tops of all before it."""
-    values: dict[str, jax.Array] = {}
     tops: Tops = {}
-    for layer in net.graph.layers:
-        bottoms = [values[name] for name in layer.bottoms]
-        values = replay.run(layer, values)
-        tops[layer.key] = [values[name] for name in layer.tops]
-        for name, top in zip(layer.tops, tops[layer.key], strict=True):
+    for layer, bottoms, made in replay.layers():
+        tops[layer.key] = made
+        for name, top in zip(layer.tops, made, strict=True):
             if not _finite(top):
                 return _blame(layer, bottoms, name, top), tops
     return None, tops
@@ -96,25 +91,26 @@ def _blame(layer: Layer, bottoms: Arrays, name: str, top: jax.Array) -> Culprit:
     message = f"its output '{name}' {_kinds(top)}"
     if layer.type.is_fed:
         return Culprit(message, layer, "No setting mends that: the data itself is not finite")
-    if layer.type.name in CLASS_LOSSES and (wrong := _wrong_label(layer, *bottoms[:2])):
+    if wrong := _wrong_label(layer, bottoms):
         return Culprit(f"{message}: {wrong}", layer, "Correct the labels or the number of outputs, or set ignore_label")
     ranges = [f"'{n}' from {jnp.min(b):g} to {jnp.max(b):g}" for n, b in zip(layer.bottoms, bottoms, strict=True)]
     return Culprit(f"{message}; its bottoms go {', '.join(ranges)}" if ranges else message, layer)
 
 
-def _wrong_label(layer: Layer, scores: jax.Array, labels: jax.Array) -> str:
-    axis = getattr(layer.context.param, "axis", None)
-    classes = math.prod(scores.shape[1:]) if axis is None else scores.shape[axis]
-    numbers = np.asarray(labels).astype(np.int64)
-    wrong = (numbers < 0) | (numbers >= classes)
-    if layer.context.layer.loss_param.HasField("ignore_label"):
-        wrong &= numbers != layer.context.layer.loss_param.ignore_label
+def _wrong_label(layer: Layer, bottoms: Arrays) -> str:
+    """What is wrong with the labels of a loss that counts classes, if anything."""
+    known = layer.type.gradient.indices
+    classes = None if known.classes is None or known.picks else known.classes(layer.context, *bottoms)
+    if classes is None:
+        return ""
+    numbers = np.trunc(np.asarray(bottoms[known.bottoms[0]]))
+    wrong = out_of_range(numbers, classes, known.ignored(layer.context) if known.ignored else None)
     if not wrong.any():
         return ""
     first = [int(i) for i in np.argwhere(wrong)[0]]
     more = f" ({wrong.sum()} labels like it)" if wrong.sum() > 1 else ""
-    label, last = numbers[tuple(first)], classes - 1
-    return f"label {label} at {first} of '{layer.bottoms[1]}' is not one of the classes 0 to {last}{more}"
+    label, name = numbers[tuple(first)], index_blob(layer)
+    return f"label {label:g} at {first} of '{name}' is not one of the classes 0 to {classes - 1}{more}"
 
 
 def _finite(x: jax.Array) -> bool:

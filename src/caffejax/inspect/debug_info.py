@@ -52,11 +52,7 @@ class DebugInfo:
 
     def _numbers(self, params: Params, state: Params, batch: Any, key: jax.Array) -> dict[str, Any]:
         tapped = Tapped(self._net, params, state, batch, key)
-        values: dict[str, jax.Array] = {}
-        tops = {}
-        for layer in self._net.graph.layers:
-            values = tapped.run(layer, values)
-            tops[layer.key] = [values[name] for name in layer.tops]
+        tops = {layer.key: tops for layer, _, tops in tapped.layers()}
         numbers: dict[str, Any] = {"tops": _means(tops), "params": _means(params)}
         if self._backward:
             diffs = tapped.diffs(tops)

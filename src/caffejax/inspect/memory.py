@@ -17,9 +17,9 @@ from ..graph.reshape import reshape_graph
 from ..kernels import compiling
 from ..layers.calling import forward
 from ..net import Net
-from ..schedule.remat.plan import Plan
-from ..schedule.remat.running import Recomputing
-from ..schedule.running import Given
+from ..schedule import Given
+from ..schedule.groups import Plan
+from ..schedule.recompute import Recomputing
 from .counting import multiply_adds
 
 _KEY = jax.eval_shape(jax.random.key, 0)
@@ -94,7 +94,7 @@ def memory_report(net: Net, batch: int | None = None) -> MemoryReport:
         params, state = jax.eval_shape(net.init, _KEY)
         inputs: Any = {name: graph.blobs[name] for name in net.fed}
         given = Given(params, state, inputs, _KEY, {})
-        training = (net.recomputing or Recomputing(net.graph, net.backward, sys.maxsize)).plan(given)
+        training = (net.recomputing or Recomputing(net.schedule, sys.maxsize)).plan(given)
     return MemoryReport(tuple(_of_layer(layer, graph) for layer in graph.layers), training)
 
 
@@ -110,7 +110,7 @@ def compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:
     graph = _with_batch(net.graph, batch)
     variables = jax.eval_shape(net.init, _KEY)
     inputs = {name: graph.blobs[name] for name in net.fed}
-    both = compiling.jit(jax.value_and_grad(net.loss, has_aux=True), net.kernels)
+    both = compiling.jit(jax.value_and_grad(net.loss, has_aux=True), net.run.kernels)
     analysis: Any = both.lower(*variables, inputs, _KEY).compile().memory_analysis()
     sizes = (analysis.argument_size_in_bytes, analysis.output_size_in_bytes, analysis.temp_size_in_bytes)
     return CompiledMemory(*map(int, sizes))
@@ -124,7 +124,7 @@ def _with_batch(graph: Graph, batch: int | None) -> Graph:
 
 def _of_layer(layer: Layer, graph: Graph) -> LayerMemory:
     tops = [graph.blobs[top] for top in layer.tops]
-    shared = layer.tops if layer.type.name == "Split" else layer.bottoms
+    shared = layer.tops if layer.type.facts.copies else layer.bottoms
     new = [x for name, x in zip(layer.tops, tops, strict=True) if name not in shared]
     parameters = sum(math.prod(p.spec.shape) for p in layer.params if p.owned)
     return LayerMemory(
@@ -142,9 +142,9 @@ def _of_layer(layer: Layer, graph: Graph) -> LayerMemory:
 def _multiply_adds(layer: Layer, graph: Graph) -> int | None:
     if layer.type.is_fed:
         return 0
-    if layer.type.host:
+    if layer.type.on_host:
         return None
     plain = dataclasses.replace(layer.context, kernels="reference")
-    blobs = [jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in (*layer.params, *layer.carried)]
+    blobs = [jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in layer.owned]
     bottoms = [graph.blobs[bottom] for bottom in layer.bottoms]
-    return multiply_adds(lambda key, *arrays: forward(plain.with_key(key), *arrays), _KEY, blobs, bottoms)
+    return multiply_adds(lambda key, *arrays: forward(plain.with_key((key, 0)), *arrays), _KEY, blobs, bottoms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from ..graph import Layer
 from ..net import Net, Params
-from ..schedule.running import Given, run_layers
+from ..schedule import Given, Part, Result, Values, compute, one_by_one, run, run_parts, schedule_of
 
 Tops = dict[str, list[jax.Array]]  # by layer key: one for each top, also where several layers work in one place
 
@@ -43,16 +43,19 @@ class Tapped:
         batch: Mapping[str, jax.Array],
         key: jax.Array,
     ) -> None:
-        self._net, self._state, self._batch, self._key = net, state, batch, key
+        self._schedule = one_by_one(schedule_of(net.graph, net.run.backward))
+        self._given = Given(params, state, batch, key, {})
         # a copy of what each layer reads, so that the shares of a shared blob's gradient can be told apart
         self._blobs = {
             layer.key: {p.owner.layer: params[p.owner.layer] for p in layer.params if p.spec.learnable}
             for layer in net.graph.layers
         }
 
-    def run(self, layer: Layer, values: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        """The blobs after one more layer."""
-        return self._run(layer, self._blobs[layer.key], values).values
+    def layers(self) -> Iterator[tuple[Layer, list[jax.Array], list[jax.Array]]]:
+        """Run the layers, one when the next is asked for; yield each with its bottoms and its tops."""
+        for done in run_parts(self._schedule, self._given):
+            (layer,) = done.part.layers
+            yield layer, [done.reads[n] for n in layer.bottoms], [done.result.values[n] for n in layer.tops]
 
     def diffs(self, tops: Tops) -> Diffs:
         """All diffs of the pass whose tops these are (only their shapes matter)."""
@@ -61,7 +64,7 @@ class Tapped:
         made: dict[str, jax.Array] = {}  # the diffs of the blobs' values of the moment
         bottoms: Tops = {}
         blobs: dict[str, list[jax.Array | None]] = {}
-        for layer in self._net.graph.layers:
+        for layer in self._schedule.graph.layers:
             bottoms[layer.key] = [made[name] for name in layer.bottoms]
             made |= zip(layer.tops, top_diffs[layer.key], strict=True)
             own = blob_diffs[layer.key]
@@ -71,16 +74,11 @@ class Tapped:
             ]
         return Diffs(bottoms, blobs)
 
-    def _loss(self, blobs: Any, taps: Any) -> jax.Array:
-        values: dict[str, jax.Array] = {}
-        total = jnp.zeros(())
-        for layer in self._net.graph.layers:
-            result = self._run(layer, blobs[layer.key], values)
-            tapped = [result.values[n] + tap for n, tap in zip(layer.tops, taps[layer.key], strict=True)]
-            values = {**result.values, **dict(zip(layer.tops, tapped, strict=True))}
-            total += result.loss
-        return total
+    def _loss(self, blobs: Any, taps: Tops) -> jax.Array:
+        def tapped(part: Part, given: Given, before: Values, keep: frozenset[str] | None) -> Result:
+            (layer,) = part.layers
+            result = compute(part, given._replace(params=blobs[layer.key]), before)
+            values = {n: result.values[n] + tap for n, tap in zip(layer.tops, taps[layer.key], strict=True)}
+            return result._replace(values=values)
 
-    def _run(self, layer: Layer, blobs: Any, values: Mapping[str, jax.Array]) -> Any:
-        given = Given(blobs, self._state, self._batch, self._key, {})
-        return run_layers((layer,), given, values, self._net.backward, self._net.graph.file)
+        return run(self._schedule, self._given, runner=tapped).loss

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -12,14 +13,11 @@ import numpy as np
 
 from ..data.drawn import feed
 from ..data.loader import Loader
-from ..graph import Layer
 from ..kernels import compiling
-from ..layers.calling import finished
+from ..layers import Reads
 from ..net import Net, Variables
-from ..schedule.running import Given, run_layers
+from ..schedule import Given, Part, Result, Values, compute, one_by_one, run, schedule_of
 from .index_check import check_indices
-
-Values = dict[str, jax.Array]
 
 
 class LayerTime(NamedTuple):
@@ -45,33 +43,24 @@ class Timer:
     def __init__(self, net: Net, variables: Variables, key: jax.Array) -> None:
         net.graph.check_backward()
         self._net, self._variables, self._key = net, variables, key
-        by_hand = {layer.key for layer in net.graph.layers if layer.type.input_shapes is not None}
-        drawn = feed(net.graph, {}, np.random.default_rng(0)) if by_hand else {}
-        tops = [top for layer in net.graph.layers if layer.key in by_hand for top in layer.tops]
-        self._by_hand = {top: jnp.asarray(drawn[top], jnp.float32) for top in tops}
+        drawn = feed(net.graph, {}, np.random.default_rng(0)) if net.graph.fed_by_hand else {}
+        self._by_hand = {top: jnp.asarray(drawn[top], jnp.float32) for top in net.graph.fed_by_hand}
         self._loader = Loader(net.graph, by_hand=lambda: self._by_hand)
-        self._layers = [_Alone(layer, net) for layer in net.graph.layers]
+        self._schedule = one_by_one(schedule_of(net.graph, net.run.backward))
+        self._compiled = {part: _Compiled(part) for part in self._schedule.parts}
         self._forward = net.jit(lambda v, x: net.loss(v.params, v.state, x, key))
         self._both = net.jit(lambda v, x: jax.value_and_grad(net.loss, has_aux=True)(v.params, v.state, x, key))
 
     def layers(self) -> list[LayerTime]:
         """One pass, layer by layer."""
-        values: Values = dict(self._by_hand)
-        state = dict(self._variables.state)
-        times = []
-        for alone in self._layers:
-            layer = alone.layer
-            if layer.type.open_source is not None:
-                ms, tops = _timed(self._read, layer)
-                values |= dict(zip(layer.tops, tops, strict=True))
-                times.append(LayerTime(layer.name, ms, 0.0))
-            elif layer.type.is_fed:
-                times.append(LayerTime(layer.name, 0.0, 0.0))
-            else:
-                if layer.type.count_indexed is not None:
-                    check_indices(layer, [values[name] for name in layer.bottoms], self._net.graph.file)
-                given = Given(self._variables.params, state, {}, self._key, {})
-                times.append(alone(given, values, state))
+        times: list[LayerTime] = []
+
+        def timed(part: Part, given: Given, before: Values, keep: frozenset[str] | None) -> Result:
+            time, result = self._timed(part, given, before)
+            times.append(time)
+            return result
+
+        run(self._schedule, Given(*self._variables, self._by_hand, self._key, {}), runner=timed)
         return times
 
     def whole(self) -> tuple[float, float]:
@@ -81,53 +70,52 @@ class Timer:
         both, _ = _timed(self._both, self._variables, batch)
         return forward, both
 
-    def _read(self, layer: Layer) -> tuple[jax.Array, ...]:
-        return finished(layer.context, list(self._loader.read(layer.key).values()))
+    def _timed(self, part: Part, given: Given, before: Values) -> tuple[LayerTime, Result]:
+        """One layer's times, and what it makes; a data layer reads."""
+        (layer,) = part.layers
+        if isinstance(layer.type.runs, Reads):
+            ms, tops = _timed(lambda: layer.finished(list(self._loader.read(layer.key).values())))
+            made = Result(dict(zip(layer.tops, tops, strict=True)), {}, jnp.zeros(()))
+            return LayerTime(layer.name, ms, 0.0), made
+        if layer.type.is_fed:
+            return LayerTime(layer.name, 0.0, 0.0), compute(part, given, before)
+        if layer.type.gradient.indices.picks:
+            check_indices(layer, [before[name] for name in layer.bottoms])
+        return self._compiled[part](given, before)
 
     def close(self) -> None:
         """Closes the data."""
         self._loader.close()
 
 
-class _Alone:
-    """One layer, compiled by itself."""
+class _Compiled:
+    """A layer's passes, compiled by themselves."""
 
-    def __init__(self, layer: Layer, net: Net) -> None:
-        self.layer = layer
+    def __init__(self, part: Part) -> None:
+        (self._layer,) = part.layers
 
         def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-            return function if layer.type.host else compiling.jit(function, layer.context.kernels)
+            return function if self._layer.type.on_host else compiling.jit(function, self._layer.context.kernels)
 
-        def run(own: Mapping[str, Any], bottoms: Values, given: Given) -> Any:
-            given = given._replace(params={**given.params, **own})
-            return run_layers((layer,), given, bottoms, net.backward, net.graph.file)
+        def forward_for_backward(given: Given, before: Values) -> Any:
+            def tops(params: Any, before: Values) -> Any:
+                result = compute(part, given._replace(params=params), before)
+                return [result.values[top] for top in self._layer.tops]
 
-        def pulled(own: Mapping[str, Any], bottoms: Values, given: Given) -> Any:
-            def tops(own: Mapping[str, Any], bottoms: Values) -> Any:
-                result = run(own, bottoms, given)
-                return [result.values[top] for top in layer.tops]
+            return jax.vjp(tops, given.params, before)
 
-            return jax.vjp(tops, own, bottoms)
+        self._forward = compiled(partial(compute, part))
+        self._forward_for_backward = compiled(forward_for_backward)
+        self._backward = compiled(lambda pullback, diffs: pullback(diffs))
 
-        self._run = compiled(run)
-        self._forward_for_backward = compiled(pulled)
-        self._pull = compiled(lambda pull, diffs: pull(diffs))
-
-    def __call__(self, given: Given, values: Values, state: dict[str, Any]) -> LayerTime:
-        """Times it; puts its tops into `values` and its new statistics into `state`."""
-        layer = self.layer
-        keys = {p.owner.layer for p in (*layer.params, *layer.carried)}
-        own = {key: blobs for key, blobs in given.params.items() if key in keys}
-        given = given._replace(params={}, state={key: blobs for key, blobs in state.items() if key in keys})
-        bottoms = {name: values[name] for name in layer.bottoms}
-        forward, result = _timed(self._run, own, bottoms, given)
+    def __call__(self, given: Given, before: Values) -> tuple[LayerTime, Result]:
+        """Time them; return what forward made, too."""
+        forward, result = _timed(self._forward, given, before)
         backward = 0.0
-        if layer.need_backward:
-            tops, pull = self._forward_for_backward(own, bottoms, given)
-            backward, _ = _timed(self._pull, pull, [jnp.ones_like(top) for top in tops])
-        values |= {top: result.values[top] for top in layer.tops}
-        state |= result.state
-        return LayerTime(layer.name, forward, backward)
+        if self._layer.need_backward:
+            tops, pullback = self._forward_for_backward(given, before)
+            backward, _ = _timed(self._backward, pullback, [jnp.ones_like(top) for top in tops])
+        return LayerTime(self._layer.name, forward, backward), result
 
 
 def mean_times(passes: Sequence[Sequence[LayerTime]]) -> Iterator[LayerTime]:

@@ -40,12 +40,6 @@ def fused(
     return _tops_and_state(ctx, ctx.type.fusion.run(ctx, tuple(blobs), *bottoms, followers))
 
 
-def finished(ctx: Context, arrays: Sequence[Any]) -> Arrays:
-    """The tops of a layer that is fed, from the arrays it is fed."""
-    tops = tuple(map(jnp.asarray, arrays))
-    return tops if ctx.type.finish is None else ctx.type.finish(ctx, *tops)
-
-
 def backward(
     ctx: Context,
     blobs: Sequence[Any],

@@ -161,9 +161,11 @@ class PerLayer:
     Attributes:
         make: `make(ctx, site)` gives the type of one layer: `ctx.type` with another way to run. It is called once for
             each layer of each graph.
+        on_host: whether what it gives is known to run on the host.
     """
 
     make: Callable[..., LayerType]
+    on_host: bool = False
 
 
 @dataclass(frozen=True)
@@ -278,7 +280,7 @@ class LayerType:
     @property
     def on_host(self) -> bool:
         """Whether it runs outside of what is compiled."""
-        return isinstance(self.runs, OnHost)
+        return isinstance(self.runs, OnHost) or (isinstance(self.runs, PerLayer) and self.runs.on_host)
 
     @property
     def is_fed(self) -> bool:

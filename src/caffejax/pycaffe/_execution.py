@@ -7,7 +7,8 @@ for it inside the same compiled function.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -15,15 +16,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import located
 from ..graph import AUTOMATIC, Graph, Layer, Slot
+from ..graph.indices import index_blob
 from ..kernels import compiling
-from ..layers.calling import Backward, backward
-from ..schedule.running import Given, run_layers
+from ..layers.calling import backward
+from ..options import Backward
+from ..schedule import Given, Part, Result, Schedule, Values, compute, one_by_one, part_of, run
+from ..schedule.fuse import fuse
+from ..schedule.running import inputs_of
 
-Values = dict[str, jax.Array]
 Slots = dict[str, tuple[Slot | None, ...]]
 Key = tuple[jax.Array, *tuple[Any, ...]]  # a key, and the numbers to fold into it one after the other
+Pullback = Callable[[Sequence[Any]], tuple[dict[Slot, jax.Array], Values]]
 
 
 class Args(NamedTuple):
@@ -76,14 +80,19 @@ class Stretch:
     """
 
     def __init__(self, graph: Graph, first: int, last: int, mode: Backward) -> None:
-        self.graph, self.first, self.last, self.mode = graph, first, last, mode
+        self.graph, self.first, self.last = graph, first, last
         self.layers = graph.layers[first : last + 1]
-        self.host = any(layer.type.host for layer in self.layers)
-        self._roots = split_roots(graph)
-        self.reads, self.makes = self._wires()
-        self.params, self.state = self._slots()
-        self.indices = self._indices()
+        self.host = any(layer.type.on_host for layer in self.layers)
         self.fed_layers = tuple(layer for layer in self.layers if layer.type.is_fed)
+        self._part = part_of((layer for layer in self.layers if not layer.type.is_fed), mode)
+        self._schedule = Schedule(graph, (self._part,))
+        self._roots = split_roots(graph)
+        self.reads = tuple(dict.fromkeys(self._root(name) for name in self._part.reads))
+        made = (top for layer in self._part.layers if not layer.inserted_split for top in layer.tops)
+        self.makes = tuple(dict.fromkeys(made))
+        self.params, self.state = (self._part.using(tree) for tree in slot_trees(graph))
+        indexing = (layer for layer in self.layers if layer.type.gradient.indices.picks)
+        self.indices = [(layer, self._root(index_blob(layer))) for layer in indexing]
         self._compiled: dict[Any, Any] = {}
 
     @cached_property
@@ -91,7 +100,7 @@ class Stretch:
         """Blobs made here that layers after these read, or that no layer reads."""
         later = self.graph.layers[self.last + 1 :]
         read = [*(b for layer in later for b in layer.bottoms), *self.graph.outputs]
-        wanted = {self._roots.get(name, name) for name in read}
+        wanted = {self._root(name) for name in read}
         return frozenset(name for name in self.makes if name in wanted)
 
     def forward(self, args: Args, wanted: tuple[str, ...]) -> Forward:
@@ -123,27 +132,8 @@ class Stretch:
             self._compiled[key] = bound if self.host else compiling.jit(bound, self.layers[0].context.kernels)
         return self._compiled[key]
 
-    def _slots(self) -> tuple[Slots, Slots]:
-        """The parts of params and state that the layers use."""
-        keys = {p.owner.layer for layer in self.layers for p in (*layer.params, *layer.carried)}
-        params, state = ({k: v for k, v in tree.items() if k in keys} for tree in slot_trees(self.graph))
-        return params, state
-
-    def _indices(self) -> list[tuple[Layer, str]]:
-        names = [(layer, layer.bottoms[i]) for layer in self.layers for i in layer.index_bottoms]
-        return [(layer, self._roots.get(name, name)) for layer, name in names if layer.type.count_indexed is not None]
-
-    def _wires(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        reads: dict[str, None] = {}
-        makes: dict[str, None] = {}
-        for layer in self.layers:
-            for bottom in layer.bottoms:
-                root = self._roots.get(bottom, bottom)
-                if root not in makes:
-                    reads[root] = None
-            tops = () if layer.inserted_split else layer.tops
-            (reads if layer.type.is_fed else makes).update(dict.fromkeys(tops))
-        return tuple(reads), tuple(makes)
+    def _root(self, name: str) -> str:
+        return self._roots.get(name, name)
 
     def _before(self, blobs: Mapping[str, jax.Array]) -> Values:
         """The given blobs, also under the names that splits before these layers gave them."""
@@ -158,64 +148,57 @@ class Stretch:
         return Given(args.params, args.state, {}, key, {})
 
     def _forward(self, wanted: tuple[str, ...], args: Args) -> Forward:
-        layers = [layer for layer in self.layers if not layer.type.is_fed]
-        result = run_layers(layers, self._given(args), self._before(args.blobs), self.mode, self.graph.file)
-        return _forward_result(args, result.values, wanted, result.state, result.loss)
+        result = run(fuse(self._schedule), self._given(args), before=self._before(args.blobs))
+        return _forward_result(args, result, wanted)
 
     def _backward(self, section: Section, wanted: tuple[str, ...], args: Args, seeds: Seeds) -> Diffs:
-        return self._run(section, (), wanted, args, seeds, section.high)[1]
+        return self._both(section, (), wanted, args, seeds, section.high)[1]
 
     def _both(
-        self, section: Section, wanted: tuple[str, ...], wanted_diffs: tuple[str, ...], args: Args, seeds: Seeds
-    ) -> tuple[Forward, Diffs]:
-        return self._run(section, wanted, wanted_diffs, args, seeds, self.last)
-
-    def _run(
         self,
         section: Section,
         wanted: tuple[str, ...],
         wanted_diffs: tuple[str, ...],
         args: Args,
         seeds: Seeds,
-        stop: int,
+        stop: int | None = None,
     ) -> tuple[Forward, Diffs]:
-        """Forward up to layer `stop`, and the section's backward."""
-        given, values = self._given(args), self._before(args.blobs)
-        total = jnp.zeros(())
-        pulls: list[tuple[Layer, Any]] = []
-        for i, layer in enumerate(self.layers[: stop + 1 - self.first], self.first):
-            if section.low <= i <= section.high and takes_part(layer):
-                run = partial(_host_with_pull, args.tops) if layer.type.host else _with_pull
-                values, state, loss, pull = run(layer, given, values, self.mode, self.graph.file)
-                pulls.append((layer, pull))
-            elif not layer.type.is_fed:
-                values, state, loss = run_layers((layer,), given, values, self.mode, self.graph.file)
-            else:
-                continue
-            given = given._replace(state=state)
-            total += loss
+        """Forward, up to layer `stop` where given, and the section's backward."""
+        pullbacks: list[tuple[Layer, Pullback]] = []
+
+        def keeping_pullbacks(part: Part, given: Given, before: Values, keep: frozenset[str] | None) -> Result:
+            (layer,) = part.layers
+            if layer.key not in section.pulled:
+                return compute(part, given, before)
+            result, pullback = _with_pullback(part, given, before, args.tops)
+            pullbacks.append((layer, pullback))
+            return result
+
+        schedule = one_by_one(self._schedule)
+        if stop is not None:
+            after = {layer.key for layer in self.graph.layers[stop + 1 :]}
+            parts = tuple(part for part in schedule.parts if part.layers[0].key not in after)
+            schedule = replace(schedule, parts=parts)
+        result = run(schedule, self._given(args), before=self._before(args.blobs), runner=keeping_pullbacks)
         diffs, params = dict(seeds.blobs), dict(seeds.params)
-        for layer, pull in reversed(pulls):
+        for layer, pullback in reversed(pullbacks):
             with jax.named_scope(f"{layer.name} backward"):
                 tops = zip(layer.tops, layer.loss_weights, strict=True)
-                blob_diffs, bottom_diffs = pull([weight if t == AUTOMATIC else diffs[t] for t, weight in tops])
+                blob_diffs, bottom_diffs = pullback([weight if t == AUTOMATIC else diffs[t] for t, weight in tops])
             diffs.update(bottom_diffs)
             for owner, diff in blob_diffs.items():
                 params[owner] = params[owner] + diff if owner in params else diff
-        forward = _forward_result(args, values, wanted, given.state, total)
-        return forward, Diffs({name: diffs[name] for name in wanted_diffs}, params)
+        return _forward_result(args, result, wanted), Diffs({name: diffs[name] for name in wanted_diffs}, params)
 
 
-def _forward_result(
-    args: Args, values: Values, wanted: tuple[str, ...], state: Mapping[str, Any], loss: jax.Array
-) -> Forward:
+def _forward_result(args: Args, result: Result, wanted: tuple[str, ...]) -> Forward:
     changed = {
         Slot(key, i): new
-        for key, blobs in state.items()
+        for key, blobs in result.state.items()
         for i, (new, old) in enumerate(zip(blobs, args.state[key], strict=True))
         if new is not old
     }
-    return Forward({name: values[name] for name in wanted}, changed, loss)
+    return Forward({name: result.values[name] for name in wanted}, changed, result.loss)
 
 
 class Section:
@@ -227,6 +210,7 @@ class Section:
         writes: blobs whose diffs it computes.
         leaves: those of them that go on to layers before.
         owners: params whose diffs it adds to.
+        pulled: keys of its layers that do anything.
     """
 
     def __init__(self, graph: Graph, low: int, high: int) -> None:
@@ -235,10 +219,12 @@ class Section:
         writes: dict[str, None] = {}
         owners: dict[Slot, None] = {}
         layers = graph.layers[low : high + 1]
-        for layer in reversed([layer for layer in layers if takes_part(layer)]):
+        taking_part = [layer for layer in layers if takes_part(layer)]
+        for layer in reversed(taking_part):
             reads.update(dict.fromkeys(t for t in layer.tops if t not in writes and t != AUTOMATIC))
-            writes.update(dict.fromkeys(_pulled_bottoms(layer)))
-            owners.update(dict.fromkeys(_pulled_params(layer)))
+            writes.update(dict.fromkeys(_differentiated_bottoms(layer)))
+            owners.update(dict.fromkeys(_differentiated_params(layer)))
+        self.pulled = frozenset(layer.key for layer in taking_part)
         made = {top for layer in layers for top in layer.tops}
         self.reads, self.writes, self.owners = tuple(reads), tuple(writes), tuple(owners)
         self.leaves = tuple(name for name in writes if name not in made)
@@ -265,63 +251,68 @@ def split_roots(graph: Graph) -> dict[str, str]:
 
 def takes_part(layer: Layer) -> bool:
     """Whether a layer does anything in a backward pass."""
-    return layer.need_backward and not layer.type.is_fed and bool(_pulled_bottoms(layer) or _pulled_params(layer))
+    return (
+        layer.need_backward
+        and not layer.type.is_fed
+        and bool(_differentiated_bottoms(layer) or _differentiated_params(layer))
+    )
 
 
-def _pulled_bottoms(layer: Layer) -> list[str]:
+def _differentiated_bottoms(layer: Layer) -> list[str]:
     return [name for name, need in zip(layer.bottoms, layer.bottom_need_backward, strict=True) if need]
 
 
-def _pulled_params(layer: Layer) -> list[Slot]:
+def _differentiated_params(layer: Layer) -> list[Slot]:
     return [p.owner for p in layer.params if p.spec.learnable and p.need_backward]
 
 
-def _with_pull(layer: Layer, given: Given, values: Values, mode: Backward, file: str | None) -> tuple[Any, ...]:
-    """A layer's forward pass, and the function from its tops' diffs to those of its blobs and bottoms."""
-    owners, names = _pulled_params(layer), _pulled_bottoms(layer)
+def _with_pullback(part: Part, given: Given, before: Values, made: Mapping[str, jax.Array]) -> tuple[Result, Pullback]:
+    """A layer's forward pass, and the function from its tops' diffs to those of its params and bottoms.
 
-    def run(params: Mapping[str, Any], bottoms: Values) -> Any:
-        all_params = {**given.params, **params}
-        result = run_layers((layer,), given._replace(params=all_params), {**values, **bottoms}, mode, file)
+    The forward pass of a layer on the host must not run again: it has `made` these tops.
+    """
+    (layer,) = part.layers
+    if layer.type.on_host:
+        values = {top: made[top] for top in layer.tops}
+        return Result(values, dict(given.state), jnp.zeros(())), _host_pullback(layer, given, before, values)
+    owners, names = _differentiated_params(layer), _differentiated_bottoms(layer)
+
+    def tops(params: Mapping[str, Any], bottoms: Values) -> Any:
+        given_here = given._replace(params={**given.params, **params})
+        result = compute(part, given_here, {**before, **bottoms})
         return tuple(result.values[top] for top in layer.tops), result
 
     own = {owner.layer: given.params[owner.layer] for owner in owners}
-    tops, pullback, result = jax.vjp(run, own, {name: values[name] for name in names}, has_aux=True)
+    found, vjp, result = jax.vjp(tops, own, {name: before[name] for name in names}, has_aux=True)
 
-    def pull(top_diffs: Sequence[Any]) -> tuple[dict[Slot, jax.Array], Values]:
-        cotangents = tuple(_like(diff, top) for diff, top in zip(top_diffs, tops, strict=True))
-        with located(file=file, layer=layer.name, layer_type=layer.type.name):
-            params, bottoms = pullback(cotangents)
+    def pullback(top_diffs: Sequence[Any]) -> tuple[dict[Slot, jax.Array], Values]:
+        cotangents = tuple(_like(diff, top) for diff, top in zip(top_diffs, found, strict=True))
+        with layer.located():
+            params, bottoms = vjp(cotangents)
         return {owner: params[owner.layer][owner.index] for owner in owners}, bottoms
 
-    return result.values, result.state, result.loss, pull
+    return result, pullback
 
 
-def _host_with_pull(
-    made: Mapping[str, jax.Array], layer: Layer, given: Given, values: Values, mode: Backward, file: str | None
-) -> tuple[Any, ...]:
-    """The same for a layer on the host, whose forward pass must not run again: it made these tops."""
-    owners = [p.owner for p in layer.params]
-
+def _host_pullback(layer: Layer, given: Given, before: Values, made: Values) -> Pullback:
     def numpy(arrays: Sequence[Any]) -> list[np.ndarray]:
         return [np.asarray(a) for a in arrays]
 
-    def pull(top_diffs: Sequence[Any]) -> tuple[dict[Slot, jax.Array], Values]:
-        blobs = [
-            (given.params if p.spec.learnable else given.state)[p.owner.layer][p.owner.index] for p in layer.params
-        ]
-        bottoms, tops = [values[b] for b in layer.bottoms], [made[t] for t in layer.tops]
+    def pullback(top_diffs: Sequence[Any]) -> tuple[dict[Slot, jax.Array], Values]:
+        blobs, bottoms = inputs_of(layer, given.params, given.state, before)
+        tops = [made[top] for top in layer.tops]
         cotangents = [_like(diff, top) for diff, top in zip(top_diffs, tops, strict=True)]
-        with located(file=file, layer=layer.name, layer_type=layer.type.name):
-            context = layer.context.in_pass(given.key, layer.bottom_need_backward)
+        context = replace(layer.context, base_key=layer.base_key(given.key), propagate_down=layer.bottom_need_backward)
+        with layer.located():
             blob_diffs, bottom_diffs = backward(context, numpy(blobs), numpy(bottoms), numpy(tops), numpy(cotangents))
-        wanted = set(_pulled_params(layer)), set(_pulled_bottoms(layer))
+        wanted = set(_differentiated_params(layer)), set(_differentiated_bottoms(layer))
+        owners = [p.owner for p in layer.params]
         return (
             {o: jnp.asarray(d) for o, d in zip(owners, blob_diffs, strict=True) if o in wanted[0]},
             {b: jnp.asarray(d) for b, d in zip(layer.bottoms, bottom_diffs, strict=True) if b in wanted[1]},
         )
 
-    return {**values, **made}, dict(given.state), jnp.zeros(()), pull
+    return pullback
 
 
 def _like(diff: Any, top: jax.Array) -> jax.Array:

@@ -21,7 +21,7 @@ from ..graph import Layer as GraphLayer
 from ..layers.context import Phase, name_key
 from ..schema.caffe_pb2 import TRAIN
 from . import _modes
-from ._arrays import check_arrays
+from ._arrays import check_arrays, takes_arrays
 from ._running import Callback, Running
 from ._synced import SyncedBlob
 
@@ -256,7 +256,7 @@ class Net:
         layer = self._running.graph.layers[0]
         if labels.ndim == 1:
             labels = np.ascontiguousarray(labels[:, None, None, None])
-        check_arrays(layer, data, labels)
+        check_arrays(layer, self._running.graph.blobs[layer.tops[0]].shape if layer.tops else (), data, labels)
         self._running.arrays[layer.key] = ArraySource(data, labels, len(self.blobs[layer.tops[0]].data))
 
     _set_input_arrays = set_input_arrays
@@ -322,7 +322,7 @@ class Net:
 
     def _run(self, first: int, last: int) -> list[Any]:
         for layer in self._running.graph.layers[first : last + 1]:
-            if layer.type.name == "MemoryData" and layer.key not in self._running.arrays:
+            if takes_arrays(layer) and layer.key not in self._running.arrays:
                 raise GraphError(Problem("has no data; call set_input_arrays first", layer=layer.name))
         return self._running.forward(first, last)
 
@@ -376,7 +376,7 @@ def _layer_blobs(running: Running, layer: GraphLayer) -> list[SyncedBlob]:
     def blob(owner: SyncedBlob, shape: tuple[int, ...], owned: bool) -> SyncedBlob:
         return owner if owned else SyncedBlob(shape, owner.data_memory, owner.diff_memory)
 
-    return [blob(running.slots[p.owner], p.blob.shape, p.owned) for p in layer.params]
+    return [blob(running.slots[p.owner], p.spec.shape, p.owned) for p in layer.params]
 
 
 def _filled(array: np.ndarray, size: int) -> np.ndarray:

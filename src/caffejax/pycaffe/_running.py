@@ -14,7 +14,7 @@ from ..data.memory import ArraySource
 from ..graph import AUTOMATIC, Graph, Layer, Slot
 from ..graph.reshape import reshape_graph
 from ..inspect import check_indices
-from ..layers.calling import finished
+from ..layers import Fed, Reads
 from ..layers.python.layer import BlobVec
 from . import _modes
 from ._execution import Args, Diffs, Forward, Key, Section, Seeds, Stretch, slot_trees, split_roots, takes_part
@@ -54,11 +54,9 @@ class Running:
         self.callbacks: dict[str, list[Callback]] = {
             f"{when}_{what}": [] for when in ("before", "after") for what in ("forward", "backward")
         }
-        self._mode = net.backward
-        self._host_layers = [i for i, layer in enumerate(self.graph.layers) if layer.type.host]
-        self._by_hand = tuple(
-            top for layer in self.graph.layers if layer.type.input_shapes is not None for top in layer.tops
-        )
+        self._mode = net.run.backward
+        self._host_layers = [i for i, layer in enumerate(self.graph.layers) if layer.type.on_host]
+        self._by_hand = self.graph.fed_by_hand
         self._passes: list[Pass | None] = []
         self._roots = split_roots(self.graph)
         self._params, self._state = slot_trees(self.graph)
@@ -227,7 +225,7 @@ class Running:
 
     def _prepare(self, first: int, last: int, reshape: bool = True) -> None:
         self.follow()
-        if reshape and any(layer.type.input_shapes for layer in self.graph.layers[first : last + 1]):
+        if reshape and any(isinstance(layer.type.runs, Fed) for layer in self.graph.layers[first : last + 1]):
             self.reshape()
 
     def _plan(self, first: int, last: int, single: bool) -> Iterator[Stretch]:
@@ -246,7 +244,7 @@ class Running:
         for layer in stretch.fed_layers:
             if layer.key in self.arrays:
                 self._take_batch(layer, next(self.arrays[layer.key]))
-            elif layer.type.open_source is not None:
+            elif isinstance(layer.type.runs, Reads):
                 self._take_batch(layer, tuple(self._loader.read(layer.key).values()))
         params, state = (self._arrays(tree, SyncedBlob.data_on) for tree in (stretch.params, stretch.state))
         return Pass(stretch, Args(params, state, self.values(stretch.reads), key, {}))
@@ -271,7 +269,7 @@ class Running:
         known = {**work.args.blobs, **done.values}
         for layer, _ in stretch.indices:
             bottoms = [known.get(self._roots.get(b, b), self.graph.blobs[b]) for b in layer.bottoms]
-            check_indices(layer, bottoms, self.graph.file)
+            check_indices(layer, bottoms)
         for slot, array in done.state.items():
             _take_into(self.slots[slot].data_memory, array)
         for name in stretch.makes:
@@ -367,9 +365,9 @@ class Running:
     def _take_batch(self, layer: Layer, arrays: tuple[Any, ...]) -> None:
         """Puts what a layer is fed into its tops."""
         tops = jax.device_put(arrays, self.device)
-        if layer.type.finish is not None:
+        if layer.look is not None and layer.look.finish is not None:
             if layer.key not in self._finish_fed:
-                self._finish_fed[layer.key] = jax.jit(lambda arrays: finished(layer.context, arrays))
+                self._finish_fed[layer.key] = jax.jit(layer.finished)
             tops = self._finish_fed[layer.key](tops)
         for name, array in zip(layer.tops, tops, strict=True):
             self._take(name, array)

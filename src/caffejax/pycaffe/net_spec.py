@@ -53,7 +53,7 @@ def _param_of(type_name: str) -> str | None:
     from ..layers import layer_types
 
     kind = layer_types().get(type_name)
-    return kind.param if kind else None
+    return kind.signature.param if kind else None
 
 
 def assign_proto(proto: Message, name: str, val: Any) -> None:

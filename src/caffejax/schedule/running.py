@@ -1,4 +1,4 @@
-"""The interpreter: `run` goes through a schedule's parts, `compute` through a part's layers; no other loop runs them."""
+"""The interpreter: `run` goes through a schedule's parts, `compute` through a part's steps; no other loop does."""
 
 from __future__ import annotations
 
@@ -51,9 +51,7 @@ class Done(NamedTuple):
 class Runner(Protocol):
     """What runs a part, given just what it reads; of the blobs only those in `keep` are wanted, all if None."""
 
-    def __call__(
-        self, part: Part, given: Given, before: Mapping[str, jax.Array], keep: frozenset[str] | None
-    ) -> Result:
+    def __call__(self, part: Part, given: Given, before: Values, keep: frozenset[str] | None) -> Result:
         """The part's blobs, its state and its losses."""
         ...
 

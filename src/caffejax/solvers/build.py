@@ -16,8 +16,8 @@ from ..checkpoints.loading import load_weights
 from ..data.loader import Loader
 from ..layers.context import name_key
 from ..net import Net, Variables
-from ..paths import find
 from ..options import Reading, Run
+from ..paths import find
 from ..schedule.limit import available_memory
 from ..schema import read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter

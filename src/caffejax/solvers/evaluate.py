@@ -120,7 +120,7 @@ def sharing_problems(test: Graph, train: Graph) -> Sequence[str]:
     for layer in test.layers:
         if (source := by_name.get(layer.name)) is None:
             continue
-        here, there = ([p.blob.shape for p in side.params] for side in (layer, source))
+        here, there = ([p.spec.shape for p in side.params] for side in (layer, source))
         if here != there:
             found.append(f"layer '{layer.name}' has blobs {here} in the test net, {there} in the train net")
     return found

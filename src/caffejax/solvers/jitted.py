@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..inspect.debug_info import DebugInfo
 from ..inspect import IndexCheck
+from ..inspect.debug_info import DebugInfo
 from ..net import Params
 from .build import Setup
 from .finite_check import FiniteCheck

@@ -117,8 +117,8 @@ class Tests:
 def _own(net: Net, key: jax.Array, train: Net) -> Callable[[], Variables]:
     """What gives a net's first variables; numbers stand where the train net's blobs come in, so as not to keep both."""
     in_their_place = Variables(
-        params=train.tree(lambda p: 0.0 if p.blob.learnable else None),
-        state=train.tree(lambda p: None if p.blob.learnable else 0.0),
+        params=train.tree(lambda p: 0.0 if p.spec.learnable else None),
+        state=train.tree(lambda p: None if p.spec.learnable else 0.0),
     )
     variables = share_trained(net.graph, net.init(key), train.graph, in_their_place)
     return lambda: variables
