@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import caffejax.data  # registers the layers
-from caffejax.layers.context import Context, Source
-from caffejax.layers.registry import layer_type
+from caffejax.layers import Look, Reads, Site, Source, layer_type
+from caffejax.options import Reading
 from caffejax.schema import caffe_pb2, read_net
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
@@ -26,10 +26,9 @@ def golden(monkeypatch: pytest.MonkeyPatch) -> Path:
 class Finished:
     """A source whose batches are what the net sees: with what the compiled net does to them."""
 
-    def __init__(self, source: Source, context: Context) -> None:
+    def __init__(self, source: Source, look: Look) -> None:
         self.source = source
-        finish = context.type.finish or (lambda ctx, *arrays: arrays)
-        self._finish = jax.jit(lambda *arrays: finish(context, *arrays))
+        self._finish = jax.jit(look.finish or (lambda *arrays: arrays))
 
     def __next__(self) -> tuple[np.ndarray, ...]:
         return tuple(map(np.asarray, self._finish(*next(self.source))))
@@ -40,14 +39,17 @@ class Finished:
 
 @pytest.fixture(scope="module")
 def open_source() -> Iterator[Callable[..., Finished]]:
-    """Opens the first layer of a net (a path or a text) as a source, with options of its context, and closes it."""
+    """Opens the first layer of a net (a path or a text) as a source, in a folder, by options of reading; closes it."""
     opened = []
 
-    def open_one(net: str | Path, phase: str = "TEST", **options: Any) -> Finished:
+    def open_one(net: str | Path, phase: Any = "TEST", folder: Path | None = None, **reading: Any) -> Finished:
         layer = read_net(net).layer[0]
-        kind = layer_type(layer.type)
-        context = Context(layer=layer, type=kind, phase=phase, **options)
-        source = Finished(kind.open_source(context), context)
+        runs = layer_type(layer.type).runs
+        assert isinstance(runs, Reads)
+        file = None if folder is None else str(folder / "net.prototxt")
+        site = Site(layer, phase, file, Reading(**reading))
+        look = runs.look(site)
+        source = Finished(runs.open(site, look.tops), look)
         opened.append(source)
         return source
 

@@ -1,5 +1,6 @@
 """Gradient checks: green for every layer type, red for every wrong rule, and usable on a user's own types."""
 
+import dataclasses
 import functools
 import json
 from collections.abc import Callable, Iterator
@@ -11,7 +12,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax import LayerError, Net, check_gradients, layer_types, register, save_weights
+from caffejax import (
+    Gradient,
+    LayerError,
+    LayerType,
+    Net,
+    ParamSpec,
+    Signature,
+    Traced,
+    check_gradients,
+    layer_types,
+    register,
+    save_weights,
+)
 from caffejax.cli import main
 from caffejax.data.drawn import feed
 from caffejax.errors import CaffejaxError
@@ -30,7 +43,7 @@ def recorded_cases() -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
     for case in json.loads((GOLDEN / "manifest.json").read_text()):
         kind = layer_types().get(case["type"])
-        if kind and kind.rule and case["has_backward"] and not case["case"].startswith("ties_"):
+        if kind and kind.gradient.rule and case["has_backward"] and not case["case"].startswith("ties_"):
             found.setdefault(kind.name, []).append(case)
     return {name: [all_cases[0], *all_cases[1:][-1:]] for name, all_cases in found.items()}
 
@@ -65,7 +78,7 @@ def test_the_three_derivations_agree(name: str) -> None:
     case, found = derived(name)
     rows = compare("layer", case, found)
     kind = case.context.type
-    declared = kind.prefer_rule or (kind.not_derivative and name not in FIRST)
+    declared = kind.gradient.preferred or (kind.gradient.not_derivative and name not in FIRST)
     assert len(rows) == len(case.arguments) > 0
     for row in rows:
         assert row.ok if declared else row.verdict == OK, row
@@ -81,23 +94,32 @@ MUTATIONS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", FIRST)
-def test_a_wrong_rule_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_rule_is_caught(name: str) -> None:
     case, right = derived(name)
     kind, before = case.context.type, compare("layer", case, right)
     for mutation, mutate in MUTATIONS.items():
         zero = mutation == "stray term"
         if not any(row.zero is zero for row in before):
             continue
-        with monkeypatch.context() as patch, jax.enable_x64(True):
-            patch.setattr(kind, "rule", giving(case, [mutate(g) for g in right.rule or ()]))
-            net = by_net(case) if kind.prefer_rule else None
-            wrong = Derivations(right.differences, right.autodiff, by_rule(case), net)
+        with jax.enable_x64(True):
+            changed = with_rule(case, giving(case, [mutate(g) for g in right.rule or ()]))
+            net = by_net(changed) if kind.gradient.preferred else None
+            wrong = Derivations(right.differences, right.autodiff, by_rule(changed), net)
         for row in (r for r, b in zip(compare("layer", case, wrong), before, strict=True) if b.zero is zero):
             assert row.rule_autodiff, mutation
             assert row.rule_autodiff.error > 5e-4, mutation
             # a gradient that need not be the derivative may be a little off, but not point elsewhere
-            if not kind.prefer_rule or mutation != "a little off":
+            if not kind.gradient.preferred or mutation != "a little off":
                 assert "rule is wrong" in row.verdict, mutation
+
+
+def with_rule(case: Case, rule: Callable[..., Any]) -> Case:
+    """The case with another rule."""
+    kind = case.context.type
+    gradient = dataclasses.replace(kind.gradient, rule=rule)
+    return dataclasses.replace(
+        case, context=dataclasses.replace(case.context, type=dataclasses.replace(kind, gradient=gradient))
+    )
 
 
 def giving(case: Case, gradients: list[Any]) -> Callable[..., Any]:
@@ -109,7 +131,7 @@ def giving(case: Case, gradients: list[Any]) -> Callable[..., Any]:
             tuple(None if (kind, i) not in found else jnp.asarray(found[kind, i]) for i in range(n))
             for kind, n in (("blob", len(case.blobs)), ("bottom", len(case.bottoms)))
         )
-        return (blobs, *bottoms) if ctx.type.declare_blobs else bottoms
+        return (blobs, *bottoms) if ctx.type.params else bottoms
 
     return rule
 
@@ -118,17 +140,8 @@ def giving(case: Case, gradients: list[Any]) -> Callable[..., Any]:
 def cube() -> Iterator[Any]:
     """A user's own type with a blob: scale * x**3."""
 
-    @register("Cube")
-    def layer(ctx: Any, blobs: Any, x: Any) -> Any:
-        return blobs[0] * x**3
-
-    @layer.blobs
-    def _(ctx: Any, x: Any) -> Any:
-        from caffejax import Blob
-
-        return [Blob((1,))]
-
-    yield layer
+    runs = Traced(lambda ctx, blobs, x: blobs[0] * x**3, params=lambda ctx, x: [ParamSpec((1,))])
+    yield register(LayerType(Signature("Cube"), runs))
     del _types["Cube"]
 
 
@@ -144,9 +157,9 @@ def test_own_type_with_right_and_wrong_rule(cube: Any) -> None:
     def rule(ctx: Any, blobs: Any, x: Any, *, y: Any, dy: Any, factor: float = 3.0) -> Any:
         return (jnp.sum(dy * x**3)[None],), factor * blobs[0] * x**2 * dy
 
-    cube.backward(rule)
+    _types["Cube"] = dataclasses.replace(cube, gradient=Gradient(rule))
     assert check_gradients("Cube", bottoms=[np.linspace(-1, 1, 6)], blobs=[[2.0]]).ok
-    cube.backward(functools.partial(rule, factor=2.0))
+    _types["Cube"] = dataclasses.replace(cube, gradient=Gradient(functools.partial(rule, factor=2.0)))
     report = check_gradients("Cube", bottoms=[(3, 4)])
     bottom, blob = report.rows
     assert not report.ok

@@ -127,17 +127,17 @@ def test_values(name: str, backward: Any, kernels: Any) -> None:
     params, state = net.init(jax.random.key(0))
     params = {k: tuple(values[f"param/{k}/{i}"] if b is not None else b for i, b in enumerate(bs))
               for k, bs in params.items()}  # fmt: skip
-    probes = {b: jnp.zeros(net.graph.blobs[b].shape) for b in group("blobdiff")}
+    taps = {b: jnp.zeros(net.graph.blobs[b].shape) for b in group("blobdiff")}
 
     @jax.jit
-    def run(params: Any, probes: Any) -> Any:
-        def loss(params: Any, probes: Any) -> Any:
+    def run(params: Any, taps: Any) -> Any:
+        def loss(params: Any, taps: Any) -> Any:
             blobs = group("blob")
-            return net.loss(params, state, group("in"), jax.random.key(0), blobs=blobs, probes=probes)
+            return net.loss(params, state, group("in"), jax.random.key(0), blobs=blobs, taps=taps)
 
-        return jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(params, probes)
+        return jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(params, taps)
 
-    (total, outputs), (param_diffs, blob_diffs) = run(params, probes)
+    (total, outputs), (param_diffs, blob_diffs) = run(params, taps)
     close = {"rtol": 1e-5, "atol": 1e-6}
     np.testing.assert_allclose(total, values["total_loss"], **close)
     for blob, expected in group("blob").items():

@@ -34,7 +34,7 @@ def assert_near(actual: Any, expected: np.ndarray, tolerance: float, name: str) 
 def test_recorded_case_in_bfloat16(case: dict[str, Any], backward: str) -> None:
     replay = Replay(case, backward, precision="bfloat16")
     kind = replay.layer.type
-    indices = {replay.layer.bottoms[i] for i in kind.index_bottoms if replay.layer.bottoms[i:]}
+    indices = {replay.layer.bottoms[i] for i in kind.gradient.indices.bottoms if replay.layer.bottoms[i:]}
     for name in replay.inputs.keys() - indices:  # as a layer before it would leave them
         replay.inputs[name] = jnp.asarray(replay.inputs[name], jnp.bfloat16)
     tops, state, param_diffs, bottom_diffs = replay.run(case["has_backward"])
@@ -55,8 +55,12 @@ def test_floats_of_each_type() -> None:
     types = layer_types()
     assert {n for n, t in types.items() if t.floats == "products"} == {"Convolution", "Deconvolution", "InnerProduct"}
     for name, kind in types.items():
-        if kind.loss or kind.host or name in ("Accuracy", "ArgMax", "Embed", "Softmax", "Reduction", "Python"):
-            assert kind.floats == "float32", name
+        if (
+            kind.signature.loss
+            or kind.on_host
+            or name in ("Accuracy", "ArgMax", "Embed", "Softmax", "Reduction", "Python")
+        ):
+            assert kind.facts.dtypes == "float32", name
 
 
 def test_places_of_maxima_are_exact() -> None:

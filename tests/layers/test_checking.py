@@ -11,24 +11,25 @@ import numpy as np
 import pytest
 from replay import MANIFEST, Replay, net
 
-import caffejax
+from caffejax import Facts, LayerType, Signature, Traced, register
 from caffejax.errors import CaffejaxError, LayerError
 from caffejax.kernels import onednn
 from caffejax.kernels.geometry import Geometry
 from caffejax.layers import layer_type, layer_types
 from caffejax.layers.registry import _types
 from caffejax.net import Net
-from caffejax.schedule.running import Given, run_layers
+from caffejax.schedule import Given, compute, part_of
 
-FIRST = {c["type"]: c for c in reversed(MANIFEST) if layer_type(c["type"]).bottoms != 0}
+FIRST = {c["type"]: c for c in reversed(MANIFEST) if layer_type(c["type"]).signature.bottoms != 0}
 MOVERS = {"Concat", "Crop", "Filter", "Flatten", "Im2col", "Reshape", "Silence", "Slice", "Split", "Tile"}
 
 Shape = tuple[int, ...]
 
 
 def test_every_type_that_has_bottoms_is_asked() -> None:
-    kinds = {name for name, kind in layer_types().items() if kind.bottoms != 0 and kind.built_in}
-    assert kinds - set(FIRST) == {"HDF5Output"}  # which writes whatever rows it is given, see its own tests
+    kinds = {name for name, kind in layer_types().items() if kind.signature.bottoms != 0}
+    # HDF5Output writes whatever rows it is given, Python runs what users give; see their own tests
+    assert kinds - set(FIRST) == {"HDF5Output", "Python"}
 
 
 class Alone:
@@ -44,7 +45,7 @@ class Alone:
         """The tops' shapes, or the error's text."""
         bottoms = {b: jax.ShapeDtypeStruct(s, dtypes.get(b, jnp.float32)) for b, s in shapes.items()}
         try:
-            if self.layer.type.host:
+            if self.layer.type.on_host:
                 values = self._run({b: np.ones(s.shape, s.dtype) for b, s in bottoms.items()})
             else:
                 values = jax.eval_shape(self._run, bottoms)
@@ -55,7 +56,7 @@ class Alone:
     def _run(self, bottoms: Any) -> Any:
         given = Given(self._replay.params, self._replay.state, {}, jax.random.key(0), {})
         before = {name: jnp.asarray(x) for name, x in bottoms.items()}
-        return run_layers((self.layer,), given, before, "autodiff", "net.prototxt").values
+        return compute(part_of((self.layer,), "autodiff"), given, before).values
 
 
 def other_shapes(shape: Shape) -> Iterator[Shape]:
@@ -88,7 +89,9 @@ def test_integers(name: str) -> None:
             assert made == alone.tops(alone.bottoms, {}), blob
         else:
             words = f"bottom {i} ('{blob}') is {jnp.dtype(dtype)}, and layers compute in floating point: give the net "
-            assert made == f"net.prototxt: layer 'layer' ({name}): {words}float32, as by .astype(jnp.float32)"
+            assert (
+                made == f"{alone.layer.site.file}: layer 'layer' ({name}): {words}float32, as by .astype(jnp.float32)"
+            )
 
 
 CONVOLUTION = """
@@ -143,18 +146,19 @@ class RefusalError(Exception):
 
 
 @pytest.mark.parametrize("error", [RefusalError, ValueError, LayerError])
-def test_what_a_type_of_a_user_s_own_raises_is_the_user_s(error: type[Exception]) -> None:
-    @caffejax.register("TestPicky")
+def test_types_of_other_packages_are_asked_as_any(error: type[Exception]) -> None:
     def picky(ctx: Any, x: jax.Array) -> jax.Array:
         if x.shape[0] != 2:
             raise error("takes two rows")
         return x.astype(jnp.float32)
 
+    register(LayerType(Signature("TestPicky"), Traced(picky), facts=Facts(integers=True)))
     try:
         built = Net(net("TestPicky", "", [(2, 3)]))
         assert built.forward({}, {}, {"b0": np.ones((2, 3), np.uint8)})[0]["t0"].dtype == jnp.float32
-        with pytest.raises(error, match="takes two rows"):
+        with pytest.raises(LayerError, match=r"layer 'layer' \(TestPicky\): .*takes two rows") as caught:
             built.forward({}, {}, {"b0": np.ones((4, 3), np.float32)})
+        assert isinstance(caught.value.__cause__, error)
     finally:
         del _types["TestPicky"]
 

@@ -15,7 +15,7 @@ from caffejax.layers import layer_type, layer_types
 FIRST = {c["type"]: c for c in reversed(MANIFEST) if "stochastic" not in c and layer_type(c["type"]).bottoms != 0}
 
 # figures about a net rather than blobs of it: never in less than float32
-FIGURES = {name for name, kind in layer_types().items() if kind.loss} | {"Accuracy"}
+FIGURES = {name for name, kind in layer_types().items() if kind.signature.loss} | {"Accuracy"}
 
 # error allowed, relative to the largest number of the top
 FLOAT64, BFLOAT16 = 1e-5, 1e-2

@@ -17,7 +17,7 @@ def overwrites(replay: Replay, i: int) -> bool:
     if replay.layer.type.name != "Scale" or len(replay.layer.bottoms) == 2 or i > 0:
         return False
     bottom = replay.net.graph.blobs[replay.layer.bottoms[0]].shape
-    factor = replay.layer.params[0].blob.shape
+    factor = replay.layer.params[0].spec.shape
     nothing_precedes = replay.layer.context.param.axis in (0, -len(bottom))
     return math.prod(factor) == math.prod(bottom) or (nothing_precedes and math.prod(factor) > 1)
 

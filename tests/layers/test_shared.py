@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import caffejax
+from caffejax import LayerType, Signature, Traced, register
 from caffejax.kernels import compiling
-from caffejax.layers import calling, shared
+from caffejax.layers import calling
 from caffejax.layers.registry import _types
 from caffejax.net import Net
 from caffejax.schema.caffe_pb2 import BlobProto
@@ -33,12 +33,12 @@ def traced(monkeypatch: pytest.MonkeyPatch, net: Net) -> int:
     """How many layers are traced in a forward pass."""
     count = 0
 
-    def counting(*args: Any) -> Any:
+    def counting(*args: Any, call: Any = calling.call) -> Any:
         nonlocal count
         count += 1
-        return calling.call(*args)
+        return call(*args)
 
-    monkeypatch.setattr(shared, "call", counting)
+    monkeypatch.setattr(calling, "call", counting)
     jax.clear_caches()
     params, state = net.init(jax.random.key(0))
     jax.eval_shape(lambda: net.apply(params, state, {"x": jnp.ones((4, 6))}, key=jax.random.key(1)))
@@ -61,16 +61,28 @@ def test_random_layers_alike_draw_for_themselves() -> None:
     assert all(0 < k.mean() < 1 for k in kept)
 
 
-def test_types_of_others_may_look_at_their_names() -> None:
-    @caffejax.register("TestNamed")
-    def named(ctx: Any, x: jax.Array) -> jax.Array:
-        return x + len(ctx.layer.name)
-
+def test_types_of_other_packages_are_traced_once_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    register(LayerType(Signature("TestSquare"), Traced(lambda ctx, x: x * x)))
     try:
-        net = Net(stack(2, "TestNamed").replace('"TestNamed1"', '"a"'))
-        assert (net.forward({}, {}, {"x": np.zeros((4, 6))})[0]["a"] == len("TestNamed0") + 1).all()
+        assert traced(monkeypatch, Net(stack(5, "TestSquare"), kernels="reference")) == 1
     finally:
-        del _types["TestNamed"]
+        del _types["TestSquare"]
+
+
+def test_seeds_and_folders_are_no_part_of_a_trace(tmp_path: Path) -> None:
+    text = stack(1, "InnerProduct", "inner_product_param { num_output: 6 }")
+    (tmp_path / "net.prototxt").write_text(text)
+    nets = Net(text, seed=1), Net(tmp_path / "net.prototxt", seed=2, workers=3, remat="auto")
+    contexts = [net.graph.layer("InnerProduct0").context for net in nets]
+    assert contexts[0] == contexts[1]
+    assert hash(contexts[0]) == hash(contexts[1])
+
+
+@pytest.mark.parametrize("options", [{"kernels": "reference"}, {"precision": "bfloat16"}, {"phase": "TRAIN"}])
+def test_what_a_layer_computes_with_is_part_of_its_trace(options: Any) -> None:
+    text = stack(1, "InnerProduct", "inner_product_param { num_output: 6 }")
+    nets = Net(text), Net(text, **options)
+    assert len({net.graph.layer("InnerProduct0").context for net in nets}) == 2
 
 
 def test_a_file_that_a_layer_names_is_read_for_each_net(tmp_path: Path) -> None:

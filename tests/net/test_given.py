@@ -121,12 +121,12 @@ def test_lists_of_numbers_are_arrays(lenet: Net, variables: Variables) -> None:
     [
         ({"blobs": ["los"]}, "blobs: no blob 'los' in the net; did you mean 'loss'?"),
         ({"blobs": "loss"}, 'blobs must be several names, ("loss",), not one'),
-        ({"probes": {"conv9": np.zeros(1)}}, "probes: no blob 'conv9' in the net; did you mean 'conv2'?"),
+        ({"taps": {"conv9": np.zeros(1)}}, "taps: no blob 'conv9' in the net; did you mean 'conv2'?"),
         ({"key": 3}, "a random key must be one of JAX's, such as jax.random.key(0), not a value of type int"),
     ],
 )
 def test_names_and_keys(lenet: Net, variables: Variables, more: dict[str, Any], words: str) -> None:
-    for run in (lenet.loss, lenet.apply)[: 1 if "probes" in more else 2]:
+    for run in (lenet.loss, lenet.apply)[: 1 if "taps" in more else 2]:
         with pytest.raises(CaffejaxError) as caught:
             run(*variables, batch(), **more)
         assert words in str(caught.value)
@@ -196,7 +196,10 @@ def test_statistics_and_what_is_carried_are_state() -> None:
         ({"memory_limit": "8GiB"}, 'memory_limit must be a number of bytes, not "8GiB"'),
         ({"workers": -1, "seed": 0.5}, "seed must be a whole number, not 0.5\nworkers must be a whole number from 0"),
         ({"skip_bad": "no"}, 'skip_bad must be True or False, not "no"'),
-        ({"precision": "half"}, "precision 'half' is not supported; use one of float32, tf32, bfloat16"),
+        (
+            {"precision": "half"},
+            'precision must be "float32" or "tf32" or "bfloat16", not "half" (half precision is bfloat16',
+        ),
     ],
 )
 def test_options(options: dict[str, Any], words: str) -> None:
@@ -329,7 +332,7 @@ def test_python_layers_are_made_anew(with_python: Net, copied: Callable[[Any], A
     assert other.has_host_layers
     np.testing.assert_array_equal(other.forward({}, {}, {"x": INPUTS["x"]})[0]["b"], INPUTS["x"])
     graph = copied(with_python.graph)
-    assert [layer.type.host for layer in graph.layers] == [False, True, False]
+    assert [layer.type.on_host for layer in graph.layers] == [False, True, False]
     assert all(layer.type.instance is not None for layer in graph.layers[1:])
 
 

@@ -150,7 +150,9 @@ def test_fast_kernels_without_onednn(name: str) -> None:
     exact, less, half = (products(name, p) for p in ("float32", "tf32", "bfloat16"))
     assert {e.params["precision"] for e in exact} == {highest}
     net, _, _ = made(name, "bfloat16")
-    least = 2 * sum(layer.type.floats == "products" for layer in net.graph.layers)  # forward, and the weight's gradient
+    least = 2 * sum(
+        layer.type.facts.dtypes == "products" for layer in net.graph.layers
+    )  # forward, and the weight's gradient
     rounded = [e for e in less if e.params["precision"] == high]
     halves = [e for e in half if factors(e) == {jnp.dtype(jnp.bfloat16)}]
     grouped = 1 if name == "residual" else 0  # the depthwise one is sums of shifted planes
@@ -188,12 +190,12 @@ def test_labels_beyond_256_stay_whole() -> None:
 
 def test_probes_and_blobs_of_a_bfloat16_net_are_float32() -> None:
     net, variables, inputs = made("lenet", "bfloat16")
-    probe = {"conv1": jnp.zeros((4, *net.graph.blobs["conv1"].shape[1:]))}
+    tap = {"conv1": jnp.zeros((4, *net.graph.blobs["conv1"].shape[1:]))}
 
-    def loss(probe: Any) -> Any:
-        return net.loss(*variables, inputs, probes=probe, blobs=["conv1", "ip2"])
+    def loss(tap: Any) -> Any:
+        return net.loss(*variables, inputs, taps=tap, blobs=["conv1", "ip2"])
 
-    diff, outputs = jax.grad(loss, has_aux=True)(probe)
+    diff, outputs = jax.grad(loss, has_aux=True)(tap)
     assert jnp.any(diff["conv1"] != 0)
     assert {diff["conv1"].dtype, *(b.dtype for b in outputs.blobs.values())} == {jnp.dtype(jnp.float32)}
 
@@ -218,7 +220,7 @@ def test_host_layers_see_float32() -> None:
 
 @pytest.mark.parametrize("precision", ["float16", "half", ""])
 def test_another_precision_is_refused(precision: Any) -> None:
-    with pytest.raises(CaffejaxError, match=f"'{precision}' is not supported; use one of float32, tf32, bfloat16"):
+    with pytest.raises(CaffejaxError, match=f'precision must be "float32" or "tf32" or "bfloat16", not "{precision}"'):
         Net(LRN, precision=precision)
 
 

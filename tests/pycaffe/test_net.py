@@ -200,14 +200,14 @@ def test_equal_to_the_pure_net() -> None:
     args = pure._passes[-1].args
     reference = caffejax.Net(FED, "TRAIN")
     inputs = {n: jnp.asarray(net.blobs[n].data) for n in net.inputs}
-    probes = {n: jnp.zeros(reference.graph.blobs[n].shape) for n in ("sum", "pool", "conv")}
+    taps = {n: jnp.zeros(reference.graph.blobs[n].shape) for n in ("sum", "pool", "conv")}
     key = jax.random.fold_in(*args.key)
 
-    def loss(params: Any, probes: Any) -> Any:
-        return reference.loss(params, {}, inputs, key, blobs=["loss", "sum", "conv"], probes=probes)
+    def loss(params: Any, taps: Any) -> Any:
+        return reference.loss(params, {}, inputs, key, blobs=["loss", "sum", "conv"], taps=taps)
 
     params = {name: tuple(jnp.asarray(b.data) for b in blobs) for name, blobs in net.params.items()}
-    (_, outputs), (grads, diffs) = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(params, probes)
+    (_, outputs), (grads, diffs) = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(params, taps)
     np.testing.assert_allclose(out["loss"], outputs.blobs["loss"], **CLOSE)
     np.testing.assert_allclose(sum_, outputs.blobs["sum"], **CLOSE)
     np.testing.assert_allclose(net.blobs["conv"].data, outputs.blobs["conv"], **CLOSE)

@@ -277,12 +277,12 @@ def test_a_net_of_a_thousand_layers() -> None:
 def test_every_type_finds_its_parameters() -> None:
     """What the registry says a type's settings are, NetSpec takes by their names alone."""
     for name, kind in layer_types().items():
-        if kind.param is None:
+        if kind.signature.param is None:
             continue
-        field = getattr(caffe_pb2.LayerParameter(), kind.param).DESCRIPTOR.fields[0]
+        field = getattr(caffe_pb2.LayerParameter(), kind.signature.param).DESCRIPTOR.fields[0]
         value = {} if field.message_type else "x" if field.cpp_type == field.CPPTYPE_STRING else 1
         layer = Function(name, [], {field.name: value}).to_proto().layer[0]
-        assert [f.name for f, _ in getattr(layer, kind.param).ListFields()] == [field.name], name
+        assert [f.name for f, _ in getattr(layer, kind.signature.param).ListFields()] == [field.name], name
 
 
 def test_param_names_agree_with_the_schema() -> None:

@@ -10,14 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from caffejax.schedule.remat.limit import available_memory
-from caffejax.schedule.remat.plan import make_plan
-from caffejax.schedule.remat.units import Unit, Value, units_of
 
 from caffejax import Net, Solver
 from caffejax.cli import main
 from caffejax.machine import limits
+from caffejax.schedule.groups import make_plan
+from caffejax.schedule.limit import available_memory
 from caffejax.schedule.running import Given
+from caffejax.schedule.units import Unit, Value, units_of
 from caffejax.schema import read_solver
 from caffejax.sizes import bytes_in, in_words
 
@@ -64,11 +64,11 @@ def step(net: Net, batch: int, **more: Any) -> Any:
     """Loss, gradients, blobs, state."""
     variables = net.init(KEY)
 
-    def loss(params: Any, probes: Any) -> Any:
-        return net.loss(params, variables.state, inputs_of(net, batch), KEY, probes=probes, **more)
+    def loss(params: Any, taps: Any) -> Any:
+        return net.loss(params, variables.state, inputs_of(net, batch), KEY, taps=taps, **more)
 
-    probes = {name: jnp.zeros((batch, *net.graph.blobs[name].shape[1:])) for name in more.get("blobs", ())}
-    return net.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))(variables.params, probes)
+    taps = {name: jnp.zeros((batch, *net.graph.blobs[name].shape[1:])) for name in more.get("blobs", ())}
+    return net.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))(variables.params, taps)
 
 
 def assert_same(a: Any, b: Any) -> None:
@@ -126,9 +126,10 @@ def test_layers_that_run_as_one_stay_together() -> None:
     assert net.recomputing is not None
     plan = net.recomputing.plan(Given(*net.init(KEY), inputs_of(net, 4), KEY, {}))
     assert plan.recomputed
-    assert sum(plan.groups, ()) == net.graph.layers
-    for group in plan.groups:
-        assert not group[0].bottoms or group[0].bottoms != group[0].tops
+    groups = [[layer for step in group for layer in step.layers] for group in plan.groups]
+    assert tuple(itertools.chain(*groups)) == net.graph.layers
+    for group in groups:
+        assert not group[0].in_place
         assert not group[-1].inserted_split
 
 
@@ -136,8 +137,8 @@ def test_what_is_kept() -> None:
     """Of convolution with ReLU its top; of pooling places in int8; of a view nothing; of what is fed nothing."""
     net = Net(CONFIGS / "lenet" / "train_val.prototxt", "TRAIN")
     variables = net.init(KEY)
-    units, values = units_of(net.graph, Given(*variables, inputs_of(net, 64), KEY, {}), "autodiff")
-    kept = {unit.layers[0].name: unit.kept for unit in units}
+    units, values = units_of(net.schedule, Given(*variables, inputs_of(net, 64), KEY, {}))
+    kept = {unit.steps[0].first.name: unit.kept for unit in units}
     top = {name: int(np.prod(blob.shape)) for name, blob in net.graph.blobs.items()}
     assert kept["data"] == kept["label"] == 0
     assert kept["pool1"] == top["pool1"] * 5

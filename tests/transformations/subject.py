@@ -71,7 +71,7 @@ class Subject:
     @property
     def prefers_rule(self) -> bool:
         """Whether some gradient is Caffe's formula, and no derivative."""
-        return any(layer.type.prefer_rule for layer in self.net.graph.layers)
+        return any(layer.type.gradient.preferred for layer in self.net.graph.layers)
 
     def loss(self, params: Arrays, inputs: Arrays, state: Arrays = None) -> tuple[jax.Array, Arrays]:
         """A smooth function of all tops, no two numbers alike in it; and the tops and the new state."""
@@ -102,7 +102,7 @@ class Subject:
     @functools.cached_property
     def exact(self) -> "Subject":
         """The same with float64 numbers; to be used with x64 enabled."""
-        double = Subject(self.case, self.net.kernels)
+        double = Subject(self.case, self.net.run.kernels)
         double.params, double.state, double.inputs = numpy((self.params, self.state, self.inputs), np.float64)
         return double
 

@@ -17,7 +17,7 @@ from caffejax import Net
 from caffejax.data.loader import Loader
 from caffejax.net import Variables
 from caffejax.pycaffe._running import Running
-from caffejax.schedule.running import Given, run_layers
+from caffejax.schedule import Given, compute, part_of
 from caffejax.schema import read_net
 from caffejax.schema.caffe_pb2 import NetParameter
 
@@ -119,8 +119,9 @@ def one_by_one(net: Net) -> Numbers:
         total = jnp.zeros(())
         for layer in net.graph.layers:
             given = Given(params, state, inputs_of(net), KEY, {})
-            values, state, part = run_layers((layer,), given, values, net.backward, None)
-            total += part
+            result = compute(part_of((layer,), net.run.backward), given, values)
+            values, state = values | result.values, result.state
+            total += result.loss
         return total, ({name: values[name] for name in net.outputs}, state)
 
     (total, (outputs, state)), grads = jax.jit(jax.value_and_grad(loss, has_aux=True))(variables.params)

@@ -6,7 +6,8 @@ mirroring, the batch goes to the device as bytes, and `finish` does the rest in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -113,13 +114,20 @@ def _place(window: np.ndarray, flip: bool, out: np.ndarray) -> None:
         out[...] = window[:, :, ::-1] if flip else window
 
 
-def finishing(site: Site) -> Callable[..., tuple[jax.Array, ...]]:
+@dataclass(frozen=True)
+class Finish:
     """What is left to do on the device: pixels become floats, less the mean, times the scale."""
-    mean, scale = mean_of(site).values, np.float32(site.layer.transform_param.scale)
 
-    def finish(images: jax.Array, *labels: jax.Array) -> tuple[jax.Array, ...]:
+    mean: np.ndarray
+    scale: np.float32
+
+    def __call__(self, images: jax.Array, *labels: jax.Array) -> tuple[jax.Array, ...]:
+        """The tops."""
         if images.dtype == jnp.uint8:
-            images = (images.astype(jnp.float32) - mean) * scale
+            images = (images.astype(jnp.float32) - self.mean) * self.scale
         return (images, *labels)
 
-    return finish
+
+def finishing(site: Site) -> Finish:
+    """What is left to do of a layer's transform_param."""
+    return Finish(mean_of(site).values, np.float32(site.layer.transform_param.scale))

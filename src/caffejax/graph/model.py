@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -85,6 +85,10 @@ class Layer:
     inserted_split: bool = False
     look: Look | None = None
 
+    def __reduce__(self) -> Any:
+        # the type by its name, and settled anew
+        return _restored, ({f.name: getattr(self, f.name) for f in fields(self)},)
+
     @property
     def name(self) -> str:
         """The name in the prototxt."""
@@ -146,6 +150,11 @@ class Layer:
     def type(self) -> LayerType:
         """The registered type."""
         return self.context.type
+
+
+def _restored(state: dict[str, Any]) -> Layer:
+    layer = Layer(**state)
+    return replace(layer, context=settled(layer.context, layer.site))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def input_shapes(ctx: Context) -> list[Shape]:
     return shapes * ctx.n_tops if len(shapes) == 1 else shapes
 
 
-register(LayerType(Signature("Input", tops=(1, None), param="input_param"), Fed(input_shapes)))
+register(LayerType(Signature("Input", bottoms=0, tops=(1, None), param="input_param"), Fed(input_shapes)))
 
 
 def memory_data(ctx: Context) -> list[Shape]:
@@ -34,7 +34,9 @@ def memory_data(ctx: Context) -> list[Shape]:
     return [shape, shape[:1]]
 
 
-register(LayerType(Signature("MemoryData", tops=2, param="memory_data_param"), Fed(memory_data, from_arrays=True)))
+register(
+    LayerType(Signature("MemoryData", bottoms=0, tops=2, param="memory_data_param"), Fed(memory_data, from_arrays=True))
+)
 
 
 def dummy_data(ctx: Context) -> tuple[jax.Array, ...]:

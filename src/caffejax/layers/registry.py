@@ -5,6 +5,7 @@ Other packages register theirs in a module named by an entry point of the group 
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import importlib.metadata
 
@@ -43,6 +44,10 @@ def layer_type(name: str) -> LayerType:
     if name not in _types:
         raise GraphError(f"unknown layer type '{name}'{did_you_mean(name, _types)}")
     return _types[name]
+
+
+# a pickled type is its name: what a layer's own parameters make of it may be a function or an object
+copyreg.pickle(LayerType, lambda kind: (layer_type, (kind.name,)))
 
 
 @functools.cache

@@ -23,12 +23,12 @@ REDUCE = """layer { name: "loss" type: "Reduction" bottom: "y" top: "loss" loss_
 def loss_and_grads(text: str, inputs: dict[str, Any], backward: Any = "autodiff") -> tuple[Any, Any, Any]:
     net = Net(text, "TRAIN", backward=backward)
     params, state = net.init(jax.random.key(0))
-    probes = {name: jnp.zeros_like(value) for name, value in inputs.items()}
+    taps = {name: jnp.zeros_like(value) for name, value in inputs.items()}
 
-    def loss(params: Any, probes: Any) -> Any:
-        return net.loss(params, state, inputs, jax.random.key(1), probes=probes)[0]
+    def loss(params: Any, taps: Any) -> Any:
+        return net.loss(params, state, inputs, jax.random.key(1), taps=taps)[0]
 
-    return params, *jax.value_and_grad(loss, argnums=(0, 1))(params, probes)
+    return params, *jax.value_and_grad(loss, argnums=(0, 1))(params, taps)
 
 
 def assert_close(found: Any, expected: Any) -> None:

@@ -282,7 +282,7 @@ class Scaled:
     """x times a learned factor for each channel; param_str is what they start at."""
 
     def blobs(self, x):
-        return [caffejax.Blob((x.shape[1],), value=np.full(x.shape[1], float(self.param_str)))]
+        return [caffejax.ParamSpec((x.shape[1],), value=np.full(x.shape[1], float(self.param_str)))]
 
     def __call__(self, blobs, x):
         return x * blobs[0] * (1 if self.phase == caffe_train() else 2)
