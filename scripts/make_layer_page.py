@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import caffejax.data  # noqa: F401  registers the data layers
-from caffejax.layers import LayerType, layer_types
+from caffejax.layers import Fed, LayerType, OnHost, PerLayer, Reads, Traced, layer_types
 from caffejax.layers.questions import ON_HOST, QUESTIONS
 from caffejax.schema import caffe_pb2
 from caffejax.schema.forks import fork_fields
@@ -26,6 +26,7 @@ Made from the registry by `scripts/make_layer_page.py`; a test keeps it up to da
 
 **Gradient** says how a type's gradient is known to be right. *Three ways*: autodiff of forward, the hand-written
 Backward and finite differences agree, which `caffejax gradcheck` shows for any net and the tests for every type.
+*Two ways*: the layer runs on the host, where there is no autodiff; its Backward agrees with finite differences.
 *Caffe's rule*: Caffe's formula is not the derivative, and is what is used, in autodiff too. *None*: Caffe has no
 gradient either. *Its own*: the layer's, which `caffejax gradcheck` checks.
 Where Caffe stops a gradient that a derivative would have, the type's section says so.
@@ -48,16 +49,23 @@ def page() -> str:
         "|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| [{t.name}](#{t.name.lower()}) | {count(t.bottoms)} | {count(t.tops)} | {gradient(t)} "
+        f"| [{t.name}](#{t.name.lower()}) | {count(t.signature.bottoms)} | {count(t.signature.tops)} | {gradient(t)} "
         f"| {summary(t)} | {restrictions(t)} |"
         for t in types
     ]
     for t in types:
         lines += ["", f"## {t.name}", "", description(t)]
-        if t.not_derivative:
-            lines += ["", f"Not the derivative: {t.not_derivative}"]
-        if t.param:
-            lines += ["", f"`{t.param}`:", "", "| parameter | type | default |", "|---|---|---|", *parameters(t)]
+        if t.gradient.not_derivative:
+            lines += ["", f"Not the derivative: {t.gradient.not_derivative}"]
+        if t.signature.param:
+            lines += [
+                "",
+                f"`{t.signature.param}`:",
+                "",
+                "| parameter | type | default |",
+                "|---|---|---|",
+                *parameters(t),
+            ]
     return "\n".join(lines) + "\n"
 
 
@@ -73,26 +81,33 @@ def count(n: Any) -> str:
 
 def gradient(t: LayerType) -> str:
     """How the gradient is known to be right."""
-    if t.specialise is not None:
-        return "its own"
-    if t.rule is None:
-        return "none"
-    return "Caffe's rule" if t.prefer_rule else "three ways"
+    rule = t.gradient.rule
+    if rule is None:
+        return "its own" if isinstance(t.runs, PerLayer) else "none"
+    if t.on_host:
+        return "two ways"
+    return "Caffe's rule" if t.gradient.preferred else "three ways"
 
 
 def restrictions(t: LayerType) -> str:
     """What the type does not do, and which of JAX's transformations do not work with it."""
     on_host = f"No transformation but `jax.grad`: {ON_HOST}."
-    if t.host:
-        return f"{t.restrictions} {on_host}".strip()
+    own = t.facts.restrictions
+    if t.on_host:
+        return f"{own} {on_host}".strip()
     cannot = [f"Cannot {QUESTIONS[question]}: {reason}." for question, reason in t.cannot.items()]
-    settled = [f"For a class with pycaffe's methods: {on_host[0].lower()}{on_host[1:]}"] if t.specialise else []
-    return " ".join(filter(None, [t.restrictions, *cannot, *settled]))
+    python = isinstance(t.runs, PerLayer) and t.gradient.rule is None
+    settled = [f"For a class with pycaffe's methods: {on_host[0].lower()}{on_host[1:]}"] if python else []
+    return " ".join(filter(None, [own, *cannot, *settled]))
 
 
 def description(t: LayerType) -> str:
     """The docstring of the function that defines the type."""
-    function = t.forward or t.open_source or t.input_shapes or t.specialise
+    match t.runs:
+        case Traced(forward=function) | OnHost(forward=function):
+            pass
+        case Reads(look=function) | Fed(shapes=function) | PerLayer(make=function):
+            pass
     return inspect.getdoc(function) or ""
 
 
@@ -103,9 +118,9 @@ def summary(t: LayerType) -> str:
 
 def parameters(t: LayerType) -> list[str]:
     """A table row for each of the type's own parameters, forks' left out unless the type follows them."""
-    message = caffe_pb2.LayerParameter.DESCRIPTOR.fields_by_name[t.param].message_type
+    message = caffe_pb2.LayerParameter.DESCRIPTOR.fields_by_name[t.signature.param].message_type
     added = fork_fields().get(message.name, {})
-    shown = [f for f in message.fields if f.name not in added or f.name in t.fork_settings]
+    shown = [f for f in message.fields if f.name not in added or f.name in t.signature.fork_settings]
     return [f"| {f.name} | {kind(f)} | {default(f)} |" for f in shown]
 
 

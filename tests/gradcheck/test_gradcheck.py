@@ -136,30 +136,37 @@ def giving(case: Case, gradients: list[Any]) -> Callable[..., Any]:
     return rule
 
 
-@pytest.fixture
-def cube() -> Iterator[Any]:
-    """A user's own type with a blob: scale * x**3."""
+Change = Callable[..., LayerType]
 
-    runs = Traced(lambda ctx, blobs, x: blobs[0] * x**3, params=lambda ctx, x: [ParamSpec((1,))])
-    yield register(LayerType(Signature("Cube"), runs))
+
+@pytest.fixture
+def cube() -> Iterator[Change]:
+    """Registers a user's own type with a param, scale * x**3, with what is given of its gradient and its forward."""
+
+    def change(rule: Any = None, preferred: bool = False, forward: Any = lambda ctx, blobs, x: blobs[0] * x**3) -> Any:
+        _types.pop("Cube", None)
+        runs = Traced(forward, params=lambda ctx, x: [ParamSpec((1,))])
+        return register(LayerType(Signature("Cube"), runs, Gradient(rule, preferred)))
+
+    yield change
     del _types["Cube"]
 
 
-def test_own_type_without_rule(cube: Any) -> None:
-    report = check_gradients(cube, bottoms=[(3, 4)])
+def test_own_type_without_rule(cube: Change) -> None:
+    report = check_gradients(cube(), bottoms=[(3, 4)])
     assert report.ok
     assert [row.argument for row in report.rows] == ["bottom 0 (bottom0)", "blob 0"]
     assert report.rows[0].rule_autodiff is None
     assert "no rule" in str(report)
 
 
-def test_own_type_with_right_and_wrong_rule(cube: Any) -> None:
+def test_own_type_with_right_and_wrong_rule(cube: Change) -> None:
     def rule(ctx: Any, blobs: Any, x: Any, *, y: Any, dy: Any, factor: float = 3.0) -> Any:
         return (jnp.sum(dy * x**3)[None],), factor * blobs[0] * x**2 * dy
 
-    _types["Cube"] = dataclasses.replace(cube, gradient=Gradient(rule))
+    cube(rule)
     assert check_gradients("Cube", bottoms=[np.linspace(-1, 1, 6)], blobs=[[2.0]]).ok
-    _types["Cube"] = dataclasses.replace(cube, gradient=Gradient(functools.partial(rule, factor=2.0)))
+    cube(functools.partial(rule, factor=2.0))
     report = check_gradients("Cube", bottoms=[(3, 4)])
     bottom, blob = report.rows
     assert not report.ok
@@ -169,17 +176,18 @@ def test_own_type_with_right_and_wrong_rule(cube: Any) -> None:
     np.testing.assert_allclose(bottom.rule_autodiff.error, 1 / 3)
 
 
-def test_own_type_with_wrong_autodiff(cube: Any) -> None:
+def test_own_type_with_wrong_autodiff(cube: Change) -> None:
     """A custom derivative in forward that is not the derivative: the rule is right."""
-    cube.forward = lambda ctx, blobs, x: blobs[0] * x**2 * jax.lax.stop_gradient(x)
-    cube.backward(lambda ctx, blobs, x, *, y, dy: ((jnp.sum(dy * x**3)[None],), 3 * blobs[0] * x**2 * dy))
+    cube(
+        lambda ctx, blobs, x, *, y, dy: ((jnp.sum(dy * x**3)[None],), 3 * blobs[0] * x**2 * dy),
+        forward=lambda ctx, blobs, x: blobs[0] * x**2 * jax.lax.stop_gradient(x),
+    )
     (row, _) = check_gradients("Cube", bottoms=[(3, 4)]).rows
     assert "autodiff is wrong" in row.verdict
 
 
-def test_a_net_that_ignores_the_rule_it_should_prefer(cube: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    cube.backward(lambda ctx, blobs, x, *, y, dy: ((jnp.sum(dy * x**3)[None],), 2 * blobs[0] * x**2 * dy))
-    cube.prefer_rule = True
+def test_a_net_that_ignores_the_rule_it_should_prefer(cube: Change, monkeypatch: pytest.MonkeyPatch) -> None:
+    cube(lambda ctx, blobs, x, *, y, dy: ((jnp.sum(dy * x**3)[None],), 2 * blobs[0] * x**2 * dy), preferred=True)
     report = check_gradients("Cube", bottoms=[(3, 4)])
     assert report.ok
     assert "not the derivative, as declared" in str(report)
@@ -198,8 +206,8 @@ def test_a_net_that_ignores_the_rule_it_should_prefer(cube: Any, monkeypatch: py
         (lambda ctx, blobs, x, *, y, dy: ((None,), dy, dy), "one gradient per argument: 2 diffs for 1 arrays"),
     ],
 )
-def test_a_rule_of_the_wrong_form(cube: Any, rule: Any, message: str) -> None:
-    cube.backward(rule)
+def test_a_rule_of_the_wrong_form(cube: Change, rule: Any, message: str) -> None:
+    cube(rule)
     with pytest.raises(LayerError, match=message):
         check_gradients("Cube", bottoms=[(3, 4)])
 
