@@ -118,8 +118,8 @@ def room_of(module: str) -> str:
 def upward(imports: Sequence[Import]) -> list[str]:
     """What is wrong with each import that does not point down."""
     return [
-        f"{place}: {here} imports {imported}, but floor {FLOOR_OF[here]} ({FLOORS[FLOOR_OF[here]]}) is not above "
-        f"floor {FLOOR_OF[there]} ({FLOORS[FLOOR_OF[there]]})"
+        f"{place}: {here} imports {imported}, but its floor ({FLOORS[FLOOR_OF[here]]}) does not lie above "
+        f"({FLOORS[FLOOR_OF[there]]})"
         for importer, imported, place in imports
         if (here := room_of(importer)) != (there := room_of(imported)) and FLOOR_OF[here] >= FLOOR_OF[there]
     ]
@@ -224,7 +224,7 @@ def test_an_upward_import_is_noticed(tmp_path: Path, line: str) -> None:
     (message,) = set(upward(house(tmp_path, {"graph/model.py": line})))
     number = line.count("\n") + 1
     assert message.startswith(f"caffejax/graph/model.py:{number}: graph imports caffejax.net")
-    assert message.endswith(f"floor {FLOOR_OF['graph']} (graph) is not above floor {FLOOR_OF['net']} (net)")
+    assert message.endswith("but its floor (graph) does not lie above (net)")
 
 
 def test_neighbours_are_noticed(tmp_path: Path) -> None:
