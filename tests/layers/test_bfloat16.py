@@ -11,7 +11,7 @@ from replay import MANIFEST, Replay, case_id, net
 from caffejax.layers import layer_types
 from caffejax.net import Net
 
-CASES = [c for c in MANIFEST if "stochastic" not in c and not layer_types()[c["type"]].host]
+CASES = [c for c in MANIFEST if "stochastic" not in c and not layer_types()[c["type"]].on_host]
 FIRST = {c["type"]: c for c in reversed(CASES)}
 # of these, whose float32 blobs meet bfloat16 bottoms, every case
 WITH_BLOBS = {"BatchNorm", "Bias", "Convolution", "Deconvolution", "InnerProduct", "PReLU", "Scale"}

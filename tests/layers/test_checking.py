@@ -74,7 +74,7 @@ def test_shapes_that_a_layer_was_not_built_for(name: str) -> None:
         for other in other_shapes(shape):
             actual, expected = (alone.tops({**alone.bottoms, blob: other}, {}) for alone in (fast, reference))
             if isinstance(actual, str):
-                assert actual.startswith(f"net.prototxt: layer 'layer' ({name}): ")
+                assert actual.startswith(f"{fast.layer.site.file}: layer 'layer' ({name}): ")
                 assert isinstance(expected, str), (other, actual, expected)
             else:
                 assert actual == expected, other
@@ -158,7 +158,7 @@ def test_types_of_other_packages_are_asked_as_any(error: type[Exception]) -> Non
         assert built.forward({}, {}, {"b0": np.ones((2, 3), np.uint8)})[0]["t0"].dtype == jnp.float32
         with pytest.raises(LayerError, match=r"layer 'layer' \(TestPicky\): .*takes two rows") as caught:
             built.forward({}, {}, {"b0": np.ones((4, 3), np.float32)})
-        assert isinstance(caught.value.__cause__, error)
+        assert error is LayerError or isinstance(caught.value.__cause__, error)
     finally:
         del _types["TestPicky"]
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax import CaffejaxError, Net, Solver, SolverError, Variables, WeightsError
+from caffejax import CaffejaxError, Net, Run, Solver, SolverError, Variables, WeightsError
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 LENET = CONFIGS / "lenet" / "train_val.prototxt"
@@ -272,7 +272,7 @@ def test_copies_compute_the_same(copied: Callable[[Any], Any]) -> None:
         other = copied(original)
         assert other is not original
         assert other.graph == original.graph
-        assert (other.backward, other.kernels, other.remat, other.memory_limit) == ("rules", "reference", "auto", 10**9)
+        assert other.run == Run(backward="rules", kernels="reference", remat="auto", memory_limit=10**9)
         assert_equal(computed(other), computed(original))
         assert other.in_phase("TRAIN").graph == net.graph
 

@@ -14,6 +14,7 @@ import pytest
 from caffejax import Net, Solver
 from caffejax.cli import main
 from caffejax.machine import limits
+from caffejax.schedule import Step
 from caffejax.schedule.groups import make_plan
 from caffejax.schedule.limit import available_memory
 from caffejax.schedule.running import Given
@@ -156,7 +157,7 @@ def cut_anywhere(n: int) -> Iterator[list[int]]:
 def test_plans_are_the_best(seed: int) -> None:
     random = np.random.default_rng(seed)
     n = 8
-    units = [Unit((i,), *map(int, random.integers(1, 50, 2))) for i in range(n)]  # type: ignore[arg-type]
+    units = [Unit((Step((i,)),), *map(int, random.integers(1, 50, 2))) for i in range(n)]  # type: ignore[arg-type]
     made = random.integers(0, n - 1, 10)
     values = [Value(int(random.integers(1, 30)), int(m), int(random.integers(m + 1, n))) for m in made]
 
@@ -170,7 +171,7 @@ def test_plans_are_the_best(seed: int) -> None:
     lowest = min(map(peak, cut_anywhere(n)))
     for limit in (0, lowest, (lowest + peak([0])) // 2, peak([0])):
         plan = make_plan(units, values, limit)
-        starts = [int(group[0]) for group in plan.groups]  # type: ignore[call-overload]
+        starts = [int(group[0].layers[0]) for group in plan.groups]  # type: ignore[call-overload]
         fits = [s for s in cut_anywhere(n) if peak(s) <= max(limit, lowest)]
         assert (plan.peak, plan.fits, plan.without) == (peak(starts), limit >= lowest, peak([0]))
         assert plan.peak <= max(limit, lowest)

@@ -114,7 +114,7 @@ def _place(window: np.ndarray, flip: bool, out: np.ndarray) -> None:
         out[...] = window[:, :, ::-1] if flip else window
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Finish:
     """What is left to do on the device: pixels become floats, less the mean, times the scale."""
 

@@ -83,7 +83,7 @@ def test_a_net() -> None:
         ("tanh", "bottom 0"),
         ("loss", "bottom 0"),
     ]
-    by_layer = {row.layer: row.autodiff_differences.error for row in report.rows}
+    by_layer = {row.layer: row.autodiff_differences.error for row in report.rows if row.autodiff_differences}
     assert by_layer["cube"] < 1e-6  # what is compiled is checked in float64 as ever
 
 
