@@ -29,6 +29,14 @@ def test_every_recorded_type_is_there() -> None:
 FIRST = {case["type"]: case for case in reversed(MANIFEST) if "stochastic" not in case}
 
 
+def marks(case: dict[str, Any], backward: str, kernels: str) -> list[pytest.MarkDecorator]:
+    """The first case of each type is quick; that reference kernels repeat all others takes long."""
+    first = case is FIRST[case["type"]]
+    if kernels == "reference":
+        return [] if first else [pytest.mark.long]
+    return [pytest.mark.quick] if first and backward == "autodiff" else []
+
+
 @pytest.mark.parametrize(
     ("case", "backward", "kernels"),
     [
@@ -37,7 +45,7 @@ FIRST = {case["type"]: case for case in reversed(MANIFEST) if "stochastic" not i
             backward,
             kernels,
             id=f"{case_id(case)}-{backward}-{kernels}",
-            marks=[pytest.mark.quick] * (case is FIRST[case["type"]] and (backward, kernels) == ("autodiff", "fast")),
+            marks=marks(case, backward, kernels),
         )
         for case in MANIFEST
         if "stochastic" not in case
