@@ -120,6 +120,7 @@ def test_a_record_that_is_no_datum_is_named(job: Path, capsys: pytest.CaptureFix
     assert "00000000" in refused(capsys, "train", "--solver=solver.prototxt")
 
 
+@pytest.mark.slow
 def test_bad_images_are_skipped_if_asked_to(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("digits_train_lmdb", "digits_test_lmdb"):
         records = Lmdb(CONFIGS / name).run(0, 64)
@@ -171,6 +172,7 @@ def test_flags_that_cannot_work(
     assert message in refused(capsys, "train", "-solver", "solver.prototxt", *arguments)
 
 
+@pytest.mark.slow
 def test_gpu_mode_without_a_gpu_says_so_once(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import jax
 

@@ -42,6 +42,7 @@ def check_resume(open_net, before, after):
         source.close()
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     before=st.integers(0, 12),
@@ -57,6 +58,7 @@ def test_data_resumes(open_source, data_layer, raw_db, before, after, batch_size
     check_resume(lambda: open_source(net, phase, seed=seed), before, after)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     before=st.integers(0, 12),

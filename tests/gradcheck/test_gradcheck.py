@@ -249,6 +249,7 @@ def net_file(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_whole_net() -> None:
     report = check_gradients(Net(NET, "TRAIN"), samples=8)
     assert report.ok, report
@@ -263,6 +264,7 @@ def test_labels_are_valid_classes() -> None:
     assert inputs["data"].dtype == np.float64
 
 
+@pytest.mark.slow
 def test_command(net_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, inputs = tmp_path / "report.json", tmp_path / "inputs.npz"
     np.savez(inputs, data=np.random.default_rng(3).normal(size=(4, 2, 6, 6)))
@@ -277,6 +279,7 @@ def test_command(net_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "SoftmaxWithLoss" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_command_on_a_wrong_rule(
     net_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,6 +20,7 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("net", [DIGITS, FED])
 def test_every_layer_has_a_time_and_the_whole_net_too(net):
     net = Net(net, "TRAIN")
@@ -40,6 +41,7 @@ def test_means():
     assert list(mean_times(passes)) == [LayerTime("a", 2, 2), LayerTime("b", 3, 1)]
 
 
+@pytest.mark.slow
 def test_the_command_prints_caffes_table(capsys):
     assert main(["time", f"--model={DIGITS}", "--iterations=2", "--device=cpu"]) == 0
     lines = [line.split("] ", 1)[1] for line in capsys.readouterr().err.splitlines() if "] " in line]

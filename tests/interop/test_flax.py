@@ -156,6 +156,7 @@ def adam_steps(model: CaffeModule, feed: Loader, n: int) -> list[float]:
     return [float(step(model, optimizer, next(feed))) for _ in range(n)]
 
 
+@pytest.mark.slow
 def test_lenet_learns_digits_and_is_checkpointed(tmp_path: Path) -> None:
     train, test = Net(LENET, "TRAIN"), Net(LENET, "TEST")
     model = CaffeModule(train, rngs=nnx.Rngs(0))

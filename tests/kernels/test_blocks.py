@@ -61,6 +61,7 @@ def run(script: str, patience: float = 60, **variables: str) -> int:
     return int(child(START.replace("PATIENCE", str(patience)) + script, **variables))
 
 
+@pytest.mark.slow
 def test_pages_are_kept() -> None:
     assert run("print(pages() - before)") < ONE_BLOB / 10
     assert run("print(pages() - before)", CAFFEJAX_BLOCKS="off") > ONE_BLOB

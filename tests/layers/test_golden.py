@@ -26,10 +26,27 @@ def test_every_recorded_type_is_there() -> None:
     assert {c["type"] for c in MANIFEST} <= set(layer_types())
 
 
+FIRST = {case["type"]: case for case in reversed(MANIFEST) if "stochastic" not in case}
+
+
+def marks(case: dict[str, Any], backward: str, kernels: str) -> list[pytest.MarkDecorator]:
+    """The first case of each type is quick; that reference kernels repeat all others takes long."""
+    first = case is FIRST[case["type"]]
+    if kernels == "reference":
+        return [] if first else [pytest.mark.long]
+    return [pytest.mark.quick] if first and backward == "autodiff" else []
+
+
 @pytest.mark.parametrize(
     ("case", "backward", "kernels"),
     [
-        pytest.param(case, backward, kernels, id=f"{case_id(case)}-{backward}-{kernels}")
+        pytest.param(
+            case,
+            backward,
+            kernels,
+            id=f"{case_id(case)}-{backward}-{kernels}",
+            marks=marks(case, backward, kernels),
+        )
         for case in MANIFEST
         if "stochastic" not in case
         for backward, kernels in [("autodiff", "fast"), ("autodiff", "reference"), ("rules", "fast")]

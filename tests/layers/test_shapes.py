@@ -61,6 +61,7 @@ def test_crop_looks_only_at_the_axes_it_crops() -> None:
     np.testing.assert_array_equal(top, X[:, :, 2:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -20,6 +20,7 @@ def top(model: Net, x: Any, seed: int = 0) -> jax.Array:
     return model.apply({}, {}, {"b0": jnp.asarray(x)}, key=jax.random.key(seed))[0]["t0"]
 
 
+@pytest.mark.slow
 def test_training_draws_cells_in_proportion_to_their_values() -> None:
     window = np.array([[1, 2], [0, 5]], np.float32)
     x = np.tile(window, (4, 4, 50, 50))
@@ -29,6 +30,7 @@ def test_training_draws_cells_in_proportion_to_their_values() -> None:
     assert not np.array_equal(drawn, top(pooled("TRAIN", x.shape), x, seed=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
 def test_training_gives_the_gradient_to_the_drawn_cell(backward: str) -> None:
     x = jax.random.uniform(jax.random.key(3), (2, 3, 7, 7), minval=0.1)

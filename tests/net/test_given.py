@@ -57,6 +57,7 @@ for shape in ((64, 1, 32, 32), (2, 1, 32, 32), (1, 1, 32, 32), (2, 1, 20, 20), (
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernels", ["fast", "reference"])
 def test_images_that_a_net_was_not_built_for(kernels: str) -> None:
     command = [sys.executable, "-c", ELSEWHERE, LENET, kernels]
@@ -264,6 +265,7 @@ def assert_equal(actual: Any, expected: Any) -> None:
     assert jax.tree.structure(actual) == jax.tree.structure(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
 def test_copies_compute_the_same(copied: Callable[[Any], Any]) -> None:
     options: Any = {"seed": 3, "kernels": "reference", "backward": "rules", "remat": "auto", "memory_limit": 10**9}
@@ -277,6 +279,7 @@ def test_copies_compute_the_same(copied: Callable[[Any], Any]) -> None:
         assert other.in_phase("TRAIN").graph == net.graph
 
 
+@pytest.mark.slow
 def test_a_net_pickles_as_its_definition() -> None:
     net = Net(BRANCHES, "TRAIN")
     computed(net)
@@ -336,6 +339,7 @@ def test_python_layers_are_made_anew(with_python: Net, copied: Callable[[Any], A
     assert all(layer.type.instance is not None for layer in graph.layers[1:])
 
 
+@pytest.mark.slow
 def test_another_process_computes_the_same(with_python: Net) -> None:
     net = Net(BRANCHES, "TRAIN", precision="bfloat16")
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:

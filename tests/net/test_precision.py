@@ -86,6 +86,7 @@ def gradient(name: str, precision: Any, **options: Any) -> tuple[Any, Any]:
     return net.jit(jax.value_and_grad(net.loss, has_aux=True))(*variables, inputs, jax.random.key(1))
 
 
+@pytest.mark.slow
 @each_choice
 @each_net
 def test_bfloat16_is_near_float32(name: str, kernels: Any, backward: Any) -> None:
@@ -142,6 +143,7 @@ def test_what_is_multiplied_in_what(name: str, backward: Any) -> None:
     assert set.union(*map(factors, half)) == {jnp.dtype(jnp.bfloat16)}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_onednn")
 @each_net
 def test_fast_kernels_without_onednn(name: str) -> None:
@@ -188,6 +190,7 @@ def test_labels_beyond_256_stay_whole() -> None:
     jax.tree.map(np.testing.assert_array_equal, half, exact)
 
 
+@pytest.mark.slow
 def test_probes_and_blobs_of_a_bfloat16_net_are_float32() -> None:
     net, variables, inputs = made("lenet", "bfloat16")
     tap = {"conv1": jnp.zeros((4, *net.graph.blobs["conv1"].shape[1:]))}
@@ -264,6 +267,7 @@ def test_a_bfloat16_run_goes_on_from_its_float32_files(tmp_path: Path) -> None:
     resumed.close()
 
 
+@pytest.mark.slow
 def test_commands_take_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = str(CONFIGS / "digits" / "lenet_train_test.prototxt")
     settings = (CONFIGS / "digits" / "lenet_solver.prototxt").read_text()

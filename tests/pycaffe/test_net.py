@@ -190,6 +190,7 @@ def test_param_diffs_add_up() -> None:
     np.testing.assert_allclose(net.params["fc1"][0].diff, once, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_equal_to_the_pure_net() -> None:
     """Blobs, gradients and diffs in the middle, with one dropout mask for all that is asked of a pass."""
     net = fed(caffe.TRAIN)

@@ -36,6 +36,7 @@ def solver_of(write: Write, train: Any, test: Any = None, **settings: Any) -> ca
     return caffe.get_solver(write("solver.prototxt", str(s)))
 
 
+@pytest.mark.slow
 def test_classification(write: Write, tmp_path: Path) -> None:
     n = caffe.NetSpec()
     n.data = L.Input(shape={"dim": [10, 3, 27, 27]})
@@ -158,6 +159,7 @@ class Segments(caffe.Layer):
         self.idx += 1
 
 
+@pytest.mark.slow
 def test_fully_convolutional_training(write: Write) -> None:
     n = caffe.NetSpec()
     n.data, n.label = L.Python(module=HERE, layer="Segments", ntop=2)
@@ -237,6 +239,7 @@ class Kept(caffe.Layer):
         pass
 
 
+@pytest.mark.slow
 def test_regions_of_images(write: Write) -> None:
     n = caffe.NetSpec()
     n.data, n.rois, n.labels = L.Python(module=HERE, layer="Regions", ntop=3)

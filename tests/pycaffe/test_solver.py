@@ -120,6 +120,7 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "conv" bottom: "target" top: 
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before_forward", "after_forward", "before_backward", "after_backward"])
 def test_callbacks_of_the_net_change_nothing_in_training(when: str, write: Write) -> None:
     """Layers then run one by one: those in place must find what they read, though later ones wrote over it."""
@@ -240,6 +241,7 @@ def test_what_caffe_reached(case: str) -> None:
             np.testing.assert_allclose(found, wanted, rtol=5e-5, atol=5e-5 * np.abs(wanted).max(), err_msg=name)
 
 
+@pytest.mark.slow
 def test_equal_to_the_solver_without_the_interface(write: Write) -> None:
     """The same numbers from the same seed, dropout included."""
     net = SMALL.replace('layer { name: "loss"', 'layer { name: "drop" type: "Dropout" bottom: "ip_blob" top: "ip_blob" } layer { name: "loss"')  # fmt: skip # noqa: E501

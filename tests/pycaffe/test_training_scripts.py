@@ -132,6 +132,7 @@ def run_solvers(niter: int, solvers: list[tuple[str, caffe.Solver]], feed: objec
     return found
 
 
+@pytest.mark.slow
 def test_fine_tuning(write: Write) -> None:
     """Weights of a trained net for a new task; a frozen layer stays, and both solvers run side by side."""
     r = np.random.default_rng(0)

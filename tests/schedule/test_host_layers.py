@@ -75,6 +75,7 @@ def test_no_row_passes() -> None:
     assert values["ip2"].shape == (0, 3)
 
 
+@pytest.mark.slow
 def test_compilations_are_bounded_and_reported(caplog: pytest.LogCaptureFixture) -> None:
     net = Net(FILTERED, "TRAIN")
     params, state = net.init(jax.random.key(0))
@@ -99,6 +100,7 @@ def test_such_a_net_says_why_it_cannot_be_jitted() -> None:
         jax.jit(net.apply)(params, state, batch(3))
 
 
+@pytest.mark.slow
 def test_trains(tmp_path: Path) -> None:
     fillers = """layer { name: "in" type: "DummyData" top: "data" top: "label" top: "keep" dummy_data_param {
       shape { dim: 8 dim: 4 } shape { dim: 8 } shape { dim: 8 } data_filler { type: "gaussian" }

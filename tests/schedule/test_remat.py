@@ -92,6 +92,7 @@ def test_the_same_numbers(options: dict[str, Any]) -> None:
     assert all(plan.recomputed for plan in net.recomputing._plans.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "batch"), [("lenet", 4), ("cifar10_full", 4)])
 def test_the_same_numbers_of_known_nets(name: str, batch: int) -> None:
     model = CONFIGS / name / "train_val.prototxt"
@@ -113,6 +114,7 @@ def test_nan_is_not_hidden() -> None:
     assert all(jnp.isnan(blob).any() for blob in jax.tree.leaves(grads["x0"]))
 
 
+@pytest.mark.slow
 def test_memory_falls_once_compiled() -> None:
     def temporary(net: Net) -> int:
         variables, inputs = net.init(KEY), inputs_of(net, 4)
@@ -178,6 +180,7 @@ def test_plans_are_the_best(seed: int) -> None:
         assert plan.recomputed == min(s[-1] for s in fits)
 
 
+@pytest.mark.slow
 def test_what_fits_is_not_recomputed(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "caffejax.net")
     step(Net(residual_net(), "TRAIN", remat="auto"), 4)
@@ -207,6 +210,7 @@ def digits(**more: Any) -> Solver:
     return Solver(param, file=CONFIGS / "digits" / "lenet_solver.prototxt", **more)
 
 
+@pytest.mark.slow
 def test_solver() -> None:
     plain, saving = digits(), digits(remat="auto", memory_limit=1)
     for solver in (plain, saving):

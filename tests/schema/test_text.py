@@ -182,6 +182,7 @@ def test_any_text_reads_as_google_reads_it_or_is_refused(text):
         assert ours.SerializeToString() == expected.SerializeToString()
 
 
+@pytest.mark.slow
 def test_corpus_reads_as_google_reads_it(shared):
     texts = []
     with zipfile.ZipFile(shared / "corpus" / "nets.zip") as nets:

@@ -122,6 +122,7 @@ def test_enum_names_of_forks(old, new):
     assert read_net(f"layers {{ type: {old} }}").layer[0].type == new
 
 
+@pytest.mark.slow
 def test_corpus_upgrades(shared):
     refused = []
     with zipfile.ZipFile(shared / "corpus" / "nets.zip") as nets:

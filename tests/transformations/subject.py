@@ -155,8 +155,13 @@ def alike(case: Case) -> bool:
 
 def each(cases: list[Case]) -> Callable[[Callable[..., None]], Any]:
     """Decorator: a test of `case` and `kernels`, for both kernels where they make a difference."""
-    marks = {"fast": (), "reference": pytest.mark.long}
-    found = [pytest.param(c, k, id=f"{c.name}-{k}", marks=m) for c in cases for k, m in marks.items()]
+    marks = {"fast": (), "reference": (pytest.mark.long,)}
+    quick = {("InnerProduct", "fast"): (pytest.mark.quick,)}
+    found = [
+        pytest.param(c, k, id=f"{c.name}-{k}", marks=(*m, *quick.get((c.name, k), ())))
+        for c in cases
+        for k, m in marks.items()
+    ]
 
     def decorate(test: Callable[..., None]) -> Any:
         @functools.wraps(test)

@@ -49,6 +49,7 @@ def test_a_folder_may_be_given(tmp_path: Path) -> None:
     assert Path(done.stdout.strip()).parent == tmp_path
 
 
+@pytest.mark.slow
 def test_compiled_net_is_found_again(tmp_path: Path) -> None:
     found, folder = run(HOME=str(tmp_path), XDG_CACHE_HOME="")
     assert found == 0

@@ -31,6 +31,7 @@ def test_the_guide_to_adding_a_layer_works(capsys: pytest.CaptureFixture[str]) -
     assert "(4, 5)" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_guide_to_python_layers_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -59,6 +60,7 @@ def test_the_page_on_python_works(
     assert capsys.readouterr().out.splitlines() == ["[1. 1.]", "(2, 4) (4, 3)", "(5, 4)", "True", "51"]
 
 
+@pytest.mark.slow
 def test_the_page_for_jax_users_works(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPOSITORY)
     namespace: dict[str, Any] = {}

@@ -76,7 +76,8 @@ def cases() -> list[Any]:
     return [pytest.param(case, id="-".join(map(str, (*case[:3], *case.stages)))) for case in found.values()]
 
 
-every_net = pytest.mark.parametrize("case", cases())
+# all ways of one net follow each other, so that what is expected of it is computed once
+every_net = pytest.mark.parametrize("case", cases(), scope="module")
 
 
 @functools.cache

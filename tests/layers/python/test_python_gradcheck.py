@@ -87,6 +87,7 @@ def test_a_net() -> None:
     assert by_layer["cube"] < 1e-6  # what is compiled is checked in float64 as ever
 
 
+@pytest.mark.slow
 def test_a_net_that_reads_its_own_data(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     body = python("data", "Images", "", "image label", param_str="{'seed': 1}")
     body += 'layer { name: "conv" type: "Convolution" bottom: "image" top: "y" convolution_param { num_output: 2 '

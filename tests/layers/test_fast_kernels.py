@@ -94,6 +94,7 @@ def test_layer_is_the_same_both_ways(kind: str, text: str, shape: tuple[int, ...
     both(net(kind, text, [shape]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "rows"), [("lenet", 3), ("cifar10_full", 2)])
 def test_net_is_the_same_both_ways(name: str, rows: int) -> None:
     both(CONFIGS / name / "train_val.prototxt", rows=rows)
@@ -126,6 +127,7 @@ BLOCK = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["oneDNN", "XLA"])
 @pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
 @pytest.mark.parametrize("rows", [1, 4])  # with one, weights are larger than what comes out
@@ -140,6 +142,7 @@ def test_block_of_everything_is_the_same_both_ways(
     both(BLOCK, phase, rows)
 
 
+@pytest.mark.slow
 @given(
     axes=st.lists(
         st.tuples(*(st.integers(*ends) for ends in [(1, 9), (1, 4), (1, 3), (0, 2), (0, 2), (1, 2)])),
