@@ -118,3 +118,16 @@ def test_trains(tmp_path: Path) -> None:
     solver.step(15)
     assert solver.smoothed_loss < first / 2
     solver.close()
+
+
+def test_tapped_blobs_are_compiled_for_once(caplog: pytest.LogCaptureFixture) -> None:
+    net, inputs = Net(FILTERED, "TRAIN"), batch(5)
+    params, state = net.init(jax.random.key(0))
+
+    def diff() -> jax.Array:
+        return jax.grad(lambda tap: net.loss(params, state, inputs, taps={"ip1": tap})[0])(jnp.zeros((ROWS, 6)))
+
+    first = diff()
+    with jax.log_compiles(), caplog.at_level(logging.WARNING):
+        np.testing.assert_array_equal(diff(), first)
+    assert not [record for record in caplog.records if "Compiling" in record.getMessage()]

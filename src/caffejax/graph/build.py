@@ -31,8 +31,8 @@ def build_graph(
     state: NetState,
     *,
     file: str | None = None,
-    run: Run = Run(),  # noqa: B008  frozen
-    reading: Reading = Reading(),  # noqa: B008  frozen
+    run: Run = Run(),
+    reading: Reading = Reading(),
 ) -> Graph:
     """The graph of an upgraded net in a state (see `net_state`).
 

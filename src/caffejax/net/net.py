@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple, Unpack
 
 import jax
@@ -91,8 +91,8 @@ class Net:
         level: int = 0,
         stages: Sequence[str] = (),
         state: NetState | None = None,
-        run: Run = Run(),  # noqa: B008  frozen
-        reading: Reading = Reading(),  # noqa: B008  frozen
+        run: Run = Run(),
+        reading: Reading = Reading(),
         file: str | None = None,
         **options: Unpack[Options],
     ) -> None:
@@ -124,6 +124,7 @@ class Net:
         self.graph = graph
         whole = schedule_of(graph, self.run.backward)
         self.schedule = fuse(cut_round_host(whole) if graph.has_host_layers else whole)
+        self._apart = cache(partial(keep_apart, self.schedule))  # parts are compiled once, so they must stay the same
         self._runner = CompiledParts(self.run.kernels) if graph.has_host_layers else compute
         self.recomputing: Recomputing | None = None
         if self.run.remat == "auto" and not graph.has_host_layers:
@@ -243,9 +244,9 @@ class Net:
         check_given(self.graph, given)
         with compared(self.graph, given.inputs):
             if training and self.recomputing is not None:
-                schedule = keep_apart(self.recomputing.schedule(given), given.taps)
+                schedule = keep_apart(self.recomputing.schedule(given), frozenset(given.taps))
                 return run(schedule, given, wanted=wanted, runner=run_again)
-            return run(keep_apart(self.schedule, given.taps), given, wanted=wanted, runner=self._runner)
+            return run(self._apart(frozenset(given.taps)), given, wanted=wanted, runner=self._runner)
 
     def _given_out(self, values: Blobs, names: Iterable[str]) -> Blobs:
         own = to_float32 if self.run.precision == "bfloat16" else lambda value: value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from ..graph import Graph, Layer
 from ..layers.follower import Follower
-from .model import Part, Schedule, Step, part_of
+from .model import Part, Schedule, Step
 
 
 def fuse(schedule: Schedule) -> Schedule:
@@ -19,13 +19,13 @@ def fuse(schedule: Schedule) -> Schedule:
     return replace(schedule, parts=tuple(_fused(schedule.graph, part) for part in schedule.parts))
 
 
-def keep_apart(schedule: Schedule, names: Collection[str]) -> Schedule:
+def keep_apart(schedule: Schedule, blobs: frozenset[str]) -> Schedule:
     """The schedule with the layers apart that work on these blobs, so that each of their values is there."""
 
-    blobs = frozenset(names)
-
-    def apart(step: Step) -> Sequence[Step]:
-        return [step] if blobs.isdisjoint(step.first.tops) else part_of(step.layers, "autodiff").steps
+    def apart(step: Step) -> tuple[Step, ...]:
+        if blobs.isdisjoint(step.first.tops):
+            return (step,)
+        return tuple(Step((layer,)) for layer in step.layers)
 
     parts = (replace(part, steps=tuple(s for step in part.steps for s in apart(step))) for part in schedule.parts)
     return replace(schedule, parts=tuple(parts)) if blobs else schedule

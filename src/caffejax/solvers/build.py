@@ -70,8 +70,8 @@ def build(
     keep_last: int | None = None,
     keep_best: str | None = None,
     open_loader: Callable[[Net], Loader] = lambda net: Loader(net.graph),
-    run: Run = Run(),  # noqa: B008  frozen
-    reading: Reading = Reading(),  # noqa: B008  frozen
+    run: Run = Run(),
+    reading: Reading = Reading(),
 ) -> tuple[Setup, TrainState]:
     """Build what a solver's settings ask for, and the state that training starts from, on the device.
 

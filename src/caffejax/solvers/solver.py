@@ -73,8 +73,8 @@ class Solver:
         debug_nans: bool = False,
         seed: int | None = None,
         tune: bool = True,
-        run: Run = Run(),  # noqa: B008  frozen
-        reading: Reading = Reading(),  # noqa: B008  frozen
+        run: Run = Run(),
+        reading: Reading = Reading(),
         **options: Unpack[SolverOptions],
     ) -> None:
         check_solver_options(
