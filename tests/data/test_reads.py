@@ -1,0 +1,89 @@
+"""Building a graph opens no data: a source is looked at once, and opened when somebody reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from caffejax import LayerType, Look, Net, Reads, Signature, Site, register
+from caffejax.data.loader import Loader
+from caffejax.layers.registry import _types
+
+TOPS = (jax.ShapeDtypeStruct((2, 3), np.float32),)
+TEXT = """
+layer { name: "own" type: "TestSource" top: "x" }
+layer { name: "ip" type: "InnerProduct" bottom: "x" top: "y" inner_product_param { num_output: 2 } }
+"""
+
+
+class Counted:
+    """A source that counts its batches."""
+
+    tops = TOPS
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def __next__(self) -> tuple[np.ndarray, ...]:
+        self.number += 1
+        return (np.full((2, 3), self.number, np.float32),)
+
+    def get_state(self) -> int:
+        return self.number
+
+    def set_state(self, state: int) -> None:
+        self.number = state
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def seen() -> Iterator[list[str]]:
+    """What is done with the sources of a type of another package."""
+    done: list[str] = []
+
+    def look(site: Site) -> Look:
+        done.append(f"look {site.reading.seed} {site.phase}")
+        return Look(TOPS, lambda x: (2 * x,))
+
+    def open_source(site: Site, tops: Any) -> Counted:
+        assert tops == TOPS
+        done.append(f"open {site.reading.seed} {site.phase}")
+        return Counted()
+
+    register(LayerType(Signature("TestSource", bottoms=0), Reads(look, open_source)))
+    yield done
+    del _types["TestSource"]
+
+
+def test_a_source_is_looked_at_once_and_opened_when_it_is_read(seen: list[str]) -> None:
+    net = Net(TEXT, "TRAIN", seed=7)
+    assert seen == ["look 7 TRAIN"]
+    net.in_phase("TEST")
+    assert seen == ["look 7 TRAIN"]
+    loader = Loader(net.graph)
+    assert seen == ["look 7 TRAIN", "open 7 TRAIN"]
+    np.testing.assert_array_equal(next(loader)["x"], np.ones((2, 3)))
+    values, _ = net.forward(*net.init(jax.random.key(0)), next(loader), blobs=("x",))
+    np.testing.assert_array_equal(values["x"], np.full((2, 3), 4))  # the second batch, finished on the device
+
+
+def test_images_are_read_for_their_shapes_once(
+    raw_db: Path, data_layer: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from caffejax.data.labelled import LabelledBatches
+
+    runs = []
+    run = LabelledBatches._run
+    monkeypatch.setattr(LabelledBatches, "_run", lambda self, *more: runs.append(more) or run(self, *more))
+    net = Net(data_layer(raw_db))
+    assert runs == [(0, 1)]
+    for source in net.sources().values():
+        source.close()
+    assert runs == [(0, 1)]
