@@ -31,7 +31,7 @@ def is_hdf5(path: AnyPath) -> bool:
 
 
 @contextmanager
-def reading(path: AnyPath, what: str) -> Iterator[h5py.File]:
+def open_hdf5(path: AnyPath, what: str) -> Iterator[h5py.File]:
     """A file to read from; `what` it should be is for messages.
 
     Raises:
@@ -47,7 +47,7 @@ def reading(path: AnyPath, what: str) -> Iterator[h5py.File]:
 
 
 @contextmanager
-def writing(path: AnyPath) -> Iterator[h5py.File]:
+def replace_hdf5(path: AnyPath) -> Iterator[h5py.File]:
     """A file to write to, which takes the place of `path` once it is complete.
 
     Raises:
@@ -65,7 +65,7 @@ def writing(path: AnyPath) -> Iterator[h5py.File]:
             raise WeightsError(Problem(f"cannot be written: {error}", str(path))) from error
 
 
-def arrays(group: h5py.Group) -> tuple[Array | None, ...]:
+def read_arrays(group: h5py.Group) -> tuple[Array | None, ...]:
     """A group's numbered data sets as float32, in order; None for a number that is left out.
 
     Raises:
@@ -75,7 +75,7 @@ def arrays(group: h5py.Group) -> tuple[Array | None, ...]:
     return tuple(found.get(i) for i in range(1 + max(found, default=-1)))
 
 
-def groups(group: h5py.Group) -> Iterator[tuple[str, h5py.Group]]:
+def blob_groups(group: h5py.Group) -> Iterator[tuple[str, h5py.Group]]:
     """The groups with data sets, or with nothing, by path: a slash in a layer's name makes a group in a group."""
     seen = {group}  # a damaged or hostile file may have a group within itself
 

@@ -40,7 +40,7 @@ def load_weights(graph: Graph, variables: Variables, path: str | os.PathLike[str
     Raises:
         WeightsError: naming every layer whose blobs differ in number or shape, and the remedy.
     """
-    stored, release = _opened(path)
+    stored, release = _open_blobs(path)
     may_lack_shared = is_hdf5(path)
     problems: list[Problem] = []
     new: dict[tuple[str, int], Array] = {}
@@ -63,23 +63,23 @@ def load_weights(graph: Graph, variables: Variables, path: str | os.PathLike[str
     if problems:
         raise WeightsError([Problem(p.message, os.fspath(path), layer=p.layer) for p in problems])
 
-    def placed(array: Array, dtype: Any) -> jax.Array:
-        value = jnp.asarray(_unaligned(array), dtype)
+    def place(array: Array, dtype: Any) -> jax.Array:
+        value = jnp.asarray(_misaligned(array), dtype)
         if array.nbytes >= _LARGE:
             value.block_until_ready()
             release()
         return value
 
-    def replaced(tree: Params) -> Params:
+    def replace_blobs(tree: Params) -> Params:
         return {
             key: tuple(
-                None if old is None else placed(new[key, i], old.dtype) if (key, i) in new else old
+                None if old is None else place(new[key, i], old.dtype) if (key, i) in new else old
                 for i, old in enumerate(blobs)
             )
             for key, blobs in tree.items()
         }
 
-    loaded = Variables(replaced(variables.params), replaced(variables.state))
+    loaded = Variables(replace_blobs(variables.params), replace_blobs(variables.state))
     return jax.block_until_ready(loaded)  # until then the file is being read
 
 
@@ -104,15 +104,15 @@ def save_weights(
     Raises:
         WeightsError: if the file cannot be written; what was there before stays whole.
     """
-    blobs = [[_array(p, variables) for p in layer.params] for layer in graph.layers]
+    blobs = [[_blob_array(p, variables) for p in layer.params] for layer in graph.layers]
     gradients = None
     if diffs is not None:
-        gradients = [[_diff(p, diffs) for p in layer.params] for layer in graph.layers]
+        gradients = [[_diff_array(p, diffs) for p in layer.params] for layer in graph.layers]
     if os.fspath(path).endswith(".h5") if hdf5 is None else hdf5:
         from .caffemodel_h5 import write_caffemodel_h5
 
         names = [layer.name for layer in graph.layers]
-        owned = {layer.name: _owned(layer, own) for layer, own in zip(graph.layers, blobs, strict=True)}
+        owned = {layer.name: _owned_blobs(layer, own) for layer, own in zip(graph.layers, blobs, strict=True)}
         write_caffemodel_h5(path, owned, dict(zip(names, gradients, strict=True)) if gradients else None, names)
     else:
         net = NetParameter(name=graph.name, layer=[_definition(layer, graph.phase) for layer in graph.layers])
@@ -137,7 +137,7 @@ def _definition(layer: Layer, phase: str) -> LayerParameter:
     return definition
 
 
-def _opened(path: str | os.PathLike[str]) -> tuple[dict[str, tuple[Array | None, ...]], Callable[[], object]]:
+def _open_blobs(path: str | os.PathLike[str]) -> tuple[dict[str, tuple[Array | None, ...]], Callable[[], object]]:
     """The blobs in a file, and a function that lets go of the memory of those looked at so far."""
     if is_hdf5(path):
         return read_caffemodel(path), lambda: None
@@ -145,7 +145,7 @@ def _opened(path: str | os.PathLike[str]) -> tuple[dict[str, tuple[Array | None,
     return decode_caffemodel(data, path), release
 
 
-def _unaligned(array: Array) -> Array:
+def _misaligned(array: Array) -> Array:
     """The array, so placed that JAX copies it: what lies at a multiple of 64 bytes it may take as it is.
 
     That would be the file's own bytes, which may change.
@@ -153,16 +153,16 @@ def _unaligned(array: Array) -> Array:
     return array.copy() if array.ctypes.data % 64 == 0 else array
 
 
-def _owned(layer: Layer, blobs: Sequence[Array]) -> list[Array | None]:
+def _owned_blobs(layer: Layer, blobs: Sequence[Array]) -> list[Array | None]:
     return [blob if param.owned else None for param, blob in zip(layer.params, blobs, strict=True)]
 
 
-def _array(param: Param, variables: Variables) -> Array:
+def _blob_array(param: Param, variables: Variables) -> Array:
     tree: Mapping[str, Sequence[object]] = variables.params if param.spec.learnable else variables.state
     return np.asarray(tree[param.owner.layer][param.owner.index], np.float32).reshape(param.spec.shape)
 
 
-def _diff(param: Param, diffs: Params) -> Array:
+def _diff_array(param: Param, diffs: Params) -> Array:
     if not param.spec.learnable:
         return np.zeros(param.spec.shape, np.float32)
     return np.asarray(diffs[param.owner.layer][param.owner.index], np.float32).reshape(param.spec.shape)

@@ -77,23 +77,23 @@ class CheckpointFolder:
     def __init__(self, path: str | os.PathLike[str], keep: Keep | None = None) -> None:
         self.path = Path(path)
         self._keep = keep or Keep()
-        self._opened: Any = None
+        self._open_manager: Any = None
         self._aside: Path | None = None
 
     @property
     def _manager(self) -> Any:
-        if self._opened is None:
+        if self._open_manager is None:
             import orbax.checkpoint as ocp  # not needed before the first snapshot
 
             try:
-                self._opened = ocp.CheckpointManager(
+                self._open_manager = ocp.CheckpointManager(
                     self.path.absolute(),
                     options=ocp.CheckpointManagerOptions(preservation_policy=self._keep.policy()),
                     item_handlers={_ARRAYS: ocp.StandardCheckpointHandler(), _RECORD: ocp.JsonCheckpointHandler()},
                 )
             except OSError as error:
                 raise _error(self.path, f"cannot be opened: {error}") from error
-        return self._opened
+        return self._open_manager
 
     def steps(self) -> list[int]:
         """The complete steps, in order."""
@@ -122,7 +122,10 @@ class CheckpointFolder:
             self._manager.save(
                 step,
                 args=ocp.args.Composite(
-                    **{_ARRAYS: ocp.args.StandardSave(arrays), _RECORD: ocp.args.JsonSave(_sealed(record, arrays))}
+                    **{
+                        _ARRAYS: ocp.args.StandardSave(arrays),
+                        _RECORD: ocp.args.JsonSave(_with_checksums(record, arrays)),
+                    }
                 ),
                 metrics=dict(scores) if scores else None,
             )
@@ -176,10 +179,10 @@ class CheckpointFolder:
             step,
             args=ocp.args.Composite(**{_ARRAYS: ocp.args.StandardRestore(target), _RECORD: ocp.args.JsonRestore()}),
         )
-        arrays, sealed = restored[_ARRAYS], restored[_RECORD]
-        if sealed != _sealed(sealed.get("record"), arrays):
+        arrays, stored = restored[_ARRAYS], restored[_RECORD]
+        if stored != _with_checksums(stored.get("record"), arrays):
             raise ValueError("what was read is not what was written")
-        return arrays, sealed["record"]
+        return arrays, stored["record"]
 
     def _is_good(self, step: int) -> bool:
         try:
@@ -194,22 +197,22 @@ class CheckpointFolder:
         Raises:
             WeightsError: if it could not be saved.
         """
-        if self._opened is not None:
+        if self._open_manager is not None:
             try:
-                self._opened.wait_until_finished()
-                self._opened.check_for_errors()
+                self._open_manager.wait_until_finished()
+                self._open_manager.check_for_errors()
             except Exception as error:
                 raise _error(self.path, f"saving failed: {error}") from error
 
     def close(self) -> None:
         """Waits, and lets go of the folder."""
-        if self._opened is not None:
+        if self._open_manager is not None:
             self.wait()
-            self._opened.close()
-            self._opened = None
+            self._open_manager.close()
+            self._open_manager = None
 
 
-def _sealed(record: Any, arrays: Arrays) -> dict[str, Any]:
+def _with_checksums(record: Any, arrays: Arrays) -> dict[str, Any]:
     """The record with checksums of the arrays and of itself: not every flipped bit fails to decompress."""
     flat = jax.tree_util.tree_leaves_with_path(arrays)
     sums = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import DataError
-from .shapes import by
+from .shapes import dims
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Crop:
             DataError: if the window is larger than the image.
         """
         if self.size > min(image[1:]):
-            raise DataError(f"is {by(image)} (CxHxW), smaller than crop_size {self.size}")
+            raise DataError(f"is {dims(image)} (CxHxW), smaller than crop_size {self.size}")
         return (image[0], self.size, self.size) if self.size else image
 
     def origins(self, extents: np.ndarray, words: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import DataError
 
 
-def refuse_others(message: Any, name: str, known: Container[str]) -> None:
+def refuse_unsupported(message: Any, name: str, known: Container[str]) -> None:
     """Checks that no field of a parameter message is set but the known ones.
 
     Raises:

@@ -15,7 +15,7 @@ Put = Callable[[bytes, bytes], None]
 
 
 @contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
+def create_folder(path: Path) -> Iterator[Path]:
     """A folder to fill, which gets the name `path` once the block ends without an exception.
 
     Raises:
@@ -24,18 +24,18 @@ def new_folder(path: Path) -> Iterator[Path]:
     if path.exists():
         raise DataError(Problem("exists already; remove it or choose another name", file=str(path)))
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    with writing(path):
+    with as_write_errors(path):
         partial.mkdir()
     try:
         yield partial
-        with writing(path):
+        with as_write_errors(path):
             partial.rename(path)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
 @contextmanager
-def writing(path: Path, errors: type[Exception] = OSError) -> Iterator[None]:
+def as_write_errors(path: Path, errors: type[Exception] = OSError) -> Iterator[None]:
     """Turns the system's errors, and those of a library, into a `DataError` that names the database."""
     try:
         yield

@@ -23,7 +23,7 @@ def read_image(path: str | Path, colour: bool = True, height: int = 0, width: in
     Raises:
         DataError: naming the file, if it cannot be read; BadImageError, if it cannot be decoded.
     """
-    return resized(decode_file(path, read_file(path), colour), height, width)
+    return resize(decode_file(path, read_file(path), colour), height, width)
 
 
 def read_file(path: str | Path) -> bytes:
@@ -48,7 +48,7 @@ def decode_file(path: str | Path, data: bytes, colour: bool = True) -> np.ndarra
         return decode_image(data, COLOUR if colour else GREY)
 
 
-def resized(image: np.ndarray, height: int, width: int) -> np.ndarray:
+def resize(image: np.ndarray, height: int, width: int) -> np.ndarray:
     """An image (C, H, W) resized bilinearly, unless height or width is 0."""
     if not (height and width):
         return image

@@ -57,11 +57,11 @@ def read_list(file: Path) -> ImageList:
             what = f"'{line.strip()}' is not a path, a space and a whole number" if line.strip() else "is blank"
             problems.append(Problem(what, str(file), number))
     if problems:
-        raise DataError(shortened(problems))
+        raise DataError(shorten(problems))
     return images
 
 
-def image_paths(images: ImageList, root: str, folders: Sequence[Path]) -> list[str]:
+def find_images(images: ImageList, root: str, folders: Sequence[Path]) -> list[str]:
     """The paths of the images: `root` and the name, joined as they are, from the working directory or a folder.
 
     Args:
@@ -85,11 +85,11 @@ def image_paths(images: ImageList, root: str, folders: Sequence[Path]) -> list[s
         else:
             problems.append(Problem(f"there is no image '{given}'", str(images.file), number))
     if problems:
-        raise DataError(shortened(problems))
+        raise DataError(shorten(problems))
     return paths
 
 
-def shortened(problems: Iterable[Problem]) -> list[Problem]:
+def shorten(problems: Iterable[Problem]) -> list[Problem]:
     """The first of many problems, and how many more there are."""
     problems = list(problems)
     more = len(problems) - _SHOWN

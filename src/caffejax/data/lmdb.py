@@ -14,7 +14,7 @@ from typing import Any
 import lmdb
 
 from ..errors import DataError, Problem, located
-from .folder import Put, new_folder, writing
+from .folder import Put, as_write_errors, create_folder
 
 _MARK_EVERY = 64  # a jump walks at most this many records; the marks of a million records take 1 MB
 _WRITE_AT_ONCE = 1 << 24  # bytes
@@ -51,15 +51,15 @@ class Lmdb:
         return self._reader().length
 
     def __getitem__(self, index: int) -> tuple[bytes, bytes]:
-        return self.run(index, 1)[0]
+        return self.read_range(index, 1)[0]
 
-    def run(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
+    def read_range(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
         """That many records from number `start` on; not beyond the last."""
         reader = self._reader()
         if not 0 <= start <= start + count <= reader.length:
             raise IndexError(f"{start} to {start + count}, of {reader.length}")
         try:
-            return reader.run(start, count)
+            return reader.read_range(start, count)
         except lmdb.Error as error:
             raise self._error(
                 f"record {start} or one after it cannot be read: {error}; the database is damaged"
@@ -152,7 +152,7 @@ class _Reader:
                 self._txn.abort()
             self._cursor = self._txn = self._environment = None
 
-    def run(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
+    def read_range(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
         """Records from number `start` on.
 
         Raises:
@@ -203,8 +203,8 @@ def lmdb_writer(path: str | os.PathLike[str]) -> Iterator[Put]:
         DataError: if the folder exists, a key occurs twice or has a wrong length, or writing fails.
     """
     path = Path(path)
-    with new_folder(path) as folder:
-        with writing(path, lmdb.Error):
+    with create_folder(path) as folder:
+        with as_write_errors(path, lmdb.Error):
             environment = lmdb.open(str(folder), map_size=1 << 26, lock=False)
         with environment:
             chunk: list[tuple[bytes, bytes]] = []
@@ -212,7 +212,7 @@ def lmdb_writer(path: str | os.PathLike[str]) -> Iterator[Put]:
 
             def flush() -> None:
                 nonlocal held
-                with writing(path, lmdb.Error), located(file=str(path)):
+                with as_write_errors(path, lmdb.Error), located(file=str(path)):
                     _put_all(environment, chunk)
                 chunk.clear()
                 held = 0

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from ..errors import DataError
 
 
-def position(examples: int) -> dict[str, int]:
+def encode_position(examples: int) -> dict[str, int]:
     """The position after that many examples."""
     return {"examples": examples}
 
 
-def examples_at(state: Mapping[str, int]) -> int:
+def decode_position(state: Mapping[str, int]) -> int:
     """How many examples lie before a position.
 
     Raises:

@@ -21,31 +21,33 @@ class OpenBatches(Protocol):
         ...
 
 
-def reads(
-    batches: OpenBatches, depth: Callable[[Site], int], finishing: Callable[[Site], Callable[..., Any]] | None = None
+def reads_batches(
+    open_batches: OpenBatches,
+    depth: Callable[[Site], int],
+    make_finish: Callable[[Site], Callable[..., Any]] | None = None,
 ) -> Reads:
     """How a type reads that makes its tops of such batches.
 
     Args:
-        batches: what opens them.
+        open_batches: what opens them.
         depth: how many to keep ready.
-        finishing: makes `Look.finish` for a layer, if something is left to do on the device.
+        make_finish: makes `Look.finish` for a layer, if something is left to do on the device.
     """
 
-    def look(site: Site) -> Look:
+    def look_at_batches(site: Site) -> Look:
         with located(layer=site.layer.name, layer_type=site.layer.type):
             if depth(site) < 1:
                 raise DataError(f"prefetch is {depth(site)}; at least 1 batch must be kept ready")
-        found = batches(site)
+        found = open_batches(site)
         found.close()
-        return Look(found.tops, None if finishing is None else finishing(site))
+        return Look(found.tops, None if make_finish is None else make_finish(site))
 
     def open_source(site: Site, tops: Tops) -> Source:
-        return Pipeline(batches(site, tops), depth(site), site.reading.workers)
+        return Pipeline(open_batches(site, tops), depth(site), site.reading.workers)
 
-    return Reads(functools.update_wrapper(look, batches), open_source)
+    return Reads(functools.update_wrapper(look_at_batches, open_batches), open_source)
 
 
-def prefetch(site: Site) -> int:
+def prefetch_depth(site: Site) -> int:
     """How many batches data_param wants to be kept ready; other layers than Data take it from there as well."""
     return int(site.layer.data_param.prefetch)

@@ -22,7 +22,7 @@ class Records(Protocol):
 
     def __getitem__(self, index: int) -> tuple[bytes, bytes]: ...
 
-    def run(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
+    def read_range(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
         """That many records from number `start` on; not beyond the last."""
         ...
 

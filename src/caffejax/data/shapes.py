@@ -4,11 +4,11 @@ import jax
 import numpy as np
 
 
-def by(shape: tuple[int, ...]) -> str:
+def dims(shape: tuple[int, ...]) -> str:
     """`(3, 32, 40)` as "3x32x40"."""
     return "x".join(map(str, shape))
 
 
-def top(*shape: int) -> jax.ShapeDtypeStruct:
+def float32_top(*shape: int) -> jax.ShapeDtypeStruct:
     """A float32 top of that shape: Caffe's data layers give no other type."""
     return jax.ShapeDtypeStruct(shape, np.float32)

@@ -19,11 +19,11 @@ from typing import TextIO
 import numpy as np
 
 from ..errors import DataError, Problem
-from .lists import ImageList, shortened
+from .lists import ImageList, shorten
 
 
 @dataclass(frozen=True)
-class Windows:
+class ImageWindows:
     """The content of a window file.
 
     Attributes:
@@ -37,7 +37,7 @@ class Windows:
     background: np.ndarray
 
 
-def read_windows(file: Path, fg_threshold: float, bg_threshold: float) -> Windows:
+def read_windows(file: Path, fg_threshold: float, bg_threshold: float) -> ImageWindows:
     """Reads a window file. Windows with an overlap from `bg_threshold` up to `fg_threshold` are left out.
 
     Raises:
@@ -75,10 +75,10 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float) -> Window
         message = f"not a window file, or damaged: {what}; see caffejax.data.window_file for the form"
         raise DataError(Problem(message, str(file), words.line or None)) from error
     if problems:
-        raise DataError(shortened(problems))
+        raise DataError(shorten(problems))
     if not images.names:
         raise DataError(Problem("the window file names no images", str(file)))
-    return Windows(images, np.concatenate(foreground), np.concatenate(background))
+    return ImageWindows(images, np.concatenate(foreground), np.concatenate(background))
 
 
 class _Words:

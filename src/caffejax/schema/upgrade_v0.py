@@ -138,7 +138,7 @@ def _upgrade_layer(old: V1LayerParameter, new: V1LayerParameter) -> list[str]:
         if field.name == "name":
             new.name = value
         elif field.name == "type":
-            new.type = _type(flat)
+            new.type = _v1_type(flat)
         elif field.name in ("blobs", "blobs_lr", "weight_decay"):
             getattr(new, field.name).extend(value)
         elif field.name in _TRANSFORMS:
@@ -146,7 +146,7 @@ def _upgrade_layer(old: V1LayerParameter, new: V1LayerParameter) -> list[str]:
         elif field.name == "hdf5_output_param" and flat.type == "hdf5_output":
             new.hdf5_output_param.CopyFrom(value)
         elif flat.type in _PLACES.get(field.name, {}):
-            _put(new, *_PLACES[field.name][flat.type], value)
+            _set_field(new, *_PLACES[field.name][flat.type], value)
         else:
             warnings.append(f"layer '{flat.name}': {field.name} means nothing to type '{flat.type}' and is dropped")
     return warnings
@@ -165,7 +165,7 @@ def _upgrade_v1_between(old: V1LayerParameter, new: V1LayerParameter) -> list[st
     ]
 
 
-def _put(layer: V1LayerParameter, param: str, name: str, value: object) -> None:
+def _set_field(layer: V1LayerParameter, param: str, name: str, value: object) -> None:
     message = getattr(layer, param)
     field: FieldDescriptor = message.DESCRIPTOR.fields_by_name[name]
     if field.is_repeated:
@@ -176,7 +176,7 @@ def _put(layer: V1LayerParameter, param: str, name: str, value: object) -> None:
         setattr(message, name, value)
 
 
-def _type(flat: V0LayerParameter) -> V1LayerParameter.LayerType:
+def _v1_type(flat: V0LayerParameter) -> V1LayerParameter.LayerType:
     if flat.type not in _TYPES:
         hint = did_you_mean(flat.type, _TYPES)
         raise SchemaError(Problem(f"there is no V0 layer type '{flat.type}'{hint}", layer=flat.name))

@@ -25,7 +25,7 @@ def checksum(data: bytes) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """The number at a position, and the position after it.
 
     Raises:
@@ -39,7 +39,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
     raise damaged("a number has no end")
 
 
-def put_varint(number: int) -> bytes:
+def encode_varint(number: int) -> bytes:
     """The bytes of a number, seven bits each, the low ones first."""
     out = bytearray()
     while number > 127:
@@ -49,21 +49,21 @@ def put_varint(number: int) -> bytes:
     return bytes(out)
 
 
-def sized(data: bytes, at: int) -> tuple[bytes, int]:
+def read_prefixed(data: bytes, at: int) -> tuple[bytes, int]:
     """The bytes at a position, which their length precedes, and the position after them.
 
     Raises:
         DataError: if the data ends before.
     """
-    length, at = varint(data, at)
+    length, at = read_varint(data, at)
     if at + length > len(data):
         raise damaged(f"{length} bytes are announced where {len(data) - at} follow")
     return data[at : at + length], at + length
 
 
-def put_sized(data: bytes) -> bytes:
+def encode_prefixed(data: bytes) -> bytes:
     """Bytes, and their length before them."""
-    return put_varint(len(data)) + data
+    return encode_varint(len(data)) + data
 
 
 def split_key(internal: bytes) -> tuple[bytes, int]:

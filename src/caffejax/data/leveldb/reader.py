@@ -54,18 +54,18 @@ class LevelDb:
         self._connect()
 
     def __len__(self) -> int:
-        return self._opened().length
+        return self._get_index().length
 
     def __getitem__(self, index: int) -> tuple[bytes, bytes]:
-        return self.run(index, 1)[0]
+        return self.read_range(index, 1)[0]
 
-    def run(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
+    def read_range(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
         """That many records from number `start` on; not beyond the last."""
-        index = self._opened()
+        index = self._get_index()
         if not 0 <= start <= start + count <= index.length:
             raise IndexError(f"{start} to {start + count}, of {index.length}")
-        read, records = self._blocks(), []
-        for file, offset, size, which in index.runs(start, count):
+        read, records = self._block_reader(), []
+        for file, offset, size, which in index.locate(start, count):
             block = read(file, offset, size)
             if which.stop > len(block):
                 raise damaged("has changed since it was opened", self._files.path(file))
@@ -81,12 +81,12 @@ class LevelDb:
         self._files = Files(self.path)
         self._local = threading.local()
 
-    def _opened(self) -> Index:
+    def _get_index(self) -> Index:
         if self._index is None:
             self._index = _open(self._files)
         return self._index
 
-    def _blocks(self) -> Callable[[str, int, int], Block]:
+    def _block_reader(self) -> Callable[[str, int, int], Block]:
         """`_read_block` that remembers, for this thread."""
         local = self._local
         if not hasattr(local, "blocks"):

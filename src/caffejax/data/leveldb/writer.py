@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ...errors import DataError, Problem
-from ..folder import Put, new_folder, writing
+from ..folder import Put, as_write_errors, create_folder
 from .format import join_key
-from .manifest import Table, new_manifest
+from .manifest import Table, encode_manifest
 from .table_writer import TableWriter
 
 _LEVEL = 6  # LevelDB's last: what lies there is never rewritten for its size
@@ -34,11 +34,11 @@ def leveldb_writer(path: str | os.PathLike[str], compress: bool = True) -> Itera
         DataError: if the folder exists, keys do not ascend, or writing fails.
     """
     path = Path(path)
-    with new_folder(path) as folder:
+    with create_folder(path) as folder:
         tables = _Tables(folder, path, compress)
         try:
             yield tables.put
-            with writing(path):
+            with as_write_errors(path):
                 tables.finish()
         finally:
             tables.close()
@@ -76,7 +76,7 @@ class _Tables:
             raise DataError(Problem(f"key {key!r} {how}", str(self._path)))
         self._records += 1
         self._last_key = key
-        with writing(self._path):
+        with as_write_errors(self._path):
             internal = join_key(key, self._records)
             if self._table is None:
                 self._table = self._begin(internal)
@@ -87,7 +87,7 @@ class _Tables:
     def finish(self) -> None:
         """Writes what remains."""
         self._end()
-        (self._folder / _MANIFEST).write_bytes(new_manifest(self._done, _LEVEL, self._records))
+        (self._folder / _MANIFEST).write_bytes(encode_manifest(self._done, _LEVEL, self._records))
         (self._folder / "CURRENT").write_text(f"{_MANIFEST}\n")
 
     def close(self) -> None:

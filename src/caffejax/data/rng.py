@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 
 
-class Draws:
+class CounterRng:
     """What is random in a data layer, from the seed and the layer's name.
 
     Example n always gets the same four words, whatever was drawn before, so that reading can start anywhere

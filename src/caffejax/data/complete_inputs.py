@@ -13,7 +13,7 @@ from ..graph.indices import index_ranges
 from .loader import open_sources
 
 
-def feed(graph: Graph, given: Mapping[str, Any], random: np.random.Generator) -> dict[str, np.ndarray]:
+def complete_inputs(graph: Graph, given: Mapping[str, Any], random: np.random.Generator) -> dict[str, np.ndarray]:
     """A float64 array for each blob that the net is fed.
 
     Args:
@@ -25,9 +25,9 @@ def feed(graph: Graph, given: Mapping[str, Any], random: np.random.Generator) ->
         GraphError: for names that the net is not fed, and shapes that differ (but in the first axis).
         DataError: if a source cannot be read.
     """
-    _check(graph, given)
-    inputs = dict(given) if given.keys() >= set(graph.fed) else {**_read(graph), **given}
-    limits = _limits(graph)
+    _check_given(graph, given)
+    inputs = dict(given) if given.keys() >= set(graph.fed) else {**_read_batches(graph), **given}
+    limits = _index_limits(graph)
     for name in graph.fed:
         if name not in inputs:
             shape = graph.blobs[name].shape
@@ -36,7 +36,7 @@ def feed(graph: Graph, given: Mapping[str, Any], random: np.random.Generator) ->
     return {name: np.asarray(inputs[name], np.float64) for name in graph.fed}
 
 
-def _check(graph: Graph, given: Mapping[str, Any]) -> None:
+def _check_given(graph: Graph, given: Mapping[str, Any]) -> None:
     problems = []
     for name, array in given.items():
         if name not in graph.fed:
@@ -49,7 +49,7 @@ def _check(graph: Graph, given: Mapping[str, Any]) -> None:
         raise GraphError(Problem(p, file=graph.file) for p in problems)
 
 
-def _read(graph: Graph) -> dict[str, np.ndarray]:
+def _read_batches(graph: Graph) -> dict[str, np.ndarray]:
     batches: dict[str, np.ndarray] = {}
     for key, source in open_sources(graph).items():
         try:
@@ -60,7 +60,7 @@ def _read(graph: Graph) -> dict[str, np.ndarray]:
     return batches
 
 
-def _limits(graph: Graph) -> dict[str, int]:
+def _index_limits(graph: Graph) -> dict[str, int]:
     """For each blob that is read as indices, the number that all must stay below."""
     ranges = index_ranges(graph, parts=True)
     known = {name: min(r.classes for r in found) for name, found in ranges.items()}
