@@ -16,7 +16,7 @@ def fit(
     shapes: Sequence[Sequence[int]],
     optional: Collection[int] = (),
 ) -> tuple[Array | None, ...]:
-    """Fits a layer's stored blobs to the shapes that its net wants.
+    """Fit a layer's stored blobs to the shapes that its net wants.
 
     Args:
         name: the layer, for error messages.

@@ -32,7 +32,7 @@ Blobs = Mapping[str, Sequence[ArrayLike]] | Sequence[Sequence[ArrayLike]]
 
 
 def read_caffemodel(path: str | os.PathLike[str]) -> dict[str, tuple[Array | None, ...]]:
-    """Reads the weights of a net, from a .caffemodel or a .caffemodel.h5.
+    """Read the weights of a net from a .caffemodel or a .caffemodel.h5.
 
     Returns:
         Blobs by layer name, in the file's order; also layers without blobs. Of layers with one name the last
@@ -51,7 +51,7 @@ def read_caffemodel(path: str | os.PathLike[str]) -> dict[str, tuple[Array | Non
 
 
 def decode_caffemodel(data: memoryview, path: str | os.PathLike[str]) -> dict[str, tuple[Array | None, ...]]:
-    """The weights in the bytes of a .caffemodel: arrays are views of them. `path` is for messages.
+    """Return the weights in the bytes of a .caffemodel, as views of them. `path` is for messages.
 
     Raises:
         WeightsError: for bytes that are none, are damaged, or have no layers.
@@ -71,7 +71,7 @@ def write_caffemodel(
     blobs: Blobs,
     diffs: Blobs | None = None,
 ) -> None:
-    """Writes a net and its weights as Caffe does: every layer's definition with its blobs.
+    """Write a net and its weights as Caffe does: every layer's definition with its blobs.
 
     A file that is there already is replaced once the new one is complete.
 
@@ -135,7 +135,7 @@ def _layer(data: memoryview, places: tuple[int, int] = _CURRENT) -> tuple[str, t
 
 
 def _old_layer(data: memoryview) -> tuple[str, tuple[Array, ...]]:
-    """A V1 layer, or the V0 layer inside it."""
+    """Return name and blobs of a V1 layer, or of the V0 layer inside it."""
     for number, kind, value in wire.read_fields(data):
         if number == _V0_INSIDE_V1 and kind == wire.DELIMITED and not isinstance(value, int):
             return _layer(value, _V0)

@@ -20,7 +20,7 @@ Stored = dict[str, tuple[Array | None, ...]]
 
 
 def read_caffemodel_h5(path: str | os.PathLike[str], section: str = "data") -> Stored:
-    """Reads the weights of a net.
+    """Read the weights of a net.
 
     Args:
         path: the file.
@@ -45,7 +45,7 @@ def write_caffemodel_h5(
     diffs: Mapping[str, Sequence[ArrayLike]] | None = None,
     layers: Collection[str] = (),
 ) -> None:
-    """Writes weights as Caffe does; a file that is there already is replaced once the new one is complete.
+    """Write weights as Caffe does. A file that is there already is replaced once the new one is complete.
 
     Args:
         path: the file.
@@ -72,5 +72,5 @@ def write_caffemodel_h5(
 
 
 def _is_path(name: str) -> bool:
-    """Whether a name leads to a group of its own."""
+    """Return whether a name leads to a group of its own."""
     return "\0" not in name and not {"", "."} & set(name.split("/"))

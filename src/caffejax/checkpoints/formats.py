@@ -44,7 +44,7 @@ class Format:
 
 
 def format_of(path: str) -> Format:
-    """The format that a path's end names.
+    """Return the format that a path's end names.
 
     Raises:
         WeightsError: for any other end.
@@ -62,7 +62,7 @@ def format_of(path: str) -> Format:
 
 
 def convert(source: str, target: str, net: NetParameter | None = None) -> Weights:
-    """Reads weights in one format and writes them in another; returns what was written.
+    """Read weights in one format, write them in another, and return what was written.
 
     Args:
         source: the file or folder to read.
@@ -98,7 +98,7 @@ def convert(source: str, target: str, net: NetParameter | None = None) -> Weight
 
 
 def _owners_of_shared(net: NetParameter) -> dict[tuple[str, int], tuple[str, int]]:
-    """Shared blobs that are not the layer's own, and where they are owned: by the first of that name."""
+    """Map each shared blob that a layer does not own to its owner, the first with that name."""
     first: dict[str, tuple[str, int]] = {}
     owners = {}
     for layer in net.layer:
@@ -109,7 +109,7 @@ def _owners_of_shared(net: NetParameter) -> dict[tuple[str, int], tuple[str, int
 
 
 def _copy_shared(net: NetParameter, weights: Weights, file: str) -> Weights:
-    """The weights with every shared blob in every layer that uses it."""
+    """Return the weights with every shared blob in every layer that uses it."""
     filled = {name: list(blobs) for name, blobs in weights.items()}
     for (name, i), (owner, j) in _owners_of_shared(net).items():
         blobs = filled.setdefault(name, [])
@@ -124,7 +124,7 @@ def _copy_shared(net: NetParameter, weights: Weights, file: str) -> Weights:
 
 
 def _drop_legacy_axes(net: NetParameter, weights: Weights, file: str) -> Weights:
-    """The weights with the 4-D shapes of old files as they are today, which depends on the layer's type."""
+    """Return the weights with the 4-D shapes of old files as they are today, which depends on the layer's type."""
     types = {layer.name: layer.type for layer in net.layer}
     old = [name for name, blobs in weights.items() if any(isinstance(b, Legacy4D) for b in blobs)]
     unknown = [name for name in old if not types[name]]

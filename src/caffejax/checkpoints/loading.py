@@ -27,7 +27,7 @@ _LARGE = 1 << 20  # bytes
 
 
 def load_weights(graph: Graph, variables: Variables, path: str | os.PathLike[str]) -> Variables:
-    """The variables with every blob replaced that the file has for a layer of the same name.
+    """Return the variables with every blob replaced that the file has for a layer of the same name.
 
     Layers that only the file or only the net has are left alone; of the net's layers of one name the first is
     meant. Where layers share a blob, the last of them in the file counts.
@@ -90,7 +90,7 @@ def save_weights(
     diffs: Params | None = None,
     hdf5: bool | None = None,
 ) -> None:
-    """Writes the weights of the graph's layers: a .caffemodel or a .caffemodel.h5.
+    """Write the weights of the graph's layers to a .caffemodel or a .caffemodel.h5.
 
     Blobs that a layer shares are copies in a .caffemodel, and left out of a .caffemodel.h5.
 
@@ -120,12 +120,12 @@ def save_weights(
 
 
 def owner_shape(graph: Graph, param: Param) -> tuple[int, ...]:
-    """The shape of a blob where it is owned."""
+    """Return the shape of a blob in the layer that owns it."""
     return graph.layer(param.owner.layer).params[param.owner.index].spec.shape
 
 
 def _definition(layer: Layer, phase: str) -> LayerParameter:
-    """A layer as Caffe writes it: with what setting it up has added."""
+    """Return a layer's definition as Caffe writes it: with what setting it up has added."""
     definition = LayerParameter()
     definition.CopyFrom(layer.site.layer)
     definition.phase = TRAIN if phase == "TRAIN" else TEST
@@ -138,7 +138,7 @@ def _definition(layer: Layer, phase: str) -> LayerParameter:
 
 
 def _open_blobs(path: str | os.PathLike[str]) -> tuple[dict[str, tuple[Array | None, ...]], Callable[[], object]]:
-    """The blobs in a file, and a function that lets go of the memory of those looked at so far."""
+    """Return the blobs in a file, and a function that lets go of the memory of those looked at so far."""
     if is_hdf5(path):
         return read_caffemodel(path), lambda: None
     data, release = map_file(path)
@@ -146,7 +146,7 @@ def _open_blobs(path: str | os.PathLike[str]) -> tuple[dict[str, tuple[Array | N
 
 
 def _misaligned(array: Array) -> Array:
-    """The array, so placed that JAX copies it: what lies at a multiple of 64 bytes it may take as it is.
+    """Return the array at an address that JAX copies from. At a multiple of 64 bytes it may take the memory as it is.
 
     That would be the file's own bytes, which may change.
     """

@@ -44,7 +44,7 @@ class Keep:
     lowest: bool = False
 
     def policy(self) -> Any:
-        """In orbax's terms."""
+        """Return orbax's preservation policy."""
         from orbax.checkpoint import checkpoint_managers as managers
 
         if self.last is None and self.best is None:
@@ -96,13 +96,13 @@ class CheckpointFolder:
         return self._open_manager
 
     def steps(self) -> list[int]:
-        """The complete steps, in order."""
+        """List the complete steps, in order."""
         return sorted(self._manager.all_steps()) if self.path.is_dir() else []
 
     def save(
         self, step: int, arrays: Arrays, record: Mapping[str, Any], scores: Mapping[str, float] | None = None
     ) -> None:
-        """Starts saving a step. Steps from it on, of an earlier run, are set aside: `<path>.old1/<step>`.
+        """Start saving a step. Steps from it on, of an earlier run, are set aside: `<path>.old1/<step>`.
 
         Args:
             step: its number.
@@ -133,7 +133,7 @@ class CheckpointFolder:
             raise _error(self.path, f"cannot save step {step}: {error}") from error
 
     def _set_aside(self, steps: Sequence[int]) -> None:
-        """Moves steps out of the way: a run that goes over them again would otherwise resume from theirs."""
+        """Move steps out of the way: a run that goes over them again would otherwise resume from theirs."""
         if not steps:
             return
         self.close()
@@ -149,7 +149,7 @@ class CheckpointFolder:
             (self.path / str(step)).rename(self._aside / str(step))
 
     def restore(self, step: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The arrays (NumPy) and the record of a step, or of the newest.
+        """Return the arrays (NumPy) and the record of a step, or of the newest.
 
         Raises:
             WeightsError: if there is no such step or it cannot be read.
@@ -192,7 +192,7 @@ class CheckpointFolder:
         return True
 
     def wait(self) -> None:
-        """Waits until what is being saved is complete.
+        """Wait until what is being saved is complete.
 
         Raises:
             WeightsError: if it could not be saved.
@@ -205,7 +205,7 @@ class CheckpointFolder:
                 raise _error(self.path, f"saving failed: {error}") from error
 
     def close(self) -> None:
-        """Waits, and lets go of the folder."""
+        """Wait, and let go of the folder."""
         if self._open_manager is not None:
             self.wait()
             self._open_manager.close()
@@ -213,7 +213,7 @@ class CheckpointFolder:
 
 
 def _with_checksums(record: Any, arrays: Arrays) -> dict[str, Any]:
-    """The record with checksums of the arrays and of itself: not every flipped bit fails to decompress."""
+    """Add checksums of the arrays and of the record itself: not every flipped bit fails to decompress."""
     flat = jax.tree_util.tree_leaves_with_path(arrays)
     sums = {
         jax.tree_util.keystr(path): zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
@@ -224,7 +224,7 @@ def _with_checksums(record: Any, arrays: Arrays) -> dict[str, Any]:
 
 
 def _ignore_late_callbacks() -> None:
-    """Keeps stderr clean after a failed restore: reads still under way then find their event loop closed."""
+    """Keep stderr clean after a failed restore: reads still under way then find their event loop closed."""
     report = sys.unraisablehook
 
     def hook(unraisable: Any) -> None:

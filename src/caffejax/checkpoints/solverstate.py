@@ -38,7 +38,7 @@ class SolverState:
 
 
 def read_solverstate(path: str | os.PathLike[str]) -> SolverState:
-    """Reads a .solverstate or a .solverstate.h5; which one, its content says.
+    """Read a .solverstate or a .solverstate.h5; which one, its content says.
 
     Raises:
         WeightsError: for a file that cannot be read, is none, or is damaged.
@@ -53,7 +53,7 @@ def read_solverstate(path: str | os.PathLike[str]) -> SolverState:
 
 
 def write_solverstate(path: str | os.PathLike[str], state: SolverState) -> None:
-    """Writes a .solverstate, or where the name ends in .h5 a .solverstate.h5.
+    """Write a .solverstate, or where the name ends in .h5 a .solverstate.h5.
 
     Raises:
         WeightsError: if the file cannot be written; what was there before stays whole.

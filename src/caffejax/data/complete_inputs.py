@@ -14,7 +14,7 @@ from .loader import open_sources
 
 
 def complete_inputs(graph: Graph, given: Mapping[str, Any], random: np.random.Generator) -> dict[str, np.ndarray]:
-    """A float64 array for each blob that the net is fed.
+    """Return a float64 array for each blob that the net is fed: given, read from its data layers, or random.
 
     Args:
         graph: the net's graph.
@@ -61,7 +61,7 @@ def _read_batches(graph: Graph) -> dict[str, np.ndarray]:
 
 
 def _index_limits(graph: Graph) -> dict[str, int]:
-    """For each blob that is read as indices, the number that all must stay below."""
+    """Return, for each blob that is read as indices, the number that all must stay below."""
     ranges = index_ranges(graph, parts=True)
     known = {name: min(r.classes for r in found) for name, found in ranges.items()}
     unknown = {layer.bottoms[i] for layer in graph.layers for i in layer.index_bottoms} - known.keys()

@@ -23,7 +23,7 @@ class Crop:
     random: bool
 
     def shape(self, image: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape (C, h, w) cut from an image (C, H, W).
+        """Return the shape (C, h, w) cut from an image (C, H, W).
 
         Raises:
             DataError: if the window is larger than the image.
@@ -33,7 +33,7 @@ class Crop:
         return (image[0], self.size, self.size) if self.size else image
 
     def origins(self, extents: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """The upper left corners of the windows: integers (N, 2), row and column.
+        """Return the upper left corners of the windows: integers (N, 2), row and column.
 
         Args:
             extents: heights and widths of the images, uint64 (N, 2).

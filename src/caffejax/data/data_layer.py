@@ -48,7 +48,7 @@ class DatumExamples:
         self.threads = available_cores() if is_compressed(self._records[self._index(0)][1]) else 1
 
     def read_range(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:
-        """The images and the labels of that many examples."""
+        """Return the images and the labels of that many examples."""
         records: list[tuple[bytes, bytes]] = []
         at = self._index(start)
         while (left := count - len(records)) > 0:
@@ -58,11 +58,11 @@ class DatumExamples:
         return alike or tuple(zip(*[self._example(*record) for record in records], strict=True))
 
     def error(self, n: int, error: DataError) -> DataError:
-        """The error with the record's key."""
+        """Return the error with the record's key."""
         return self._named(self._records[self._index(n)][0], error)
 
     def close(self) -> None:
-        """Closes the database; reading on opens it again."""
+        """Close the database. Reading on opens it again."""
         self._records.close()
 
     def _index(self, n: int) -> int:
@@ -80,7 +80,7 @@ class DatumExamples:
 
 
 def open_data(site: Site, tops: Tops | None = None) -> Batches:
-    """Opens a Data layer's LMDB or LevelDB, read ahead by `prefetch` batches."""
+    """Open a Data layer's LMDB or LevelDB, read ahead by `prefetch` batches."""
     param, transform_param = site.layer.data_param, site.layer.transform_param
     with located(layer=site.layer.name, layer_type=site.layer.type):
         if not param.source:

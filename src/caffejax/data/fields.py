@@ -9,7 +9,7 @@ from ..errors import DataError
 
 
 def refuse_unsupported(message: Any, name: str, known: Container[str]) -> None:
-    """Checks that no field of a parameter message is set but the known ones.
+    """Check that no field of a parameter message is set but the known ones.
 
     Raises:
         DataError: naming every other field that is set to anything but its default.

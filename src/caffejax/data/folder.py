@@ -16,7 +16,7 @@ Put = Callable[[bytes, bytes], None]
 
 @contextmanager
 def create_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, which gets the name `path` once the block ends without an exception.
+    """Make a folder to fill, which gets the name `path` once the block ends without an exception.
 
     Raises:
         DataError: if `path` exists, or the folder cannot be made.
@@ -36,7 +36,7 @@ def create_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def as_write_errors(path: Path, errors: type[Exception] = OSError) -> Iterator[None]:
-    """Turns the system's errors, and those of a library, into a `DataError` that names the database."""
+    """Turn the system's errors, and those of a library, into a `DataError` that names the database."""
     try:
         yield
     except (OSError, errors) as error:

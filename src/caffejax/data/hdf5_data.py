@@ -47,7 +47,7 @@ class Hdf5Batches:
         self.tops = tuple(float32_top(self.batch_size, *shape) for shape in shapes)
 
     def read(self, start: int) -> Batch:
-        """The batch from row `start` on; it may span files and rounds."""
+        """Read the batch from row `start` on. It may span files and rounds."""
         parts: list[Rows] = []
         at, end = start, start + self.batch_size
         while at < end:
@@ -60,11 +60,11 @@ class Hdf5Batches:
         return Batch(tuple(np.concatenate(pieces) for pieces in zip(*parts, strict=True)))
 
     def close(self) -> None:
-        """Lets go of the file in memory; reading on loads it again."""
+        """Let go of the file in memory. Reading on loads it again."""
         self._held = None
 
     def _locate(self, epoch: int, row: int) -> tuple[int, int]:
-        """Which file a row of a round lies in, and where."""
+        """Return which file a row of a round lies in, and where."""
         n = len(self._files)
         for file in self._rng.permutation(n, epoch).tolist() if self._rng else range(n):
             if row < self._sizes[file]:
@@ -94,7 +94,7 @@ class Hdf5Batches:
 
 
 def _check_files(files: list[Path], names: list[str]) -> tuple[list[int], list[tuple[int, ...]]]:
-    """The number of rows of each file, and the shape of a row of each data set, which all files share."""
+    """Return the number of rows of each file, and the shape of a row of each data set, which all files share."""
     problems: list[Problem] = []
     sizes: list[int] = []
     wanted: dict[str, tuple[int, ...]] = {}
@@ -122,7 +122,7 @@ def _check_files(files: list[Path], names: list[str]) -> tuple[list[int], list[t
 
 
 def _shapes(content: h5py.File, names: list[str]) -> tuple[dict[str, tuple[int, ...]], list[str]]:
-    """The shapes of the data sets, and what is wrong with them."""
+    """Return the shapes of the data sets, and what is wrong with them."""
     shapes: dict[str, tuple[int, ...]] = {}
     wrong: list[str] = []
     for name in names:
@@ -146,7 +146,7 @@ def _quote_rows(rows: Mapping[str, int]) -> str:
 
 
 def _read_file_list(path: Path) -> list[Path]:
-    """The files that a list names: as in Caffe from the working directory, else from the list's folder."""
+    """Read a list of files: names are from the working directory, as in Caffe, else from the list's folder."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -162,7 +162,7 @@ def _read_file_list(path: Path) -> list[Path]:
 
 
 def open_hdf5_data(site: Site, tops: Tops | None = None) -> Batches:
-    """Opens the files that an HDF5Data layer's list names."""
+    """Open the files that an HDF5Data layer's list names."""
     param = site.layer.hdf5_data_param
     with located(layer=site.layer.name, layer_type=site.layer.type):
         if site.layer.HasField("transform_param"):

@@ -20,7 +20,7 @@ _NAMES = ("data", "label")
 
 
 def make_hdf5_output(ctx: Context, site: Site) -> LayerType:
-    """Writes its bottoms to the data sets `data` and `label` of an HDF5 file.
+    """Write its bottoms to the data sets `data` and `label` of an HDF5 file.
 
     The first forward pass of a net replaces the file; every further one adds its rows at the end, where Caffe
     stops with an error. After every pass the file is complete and closed. Two nets cannot write to one file: where

@@ -50,18 +50,18 @@ class FileExamples:
         self._orders: dict[int, np.ndarray] = {}
 
     def read_range(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:
-        """The images and the labels of that many examples."""
+        """Return the images and the labels of that many examples."""
         param, numbers = self._param, [self._image(n) for n in range(start, start + count)]
         size = param.new_height, param.new_width
         images = [read_image(self._paths[i], param.is_color, *size) for i in numbers]
         return images, [self._labels[i] for i in numbers]
 
     def error(self, n: int, error: DataError) -> DataError:
-        """The error with the image's path."""
+        """Return the error with the image's path."""
         return DataError(f"image '{self._paths[self._image(n)]}' {error}")
 
     def close(self) -> None:
-        """Nothing is open between images."""
+        """Do nothing: no file is open between images."""
 
     def _image(self, n: int) -> int:
         epoch, i = divmod(self._skip + n, len(self._paths))
@@ -77,7 +77,7 @@ class FileExamples:
 
 
 def open_image_data(site: Site, tops: Tops | None = None) -> Batches:
-    """Opens the images that an ImageData layer's list names, `path label` on each line.
+    """Open the images that an ImageData layer's list names, `path label` on each line.
 
     `shuffle` draws a new order for each round, by the seed; it is not Caffe's.
     """

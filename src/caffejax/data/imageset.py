@@ -17,7 +17,7 @@ from .shapes import dims
 def encode_image_datum(
     path: str, label: int, *, colour: bool = True, height: int = 0, width: int = 0, encoding: str = ""
 ) -> tuple[bytes, tuple[int, ...]]:
-    """An image file as a serialised Datum.
+    """Serialise an image file as a Datum.
 
     Args:
         path: the file.
@@ -48,7 +48,7 @@ def encode_image_datum(
 
 
 def guess_encoding(name: str) -> str:
-    """The end of a file's name in small letters: `jpg` for `a/b.JPG`; the whole name if it has no dot, as in Caffe."""
+    """Return the end of a file's name in small letters: `jpg` for `a/b.JPG`; without a dot the whole name, as in Caffe."""
     return name[name.rfind(".") + 1 :].lower()
 
 
@@ -60,7 +60,7 @@ class MeanImage:
         self._sum: np.ndarray = np.zeros((0, 0, 0))
 
     def add(self, image: np.ndarray) -> None:
-        """Counts an image (C, H, W) in.
+        """Count an image (C, H, W) in.
 
         Raises:
             DataError: if it has another shape than the first.
@@ -80,7 +80,7 @@ class MeanImage:
         return self._sum.astype(np.float32) / np.float32(self.count)
 
     def blob(self) -> bytes:
-        """It as a .binaryproto, in the form that Caffe writes."""
+        """Serialise the mean as a .binaryproto, in the form that Caffe writes."""
         channels, height, width = self._sum.shape
         blob = caffe_pb2.BlobProto(num=1, channels=channels, height=height, width=width)
         blob.data.extend(self.value.ravel().tolist())
@@ -88,7 +88,7 @@ class MeanImage:
 
 
 def encode_feature_datums(features: np.ndarray, name: str) -> Iterable[bytes]:
-    """The rows of the blob of that name as serialised Datums with float_data, as extract_features stores them.
+    """Serialise the rows of a blob as Datums with float_data, as extract_features stores them. `name` is the blob's.
 
     Raises:
         DataError: if the blob has more than four axes, or none.

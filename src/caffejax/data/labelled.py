@@ -28,7 +28,7 @@ class Examples(Protocol):
     threads: int
 
     def read_range(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:
-        """The images (C, H, W), uint8 or float32, and the labels of that many examples from number `start` on.
+        """Read that many examples from number `start` on: images (C, H, W), uint8 or float32, and labels.
 
         Images of one shape may be one array (N, C, H, W).
 
@@ -38,11 +38,11 @@ class Examples(Protocol):
         ...
 
     def error(self, n: int, error: DataError) -> DataError:
-        """An error that only says what is wrong with example n, with its name."""
+        """Return an error that says what is wrong with example n, with the example's name."""
         ...
 
     def close(self) -> None:
-        """Lets go of files."""
+        """Let go of files."""
         ...
 
 
@@ -79,7 +79,7 @@ class LabelledBatches:
         return tops[: len(self._site.layer.top)]
 
     def read(self, start: int) -> Batch:
-        """The batch from example `start` on.
+        """Read the batch from example `start` on.
 
         Raises:
             DataError: naming the example that cannot be read or has another shape than the batch's first.
@@ -91,11 +91,11 @@ class LabelledBatches:
         return Batch((images, np.array(examples.labels, np.float32))[: len(self.tops)], examples.warnings)
 
     def close(self) -> None:
-        """Lets go of files; reading on opens them again."""
+        """Let go of files. Reading on opens them again."""
         self._examples.close()
 
     def _read_range(self, start: int, count: int) -> _ExampleRange:
-        """That many examples from number `start` on, or what stands in for them."""
+        """Read that many examples from number `start` on, or what stands in for them."""
         try:
             return _ExampleRange(range(start, start + count), *self._examples.read_range(start, count))
         except BadImageError:
@@ -107,7 +107,7 @@ class LabelledBatches:
         return _ExampleRange(*zip(*found, strict=True))._replace(warnings=tuple(warnings))
 
     def _next_good(self, n: int, bad: list[BadImageError]) -> tuple[int, np.ndarray, int]:
-        """The first example from number n on that can be decoded: its number, image and label."""
+        """Find the first example from number n on that can be decoded; return its number, image and label."""
         for number in range(n, n + self.batch_size + 1):
             try:
                 [image], [label] = self._examples.read_range(number, 1)
@@ -118,7 +118,7 @@ class LabelledBatches:
         raise DataError(replace(last, message=f"{last.message}; no better are the {self.batch_size} before it"))
 
     def _shape(self, examples: _ExampleRange) -> tuple[int, ...]:
-        """The shape (C, h, w) that all images of a batch come out with."""
+        """Return the shape (C, h, w) that all images of a batch come out with."""
         shape: tuple[int, ...] = ()
         seen: tuple[int, ...] = ()
         one_array = isinstance(examples.images, np.ndarray)

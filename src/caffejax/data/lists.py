@@ -30,7 +30,7 @@ class ImageList:
 
 
 def read_list(file: Path) -> ImageList:
-    """Reads a list. As in Caffe, the last space of a line comes before the label; names may have spaces.
+    """Read a list. As in Caffe, the last space of a line comes before the label; names may have spaces.
 
     Lines without a label, for which Caffe takes 0, are refused. Blank lines at the end do no harm.
 
@@ -62,7 +62,7 @@ def read_list(file: Path) -> ImageList:
 
 
 def find_images(images: ImageList, root: str, folders: Sequence[Path]) -> list[str]:
-    """The paths of the images: `root` and the name, joined as they are, from the working directory or a folder.
+    """Return the images' paths: `root` and the name, joined as they are, from the working directory or a folder.
 
     Args:
         images: the list.
@@ -90,7 +90,7 @@ def find_images(images: ImageList, root: str, folders: Sequence[Path]) -> list[s
 
 
 def shorten(problems: Iterable[Problem]) -> list[Problem]:
-    """The first of many problems, and how many more there are."""
+    """Return the first of many problems, and how many more there are."""
     problems = list(problems)
     more = len(problems) - _SHOWN
     return problems if more <= 1 else [*problems[:_SHOWN], Problem(f"and {more} more", problems[0].file)]

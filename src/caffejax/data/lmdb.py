@@ -54,7 +54,7 @@ class Lmdb:
         return self.read_range(index, 1)[0]
 
     def read_range(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
-        """That many records from number `start` on; not beyond the last."""
+        """Read that many records from number `start` on, not beyond the last."""
         reader = self._reader()
         if not 0 <= start <= start + count <= reader.length:
             raise IndexError(f"{start} to {start + count}, of {reader.length}")
@@ -68,7 +68,7 @@ class Lmdb:
             raise self._error(f"{error} of {reader.length} records; the database is damaged") from error
 
     def close(self) -> None:
-        """Lets go of the folder; the next read opens it again."""
+        """Let go of the folder. The next read opens it again."""
         with _opening:
             readers, self._readers, self._own = self._readers, [], threading.local()
             for reader in readers:
@@ -145,7 +145,7 @@ class _Reader:
         self._in_use = threading.Lock()
 
     def close(self) -> None:
-        """Waits for a read under way, and lets go of the files. Another process's are not ours to close."""
+        """Wait for a read under way, and let go of the files. Another process's are not ours to close."""
         with self._in_use:
             if self.pid == os.getpid():
                 self._cursor.close()
@@ -153,7 +153,7 @@ class _Reader:
             self._cursor = self._txn = self._environment = None
 
     def read_range(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
-        """Records from number `start` on.
+        """Read records from number `start` on.
 
         Raises:
             EOFError: if there are fewer than the LMDB says.
@@ -173,14 +173,14 @@ class _Reader:
             return records
 
     def _jump(self, index: int) -> None:
-        """Goes to that record, or to a mark not far before it."""
+        """Go to that record, or to a mark not far before it."""
         mark = min(index // _MARK_EVERY, len(self._marks) - 1)
         if not mark * _MARK_EVERY <= self._at <= index:
             self._cursor.set_key(self._marks[mark])
             self._at = mark * _MARK_EVERY
 
     def _walk(self, index: int) -> None:
-        """Goes on to that record, step by step."""
+        """Go on to that record, step by step."""
         while self._at < index:
             if not self._cursor.next():
                 raise EOFError(f"ends after {self._at + 1}")
@@ -191,7 +191,7 @@ class _Reader:
 
 @contextmanager
 def lmdb_writer(path: str | os.PathLike[str]) -> Iterator[Put]:
-    """A function that writes a record (key, value) to a new LMDB folder.
+    """Make a new LMDB folder, and give a function that writes a record (key, value) to it.
 
     The folder appears when the block ends without an exception. Keys have 1 to 511 bytes, each occurs once,
     and they may come in any order.
@@ -229,7 +229,7 @@ def lmdb_writer(path: str | os.PathLike[str]) -> Iterator[Put]:
 
 
 def write_lmdb(path: str | os.PathLike[str], records: Iterable[tuple[bytes, bytes]]) -> None:
-    """Writes records (key, value) as a new LMDB folder; see `lmdb_writer`.
+    """Write records (key, value) as a new LMDB folder; see `lmdb_writer`.
 
     Raises:
         DataError: if the folder exists, a key occurs twice or has a wrong length, or writing fails.

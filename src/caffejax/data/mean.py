@@ -26,7 +26,7 @@ class Mean:
     file: str | None = None
 
     def broadcast_to(self, shape: tuple[int, ...]) -> np.ndarray:
-        """The mean of each pixel of an image of that shape (C, H, W).
+        """Return the mean of each pixel of an image of that shape (C, H, W).
 
         Raises:
             DataError: if it does not fit.
@@ -45,7 +45,7 @@ class Mean:
 
 
 def read_mean(site: Site) -> Mean:
-    """The mean that transform_param asks for; zero if it asks for none.
+    """Return the mean that transform_param asks for; zero if it asks for none.
 
     Raises:
         DataError: if both kinds are given, or the file is missing or no mean.

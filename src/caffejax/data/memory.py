@@ -33,14 +33,14 @@ class ArraySource:
         return self
 
     def __next__(self) -> tuple[np.ndarray, ...]:
-        """The next batch: images (N, C, H, W) and labels (N,): copies, since the arrays may be written to."""
+        """Return the next batch: images (N, C, H, W) and labels (N,). They are copies: the arrays may be written to."""
         start = self._examples % len(self._data)
         batch = np.s_[start : start + self._batch_size]
         self._examples += self._batch_size
         return self._data[batch].copy(), self._labels[batch].copy()
 
     def reset(self, data: np.ndarray, labels: np.ndarray) -> None:
-        """Starts anew with other arrays.
+        """Start anew with other arrays.
 
         Raises:
             DataError: if they do not have such shapes; then nothing has changed.
@@ -60,15 +60,15 @@ class ArraySource:
         self.tops = float32_top(self._batch_size, *data.shape[1:]), float32_top(self._batch_size)
 
     def get_state(self) -> Mapping[str, int]:
-        """The position of the next batch."""
+        """Return the position of the next batch."""
         return encode_position(self._examples)
 
     def set_state(self, state: Mapping[str, int]) -> None:
-        """Goes to a position that `get_state` gave."""
+        """Go to a position that `get_state` gave."""
         examples = decode_position(state)
         if examples % self._batch_size:
             raise DataError(f"position {examples} is not between batches of {self._batch_size}")
         self._examples = examples
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""

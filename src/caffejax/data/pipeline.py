@@ -53,11 +53,11 @@ class Batches(Protocol):
     threads: int
 
     def read(self, start: int) -> Batch:
-        """The examples from number `start` on, counted from the start of training, wrapping round."""
+        """Read the examples from number `start` on, counted from the start of training, wrapping round."""
         ...
 
     def close(self) -> None:
-        """Lets go of files; reading on opens them again."""
+        """Let go of files. Reading on opens them again."""
         ...
 
 
@@ -92,7 +92,7 @@ class Pipeline:
         return self
 
     def __next__(self) -> tuple[np.ndarray, ...]:
-        """The arrays of the next batch; waits for it if need be.
+        """Return the arrays of the next batch, and wait for it if need be.
 
         Raises:
             DataError: naming the record that cannot be read, or a worker process that has ended.
@@ -115,17 +115,17 @@ class Pipeline:
         return tuple(map(np.array, batch.arrays)) if self._workers else batch.arrays
 
     def get_state(self) -> Mapping[str, int]:
-        """The position of the batch that `next` gives next, however much has been read ahead."""
+        """Return the position of the batch that `next` gives next, however much has been read ahead."""
         return encode_position(self._examples)
 
     def set_state(self, state: Mapping[str, int]) -> None:
-        """Goes to a position that `get_state` gave; what was read ahead is dropped."""
+        """Go to a position that `get_state` gave. What was read ahead is dropped."""
         examples = decode_position(state)
         _stop_reading_ahead(self._ahead)
         self._examples = examples
 
     def close(self) -> None:
-        """Stops reading ahead and closes the files. Reading again goes on where the consumer stood."""
+        """Stop reading ahead and close the files. Reading again goes on where the consumer stood."""
         _stop_reading_ahead(self._ahead)
         self._batches.close()
 
@@ -143,7 +143,7 @@ class Pipeline:
 
 
 def _mark_grain_flags_parsed() -> None:
-    """Grain asks absl for its own flags, which gives none before all are parsed. Those of others stay as they are."""
+    """Mark grain's own flags as parsed: absl gives none before all are. Those of others stay as they are."""
     for name in flags.FLAGS:
         if name.startswith("grain_"):
             flags.FLAGS[name].present = True
@@ -168,7 +168,7 @@ class _BatchesByNumber:
 
 
 def available_cores() -> int:
-    """How many cores this process may use."""
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

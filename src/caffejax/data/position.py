@@ -8,12 +8,12 @@ from ..errors import DataError
 
 
 def encode_position(examples: int) -> dict[str, int]:
-    """The position after that many examples."""
+    """Return the position after that many examples."""
     return {"examples": examples}
 
 
 def decode_position(state: Mapping[str, int]) -> int:
-    """How many examples lie before a position.
+    """Return how many examples lie before a position.
 
     Raises:
         DataError: if this is no position.

@@ -17,7 +17,7 @@ class OpenBatches(Protocol):
     """What opens a layer's batches; `tops` are those that an earlier look has shown, so that none is needed."""
 
     def __call__(self, site: Site, tops: Tops | None = None) -> Batches:
-        """Opens them."""
+        """Open them."""
         ...
 
 
@@ -26,7 +26,7 @@ def reads_batches(
     depth: Callable[[Site], int],
     make_finish: Callable[[Site], Callable[..., Any]] | None = None,
 ) -> Reads:
-    """How a type reads that makes its tops of such batches.
+    """Return how a type reads whose tops are batches by number.
 
     Args:
         open_batches: what opens them.
@@ -49,5 +49,5 @@ def reads_batches(
 
 
 def prefetch_depth(site: Site) -> int:
-    """How many batches data_param wants to be kept ready; other layers than Data take it from there as well."""
+    """Return how many batches data_param wants to be kept ready. Other layers than Data take it from there as well."""
     return int(site.layer.data_param.prefetch)

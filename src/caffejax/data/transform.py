@@ -45,7 +45,7 @@ class Transform:
         self._rng = rng
 
     def shape(self, image: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape (C, h, w) that an image (C, H, W) comes out with.
+        """Return the shape (C, h, w) that an image (C, H, W) comes out with.
 
         Raises:
             DataError: if such an image does not fit the crop or the mean.
@@ -54,7 +54,7 @@ class Transform:
         return self._crop.shape(image)
 
     def __call__(self, images: Sequence[np.ndarray], start: int) -> np.ndarray:
-        """Transforms a batch.
+        """Transform a batch.
 
         Args:
             images: arrays (C, H, W), which all have the same `shape(...)`, or one array of bytes
@@ -81,7 +81,7 @@ class Transform:
 
 
 def _crop_batch(images: np.ndarray, origins: np.ndarray, flips: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The windows of images (N, C, H, W), flipped or not."""
+    """Cut the windows out of images (N, C, H, W), flipped or not."""
     places = sliding_window_view(images, shape[2:], axis=(2, 3))
     batch: np.ndarray = places[np.arange(len(images)), :, origins[:, 0], origins[:, 1]]
     rows = batch[flips].reshape(-1, shape[-1])
@@ -93,7 +93,7 @@ def _crop_batch(images: np.ndarray, origins: np.ndarray, flips: np.ndarray, shap
 def _crop_each(
     cuts: Iterable[tuple[np.ndarray, Sequence[int], bool]], batch: np.ndarray, mean: Mean | None = None
 ) -> np.ndarray:
-    """Fills a batch with the windows of images (C, H, W), less the mean's, flipped or not."""
+    """Fill a batch with the windows of images (C, H, W), less the mean's, flipped or not."""
     height, width = batch.shape[2:]
     for (image, (row, column), flip), out in zip(cuts, batch, strict=True):
         window = np.s_[:, row : row + height, column : column + width]
@@ -122,12 +122,12 @@ class Finish:
     scale: np.float32
 
     def __call__(self, images: jax.Array, *labels: jax.Array) -> tuple[jax.Array, ...]:
-        """The tops."""
+        """Return the tops."""
         if images.dtype == jnp.uint8:
             images = (images.astype(jnp.float32) - self.mean) * self.scale
         return (images, *labels)
 
 
 def make_finish(site: Site) -> Finish:
-    """What is left to do of a layer's transform_param."""
+    """Return what is left to do on the device of a layer's transform_param."""
     return Finish(read_mean(site).values, np.float32(site.layer.transform_param.scale))

@@ -76,7 +76,7 @@ class WindowBatches:
         return self._windows.foreground, self._windows.background
 
     def read(self, start: int) -> Batch:
-        """The batch from example `start` on.
+        """Read the batch from example `start` on.
 
         Raises:
             DataError: naming an image that cannot be read, or in which the window does not lie.
@@ -92,7 +92,7 @@ class WindowBatches:
         return Batch((images, labels))
 
     def close(self) -> None:
-        """Forgets the images kept in memory."""
+        """Forget the images kept in memory."""
         if self._cache is not None:
             self._cache.clear()
 
@@ -116,7 +116,7 @@ class WindowBatches:
 
 
 def _mean(site: Site) -> np.ndarray:
-    """The mean over the square: the middle of a mean file, or each channel's value."""
+    """Return the mean over the square: the middle of a mean file, or each channel's value."""
     mean, size = read_mean(site), site.layer.transform_param.crop_size
     channels, height, width = mean.values.shape
     if mean.file is None:
@@ -132,7 +132,7 @@ def _mean(site: Site) -> np.ndarray:
 
 
 def open_window_data(site: Site, tops: Tops | None = None) -> Batches:
-    """Opens the window file of a WindowData layer. Which windows are drawn is decided by the seed, not as in Caffe.
+    """Open the window file of a WindowData layer. Which windows are drawn is decided by the seed, not as in Caffe.
 
     crop_size, mirror and the mean stand in transform_param; `scale`, as in Caffe, in window_data_param alone.
     """

@@ -38,7 +38,7 @@ class ImageWindows:
 
 
 def read_windows(file: Path, fg_threshold: float, bg_threshold: float) -> ImageWindows:
-    """Reads a window file. Windows with an overlap from `bg_threshold` up to `fg_threshold` are left out.
+    """Read a window file. Windows with an overlap from `bg_threshold` up to `fg_threshold` are left out.
 
     Raises:
         DataError: if the file cannot be read, is not of that form, or has foreground windows of class 0 or less.
@@ -102,7 +102,7 @@ class _Words:
 
 
 def _image_numbers(words: _Words) -> Iterator[tuple[int, int]]:
-    """The number of each image, and the line it stands in."""
+    """Yield the number of each image, and the line it stands in."""
     for word in words:
         # the number may stand close to the sign
         if not word.startswith("#"):
@@ -111,7 +111,7 @@ def _image_numbers(words: _Words) -> Iterator[tuple[int, int]]:
 
 
 def _windows(words: _Words, count: int) -> np.ndarray:
-    """So many windows: float32 overlaps between whole numbers, float64 (count, 6)."""
+    """Read so many windows: float32 overlaps between whole numbers, float64 (count, 6)."""
     if count < 0:
         raise ValueError(count)
     values = np.fromiter(map(float, itertools.islice(words, 6 * count)), np.float64)

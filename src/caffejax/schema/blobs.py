@@ -32,7 +32,7 @@ class Legacy4D(np.ndarray[tuple[int, ...], np.dtype[np.float32]]):
 
 
 def decode_blob(data: memoryview) -> Array:
-    """The array in a serialized BlobProto: float32, read-only, where possible a view of `data`.
+    """Decode a serialized BlobProto to float32, read-only, where possible a view of `data`.
 
     Raises:
         ValueError: for bytes that are no BlobProto, and for a shape that does not go with the data.
@@ -52,7 +52,7 @@ def decode_blob(data: memoryview) -> Array:
 
 
 def encode_blob(blob: ArrayLike, diff: ArrayLike | None = None) -> list[bytes | memoryview]:
-    """A serialized BlobProto of float32, in pieces to write one after another: views of the arrays.
+    """Serialize an array as a float32 BlobProto, in pieces to write one after another: views of the arrays.
 
     The shape of a `Legacy4D` is written as it was.
     """
@@ -66,7 +66,7 @@ def encode_blob(blob: ArrayLike, diff: ArrayLike | None = None) -> list[bytes | 
 
 
 def read_blob_proto(path: str | os.PathLike[str]) -> Array:
-    """Reads one array from a .binaryproto file, such as a mean image.
+    """Read one array from a .binaryproto file, such as a mean image.
 
     Returns:
         float32, read-only, in the shape as stored: 4-D in old files.
@@ -84,7 +84,7 @@ def read_blob_proto(path: str | os.PathLike[str]) -> Array:
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The content of a file.
+    """Read the content of a file.
 
     Raises:
         WeightsError: with path and reason.
@@ -127,5 +127,5 @@ def _array(chunks: dict[int, list[memoryview]], shape: tuple[int, ...], legacy: 
 
 
 def shape_text(shape: Sequence[int]) -> str:
-    """A shape for people: 2 x 3."""
+    """Format a shape for messages: "2 x 3"."""
     return " x ".join(map(str, shape)) or "a single number"

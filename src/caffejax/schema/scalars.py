@@ -25,7 +25,7 @@ Convert = Callable[[str, bool], Any]
 
 
 def make_converter(field: FieldDescriptor) -> Convert:
-    """The function that reads values of `field`, which is not a message nor a string."""
+    """Return the function that reads values of `field`, which is not a message nor a string."""
     kind = field.cpp_type
     if kind in _RANGES:
         return lambda token, minus: _integer(token, minus, *_RANGES[kind])
@@ -96,7 +96,7 @@ def _quote(token: str, minus: bool) -> str:
 
 
 def unquote(token: str) -> bytes:
-    """The bytes that a string token stands for.
+    """Return the bytes that a string token stands for.
 
     Raises:
         ValueError: for an escape that is none.

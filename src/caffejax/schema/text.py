@@ -28,7 +28,7 @@ _CLOSING = {"{": "}", "<": ">", "[": "]"}
 
 
 def parse_text(text: str, message_class: type[M], *, file: str | None = None) -> M:
-    """Reads prototxt.
+    """Read prototxt.
 
     Args:
         text: the text. Bytes that were not UTF-8 may be lone surrogates; in comments they do no harm.
@@ -49,7 +49,7 @@ def parse_text(text: str, message_class: type[M], *, file: str | None = None) ->
 
 
 def format_text(message: Message) -> str:
-    """Prints a message as prototxt, in the order of its schema."""
+    """Print a message as prototxt, in the order of its schema."""
     return text_format.MessageToString(message, as_utf8=True)
 
 
@@ -72,7 +72,7 @@ class _Field:
 
 @cache
 def _fields_of(descriptor: Descriptor) -> tuple[dict[str, _Field], tuple[str, ...]]:
-    """Fields by name, and the names of the required ones."""
+    """Return the fields by name, and the names of the required ones."""
     fields = {field.name: _Field(field) for field in descriptor.fields}
     return fields, tuple(field.name for field in descriptor.fields if field.is_required)
 
@@ -88,7 +88,7 @@ class _Parser:
         self.incomplete: list[Problem] = []  # required fields that are missing, in a layer whose end is not reached
 
     def parse_fields(self, message: Message, closing: str, opened: int, depth: int) -> None:
-        """Reads fields into `message` up to `closing`; `opened` is the token that began it."""
+        """Read fields into `message` up to `closing`; `opened` is the token that began it."""
         tokens = self.tokens
         known, required = _fields_of(message.DESCRIPTOR)
         seen: set[str] = set()
@@ -118,7 +118,7 @@ class _Parser:
             self.incomplete.clear()
 
     def parse_value(self, message: Message, field: _Field, depth: int) -> None:
-        """Reads the one value of a singular field."""
+        """Read the one value of a singular field."""
         if field.message:
             child = getattr(message, field.name)
             child.SetInParent()
@@ -134,7 +134,7 @@ class _Parser:
             setattr(message, field.name, value)
 
     def parse_repeated(self, message: Message, field: _Field, depth: int) -> None:
-        """Reads one more value, or a list of values in brackets, of a repeated field."""
+        """Read one more value, or a list of values in brackets, of a repeated field."""
         values = getattr(message, field.name)
         if not field.message:
             self.expect(":")
@@ -153,14 +153,14 @@ class _Parser:
         self.at += 1
 
     def parse_element(self, values: Any, field: _Field, depth: int) -> None:
-        """Reads one value and adds it to a repeated field."""
+        """Read one value and add it to a repeated field."""
         if field.message:
             self.parse_message(values.add, depth)
         elif (value := self.parse_scalar(field)) is not None:
             values.append(value)
 
     def parse_message(self, make: Callable[[], Message], depth: int) -> None:
-        """Reads `{...}` or `<...>` into the message that `make` gives."""
+        """Read `{...}` or `<...>` into the message that `make` gives."""
         tokens = self.tokens
         if tokens[self.at] == ":":
             self.at += 1
@@ -177,7 +177,7 @@ class _Parser:
         self.parse_fields(make(), _CLOSING[tokens[opened]], opened, depth + 1)
 
     def parse_scalar(self, field: _Field) -> Any:
-        """Reads one scalar; None, with a problem noted, when it is none of this field's kind."""
+        """Read one scalar. Return None, with a problem noted, when it is none of this field's kind."""
         start = self.at
         token = self.tokens[start]
         try:
@@ -202,7 +202,7 @@ class _Parser:
             return None
 
     def parse_string(self, field: _Field) -> str | bytes:
-        """Reads a string: one or several literals, which are joined."""
+        """Read a string: one or several literals, one after another."""
         tokens, content, start = self.tokens, b"", self.at
         if tokens[start][:1] not in ('"', "'") or len(tokens[start]) < 2:
             raise ValueError(f"expected a string in quotes, found {self.quote(start)}")
@@ -217,7 +217,7 @@ class _Parser:
             raise ValueError("the string is not UTF-8; save the file as UTF-8") from None
 
     def skip_unknown(self, owner: str, known: dict[str, _Field], opened: int) -> None:
-        """Notes a name that the message `owner` does not have, and skips it with its value."""
+        """Note a name that the message `owner` does not have, and skip it with its value."""
         start, token = self.at, self.tokens[self.at]
         if token == END:
             line, column = self.tokens.position(opened)
@@ -236,7 +236,7 @@ class _Parser:
             self.at += 1
 
     def skip_value(self) -> None:
-        """Skips `: value`, `{...}` or `: [...]`, whatever is in it."""
+        """Skip `: value`, `{...}` or `: [...]`, whatever is in it."""
         tokens = self.tokens
         colon = tokens[self.at] == ":"
         self.at += colon
@@ -254,7 +254,7 @@ class _Parser:
             self.at += 1
 
     def skip_nested(self) -> None:
-        """Skips from an opening bracket past the one that closes it."""
+        """Skip from an opening bracket past the one that closes it."""
         tokens, stack = self.tokens, [_CLOSING[self.tokens[self.at]]]
         while stack:
             self.at += 1

@@ -84,7 +84,7 @@ _TRANSFORMS = {"scale": "scale", "meanfile": "mean_file", "cropsize": "crop_size
 
 
 def upgrade_v0(net: NetParameter) -> list[str]:
-    """Turns V0 layers into V1 layers, and padding layers into the `pad` of the layers behind them."""
+    """Turn V0 layers into V1 layers, and padding layers into the `pad` of the layers behind them."""
     if not any(layer.HasField("layer") for layer in net.layers):
         return []
     warnings: list[str] = []
@@ -106,7 +106,7 @@ def upgrade_v0(net: NetParameter) -> list[str]:
 
 
 def _fold_padding(net: NetParameter) -> list[V1LayerParameter]:
-    """The layers without the padding ones, whose `pad` goes to the convolutions and poolings they feed."""
+    """Remove the padding layers, and give their `pad` to the convolutions and poolings that they feed."""
     kept: list[V1LayerParameter] = []
     producers: dict[str, V1LayerParameter] = {}
     for layer in net.layers:
@@ -130,7 +130,7 @@ def _fold_padding(net: NetParameter) -> list[V1LayerParameter]:
 
 
 def _upgrade_layer(old: V1LayerParameter, new: V1LayerParameter) -> list[str]:
-    """Fills `new`; returns a warning for every field that has no place in a layer of that type."""
+    """Fill `new`; return a warning for every field that has no place in a layer of that type."""
     flat, warnings = old.layer, []
     new.bottom.extend(old.bottom)
     new.top.extend(old.top)
@@ -153,7 +153,7 @@ def _upgrade_layer(old: V1LayerParameter, new: V1LayerParameter) -> list[str]:
 
 
 def _upgrade_v1_between(old: V1LayerParameter, new: V1LayerParameter) -> list[str]:
-    """Fills `new` from a V1 layer in a file with V0 layers: Caffe takes it for one of these, and finds it empty."""
+    """Fill `new` from a V1 layer in a file with V0 layers. Caffe takes it for one of these, and finds it empty."""
     new.bottom.extend(old.bottom)
     new.top.extend(old.top)
     lost = [field.name for field, _ in old.ListFields() if field.name not in ("bottom", "top")]

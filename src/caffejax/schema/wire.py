@@ -15,7 +15,7 @@ _SIZES = {FIXED64: 8, FIXED32: 4}
 
 
 def read_fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
-    """The fields of a message: number, wire type, and the integer or the bytes.
+    """Yield the fields of a message: number, wire type, and the integer or the bytes.
 
     Neighbouring values of one fixed-size field come as one, as if they were packed.
 
@@ -44,7 +44,7 @@ def read_fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]
 
 
 def read_varints(data: memoryview) -> list[int]:
-    """The integers of a packed field.
+    """Read the integers of a packed field.
 
     Raises:
         ValueError: where the last one is cut short.
@@ -57,7 +57,7 @@ def read_varints(data: memoryview) -> list[int]:
 
 
 def encode_varint(value: int) -> bytes:
-    """`value`, which is not negative, in the wire format."""
+    """Encode `value`, which is not negative, as a varint."""
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
@@ -66,12 +66,12 @@ def encode_varint(value: int) -> bytes:
 
 
 def encode_delimited(number: int, *contents: bytes | memoryview) -> list[bytes | memoryview]:
-    """A field that holds `contents` one behind the other: pieces to write one after another."""
+    """Return a field that holds `contents` one behind the other, as pieces to write one after another."""
     return [encode_varint(number << 3 | DELIMITED), encode_varint(sum(len(content) for content in contents)), *contents]
 
 
 def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
-    """The integer at `at`, and where it ends."""
+    """Read the varint at `at`; return it and where it ends."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):
@@ -91,7 +91,7 @@ def _take(data: memoryview, at: int, size: int) -> memoryview:
 
 
 def _read_repeated(data: memoryview, at: int, key: int, size: int) -> tuple[memoryview, int]:
-    """The values of `size` bytes each from `at` on, each behind the same `key` bytes, and where they end."""
+    """Read values of `size` bytes each from `at` on, each behind the same `key` bytes; return them and where they end."""
     _take(data, at, key + size)
     count = (len(data) - at) // (key + size)
     table = np.frombuffer(data, np.uint8, count * (key + size), at).reshape(count, key + size)

@@ -43,7 +43,7 @@ class Index:
     length: int = 0
 
     def locate(self, start: int, count: int) -> Iterator[BlockSlice]:
-        """Where that many records stand, from number `start` on."""
+        """Return where that many records stand, from number `start` on."""
         end = start + count
         run = bisect_right(self.starts, start) - 1
         while start < end:
@@ -56,7 +56,7 @@ class Index:
 
 
 def build_index(files: Files, tables: dict[str, Table], logs: Iterable[list[Entry]]) -> Index:
-    """Reads all keys of a database.
+    """Read all keys of a database and index its records.
 
     Raises:
         DataError: if a table is damaged.
@@ -89,7 +89,7 @@ def build_index(files: Files, tables: dict[str, Table], logs: Iterable[list[Entr
 
 
 def _group_disjoint(tables: dict[str, Table]) -> list[list[str]]:
-    """The tables in as few groups as possible whose tables follow each other without overlap."""
+    """Group the tables into as few groups as possible whose tables follow each other without overlap."""
     runs: list[list[str]] = []
     ends: list[bytes] = []
     bounds = {name: (split_key(table.smallest)[0], split_key(table.largest)[0]) for name, table in tables.items()}

@@ -75,13 +75,13 @@ class LogReader:
                 self.truncated_at = offset + at
 
     def _is_zero_from(self, offset: int) -> bool:
-        """Whether only zeros follow, as where room was reserved and never written to."""
+        """Return whether only zeros follow, as where room was reserved and never written to."""
         rest = range(offset, self._size, BLOCK)
         return not any(any(self._files.read(self._name, at, min(BLOCK, self._size - at))) for at in rest)
 
 
 def file_position(start: int, n: int) -> int:
-    """The position in the file of the n-th byte of a record whose first one is at `start`."""
+    """Return the position in the file of the n-th byte of a record whose first one is at `start`."""
     room = BLOCK - start % BLOCK
     if n < room:
         return start + n
@@ -90,7 +90,7 @@ def file_position(start: int, n: int) -> int:
 
 
 def read_span(files: Files, name: str, start: int, size: int) -> bytes:
-    """So many bytes of one record, from a position in the file on.
+    """Read so many bytes of one record, from a position in the file on.
 
     Raises:
         DataError: if the file has become shorter.
@@ -105,7 +105,7 @@ def read_span(files: Files, name: str, start: int, size: int) -> bytes:
 
 
 def frame_records(records: Iterable[bytes]) -> bytes:
-    """The content of a log file with these records."""
+    """Return the content of a log file with these records."""
     out = bytearray()
     for record in records:
         first = True

@@ -46,7 +46,7 @@ class Version:
 
 
 def read_version(files: Files) -> tuple[dict[str, Table], list[str]]:
-    """The tables of a database by file name, and the names of its logs, the oldest first.
+    """Return the tables of a database by file name, and the names of its logs, the oldest first.
 
     Raises:
         DataError: if the folder is no LevelDB, or with all files that are missing or have a wrong size.
@@ -67,7 +67,7 @@ def read_version(files: Files) -> tuple[dict[str, Table], list[str]]:
 
 
 def encode_manifest(tables: Sequence[Table], level: int, records: int) -> bytes:
-    """The content of the manifest of a new database whose tables all lie on one level."""
+    """Return the content of the manifest of a new database whose tables all lie on one level."""
     edit = bytearray()
     edit += bytes([_ORDER]) + encode_prefixed(_COMPARATOR)
     edit += bytes([_LOG]) + encode_varint(0)

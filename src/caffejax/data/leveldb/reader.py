@@ -60,7 +60,7 @@ class LevelDb:
         return self.read_range(index, 1)[0]
 
     def read_range(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
-        """That many records from number `start` on; not beyond the last."""
+        """Read that many records from number `start` on, not beyond the last."""
         index = self._get_index()
         if not 0 <= start <= start + count <= index.length:
             raise IndexError(f"{start} to {start + count}, of {index.length}")
@@ -73,7 +73,7 @@ class LevelDb:
         return records
 
     def close(self) -> None:
-        """Lets go of the files; the next read opens them again."""
+        """Let go of the files. The next read opens them again."""
         self._index = None
         self._connect()
 
@@ -87,7 +87,7 @@ class LevelDb:
         return self._index
 
     def _block_reader(self) -> Callable[[str, int, int], Block]:
-        """`_read_block` that remembers, for this thread."""
+        """Return `_read_block` with a cache of this thread's own."""
         local = self._local
         if not hasattr(local, "blocks"):
             local.blocks = functools.lru_cache(_BLOCKS_KEPT)(functools.partial(_read_block, self._files))

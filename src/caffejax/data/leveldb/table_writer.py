@@ -31,13 +31,13 @@ class TableWriter:
         self._index = _Block(1)  # the last key of each block, and where it is
 
     def add(self, key: bytes, value: bytes) -> None:
-        """Writes an entry; the key has its tag."""
+        """Write an entry. The key has its tag."""
         self._block.add(key, value)
         if len(self._block.data) >= _BLOCK:
             self._end_block()
 
     def finish(self) -> None:
-        """Writes what remains, and the index."""
+        """Write what remains, and the index."""
         if self._block.data:
             self._end_block()
         filters = self._write(_Block(1))
@@ -50,7 +50,7 @@ class TableWriter:
         self._block = _Block(_RESTART_EVERY)
 
     def _write(self, block: _Block) -> bytes:
-        """Writes a block; returns its handle."""
+        """Write a block and return its handle."""
         data, compression = block.content(), RAW
         if self._compress:
             packed = bytes(cramjam.snappy.compress_raw(data))
@@ -95,7 +95,7 @@ def _pack_words(numbers: Sequence[int]) -> bytes:
 
 
 def _shared_prefix(one: bytes, two: bytes) -> int:
-    """How many bytes both begin with."""
+    """Return how many bytes both begin with."""
     for n, (a, b) in enumerate(zip(one, two, strict=False)):
         if a != b:
             return n

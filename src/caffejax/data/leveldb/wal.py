@@ -14,7 +14,7 @@ _BATCH = struct.Struct("<QI")  # sequence number of the first entry, number of e
 
 
 def read_log(files: Files, name: str) -> tuple[list[Entry], int | None]:
-    """The entries of a log in the order of their keys, and where it is cut off, if it is.
+    """Return the entries of a log in the order of their keys, and the byte where it is cut off, if it is.
 
     Raises:
         DataError: if it is damaged in any other way.
@@ -25,7 +25,7 @@ def read_log(files: Files, name: str) -> tuple[list[Entry], int | None]:
 
 
 def read_value(files: Files, name: str, offset: int, size: int) -> tuple[bytes, bytes]:
-    """The key and the value of an entry of a log.
+    """Read the key and the value of an entry of a log.
 
     Raises:
         DataError: if the file has changed.
