@@ -136,8 +136,8 @@ def _drop_legacy_axes(net: NetParameter, weights: Weights, file: str) -> Weights
         if not isinstance(blob, Legacy4D):
             return blob
         axes = _WEIGHT_AXES.get(type, 1) if i == 0 else 1
-        kept = blob.shape[-axes:] if set(blob.shape[:-axes]) <= {1} else blob.shape
-        return np.asarray(blob).reshape(kept)
+        shape = blob.shape[-axes:] if set(blob.shape[:-axes]) <= {1} else blob.shape
+        return np.asarray(blob).reshape(shape)
 
     return {
         name: tuple(drop_axes(types.get(name, ""), i, b) for i, b in enumerate(blobs))

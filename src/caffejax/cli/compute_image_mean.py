@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
     if options.output:
         log.info("Write to %s", options.output)
         with replacing(options.output) as file:
-            file.write(mean.blob())
+            file.write(mean.to_binaryproto())
     log.info("Number of channels: %d", len(mean.value))
     for channel, values in enumerate(mean.value):
         # Caffe adds floats one by one; the sixth digit may show it

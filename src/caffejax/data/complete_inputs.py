@@ -1,4 +1,4 @@
-"""Inputs for a net: given, read from its data layers, or random; labels are valid class indices."""
+"""Complete inputs for a net: given, read from its data layers, or random. Random labels are valid class indices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def complete_inputs(graph: Graph, given: Mapping[str, Any], random: np.random.Ge
     Args:
         graph: the net's graph.
         given: arrays for some of the blobs.
-        random: for the others that no data layer gives.
+        random: what draws those that are neither given nor read.
 
     Raises:
         GraphError: for names that the net is not fed, and shapes that differ (but in the first axis).
@@ -31,8 +31,8 @@ def complete_inputs(graph: Graph, given: Mapping[str, Any], random: np.random.Ge
     for name in graph.fed:
         if name not in inputs:
             shape = graph.blobs[name].shape
-            indices = name in limits
-            inputs[name] = random.integers(limits[name], size=shape) if indices else random.normal(size=shape)
+            is_index = name in limits
+            inputs[name] = random.integers(limits[name], size=shape) if is_index else random.normal(size=shape)
     return {name: np.asarray(inputs[name], np.float64) for name in graph.fed}
 
 

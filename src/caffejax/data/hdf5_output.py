@@ -53,7 +53,7 @@ register(
 
 
 class _OutputFile:
-    """The file of one layer, and how many rows it has written there."""
+    """The file that one layer writes, and how many rows it has written there."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -48,7 +48,7 @@ def encode_image_datum(
 
 
 def guess_encoding(name: str) -> str:
-    """Return the end of a file's name in small letters: `jpg` for `a/b.JPG`; without a dot the whole name, as in Caffe."""
+    """Return a file name's end in small letters: `jpg` for `a/b.JPG`; without a dot the whole name, as in Caffe."""
     return name[name.rfind(".") + 1 :].lower()
 
 
@@ -79,7 +79,7 @@ class MeanImage:
         """The mean, float32 (C, H, W)."""
         return self._sum.astype(np.float32) / np.float32(self.count)
 
-    def blob(self) -> bytes:
+    def to_binaryproto(self) -> bytes:
         """Serialise the mean as a .binaryproto, in the form that Caffe writes."""
         channels, height, width = self._sum.shape
         blob = caffe_pb2.BlobProto(num=1, channels=channels, height=height, width=width)

@@ -57,24 +57,24 @@ class LabelledBatches:
         site: the layer.
         examples: the images.
         batch_size: how many make a batch.
-        draws: what decides over crops and mirroring.
-        seen: the tops, where an earlier look has shown them; else the first image is read for them.
+        rng: what decides over crops and mirroring.
+        tops: what an earlier look has shown; else the first image is read for them.
 
     Raises:
         DataError: if the first image cannot be read or does not fit the layer.
     """
 
     def __init__(
-        self, site: Site, examples: Examples, batch_size: int, rng: CounterRng, seen: Tops | None = None
+        self, site: Site, examples: Examples, batch_size: int, rng: CounterRng, tops: Tops | None = None
     ) -> None:
         self.batch_size = batch_size
         self._site = site
         self._examples = examples
         self._transform = Transform(site, rng)
         self.threads = examples.threads
-        self.tops = self._tops() if seen is None else seen
+        self.tops = self._look() if tops is None else tops
 
-    def _tops(self) -> Tops:
+    def _look(self) -> Tops:
         tops = float32_top(self.batch_size, *self._shape(self._read_range(0, 1))), float32_top(self.batch_size)
         return tops[: len(self._site.layer.top)]
 
@@ -141,7 +141,7 @@ class LabelledBatches:
 
 
 class _ExampleRange(NamedTuple):
-    """Examples: their numbers, images and labels, and what there is to warn of."""
+    """Consecutive examples: their numbers, images and labels, and what to warn of."""
 
     numbers: Sequence[int]
     images: Sequence[np.ndarray]

@@ -84,7 +84,7 @@ class Pipeline:
         self._depth = depth
         self._workers = workers
         self._examples = 0
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
         self._ahead: list[grain.DatasetIterator[Batch]] = []  # one, or none
         weakref.finalize(self, _stop_reading_ahead, self._ahead)  # at the program's end before the modules it needs go
 
@@ -108,8 +108,8 @@ class Pipeline:
             raise
         self._examples += self._batches.batch_size
         for warning in batch.warnings:
-            if warning not in self._said:
-                self._said.add(warning)
+            if warning not in self._warned:
+                self._warned.add(warning)
                 log.warning(warning)
         # out of the memory shared with a worker, so that it is given back at once
         return tuple(map(np.array, batch.arrays)) if self._workers else batch.arrays

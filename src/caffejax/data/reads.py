@@ -1,4 +1,4 @@
-"""How data layers read: batches by number, looked at once when the graph is built, and later read ahead."""
+"""How data layers read: a look at the source when the graph is built, then batches by number, read ahead."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .pipeline import Batches, Pipeline
 
 
 class OpenBatches(Protocol):
-    """What opens a layer's batches; `tops` are those that an earlier look has shown, so that none is needed."""
+    """A function that opens a layer's batches. Given the `tops` that an earlier look has shown, it takes none."""
 
     def __call__(self, site: Site, tops: Tops | None = None) -> Batches:
         """Open them."""
@@ -29,8 +29,8 @@ def reads_batches(
     """Return how a type reads whose tops are batches by number.
 
     Args:
-        open_batches: what opens them.
-        depth: how many to keep ready.
+        open_batches: opens a layer's batches.
+        depth: gives how many to keep ready.
         make_finish: makes `Look.finish` for a layer, if something is left to do on the device.
     """
 
@@ -38,9 +38,9 @@ def reads_batches(
         with located(layer=site.layer.name, layer_type=site.layer.type):
             if depth(site) < 1:
                 raise DataError(f"prefetch is {depth(site)}; at least 1 batch must be kept ready")
-        found = open_batches(site)
-        found.close()
-        return Look(found.tops, None if make_finish is None else make_finish(site))
+        batches = open_batches(site)
+        batches.close()
+        return Look(batches.tops, None if make_finish is None else make_finish(site))
 
     def open_source(site: Site, tops: Tops) -> Source:
         return Pipeline(open_batches(site, tops), depth(site), site.reading.workers)

@@ -1,4 +1,4 @@
-"""Random numbers that a position alone restores."""
+"""A random number generator without state: the number of an example is its counter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class CounterRng:
-    """What is random in a data layer, from the seed and the layer's name.
+    """The random numbers of a data layer, from the seed and the layer's name.
 
     Example n always gets the same four words, whatever was drawn before, so that reading can start anywhere
     and other layers coming or going change nothing.

@@ -41,6 +41,7 @@ class Transform:
         self._mean = read_mean(site)
         self._scale = np.float32(param.scale)
         self._mirror: bool = param.mirror
+        # whether the same is subtracted from every crop, so that `Finish` can do it on the device
         self._on_device = self._mean.file is None or not (param.crop_size or param.mirror)
         self._rng = rng
 
@@ -59,7 +60,7 @@ class Transform:
         Args:
             images: arrays (C, H, W), which all have the same `shape(...)`, or one array of bytes
                 (N, C, H, W).
-            start: the number of the first one, counted from the start of training; it decides the draws.
+            start: the number of the first one, counted from the start of training; its random numbers follow from it.
 
         Returns:
             (N, C, h, w): float32, or uint8 if `finish` is to subtract and scale.

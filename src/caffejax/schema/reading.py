@@ -54,7 +54,7 @@ def read_solver(source: str | os.PathLike[str] | Message, *, name: str = "<text>
 
 
 def source_file(source: str | os.PathLike[str] | Message) -> Path | None:
-    """Return the path that a source names; None for a message, and for text, which has a line break or a brace in it."""
+    """Return the path that a source names; None for a message, and for text: what has a line break or a brace."""
     if isinstance(source, Message) or (isinstance(source, str) and any(mark in source for mark in "\n{")):
         return None
     if not isinstance(source, str | os.PathLike):

@@ -107,7 +107,7 @@ def upgrade_v0(net: NetParameter) -> list[str]:
 
 def _fold_padding(net: NetParameter) -> list[V1LayerParameter]:
     """Remove the padding layers, and give their `pad` to the convolutions and poolings that they feed."""
-    kept: list[V1LayerParameter] = []
+    remaining: list[V1LayerParameter] = []
     producers: dict[str, V1LayerParameter] = {}
     for layer in net.layers:
         for i, bottom in enumerate(layer.bottom):
@@ -125,8 +125,8 @@ def _fold_padding(net: NetParameter) -> list[V1LayerParameter]:
             layer.bottom[i] = source.bottom[0]
         producers.update(dict.fromkeys(layer.top, layer))
         if layer.layer.type != "padding":
-            kept.append(layer)
-    return kept
+            remaining.append(layer)
+    return remaining
 
 
 def _upgrade_layer(old: V1LayerParameter, new: V1LayerParameter) -> list[str]:

@@ -91,7 +91,7 @@ def _take(data: memoryview, at: int, size: int) -> memoryview:
 
 
 def _read_repeated(data: memoryview, at: int, key: int, size: int) -> tuple[memoryview, int]:
-    """Read values of `size` bytes each from `at` on, each behind the same `key` bytes; return them and where they end."""
+    """Read the values of `size` bytes from `at` on, each behind the same `key` bytes; return them and their end."""
     _take(data, at, key + size)
     count = (len(data) - at) // (key + size)
     table = np.frombuffer(data, np.uint8, count * (key + size), at).reshape(count, key + size)

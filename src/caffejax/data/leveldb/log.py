@@ -17,7 +17,7 @@ class LogReader:
     """The records of a log file: iterating gives each with the file position of its first byte.
 
     A record cut off by the end of the file is what a crash leaves behind. It is not given, as in LevelDB;
-    `cut` then says at which byte the file's last complete record ends.
+    `truncated_at` then says at which byte the file's last complete record ends.
 
     Raises:
         DataError: for any other damage, while iterating.

@@ -97,20 +97,22 @@ class LevelDb:
 def _open(files: Files) -> Index:
     tables, names = read_version(files)
     logs: list[list[Entry]] = []
-    cut: tuple[str, int] | None = None
+    truncated: tuple[str, int] | None = None
     for name in names:
         with located(file=files.path(name)):
-            entries, cut_here = read_log(files, name)
-        if cut and entries:  # only what was written last can be a crash's
-            raise damaged(f"ends within the record after byte {cut[1]}, but a later log follows", files.path(cut[0]))
-        if cut_here is not None:
-            cut = name, cut_here
+            entries, truncated_at = read_log(files, name)
+        if truncated and entries:  # only what was written last can be a crash's
+            raise damaged(
+                f"ends within the record after byte {truncated[1]}, but a later log follows", files.path(truncated[0])
+            )
+        if truncated_at is not None:
+            truncated = name, truncated_at
             message = "%s: cut off after byte %d, as by a crash; the records written last are not there"
-            log.warning(message, files.path(name), cut_here)
+            log.warning(message, files.path(name), truncated_at)
         logs.append(entries)
     index = build_index(files, tables, logs)
     if not index.length:
-        why = f"; {cut[0]} is cut off after byte {cut[1]}: copy or make it anew" if cut else ""
+        why = f"; {truncated[0]} is cut off after byte {truncated[1]}: copy or make it anew" if truncated else ""
         raise DataError(Problem(f"the LevelDB has no records{why}", str(files.folder)))
     return index
 
