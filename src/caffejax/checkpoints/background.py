@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 
 class Background:
-    """Runs one job at a time in a thread. What goes wrong in it is raised by the next call of any method."""
+    """A thread for one job at a time. What goes wrong in it is raised by the next call of any method."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None

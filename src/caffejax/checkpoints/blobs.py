@@ -1,4 +1,4 @@
-"""How stored blobs fit a net's."""
+"""Stored blobs, fitted to the shapes of a net's."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def save_weights(
         graph: the net's graph.
         variables: params and running statistics.
         diffs: gradients or updates to store beside the blobs, as `variables.params`; others get zeros.
-        hdf5: which of the two; unless told, a name that ends in .h5 means the second.
+        hdf5: whether to write a .caffemodel.h5; by default, whether the name ends in .h5.
 
     Raises:
         WeightsError: if the file cannot be written; what was there before stays whole.

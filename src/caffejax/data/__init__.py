@@ -1,4 +1,4 @@
-"""Data layers: what feeds a net from disk. Importing this registers them."""
+"""Data layers and their sources. Importing this registers the layers."""
 
 from . import hdf5_output  # noqa: F401  registers its type
 from .data_layer import open_data

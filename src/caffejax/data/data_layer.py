@@ -80,7 +80,7 @@ class DatumExamples:
 
 
 def open_data(site: Site, tops: Tops | None = None) -> Batches:
-    """Open a Data layer's LMDB or LevelDB, read ahead by `prefetch` batches."""
+    """Open a Data layer's LMDB or LevelDB; `prefetch` batches are read ahead."""
     param, transform_param = site.layer.data_param, site.layer.transform_param
     with located(layer=site.layer.name, layer_type=site.layer.type):
         if not param.source:

@@ -52,10 +52,10 @@ def read_datum(data: bytes, decode: int = AS_STORED) -> tuple[np.ndarray, int]:
 
 
 class DatumReader:
-    """`read_datum`, for many: at once, if they are raw images of one shape.
+    """A reader of many Datums: at once, if they are raw images of one shape.
 
-    All that differs between such Datums are the pixels and the few bytes with the label after them. So once one
-    has been parsed, others that begin alike are taken apart where that one was.
+    Such Datums differ only in the pixels and in the few bytes with the label after them. So once one has been
+    parsed, others that begin alike are split at the same places.
 
     Args:
         decode: as for `read_datum`.

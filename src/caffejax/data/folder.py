@@ -11,7 +11,7 @@ from pathlib import Path
 from ..errors import DataError, Problem
 
 Put = Callable[[bytes, bytes], None]
-"""Writes a record: key, value."""
+"""A function that writes a record: key, value."""
 
 
 @contextmanager

@@ -97,7 +97,7 @@ def shorten(problems: Iterable[Problem]) -> list[Problem]:
 
 
 class _Listings:
-    """Whether files exist, with one look at each folder: lists have millions of lines."""
+    """Whether files exist, from one listing of each folder: lists have millions of lines."""
 
     def __init__(self) -> None:
         self._names: dict[str, frozenset[str]] = {}

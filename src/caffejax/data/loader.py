@@ -1,4 +1,4 @@
-"""What feeds a net in training and testing: its data layers' sources, read together."""
+"""The loader: hands a net the batches of its data layers' sources, read together."""
 
 from __future__ import annotations
 

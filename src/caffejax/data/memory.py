@@ -1,4 +1,4 @@
-"""What feeds a MemoryData layer: arrays."""
+"""The source of a MemoryData layer: arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cutting a window out of an image and warping it to a square, with some of what lies around it, as R-CNN does."""
+"""Windows cut out of an image and warped to a square, with some of what lies around them, as R-CNN does."""
 
 from __future__ import annotations
 

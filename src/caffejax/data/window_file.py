@@ -82,7 +82,7 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float) -> ImageW
 
 
 class _Words:
-    """The words of a text, one after the other; knows where it is."""
+    """The words of a text, one after the other, and the line of the last one."""
 
     def __init__(self, text: TextIO) -> None:
         self.line = 0

@@ -1,4 +1,4 @@
-"""In which layer something stands: messages that define one, of any age, and problems in them."""
+"""The layer in which a problem stands: messages of any age that define one, and problems in them."""
 
 from __future__ import annotations
 

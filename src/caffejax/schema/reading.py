@@ -1,4 +1,4 @@
-"""Reads nets and solvers from files, text or messages."""
+"""Nets and solvers, read from files, text or messages."""
 
 from __future__ import annotations
 

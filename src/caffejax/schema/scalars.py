@@ -1,4 +1,4 @@
-"""Turns tokens of prototxt into the values of scalar fields, as Caffe's reader does."""
+"""Values of scalar fields from tokens of prototxt, as Caffe's parser reads them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reads and prints prototxt, protobuf's text format.
+"""The parser and the printer of prototxt, protobuf's text format.
 
-Google's reader stops at the first thing it does not know. A net from an unknown fork has many of those, so
+Google's parser stops at the first thing it does not know. A net from an unknown fork has many of those, so
 this one notes a problem, skips the value and goes on: the user sees them all at once. Only where the text can
 no longer be followed (a missing brace, say) does it stop.
 """
@@ -58,7 +58,7 @@ class _GiveUpError(Exception):
 
 
 class _Field:
-    """What the reader needs to know of a field, looked up once."""
+    """What the parser needs to know of a field, looked up once."""
 
     def __init__(self, field: FieldDescriptor) -> None:
         self.name: str = field.name
@@ -78,7 +78,7 @@ def _fields_of(descriptor: Descriptor) -> tuple[dict[str, _Field], tuple[str, ..
 
 
 class _Parser:
-    """Goes once through the tokens and fills messages. `at` is the index of the next token."""
+    """A recursive-descent parser that fills messages in one pass. `at` is the index of the next token."""
 
     def __init__(self, text: str, file: str | None) -> None:
         self.tokens = Tokens(text)

@@ -1,4 +1,4 @@
-"""Cuts prototxt into tokens, quickly: one regular expression, and positions only when asked for."""
+"""The tokenizer of prototxt. Quick: one regular expression, and positions only when asked for."""
 
 from __future__ import annotations
 

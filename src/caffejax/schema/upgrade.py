@@ -1,4 +1,4 @@
-"""Brings old nets and solvers up to date, step by step, as Caffe's upgrade tools do."""
+"""Upgrades of old nets and solvers, step by step, as Caffe's upgrade tools make them."""
 
 from __future__ import annotations
 

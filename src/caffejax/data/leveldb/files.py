@@ -23,9 +23,9 @@ class _Descriptor:
 
 
 class Files:
-    """Reads the files of a folder, by name.
+    """A reader of a folder's files, by name.
 
-    No reader has a position of its own in a file, so threads and forked copies need not know of each other.
+    It holds no position in a file, so threads and forked copies need not know of each other.
     """
 
     def __init__(self, folder: Path) -> None:

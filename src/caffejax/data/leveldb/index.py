@@ -28,7 +28,7 @@ class BlockSlice(NamedTuple):
 
 @dataclass
 class Index:
-    """Runs of records that stand side by side in one block. In a database made in one go, a run is a block.
+    """Where every record stands, as runs of records side by side in one block; mostly a run is a whole block.
 
     Attributes:
         files: names of the files.

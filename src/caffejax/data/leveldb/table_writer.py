@@ -1,4 +1,4 @@
-"""Writing a table file."""
+"""Table files, written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RESTART_EVERY = 16
 
 
 class TableWriter:
-    """Writes entries, whose keys must ascend, to a file.
+    """A writer of entries, whose keys must ascend, to a file.
 
     Args:
         file: the file, empty.
