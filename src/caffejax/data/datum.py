@@ -17,7 +17,7 @@ AS_STORED: int = cv2.IMREAD_UNCHANGED
 COLOUR: int = cv2.IMREAD_COLOR
 GREY: int = cv2.IMREAD_GRAYSCALE
 
-_LABELS_KEPT = 1 << 16
+_MAX_CACHED_LABELS = 1 << 16
 
 
 class BadImageError(DataError):
@@ -109,7 +109,7 @@ class _Labels(dict[bytes, int | None]):
             return None
         if any(field.name != "label" and value is not False for field, value in datum.ListFields()):
             return None
-        if len(self) < _LABELS_KEPT:
+        if len(self) < _MAX_CACHED_LABELS:
             self[rest] = datum.label
         return datum.label
 

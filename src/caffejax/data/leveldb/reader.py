@@ -21,7 +21,7 @@ from .wal import read_log, read_value
 
 log = logging.getLogger("caffejax.data")
 
-_BLOCKS_KEPT = 16  # by each thread: more than one, because tables that overlap are read in turns
+_CACHED_BLOCKS = 16  # by each thread: more than one, because tables that overlap are read in turns
 
 Block = list[tuple[bytes, bytes]]
 
@@ -90,7 +90,7 @@ class LevelDb:
         """Return `_read_block` with a cache of this thread's own."""
         local = self._local
         if not hasattr(local, "blocks"):
-            local.blocks = functools.lru_cache(_BLOCKS_KEPT)(functools.partial(_read_block, self._files))
+            local.blocks = functools.lru_cache(_CACHED_BLOCKS)(functools.partial(_read_block, self._files))
         return local.blocks
 
 
