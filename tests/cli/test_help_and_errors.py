@@ -123,7 +123,7 @@ def test_a_record_that_is_no_datum_is_named(job: Path, capsys: pytest.CaptureFix
 @pytest.mark.slow
 def test_bad_images_are_skipped_if_asked_to(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("digits_train_lmdb", "digits_test_lmdb"):
-        records = Lmdb(CONFIGS / name).run(0, 64)
+        records = Lmdb(CONFIGS / name).read_range(0, 64)
         records[5] = (records[5][0], b"\xff\xff\xff")
         shutil.rmtree(job / name)
         write_lmdb(job / name, records)

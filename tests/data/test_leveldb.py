@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from caffejax.data import LevelDb, Lmdb, write_leveldb
 from caffejax.data.leveldb import reader
 from caffejax.data.leveldb.files import Files
-from caffejax.data.leveldb.format import put_varint
-from caffejax.data.leveldb.log import framed
+from caffejax.data.leveldb.format import encode_varint
+from caffejax.data.leveldb.log import frame_records
 from caffejax.errors import DataError
 from caffejax.schema import caffe_pb2
 
@@ -66,9 +66,9 @@ def test_runs_of_records(folder, start, count):
     records = LevelDb(folder)
     if start + count > len(RECORDS):
         with pytest.raises(IndexError):
-            records.run(start, count)
+            records.read_range(start, count)
     else:
-        assert records.run(start, count) == RECORDS[start : start + count]
+        assert records.read_range(start, count) == RECORDS[start : start + count]
 
 
 @settings(deadline=None)
@@ -297,7 +297,7 @@ def test_bad_current(folder, tmp_path, content):
 )
 def test_bad_manifests(folder, tmp_path, edit, message):
     copy = Path(shutil.copytree(folder, tmp_path / "db"))
-    (copy / "MANIFEST-000001").write_bytes(framed([edit]))
+    (copy / "MANIFEST-000001").write_bytes(frame_records([edit]))
     with pytest.raises(DataError, match=rf"MANIFEST-000001: .*{message}"):
         len(LevelDb(copy))
 
@@ -333,10 +333,10 @@ def logged(path: Path, sizes: list[int]) -> list[tuple[bytes, bytes]]:
     shutil.copytree(GOLDEN / "leveldb_raw", path)
     records = [(b"key%d" % i, value(i, size)) for i, size in enumerate(sizes)]
     batches = [
-        struct.pack("<QIBB", i + 1, 1, 1, len(key)) + key + put_varint(len(stored)) + stored
+        struct.pack("<QIBB", i + 1, 1, 1, len(key)) + key + encode_varint(len(stored)) + stored
         for i, (key, stored) in enumerate(records)
     ]
-    (path / "000003.log").write_bytes(framed(batches))
+    (path / "000003.log").write_bytes(frame_records(batches))
     return records
 
 

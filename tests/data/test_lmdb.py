@@ -158,10 +158,10 @@ def test_another_process_writes_meanwhile(tmp_path):
     write(99)
     records = Lmdb(path)
     wanted = [(b"%05d" % i, bytes([99]) * 3000) for i in range(200)]
-    assert records.run(0, 50) == wanted[:50]
+    assert records.read_range(0, 50) == wanted[:50]
     write(80)
-    assert records.run(50, 150) == wanted[50:]
-    assert records.run(0, 200) == wanted
+    assert records.read_range(50, 150) == wanted[50:]
+    assert records.read_range(0, 200) == wanted
     records.close()
     write(98)
     assert records[0] == wanted[0]

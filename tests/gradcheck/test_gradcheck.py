@@ -26,7 +26,7 @@ from caffejax import (
     save_weights,
 )
 from caffejax.cli import main
-from caffejax.data.drawn import feed
+from caffejax.data.complete_inputs import complete_inputs
 from caffejax.errors import CaffejaxError
 from caffejax.gradcheck.case import Case, by_net, by_rule
 from caffejax.gradcheck.check import cases
@@ -68,7 +68,7 @@ def derived(name: str) -> tuple[Case, Derivations]:
             blobs = list(tree["layer"])
             blobs[param.slot.index] = recorded[f"param/{param.slot.index}"]
             tree["layer"] = tuple(blobs)
-        inputs = feed(net.graph, {name: recorded[f"bottom/{name}"] for name in net.fed}, random)
+        inputs = complete_inputs(net.graph, {name: recorded[f"bottom/{name}"] for name in net.fed}, random)
         ((_, case),) = cases(net, ["layer"], Variables(params, state), inputs, random, jax.random.key(1))
         return case, derive(case, 24, random)
 
@@ -259,7 +259,7 @@ def test_a_whole_net() -> None:
 
 
 def test_labels_are_valid_classes() -> None:
-    inputs = feed(Net(NET, "TEST").graph, {}, np.random.default_rng(0))
+    inputs = complete_inputs(Net(NET, "TEST").graph, {}, np.random.default_rng(0))
     assert set(inputs["label"]) <= set(range(5))
     assert inputs["data"].dtype == np.float64
 

@@ -7,32 +7,32 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 
 class Background:
-    """Runs one job at a time in a thread. What goes wrong in it is raised by the next call of any method."""
+    """A thread for one job at a time. What goes wrong in it is raised by the next call of any method."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
         self._job: Future[object] | None = None
 
     def submit(self, job: Callable[[], object]) -> None:
-        """Starts a job, once the one before is done."""
+        """Start a job once the one before is done."""
         self.wait()
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="caffejax-save")
         self._job = self._pool.submit(job)
 
     def check(self) -> None:
-        """Raises what went wrong in a job that has ended; never waits."""
+        """Raise what went wrong in a job that has ended. Never wait."""
         if self._job is not None and self._job.done():
             self.wait()
 
     def wait(self) -> None:
-        """Waits for the job."""
+        """Wait for the job, and raise what went wrong in it."""
         job, self._job = self._job, None
         if job is not None:
             job.result()
 
     def close(self) -> None:
-        """Waits for the job and ends the thread."""
+        """Wait for the job and end the thread."""
         try:
             self.wait()
         finally:

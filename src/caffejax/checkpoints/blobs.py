@@ -1,4 +1,4 @@
-"""How stored blobs fit a net's."""
+"""Stored blobs, fitted to the shapes of a net's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from ..errors import Problem, WeightsError
-from ..schema.blobs import Array, Legacy4D, shown
+from ..schema.blobs import Array, Legacy4D, shape_text
 
 
 def fit(
@@ -16,7 +16,7 @@ def fit(
     shapes: Sequence[Sequence[int]],
     optional: Collection[int] = (),
 ) -> tuple[Array | None, ...]:
-    """Fits a layer's stored blobs to the shapes that its net wants.
+    """Fit a layer's stored blobs to the shapes that its net wants.
 
     Args:
         name: the layer, for error messages.
@@ -37,7 +37,7 @@ def fit(
         message = f"the file has {count} blobs, the net {len(shapes)}{remedy}"
         raise WeightsError(Problem(message, layer=name))
     problems = [
-        Problem(f"blob {i} is {shown(blob.shape)} in the file, {shown(shape)} in the net{remedy}", layer=name)
+        Problem(f"blob {i} is {shape_text(blob.shape)} in the file, {shape_text(shape)} in the net{remedy}", layer=name)
         for i, (blob, shape) in enumerate(zip(blobs, shapes, strict=True))
         if blob is not None and not _fits(blob, tuple(shape))
     ]

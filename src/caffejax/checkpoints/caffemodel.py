@@ -32,7 +32,7 @@ Blobs = Mapping[str, Sequence[ArrayLike]] | Sequence[Sequence[ArrayLike]]
 
 
 def read_caffemodel(path: str | os.PathLike[str]) -> dict[str, tuple[Array | None, ...]]:
-    """Reads the weights of a net, from a .caffemodel or a .caffemodel.h5.
+    """Read the weights of a net from a .caffemodel or a .caffemodel.h5.
 
     Returns:
         Blobs by layer name, in the file's order; also layers without blobs. Of layers with one name the last
@@ -51,7 +51,7 @@ def read_caffemodel(path: str | os.PathLike[str]) -> dict[str, tuple[Array | Non
 
 
 def decode_caffemodel(data: memoryview, path: str | os.PathLike[str]) -> dict[str, tuple[Array | None, ...]]:
-    """The weights in the bytes of a .caffemodel: arrays are views of them. `path` is for messages.
+    """Return the weights in the bytes of a .caffemodel, as views of them. `path` is for messages.
 
     Raises:
         WeightsError: for bytes that are none, are damaged, or have no layers.
@@ -71,7 +71,7 @@ def write_caffemodel(
     blobs: Blobs,
     diffs: Blobs | None = None,
 ) -> None:
-    """Writes a net and its weights as Caffe does: every layer's definition with its blobs.
+    """Write a net and its weights as Caffe does: every layer's definition with its blobs.
 
     A file that is there already is replaced once the new one is complete.
 
@@ -87,7 +87,7 @@ def write_caffemodel(
     stored = zip(net.layer, _in_order(net, blobs), _in_order(net, diffs or {}), strict=True)
     with replacing(path) as file:
         if net.HasField("name"):
-            file.writelines(wire.delimited(1, net.name.encode()))
+            file.writelines(wire.encode_delimited(1, net.name.encode()))
         for layer, layer_blobs, gradients in stored:
             definition = type(layer)()
             definition.CopyFrom(layer)
@@ -96,8 +96,8 @@ def write_caffemodel(
                 definition.phase = net.state.phase
             pieces: list[bytes | memoryview] = [definition.SerializeToString()]
             for i, blob in enumerate(layer_blobs):
-                pieces += wire.delimited(7, *encode_blob(blob, gradients[i] if i < len(gradients) else None))
-            file.writelines(wire.delimited(_LAYER, *pieces))
+                pieces += wire.encode_delimited(7, *encode_blob(blob, gradients[i] if i < len(gradients) else None))
+            file.writelines(wire.encode_delimited(_LAYER, *pieces))
 
 
 def _in_order(net: NetParameter, blobs: Blobs) -> Sequence[Sequence[ArrayLike]]:
@@ -111,7 +111,7 @@ def _in_order(net: NetParameter, blobs: Blobs) -> Sequence[Sequence[ArrayLike]]:
 
 def _layers(data: memoryview) -> dict[str, tuple[Array | None, ...]]:
     layers: dict[str, tuple[Array | None, ...]] = {}
-    for number, _, value in wire.fields(data):
+    for number, _, value in wire.read_fields(data):
         if number not in (_LAYER, _OLD_LAYER) or isinstance(value, int):
             continue
         name, blobs = _layer(value) if number == _LAYER else _old_layer(value)
@@ -121,7 +121,7 @@ def _layers(data: memoryview) -> dict[str, tuple[Array | None, ...]]:
 
 def _layer(data: memoryview, places: tuple[int, int] = _CURRENT) -> tuple[str, tuple[Array, ...]]:
     name, blobs = "", []
-    for number, kind, value in wire.fields(data):
+    for number, kind, value in wire.read_fields(data):
         if kind != wire.DELIMITED or isinstance(value, int):
             continue
         if number == places[0]:
@@ -135,8 +135,8 @@ def _layer(data: memoryview, places: tuple[int, int] = _CURRENT) -> tuple[str, t
 
 
 def _old_layer(data: memoryview) -> tuple[str, tuple[Array, ...]]:
-    """A V1 layer, or the V0 layer inside it."""
-    for number, kind, value in wire.fields(data):
+    """Return name and blobs of a V1 layer, or of the V0 layer inside it."""
+    for number, kind, value in wire.read_fields(data):
         if number == _V0_INSIDE_V1 and kind == wire.DELIMITED and not isinstance(value, int):
             return _layer(value, _V0)
     return _layer(data, _V1)

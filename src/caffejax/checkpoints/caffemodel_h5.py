@@ -14,13 +14,13 @@ from numpy.typing import ArrayLike
 
 from ..errors import Problem, WeightsError
 from ..schema.blobs import Array
-from .hdf5 import arrays, groups, reading, write_arrays, writing
+from .hdf5 import blob_groups, open_hdf5, read_arrays, replace_hdf5, write_arrays
 
 Stored = dict[str, tuple[Array | None, ...]]
 
 
 def read_caffemodel_h5(path: str | os.PathLike[str], section: str = "data") -> Stored:
-    """Reads the weights of a net.
+    """Read the weights of a net.
 
     Args:
         path: the file.
@@ -32,11 +32,11 @@ def read_caffemodel_h5(path: str | os.PathLike[str], section: str = "data") -> S
     Raises:
         WeightsError: for a file that cannot be read, is none, or is damaged.
     """
-    with reading(path, ".caffemodel.h5") as file:
+    with open_hdf5(path, ".caffemodel.h5") as file:
         if section not in file:
             hint = " (this is a solver state: name the weights instead)" if "history" in file else ""
             raise WeightsError(Problem(f"has no group '{section}'{hint}; is it a .caffemodel.h5?", str(path)))
-        return {name: arrays(group) for name, group in groups(file[section])}
+        return {name: read_arrays(group) for name, group in blob_groups(file[section])}
 
 
 def write_caffemodel_h5(
@@ -45,7 +45,7 @@ def write_caffemodel_h5(
     diffs: Mapping[str, Sequence[ArrayLike]] | None = None,
     layers: Collection[str] = (),
 ) -> None:
-    """Writes weights as Caffe does; a file that is there already is replaced once the new one is complete.
+    """Write weights as Caffe does. A file that is there already is replaced once the new one is complete.
 
     Args:
         path: the file.
@@ -61,7 +61,7 @@ def write_caffemodel_h5(
     if wrong:
         message = "HDF5 cannot hold a layer of this name, or several; rename it, or write a .caffemodel"
         raise WeightsError(Problem(message, str(path), layer=name) for name in wrong)
-    with writing(path) as file:
+    with replace_hdf5(path) as file:
         for section, tree in (("data", blobs), ("diff", diffs)):
             if tree is None:
                 continue
@@ -72,5 +72,5 @@ def write_caffemodel_h5(
 
 
 def _is_path(name: str) -> bool:
-    """Whether a name leads to a group of its own."""
+    """Return whether a name leads to a group of its own."""
     return "\0" not in name and not {"", "."} & set(name.split("/"))

@@ -18,7 +18,7 @@ Arrays = Mapping[str, Array]
 
 
 def read_npz(path: AnyPath) -> dict[str, Array]:
-    """The arrays of an .npz file.
+    """Read the arrays of an .npz file.
 
     Raises:
         WeightsError: for a file that cannot be read, is none, or holds Python objects.
@@ -31,7 +31,7 @@ def read_npz(path: AnyPath) -> dict[str, Array]:
 
 
 def write_npz(path: AnyPath, arrays: Arrays) -> None:
-    """Writes an .npz file.
+    """Write an .npz file.
 
     Raises:
         WeightsError: if it cannot be written; what was there before stays whole.
@@ -43,7 +43,7 @@ def write_npz(path: AnyPath, arrays: Arrays) -> None:
 
 
 def read_safetensors(path: AnyPath) -> dict[str, Array]:
-    """The arrays of a .safetensors file.
+    """Read the arrays of a .safetensors file.
 
     Raises:
         WeightsError: for a file that cannot be read or is none, or where the package is missing.
@@ -59,7 +59,7 @@ def read_safetensors(path: AnyPath) -> dict[str, Array]:
 
 
 def write_safetensors(path: AnyPath, arrays: Arrays) -> None:
-    """Writes a .safetensors file.
+    """Write a .safetensors file.
 
     Raises:
         WeightsError: if it cannot be written, where what was before stays whole, or the package is missing.

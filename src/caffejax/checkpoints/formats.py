@@ -44,7 +44,7 @@ class Format:
 
 
 def format_of(path: str) -> Format:
-    """The format that a path's end names.
+    """Return the format that a path's end names.
 
     Raises:
         WeightsError: for any other end.
@@ -62,7 +62,7 @@ def format_of(path: str) -> Format:
 
 
 def convert(source: str, target: str, net: NetParameter | None = None) -> Weights:
-    """Reads weights in one format and writes them in another; returns what was written.
+    """Read weights in one format, write them in another, and return what was written.
 
     Args:
         source: the file or folder to read.
@@ -83,11 +83,11 @@ def convert(source: str, target: str, net: NetParameter | None = None) -> Weight
         message = "the model has no such layer, but the file has blobs for it; give the model it was trained with"
         raise WeightsError([Problem(message, file=source, layer=name) for name in unknown])
     if not writer.legacy:
-        weights = _modern(net, weights, source)
+        weights = _drop_legacy_axes(net, weights, source)
     if writer.copies:
-        weights = _with_copies(net, weights, source)
+        weights = _copy_shared(net, weights, source)
     else:
-        shared = _owners(net)
+        shared = _owners_of_shared(net)
         weights = {
             name: tuple(None if (name, i) in shared else blob for i, blob in enumerate(blobs))
             for name, blobs in weights.items()
@@ -97,8 +97,8 @@ def convert(source: str, target: str, net: NetParameter | None = None) -> Weight
     return weights
 
 
-def _owners(net: NetParameter) -> dict[tuple[str, int], tuple[str, int]]:
-    """Shared blobs that are not the layer's own, and where they are owned: by the first of that name."""
+def _owners_of_shared(net: NetParameter) -> dict[tuple[str, int], tuple[str, int]]:
+    """Map each shared blob that a layer does not own to its owner, the first with that name."""
     first: dict[str, tuple[str, int]] = {}
     owners = {}
     for layer in net.layer:
@@ -108,10 +108,10 @@ def _owners(net: NetParameter) -> dict[tuple[str, int], tuple[str, int]]:
     return owners
 
 
-def _with_copies(net: NetParameter, weights: Weights, file: str) -> Weights:
-    """The weights with every shared blob in every layer that uses it."""
+def _copy_shared(net: NetParameter, weights: Weights, file: str) -> Weights:
+    """Return the weights with every shared blob in every layer that uses it."""
     filled = {name: list(blobs) for name, blobs in weights.items()}
-    for (name, i), (owner, j) in _owners(net).items():
+    for (name, i), (owner, j) in _owners_of_shared(net).items():
         blobs = filled.setdefault(name, [])
         blobs += [None] * (i + 1 - len(blobs))
         if blobs[i] is None and j < len(filled.get(owner, ())):
@@ -123,8 +123,8 @@ def _with_copies(net: NetParameter, weights: Weights, file: str) -> Weights:
     return {name: tuple(blobs) for name, blobs in filled.items()}
 
 
-def _modern(net: NetParameter, weights: Weights, file: str) -> Weights:
-    """The weights with the 4-D shapes of old files as they are today, which depends on the layer's type."""
+def _drop_legacy_axes(net: NetParameter, weights: Weights, file: str) -> Weights:
+    """Return the weights with the 4-D shapes of old files as they are today, which depends on the layer's type."""
     types = {layer.name: layer.type for layer in net.layer}
     old = [name for name, blobs in weights.items() if any(isinstance(b, Legacy4D) for b in blobs)]
     unknown = [name for name in old if not types[name]]
@@ -132,23 +132,24 @@ def _modern(net: NetParameter, weights: Weights, file: str) -> Weights:
         message = "its blobs have 4-D shapes, as in files before 2015; --model says what they are today"
         raise WeightsError([Problem(message, file=file, layer=name) for name in unknown])
 
-    def modern(type: str, i: int, blob: Array | None) -> Array | None:
+    def drop_axes(type: str, i: int, blob: Array | None) -> Array | None:
         if not isinstance(blob, Legacy4D):
             return blob
         axes = _WEIGHT_AXES.get(type, 1) if i == 0 else 1
-        kept = blob.shape[-axes:] if set(blob.shape[:-axes]) <= {1} else blob.shape
-        return np.asarray(blob).reshape(kept)
+        shape = blob.shape[-axes:] if set(blob.shape[:-axes]) <= {1} else blob.shape
+        return np.asarray(blob).reshape(shape)
 
     return {
-        name: tuple(modern(types.get(name, ""), i, b) for i, b in enumerate(blobs)) for name, blobs in weights.items()
+        name: tuple(drop_axes(types.get(name, ""), i, b) for i, b in enumerate(blobs))
+        for name, blobs in weights.items()
     }
 
 
-def _named(weights: Weights) -> dict[str, Array]:
+def _flatten(weights: Weights) -> dict[str, Array]:
     return {f"{name}/{i}": blob for name, blobs in weights.items() for i, blob in enumerate(blobs) if blob is not None}
 
 
-def _by_layer(path: str, arrays: Mapping[str, Array]) -> Weights:
+def _unflatten(path: str, arrays: Mapping[str, Array]) -> Weights:
     found: dict[str, dict[int, Array]] = {}
     wrong = []
     for key, array in arrays.items():
@@ -173,7 +174,7 @@ def _write_caffemodel_h5(path: str, net: NetParameter, weights: Weights) -> None
 
 
 def _read_orbax(path: str) -> Weights:
-    folder, step = _step(path)
+    folder, step = _split_step(path)
     if not folder.is_dir():
         raise WeightsError(Problem("no such folder; check the path and the working directory", file=path))
     checkpoints = CheckpointFolder(folder)
@@ -187,11 +188,11 @@ def _read_orbax(path: str) -> Weights:
         last = max(map(int, params.get(name, {})), default=_MAX_BLOBS)
         params.setdefault(name, {}).update({i: b for i, b in blobs.items() if int(i) < last})
     named = {f"{name}/{i}": np.asarray(blob) for name, blobs in params.items() for i, blob in blobs.items()}
-    return _by_layer(path, named)
+    return _unflatten(path, named)
 
 
 def _write_orbax(path: str, net: NetParameter, weights: Weights) -> None:
-    folder, step = _step(path)
+    folder, step = _split_step(path)
     arrays = {
         name: {str(i): blob for i, blob in enumerate(blobs) if blob is not None} for name, blobs in weights.items()
     }
@@ -200,7 +201,7 @@ def _write_orbax(path: str, net: NetParameter, weights: Weights) -> None:
     checkpoints.close()
 
 
-def _step(path: str) -> tuple[Path, int | None]:
+def _split_step(path: str) -> tuple[Path, int | None]:
     given = Path(path)
     return (given.parent, int(given.name)) if given.name.isdigit() else (given, None)
 
@@ -210,13 +211,13 @@ FORMATS: dict[str, Format] = {
     ".h5": Format(read_caffemodel, _write_caffemodel_h5, copies=False),
     ".orbax": Format(_read_orbax, _write_orbax, copies=False),
     ".npz": Format(
-        lambda path: _by_layer(path, flat.read_npz(path)),
-        lambda path, net, weights: flat.write_npz(path, _named(weights)),
+        lambda path: _unflatten(path, flat.read_npz(path)),
+        lambda path, net, weights: flat.write_npz(path, _flatten(weights)),
         copies=True,
     ),
     ".safetensors": Format(
-        lambda path: _by_layer(path, flat.read_safetensors(path)),
-        lambda path, net, weights: flat.write_safetensors(path, _named(weights)),
+        lambda path: _unflatten(path, flat.read_safetensors(path)),
+        lambda path, net, weights: flat.write_safetensors(path, _flatten(weights)),
         copies=True,
     ),
 }

@@ -22,7 +22,7 @@ AnyPath = str | os.PathLike[str]
 
 
 def is_hdf5(path: AnyPath) -> bool:
-    """Whether a file is HDF5, going by its first bytes; one that cannot be read is not."""
+    """Return whether a file is HDF5, going by its first bytes. One that cannot be read is not."""
     try:
         with open(path, "rb") as file:
             return file.read(len(SIGNATURE)) == SIGNATURE
@@ -31,8 +31,8 @@ def is_hdf5(path: AnyPath) -> bool:
 
 
 @contextmanager
-def reading(path: AnyPath, what: str) -> Iterator[h5py.File]:
-    """A file to read from; `what` it should be is for messages.
+def open_hdf5(path: AnyPath, what: str) -> Iterator[h5py.File]:
+    """Open a file to read from; `what` it should be is for messages.
 
     Raises:
         WeightsError: if it cannot be read, also by what reads from it.
@@ -47,8 +47,8 @@ def reading(path: AnyPath, what: str) -> Iterator[h5py.File]:
 
 
 @contextmanager
-def writing(path: AnyPath) -> Iterator[h5py.File]:
-    """A file to write to, which takes the place of `path` once it is complete.
+def replace_hdf5(path: AnyPath) -> Iterator[h5py.File]:
+    """Open a file to write to, which takes the place of `path` once it is complete.
 
     Raises:
         WeightsError: if it cannot be written; what was there before stays whole.
@@ -65,8 +65,8 @@ def writing(path: AnyPath) -> Iterator[h5py.File]:
             raise WeightsError(Problem(f"cannot be written: {error}", str(path))) from error
 
 
-def arrays(group: h5py.Group) -> tuple[Array | None, ...]:
-    """A group's numbered data sets as float32, in order; None for a number that is left out.
+def read_arrays(group: h5py.Group) -> tuple[Array | None, ...]:
+    """Read a group's numbered data sets as float32, in order; None for a number that is left out.
 
     Raises:
         ValueError: for a name that is no number, and for a data set that holds no numbers.
@@ -75,8 +75,8 @@ def arrays(group: h5py.Group) -> tuple[Array | None, ...]:
     return tuple(found.get(i) for i in range(1 + max(found, default=-1)))
 
 
-def groups(group: h5py.Group) -> Iterator[tuple[str, h5py.Group]]:
-    """The groups with data sets, or with nothing, by path: a slash in a layer's name makes a group in a group."""
+def blob_groups(group: h5py.Group) -> Iterator[tuple[str, h5py.Group]]:
+    """List the groups with data sets, or with nothing, by path. A slash in a layer's name makes a group in a group."""
     seen = {group}  # a damaged or hostile file may have a group within itself
 
     def walk(outer: h5py.Group, prefix: str) -> Iterator[tuple[str, h5py.Group]]:
@@ -92,13 +92,13 @@ def groups(group: h5py.Group) -> Iterator[tuple[str, h5py.Group]]:
 
 
 def write_arrays(group: h5py.Group, numbered: Iterable[tuple[int, Array]]) -> None:
-    """Writes arrays under their numbers."""
+    """Write arrays under their numbers."""
     for i, array in numbered:
         group.create_dataset(str(i), data=np.asarray(array, "<f4"))
 
 
 def write_string(group: h5py.Group, name: str, value: str) -> None:
-    """Writes a string as Caffe does and needs it: of fixed length, the closing zero included."""
+    """Write a string as Caffe does and needs it: of fixed length, the closing zero included."""
     content = value.encode()
     kind = h5py.h5t.C_S1.copy()
     kind.set_size(len(content) + 1)
@@ -129,5 +129,5 @@ def _is_data_set(group: h5py.Group, name: str) -> bool:
 
 
 def _is_link(group: h5py.Group, name: str) -> bool:
-    """Whether a name stands for something elsewhere, perhaps in another file: nothing that weights need."""
+    """Return whether a name is a link to something elsewhere, perhaps in another file. Weights need none."""
     return not isinstance(group.get(name, getlink=True), h5py.HardLink)

@@ -27,7 +27,7 @@ _LARGE = 1 << 20  # bytes
 
 
 def load_weights(graph: Graph, variables: Variables, path: str | os.PathLike[str]) -> Variables:
-    """The variables with every blob replaced that the file has for a layer of the same name.
+    """Return the variables with every blob replaced that the file has for a layer of the same name.
 
     Layers that only the file or only the net has are left alone; of the net's layers of one name the first is
     meant. Where layers share a blob, the last of them in the file counts.
@@ -40,7 +40,7 @@ def load_weights(graph: Graph, variables: Variables, path: str | os.PathLike[str
     Raises:
         WeightsError: naming every layer whose blobs differ in number or shape, and the remedy.
     """
-    stored, release = _opened(path)
+    stored, release = _open_blobs(path)
     may_lack_shared = is_hdf5(path)
     problems: list[Problem] = []
     new: dict[tuple[str, int], Array] = {}
@@ -63,23 +63,23 @@ def load_weights(graph: Graph, variables: Variables, path: str | os.PathLike[str
     if problems:
         raise WeightsError([Problem(p.message, os.fspath(path), layer=p.layer) for p in problems])
 
-    def placed(array: Array, dtype: Any) -> jax.Array:
-        value = jnp.asarray(_unaligned(array), dtype)
+    def place(array: Array, dtype: Any) -> jax.Array:
+        value = jnp.asarray(_misaligned(array), dtype)
         if array.nbytes >= _LARGE:
             value.block_until_ready()
             release()
         return value
 
-    def replaced(tree: Params) -> Params:
+    def replace_blobs(tree: Params) -> Params:
         return {
             key: tuple(
-                None if old is None else placed(new[key, i], old.dtype) if (key, i) in new else old
+                None if old is None else place(new[key, i], old.dtype) if (key, i) in new else old
                 for i, old in enumerate(blobs)
             )
             for key, blobs in tree.items()
         }
 
-    loaded = Variables(replaced(variables.params), replaced(variables.state))
+    loaded = Variables(replace_blobs(variables.params), replace_blobs(variables.state))
     return jax.block_until_ready(loaded)  # until then the file is being read
 
 
@@ -90,7 +90,7 @@ def save_weights(
     diffs: Params | None = None,
     hdf5: bool | None = None,
 ) -> None:
-    """Writes the weights of the graph's layers: a .caffemodel or a .caffemodel.h5.
+    """Write the weights of the graph's layers to a .caffemodel or a .caffemodel.h5.
 
     Blobs that a layer shares are copies in a .caffemodel, and left out of a .caffemodel.h5.
 
@@ -99,20 +99,20 @@ def save_weights(
         graph: the net's graph.
         variables: params and running statistics.
         diffs: gradients or updates to store beside the blobs, as `variables.params`; others get zeros.
-        hdf5: which of the two; unless told, a name that ends in .h5 means the second.
+        hdf5: whether to write a .caffemodel.h5; by default, whether the name ends in .h5.
 
     Raises:
         WeightsError: if the file cannot be written; what was there before stays whole.
     """
-    blobs = [[_array(p, variables) for p in layer.params] for layer in graph.layers]
+    blobs = [[_blob_array(p, variables) for p in layer.params] for layer in graph.layers]
     gradients = None
     if diffs is not None:
-        gradients = [[_diff(p, diffs) for p in layer.params] for layer in graph.layers]
+        gradients = [[_diff_array(p, diffs) for p in layer.params] for layer in graph.layers]
     if os.fspath(path).endswith(".h5") if hdf5 is None else hdf5:
         from .caffemodel_h5 import write_caffemodel_h5
 
         names = [layer.name for layer in graph.layers]
-        owned = {layer.name: _owned(layer, own) for layer, own in zip(graph.layers, blobs, strict=True)}
+        owned = {layer.name: _owned_blobs(layer, own) for layer, own in zip(graph.layers, blobs, strict=True)}
         write_caffemodel_h5(path, owned, dict(zip(names, gradients, strict=True)) if gradients else None, names)
     else:
         net = NetParameter(name=graph.name, layer=[_definition(layer, graph.phase) for layer in graph.layers])
@@ -120,12 +120,12 @@ def save_weights(
 
 
 def owner_shape(graph: Graph, param: Param) -> tuple[int, ...]:
-    """The shape of a blob where it is owned."""
+    """Return the shape of a blob in the layer that owns it."""
     return graph.layer(param.owner.layer).params[param.owner.index].spec.shape
 
 
 def _definition(layer: Layer, phase: str) -> LayerParameter:
-    """A layer as Caffe writes it: with what setting it up has added."""
+    """Return a layer's definition as Caffe writes it: with what setting it up has added."""
     definition = LayerParameter()
     definition.CopyFrom(layer.site.layer)
     definition.phase = TRAIN if phase == "TRAIN" else TEST
@@ -137,32 +137,32 @@ def _definition(layer: Layer, phase: str) -> LayerParameter:
     return definition
 
 
-def _opened(path: str | os.PathLike[str]) -> tuple[dict[str, tuple[Array | None, ...]], Callable[[], object]]:
-    """The blobs in a file, and a function that lets go of the memory of those looked at so far."""
+def _open_blobs(path: str | os.PathLike[str]) -> tuple[dict[str, tuple[Array | None, ...]], Callable[[], object]]:
+    """Return the blobs in a file, and a function that lets go of the memory of those looked at so far."""
     if is_hdf5(path):
         return read_caffemodel(path), lambda: None
     data, release = map_file(path)
     return decode_caffemodel(data, path), release
 
 
-def _unaligned(array: Array) -> Array:
-    """The array, so placed that JAX copies it: what lies at a multiple of 64 bytes it may take as it is.
+def _misaligned(array: Array) -> Array:
+    """Return the array at an address that JAX copies from. At a multiple of 64 bytes it may take the memory as it is.
 
     That would be the file's own bytes, which may change.
     """
     return array.copy() if array.ctypes.data % 64 == 0 else array
 
 
-def _owned(layer: Layer, blobs: Sequence[Array]) -> list[Array | None]:
+def _owned_blobs(layer: Layer, blobs: Sequence[Array]) -> list[Array | None]:
     return [blob if param.owned else None for param, blob in zip(layer.params, blobs, strict=True)]
 
 
-def _array(param: Param, variables: Variables) -> Array:
+def _blob_array(param: Param, variables: Variables) -> Array:
     tree: Mapping[str, Sequence[object]] = variables.params if param.spec.learnable else variables.state
     return np.asarray(tree[param.owner.layer][param.owner.index], np.float32).reshape(param.spec.shape)
 
 
-def _diff(param: Param, diffs: Params) -> Array:
+def _diff_array(param: Param, diffs: Params) -> Array:
     if not param.spec.learnable:
         return np.zeros(param.spec.shape, np.float32)
     return np.asarray(diffs[param.owner.layer][param.owner.index], np.float32).reshape(param.spec.shape)

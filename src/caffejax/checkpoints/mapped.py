@@ -10,10 +10,10 @@ from ..schema.blobs import read_bytes
 
 
 def map_file(path: str | os.PathLike[str]) -> tuple[memoryview, Callable[[], object]]:
-    """A file's bytes, read when looked at, and a function that lets go of those read so far.
+    """Map a file. Return its bytes, read when looked at, and a function that lets go of those read so far.
 
-    They are read again when looked at again; so the file must not be cut short or written to while they are in
-    use. Replacing it by another, as caffejax's own writing does, is no matter.
+    They are read again when looked at again, so the file must not be cut short or written to while they are in
+    use. It may be replaced by another, as caffejax does when it writes.
 
     Raises:
         WeightsError: if the file cannot be read.

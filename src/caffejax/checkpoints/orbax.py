@@ -44,7 +44,7 @@ class Keep:
     lowest: bool = False
 
     def policy(self) -> Any:
-        """In orbax's terms."""
+        """Return orbax's preservation policy."""
         from orbax.checkpoint import checkpoint_managers as managers
 
         if self.last is None and self.best is None:
@@ -77,32 +77,32 @@ class CheckpointFolder:
     def __init__(self, path: str | os.PathLike[str], keep: Keep | None = None) -> None:
         self.path = Path(path)
         self._keep = keep or Keep()
-        self._opened: Any = None
+        self._open_manager: Any = None
         self._aside: Path | None = None
 
     @property
     def _manager(self) -> Any:
-        if self._opened is None:
+        if self._open_manager is None:
             import orbax.checkpoint as ocp  # not needed before the first snapshot
 
             try:
-                self._opened = ocp.CheckpointManager(
+                self._open_manager = ocp.CheckpointManager(
                     self.path.absolute(),
                     options=ocp.CheckpointManagerOptions(preservation_policy=self._keep.policy()),
                     item_handlers={_ARRAYS: ocp.StandardCheckpointHandler(), _RECORD: ocp.JsonCheckpointHandler()},
                 )
             except OSError as error:
                 raise _error(self.path, f"cannot be opened: {error}") from error
-        return self._opened
+        return self._open_manager
 
     def steps(self) -> list[int]:
-        """The complete steps, in order."""
+        """List the complete steps, in order."""
         return sorted(self._manager.all_steps()) if self.path.is_dir() else []
 
     def save(
         self, step: int, arrays: Arrays, record: Mapping[str, Any], scores: Mapping[str, float] | None = None
     ) -> None:
-        """Starts saving a step. Steps from it on, of an earlier run, are set aside: `<path>.old1/<step>`.
+        """Start saving a step. Steps from it on, of an earlier run, are set aside: `<path>.old1/<step>`.
 
         Args:
             step: its number.
@@ -122,7 +122,10 @@ class CheckpointFolder:
             self._manager.save(
                 step,
                 args=ocp.args.Composite(
-                    **{_ARRAYS: ocp.args.StandardSave(arrays), _RECORD: ocp.args.JsonSave(_sealed(record, arrays))}
+                    **{
+                        _ARRAYS: ocp.args.StandardSave(arrays),
+                        _RECORD: ocp.args.JsonSave(_with_checksums(record, arrays)),
+                    }
                 ),
                 metrics=dict(scores) if scores else None,
             )
@@ -130,7 +133,7 @@ class CheckpointFolder:
             raise _error(self.path, f"cannot save step {step}: {error}") from error
 
     def _set_aside(self, steps: Sequence[int]) -> None:
-        """Moves steps out of the way: a run that goes over them again would otherwise resume from theirs."""
+        """Move steps out of the way: a run that goes over them again would otherwise resume from theirs."""
         if not steps:
             return
         self.close()
@@ -146,7 +149,7 @@ class CheckpointFolder:
             (self.path / str(step)).rename(self._aside / str(step))
 
     def restore(self, step: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The arrays (NumPy) and the record of a step, or of the newest.
+        """Return the arrays (NumPy) and the record of a step, or of the newest.
 
         Raises:
             WeightsError: if there is no such step or it cannot be read.
@@ -176,10 +179,10 @@ class CheckpointFolder:
             step,
             args=ocp.args.Composite(**{_ARRAYS: ocp.args.StandardRestore(target), _RECORD: ocp.args.JsonRestore()}),
         )
-        arrays, sealed = restored[_ARRAYS], restored[_RECORD]
-        if sealed != _sealed(sealed.get("record"), arrays):
+        arrays, stored = restored[_ARRAYS], restored[_RECORD]
+        if stored != _with_checksums(stored.get("record"), arrays):
             raise ValueError("what was read is not what was written")
-        return arrays, sealed["record"]
+        return arrays, stored["record"]
 
     def _is_good(self, step: int) -> bool:
         try:
@@ -189,28 +192,28 @@ class CheckpointFolder:
         return True
 
     def wait(self) -> None:
-        """Waits until what is being saved is complete.
+        """Wait until what is being saved is complete.
 
         Raises:
             WeightsError: if it could not be saved.
         """
-        if self._opened is not None:
+        if self._open_manager is not None:
             try:
-                self._opened.wait_until_finished()
-                self._opened.check_for_errors()
+                self._open_manager.wait_until_finished()
+                self._open_manager.check_for_errors()
             except Exception as error:
                 raise _error(self.path, f"saving failed: {error}") from error
 
     def close(self) -> None:
-        """Waits, and lets go of the folder."""
-        if self._opened is not None:
+        """Wait, and let go of the folder."""
+        if self._open_manager is not None:
             self.wait()
-            self._opened.close()
-            self._opened = None
+            self._open_manager.close()
+            self._open_manager = None
 
 
-def _sealed(record: Any, arrays: Arrays) -> dict[str, Any]:
-    """The record with checksums of the arrays and of itself: not every flipped bit fails to decompress."""
+def _with_checksums(record: Any, arrays: Arrays) -> dict[str, Any]:
+    """Add checksums of the arrays and of the record itself: not every flipped bit fails to decompress."""
     flat = jax.tree_util.tree_leaves_with_path(arrays)
     sums = {
         jax.tree_util.keystr(path): zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
@@ -221,7 +224,7 @@ def _sealed(record: Any, arrays: Arrays) -> dict[str, Any]:
 
 
 def _ignore_late_callbacks() -> None:
-    """Keeps stderr clean after a failed restore: reads still under way then find their event loop closed."""
+    """Keep stderr clean after a failed restore: reads still under way then find their event loop closed."""
     report = sys.unraisablehook
 
     def hook(unraisable: Any) -> None:

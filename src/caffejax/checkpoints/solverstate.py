@@ -12,7 +12,7 @@ from ..atomic import replacing
 from ..errors import Problem, WeightsError
 from ..schema import wire
 from ..schema.blobs import Array, decode_blob, encode_blob, read_bytes
-from .hdf5 import arrays, is_hdf5, reading, write_arrays, write_string, writing
+from .hdf5 import is_hdf5, open_hdf5, read_arrays, replace_hdf5, write_arrays, write_string
 
 _ITER, _LEARNED_NET, _HISTORY, _CURRENT_STEP = 1, 2, 3, 4
 _RECORD, _RECORD_NAME = 20000, "caffejax"  # ours; Caffe passes over what it does not know
@@ -38,7 +38,7 @@ class SolverState:
 
 
 def read_solverstate(path: str | os.PathLike[str]) -> SolverState:
-    """Reads a .solverstate or a .solverstate.h5; which one, its content says.
+    """Read a .solverstate or a .solverstate.h5; which one, its content says.
 
     Raises:
         WeightsError: for a file that cannot be read, is none, or is damaged.
@@ -53,7 +53,7 @@ def read_solverstate(path: str | os.PathLike[str]) -> SolverState:
 
 
 def write_solverstate(path: str | os.PathLike[str], state: SolverState) -> None:
-    """Writes a .solverstate, or where the name ends in .h5 a .solverstate.h5.
+    """Write a .solverstate, or where the name ends in .h5 a .solverstate.h5.
 
     Raises:
         WeightsError: if the file cannot be written; what was there before stays whole.
@@ -62,19 +62,19 @@ def write_solverstate(path: str | os.PathLike[str], state: SolverState) -> None:
         _write_hdf5(path, state)
         return
     with replacing(path) as file:
-        file.writelines([wire.varint(_ITER << 3), wire.varint(state.iteration)])
-        file.writelines(wire.delimited(_LEARNED_NET, state.learned_net.encode()))
+        file.writelines([wire.encode_varint(_ITER << 3), wire.encode_varint(state.iteration)])
+        file.writelines(wire.encode_delimited(_LEARNED_NET, state.learned_net.encode()))
         for array in state.history:
-            file.writelines(wire.delimited(_HISTORY, *encode_blob(array)))
-        file.writelines([wire.varint(_CURRENT_STEP << 3), wire.varint(state.current_step)])
+            file.writelines(wire.encode_delimited(_HISTORY, *encode_blob(array)))
+        file.writelines([wire.encode_varint(_CURRENT_STEP << 3), wire.encode_varint(state.current_step)])
         if state.record:
-            file.writelines(wire.delimited(_RECORD, state.record.encode()))
+            file.writelines(wire.encode_delimited(_RECORD, state.record.encode()))
 
 
 def _decode(data: memoryview) -> SolverState:
     numbers = {_ITER: 0, _CURRENT_STEP: 0}
     texts, history, found = {_LEARNED_NET: "", _RECORD: ""}, [], False
-    for number, kind, value in wire.fields(data):
+    for number, kind, value in wire.read_fields(data):
         if number in numbers and isinstance(value, int):
             numbers[number], found = value & 0x7FFFFFFF, True  # an int32, never negative
         elif kind == wire.DELIMITED and not isinstance(value, int) and number in texts:
@@ -90,11 +90,11 @@ def _decode(data: memoryview) -> SolverState:
 
 
 def _read_hdf5(path: str | os.PathLike[str]) -> SolverState:
-    with reading(path, ".solverstate.h5") as file:
+    with open_hdf5(path, ".solverstate.h5") as file:
         if "history" not in file or "iter" not in file:
             hint = " (these are weights: name the solver state instead)" if "data" in file else ""
             raise WeightsError(Problem(f"has no history{hint}; is it a .solverstate.h5?", str(path)))
-        history = arrays(file["history"])
+        history = read_arrays(file["history"])
         if any(blob is None for blob in history):
             raise ValueError("history blobs are missing")
         return SolverState(
@@ -107,7 +107,7 @@ def _read_hdf5(path: str | os.PathLike[str]) -> SolverState:
 
 
 def _write_hdf5(path: str | os.PathLike[str], state: SolverState) -> None:
-    with writing(path) as file:
+    with replace_hdf5(path) as file:
         file.create_dataset("iter", data=np.array([state.iteration], np.int32))
         write_string(file, "learned_net", state.learned_net)
         file.create_dataset("current_step", data=np.array([state.current_step], np.int32))

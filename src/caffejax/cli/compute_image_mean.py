@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> None:
     log.info("Starting iteration")
     with counter(total, "images") as advance:
         for start in range(0, total, _AT_ONCE):
-            for key, value in records.run(start, min(_AT_ONCE, total - start)):
+            for key, value in records.read_range(start, min(_AT_ONCE, total - start)):
                 try:
                     mean.add(read_datum(value)[0])
                 except DataError as error:
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
     if options.output:
         log.info("Write to %s", options.output)
         with replacing(options.output) as file:
-            file.write(mean.blob())
+            file.write(mean.to_binaryproto())
     log.info("Number of channels: %d", len(mean.value))
     for channel, values in enumerate(mean.value):
         # Caffe adds floats one by one; the sixth digit may show it

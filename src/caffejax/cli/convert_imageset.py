@@ -39,13 +39,13 @@ def run(options: argparse.Namespace) -> None:
 
     import numpy as np
 
-    from ..data.imageset import guessed_encoding, image_datum
-    from ..data.lists import image_paths, read_list
+    from ..data.imageset import encode_image_datum, guess_encoding
+    from ..data.lists import find_images, read_list
     from ..data.records import WRITERS
 
     images = read_list(Path(options.list))
     skip = options.skip_errors
-    paths = [options.root + name for name in images.names] if skip else image_paths(images, options.root, ())
+    paths = [options.root + name for name in images.names] if skip else find_images(images, options.root, ())
     order = range(len(paths))
     if options.shuffle:
         log.info("Shuffling data")
@@ -57,9 +57,9 @@ def run(options: argparse.Namespace) -> None:
     done, first = 0, None
     with WRITERS[options.backend](options.database) as put, counter(len(paths), "images") as advance:
         for line, i in enumerate(order):
-            encoding = options.encode_type or (guessed_encoding(images.names[i]) if options.encoded else "")
+            encoding = options.encode_type or (guess_encoding(images.names[i]) if options.encoded else "")
             try:
-                datum, shape = image_datum(
+                datum, shape = encode_image_datum(
                     paths[i],
                     images.labels[i],
                     colour=not options.gray,

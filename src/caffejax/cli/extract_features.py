@@ -88,7 +88,7 @@ def _database_writer(kind: str) -> Callable[[str, str], Any]:
 
     @contextmanager
     def writer(target: str, name: str) -> Iterator[Callable[[Any], object]]:
-        from ..data.imageset import feature_datums
+        from ..data.imageset import encode_feature_datums
         from ..data.records import WRITERS
 
         written = 0
@@ -96,7 +96,7 @@ def _database_writer(kind: str) -> Callable[[str, str], Any]:
 
             def write(array: Any) -> None:
                 nonlocal written
-                for datum in feature_datums(array, name):
+                for datum in encode_feature_datums(array, name):
                     put(b"%010d" % written, datum)
                     written += 1
 

@@ -1,14 +1,14 @@
-"""Data layers: what feeds a net from disk. Importing this registers them."""
+"""Data layers and their sources. Importing this registers the layers."""
 
 from . import hdf5_output  # noqa: F401  registers its type
-from .hdf5 import hdf5_batches
-from .image_data import image_batches
+from .data_layer import open_data
+from .hdf5_data import open_hdf5_data
+from .image_data import open_image_data
 from .leveldb import LevelDb, leveldb_writer, write_leveldb
 from .lmdb import Lmdb, lmdb_writer, write_lmdb
 from .memory import ArraySource
 from .pipeline import Batch, Batches, Pipeline
-from .source import data_batches
-from .window_data import window_batches
+from .window_data import open_window_data
 
 __all__ = [
     "ArraySource",
@@ -17,12 +17,12 @@ __all__ = [
     "LevelDb",
     "Lmdb",
     "Pipeline",
-    "data_batches",
-    "hdf5_batches",
-    "image_batches",
     "leveldb_writer",
     "lmdb_writer",
-    "window_batches",
+    "open_data",
+    "open_hdf5_data",
+    "open_image_data",
+    "open_window_data",
     "write_leveldb",
     "write_lmdb",
 ]

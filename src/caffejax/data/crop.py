@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import DataError
-from .shapes import by
+from .shapes import dims
 
 
 @dataclass(frozen=True)
@@ -23,17 +23,17 @@ class Crop:
     random: bool
 
     def shape(self, image: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape (C, h, w) cut from an image (C, H, W).
+        """Return the shape (C, h, w) cut from an image (C, H, W).
 
         Raises:
             DataError: if the window is larger than the image.
         """
         if self.size > min(image[1:]):
-            raise DataError(f"is {by(image)} (CxHxW), smaller than crop_size {self.size}")
+            raise DataError(f"is {dims(image)} (CxHxW), smaller than crop_size {self.size}")
         return (image[0], self.size, self.size) if self.size else image
 
     def origins(self, extents: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """The upper left corners of the windows: integers (N, 2), row and column.
+        """Return the upper left corners of the windows: integers (N, 2), row and column.
 
         Args:
             extents: heights and widths of the images, uint64 (N, 2).

@@ -17,7 +17,7 @@ AS_STORED: int = cv2.IMREAD_UNCHANGED
 COLOUR: int = cv2.IMREAD_COLOR
 GREY: int = cv2.IMREAD_GRAYSCALE
 
-_LABELS_KEPT = 1 << 16
+_MAX_CACHED_LABELS = 1 << 16
 
 
 class BadImageError(DataError):
@@ -25,7 +25,7 @@ class BadImageError(DataError):
 
 
 def read_datum(data: bytes, decode: int = AS_STORED) -> tuple[np.ndarray, int]:
-    """Reads a Datum.
+    """Read a Datum.
 
     Args:
         data: the serialised Datum.
@@ -52,10 +52,10 @@ def read_datum(data: bytes, decode: int = AS_STORED) -> tuple[np.ndarray, int]:
 
 
 class DatumReader:
-    """`read_datum`, for many: at once, if they are raw images of one shape.
+    """A reader of many Datums: at once, if they are raw images of one shape.
 
-    All that differs between such Datums are the pixels and the few bytes with the label after them. So once one
-    has been parsed, others that begin alike are taken apart where that one was.
+    Such Datums differ only in the pixels and in the few bytes with the label after them. So once one has been
+    parsed, others that begin alike are split at the same places.
 
     Args:
         decode: as for `read_datum`.
@@ -67,13 +67,13 @@ class DatumReader:
         self._labels = _Labels()
 
     def __call__(self, data: bytes) -> tuple[np.ndarray, int]:
-        """As `read_datum`."""
+        """Read one, as `read_datum` does."""
         image, label = read_datum(data, self._decode)
         self._remember(data, image)
         return image, label
 
     def alike(self, data: Sequence[bytes]) -> tuple[np.ndarray, list[int]] | None:
-        """The images (N, C, H, W) and their labels; None unless all are like the raw one read last."""
+        """Return the images (N, C, H, W) and their labels; None unless all are like the raw one read last."""
         head, shape = self._like
         begin, end = len(head), len(head) + math.prod(shape)
         if not all(one.startswith(head) for one in data):
@@ -109,13 +109,13 @@ class _Labels(dict[bytes, int | None]):
             return None
         if any(field.name != "label" and value is not False for field, value in datum.ListFields()):
             return None
-        if len(self) < _LABELS_KEPT:
+        if len(self) < _MAX_CACHED_LABELS:
             self[rest] = datum.label
         return datum.label
 
 
 def is_compressed(data: bytes) -> bool:
-    """Whether a Datum holds a compressed image."""
+    """Return whether a Datum holds a compressed image."""
     try:
         return bool(caffe_pb2.Datum.FromString(data).encoded)
     except DecodeError:
@@ -123,7 +123,7 @@ def is_compressed(data: bytes) -> bool:
 
 
 def decode_image(data: bytes, decode: int = AS_STORED) -> np.ndarray:
-    """Decodes a compressed image (JPEG, PNG, ...) to uint8 (C, H, W), colours in the order B, G, R.
+    """Decode a compressed image (JPEG, PNG, ...) to uint8 (C, H, W), colours in the order B, G, R.
 
     Raises:
         BadImageError: if OpenCV cannot decode it, or its pixels are not bytes.

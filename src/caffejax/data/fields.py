@@ -1,4 +1,4 @@
-"""Refusing settings that would change the data and that caffejax does not know how to follow."""
+"""The refusal of settings that would change the data and that caffejax does not follow."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from ..errors import DataError
 
 
-def refuse_others(message: Any, name: str, known: Container[str]) -> None:
-    """Checks that no field of a parameter message is set but the known ones.
+def refuse_unsupported(message: Any, name: str, known: Container[str]) -> None:
+    """Check that no field of a parameter message is set but the known ones.
 
     Raises:
         DataError: naming every other field that is set to anything but its default.
     """
-    others = [
+    unsupported = [
         field.name for field, value in message.ListFields() if field.name not in known and value != field.default_value
     ]
-    if others:
-        raise DataError([f"{name}.{field} is not supported yet" for field in others])
+    if unsupported:
+        raise DataError([f"{name}.{field} is not supported yet" for field in unsupported])

@@ -11,12 +11,12 @@ from pathlib import Path
 from ..errors import DataError, Problem
 
 Put = Callable[[bytes, bytes], None]
-"""Writes a record: key, value."""
+"""A function that writes a record: key, value."""
 
 
 @contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, which gets the name `path` once the block ends without an exception.
+def create_folder(path: Path) -> Iterator[Path]:
+    """Make a folder to fill, which gets the name `path` once the block ends without an exception.
 
     Raises:
         DataError: if `path` exists, or the folder cannot be made.
@@ -24,19 +24,19 @@ def new_folder(path: Path) -> Iterator[Path]:
     if path.exists():
         raise DataError(Problem("exists already; remove it or choose another name", file=str(path)))
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    with writing(path):
+    with as_write_errors(path):
         partial.mkdir()
     try:
         yield partial
-        with writing(path):
+        with as_write_errors(path):
             partial.rename(path)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
 @contextmanager
-def writing(path: Path, errors: type[Exception] = OSError) -> Iterator[None]:
-    """Turns the system's errors, and those of a library, into a `DataError` that names the database."""
+def as_write_errors(path: Path, errors: type[Exception] = OSError) -> Iterator[None]:
+    """Turn the system's errors, and those of a library, into a `DataError` that names the database."""
     try:
         yield
     except (OSError, errors) as error:

@@ -14,26 +14,26 @@ from ..errors import CaffejaxError, DataError, Problem, require
 from ..layers.context import Context, Shape, Site
 from ..layers.registry import register
 from ..layers.types import Facts, Gradient, LayerType, OnHost, PerLayer, Signature
-from .shapes import by
+from .shapes import dims
 
 _NAMES = ("data", "label")
 
 
 def make_hdf5_output(ctx: Context, site: Site) -> LayerType:
-    """Writes its bottoms to the data sets `data` and `label` of an HDF5 file.
+    """Write its bottoms to the data sets `data` and `label` of an HDF5 file.
 
     The first forward pass of a net replaces the file; every further one adds its rows at the end, where Caffe
     stops with an error. After every pass the file is complete and closed. Two nets cannot write to one file: where
     both phases have the layer, `include` must keep it to one.
     """
     require(ctx.param.file_name, "hdf5_output_param has no file_name; name the file to write")
-    return replace(ctx.type, runs=OnHost(_Output(ctx.param.file_name).write, hdf5_output_top_shapes))
+    return replace(ctx.type, runs=OnHost(_OutputFile(ctx.param.file_name).write_rows, hdf5_output_top_shapes))
 
 
 def hdf5_output_top_shapes(ctx: Context, data: Any, label: Any) -> list[Shape]:
     require(
         data.shape and data.shape[:1] == label.shape[:1],
-        f"its bottoms must have as many rows: {by(data.shape) or 'a number'} and {by(label.shape) or 'a number'}",
+        f"its bottoms must have as many rows: {dims(data.shape) or 'a number'} and {dims(label.shape) or 'a number'}",
     )
     return []
 
@@ -52,14 +52,14 @@ register(
 )
 
 
-class _Output:
-    """The file of one layer, and how many rows it has written there."""
+class _OutputFile:
+    """The file that one layer writes, and how many rows it has written there."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._written: tuple[Path, int] | None = None
 
-    def write(self, ctx: Context, data: np.ndarray, label: np.ndarray) -> tuple[()]:
+    def write_rows(self, ctx: Context, data: np.ndarray, label: np.ndarray) -> tuple[()]:
         rows = {name: np.asarray(array, np.float32) for name, array in zip(_NAMES, (data, label), strict=True)}
         path, before = self._written or (Path(self._name).expanduser().absolute(), 0)
         try:
@@ -92,7 +92,7 @@ def _append(path: Path, rows: dict[str, np.ndarray], before: int) -> None:
             raise DataError(Problem(message, str(path)))
         for name, array in rows.items():
             if sets[name].shape[1:] != array.shape[1:]:
-                message = f"a row of '{name}' is {by(array.shape[1:])}, in the file {by(sets[name].shape[1:])}"
+                message = f"a row of '{name}' is {dims(array.shape[1:])}, in the file {dims(sets[name].shape[1:])}"
                 raise DataError(Problem(message, str(path)))
         for name, array in rows.items():
             sets[name].resize(before + len(array), axis=0)

@@ -11,14 +11,14 @@ from ..layers.context import Site
 from ..layers.registry import register
 from ..layers.source import Tops
 from ..layers.types import LayerType, Signature
-from .draws import Draws
-from .fields import refuse_others
+from .fields import refuse_unsupported
 from .images import read_image
 from .labelled import LabelledBatches
-from .lists import image_paths, read_list
-from .pipeline import Batches, cores
-from .reads import prefetch, reads
-from .transform import finishing
+from .lists import find_images, read_list
+from .pipeline import Batches, available_cores
+from .reads import prefetch_depth, reads_batches
+from .rng import CounterRng
+from .transform import make_finish
 
 # The second line is what old files say and Caffe ignores here; the third is how forks read, not what.
 _KNOWN = {
@@ -35,33 +35,33 @@ class FileExamples:
         DataError: if the list or an image it names is missing or malformed.
     """
 
-    def __init__(self, site: Site, draws: Draws) -> None:
+    def __init__(self, site: Site, rng: CounterRng) -> None:
         param = self._param = site.layer.image_data_param
         file = site.path(param.source)
         images = read_list(file)
         folders = [folder for folder in (site.folder, file.parent) if folder is not None]
-        self.threads = cores()
-        self._paths = image_paths(images, param.root_folder, folders)
+        self.threads = available_cores()
+        self._paths = find_images(images, param.root_folder, folders)
         self._labels = images.labels
-        self._draws = draws
-        self._skip = draws.below(param.rand_skip) if param.rand_skip else 0
+        self._rng = rng
+        self._skip = rng.below(param.rand_skip) if param.rand_skip else 0
         if self._skip >= len(self._paths):
             raise DataError(f"rand_skip skips {self._skip} of {len(self._paths)} images; lower it")
         self._orders: dict[int, np.ndarray] = {}
 
-    def run(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:
-        """The images and the labels of that many examples."""
+    def read_range(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:
+        """Return the images and the labels of that many examples."""
         param, numbers = self._param, [self._image(n) for n in range(start, start + count)]
         size = param.new_height, param.new_width
         images = [read_image(self._paths[i], param.is_color, *size) for i in numbers]
         return images, [self._labels[i] for i in numbers]
 
     def error(self, n: int, error: DataError) -> DataError:
-        """The error with the image's path."""
+        """Return the error with the image's path."""
         return DataError(f"image '{self._paths[self._image(n)]}' {error}")
 
     def close(self) -> None:
-        """Nothing is open between images."""
+        """Do nothing: no file is open between images."""
 
     def _image(self, n: int) -> int:
         epoch, i = divmod(self._skip + n, len(self._paths))
@@ -72,12 +72,12 @@ class FileExamples:
         if epoch not in orders:
             # the one before may still be read by another thread
             self._orders = orders = {e: order for e, order in orders.items() if abs(e - epoch) == 1}
-            orders[epoch] = self._draws.permutation(len(self._paths), epoch)
+            orders[epoch] = self._rng.permutation(len(self._paths), epoch)
         return orders[epoch]
 
 
-def image_batches(site: Site, tops: Tops | None = None) -> Batches:
-    """Opens the images that an ImageData layer's list names, `path label` on each line.
+def open_image_data(site: Site, tops: Tops | None = None) -> Batches:
+    """Open the images that an ImageData layer's list names, `path label` on each line.
 
     `shuffle` draws a new order for each round, by the seed; it is not Caffe's.
     """
@@ -89,13 +89,14 @@ def image_batches(site: Site, tops: Tops | None = None) -> Batches:
             raise DataError("image_data_param.batch_size must be 1 or more")
         if bool(param.new_height) != bool(param.new_width):
             raise DataError("image_data_param has only one of new_height and new_width; give both or none")
-        refuse_others(param, "image_data_param", _KNOWN)
-        draws = Draws(site.reading.seed, site.layer.name)
-        return LabelledBatches(site, FileExamples(site, draws), param.batch_size, draws, tops)
+        refuse_unsupported(param, "image_data_param", _KNOWN)
+        rng = CounterRng(site.reading.seed, site.layer.name)
+        return LabelledBatches(site, FileExamples(site, rng), param.batch_size, rng, tops)
 
 
 register(
     LayerType(
-        Signature("ImageData", bottoms=0, tops=2, param="image_data_param"), reads(image_batches, prefetch, finishing)
+        Signature("ImageData", bottoms=0, tops=2, param="image_data_param"),
+        reads_batches(open_image_data, prefetch_depth, make_finish),
     )
 )

@@ -12,7 +12,7 @@ from .opencv import cv2
 
 
 def read_image(path: str | Path, colour: bool = True, height: int = 0, width: int = 0) -> np.ndarray:
-    """The pixels of an image file: uint8 (C, H, W), colours in the order B, G, R.
+    """Read the pixels of an image file: uint8 (C, H, W), colours in the order B, G, R.
 
     Args:
         path: the file: JPEG, PNG, or what else OpenCV reads.
@@ -23,11 +23,11 @@ def read_image(path: str | Path, colour: bool = True, height: int = 0, width: in
     Raises:
         DataError: naming the file, if it cannot be read; BadImageError, if it cannot be decoded.
     """
-    return resized(decode_file(path, read_file(path), colour), height, width)
+    return resize(decode_file(path, read_file(path), colour), height, width)
 
 
 def read_file(path: str | Path) -> bytes:
-    """The bytes of a file.
+    """Read the bytes of a file.
 
     Raises:
         DataError: naming the file, if it cannot be read.
@@ -39,7 +39,7 @@ def read_file(path: str | Path) -> bytes:
 
 
 def decode_file(path: str | Path, data: bytes, colour: bool = True) -> np.ndarray:
-    """The pixels in the bytes of an image file, as `read_image` gives them.
+    """Decode the bytes of an image file to pixels, as `read_image` gives them.
 
     Raises:
         BadImageError: naming the file, if they cannot be decoded.
@@ -48,8 +48,8 @@ def decode_file(path: str | Path, data: bytes, colour: bool = True) -> np.ndarra
         return decode_image(data, COLOUR if colour else GREY)
 
 
-def resized(image: np.ndarray, height: int, width: int) -> np.ndarray:
-    """An image (C, H, W) resized bilinearly, unless height or width is 0."""
+def resize(image: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Resize an image (C, H, W) bilinearly, unless height or width is 0."""
     if not (height and width):
         return image
     pixels = cv2.resize(image.transpose(1, 2, 0), (width, height))

@@ -9,15 +9,15 @@ import numpy as np
 
 from ..errors import DataError, Problem
 from ..schema import caffe_pb2
-from .images import decode_file, read_file, resized
+from .images import decode_file, read_file, resize
 from .opencv import cv2
-from .shapes import by
+from .shapes import dims
 
 
-def image_datum(
+def encode_image_datum(
     path: str, label: int, *, colour: bool = True, height: int = 0, width: int = 0, encoding: str = ""
 ) -> tuple[bytes, tuple[int, ...]]:
-    """An image file as a serialised Datum.
+    """Serialise an image file as a Datum.
 
     Args:
         path: the file.
@@ -35,7 +35,7 @@ def image_datum(
         DataError: naming the file, if it cannot be read or decoded, or OpenCV knows no such encoding.
     """
     content = read_file(path)
-    image = resized(decode_file(path, content, colour), height, width)
+    image = resize(decode_file(path, content, colour), height, width)
     datum = caffe_pb2.Datum(label=label, encoded=bool(encoding))
     if not encoding:
         datum.channels, datum.height, datum.width = image.shape
@@ -47,8 +47,8 @@ def image_datum(
     return datum.SerializeToString(), image.shape
 
 
-def guessed_encoding(name: str) -> str:
-    """The end of a file's name in small letters: `jpg` for `a/b.JPG`; the whole name if it has no dot, as in Caffe."""
+def guess_encoding(name: str) -> str:
+    """Return a file name's end in small letters: `jpg` for `a/b.JPG`; without a dot the whole name, as in Caffe."""
     return name[name.rfind(".") + 1 :].lower()
 
 
@@ -60,7 +60,7 @@ class MeanImage:
         self._sum: np.ndarray = np.zeros((0, 0, 0))
 
     def add(self, image: np.ndarray) -> None:
-        """Counts an image (C, H, W) in.
+        """Count an image (C, H, W) in.
 
         Raises:
             DataError: if it has another shape than the first.
@@ -68,7 +68,9 @@ class MeanImage:
         if not self.count:
             self._sum = np.zeros(image.shape)
         if image.shape != self._sum.shape:
-            raise DataError(f"is {by(image.shape)} (CxHxW), the first is {by(self._sum.shape)}: a mean needs one shape")
+            raise DataError(
+                f"is {dims(image.shape)} (CxHxW), the first is {dims(self._sum.shape)}: a mean needs one shape"
+            )
         self._sum += image
         self.count += 1
 
@@ -77,23 +79,23 @@ class MeanImage:
         """The mean, float32 (C, H, W)."""
         return self._sum.astype(np.float32) / np.float32(self.count)
 
-    def blob(self) -> bytes:
-        """It as a .binaryproto, in the form that Caffe writes."""
+    def to_binaryproto(self) -> bytes:
+        """Serialise the mean as a .binaryproto, in the form that Caffe writes."""
         channels, height, width = self._sum.shape
         blob = caffe_pb2.BlobProto(num=1, channels=channels, height=height, width=width)
         blob.data.extend(self.value.ravel().tolist())
         return blob.SerializeToString()
 
 
-def feature_datums(features: np.ndarray, name: str) -> Iterable[bytes]:
-    """The rows of the blob of that name as serialised Datums with float_data, as extract_features stores them.
+def encode_feature_datums(features: np.ndarray, name: str) -> Iterable[bytes]:
+    """Serialise the rows of a blob as Datums with float_data, as extract_features stores them. `name` is the blob's.
 
     Raises:
         DataError: if the blob has more than four axes, or none.
     """
     if not 1 <= features.ndim <= 4:
         raise DataError(
-            f"blob '{name}': its shape is {by(features.shape) or 'that of a number'}; a Datum takes 1 to 4 axes"
+            f"blob '{name}': its shape is {dims(features.shape) or 'that of a number'}; a Datum takes 1 to 4 axes"
         )
     channels, height, width = (*features.shape[1:], 1, 1, 1)[:3]
     for row in features:
@@ -103,7 +105,7 @@ def feature_datums(features: np.ndarray, name: str) -> Iterable[bytes]:
 
 
 def _ends_in(path: str, encoding: str) -> bool:
-    end, encoding = guessed_encoding(path), encoding.lower()
+    end, encoding = guess_encoding(path), encoding.lower()
     return end == encoding or (encoding, end) == ("jpg", "jpeg")
 
 

@@ -12,9 +12,9 @@ from ..errors import DataError, located
 from ..layers.context import Site
 from ..layers.source import Tops
 from .datum import BadImageError
-from .draws import Draws
 from .pipeline import Batch
-from .shapes import by, top
+from .rng import CounterRng
+from .shapes import dims, float32_top
 from .transform import Transform
 
 
@@ -27,8 +27,8 @@ class Examples(Protocol):
 
     threads: int
 
-    def run(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:
-        """The images (C, H, W), uint8 or float32, and the labels of that many examples from number `start` on.
+    def read_range(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:
+        """Read that many examples from number `start` on: images (C, H, W), uint8 or float32, and labels.
 
         Images of one shape may be one array (N, C, H, W).
 
@@ -38,11 +38,11 @@ class Examples(Protocol):
         ...
 
     def error(self, n: int, error: DataError) -> DataError:
-        """An error that only says what is wrong with example n, with its name."""
+        """Return an error that says what is wrong with example n, with the example's name."""
         ...
 
     def close(self) -> None:
-        """Lets go of files."""
+        """Let go of files."""
         ...
 
 
@@ -57,77 +57,81 @@ class LabelledBatches:
         site: the layer.
         examples: the images.
         batch_size: how many make a batch.
-        draws: what decides over crops and mirroring.
-        seen: the tops, where an earlier look has shown them; else the first image is read for them.
+        rng: what decides over crops and mirroring.
+        tops: what an earlier look has shown; else the first image is read for them.
 
     Raises:
         DataError: if the first image cannot be read or does not fit the layer.
     """
 
-    def __init__(self, site: Site, examples: Examples, batch_size: int, draws: Draws, seen: Tops | None = None) -> None:
+    def __init__(
+        self, site: Site, examples: Examples, batch_size: int, rng: CounterRng, tops: Tops | None = None
+    ) -> None:
         self.batch_size = batch_size
         self._site = site
         self._examples = examples
-        self._transform = Transform(site, draws)
+        self._transform = Transform(site, rng)
         self.threads = examples.threads
-        self.tops = self._tops() if seen is None else seen
+        self.tops = self._look() if tops is None else tops
 
-    def _tops(self) -> Tops:
-        tops = top(self.batch_size, *self._shape(self._run(0, 1))), top(self.batch_size)
+    def _look(self) -> Tops:
+        tops = float32_top(self.batch_size, *self._shape(self._read_range(0, 1))), float32_top(self.batch_size)
         return tops[: len(self._site.layer.top)]
 
     def read(self, start: int) -> Batch:
-        """The batch from example `start` on.
+        """Read the batch from example `start` on.
 
         Raises:
             DataError: naming the example that cannot be read or has another shape than the batch's first.
         """
         with located(layer=self._site.layer.name, layer_type=self._site.layer.type):
-            run = self._run(start, self.batch_size)
-            self._shape(run)
-            images = self._transform(run.images, start)
-        return Batch((images, np.array(run.labels, np.float32))[: len(self.tops)], run.warnings)
+            examples = self._read_range(start, self.batch_size)
+            self._shape(examples)
+            images = self._transform(examples.images, start)
+        return Batch((images, np.array(examples.labels, np.float32))[: len(self.tops)], examples.warnings)
 
     def close(self) -> None:
-        """Lets go of files; reading on opens them again."""
+        """Let go of files. Reading on opens them again."""
         self._examples.close()
 
-    def _run(self, start: int, count: int) -> _Run:
-        """That many examples from number `start` on, or what stands in for them."""
+    def _read_range(self, start: int, count: int) -> _ExampleRange:
+        """Read that many examples from number `start` on, or what stands in for them."""
         try:
-            return _Run(range(start, start + count), *self._examples.run(start, count))
+            return _ExampleRange(range(start, start + count), *self._examples.read_range(start, count))
         except BadImageError:
             if not self._site.reading.skip_bad:
                 raise
         bad: list[BadImageError] = []
         found = [self._next_good(n, bad) for n in range(start, start + count)]
         warnings = dict.fromkeys(f"{error}; the next one takes its place" for error in bad)
-        return _Run(*zip(*found, strict=True))._replace(warnings=tuple(warnings))
+        return _ExampleRange(*zip(*found, strict=True))._replace(warnings=tuple(warnings))
 
     def _next_good(self, n: int, bad: list[BadImageError]) -> tuple[int, np.ndarray, int]:
-        """The first example from number n on that can be decoded: its number, image and label."""
+        """Find the first example from number n on that can be decoded; return its number, image and label."""
         for number in range(n, n + self.batch_size + 1):
             try:
-                [image], [label] = self._examples.run(number, 1)
+                [image], [label] = self._examples.read_range(number, 1)
                 return number, image, label
             except BadImageError as error:
                 bad.append(error)
         [last] = bad[-1].problems
         raise DataError(replace(last, message=f"{last.message}; no better are the {self.batch_size} before it"))
 
-    def _shape(self, run: _Run) -> tuple[int, ...]:
-        """The shape (C, h, w) that all images of a batch come out with."""
+    def _shape(self, examples: _ExampleRange) -> tuple[int, ...]:
+        """Return the shape (C, h, w) that all images of a batch come out with."""
         shape: tuple[int, ...] = ()
         seen: tuple[int, ...] = ()
-        one_array = isinstance(run.images, np.ndarray)
-        for n, image in zip(run.numbers, run.images[:1] if one_array else run.images, strict=not one_array):
+        one_array = isinstance(examples.images, np.ndarray)
+        for n, image in zip(
+            examples.numbers, examples.images[:1] if one_array else examples.images, strict=not one_array
+        ):
             if image.shape == seen:
                 continue
             try:
                 own = self._transform.shape(image.shape)
                 if own != (shape or own):
                     raise DataError(
-                        f"comes out as {by(own)} (CxHxW), the batch's first as {by(shape)}: "
+                        f"comes out as {dims(own)} (CxHxW), the batch's first as {dims(shape)}: "
                         "a batch needs one shape; crop_size, force_color or batch_size: 1 may give it"
                     )
             except DataError as error:
@@ -136,8 +140,8 @@ class LabelledBatches:
         return shape
 
 
-class _Run(NamedTuple):
-    """Examples: their numbers, images and labels, and what there is to warn of."""
+class _ExampleRange(NamedTuple):
+    """Consecutive examples: their numbers, images and labels, and what to warn of."""
 
     numbers: Sequence[int]
     images: Sequence[np.ndarray]

@@ -30,7 +30,7 @@ class ImageList:
 
 
 def read_list(file: Path) -> ImageList:
-    """Reads a list. As in Caffe, the last space of a line comes before the label; names may have spaces.
+    """Read a list. As in Caffe, the last space of a line comes before the label; names may have spaces.
 
     Lines without a label, for which Caffe takes 0, are refused. Blank lines at the end do no harm.
 
@@ -57,12 +57,12 @@ def read_list(file: Path) -> ImageList:
             what = f"'{line.strip()}' is not a path, a space and a whole number" if line.strip() else "is blank"
             problems.append(Problem(what, str(file), number))
     if problems:
-        raise DataError(shortened(problems))
+        raise DataError(shorten(problems))
     return images
 
 
-def image_paths(images: ImageList, root: str, folders: Sequence[Path]) -> list[str]:
-    """The paths of the images: `root` and the name, joined as they are, from the working directory or a folder.
+def find_images(images: ImageList, root: str, folders: Sequence[Path]) -> list[str]:
+    """Return the images' paths: `root` and the name, joined as they are, from the working directory or a folder.
 
     Args:
         images: the list.
@@ -85,19 +85,19 @@ def image_paths(images: ImageList, root: str, folders: Sequence[Path]) -> list[s
         else:
             problems.append(Problem(f"there is no image '{given}'", str(images.file), number))
     if problems:
-        raise DataError(shortened(problems))
+        raise DataError(shorten(problems))
     return paths
 
 
-def shortened(problems: Iterable[Problem]) -> list[Problem]:
-    """The first of many problems, and how many more there are."""
+def shorten(problems: Iterable[Problem]) -> list[Problem]:
+    """Return the first of many problems, and how many more there are."""
     problems = list(problems)
     more = len(problems) - _SHOWN
     return problems if more <= 1 else [*problems[:_SHOWN], Problem(f"and {more} more", problems[0].file)]
 
 
 class _Listings:
-    """Whether files exist, with one look at each folder: lists have millions of lines."""
+    """Whether files exist, from one listing of each folder: lists have millions of lines."""
 
     def __init__(self) -> None:
         self._names: dict[str, frozenset[str]] = {}

@@ -14,7 +14,7 @@ from typing import Any
 import lmdb
 
 from ..errors import DataError, Problem, located
-from .folder import Put, new_folder, writing
+from .folder import Put, as_write_errors, create_folder
 
 _MARK_EVERY = 64  # a jump walks at most this many records; the marks of a million records take 1 MB
 _WRITE_AT_ONCE = 1 << 24  # bytes
@@ -51,15 +51,15 @@ class Lmdb:
         return self._reader().length
 
     def __getitem__(self, index: int) -> tuple[bytes, bytes]:
-        return self.run(index, 1)[0]
+        return self.read_range(index, 1)[0]
 
-    def run(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
-        """That many records from number `start` on; not beyond the last."""
+    def read_range(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
+        """Read that many records from number `start` on, not beyond the last."""
         reader = self._reader()
         if not 0 <= start <= start + count <= reader.length:
             raise IndexError(f"{start} to {start + count}, of {reader.length}")
         try:
-            return reader.run(start, count)
+            return reader.read_range(start, count)
         except lmdb.Error as error:
             raise self._error(
                 f"record {start} or one after it cannot be read: {error}; the database is damaged"
@@ -68,7 +68,7 @@ class Lmdb:
             raise self._error(f"{error} of {reader.length} records; the database is damaged") from error
 
     def close(self) -> None:
-        """Lets go of the folder; the next read opens it again."""
+        """Let go of the folder. The next read opens it again."""
         with _opening:
             readers, self._readers, self._own = self._readers, [], threading.local()
             for reader in readers:
@@ -145,15 +145,15 @@ class _Reader:
         self._in_use = threading.Lock()
 
     def close(self) -> None:
-        """Waits for a read under way, and lets go of the files. Another process's are not ours to close."""
+        """Wait for a read under way, and let go of the files. Another process's are not ours to close."""
         with self._in_use:
             if self.pid == os.getpid():
                 self._cursor.close()
                 self._txn.abort()
             self._cursor = self._txn = self._environment = None
 
-    def run(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
-        """Records from number `start` on.
+    def read_range(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
+        """Read records from number `start` on.
 
         Raises:
             EOFError: if there are fewer than the LMDB says.
@@ -173,14 +173,14 @@ class _Reader:
             return records
 
     def _jump(self, index: int) -> None:
-        """Goes to that record, or to a mark not far before it."""
+        """Go to that record, or to a mark not far before it."""
         mark = min(index // _MARK_EVERY, len(self._marks) - 1)
         if not mark * _MARK_EVERY <= self._at <= index:
             self._cursor.set_key(self._marks[mark])
             self._at = mark * _MARK_EVERY
 
     def _walk(self, index: int) -> None:
-        """Goes on to that record, step by step."""
+        """Go on to that record, step by step."""
         while self._at < index:
             if not self._cursor.next():
                 raise EOFError(f"ends after {self._at + 1}")
@@ -191,7 +191,7 @@ class _Reader:
 
 @contextmanager
 def lmdb_writer(path: str | os.PathLike[str]) -> Iterator[Put]:
-    """A function that writes a record (key, value) to a new LMDB folder.
+    """Make a new LMDB folder, and give a function that writes a record (key, value) to it.
 
     The folder appears when the block ends without an exception. Keys have 1 to 511 bytes, each occurs once,
     and they may come in any order.
@@ -203,8 +203,8 @@ def lmdb_writer(path: str | os.PathLike[str]) -> Iterator[Put]:
         DataError: if the folder exists, a key occurs twice or has a wrong length, or writing fails.
     """
     path = Path(path)
-    with new_folder(path) as folder:
-        with writing(path, lmdb.Error):
+    with create_folder(path) as folder:
+        with as_write_errors(path, lmdb.Error):
             environment = lmdb.open(str(folder), map_size=1 << 26, lock=False)
         with environment:
             chunk: list[tuple[bytes, bytes]] = []
@@ -212,7 +212,7 @@ def lmdb_writer(path: str | os.PathLike[str]) -> Iterator[Put]:
 
             def flush() -> None:
                 nonlocal held
-                with writing(path, lmdb.Error), located(file=str(path)):
+                with as_write_errors(path, lmdb.Error), located(file=str(path)):
                     _put_all(environment, chunk)
                 chunk.clear()
                 held = 0
@@ -229,7 +229,7 @@ def lmdb_writer(path: str | os.PathLike[str]) -> Iterator[Put]:
 
 
 def write_lmdb(path: str | os.PathLike[str], records: Iterable[tuple[bytes, bytes]]) -> None:
-    """Writes records (key, value) as a new LMDB folder; see `lmdb_writer`.
+    """Write records (key, value) as a new LMDB folder; see `lmdb_writer`.
 
     Raises:
         DataError: if the folder exists, a key occurs twice or has a wrong length, or writing fails.

@@ -1,4 +1,4 @@
-"""What feeds a net in training and testing: its data layers' sources, read together."""
+"""The loader: hands a net the batches of its data layers' sources, read together."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Loader:
         return self
 
     def __next__(self) -> dict[str, Any]:
-        """The next batch of every source, by blob name, and what is fed by hand.
+        """Return the next batch of every source, by blob name, and what is fed by hand.
 
         Raises:
             DataError: if a batch cannot be read, or holds a label that is none of a loss's classes.
@@ -80,7 +80,7 @@ class Loader:
         return batch
 
     def read(self, layer: str) -> dict[str, np.ndarray]:
-        """The next batch of one source, by blob name; raises as `next` does."""
+        """Return the next batch of one source, by blob name. Raises as `next` does."""
         batch = dict(zip(self._tops[layer], next(self._sources[layer]), strict=True))
         for name, array in batch.items():
             for wanted in self._ranges.get(name, ()):
@@ -99,7 +99,7 @@ class Loader:
             raise DataError(wanted.layer.problem(message))
 
     def _check_shapes(self, batch: Mapping[str, np.ndarray]) -> None:
-        """Says so when other shapes than the first make what runs on them be compiled again, if that is possible."""
+        """Log that the net is compiled again for other shapes than the first, and check that it can take them."""
         shapes = tuple(array.shape for array in batch.values())
         if shapes in self._shapes:
             return
@@ -111,23 +111,23 @@ class Loader:
                 reshape_graph(self._graph, {name: array.shape for name, array in batch.items()})
 
     def get_state(self) -> dict[str, Any]:
-        """The position of every source, and of the Python layers that have one, by layer."""
+        """Return the position of every source, and of the Python layers that have one, by layer."""
         return {key: place.get_state() for key, place in self._positions.items()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes to the positions of the layers that `state` names."""
+        """Go to the positions of the layers that `state` names."""
         for key, place in self._positions.items():
             if key in state:
                 place.set_state(state[key])
 
     def close(self) -> None:
-        """Closes every source."""
+        """Close every source."""
         for source in self._sources.values():
             source.close()
 
 
 def _own_positions(graph: Graph) -> dict[str, Position]:
-    """The positions that Python layers tell; says which layers read data and tell none."""
+    """Return the positions that Python layers tell, and warn of those that read data and tell none."""
     layers = [layer for layer in graph.layers if layer.type.instance is not None]
     for layer in layers:
         if isinstance(layer.type.runs, Reads) and layer.type.position is None:

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import DataError, Problem, WeightsError
 from ..layers.context import Site
 from ..schema.blobs import read_blob_proto
-from .shapes import by
+from .shapes import dims
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,15 @@ class Mean:
     values: np.ndarray
     file: str | None = None
 
-    def over(self, shape: tuple[int, ...]) -> np.ndarray:
-        """The mean of each pixel of an image of that shape (C, H, W).
+    def broadcast_to(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Return the mean of each pixel of an image of that shape (C, H, W).
 
         Raises:
             DataError: if it does not fit.
         """
         if self.file is not None and self.values.shape != shape:
             raise DataError(
-                f"is {by(shape)} (CxHxW), but mean_file {self.file} is {by(self.values.shape)}: "
+                f"is {dims(shape)} (CxHxW), but mean_file {self.file} is {dims(self.values.shape)}: "
                 "they must be equal, also with a crop_size"
             )
         if len(self.values) not in (1, shape[0]):
@@ -44,8 +44,8 @@ class Mean:
         return np.broadcast_to(self.values, shape)
 
 
-def mean_of(site: Site) -> Mean:
-    """The mean that transform_param asks for; zero if it asks for none.
+def read_mean(site: Site) -> Mean:
+    """Return the mean that transform_param asks for; zero if it asks for none.
 
     Raises:
         DataError: if both kinds are given, or the file is missing or no mean.
@@ -65,6 +65,6 @@ def _read(path: Path) -> np.ndarray:
     except WeightsError as error:
         raise DataError(replace(p, message=f"mean_file: {p.message}") for p in error.problems) from error
     if stored.ndim != 4 or len(stored) != 1 or not stored.size:
-        message = f"mean_file has shape {by(stored.shape)}; it must be one image, 1xCxHxW"
+        message = f"mean_file has shape {dims(stored.shape)}; it must be one image, 1xCxHxW"
         raise DataError(Problem(message, file=str(path)))
     return stored.reshape(stored.shape[1:])

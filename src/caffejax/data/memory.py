@@ -1,4 +1,4 @@
-"""What feeds a MemoryData layer: arrays."""
+"""The source of a MemoryData layer: arrays."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..errors import DataError
-from .position import examples_at, position
-from .shapes import by, top
+from .position import decode_position, encode_position
+from .shapes import dims, float32_top
 
 
 class ArraySource:
@@ -33,14 +33,14 @@ class ArraySource:
         return self
 
     def __next__(self) -> tuple[np.ndarray, ...]:
-        """The next batch: images (N, C, H, W) and labels (N,): copies, since the arrays may be written to."""
+        """Return the next batch: images (N, C, H, W) and labels (N,). They are copies: the arrays may be written to."""
         start = self._examples % len(self._data)
         batch = np.s_[start : start + self._batch_size]
         self._examples += self._batch_size
         return self._data[batch].copy(), self._labels[batch].copy()
 
     def reset(self, data: np.ndarray, labels: np.ndarray) -> None:
-        """Starts anew with other arrays.
+        """Start anew with other arrays.
 
         Raises:
             DataError: if they do not have such shapes; then nothing has changed.
@@ -48,7 +48,7 @@ class ArraySource:
         data, labels = np.asarray(data, np.float32), np.asarray(labels, np.float32)
         problems = []
         if data.ndim != 4:
-            problems.append(f"the data is {by(data.shape) or 'a number'}; images (n, C, H, W) are needed")
+            problems.append(f"the data is {dims(data.shape) or 'a number'}; images (n, C, H, W) are needed")
         elif labels.size != len(data):
             problems.append(f"there are {labels.size} labels for {len(data)} images")
         if data.ndim and (not data.size or len(data) % self._batch_size):
@@ -57,18 +57,18 @@ class ArraySource:
             raise DataError(problems)
         self._data, self._labels = data, labels.reshape(-1)
         self._examples = 0
-        self.tops = top(self._batch_size, *data.shape[1:]), top(self._batch_size)
+        self.tops = float32_top(self._batch_size, *data.shape[1:]), float32_top(self._batch_size)
 
     def get_state(self) -> Mapping[str, int]:
-        """The position of the next batch."""
-        return position(self._examples)
+        """Return the position of the next batch."""
+        return encode_position(self._examples)
 
     def set_state(self, state: Mapping[str, int]) -> None:
-        """Goes to a position that `get_state` gave."""
-        examples = examples_at(state)
+        """Go to a position that `get_state` gave."""
+        examples = decode_position(state)
         if examples % self._batch_size:
             raise DataError(f"position {examples} is not between batches of {self._batch_size}")
         self._examples = examples
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""

@@ -20,11 +20,11 @@ import numpy as np
 from absl import flags
 
 from ..errors import CaffejaxError, DataError
-from .position import examples_at, position
+from .position import decode_position, encode_position
 
 log = logging.getLogger("caffejax.data")
 
-_WITHOUT_END = 2**62  # batches; a source wraps round for ever
+_ENDLESS = 2**62  # batches; a source wraps round for ever
 
 
 class Batch(NamedTuple):
@@ -53,11 +53,11 @@ class Batches(Protocol):
     threads: int
 
     def read(self, start: int) -> Batch:
-        """The examples from number `start` on, counted from the start of training, wrapping round."""
+        """Read the examples from number `start` on, counted from the start of training, wrapping round."""
         ...
 
     def close(self) -> None:
-        """Lets go of files; reading on opens them again."""
+        """Let go of files. Reading on opens them again."""
         ...
 
 
@@ -84,15 +84,15 @@ class Pipeline:
         self._depth = depth
         self._workers = workers
         self._examples = 0
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
         self._ahead: list[grain.DatasetIterator[Batch]] = []  # one, or none
-        weakref.finalize(self, _end, self._ahead)  # at the program's end before the modules it needs go
+        weakref.finalize(self, _stop_reading_ahead, self._ahead)  # at the program's end before the modules it needs go
 
     def __iter__(self) -> Pipeline:
         return self
 
     def __next__(self) -> tuple[np.ndarray, ...]:
-        """The arrays of the next batch; waits for it if need be.
+        """Return the arrays of the next batch, and wait for it if need be.
 
         Raises:
             DataError: naming the record that cannot be read, or a worker process that has ended.
@@ -102,75 +102,75 @@ class Pipeline:
         try:
             batch: Batch = next(self._ahead[0])
         except BaseException as error:
-            _end(self._ahead)
+            _stop_reading_ahead(self._ahead)
             if self._workers and isinstance(error, RuntimeError) and not isinstance(error, CaffejaxError):
                 raise DataError(f"a process that reads the data has ended: {error}") from error
             raise
         self._examples += self._batches.batch_size
         for warning in batch.warnings:
-            if warning not in self._said:
-                self._said.add(warning)
+            if warning not in self._warned:
+                self._warned.add(warning)
                 log.warning(warning)
         # out of the memory shared with a worker, so that it is given back at once
         return tuple(map(np.array, batch.arrays)) if self._workers else batch.arrays
 
     def get_state(self) -> Mapping[str, int]:
-        """The position of the batch that `next` gives next, however much has been read ahead."""
-        return position(self._examples)
+        """Return the position of the batch that `next` gives next, however much has been read ahead."""
+        return encode_position(self._examples)
 
     def set_state(self, state: Mapping[str, int]) -> None:
-        """Goes to a position that `get_state` gave; what was read ahead is dropped."""
-        examples = examples_at(state)
-        _end(self._ahead)
+        """Go to a position that `get_state` gave. What was read ahead is dropped."""
+        examples = decode_position(state)
+        _stop_reading_ahead(self._ahead)
         self._examples = examples
 
     def close(self) -> None:
-        """Stops reading ahead and closes the files. Reading again goes on where the consumer stood."""
-        _end(self._ahead)
+        """Stop reading ahead and close the files. Reading again goes on where the consumer stood."""
+        _stop_reading_ahead(self._ahead)
         self._batches.close()
 
     def _dataset(self) -> grain.IterDataset[Batch]:
-        batches = grain.MapDataset.source(_Numbered(self._batches, self._examples))
+        batches = grain.MapDataset.source(_BatchesByNumber(self._batches, self._examples))
         if self._workers:
-            _let_grain_read_its_flags()
+            _mark_grain_flags_parsed()
             # each worker keeps its share ready in a queue, and reads one batch at a time
             share = max(1, self._depth // self._workers)
             options = grain.MultiprocessingOptions(num_workers=self._workers, per_worker_buffer_size=share)
             alone = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
-            return batches.to_iter_dataset(alone).mp_prefetch(options, worker_init_fn=_leave_ctrl_c_to_the_parent)
+            return batches.to_iter_dataset(alone).mp_prefetch(options, worker_init_fn=_ignore_sigint)
         threads = min(self._batches.threads, self._depth)
         return batches.to_iter_dataset(grain.ReadOptions(num_threads=threads, prefetch_buffer_size=self._depth))
 
 
-def _let_grain_read_its_flags() -> None:
-    """Grain asks absl for its own flags, which gives none before all are parsed. Those of others stay as they are."""
+def _mark_grain_flags_parsed() -> None:
+    """Mark grain's own flags as parsed: absl gives none before all are. Those of others stay as they are."""
     for name in flags.FLAGS:
         if name.startswith("grain_"):
             flags.FLAGS[name].present = True
 
 
-def _end(ahead: list[grain.DatasetIterator[Batch]]) -> None:
+def _stop_reading_ahead(ahead: list[grain.DatasetIterator[Batch]]) -> None:
     while ahead:
         ahead.pop().close()
 
 
-class _Numbered:
+class _BatchesByNumber:
     """Batches from some example on, numbered from 0."""
 
     def __init__(self, batches: Batches, first: int) -> None:
         self._batches, self._first = batches, first
 
     def __len__(self) -> int:
-        return _WITHOUT_END
+        return _ENDLESS
 
     def __getitem__(self, number: int) -> Batch:
         return self._batches.read(self._first + number * self._batches.batch_size)
 
 
-def cores() -> int:
-    """How many cores this process may use."""
+def available_cores() -> int:
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _leave_ctrl_c_to_the_parent(worker: int, workers: int) -> None:
+def _ignore_sigint(worker: int, workers: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from ..errors import DataError
 
 
-def position(examples: int) -> dict[str, int]:
-    """The position after that many examples."""
+def encode_position(examples: int) -> dict[str, int]:
+    """Return the position after that many examples."""
     return {"examples": examples}
 
 
-def examples_at(state: Mapping[str, int]) -> int:
-    """How many examples lie before a position.
+def decode_position(state: Mapping[str, int]) -> int:
+    """Return how many examples lie before a position.
 
     Raises:
         DataError: if this is no position.

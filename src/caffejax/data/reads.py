@@ -1,4 +1,4 @@
-"""How data layers read: batches by number, looked at once when the graph is built, and later read ahead."""
+"""How data layers read: a look at the source when the graph is built, then batches by number, read ahead."""
 
 from __future__ import annotations
 
@@ -14,38 +14,40 @@ from .pipeline import Batches, Pipeline
 
 
 class OpenBatches(Protocol):
-    """What opens a layer's batches; `tops` are those that an earlier look has shown, so that none is needed."""
+    """A function that opens a layer's batches. Given the `tops` that an earlier look has shown, it takes none."""
 
     def __call__(self, site: Site, tops: Tops | None = None) -> Batches:
-        """Opens them."""
+        """Open them."""
         ...
 
 
-def reads(
-    batches: OpenBatches, depth: Callable[[Site], int], finishing: Callable[[Site], Callable[..., Any]] | None = None
+def reads_batches(
+    open_batches: OpenBatches,
+    depth: Callable[[Site], int],
+    make_finish: Callable[[Site], Callable[..., Any]] | None = None,
 ) -> Reads:
-    """How a type reads that makes its tops of such batches.
+    """Return how a type reads whose tops are batches by number.
 
     Args:
-        batches: what opens them.
-        depth: how many to keep ready.
-        finishing: makes `Look.finish` for a layer, if something is left to do on the device.
+        open_batches: opens a layer's batches.
+        depth: gives how many to keep ready.
+        make_finish: makes `Look.finish` for a layer, if something is left to do on the device.
     """
 
-    def look(site: Site) -> Look:
+    def look_at_batches(site: Site) -> Look:
         with located(layer=site.layer.name, layer_type=site.layer.type):
             if depth(site) < 1:
                 raise DataError(f"prefetch is {depth(site)}; at least 1 batch must be kept ready")
-        found = batches(site)
-        found.close()
-        return Look(found.tops, None if finishing is None else finishing(site))
+        batches = open_batches(site)
+        batches.close()
+        return Look(batches.tops, None if make_finish is None else make_finish(site))
 
     def open_source(site: Site, tops: Tops) -> Source:
-        return Pipeline(batches(site, tops), depth(site), site.reading.workers)
+        return Pipeline(open_batches(site, tops), depth(site), site.reading.workers)
 
-    return Reads(functools.update_wrapper(look, batches), open_source)
+    return Reads(functools.update_wrapper(look_at_batches, open_batches), open_source)
 
 
-def prefetch(site: Site) -> int:
-    """How many batches data_param wants to be kept ready; other layers than Data take it from there as well."""
+def prefetch_depth(site: Site) -> int:
+    """Return how many batches data_param wants to be kept ready. Other layers than Data take it from there as well."""
     return int(site.layer.data_param.prefetch)

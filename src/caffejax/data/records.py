@@ -22,12 +22,12 @@ class Records(Protocol):
 
     def __getitem__(self, index: int) -> tuple[bytes, bytes]: ...
 
-    def run(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
-        """That many records from number `start` on; not beyond the last."""
+    def read_range(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
+        """Read that many records from number `start` on, not beyond the last."""
         ...
 
     def close(self) -> None:
-        """Lets go of the files."""
+        """Let go of the files."""
         ...
 
 

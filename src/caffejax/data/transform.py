@@ -17,10 +17,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 from ..errors import DataError
 from ..layers.context import Site
 from .crop import Crop
-from .draws import Draws
-from .fields import refuse_others
-from .mean import Mean, mean_of
+from .fields import refuse_unsupported
+from .mean import Mean, read_mean
 from .opencv import cv2
+from .rng import CounterRng
 
 _KNOWN = {"scale", "mirror", "crop_size", "mean_file", "mean_value", "force_color", "force_gray"}
 
@@ -32,80 +32,81 @@ class Transform:
         DataError: if it asks for what excludes each other, or what caffejax does not know.
     """
 
-    def __init__(self, site: Site, draws: Draws) -> None:
+    def __init__(self, site: Site, rng: CounterRng) -> None:
         param = site.layer.transform_param
-        refuse_others(param, "transform_param", _KNOWN)
+        refuse_unsupported(param, "transform_param", _KNOWN)
         if param.force_color and param.force_gray:
             raise DataError("transform_param has both force_color and force_gray; keep one of them")
         self._crop = Crop(param.crop_size, random=site.training)
-        self._mean = mean_of(site)
+        self._mean = read_mean(site)
         self._scale = np.float32(param.scale)
         self._mirror: bool = param.mirror
-        self._anywhere = self._mean.file is None or not (param.crop_size or param.mirror)
-        self._draws = draws
+        # whether the same is subtracted from every crop, so that `Finish` can do it on the device
+        self._on_device = self._mean.file is None or not (param.crop_size or param.mirror)
+        self._rng = rng
 
     def shape(self, image: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape (C, h, w) that an image (C, H, W) comes out with.
+        """Return the shape (C, h, w) that an image (C, H, W) comes out with.
 
         Raises:
             DataError: if such an image does not fit the crop or the mean.
         """
-        self._mean.over(image)
+        self._mean.broadcast_to(image)
         return self._crop.shape(image)
 
     def __call__(self, images: Sequence[np.ndarray], start: int) -> np.ndarray:
-        """Transforms a batch.
+        """Transform a batch.
 
         Args:
             images: arrays (C, H, W), which all have the same `shape(...)`, or one array of bytes
                 (N, C, H, W).
-            start: the number of the first one, counted from the start of training; it decides the draws.
+            start: the number of the first one, counted from the start of training; its random numbers follow from it.
 
         Returns:
             (N, C, h, w): float32, or uint8 if `finish` is to subtract and scale.
         """
-        words = self._draws.words(start, len(images))
+        words = self._rng.words(start, len(images))
         extents = np.array([image.shape[1:] for image in images], np.uint64)
-        corners = self._crop.origins(extents, words[:, 1:3])
+        origins = self._crop.origins(extents, words[:, 1:3])
         flips = (words[:, 0] % 2 == 1) & self._mirror
         shape = (len(images), *self._crop.shape(images[0].shape))
-        if isinstance(images, np.ndarray) and self._anywhere:
-            return _cut(images, corners, flips, shape)
-        cuts = zip(images, corners.tolist(), flips.tolist(), strict=True)
-        if self._anywhere and all(image.dtype == np.uint8 for image in images):
-            return _cut_each(cuts, np.empty(shape, np.uint8))
-        batch = _cut_each(cuts, np.empty(shape, np.float32), self._mean)
+        if isinstance(images, np.ndarray) and self._on_device:
+            return _crop_batch(images, origins, flips, shape)
+        cuts = zip(images, origins.tolist(), flips.tolist(), strict=True)
+        if self._on_device and all(image.dtype == np.uint8 for image in images):
+            return _crop_each(cuts, np.empty(shape, np.uint8))
+        batch = _crop_each(cuts, np.empty(shape, np.float32), self._mean)
         if self._scale != 1:
             batch *= self._scale
         return batch
 
 
-def _cut(images: np.ndarray, corners: np.ndarray, flips: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The windows of images (N, C, H, W), flipped or not."""
+def _crop_batch(images: np.ndarray, origins: np.ndarray, flips: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Cut the windows out of images (N, C, H, W), flipped or not."""
     places = sliding_window_view(images, shape[2:], axis=(2, 3))
-    batch: np.ndarray = places[np.arange(len(images)), :, corners[:, 0], corners[:, 1]]
+    batch: np.ndarray = places[np.arange(len(images)), :, origins[:, 0], origins[:, 1]]
     rows = batch[flips].reshape(-1, shape[-1])
     if len(rows):  # OpenCV turns rows round three times as fast as NumPy
         batch[flips] = cv2.flip(rows, 1).reshape(-1, *shape[1:])
     return batch
 
 
-def _cut_each(
+def _crop_each(
     cuts: Iterable[tuple[np.ndarray, Sequence[int], bool]], batch: np.ndarray, mean: Mean | None = None
 ) -> np.ndarray:
-    """Fills a batch with the windows of images (C, H, W), less the mean's, flipped or not."""
+    """Fill a batch with the windows of images (C, H, W), less the mean's, flipped or not."""
     height, width = batch.shape[2:]
     for (image, (row, column), flip), out in zip(cuts, batch, strict=True):
         window = np.s_[:, row : row + height, column : column + width]
         # One pass over the pixels, and no Python but this per image.
         if mean is None:
-            _place(image[window], flip, out)
+            _copy_window(image[window], flip, out)
         else:
-            np.subtract(image[window], mean.over(image.shape)[window], out=out[:, :, ::-1] if flip else out)
+            np.subtract(image[window], mean.broadcast_to(image.shape)[window], out=out[:, :, ::-1] if flip else out)
     return batch
 
 
-def _place(window: np.ndarray, flip: bool, out: np.ndarray) -> None:
+def _copy_window(window: np.ndarray, flip: bool, out: np.ndarray) -> None:
     if window.strides[0] == 1 < len(window):  # a decoded image, its colours side by side: OpenCV parts them faster
         pixels = window.transpose(1, 2, 0)
         # copied first: 14 instead of 150 us for 224 x 224
@@ -122,12 +123,12 @@ class Finish:
     scale: np.float32
 
     def __call__(self, images: jax.Array, *labels: jax.Array) -> tuple[jax.Array, ...]:
-        """The tops."""
+        """Return the tops."""
         if images.dtype == jnp.uint8:
             images = (images.astype(jnp.float32) - self.mean) * self.scale
         return (images, *labels)
 
 
-def finishing(site: Site) -> Finish:
-    """What is left to do of a layer's transform_param."""
-    return Finish(mean_of(site).values, np.float32(site.layer.transform_param.scale))
+def make_finish(site: Site) -> Finish:
+    """Return what is left to do on the device of a layer's transform_param."""
+    return Finish(read_mean(site).values, np.float32(site.layer.transform_param.scale))

@@ -1,4 +1,4 @@
-"""Cutting a window out of an image and warping it to a square, with some of what lies around it, as R-CNN does."""
+"""Windows cut out of an image and warped to a square, with some of what lies around them, as R-CNN does."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Warp(NamedTuple):
     square: bool
 
     def __call__(self, image: np.ndarray, box: np.ndarray, mirror: bool) -> tuple[np.ndarray, int, int]:
-        """The window's pixels.
+        """Return the window's pixels.
 
         Args:
             image: (H, W, 3).
@@ -80,12 +80,12 @@ class _Span(NamedTuple):
         return np.float32(np.float32(self.last - self.first + 1) / 2)
 
     def widened(self, half: np.float32, scale: np.float32) -> _Span:
-        """The span about the same centre that is `scale` times as long as twice `half`."""
+        """Return the span about the same centre that is `scale` times as long as twice `half`."""
         centre = np.float32(self.first) + self.half
         return _Span(_round(centre - half * scale), _round(centre + half * scale), self.room)
 
     def fitted(self, size: int) -> tuple[_Span, _Place]:
-        """What of it lies in the image, and where that comes to lie if the whole is warped to `size` pixels."""
+        """Return what of it lies in the image, and where that comes to lie if the whole is warped to `size` pixels."""
         before, after = max(0, -self.first), max(0, self.last - self.room + 1)
         inside = _Span(self.first + before, self.last - after, self.room)
         scale = np.float32(size) / np.float32(self.last - self.first + 1)
@@ -95,5 +95,5 @@ class _Span(NamedTuple):
 
 
 def _round(x: np.float32) -> int:
-    """To the nearest whole number, halves away from zero, as C does."""
+    """Round to the nearest whole number, halves away from zero, as C does."""
     return int(np.copysign(np.floor(np.abs(np.float64(x)) + 0.5), x))

@@ -12,14 +12,14 @@ from ..layers.context import Site
 from ..layers.registry import register
 from ..layers.source import Tops
 from ..layers.types import LayerType, Signature
-from .draws import Draws
-from .fields import refuse_others
+from .fields import refuse_unsupported
 from .images import decode_file, read_file
-from .lists import image_paths
-from .mean import mean_of
-from .pipeline import Batch, Batches, cores
-from .reads import prefetch, reads
-from .shapes import by, top
+from .lists import find_images
+from .mean import read_mean
+from .pipeline import Batch, Batches, available_cores
+from .reads import prefetch_depth, reads_batches
+from .rng import CounterRng
+from .shapes import dims, float32_top
 from .warp import Warp
 from .window_file import read_windows
 
@@ -47,19 +47,22 @@ class WindowBatches:
         self._site = site
         self._windows = read_windows(file, param.fg_threshold, param.bg_threshold)
         folders = [folder for folder in (site.folder, file.parent) if folder is not None]
-        self._paths = image_paths(self._windows.images, param.root_folder, folders)
+        self._paths = find_images(self._windows.images, param.root_folder, folders)
         self._warp = Warp(transform_param.crop_size, param.context_pad, param.crop_mode == "square")
         self._mirror: bool = transform_param.mirror
         # Caffe takes the scale from here, though all else from transform_param
         self._scale = np.float32(param.scale)
         self._mean = _mean(site)
-        self._draws = Draws(site.reading.seed, site.layer.name)
+        self._rng = CounterRng(site.reading.seed, site.layer.name)
         self._foreground = int(np.float32(param.batch_size) * np.float32(param.fg_fraction))
         self._cache: dict[int, bytes] | None = {} if param.cache_images else None
         self.batch_size: int = param.batch_size
-        self.threads = cores()
+        self.threads = available_cores()
         square = self._warp.size, self._warp.size
-        self.tops: tuple[jax.ShapeDtypeStruct, ...] = top(self.batch_size, 3, *square), top(self.batch_size)
+        self.tops: tuple[jax.ShapeDtypeStruct, ...] = (
+            float32_top(self.batch_size, 3, *square),
+            float32_top(self.batch_size),
+        )
         wanted = {"fg_threshold": self._foreground, "bg_threshold": self.batch_size - self._foreground}
         for name, count, windows in zip(wanted, wanted.values(), self._kinds, strict=True):
             if count and not len(windows):
@@ -73,13 +76,13 @@ class WindowBatches:
         return self._windows.foreground, self._windows.background
 
     def read(self, start: int) -> Batch:
-        """The batch from example `start` on.
+        """Read the batch from example `start` on.
 
         Raises:
             DataError: naming an image that cannot be read, or in which the window does not lie.
         """
         images, labels = (np.zeros(shape.shape, np.float32) for shape in self.tops)
-        words = self._draws.words(start, self.batch_size)
+        words = self._rng.words(start, self.batch_size)
         foreground, background = self._kinds
         with located(layer=self._site.layer.name, layer_type=self._site.layer.type):
             for i, (image, (flip, pick, *_)) in enumerate(zip(images, words.tolist(), strict=True)):
@@ -89,7 +92,7 @@ class WindowBatches:
         return Batch((images, labels))
 
     def close(self) -> None:
-        """Forgets the images kept in memory."""
+        """Forget the images kept in memory."""
         if self._cache is not None:
             self._cache.clear()
 
@@ -113,23 +116,23 @@ class WindowBatches:
 
 
 def _mean(site: Site) -> np.ndarray:
-    """The mean over the square: the middle of a mean file, or each channel's value."""
-    mean, size = mean_of(site), site.layer.transform_param.crop_size
+    """Return the mean over the square: the middle of a mean file, or each channel's value."""
+    mean, size = read_mean(site), site.layer.transform_param.crop_size
     channels, height, width = mean.values.shape
     if mean.file is None:
-        mean.over((3, 1, 1))
+        mean.broadcast_to((3, 1, 1))
         return np.broadcast_to(mean.values, (3, size, size))
     offset = (width - size) // 2  # of rows too, as in Caffe
     if channels != 3 or offset < 0 or offset + size > height:
         raise DataError(
-            f"mean_file {mean.file} is {by(mean.values.shape)}; 3 channels are needed, and a square of crop_size "
+            f"mean_file {mean.file} is {dims(mean.values.shape)}; 3 channels are needed, and a square of crop_size "
             f"{size} in its middle"
         )
     return mean.values[:, offset : offset + size, offset : offset + size]
 
 
-def window_batches(site: Site, tops: Tops | None = None) -> Batches:
-    """Opens the window file of a WindowData layer. Which windows are drawn is decided by the seed, not as in Caffe.
+def open_window_data(site: Site, tops: Tops | None = None) -> Batches:
+    """Open the window file of a WindowData layer. Which windows are drawn is decided by the seed, not as in Caffe.
 
     crop_size, mirror and the mean stand in transform_param; `scale`, as in Caffe, in window_data_param alone.
     """
@@ -150,8 +153,8 @@ def window_batches(site: Site, tops: Tops | None = None) -> Batches:
             problems.append(f"window_data_param.fg_fraction is {param.fg_fraction:g}; it must lie between 0 and 1")
         if problems:
             raise DataError(problems)
-        refuse_others(param, "window_data_param", _KNOWN)
-        refuse_others(transform_param, "transform_param", _KNOWN_TRANSFORMS)
+        refuse_unsupported(param, "window_data_param", _KNOWN)
+        refuse_unsupported(transform_param, "transform_param", _KNOWN_TRANSFORMS)
         if transform_param.scale != 1:
             message = "layer '%s': transform_param.scale has no effect on WindowData, as in Caffe; "
             log.warning(message + "window_data_param.scale has", site.layer.name)
@@ -159,5 +162,8 @@ def window_batches(site: Site, tops: Tops | None = None) -> Batches:
 
 
 register(
-    LayerType(Signature("WindowData", bottoms=0, tops=2, param="window_data_param"), reads(window_batches, prefetch))
+    LayerType(
+        Signature("WindowData", bottoms=0, tops=2, param="window_data_param"),
+        reads_batches(open_window_data, prefetch_depth),
+    )
 )

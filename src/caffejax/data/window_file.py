@@ -19,11 +19,11 @@ from typing import TextIO
 import numpy as np
 
 from ..errors import DataError, Problem
-from .lists import ImageList, shortened
+from .lists import ImageList, shorten
 
 
 @dataclass(frozen=True)
-class Windows:
+class ImageWindows:
     """The content of a window file.
 
     Attributes:
@@ -37,8 +37,8 @@ class Windows:
     background: np.ndarray
 
 
-def read_windows(file: Path, fg_threshold: float, bg_threshold: float) -> Windows:
-    """Reads a window file. Windows with an overlap from `bg_threshold` up to `fg_threshold` are left out.
+def read_windows(file: Path, fg_threshold: float, bg_threshold: float) -> ImageWindows:
+    """Read a window file. Windows with an overlap from `bg_threshold` up to `fg_threshold` are left out.
 
     Raises:
         DataError: if the file cannot be read, is not of that form, or has foreground windows of class 0 or less.
@@ -75,14 +75,14 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float) -> Window
         message = f"not a window file, or damaged: {what}; see caffejax.data.window_file for the form"
         raise DataError(Problem(message, str(file), words.line or None)) from error
     if problems:
-        raise DataError(shortened(problems))
+        raise DataError(shorten(problems))
     if not images.names:
         raise DataError(Problem("the window file names no images", str(file)))
-    return Windows(images, np.concatenate(foreground), np.concatenate(background))
+    return ImageWindows(images, np.concatenate(foreground), np.concatenate(background))
 
 
 class _Words:
-    """The words of a text, one after the other; knows where it is."""
+    """The words of a text, one after the other, and the line of the last one."""
 
     def __init__(self, text: TextIO) -> None:
         self.line = 0
@@ -102,7 +102,7 @@ class _Words:
 
 
 def _image_numbers(words: _Words) -> Iterator[tuple[int, int]]:
-    """The number of each image, and the line it stands in."""
+    """Yield the number of each image, and the line it stands in."""
     for word in words:
         # the number may stand close to the sign
         if not word.startswith("#"):
@@ -111,7 +111,7 @@ def _image_numbers(words: _Words) -> Iterator[tuple[int, int]]:
 
 
 def _windows(words: _Words, count: int) -> np.ndarray:
-    """So many windows: float32 overlaps between whole numbers, float64 (count, 6)."""
+    """Read so many windows: float32 overlaps between whole numbers, float64 (count, 6)."""
     if count < 0:
         raise ValueError(count)
     values = np.fromiter(map(float, itertools.islice(words, 6 * count)), np.float64)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..checkpoints.loading import load_weights
-from ..data.drawn import feed
+from ..data.complete_inputs import complete_inputs
 from ..errors import GraphError, LayerError, Problem, did_you_mean
 from ..graph import Graph, Layer
 from ..layers import LayerType
@@ -83,7 +83,9 @@ def check_gradients(
             net, given, variables = lone_layer(net_or_layer, param, bottoms, blobs, phase, random)
             layers = [net.graph.layers[-1].key]
         rows: list[Row] = []
-        for layer, case in cases(net, layers, variables, feed(net.graph, given, random), random, jax.random.key(seed)):
+        for layer, case in cases(
+            net, layers, variables, complete_inputs(net.graph, given, random), random, jax.random.key(seed)
+        ):
             with layer.located():
                 rows += compare(layer.key, case, derive(case, samples, random))
     return Report(tuple(rows))

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..data.drawn import feed
+from ..data.complete_inputs import complete_inputs
 from ..data.loader import Loader
 from ..kernels import compiling
 from ..layers import Reads
@@ -43,8 +43,8 @@ class Timer:
     def __init__(self, net: Net, variables: Variables, key: jax.Array) -> None:
         net.graph.check_backward()
         self._net, self._variables, self._key = net, variables, key
-        drawn = feed(net.graph, {}, np.random.default_rng(0)) if net.graph.fed_by_hand else {}
-        self._by_hand = {top: jnp.asarray(drawn[top], jnp.float32) for top in net.graph.fed_by_hand}
+        inputs = complete_inputs(net.graph, {}, np.random.default_rng(0)) if net.graph.fed_by_hand else {}
+        self._by_hand = {top: jnp.asarray(inputs[top], jnp.float32) for top in net.graph.fed_by_hand}
         self._loader = Loader(net.graph, by_hand=lambda: self._by_hand)
         self._schedule = one_by_one(schedule_of(net.graph, net.run.backward))
         self._compiled = {part: _Compiled(part) for part in self._schedule.parts}

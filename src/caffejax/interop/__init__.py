@@ -1,1 +1,1 @@
-"""Nets in other frameworks' clothes. Nothing else in caffejax imports this."""
+"""Nets as modules of other frameworks. Nothing else in caffejax imports this."""

@@ -67,7 +67,7 @@ class CaffeModule(nnx.Module):
         self.deterministic = net.graph.phase != "TRAIN"
 
     def __call__(self, inputs: Mapping[str, jax.Array], *, blobs: Iterable[str] | None = None) -> Blobs:
-        """One forward pass.
+        """Run one forward pass.
 
         Args:
             inputs: an array for each of the net's `fed` blobs; their first axis may differ from the prototxt's.
@@ -82,7 +82,7 @@ class CaffeModule(nnx.Module):
         return self.loss(inputs, blobs=blobs)[1]
 
     def loss(self, inputs: Mapping[str, jax.Array], *, blobs: Iterable[str] | None = None) -> tuple[jax.Array, Blobs]:
-        """One forward pass: the sum of the losses, a scalar, and the blobs. Arguments as for a call."""
+        """Run one forward pass; return the sum of the losses, a scalar, and the blobs. Arguments as for a call."""
         key = None
         if self.stream is not None:
             key = self.stream.key[...] if self.deterministic else self.stream()
@@ -95,19 +95,19 @@ class CaffeModule(nnx.Module):
         return total, outputs.blobs
 
     def set_view(self, deterministic: bool | None = None) -> None:
-        """For `nnx.view(module, deterministic=True)`."""
+        """Set the mode for `nnx.view(module, deterministic=True)`."""
         if deterministic is not None:
             self.deterministic = deterministic
 
 
 def variables_of(module: CaffeModule) -> Variables:
-    """The module's arrays as plain variables, as `Net.init` gives them."""
+    """Return the module's arrays as plain variables, as `Net.init` gives them."""
     params, state = jax.tree.map(_array, (module.weights, module.state), is_leaf=_is_variable)
     return Variables(params, state)
 
 
 def to_linen(net: Net, variables: Variables | None = None) -> linen.Module:
-    """A net as a linen module, through flax's bridge.
+    """Make a linen module of a net, through flax's bridge.
 
     `init({"params": key, "dropout": key}, inputs)` starts from `variables` if given. Collections are `params`,
     `batch_stats` and `Carried`; what a pass changes is returned for those that are `mutable`. `nnx_method="loss"`

@@ -14,7 +14,7 @@ from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
 
 
 def load(resource: str, module: str) -> dict[str, Any]:
-    """What protoc's Python module for a schema would define.
+    """Return what protoc's Python module for a schema would define.
 
     Args:
         resource: file name of the descriptor set beside this module, with one file in it.

@@ -32,7 +32,7 @@ class Legacy4D(np.ndarray[tuple[int, ...], np.dtype[np.float32]]):
 
 
 def decode_blob(data: memoryview) -> Array:
-    """The array in a serialized BlobProto: float32, read-only, where possible a view of `data`.
+    """Decode a serialized BlobProto to float32, read-only, where possible a view of `data`.
 
     Raises:
         ValueError: for bytes that are no BlobProto, and for a shape that does not go with the data.
@@ -40,7 +40,7 @@ def decode_blob(data: memoryview) -> Array:
     legacy: dict[int, int] = {}
     dims: list[int] = []
     chunks: dict[int, list[memoryview]] = {_DATA: [], _DOUBLE_DATA: []}
-    for number, kind, value in wire.fields(data):
+    for number, kind, value in wire.read_fields(data):
         if number <= 4 and isinstance(value, int):
             legacy[number] = value
         elif number == _SHAPE and isinstance(value, memoryview):
@@ -52,21 +52,21 @@ def decode_blob(data: memoryview) -> Array:
 
 
 def encode_blob(blob: ArrayLike, diff: ArrayLike | None = None) -> list[bytes | memoryview]:
-    """A serialized BlobProto of float32, in pieces to write one after another: views of the arrays.
+    """Serialize an array as a float32 BlobProto, in pieces to write one after another: views of the arrays.
 
     The shape of a `Legacy4D` is written as it was.
     """
     values = np.asarray(blob, "<f4")
-    pieces = wire.delimited(_DATA, _raw(values))
+    pieces = wire.encode_delimited(_DATA, _raw(values))
     if diff is not None:
-        pieces += wire.delimited(_DIFF, _raw(np.asarray(diff, "<f4")))
+        pieces += wire.encode_delimited(_DIFF, _raw(np.asarray(diff, "<f4")))
     if isinstance(blob, Legacy4D):
-        return [wire.varint(i << 3) + wire.varint(n) for i, n in enumerate(values.shape, 1)] + pieces
-    return pieces + wire.delimited(_SHAPE, BlobShape(dim=values.shape).SerializeToString())
+        return [wire.encode_varint(i << 3) + wire.encode_varint(n) for i, n in enumerate(values.shape, 1)] + pieces
+    return pieces + wire.encode_delimited(_SHAPE, BlobShape(dim=values.shape).SerializeToString())
 
 
 def read_blob_proto(path: str | os.PathLike[str]) -> Array:
-    """Reads one array from a .binaryproto file, such as a mean image.
+    """Read one array from a .binaryproto file, such as a mean image.
 
     Returns:
         float32, read-only, in the shape as stored: 4-D in old files.
@@ -84,7 +84,7 @@ def read_blob_proto(path: str | os.PathLike[str]) -> Array:
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The content of a file.
+    """Read the content of a file.
 
     Raises:
         WeightsError: with path and reason.
@@ -106,9 +106,9 @@ def _raw(values: Array) -> memoryview:
 
 def _dims(shape: memoryview) -> list[int]:
     dims: list[int] = []
-    for number, _, value in wire.fields(shape):
+    for number, _, value in wire.read_fields(shape):
         if number == 1:
-            dims += [value] if isinstance(value, int) else wire.varints(value)
+            dims += [value] if isinstance(value, int) else wire.read_varints(value)
     return dims
 
 
@@ -119,13 +119,13 @@ def _array(chunks: dict[int, list[memoryview]], shape: tuple[int, ...], legacy: 
     if len(shape) > _MAX_AXES:
         raise ValueError(f"a blob has {len(shape)} axes; {_MAX_AXES} are allowed")
     if math.prod(shape) != values.size:
-        raise ValueError(f"a blob of shape {shown(shape)} has {values.size} values")
+        raise ValueError(f"a blob of shape {shape_text(shape)} has {values.size} values")
     with np.errstate(over="ignore", invalid="ignore"):  # what no float holds becomes infinity, as in Caffe
         array = values.astype(np.float32, copy=False).reshape(shape)
     array.flags.writeable = False
     return array.view(Legacy4D) if legacy else array
 
 
-def shown(shape: Sequence[int]) -> str:
-    """A shape for people: 2 x 3."""
+def shape_text(shape: Sequence[int]) -> str:
+    """Format a shape for messages: "2 x 3"."""
     return " x ".join(map(str, shape)) or "a single number"

@@ -12,12 +12,12 @@ from google.protobuf.message import Message
 
 @functools.cache
 def fork_fields() -> dict[str, dict[str, str]]:
-    """`{message: {field: the forks that have it}}`."""
+    """Return `{message: {field: the forks that have it}}`."""
     return json.loads(files(__package__).joinpath("forks.json").read_text())
 
 
 def unknown_settings(message: Message, known: Container[str] = ()) -> Iterator[str]:
-    """`field (of fork)` for each fork's field that is set to something, and is not among the known ones.
+    """Yield `field (of fork)` for each fork's field that is set to something, and is not among the known ones.
 
     Looks into nested messages too, such as fillers.
     """

@@ -1,4 +1,4 @@
-"""In which layer something stands: messages that define one, of any age, and problems in them."""
+"""The layer in which a problem stands: messages of any age that define one, and problems in them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _LAYERS = frozenset({"LayerParameter", "V1LayerParameter", "V0LayerParameter"})
 
 
 def is_layer(message: Message) -> bool:
-    """Whether a message defines a layer."""
+    """Return whether a message defines a layer."""
     return message.DESCRIPTOR.name in _LAYERS
 
 
 def in_layer(problem: Problem, layer: Any) -> Problem:
-    """The problem, as one of that layer, if that has a name."""
+    """Return the problem as one of that layer, if that has a name."""
     kind = layer.type if isinstance(layer.type, str) else None  # V1's is a number
     return replace(problem, layer=layer.name, layer_type=kind) if layer.name else problem

@@ -1,4 +1,4 @@
-"""Reads nets and solvers from files, text or messages."""
+"""Nets and solvers, read from files, text or messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger("caffejax")
 
 
 def read_net(source: str | os.PathLike[str] | Message, *, name: str = "<text>") -> NetParameter:
-    """Reads a net definition of any age and brings it up to date.
+    """Read a net definition of any age and bring it up to date.
 
     Old forms are logged to "caffejax" as warnings.
 
@@ -43,7 +43,7 @@ def read_net(source: str | os.PathLike[str] | Message, *, name: str = "<text>") 
 
 
 def read_solver(source: str | os.PathLike[str] | Message, *, name: str = "<text>") -> SolverParameter:
-    """Reads a solver definition of any age, with the nets inside it, and brings it up to date.
+    """Read a solver definition of any age, with the nets inside it, and bring it up to date.
 
     Args and Raises as for `read_net`. Nets that it only names are not read.
     """
@@ -54,7 +54,7 @@ def read_solver(source: str | os.PathLike[str] | Message, *, name: str = "<text>
 
 
 def source_file(source: str | os.PathLike[str] | Message) -> Path | None:
-    """The path that a source names; None for a message, and for text: what has a line break or a brace in it."""
+    """Return the path that a source names; None for a message, and for text: what has a line break or a brace."""
     if isinstance(source, Message) or (isinstance(source, str) and any(mark in source for mark in "\n{")):
         return None
     if not isinstance(source, str | os.PathLike):
@@ -63,7 +63,7 @@ def source_file(source: str | os.PathLike[str] | Message) -> Path | None:
 
 
 def parse_binary(data: bytes, message_class: type[M], *, file: str | None = None) -> M:
-    """Reads a message in protobuf's binary format.
+    """Read a message in protobuf's binary format.
 
     Raises:
         SchemaError: for data that is truncated, junk, or another kind of message.
@@ -79,7 +79,7 @@ def parse_binary(data: bytes, message_class: type[M], *, file: str | None = None
 
 
 def _read(source: str | os.PathLike[str] | Message, kind: type[M], name: str) -> tuple[M, str]:
-    """The message, and what to call its source."""
+    """Return the message, and what to call its source."""
     if isinstance(source, kind):
         copy = kind()
         copy.CopyFrom(source)
@@ -96,7 +96,7 @@ def _read(source: str | os.PathLike[str] | Message, kind: type[M], name: str) ->
 
 
 def _check_complete(message: Message, file: str | None) -> None:
-    """Raises `SchemaError` if fields are missing that the schema requires, with the layers they are missing in."""
+    """Raise `SchemaError` if fields are missing that the schema requires, with the layers they are missing in."""
     problems = []
     for path in message.FindInitializationErrors():  # type: ignore[attr-defined]  # the stubs lack it
         *parents, _ = path.split(".")

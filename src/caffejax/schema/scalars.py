@@ -1,4 +1,4 @@
-"""Turns tokens of prototxt into the values of scalar fields, as Caffe's reader does."""
+"""Values of scalar fields from tokens of prototxt, as Caffe's parser reads them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Convert = Callable[[str, bool], Any]
 """Token and whether a minus stands before it, to value. Raises ValueError saying what is wrong."""
 
 
-def converter(field: FieldDescriptor) -> Convert:
-    """The function that reads values of `field`, which is not a message nor a string."""
+def make_converter(field: FieldDescriptor) -> Convert:
+    """Return the function that reads values of `field`, which is not a message nor a string."""
     kind = field.cpp_type
     if kind in _RANGES:
         return lambda token, minus: _integer(token, minus, *_RANGES[kind])
@@ -46,7 +46,7 @@ _RANGES = {
 
 def _integer(token: str, minus: bool, low: int, high: int) -> int:
     if not _INTEGER.fullmatch(token):
-        raise ValueError(f"expected an integer, found {_shown(token, minus)}")
+        raise ValueError(f"expected an integer, found {_quote(token, minus)}")
     base = 10 if token[0] != "0" else 16 if token[1:2] in ("x", "X") else 8
     value = -int(token, base) if minus else int(token, base)
     if not low <= value <= high:
@@ -56,7 +56,7 @@ def _integer(token: str, minus: bool, low: int, high: int) -> int:
 
 def _boolean(token: str, minus: bool) -> bool:
     if minus or (token not in _TRUE and token not in _FALSE):
-        raise ValueError(f"expected true or false, found {_shown(token, minus)}")
+        raise ValueError(f"expected true or false, found {_quote(token, minus)}")
     return token in _TRUE
 
 
@@ -68,7 +68,7 @@ def _enum(token: str, minus: bool, enum: EnumDescriptor) -> int:
     elif not minus and token in enum.values_by_name:
         return int(enum.values_by_name[token].number)
     hint = did_you_mean(token, enum.values_by_name) or "; known: " + ", ".join(enum.values_by_name)
-    raise ValueError(f"{_shown(token, minus)} is no value of {enum.name}{hint}")
+    raise ValueError(f"{_quote(token, minus)} is no value of {enum.name}{hint}")
 
 
 def _double(token: str, minus: bool) -> float:
@@ -78,7 +78,7 @@ def _double(token: str, minus: bool) -> float:
     elif token.lower() in _WORDS:
         value = _WORDS[token.lower()]
     else:
-        raise ValueError(f"expected a number, found {_shown(token, minus)}")
+        raise ValueError(f"expected a number, found {_quote(token, minus)}")
     return -value if minus else value
 
 
@@ -91,12 +91,12 @@ def _single(token: str, minus: bool) -> float:
     return value
 
 
-def _shown(token: str, minus: bool) -> str:
+def _quote(token: str, minus: bool) -> str:
     return f"'{'-' if minus else ''}{token}'" if token else "the end of the file"
 
 
 def unquote(token: str) -> bytes:
-    """The bytes that a string token stands for.
+    """Return the bytes that a string token stands for.
 
     Raises:
         ValueError: for an escape that is none.

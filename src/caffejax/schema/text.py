@@ -1,6 +1,6 @@
-"""Reads and prints prototxt, protobuf's text format.
+"""The parser and the printer of prototxt, protobuf's text format.
 
-Google's reader stops at the first thing it does not know. A net from an unknown fork has many of those, so
+Google's parser stops at the first thing it does not know. A net from an unknown fork has many of those, so
 this one notes a problem, skips the value and goes on: the user sees them all at once. Only where the text can
 no longer be followed (a missing brace, say) does it stop.
 """
@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 
 from ..errors import Problem, SchemaError, did_you_mean
 from .places import in_layer, is_layer
-from .scalars import Convert, converter, unquote
+from .scalars import Convert, make_converter, unquote
 from .tokens import END, Tokens
 
 M = TypeVar("M", bound=Message)
@@ -28,7 +28,7 @@ _CLOSING = {"{": "}", "<": ">", "[": "]"}
 
 
 def parse_text(text: str, message_class: type[M], *, file: str | None = None) -> M:
-    """Reads prototxt.
+    """Read prototxt.
 
     Args:
         text: the text. Bytes that were not UTF-8 may be lone surrogates; in comments they do no harm.
@@ -39,26 +39,26 @@ def parse_text(text: str, message_class: type[M], *, file: str | None = None) ->
         SchemaError: with every problem found, each with line, column and, for a name that is unknown, the
             nearest known one.
     """
-    reader = _Reader(text, file)
+    parser = _Parser(text, file)
     message = message_class()
-    with suppress(_LostError):
-        reader.fields(message, END, 0, 0)
-    if problems := [*reader.problems, *reader.incomplete]:
+    with suppress(_GiveUpError):
+        parser.parse_fields(message, END, 0, 0)
+    if problems := [*parser.problems, *parser.incomplete]:
         raise SchemaError(problems)
     return message
 
 
 def format_text(message: Message) -> str:
-    """Prints a message as prototxt, in the order of its schema."""
+    """Print a message as prototxt, in the order of its schema."""
     return text_format.MessageToString(message, as_utf8=True)
 
 
-class _LostError(Exception):
+class _GiveUpError(Exception):
     """The text cannot be followed further; the problem is noted already."""
 
 
 class _Field:
-    """What the reader needs to know of a field, looked up once."""
+    """What the parser needs to know of a field, looked up once."""
 
     def __init__(self, field: FieldDescriptor) -> None:
         self.name: str = field.name
@@ -67,18 +67,18 @@ class _Field:
         self.bytes = field.type == FieldDescriptor.TYPE_BYTES
         self.convert: Convert | None = None
         if not (self.message or field.cpp_type == FieldDescriptor.CPPTYPE_STRING):
-            self.convert = converter(field)
+            self.convert = make_converter(field)
 
 
 @cache
 def _fields_of(descriptor: Descriptor) -> tuple[dict[str, _Field], tuple[str, ...]]:
-    """Fields by name, and the names of the required ones."""
+    """Return the fields by name, and the names of the required ones."""
     fields = {field.name: _Field(field) for field in descriptor.fields}
     return fields, tuple(field.name for field in descriptor.fields if field.is_required)
 
 
-class _Reader:
-    """Goes once through the tokens and fills messages. `at` is the index of the next token."""
+class _Parser:
+    """A recursive-descent parser that fills messages in one pass. `at` is the index of the next token."""
 
     def __init__(self, text: str, file: str | None) -> None:
         self.tokens = Tokens(text)
@@ -87,8 +87,8 @@ class _Reader:
         self.problems: list[Problem] = []
         self.incomplete: list[Problem] = []  # required fields that are missing, in a layer whose end is not reached
 
-    def fields(self, message: Message, closing: str, opened: int, depth: int) -> None:
-        """Reads fields into `message` up to `closing`; `opened` is the token that began it."""
+    def parse_fields(self, message: Message, closing: str, opened: int, depth: int) -> None:
+        """Read fields into `message` up to `closing`; `opened` is the token that began it."""
         tokens = self.tokens
         known, required = _fields_of(message.DESCRIPTOR)
         seen: set[str] = set()
@@ -96,147 +96,147 @@ class _Reader:
             start = self.at
             field = known.get(token)
             if field is None:
-                self.unknown(message.DESCRIPTOR.name, known, opened)
+                self.skip_unknown(message.DESCRIPTOR.name, known, opened)
                 continue
             self.at += 1
             if field.repeated:
-                self.repeated(message, field, depth)
+                self.parse_repeated(message, field, depth)
             elif token in seen:
-                self.problem(start, f"'{token}' stands twice in {message.DESCRIPTOR.name}, which takes it once")
+                self.note(start, f"'{token}' stands twice in {message.DESCRIPTOR.name}, which takes it once")
                 self.skip_value()
             else:
                 seen.add(token)
-                self.value(message, field, depth)
+                self.parse_value(message, field, depth)
             if tokens[self.at] in (",", ";"):
                 self.at += 1
         self.at += 1
         for name in required:
             if name not in seen:
-                self.incomplete.append(self.placed(opened, f"{message.DESCRIPTOR.name} needs '{name}'"))
+                self.incomplete.append(self.problem_at(opened, f"{message.DESCRIPTOR.name} needs '{name}'"))
         if is_layer(message):
             self.problems += [in_layer(problem, message) for problem in self.incomplete]
             self.incomplete.clear()
 
-    def value(self, message: Message, field: _Field, depth: int) -> None:
-        """Reads the one value of a singular field."""
+    def parse_value(self, message: Message, field: _Field, depth: int) -> None:
+        """Read the one value of a singular field."""
         if field.message:
             child = getattr(message, field.name)
             child.SetInParent()
-            self.message(lambda: child, depth)
+            self.parse_message(lambda: child, depth)
             return
         self.expect(":")
         if self.tokens[self.at] == "[":
-            self.problem(self.at, f"{field.name} takes one value, not a list")
+            self.note(self.at, f"{field.name} takes one value, not a list")
             self.skip_nested()
             return
-        value = self.scalar(field)
+        value = self.parse_scalar(field)
         if value is not None:
             setattr(message, field.name, value)
 
-    def repeated(self, message: Message, field: _Field, depth: int) -> None:
-        """Reads one more value, or a list of values in brackets, of a repeated field."""
+    def parse_repeated(self, message: Message, field: _Field, depth: int) -> None:
+        """Read one more value, or a list of values in brackets, of a repeated field."""
         values = getattr(message, field.name)
         if not field.message:
             self.expect(":")
         elif self.tokens[self.at] == ":":
             self.at += 1
         if self.tokens[self.at] != "[":
-            self.add(values, field, depth)
+            self.parse_element(values, field, depth)
             return
         self.at += 1
         while self.tokens[self.at] != "]":
-            self.add(values, field, depth)
+            self.parse_element(values, field, depth)
             if self.tokens[self.at] != "]":
                 self.expect(",")
                 if self.tokens[self.at] == "]":
-                    self.lost(self.at, "expected a value, found ']'")
+                    self.give_up(self.at, "expected a value, found ']'")
         self.at += 1
 
-    def add(self, values: Any, field: _Field, depth: int) -> None:
-        """Reads one value and adds it to a repeated field."""
+    def parse_element(self, values: Any, field: _Field, depth: int) -> None:
+        """Read one value and add it to a repeated field."""
         if field.message:
-            self.message(values.add, depth)
-        elif (value := self.scalar(field)) is not None:
+            self.parse_message(values.add, depth)
+        elif (value := self.parse_scalar(field)) is not None:
             values.append(value)
 
-    def message(self, make: Callable[[], Message], depth: int) -> None:
-        """Reads `{...}` or `<...>` into the message that `make` gives."""
+    def parse_message(self, make: Callable[[], Message], depth: int) -> None:
+        """Read `{...}` or `<...>` into the message that `make` gives."""
         tokens = self.tokens
         if tokens[self.at] == ":":
             self.at += 1
         opened = self.at
         if tokens[opened] not in ("{", "<"):
             if tokens[opened][:1].isalnum() or tokens[opened][:1] in ('"', "'", "-", "["):
-                self.problem(opened, f"expected '{{', found {self.shown(opened)}: this field holds a message")
+                self.note(opened, f"expected '{{', found {self.quote(opened)}: this field holds a message")
                 self.skip_value()
                 return
-            self.lost(opened, f"expected '{{', found {self.shown(opened)}")
+            self.give_up(opened, f"expected '{{', found {self.quote(opened)}")
         if depth >= MAX_DEPTH:
-            self.lost(opened, f"messages are nested more than {MAX_DEPTH} deep")
+            self.give_up(opened, f"messages are nested more than {MAX_DEPTH} deep")
         self.at += 1
-        self.fields(make(), _CLOSING[tokens[opened]], opened, depth + 1)
+        self.parse_fields(make(), _CLOSING[tokens[opened]], opened, depth + 1)
 
-    def scalar(self, field: _Field) -> Any:
-        """Reads one scalar; None, with a problem noted, when it is none of this field's kind."""
+    def parse_scalar(self, field: _Field) -> Any:
+        """Read one scalar. Return None, with a problem noted, when it is none of this field's kind."""
         start = self.at
         token = self.tokens[start]
         try:
             if field.convert is None:
-                return self.string(field)
+                return self.parse_string(field)
             minus = token == "-"
             if minus:
                 token = self.tokens[start + 1]
             if not (token[:1].isalnum() or token[:1] in ("_", ".", '"', "'")) or token == ".":
-                raise ValueError(f"expected a value, found {self.shown(start)}")
+                raise ValueError(f"expected a value, found {self.quote(start)}")
             value = field.convert(token, minus)
             self.at = start + 1 + minus
             return value
         except ValueError as error:
-            self.problem(start, f"{field.name}: {error}")
+            self.note(start, f"{field.name}: {error}")
             self.at, noted = start, len(self.problems)
             try:
                 self.skip_value()
-            except _LostError:
+            except _GiveUpError:
                 del self.problems[noted:]  # one problem, said once
                 raise
             return None
 
-    def string(self, field: _Field) -> str | bytes:
-        """Reads a string: one or several literals, which are joined."""
+    def parse_string(self, field: _Field) -> str | bytes:
+        """Read a string: one or several literals, one after another."""
         tokens, content, start = self.tokens, b"", self.at
         if tokens[start][:1] not in ('"', "'") or len(tokens[start]) < 2:
-            raise ValueError(f"expected a string in quotes, found {self.shown(start)}")
+            raise ValueError(f"expected a string in quotes, found {self.quote(start)}")
         try:
             while tokens[self.at][:1] in ('"', "'"):
                 if len(tokens[self.at]) < 2:
-                    self.lost(self.at, "this string has no end on its line")
+                    self.give_up(self.at, "this string has no end on its line")
                 content += unquote(tokens[self.at])
                 self.at += 1
             return content if field.bytes else content.decode()
         except UnicodeError:
             raise ValueError("the string is not UTF-8; save the file as UTF-8") from None
 
-    def unknown(self, owner: str, known: dict[str, _Field], opened: int) -> None:
-        """Notes a name that the message `owner` does not have, and skips it with its value."""
+    def skip_unknown(self, owner: str, known: dict[str, _Field], opened: int) -> None:
+        """Note a name that the message `owner` does not have, and skip it with its value."""
         start, token = self.at, self.tokens[self.at]
         if token == END:
             line, column = self.tokens.position(opened)
-            self.lost(start, f"the text ends inside {owner}, opened at line {line}, column {column}")
+            self.give_up(start, f"the text ends inside {owner}, opened at line {line}, column {column}")
         if token == "[":
-            self.problem(start, f"{owner} has no extensions")
+            self.note(start, f"{owner} has no extensions")
             self.skip_nested()
         elif token[0].isalpha() or token[0] == "_":
             hint = did_you_mean(token, known)
-            self.problem(start, f"{owner} has no field '{token}'{hint}")
+            self.note(start, f"{owner} has no field '{token}'{hint}")
             self.at += 1
         else:
-            self.lost(start, f"expected the name of a field of {owner}, found {self.shown(start)}")
+            self.give_up(start, f"expected the name of a field of {owner}, found {self.quote(start)}")
         self.skip_value()
         if self.tokens[self.at] in (",", ";"):
             self.at += 1
 
     def skip_value(self) -> None:
-        """Skips `: value`, `{...}` or `: [...]`, whatever is in it."""
+        """Skip `: value`, `{...}` or `: [...]`, whatever is in it."""
         tokens = self.tokens
         colon = tokens[self.at] == ":"
         self.at += colon
@@ -250,11 +250,11 @@ class _Reader:
             self.at += token == "-"
             token = tokens[self.at]
             if not (token[:1].isalnum() or token[:1] in ("_", ".")):
-                self.lost(self.at, f"expected a value, found {self.shown(self.at)}")
+                self.give_up(self.at, f"expected a value, found {self.quote(self.at)}")
             self.at += 1
 
     def skip_nested(self) -> None:
-        """Skips from an opening bracket past the one that closes it."""
+        """Skip from an opening bracket past the one that closes it."""
         tokens, stack = self.tokens, [_CLOSING[self.tokens[self.at]]]
         while stack:
             self.at += 1
@@ -264,15 +264,15 @@ class _Reader:
             elif token in _CLOSING:
                 stack.append(_CLOSING[token])
             elif token == END or token in _CLOSING.values():
-                self.lost(self.at, f"expected '{stack[-1]}', found {self.shown(self.at)}")
+                self.give_up(self.at, f"expected '{stack[-1]}', found {self.quote(self.at)}")
         self.at += 1
 
     def expect(self, token: str) -> None:
         if self.tokens[self.at] != token:
-            self.lost(self.at, f"expected '{token}', found {self.shown(self.at)}")
+            self.give_up(self.at, f"expected '{token}', found {self.quote(self.at)}")
         self.at += 1
 
-    def shown(self, index: int) -> str:
+    def quote(self, index: int) -> str:
         token = self.tokens[index]
         if token == "-":
             token += self.tokens[index + 1]
@@ -281,13 +281,13 @@ class _Reader:
         printable = token.encode(errors="backslashreplace").decode()
         return f"'{printable if len(token) < 60 else printable[:60] + '...'}'" if token else "the end of the text"
 
-    def placed(self, index: int, message: str) -> Problem:
+    def problem_at(self, index: int, message: str) -> Problem:
         line, column = self.tokens.position(index)
         return Problem(message, self.file, line, column)
 
-    def problem(self, index: int, message: str) -> None:
-        self.problems.append(self.placed(index, message))
+    def note(self, index: int, message: str) -> None:
+        self.problems.append(self.problem_at(index, message))
 
-    def lost(self, index: int, message: str) -> NoReturn:
-        self.problem(index, message)
-        raise _LostError
+    def give_up(self, index: int, message: str) -> NoReturn:
+        self.note(index, message)
+        raise _GiveUpError

@@ -1,4 +1,4 @@
-"""Cuts prototxt into tokens, quickly: one regular expression, and positions only when asked for."""
+"""The tokenizer of prototxt. Quick: one regular expression, and positions only when asked for."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Tokens(list[str]):
         self.append(END)
 
     def position(self, index: int) -> tuple[int, int]:
-        """1-based line and column of the token at `index`; of the text's end for `END`."""
+        """Return the 1-based line and column of the token at `index`; of the text's end for `END`."""
         starts, lines = self._starts
         offset = starts[index] if index < len(starts) else len(self.text.rstrip())
         line = bisect_right(lines, offset)

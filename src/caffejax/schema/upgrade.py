@@ -1,4 +1,4 @@
-"""Brings old nets and solvers up to date, step by step, as Caffe's upgrade tools do."""
+"""Upgrades of old nets and solvers, step by step, as Caffe's upgrade tools make them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SOLVER_TYPES = {
 
 
 def upgrade_net(net: NetParameter) -> list[str]:
-    """Brings `net` up to date, in place.
+    """Bring `net` up to date, in place.
 
     Returns:
         Warnings: what was old, and what was dropped because nothing corresponds to it.
@@ -42,7 +42,7 @@ def upgrade_net(net: NetParameter) -> list[str]:
 
 
 def upgrade_solver(solver: SolverParameter) -> list[str]:
-    """Brings `solver` and the nets inside it up to date, in place.
+    """Bring `solver` and the nets inside it up to date, in place.
 
     Returns:
         Warnings, as `upgrade_net`.

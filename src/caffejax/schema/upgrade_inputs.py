@@ -14,7 +14,7 @@ _MOVED = ("scale", "mean_file", "crop_size", "mirror")
 
 
 def upgrade_transforms(net: NetParameter) -> list[str]:
-    """Moves scale, mean_file, crop_size and mirror of V1 data layers into transform_param.
+    """Move scale, mean_file, crop_size and mirror of V1 data layers into transform_param.
 
     Only of V1 layers: in current ones Caffe leaves them, where they have no effect.
     """
@@ -32,7 +32,7 @@ def upgrade_transforms(net: NetParameter) -> list[str]:
 
 
 def upgrade_inputs(net: NetParameter) -> list[str]:
-    """Turns the net's own `input` fields into an Input layer, which comes first."""
+    """Turn the net's own `input` fields into an Input layer, which comes first."""
     if not net.input:
         return []
     names, shapes, dims = list(net.input), [list(s.dim) for s in net.input_shape], list(net.input_dim)
@@ -56,7 +56,7 @@ def upgrade_inputs(net: NetParameter) -> list[str]:
 
 
 def upgrade_batch_norms(net: NetParameter) -> list[str]:
-    """Freezes the statistics of BatchNorm layers that list them as `param`: no solver may touch them."""
+    """Freeze the statistics of BatchNorm layers that list them as `param`: no solver may touch them."""
     for layer in net.layer:
         if layer.type == "BatchNorm" and len(layer.param) == 3:
             for param in layer.param:

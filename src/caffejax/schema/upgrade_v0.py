@@ -84,7 +84,7 @@ _TRANSFORMS = {"scale": "scale", "meanfile": "mean_file", "cropsize": "crop_size
 
 
 def upgrade_v0(net: NetParameter) -> list[str]:
-    """Turns V0 layers into V1 layers, and padding layers into the `pad` of the layers behind them."""
+    """Turn V0 layers into V1 layers, and padding layers into the `pad` of the layers behind them."""
     if not any(layer.HasField("layer") for layer in net.layers):
         return []
     warnings: list[str] = []
@@ -106,8 +106,8 @@ def upgrade_v0(net: NetParameter) -> list[str]:
 
 
 def _fold_padding(net: NetParameter) -> list[V1LayerParameter]:
-    """The layers without the padding ones, whose `pad` goes to the convolutions and poolings they feed."""
-    kept: list[V1LayerParameter] = []
+    """Remove the padding layers, and give their `pad` to the convolutions and poolings that they feed."""
+    remaining: list[V1LayerParameter] = []
     producers: dict[str, V1LayerParameter] = {}
     for layer in net.layers:
         for i, bottom in enumerate(layer.bottom):
@@ -125,12 +125,12 @@ def _fold_padding(net: NetParameter) -> list[V1LayerParameter]:
             layer.bottom[i] = source.bottom[0]
         producers.update(dict.fromkeys(layer.top, layer))
         if layer.layer.type != "padding":
-            kept.append(layer)
-    return kept
+            remaining.append(layer)
+    return remaining
 
 
 def _upgrade_layer(old: V1LayerParameter, new: V1LayerParameter) -> list[str]:
-    """Fills `new`; returns a warning for every field that has no place in a layer of that type."""
+    """Fill `new`; return a warning for every field that has no place in a layer of that type."""
     flat, warnings = old.layer, []
     new.bottom.extend(old.bottom)
     new.top.extend(old.top)
@@ -138,7 +138,7 @@ def _upgrade_layer(old: V1LayerParameter, new: V1LayerParameter) -> list[str]:
         if field.name == "name":
             new.name = value
         elif field.name == "type":
-            new.type = _type(flat)
+            new.type = _v1_type(flat)
         elif field.name in ("blobs", "blobs_lr", "weight_decay"):
             getattr(new, field.name).extend(value)
         elif field.name in _TRANSFORMS:
@@ -146,14 +146,14 @@ def _upgrade_layer(old: V1LayerParameter, new: V1LayerParameter) -> list[str]:
         elif field.name == "hdf5_output_param" and flat.type == "hdf5_output":
             new.hdf5_output_param.CopyFrom(value)
         elif flat.type in _PLACES.get(field.name, {}):
-            _put(new, *_PLACES[field.name][flat.type], value)
+            _set_field(new, *_PLACES[field.name][flat.type], value)
         else:
             warnings.append(f"layer '{flat.name}': {field.name} means nothing to type '{flat.type}' and is dropped")
     return warnings
 
 
 def _upgrade_v1_between(old: V1LayerParameter, new: V1LayerParameter) -> list[str]:
-    """Fills `new` from a V1 layer in a file with V0 layers: Caffe takes it for one of these, and finds it empty."""
+    """Fill `new` from a V1 layer in a file with V0 layers. Caffe takes it for one of these, and finds it empty."""
     new.bottom.extend(old.bottom)
     new.top.extend(old.top)
     lost = [field.name for field, _ in old.ListFields() if field.name not in ("bottom", "top")]
@@ -165,7 +165,7 @@ def _upgrade_v1_between(old: V1LayerParameter, new: V1LayerParameter) -> list[st
     ]
 
 
-def _put(layer: V1LayerParameter, param: str, name: str, value: object) -> None:
+def _set_field(layer: V1LayerParameter, param: str, name: str, value: object) -> None:
     message = getattr(layer, param)
     field: FieldDescriptor = message.DESCRIPTOR.fields_by_name[name]
     if field.is_repeated:
@@ -176,7 +176,7 @@ def _put(layer: V1LayerParameter, param: str, name: str, value: object) -> None:
         setattr(message, name, value)
 
 
-def _type(flat: V0LayerParameter) -> V1LayerParameter.LayerType:
+def _v1_type(flat: V0LayerParameter) -> V1LayerParameter.LayerType:
     if flat.type not in _TYPES:
         hint = did_you_mean(flat.type, _TYPES)
         raise SchemaError(Problem(f"there is no V0 layer type '{flat.type}'{hint}", layer=flat.name))

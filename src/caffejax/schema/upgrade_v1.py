@@ -36,7 +36,7 @@ _SHARE_MODES = {
 
 
 def type_name(number: int) -> str:
-    """Today's name of a layer type of V1Layer's enum.
+    """Return today's name of a layer type of V1Layer's enum.
 
     Raises:
         SchemaError: for a number that the enum does not have.
@@ -49,7 +49,7 @@ def type_name(number: int) -> str:
 
 
 def upgrade_v1(net: NetParameter) -> list[str]:
-    """Turns `layers` into `layer`."""
+    """Turn `layers` into `layer`."""
     for old in net.layers:
         _upgrade_layer(old, net.layer.add())
     del net.layers[:]

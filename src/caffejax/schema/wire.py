@@ -14,8 +14,8 @@ VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
 _SIZES = {FIXED64: 8, FIXED32: 4}
 
 
-def fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
-    """The fields of a message: number, wire type, and the integer or the bytes.
+def read_fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
+    """Yield the fields of a message: number, wire type, and the integer or the bytes.
 
     Neighbouring values of one fixed-size field come as one, as if they were packed.
 
@@ -25,39 +25,39 @@ def fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
     at = 0
     while at < len(data):
         start = at
-        key, at = _varint(data, at)
+        key, at = _read_varint(data, at)
         number, kind = key >> 3, key & 7
         if number == 0:
             raise ValueError(f"no field at byte {start}")
         if kind == VARINT:
-            value, at = _varint(data, at)
+            value, at = _read_varint(data, at)
             yield number, kind, value
         elif kind == DELIMITED:
-            size, at = _varint(data, at)
-            yield number, kind, _slice(data, at, size)
+            size, at = _read_varint(data, at)
+            yield number, kind, _take(data, at, size)
             at += size
         elif kind in _SIZES:
-            values, at = _run(data, start, at - start, _SIZES[kind])
+            values, at = _read_repeated(data, start, at - start, _SIZES[kind])
             yield number, kind, values
         else:
             raise ValueError(f"no field at byte {start}")
 
 
-def varints(data: memoryview) -> list[int]:
-    """The integers of a packed field.
+def read_varints(data: memoryview) -> list[int]:
+    """Read the integers of a packed field.
 
     Raises:
         ValueError: where the last one is cut short.
     """
     values, at = [], 0
     while at < len(data):
-        value, at = _varint(data, at)
+        value, at = _read_varint(data, at)
         values.append(value)
     return values
 
 
-def varint(value: int) -> bytes:
-    """`value`, which is not negative, in the wire format."""
+def encode_varint(value: int) -> bytes:
+    """Encode `value`, which is not negative, as a varint."""
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
@@ -65,13 +65,13 @@ def varint(value: int) -> bytes:
     return bytes([*out, value])
 
 
-def delimited(number: int, *contents: bytes | memoryview) -> list[bytes | memoryview]:
-    """A field that holds `contents` one behind the other: pieces to write one after another."""
-    return [varint(number << 3 | DELIMITED), varint(sum(len(content) for content in contents)), *contents]
+def encode_delimited(number: int, *contents: bytes | memoryview) -> list[bytes | memoryview]:
+    """Return a field that holds `contents` one behind the other, as pieces to write one after another."""
+    return [encode_varint(number << 3 | DELIMITED), encode_varint(sum(len(content) for content in contents)), *contents]
 
 
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    """The integer at `at`, and where it ends."""
+def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
+    """Read the varint at `at`; return it and where it ends."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):
@@ -84,15 +84,15 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
     raise ValueError(f"no integer at byte {at - 10}")
 
 
-def _slice(data: memoryview, at: int, size: int) -> memoryview:
+def _take(data: memoryview, at: int, size: int) -> memoryview:
     if at + size > len(data):
         raise ValueError(f"the end comes too early: {at + size - len(data)} bytes are missing")
     return data[at : at + size]
 
 
-def _run(data: memoryview, at: int, key: int, size: int) -> tuple[memoryview, int]:
-    """The values of `size` bytes each from `at` on, each behind the same `key` bytes, and where they end."""
-    _slice(data, at, key + size)
+def _read_repeated(data: memoryview, at: int, key: int, size: int) -> tuple[memoryview, int]:
+    """Read the values of `size` bytes from `at` on, each behind the same `key` bytes; return them and their end."""
+    _take(data, at, key + size)
     count = (len(data) - at) // (key + size)
     table = np.frombuffer(data, np.uint8, count * (key + size), at).reshape(count, key + size)
     differs = (table[:, :key] != table[0, :key]).any(axis=1)

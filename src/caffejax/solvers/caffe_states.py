@@ -17,7 +17,7 @@ from ..checkpoints.solverstate import SolverState, read_solverstate, write_solve
 from ..errors import Problem, WeightsError
 from ..graph import Graph, Param, Slot
 from ..net import Variables
-from ..schema.blobs import Array, shown
+from ..schema.blobs import Array, shape_text
 from ..schema.caffe_pb2 import SolverParameter
 from .policies import current_step
 from .rules import History, the_history, with_history
@@ -135,7 +135,7 @@ def _differences(stored: SolverState, graph: Graph, slots: int, type: str) -> It
         if array.shape != param.spec.shape:
             where = f"history blob {i} (layer '{param.slot.layer}', blob {param.slot.index})"
             yield (
-                f"{where} is {shown(array.shape)} in the file, {shown(param.spec.shape)} in the net; "
+                f"{where} is {shape_text(array.shape)} in the file, {shape_text(param.spec.shape)} in the net; "
                 "resume with the net that wrote it"
             )
 

@@ -23,9 +23,9 @@ class _Descriptor:
 
 
 class Files:
-    """Reads the files of a folder, by name.
+    """A reader of a folder's files, by name.
 
-    No reader has a position of its own in a file, so threads and forked copies need not know of each other.
+    It holds no position in a file, so threads and forked copies need not know of each other.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -33,7 +33,7 @@ class Files:
         self._descriptor = functools.lru_cache(_MOST_OPEN)(lambda name: _Descriptor(folder / name))
 
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """Bytes of a file.
+        """Read bytes of a file.
 
         Raises:
             DataError: if the file cannot be read or has not so many bytes.
@@ -52,14 +52,14 @@ class Files:
         return data
 
     def size(self, name: str) -> int:
-        """How many bytes a file has; -1 if there is no such file."""
+        """Return how many bytes a file has; -1 if there is no such file."""
         path = self.folder / name
         return path.stat().st_size if path.is_file() else -1
 
     def path(self, name: str) -> str:
-        """The path of a file, for messages."""
+        """Return the path of a file, for messages."""
         return str(self.folder / name)
 
     def close(self) -> None:
-        """Closes all; reading opens them again."""
+        """Close all files. Reading opens them again."""
         self._descriptor.cache_clear()

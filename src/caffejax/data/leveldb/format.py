@@ -14,19 +14,19 @@ _TAG = struct.Struct("<Q")
 
 
 def damaged(what: str, file: str | None = None) -> DataError:
-    """The error for a file that does not hold what it must."""
+    """Return the error for a file that does not hold what it must."""
     remedy = "the LevelDB is damaged: copy or make it anew, or try plyvel.repair_db on a copy"
     return DataError(Problem(f"{what}; {remedy}", file))
 
 
 def checksum(data: bytes) -> int:
-    """The CRC-32C as LevelDB stores it: rotated and offset, so that checksums of checksums do no harm."""
+    """Return the CRC-32C as LevelDB stores it: rotated and offset, so that checksums of checksums do no harm."""
     crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number at a position, and the position after it.
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Read the varint at a position; return it and the position after it.
 
     Raises:
         DataError: if the data ends before, or the number has more than 64 bits.
@@ -39,8 +39,8 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
     raise damaged("a number has no end")
 
 
-def put_varint(number: int) -> bytes:
-    """The bytes of a number, seven bits each, the low ones first."""
+def encode_varint(number: int) -> bytes:
+    """Encode a number as a varint: seven bits each, the low ones first."""
     out = bytearray()
     while number > 127:
         out.append(number & 127 | 128)
@@ -49,25 +49,25 @@ def put_varint(number: int) -> bytes:
     return bytes(out)
 
 
-def sized(data: bytes, at: int) -> tuple[bytes, int]:
-    """The bytes at a position, which their length precedes, and the position after them.
+def read_prefixed(data: bytes, at: int) -> tuple[bytes, int]:
+    """Read the length-prefixed bytes at a position; return them and the position after them.
 
     Raises:
         DataError: if the data ends before.
     """
-    length, at = varint(data, at)
+    length, at = read_varint(data, at)
     if at + length > len(data):
         raise damaged(f"{length} bytes are announced where {len(data) - at} follow")
     return data[at : at + length], at + length
 
 
-def put_sized(data: bytes) -> bytes:
-    """Bytes, and their length before them."""
-    return put_varint(len(data)) + data
+def encode_prefixed(data: bytes) -> bytes:
+    """Return bytes with their length before them."""
+    return encode_varint(len(data)) + data
 
 
 def split_key(internal: bytes) -> tuple[bytes, int]:
-    """The user's key and the tag in a table's key.
+    """Split a table's key into the user's key and the tag.
 
     Raises:
         DataError: if it is too short for both, or the tag is neither a value's nor a deletion's.
@@ -81,5 +81,5 @@ def split_key(internal: bytes) -> tuple[bytes, int]:
 
 
 def join_key(key: bytes, sequence: int) -> bytes:
-    """A table's key for a value."""
+    """Return a table's key for a value."""
     return key + _TAG.pack(sequence << 8 | VALUE)

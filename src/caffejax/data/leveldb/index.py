@@ -14,10 +14,10 @@ from .entry import Entry
 from .files import Files
 from .format import VALUE, damaged, split_key
 from .manifest import Table
-from .table import LARGE, read_block, walk
+from .table import LARGE, read_block, scan_table
 
 
-class Run(NamedTuple):
+class BlockSlice(NamedTuple):
     """Records side by side in a block: the name of the file, the block's offset and size, which of its records."""
 
     file: str
@@ -28,7 +28,7 @@ class Run(NamedTuple):
 
 @dataclass
 class Index:
-    """Runs of records that stand side by side in one block. In a database made in one go, a run is a block.
+    """Where every record stands, as runs of records side by side in one block; mostly a run is a whole block.
 
     Attributes:
         files: names of the files.
@@ -42,8 +42,8 @@ class Index:
     places: array[int] = field(default_factory=lambda: array("q"))
     length: int = 0
 
-    def runs(self, start: int, count: int) -> Iterator[Run]:
-        """Where that many records stand, from number `start` on."""
+    def locate(self, start: int, count: int) -> Iterator[BlockSlice]:
+        """Return where that many records stand, from number `start` on."""
         end = start + count
         run = bisect_right(self.starts, start) - 1
         while start < end:
@@ -51,17 +51,17 @@ class Index:
             begin = self.starts[run]
             run += 1
             last = min(end, self.starts[run] if run < len(self.starts) else self.length)
-            yield Run(self.files[file], offset, size, slice(first + start - begin, first + last - begin))
+            yield BlockSlice(self.files[file], offset, size, slice(first + start - begin, first + last - begin))
             start = last
 
 
 def build_index(files: Files, tables: dict[str, Table], logs: Iterable[list[Entry]]) -> Index:
-    """Reads all keys of a database.
+    """Read all keys of a database and index its records.
 
     Raises:
         DataError: if a table is damaged.
     """
-    sources = [*(_in_turn(files, run) for run in _runs(tables)), *logs]
+    sources = [*(_scan_tables(files, run) for run in _group_disjoint(tables)), *logs]
     index = Index()
     numbers: dict[str, int] = {}
     unverified: set[tuple[str, int, int]] = set()
@@ -88,8 +88,8 @@ def build_index(files: Files, tables: dict[str, Table], logs: Iterable[list[Entr
     return index
 
 
-def _runs(tables: dict[str, Table]) -> list[list[str]]:
-    """The tables in as few groups as possible whose tables follow each other without overlap."""
+def _group_disjoint(tables: dict[str, Table]) -> list[list[str]]:
+    """Group the tables into as few groups as possible whose tables follow each other without overlap."""
     runs: list[list[str]] = []
     ends: list[bytes] = []
     bounds = {name: (split_key(table.smallest)[0], split_key(table.largest)[0]) for name, table in tables.items()}
@@ -103,11 +103,11 @@ def _runs(tables: dict[str, Table]) -> list[list[str]]:
     return runs
 
 
-def _in_turn(files: Files, names: list[str]) -> Iterator[Entry]:
+def _scan_tables(files: Files, names: list[str]) -> Iterator[Entry]:
     last: tuple[bytes, int] | None = None
     for name in names:
         with located(file=files.path(name)):
-            for entry in walk(files, name):
+            for entry in scan_table(files, name):
                 if last is not None and (entry.key, entry.age) <= last:
                     raise damaged("its keys are not in order")
                 last = entry.key, entry.age

@@ -17,14 +17,14 @@ class LogReader:
     """The records of a log file: iterating gives each with the file position of its first byte.
 
     A record cut off by the end of the file is what a crash leaves behind. It is not given, as in LevelDB;
-    `cut` then says at which byte the file's last complete record ends.
+    `truncated_at` then says at which byte the file's last complete record ends.
 
     Raises:
         DataError: for any other damage, while iterating.
     """
 
     def __init__(self, files: Files, name: str) -> None:
-        self.cut: int | None = None
+        self.truncated_at: int | None = None
         self._files = files
         self._name = name
         self._size = files.size(name)
@@ -46,8 +46,8 @@ class LogReader:
             if not inside:
                 yield b"".join(parts), start
                 good = at + len(data)
-        if inside or self.cut is not None:
-            self.cut = good
+        if inside or self.truncated_at is not None:
+            self.truncated_at = good
 
     def _fragments(self) -> Iterator[tuple[int, bytes, int]]:
         for offset in range(0, self._size, BLOCK):
@@ -56,11 +56,11 @@ class LogReader:
             while at + _HEADER.size <= len(block):
                 crc, length, kind = _HEADER.unpack_from(block, at)
                 data = block[at + _HEADER.size : at + _HEADER.size + length]
-                if not (crc or length or kind) and self._zero_from(offset + at):
-                    self.cut = offset + at
+                if not (crc or length or kind) and self._is_zero_from(offset + at):
+                    self.truncated_at = offset + at
                     return
                 if len(data) < length <= BLOCK - _HEADER.size - at:
-                    self.cut = offset + at
+                    self.truncated_at = offset + at
                     return
                 if len(data) < length or crc != checksum(bytes([kind]) + data):
                     raise damaged(f"the record at byte {offset + at} has a wrong checksum")
@@ -72,16 +72,16 @@ class LogReader:
                 yield kind, data, offset + at
                 at += length
             if at < len(block) < BLOCK:
-                self.cut = offset + at
+                self.truncated_at = offset + at
 
-    def _zero_from(self, offset: int) -> bool:
-        """Whether only zeros follow, as where room was reserved and never written to."""
+    def _is_zero_from(self, offset: int) -> bool:
+        """Return whether only zeros follow, as where room was reserved and never written to."""
         rest = range(offset, self._size, BLOCK)
         return not any(any(self._files.read(self._name, at, min(BLOCK, self._size - at))) for at in rest)
 
 
-def position(start: int, n: int) -> int:
-    """The position in the file of the n-th byte of a record whose first one is at `start`."""
+def file_position(start: int, n: int) -> int:
+    """Return the position in the file of the n-th byte of a record whose first one is at `start`."""
     room = BLOCK - start % BLOCK
     if n < room:
         return start + n
@@ -89,13 +89,13 @@ def position(start: int, n: int) -> int:
     return (start // BLOCK + 1 + blocks) * BLOCK + _HEADER.size + rest
 
 
-def gather(files: Files, name: str, start: int, size: int) -> bytes:
-    """So many bytes of one record, from a position in the file on.
+def read_span(files: Files, name: str, start: int, size: int) -> bytes:
+    """Read so many bytes of one record, from a position in the file on.
 
     Raises:
         DataError: if the file has become shorter.
     """
-    raw = files.read(name, start, position(start, size - 1) + 1 - start)
+    raw = files.read(name, start, file_position(start, size - 1) + 1 - start)
     room = BLOCK - start % BLOCK
     if size <= room:
         return raw
@@ -104,8 +104,8 @@ def gather(files: Files, name: str, start: int, size: int) -> bytes:
     return b"".join(pieces)
 
 
-def framed(records: Iterable[bytes]) -> bytes:
-    """The content of a log file with these records."""
+def frame_records(records: Iterable[bytes]) -> bytes:
+    """Return the content of a log file with these records."""
     out = bytearray()
     for record in records:
         first = True

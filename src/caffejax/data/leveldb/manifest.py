@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from ...errors import DataError, Problem, located
 from .files import Files
-from .format import damaged, put_sized, put_varint, sized, varint
-from .log import LogReader, framed
+from .format import damaged, encode_prefixed, encode_varint, read_prefixed, read_varint
+from .log import LogReader, frame_records
 
 log = logging.getLogger("caffejax.data")
 
@@ -46,12 +46,12 @@ class Version:
 
 
 def read_version(files: Files) -> tuple[dict[str, Table], list[str]]:
-    """The tables of a database by file name, and the names of its logs, the oldest first.
+    """Return the tables of a database by file name, and the names of its logs, the oldest first.
 
     Raises:
         DataError: if the folder is no LevelDB, or with all files that are missing or have a wrong size.
     """
-    name = _current(files)
+    name = _manifest_name(files)
     with located(file=files.path(name)):
         version = _replay(files, name)
     tables = {_table_name(files, table.number): table for table in version.tables.values()}
@@ -63,23 +63,23 @@ def read_version(files: Files) -> tuple[dict[str, Table], list[str]]:
             problems += damaged(what, files.path(file)).problems
     if problems:
         raise DataError(problems)
-    return tables, _logs(files, version)
+    return tables, _log_names(files, version)
 
 
-def new_manifest(tables: Sequence[Table], level: int, records: int) -> bytes:
-    """The content of the manifest of a new database whose tables all lie on one level."""
+def encode_manifest(tables: Sequence[Table], level: int, records: int) -> bytes:
+    """Return the content of the manifest of a new database whose tables all lie on one level."""
     edit = bytearray()
-    edit += bytes([_ORDER]) + put_sized(_COMPARATOR)
-    edit += bytes([_LOG]) + put_varint(0)
-    edit += bytes([_NEXT_FILE]) + put_varint(max((table.number for table in tables), default=1) + 1)
-    edit += bytes([_LAST_SEQUENCE]) + put_varint(records)
+    edit += bytes([_ORDER]) + encode_prefixed(_COMPARATOR)
+    edit += bytes([_LOG]) + encode_varint(0)
+    edit += bytes([_NEXT_FILE]) + encode_varint(max((table.number for table in tables), default=1) + 1)
+    edit += bytes([_LAST_SEQUENCE]) + encode_varint(records)
     for table in tables:
-        edit += bytes([_NEW, level]) + put_varint(table.number) + put_varint(table.size)
-        edit += put_sized(table.smallest) + put_sized(table.largest)
-    return framed([bytes(edit)])
+        edit += bytes([_NEW, level]) + encode_varint(table.number) + encode_varint(table.size)
+        edit += encode_prefixed(table.smallest) + encode_prefixed(table.largest)
+    return frame_records([bytes(edit)])
 
 
-def _current(files: Files) -> str:
+def _manifest_name(files: Files) -> str:
     folder = files.folder
     if (folder / "data.mdb").is_file() and not (folder / "CURRENT").exists():
         raise DataError(
@@ -105,8 +105,8 @@ def _replay(files: Files, name: str) -> Version:
     reader = LogReader(files, name)
     for edit, _ in reader:
         _apply(version, edit)
-    if reader.cut is not None:
-        raise damaged(f"ends within the record after byte {reader.cut}")
+    if reader.truncated_at is not None:
+        raise damaged(f"ends within the record after byte {reader.truncated_at}")
     if version.log is None:
         raise damaged("lacks the number of the log")
     return version
@@ -115,30 +115,30 @@ def _replay(files: Files, name: str) -> Version:
 def _apply(version: Version, edit: bytes) -> None:
     at = 0
     while at < len(edit):
-        kind, at = varint(edit, at)
+        kind, at = read_varint(edit, at)
         if kind == _ORDER:
-            comparator, at = sized(edit, at)
+            comparator, at = read_prefixed(edit, at)
             if comparator != _COMPARATOR:
                 raise DataError(f"the keys are in an order of their own, '{comparator.decode(errors='replace')}'")
         elif kind == _LOG:
-            version.log, at = varint(edit, at)
+            version.log, at = read_varint(edit, at)
         elif kind == _PREVIOUS_LOG:
-            version.previous_log, at = varint(edit, at)
+            version.previous_log, at = read_varint(edit, at)
         elif kind in (_NEXT_FILE, _LAST_SEQUENCE):
-            _, at = varint(edit, at)
+            _, at = read_varint(edit, at)
         elif kind == _COMPACTED:
-            _, at = varint(edit, at)
-            _, at = sized(edit, at)
+            _, at = read_varint(edit, at)
+            _, at = read_prefixed(edit, at)
         elif kind == _DELETED:
-            level, at = varint(edit, at)
-            number, at = varint(edit, at)
+            level, at = read_varint(edit, at)
+            number, at = read_varint(edit, at)
             version.tables.pop((level, number), None)
         elif kind == _NEW:
-            level, at = varint(edit, at)
-            number, at = varint(edit, at)
-            size, at = varint(edit, at)
-            smallest, at = sized(edit, at)
-            largest, at = sized(edit, at)
+            level, at = read_varint(edit, at)
+            number, at = read_varint(edit, at)
+            size, at = read_varint(edit, at)
+            smallest, at = read_prefixed(edit, at)
+            largest, at = read_prefixed(edit, at)
             version.tables[level, number] = Table(number, size, smallest, largest)
         else:
             raise damaged(f"has a field {kind}, which LevelDB does not know; a RocksDB has such")
@@ -149,7 +149,7 @@ def _table_name(files: Files, number: int) -> str:
     return old if files.size(old) >= 0 and files.size(new) < 0 else new
 
 
-def _logs(files: Files, version: Version) -> list[str]:
+def _log_names(files: Files, version: Version) -> list[str]:
     assert version.log is not None
     try:
         names = os.listdir(files.folder)

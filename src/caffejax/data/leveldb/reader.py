@@ -21,7 +21,7 @@ from .wal import read_log, read_value
 
 log = logging.getLogger("caffejax.data")
 
-_BLOCKS_KEPT = 16  # by each thread: more than one, because tables that overlap are read in turns
+_CACHED_BLOCKS = 16  # by each thread: more than one, because tables that overlap are read in turns
 
 Block = list[tuple[bytes, bytes]]
 
@@ -54,18 +54,18 @@ class LevelDb:
         self._connect()
 
     def __len__(self) -> int:
-        return self._opened().length
+        return self._get_index().length
 
     def __getitem__(self, index: int) -> tuple[bytes, bytes]:
-        return self.run(index, 1)[0]
+        return self.read_range(index, 1)[0]
 
-    def run(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
-        """That many records from number `start` on; not beyond the last."""
-        index = self._opened()
+    def read_range(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
+        """Read that many records from number `start` on, not beyond the last."""
+        index = self._get_index()
         if not 0 <= start <= start + count <= index.length:
             raise IndexError(f"{start} to {start + count}, of {index.length}")
-        read, records = self._blocks(), []
-        for file, offset, size, which in index.runs(start, count):
+        read, records = self._block_reader(), []
+        for file, offset, size, which in index.locate(start, count):
             block = read(file, offset, size)
             if which.stop > len(block):
                 raise damaged("has changed since it was opened", self._files.path(file))
@@ -73,7 +73,7 @@ class LevelDb:
         return records
 
     def close(self) -> None:
-        """Lets go of the files; the next read opens them again."""
+        """Let go of the files. The next read opens them again."""
         self._index = None
         self._connect()
 
@@ -81,36 +81,38 @@ class LevelDb:
         self._files = Files(self.path)
         self._local = threading.local()
 
-    def _opened(self) -> Index:
+    def _get_index(self) -> Index:
         if self._index is None:
             self._index = _open(self._files)
         return self._index
 
-    def _blocks(self) -> Callable[[str, int, int], Block]:
-        """`_read_block` that remembers, for this thread."""
+    def _block_reader(self) -> Callable[[str, int, int], Block]:
+        """Return `_read_block` with a cache of this thread's own."""
         local = self._local
         if not hasattr(local, "blocks"):
-            local.blocks = functools.lru_cache(_BLOCKS_KEPT)(functools.partial(_read_block, self._files))
+            local.blocks = functools.lru_cache(_CACHED_BLOCKS)(functools.partial(_read_block, self._files))
         return local.blocks
 
 
 def _open(files: Files) -> Index:
     tables, names = read_version(files)
     logs: list[list[Entry]] = []
-    cut: tuple[str, int] | None = None
+    truncated: tuple[str, int] | None = None
     for name in names:
         with located(file=files.path(name)):
-            entries, cut_here = read_log(files, name)
-        if cut and entries:  # only what was written last can be a crash's
-            raise damaged(f"ends within the record after byte {cut[1]}, but a later log follows", files.path(cut[0]))
-        if cut_here is not None:
-            cut = name, cut_here
+            entries, truncated_at = read_log(files, name)
+        if truncated and entries:  # only what was written last can be a crash's
+            raise damaged(
+                f"ends within the record after byte {truncated[1]}, but a later log follows", files.path(truncated[0])
+            )
+        if truncated_at is not None:
+            truncated = name, truncated_at
             message = "%s: cut off after byte %d, as by a crash; the records written last are not there"
-            log.warning(message, files.path(name), cut_here)
+            log.warning(message, files.path(name), truncated_at)
         logs.append(entries)
     index = build_index(files, tables, logs)
     if not index.length:
-        why = f"; {cut[0]} is cut off after byte {cut[1]}: copy or make it anew" if cut else ""
+        why = f"; {truncated[0]} is cut off after byte {truncated[1]}: copy or make it anew" if truncated else ""
         raise DataError(Problem(f"the LevelDB has no records{why}", str(files.folder)))
     return index
 

@@ -9,7 +9,7 @@ import cramjam
 
 from .entry import Entry
 from .files import Files
-from .format import checksum, damaged, split_key, varint
+from .format import checksum, damaged, read_varint, split_key
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER = struct.Struct("<40sQ")  # the two handles and padding, the magic number
@@ -22,7 +22,7 @@ _WINDOW = 4096
 
 
 def read_block(files: Files, name: str, offset: int, size: int) -> bytes:
-    """A block, verified and decompressed.
+    """Read, verify and decompress a block.
 
     Raises:
         DataError: if it is not what was written there.
@@ -42,7 +42,7 @@ def read_block(files: Files, name: str, offset: int, size: int) -> bytes:
 
 
 def read_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The entries of a block: keys with their tags, and values.
+    """Yield the entries of a block: keys with their tags, and values.
 
     Raises:
         DataError: if they do not fit into it.
@@ -60,8 +60,8 @@ def read_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
         at = after
 
 
-def walk(files: Files, name: str) -> Iterator[Entry]:
-    """All entries of a table in their order. Large values are not read, so their blocks not verified.
+def scan_table(files: Files, name: str) -> Iterator[Entry]:
+    """Yield all entries of a table in their order. Large values are not read, so their blocks not verified.
 
     Raises:
         DataError: if the table is damaged.
@@ -85,14 +85,14 @@ def _keys(files: Files, name: str, offset: int, size: int) -> Iterator[bytes]:
     if size >= LARGE:
         tail = files.read(name, offset + size - WORD.size, WORD.size + TRAILER.size)
         if tail[WORD.size] == RAW:
-            yield from _keys_apart(files, name, offset, _entries_end(size, tail[: WORD.size]))
+            yield from _keys_without_values(files, name, offset, _entries_end(size, tail[: WORD.size]))
             return
     for key, _ in read_entries(read_block(files, name, offset, size)):
         yield key
 
 
-def _keys_apart(files: Files, name: str, offset: int, end: int) -> Iterator[bytes]:
-    """The keys of an uncompressed block whose entries end at byte `end`, of which only they are read."""
+def _keys_without_values(files: Files, name: str, offset: int, end: int) -> Iterator[bytes]:
+    """Yield the keys of an uncompressed block whose entries end at byte `end`, and read nothing else of it."""
     at, key = 0, b""
     while at < end:
         window = files.read(name, offset + at, min(_WINDOW, end - at))
@@ -108,7 +108,7 @@ def _keys_apart(files: Files, name: str, offset: int, end: int) -> Iterator[byte
 
 
 def _entries_end(size: int, last_word: bytes) -> int:
-    """Where the entries end and the restart points begin, of which the last word gives the number."""
+    """Return where the entries end and the restart points begin, whose number the last word gives."""
     restarts = WORD.unpack(last_word)[0] if len(last_word) == WORD.size else 0
     end = size - WORD.size * (restarts + 1)
     if end < 0 or not restarts:
@@ -117,17 +117,17 @@ def _entries_end(size: int, last_word: bytes) -> int:
 
 
 def _entry_head(data: bytes, at: int) -> tuple[int, int, int, int]:
-    """How many bytes of the key it shares, has for itself, and of the value; and where the key's begin."""
+    """Return how many bytes of the key are shared, how many are its own, the value's size, and where its own begin."""
     if at + 3 <= len(data) and max(data[at : at + 3]) < 128:
         return data[at], data[at + 1], data[at + 2], at + 3
-    shared, at = varint(data, at)
-    unshared, at = varint(data, at)
-    length, at = varint(data, at)
+    shared, at = read_varint(data, at)
+    unshared, at = read_varint(data, at)
+    length, at = read_varint(data, at)
     return shared, unshared, length, at
 
 
 def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
-    """Offset and size of a block, and the position after them."""
-    offset, at = varint(data, at)
-    size, at = varint(data, at)
+    """Read the offset and size of a block; return them and the position after them."""
+    offset, at = read_varint(data, at)
+    size, at = read_varint(data, at)
     return (offset, size), at

@@ -1,4 +1,4 @@
-"""Writing a table file."""
+"""Table files, written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import cramjam
 
-from .format import checksum, put_varint
+from .format import checksum, encode_varint
 from .table import FOOTER, MAGIC, RAW, SNAPPY, TRAILER
 
 _BLOCK = 1 << 16  # Caffe's; LevelDB's own default is 4 KiB
@@ -16,7 +16,7 @@ _RESTART_EVERY = 16
 
 
 class TableWriter:
-    """Writes entries, whose keys must ascend, to a file.
+    """A writer of entries, whose keys must ascend, to a file.
 
     Args:
         file: the file, empty.
@@ -28,35 +28,35 @@ class TableWriter:
         self._file = file
         self._compress = compress
         self._block = _Block(_RESTART_EVERY)
-        self._blocks = _Block(1)  # the last key of each block, and where it is
+        self._index = _Block(1)  # the last key of each block, and where it is
 
     def add(self, key: bytes, value: bytes) -> None:
-        """Writes an entry; the key has its tag."""
+        """Write an entry. The key has its tag."""
         self._block.add(key, value)
         if len(self._block.data) >= _BLOCK:
             self._end_block()
 
     def finish(self) -> None:
-        """Writes what remains, and the index."""
+        """Write what remains, and the index."""
         if self._block.data:
             self._end_block()
         filters = self._write(_Block(1))
-        blocks = self._write(self._blocks)
+        blocks = self._write(self._index)
         self._put(FOOTER.pack(filters + blocks, MAGIC))
 
     def _end_block(self) -> None:
         key = self._block.last_key
-        self._blocks.add(key, self._write(self._block))
+        self._index.add(key, self._write(self._block))
         self._block = _Block(_RESTART_EVERY)
 
     def _write(self, block: _Block) -> bytes:
-        """Writes a block; returns its handle."""
+        """Write a block and return its handle."""
         data, compression = block.content(), RAW
         if self._compress:
             packed = bytes(cramjam.snappy.compress_raw(data))
             if len(packed) < len(data) - len(data) // 8:
                 data, compression = packed, SNAPPY
-        handle = put_varint(self.size) + put_varint(len(data))
+        handle = encode_varint(self.size) + encode_varint(len(data))
         data += bytes([compression])
         self._put(data + TRAILER.pack(compression, checksum(data))[1:])
         return handle
@@ -80,22 +80,22 @@ class _Block:
         if self._since == self._restart_every:
             self._restarts.append(len(self.data))
             self._since = 0
-        shared = _shared(self.last_key, key) if self._since else 0
-        self.data += put_varint(shared) + put_varint(len(key) - shared) + put_varint(len(value))
+        shared = _shared_prefix(self.last_key, key) if self._since else 0
+        self.data += encode_varint(shared) + encode_varint(len(key) - shared) + encode_varint(len(value))
         self.data += key[shared:] + value
         self.last_key = key
         self._since += 1
 
     def content(self) -> bytes:
-        return bytes(self.data) + _words([*self._restarts, len(self._restarts)])
+        return bytes(self.data) + _pack_words([*self._restarts, len(self._restarts)])
 
 
-def _words(numbers: Sequence[int]) -> bytes:
+def _pack_words(numbers: Sequence[int]) -> bytes:
     return struct.pack(f"<{len(numbers)}I", *numbers)
 
 
-def _shared(one: bytes, two: bytes) -> int:
-    """How many bytes both begin with."""
+def _shared_prefix(one: bytes, two: bytes) -> int:
+    """Return how many bytes both begin with."""
     for n, (a, b) in enumerate(zip(one, two, strict=False)):
         if a != b:
             return n

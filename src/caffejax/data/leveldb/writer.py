@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ...errors import DataError, Problem
-from ..folder import Put, new_folder, writing
+from ..folder import Put, as_write_errors, create_folder
 from .format import join_key
-from .manifest import Table, new_manifest
+from .manifest import Table, encode_manifest
 from .table_writer import TableWriter
 
 _LEVEL = 6  # LevelDB's last: what lies there is never rewritten for its size
@@ -21,7 +21,7 @@ _MANIFEST = "MANIFEST-000001"
 
 @contextmanager
 def leveldb_writer(path: str | os.PathLike[str], compress: bool = True) -> Iterator[Put]:
-    """A function that writes a record (key, value) to a new LevelDB folder.
+    """Make a new LevelDB folder, and give a function that writes a record (key, value) to it.
 
     The folder appears when the block ends without an exception. The records go straight into tables, so their
     keys must ascend, as those that Caffe's tools give do.
@@ -34,18 +34,18 @@ def leveldb_writer(path: str | os.PathLike[str], compress: bool = True) -> Itera
         DataError: if the folder exists, keys do not ascend, or writing fails.
     """
     path = Path(path)
-    with new_folder(path) as folder:
+    with create_folder(path) as folder:
         tables = _Tables(folder, path, compress)
         try:
             yield tables.put
-            with writing(path):
+            with as_write_errors(path):
                 tables.finish()
         finally:
             tables.close()
 
 
 def write_leveldb(path: str | os.PathLike[str], records: Iterable[tuple[bytes, bytes]], compress: bool = True) -> None:
-    """Writes records (key, value), whose keys ascend, as a new LevelDB folder; see `leveldb_writer`.
+    """Write records (key, value), whose keys ascend, as a new LevelDB folder; see `leveldb_writer`.
 
     Raises:
         DataError: if the folder exists, keys do not ascend, or writing fails.
@@ -70,13 +70,13 @@ class _Tables:
         self._smallest = b""
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Writes a record."""
+        """Write a record."""
         if self._last_key is not None and key <= self._last_key:
             how = "occurs twice" if key == self._last_key else f"comes after {self._last_key!r}; keys must ascend"
             raise DataError(Problem(f"key {key!r} {how}", str(self._path)))
         self._records += 1
         self._last_key = key
-        with writing(self._path):
+        with as_write_errors(self._path):
             internal = join_key(key, self._records)
             if self._table is None:
                 self._table = self._begin(internal)
@@ -85,13 +85,13 @@ class _Tables:
                 self._end()
 
     def finish(self) -> None:
-        """Writes what remains."""
+        """Write what remains."""
         self._end()
-        (self._folder / _MANIFEST).write_bytes(new_manifest(self._done, _LEVEL, self._records))
+        (self._folder / _MANIFEST).write_bytes(encode_manifest(self._done, _LEVEL, self._records))
         (self._folder / "CURRENT").write_text(f"{_MANIFEST}\n")
 
     def close(self) -> None:
-        """Lets go of the file being written."""
+        """Let go of the file being written."""
         if self._file is not None:
             self._file.close()
 

@@ -1,4 +1,4 @@
-"""Inputs for a net: given, read from its data layers, or random; labels are valid class indices."""
+"""Complete inputs for a net: given, read from its data layers, or random. Random labels are valid class indices."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from ..graph.indices import index_ranges
 from .loader import open_sources
 
 
-def feed(graph: Graph, given: Mapping[str, Any], random: np.random.Generator) -> dict[str, np.ndarray]:
-    """A float64 array for each blob that the net is fed.
+def complete_inputs(graph: Graph, given: Mapping[str, Any], random: np.random.Generator) -> dict[str, np.ndarray]:
+    """Return a float64 array for each blob that the net is fed: given, read from its data layers, or random.
 
     Args:
         graph: the net's graph.
         given: arrays for some of the blobs.
-        random: for the others that no data layer gives.
+        random: what draws those that are neither given nor read.
 
     Raises:
         GraphError: for names that the net is not fed, and shapes that differ (but in the first axis).
         DataError: if a source cannot be read.
     """
-    _check(graph, given)
-    inputs = dict(given) if given.keys() >= set(graph.fed) else {**_read(graph), **given}
-    limits = _limits(graph)
+    _check_given(graph, given)
+    inputs = dict(given) if given.keys() >= set(graph.fed) else {**_read_batches(graph), **given}
+    limits = _index_limits(graph)
     for name in graph.fed:
         if name not in inputs:
             shape = graph.blobs[name].shape
-            indices = name in limits
-            inputs[name] = random.integers(limits[name], size=shape) if indices else random.normal(size=shape)
+            is_index = name in limits
+            inputs[name] = random.integers(limits[name], size=shape) if is_index else random.normal(size=shape)
     return {name: np.asarray(inputs[name], np.float64) for name in graph.fed}
 
 
-def _check(graph: Graph, given: Mapping[str, Any]) -> None:
+def _check_given(graph: Graph, given: Mapping[str, Any]) -> None:
     problems = []
     for name, array in given.items():
         if name not in graph.fed:
@@ -49,7 +49,7 @@ def _check(graph: Graph, given: Mapping[str, Any]) -> None:
         raise GraphError(Problem(p, file=graph.file) for p in problems)
 
 
-def _read(graph: Graph) -> dict[str, np.ndarray]:
+def _read_batches(graph: Graph) -> dict[str, np.ndarray]:
     batches: dict[str, np.ndarray] = {}
     for key, source in open_sources(graph).items():
         try:
@@ -60,8 +60,8 @@ def _read(graph: Graph) -> dict[str, np.ndarray]:
     return batches
 
 
-def _limits(graph: Graph) -> dict[str, int]:
-    """For each blob that is read as indices, the number that all must stay below."""
+def _index_limits(graph: Graph) -> dict[str, int]:
+    """Return, for each blob that is read as indices, the number that all must stay below."""
     ranges = index_ranges(graph, parts=True)
     known = {name: min(r.classes for r in found) for name, found in ranges.items()}
     unknown = {layer.bottoms[i] for layer in graph.layers for i in layer.index_bottoms} - known.keys()

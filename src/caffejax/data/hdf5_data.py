@@ -13,10 +13,10 @@ from ..layers.context import Site
 from ..layers.registry import register
 from ..layers.source import Tops
 from ..layers.types import LayerType, Signature
-from .draws import Draws
 from .pipeline import Batch, Batches
-from .reads import reads
-from .shapes import by, top
+from .reads import reads_batches
+from .rng import CounterRng
+from .shapes import dims, float32_top
 
 _READ_AHEAD = 4  # batches
 
@@ -40,42 +40,42 @@ class Hdf5Batches:
         self._names = list(site.layer.top)
         self.batch_size: int = param.batch_size
         self.threads = 1
-        self._draws = Draws(site.reading.seed, site.layer.name) if param.shuffle else None
+        self._rng = CounterRng(site.reading.seed, site.layer.name) if param.shuffle else None
         self._held: tuple[int, Rows] | None = None  # the last file read
         self._order: tuple[tuple[int, int], np.ndarray] | None = None  # the last order drawn, and for what
-        self._sizes, shapes = _survey(files, self._names)
-        self.tops = tuple(top(self.batch_size, *shape) for shape in shapes)
+        self._sizes, shapes = _check_files(files, self._names)
+        self.tops = tuple(float32_top(self.batch_size, *shape) for shape in shapes)
 
     def read(self, start: int) -> Batch:
-        """The batch from row `start` on; it may span files and rounds."""
+        """Read the batch from row `start` on. It may span files and rounds."""
         parts: list[Rows] = []
         at, end = start, start + self.batch_size
         while at < end:
             epoch, row = divmod(at, sum(self._sizes))
             file, first = self._locate(epoch, row)
             last = min(self._sizes[file], first + end - at)
-            order = self._row_order(epoch, file)[first:last] if self._draws else slice(first, last)
+            order = self._row_order(epoch, file)[first:last] if self._rng else slice(first, last)
             parts.append(tuple(rows[order] for rows in self._load(file)))
             at += last - first
         return Batch(tuple(np.concatenate(pieces) for pieces in zip(*parts, strict=True)))
 
     def close(self) -> None:
-        """Lets go of the file in memory; reading on loads it again."""
+        """Let go of the file in memory. Reading on loads it again."""
         self._held = None
 
     def _locate(self, epoch: int, row: int) -> tuple[int, int]:
-        """Which file a row of a round lies in, and where."""
+        """Return which file a row of a round lies in, and where."""
         n = len(self._files)
-        for file in self._draws.permutation(n, epoch).tolist() if self._draws else range(n):
+        for file in self._rng.permutation(n, epoch).tolist() if self._rng else range(n):
             if row < self._sizes[file]:
                 return file, row
             row -= self._sizes[file]
         raise AssertionError("a round has no such row")
 
     def _row_order(self, epoch: int, file: int) -> np.ndarray:
-        assert self._draws is not None
+        assert self._rng is not None
         if self._order is None or self._order[0] != (epoch, file):
-            self._order = (epoch, file), self._draws.permutation(self._sizes[file], epoch, file)
+            self._order = (epoch, file), self._rng.permutation(self._sizes[file], epoch, file)
         return self._order[1]
 
     def _load(self, file: int) -> Rows:
@@ -93,8 +93,8 @@ class Hdf5Batches:
                 raise DataError(Problem(f"cannot be read: {error}", file=str(path))) from error
 
 
-def _survey(files: list[Path], names: list[str]) -> tuple[list[int], list[tuple[int, ...]]]:
-    """The number of rows of each file, and the shape of a row of each data set, which all files share."""
+def _check_files(files: list[Path], names: list[str]) -> tuple[list[int], list[tuple[int, ...]]]:
+    """Return the number of rows of each file, and the shape of a row of each data set, which all files share."""
     problems: list[Problem] = []
     sizes: list[int] = []
     wanted: dict[str, tuple[int, ...]] = {}
@@ -107,11 +107,11 @@ def _survey(files: list[Path], names: list[str]) -> tuple[list[int], list[tuple[
             found, wrong = {}, [missing]
         rows = {name: shape[0] for name, shape in found.items()}
         if len(set(rows.values())) > 1:
-            wrong.append("the data sets have different numbers of rows: " + _pairs(rows))
+            wrong.append("the data sets have different numbers of rows: " + _quote_rows(rows))
         for name, shape in found.items():
             if shape[1:] != wanted.setdefault(name, shape[1:]):
-                before = by(wanted[name]) or "a number"
-                wrong.append(f"a row of '{name}' is {by(shape[1:]) or 'a number'}, in the first file {before}")
+                before = dims(wanted[name]) or "a number"
+                wrong.append(f"a row of '{name}' is {dims(shape[1:]) or 'a number'}, in the first file {before}")
         problems += [Problem(message, file=str(path)) for message in wrong]
         sizes.append(next(iter(rows.values()), 0))
     if not problems and not sum(sizes):
@@ -122,7 +122,7 @@ def _survey(files: list[Path], names: list[str]) -> tuple[list[int], list[tuple[
 
 
 def _shapes(content: h5py.File, names: list[str]) -> tuple[dict[str, tuple[int, ...]], list[str]]:
-    """The shapes of the data sets, and what is wrong with them."""
+    """Return the shapes of the data sets, and what is wrong with them."""
     shapes: dict[str, tuple[int, ...]] = {}
     wrong: list[str] = []
     for name in names:
@@ -141,12 +141,12 @@ def _shapes(content: h5py.File, names: list[str]) -> tuple[dict[str, tuple[int, 
     return shapes, wrong
 
 
-def _pairs(rows: Mapping[str, int]) -> str:
+def _quote_rows(rows: Mapping[str, int]) -> str:
     return ", ".join(f"'{name}' {n}" for name, n in rows.items())
 
 
-def _listed(path: Path) -> list[Path]:
-    """The files that a list names: as in Caffe from the working directory, else from the list's folder."""
+def _read_file_list(path: Path) -> list[Path]:
+    """Read a list of files: names are from the working directory, as in Caffe, else from the list's folder."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -161,8 +161,8 @@ def _listed(path: Path) -> list[Path]:
     return [b if b.exists() and not Path(n).exists() else Path(n) for n, b in zip(names, beside, strict=True)]
 
 
-def hdf5_batches(site: Site, tops: Tops | None = None) -> Batches:
-    """Opens the files that an HDF5Data layer's list names."""
+def open_hdf5_data(site: Site, tops: Tops | None = None) -> Batches:
+    """Open the files that an HDF5Data layer's list names."""
     param = site.layer.hdf5_data_param
     with located(layer=site.layer.name, layer_type=site.layer.type):
         if site.layer.HasField("transform_param"):
@@ -171,12 +171,12 @@ def hdf5_batches(site: Site, tops: Tops | None = None) -> Batches:
             raise DataError("hdf5_data_param has no source; name a text file that lists HDF5 files")
         if param.batch_size < 1:
             raise DataError("hdf5_data_param.batch_size must be 1 or more")
-        return Hdf5Batches(site, _listed(site.path(param.source)))
+        return Hdf5Batches(site, _read_file_list(site.path(param.source)))
 
 
 register(
     LayerType(
         Signature("HDF5Data", bottoms=0, tops=(1, None), param="hdf5_data_param"),
-        reads(hdf5_batches, lambda site: _READ_AHEAD),
+        reads_batches(open_hdf5_data, lambda site: _READ_AHEAD),
     )
 )

@@ -13,13 +13,13 @@ from ..layers.source import Tops
 from ..layers.types import LayerType, Signature
 from ..schema import caffe_pb2
 from .datum import AS_STORED, COLOUR, GREY, DatumReader, is_compressed
-from .draws import Draws
-from .fields import refuse_others
+from .fields import refuse_unsupported
 from .labelled import LabelledBatches
-from .pipeline import Batches, cores
-from .reads import prefetch, reads
+from .pipeline import Batches, available_cores
+from .reads import prefetch_depth, reads_batches
 from .records import READERS, Records
-from .transform import finishing
+from .rng import CounterRng
+from .transform import make_finish
 
 # The second line is what old files say and Caffe ignores here; the third is how forks read, not what.
 _KNOWN = {"source", "batch_size", "backend", "rand_skip", "prefetch"} | {
@@ -45,24 +45,24 @@ class DatumExamples:
         self._reader = DatumReader(decode)
         self._skip = skip
         # decoding runs in OpenCV, outside of Python's lock; the rest is too little to share
-        self.threads = cores() if is_compressed(self._records[self._index(0)][1]) else 1
+        self.threads = available_cores() if is_compressed(self._records[self._index(0)][1]) else 1
 
-    def run(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:
-        """The images and the labels of that many examples."""
+    def read_range(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:
+        """Return the images and the labels of that many examples."""
         records: list[tuple[bytes, bytes]] = []
         at = self._index(start)
         while (left := count - len(records)) > 0:
-            records += self._records.run(at, min(left, len(self._records) - at))
+            records += self._records.read_range(at, min(left, len(self._records) - at))
             at = 0
         alike = self._reader.alike([value for _, value in records])
         return alike or tuple(zip(*[self._example(*record) for record in records], strict=True))
 
     def error(self, n: int, error: DataError) -> DataError:
-        """The error with the record's key."""
+        """Return the error with the record's key."""
         return self._named(self._records[self._index(n)][0], error)
 
     def close(self) -> None:
-        """Closes the database; reading on opens it again."""
+        """Close the database. Reading on opens it again."""
         self._records.close()
 
     def _index(self, n: int) -> int:
@@ -79,23 +79,26 @@ class DatumExamples:
         return type(error)(Problem(f"record '{name}' {error}", file=str(self._records.path)))
 
 
-def data_batches(site: Site, tops: Tops | None = None) -> Batches:
-    """Opens a Data layer's LMDB or LevelDB, read ahead by `prefetch` batches."""
+def open_data(site: Site, tops: Tops | None = None) -> Batches:
+    """Open a Data layer's LMDB or LevelDB; `prefetch` batches are read ahead."""
     param, transform_param = site.layer.data_param, site.layer.transform_param
     with located(layer=site.layer.name, layer_type=site.layer.type):
         if not param.source:
             raise DataError("data_param has no source; name the database's folder")
         if param.batch_size < 1:
             raise DataError("data_param.batch_size must be 1 or more")
-        refuse_others(param, "data_param", _KNOWN)
+        refuse_unsupported(param, "data_param", _KNOWN)
         backend = caffe_pb2.DataParameter.DB.Name(param.backend).lower()
         decode = COLOUR if transform_param.force_color else GREY if transform_param.force_gray else AS_STORED
-        draws = Draws(site.reading.seed, site.layer.name)
-        skip = draws.below(param.rand_skip) if param.rand_skip else 0
+        rng = CounterRng(site.reading.seed, site.layer.name)
+        skip = rng.below(param.rand_skip) if param.rand_skip else 0
         examples = DatumExamples(READERS[backend](site.path(param.source)), decode, skip)
-        return LabelledBatches(site, examples, param.batch_size, draws, tops)
+        return LabelledBatches(site, examples, param.batch_size, rng, tops)
 
 
 register(
-    LayerType(Signature("Data", bottoms=0, tops=(1, 2), param="data_param"), reads(data_batches, prefetch, finishing))
+    LayerType(
+        Signature("Data", bottoms=0, tops=(1, 2), param="data_param"),
+        reads_batches(open_data, prefetch_depth, make_finish),
+    )
 )
