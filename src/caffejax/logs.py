@@ -134,7 +134,7 @@ def write_csv(path: str | os.PathLike[str], rows: Sequence[Row], delimiter: str 
     """Writes a table with a line of headings; columns that a row lacks stay empty.
 
     Raises:
-        WeightsError: if the file cannot be written.
+        CaffejaxError: if the file cannot be written.
     """
     columns = list(dict.fromkeys(column for row in rows for column in row))
     text = StringIO()
