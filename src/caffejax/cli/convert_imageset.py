@@ -1,4 +1,4 @@
-"""Makes a database of the images that a list names, one `path label` on each line, as Caffe's tool does."""
+"""Make a database of the images that a list names, one `path label` on each line, as Caffe's tool does."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _LOG_EVERY = 1000
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The command's flags."""
+    """Add the command's flags."""
     parser.add_argument("root", help="put before each path as it is, so with a slash at its end", metavar="ROOTFOLDER/")
     parser.add_argument("list", help="the list of images and labels", metavar="LISTFILE")
     parser.add_argument("database", help="the folder to make", metavar="DB_NAME")
-    flags.add(parser, "backend", "the kind of database", choices=("lmdb", "leveldb"), default="lmdb")
+    flags.add_backend_flag(parser)
     flags.add_switch(parser, "gray", "store one channel instead of three")
     flags.add_switch(parser, "shuffle", "store the images in a random order")
     flags.add(parser, "seed", "what decides that order", type=flags.count, default=0, metavar="N")
@@ -33,7 +33,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Makes the database."""
+    """Make the database."""
     start_logging()
     from pathlib import Path
 

@@ -1,43 +1,39 @@
-"""Times a net: each layer compiled by itself, as Caffe's table has it, and the whole net compiled as one."""
+"""Time a net: each layer compiled by itself, as Caffe's table has it, and the whole net compiled as one."""
 
 from __future__ import annotations
 
 import argparse
 
 from ..glog import log, start_logging
-from . import flags
-from .nets import net_of, variables_of
+from . import devices, flags, nets
 
 HELP = "time a net's layers, and the whole net"
 EXAMPLE = "caffejax time --model=configs/digits/lenet_train_test.prototxt --iterations=20"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The command's flags."""
-    flags.add(parser, "model", "the net prototxt", required=True, metavar="FILE")
+    """Add the command's flags."""
+    nets.add_flags(parser)
     flags.add(
         parser, "weights", "the .caffemodel[.h5] files, separated by commas; random unless given", metavar="FILES"
     )
     flags.add(parser, "iterations", "how many passes to time", type=flags.positive, default=50, metavar="N")
-    flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TRAIN")
-    flags.add_kernels_flag(parser)
-    flags.add_precision_flag(parser)
-    flags.add_device_flags(parser)
-    flags.add_state_flags(parser)
+    flags.add_options(parser, "kernels", "precision")
+    devices.add_flags(parser)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Times."""
+    """Time the net."""
     start_logging()
     import jax
 
     from ..inspect import Timer, mean_times
 
-    device = flags.pick_device(options, prefer_gpu=False)
+    device = devices.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
     with jax.default_device(device):
-        net = net_of(options, options.phase)
-        timer = Timer(net, jax.device_put(variables_of(net, options.weights), device), jax.random.key(1))
+        net = nets.net_of(options)
+        timer = Timer(net, jax.device_put(nets.variables_of(net, options.weights), device), jax.random.key(1))
         try:
             log.info("Compiling.")
             timer.layers()
