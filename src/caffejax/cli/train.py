@@ -35,7 +35,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_options(parser)
     signals.add_flags(parser)
     flags.add(
-        parser, "debug_nans", "look at every step, and name the layer where numbers become NaN", action="store_true"
+        parser, "debug_nans", "check every step, and name the layer where NaN or infinity arises", action="store_true"
     )
     devices.add_flags(parser)
     nets.add_state_flags(parser)
