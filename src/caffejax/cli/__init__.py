@@ -55,7 +55,11 @@ _ON_NETS = (train, test, time, memory, gradcheck, extract_features, classify, de
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return 0, or 1 for a mistake in the input. One in the command line ends the process with 2."""
+    """Run a command; return its exit code: 0, 1 for a mistake in the input, 130 if interrupted.
+
+    Raises:
+        SystemExit: with 2 for a mistake in the command line, with 0 after `--help`.
+    """
     parser = _parser()
     options = parser.parse_args(arguments)
     try:

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 from ..errors import CaffejaxError, located
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> None:
     with ExitStack() as stack, counter(options.batches, "batches") as advance:
         stack.callback(loader.close)
         extracted = features(net, variables, names, batches)
-        writer = _npz_writer if options.db_type == "npz" else _database_writer(options.db_type)
+        writer = _npz_writer if options.db_type == "npz" else partial(_database_writer, options.db_type)
         writers = [stack.enter_context(writer(target, name)) for name, target in zip(names, targets, strict=True)]
         for values in extracted:
             for name, write in zip(names, writers, strict=True):
@@ -82,26 +82,20 @@ def run(options: argparse.Namespace) -> None:
     log.info("Successfully extracted the features!")
 
 
-def _database_writer(kind: str) -> Callable[[str, str], Any]:
-    """Return what opens a database, and gives a function that writes a blob's rows there, one record for each."""
+@contextmanager
+def _database_writer(kind: str, target: str, name: str) -> Iterator[Callable[[Any], object]]:
+    """Open a database, and give a function that writes a blob's rows there, one record for each."""
+    from ..data.imageset import feature_datums
+    from ..data.records import WRITERS
 
-    @contextmanager
-    def writer(target: str, name: str) -> Iterator[Callable[[Any], object]]:
-        from ..data.imageset import feature_datums
-        from ..data.records import WRITERS
+    numbers = count()
+    with WRITERS[kind](target) as put:
 
-        written = 0
-        with WRITERS[kind](target) as put:
+        def write(array: Any) -> None:
+            for datum, number in zip(feature_datums(array, name), numbers, strict=False):
+                put(b"%010d" % number, datum)
 
-            def write(array: Any) -> None:
-                nonlocal written
-                for datum in feature_datums(array, name):
-                    put(b"%010d" % written, datum)
-                    written += 1
-
-            yield write
-
-    return writer
+        yield write
 
 
 @contextmanager
