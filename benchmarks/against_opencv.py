@@ -29,7 +29,7 @@ NETS = ("squeezenet", "mobilenet", "caffenet", "googlenet", "resnet50")
 
 
 def write_files(name: str, folder: Path) -> list[str]:
-    """The net as its users would give it to OpenCV: definition, weights, and data to run on."""
+    """Write the net as its users would give it to OpenCV: definition, weights, and data to run on."""
     model = CONFIGS / name / "train_val.prototxt"
     net = Net(model)
     kept = {layer.key for layer in net.graph.layers}
@@ -49,7 +49,7 @@ def write_files(name: str, folder: Path) -> list[str]:
 
 
 def compare(name: str, options: argparse.Namespace) -> str:
-    """One row of the table."""
+    """Measure a net; return a row of the table."""
     with tempfile.TemporaryDirectory() as folder:
         files, threads = write_files(name, Path(folder)), str(options.threads)
         ours = competitor(name, "forward 1", "fast", options.threads)

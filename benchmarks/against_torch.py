@@ -47,7 +47,7 @@ class Competitor:
         self.first, self.result = answer["first"], np.array(answer["result"])
 
     def run(self, times: int) -> float:
-        """The median of some runs, in milliseconds."""
+        """Return the median of some runs, in milliseconds."""
         return statistics.median(self._ask(f"run {times}"))
 
     def end(self) -> dict[str, float]:
@@ -73,7 +73,7 @@ def competitor(name: str, task: str, form: str, threads: int, cache: Path | None
 
 
 def in_turn(ready: dict[str, Competitor], rounds: int) -> dict[str, list[float]]:
-    """The milliseconds of each in each round, in which all have their turn."""
+    """Return the milliseconds of each in each round, in which all have their turn."""
     slowest = max([made.run(2) for made in ready.values()])
     turn = max(1, min(50, int(300 / slowest)))  # runs; of small nets many
     times: dict[str, list[float]] = {form: [] for form in ready}
@@ -84,10 +84,10 @@ def in_turn(ready: dict[str, Competitor], rounds: int) -> dict[str, list[float]]
 
 
 @contextlib.contextmanager
-def field(
+def competitors(
     name: str, task: str, options: argparse.Namespace
 ) -> Iterator[tuple[dict[str, Competitor], dict[str, float]]]:
-    """All competitors, ready, and the seconds of the first run of ours without a cache."""
+    """Start all competitors; give them, and the seconds of the first run of ours without a cache."""
     ready: dict[str, Competitor] = {}
     cold = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -110,13 +110,13 @@ def field(
 
 
 def has_dropout(name: str) -> bool:
-    """Whether losses of the net are random: each library draws for itself."""
+    """Return whether losses of the net are random: each library draws for itself."""
     return '"Dropout"' in (CONFIGS / name / "train_val.prototxt").read_text()
 
 
 def compare(name: str, task: str, options: argparse.Namespace) -> dict[str, str]:
-    """One row of the table, by column."""
-    with field(name, task, options) as (ready, cold):
+    """Measure a task; return a row of the table, by column."""
+    with competitors(name, task, options) as (ready, cold):
         for form, made in ready.items():
             expected, rtol = ready[options.kernels[0]].result, 0.3 if task == "step" and has_dropout(name) else 5e-3
             np.testing.assert_allclose(made.result, expected, rtol=rtol, atol=1e-5, err_msg=f"{name}, {form}")

@@ -44,7 +44,7 @@ def batch_of(name: str, task: str) -> int:
 
 
 def variables_of(net: Net) -> Variables:
-    """Blobs as the fillers would make them, but faster, with running statistics as if of standard normal data."""
+    """Make blobs as the fillers would, but faster, with running statistics as if of standard normal data."""
     import jax.numpy as jnp
 
     from caffejax.layers.fillers import fill, is_random
@@ -69,7 +69,7 @@ def random_inputs(net: Net, batch: int) -> dict[str, np.ndarray]:
 
 
 def training(net: Net, variables: Variables) -> tuple[TrainState, Step]:
-    """What training starts from, and a step of SGD: a function to compile."""
+    """Return what training starts from, and a step of SGD: a function to compile."""
     import jax
     import jax.numpy as jnp
 
@@ -88,7 +88,7 @@ def training(net: Net, variables: Variables) -> tuple[TrainState, Step]:
 
 
 def ours(net: Net, task: str, batch: int) -> tuple[Run, Run]:
-    """What is timed, and the same without waiting for the end."""
+    """Return what is timed, and the same without waiting for the end."""
     import jax
     import jax.numpy as jnp
 
@@ -141,16 +141,16 @@ def peer(net: Net, task: str, batch: int, form: str, threads: int) -> Run:
 
 
 def timed(run: Run) -> float:
-    """Milliseconds."""
+    """Return the milliseconds that a run takes."""
     start = time.perf_counter()
     run()
     return (time.perf_counter() - start) * 1000
 
 
-def status(field: str) -> int:
-    """A figure of this process from /proc/self/status, in MiB."""
+def memory(field: str) -> int:
+    """Return a field of this process's status in bytes: VmRSS, resident now, or VmHWM, the most so far."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field)) // 1024
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 
 def main() -> None:
@@ -168,7 +168,7 @@ def main() -> None:
     else:
         run, start = ours(net, task, batch)
     Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here on
-    before, began = status("VmRSS"), time.perf_counter()
+    before, began = memory("VmRSS"), time.perf_counter()
     result = np.asarray(run(), np.float64).ravel()
     first = time.perf_counter() - began
     print(json.dumps({"first": first, "result": result[:100].tolist()}), flush=True)
@@ -179,7 +179,7 @@ def main() -> None:
             host = float("nan")
             if start is not None:  # until the call comes back; it waits only where the work before is not done yet
                 host = float(np.median([(timed(start), run())[0] for _ in range(5)]))
-            print(json.dumps({"peak": status("VmHWM") - before, "host": host}), flush=True)
+            print(json.dumps({"peak": (memory("VmHWM") - before) / 2**20, "host": host}), flush=True)
             return
 
 

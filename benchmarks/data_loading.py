@@ -32,7 +32,7 @@ MEAN = (104.0, 117.0, 123.0)
 
 
 def photographs(count: int, size: int) -> Iterator[np.ndarray]:
-    """Images (H, W, 3) with the smoothness of photographs, so that JPEG has its usual work."""
+    """Yield images (H, W, 3) with the smoothness of photographs, so that JPEG has its usual work."""
     random = np.random.default_rng(0)
     for _ in range(count):
         coarse = random.integers(0, 256, (size // 16, size // 16, 3), np.uint8)
@@ -41,7 +41,7 @@ def photographs(count: int, size: int) -> Iterator[np.ndarray]:
 
 
 def datum(image: np.ndarray, label: int, encoded: bool) -> bytes:
-    """A Datum of an image (H, W, 3)."""
+    """Make a Datum of an image (H, W, 3)."""
     made = caffe_pb2.Datum(channels=3, height=image.shape[0], width=image.shape[1], label=label, encoded=encoded)
     made.data = cv2.imencode(".jpg", image)[1].tobytes() if encoded else image.transpose(2, 0, 1).tobytes()
     return made.SerializeToString()
@@ -76,7 +76,7 @@ class TorchSet(torch.utils.data.Dataset):
 
 
 def torch_rate(path: Path, crop: int, batch: int, workers: int, images: int) -> float:
-    """Images per second, after the workers have started."""
+    """Return images per second, after the workers have started."""
     loader = torch.utils.data.DataLoader(
         TorchSet(path, crop), batch, num_workers=workers, drop_last=True, persistent_workers=workers > 0
     )
@@ -85,7 +85,7 @@ def torch_rate(path: Path, crop: int, batch: int, workers: int, images: int) -> 
 
 
 def our_rate(path: Path, crop: int, batch: int, images: int) -> float:
-    """Images per second of the Data layer's source, as it goes to the device."""
+    """Return images per second of the Data layer's source, as it goes to the device."""
     net = Net(
         f"""layer {{ name: "d" type: "Data" top: "data" top: "label"
             transform_param {{ crop_size: {crop} mirror: true {" ".join(f"mean_value: {m}" for m in MEAN)} }}
@@ -101,7 +101,7 @@ def our_rate(path: Path, crop: int, batch: int, images: int) -> float:
 
 
 def rate(start: Callable[[], Iterator[object]], batch: int, images: int) -> float:
-    """Images per second over some batches."""
+    """Return images per second over some batches."""
     began, seen, iterator = time.perf_counter(), 0, start()
     while seen < images:
         try:
@@ -114,7 +114,7 @@ def rate(start: Callable[[], Iterator[object]], batch: int, images: int) -> floa
 
 
 def decode_rate(path: Path, images: int) -> float:
-    """Images per second of nothing but decoding, on all cores."""
+    """Return images per second of nothing but decoding, on all cores."""
     with lmdb.open(str(path), readonly=True, lock=False) as environment, environment.begin() as txn:
         data = [np.frombuffer(caffe_pb2.Datum.FromString(v).data, np.uint8) for _, v in txn.cursor()]
     work = (data * (images // len(data) + 1))[:images]
@@ -126,7 +126,7 @@ def decode_rate(path: Path, images: int) -> float:
 
 
 def compare(name: str, path: Path, crop: int, batch: int, images: int, rounds: int, encoded: bool) -> None:
-    """Alternates the two sides; prints medians and ratios."""
+    """Alternate the two sides; print medians and ratios."""
     rates: dict[str, list[float]] = {}
     for _ in range(rounds):
         rates.setdefault("caffejax", []).append(our_rate(path, crop, batch, images))

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from competitor import memory
 from google.protobuf import text_format
 
 from caffejax import Solver
@@ -40,7 +41,7 @@ def datums(shape: tuple[int, int, int], count: int) -> Iterator[tuple[bytes, byt
 
 
 def solver(name: str, database: Path | None) -> Solver:
-    """The net's solver, fed by the database, or by DummyData of the same shapes."""
+    """Make the net's solver, fed by the database, or by DummyData of the same shapes."""
     shape, batch, transform, convolutions = NETS[name]
     if database is not None:
         source = f"""type: "Data" transform_param {{ {transform} }}
@@ -73,11 +74,6 @@ def rate(trainer: Solver, iterations: int) -> float:
     return iterations / (time.perf_counter() - began)
 
 
-def resident() -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
@@ -96,14 +92,14 @@ def main() -> None:
                 for side, trainer in sides.items():
                     rates[side].append(rate(trainer, options.iterations))
             ratios = [a / b for a, b in zip(rates["LMDB"], rates["DummyData"], strict=True)]
-            before = resident()
+            before = memory("VmRSS")
             sides["LMDB"].step(options.records // batch)
-            grown = resident() - before
+            grown = memory("VmRSS") - before
             for trainer in sides.values():
                 trainer.close()
         figures = ", ".join(f"{side} {statistics.median(r):.0f} it/s" for side, r in rates.items())
         print(f"{name}: {figures}; ratio of each pair, median {statistics.median(ratios):.3f}")
-        print(f"  resident memory over an epoch of {options.records} records: {grown / 1024:+.1f} MiB")
+        print(f"  resident memory over an epoch of {options.records} records: {grown / 2**20:+.1f} MiB")
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ def seconds(run: Run) -> float:
 
 
 def median(make: Callable[[], Run], rounds: int) -> float | None:
-    """Seconds of a run, the first one left out; None, and a line that says why, where it does not run here."""
+    """Return the seconds of a run, the first one left out; None, and say why, where it does not run here."""
     try:
         run = make()
         run()
@@ -112,14 +112,14 @@ def median(make: Callable[[], Run], rounds: int) -> float | None:
 
 
 def peak(precision: str, given: float | None) -> float | None:
-    """TFLOP/s of the device; None where it is in no table and was not given."""
+    """Return the device's TFLOP/s; None where it is in no table and was not given."""
     kind = jax.devices()[0].device_kind
     known = next((figures for name, figures in PEAKS.items() if name in kind), {})
     return given or known.get(precision)
 
 
 def compare(name: str, batch: int, precision: str, kernels: str, options: argparse.Namespace) -> str:
-    """A row of the table."""
+    """Measure a net; return a row of the table."""
 
     def rate(make: Callable[[], Run]) -> float | None:
         found = median(make, options.rounds)
@@ -139,7 +139,7 @@ def compare(name: str, batch: int, precision: str, kernels: str, options: argpar
 
 
 def lenet(precision: str, kernels: str, iterations: int, rounds: int) -> float | None:
-    """Seconds of LeNet's training with the data on the device, all steps in one call."""
+    """Return the seconds of LeNet's training with the data on the device, all steps in one call."""
     net = train_net("lenet", precision, kernels)
     batches = min(LENET_ROWS // LENET_BATCH, iterations)
     random = np.random.default_rng(0)

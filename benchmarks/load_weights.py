@@ -21,6 +21,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from competitor import memory
 
 import caffejax
 
@@ -28,7 +29,7 @@ LAYERS = 8
 
 
 def net_text(megabytes: int) -> str:
-    """A chain of square InnerProduct layers of about that size in all."""
+    """Write a chain of square InnerProduct layers of about that size in all."""
     width = int((megabytes * 1e6 / 4 / LAYERS) ** 0.5)
     text = f'layer {{ name: "data" type: "Input" top: "x" input_param {{ shape {{ dim: 1 dim: {width} }} }} }}\n'
     for i in range(LAYERS):
@@ -45,20 +46,14 @@ def seconds(function: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def memory(field: str) -> int:
-    """A field of this process's status, in bytes: VmRSS, resident now, or VmHWM, the most so far."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
-
-
 def peak_growth(function: Callable[[], Any]) -> int:
-    """How far the resident set rises above its start."""
+    """Return how far the resident set rises above its start."""
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")  # the most so far starts anew
     before = memory("VmRSS")
-    kept = function()
+    result = function()
     peak = memory("VmHWM")
-    del kept
+    del result
     return peak - before
 
 

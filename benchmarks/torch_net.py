@@ -109,13 +109,13 @@ class TorchNet(nn.Module):
 
 
 def plain(net: TorchNet) -> torch.fx.GraphModule:
-    """The net as a torch user would write it out: no loop over layers, which torch.compile could not look through."""
+    """Write the net out as a torch user would, without a loop over layers: torch.compile could not look through it."""
     _fuse_norms(net)
     return torch.fx.symbolic_trace(net)
 
 
 def _fuse_norms(net: TorchNet) -> None:
-    """BatchNorm followed by Scale as torch's users write it: one affine BatchNorm2d."""
+    """Make BatchNorm followed by Scale one affine BatchNorm2d, as torch's users write it."""
     scales = {layer.bottoms[0]: layer for layer in net.graph.layers if layer.type.name == "Scale"}
     for layer in net.graph.layers:
         if layer.type.name == "BatchNorm" and layer.tops == layer.bottoms and layer.tops[0] in scales:

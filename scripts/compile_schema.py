@@ -17,7 +17,7 @@ SCHEMA = Path(__file__).resolve().parent.parent / "src" / "caffejax" / "schema"
 
 
 def compile_schema(out: Path) -> None:
-    """Writes caffe.binpb, caffe_pb2.pyi and forks.json into the folder `out`."""
+    """Write caffe.binpb, caffe_pb2.pyi and forks.json into the folder `out`."""
     arguments = [
         f"-I{SCHEMA}",
         f"--descriptor_set_out={out / 'caffe.binpb'}",
@@ -35,7 +35,7 @@ def compile_schema(out: Path) -> None:
 
 
 def fork_fields(proto: str) -> dict[str, dict[str, str]]:
-    """`{message: {field: the forks that have it}}`: what stands after an empty line inside a message."""
+    """Return `{message: {field: the forks that have it}}`: what stands after an empty line inside a message."""
     found: dict[str, dict[str, str]] = {}
     for message, body in re.findall(r"^message (\w+) \{\n(.*?)^\}", proto, re.MULTILINE | re.DOTALL):
         _, _, added = body.partition("\n\n")

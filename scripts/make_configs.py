@@ -41,7 +41,7 @@ class Writer:
         return self.relu(self.conv(top, x, outputs, kernel, more))
 
     def conv_norm(self, top: str, x: str, outputs: int, kernel: int, more: str = "", *, relu: bool = True) -> str:
-        """Convolution, BatchNorm and Scale, the latter two in place."""
+        """Add Convolution, BatchNorm and Scale, the latter two in place."""
         self.conv(top, x, outputs, kernel, more, bias=False)
         self.add("BatchNorm", top, [top], name=f"bn_{top}")
         self.add("Scale", top, [top], "scale_param { bias_term: true }", name=f"scale_{top}")
@@ -67,7 +67,7 @@ class Writer:
         return self.add("SoftmaxWithLoss", top, [x, "label"], more, phase="TRAIN")
 
     def end(self, x: str) -> str:
-        """The loss and the probabilities; the whole text."""
+        """Add the loss and the probabilities; return the whole text."""
         self.loss(x)
         self.add("Softmax", "prob", [x], phase="TEST")
         return "\n".join(self._lines) + "\n"
@@ -138,7 +138,7 @@ def _inception(
 
 
 def _auxiliary_loss(n: Writer, name: str, x: str) -> None:
-    """A side exit, which Caffe's file has in TEST as well; here inference does without."""
+    """Add a side exit, which Caffe's file has in TEST as well; here inference does without."""
     start = len(n._lines)
     x = n.conv_relu(f"{name}_conv", n.pool(f"{name}_pool", x, "kernel_size: 5 stride: 3", "AVE"), 128, 1)
     x = n.dropout(n.relu(n.ip(f"{name}_fc", x, 1024)), 0.7)

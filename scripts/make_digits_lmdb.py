@@ -20,7 +20,7 @@ SIZE = 28
 
 
 def bicubic(size: int, to: int) -> np.ndarray:
-    """The matrix (to, size) that resamples a row by cubic convolution with a = -1/2, as Pillow does.
+    """Return the matrix (to, size) that resamples a row by cubic convolution with a = -1/2, as Pillow does.
 
     A matrix here rather than a library's resize: those differ from each other, and between versions.
     """
@@ -32,7 +32,7 @@ def bicubic(size: int, to: int) -> np.ndarray:
 
 
 def enlarge(digits: np.ndarray) -> np.ndarray:
-    """Digits (N, 8, 8) with values 0 ... 16 as uint8 (N, 28, 28): along the rows, then the columns."""
+    """Enlarge digits (N, 8, 8) with values 0 ... 16 to uint8 (N, 28, 28): along the rows, then the columns."""
     matrix = bicubic(digits.shape[-1], SIZE)
     rows = (digits * (255 / 16) @ matrix.T).astype(np.float32)  # Pillow keeps float32 in between
     pixels = (matrix @ rows.astype(np.float64)).astype(np.float32)

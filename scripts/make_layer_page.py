@@ -41,7 +41,7 @@ Tests ask this of every type; what one cannot do is among its restrictions.
 
 
 def page() -> str:
-    """The whole page."""
+    """Write the whole page."""
     types = layer_types().values()
     lines = [
         INTRO.replace("QUESTIONS", "\n".join(f"- {text}" for text in QUESTIONS.values()))
@@ -70,7 +70,7 @@ def page() -> str:
 
 
 def count(n: Any) -> str:
-    """`2`, `1 to 3`, `1 or more`, `as bottoms`."""
+    """Format a number of blobs: `2`, `1 to 3`, `1 or more`, `as bottoms`."""
     if isinstance(n, str):
         return "as bottoms"
     if isinstance(n, int):
@@ -80,7 +80,7 @@ def count(n: Any) -> str:
 
 
 def gradient(t: LayerType) -> str:
-    """How the gradient is known to be right."""
+    """Say how the gradient is known to be right."""
     rule = t.gradient.rule
     if rule is None:
         return "its own" if isinstance(t.runs, PerLayer) else "none"
@@ -90,7 +90,7 @@ def gradient(t: LayerType) -> str:
 
 
 def restrictions(t: LayerType) -> str:
-    """What the type does not do, and which of JAX's transformations do not work with it."""
+    """Say what the type does not do, and which of JAX's transformations do not work with it."""
     on_host = f"No transformation but `jax.grad`: {ON_HOST}."
     own = t.facts.restrictions
     if t.on_host:
@@ -102,7 +102,7 @@ def restrictions(t: LayerType) -> str:
 
 
 def description(t: LayerType) -> str:
-    """The docstring of the function that defines the type."""
+    """Return the docstring of the function that defines the type."""
     match t.runs:
         case Traced(forward=function) | OnHost(forward=function):
             pass
@@ -112,12 +112,12 @@ def description(t: LayerType) -> str:
 
 
 def summary(t: LayerType) -> str:
-    """The first line of the docstring."""
+    """Return the first line of the docstring."""
     return description(t).splitlines()[0].replace("|", "\\|") if description(t) else ""
 
 
 def parameters(t: LayerType) -> list[str]:
-    """A table row for each of the type's own parameters, forks' left out unless the type follows them."""
+    """Make a table row for each of the type's own parameters, forks' left out unless the type follows them."""
     message = caffe_pb2.LayerParameter.DESCRIPTOR.fields_by_name[t.signature.param].message_type
     added = fork_fields().get(message.name, {})
     shown = [f for f in message.fields if f.name not in added or f.name in t.signature.fork_settings]
@@ -125,7 +125,7 @@ def parameters(t: LayerType) -> list[str]:
 
 
 def kind(field: Any) -> str:
-    """The field's type in words."""
+    """Say the field's type in words."""
     if field.enum_type is not None:
         names = {v.name for v in field.enum_type.values if v.number < 100}
         name = ", ".join(v.name for v in field.enum_type.values if v.name in names)
@@ -137,7 +137,7 @@ def kind(field: Any) -> str:
 
 
 def default(field: Any) -> str:
-    """The schema's default, or nothing where there is none."""
+    """Format the schema's default; nothing where there is none."""
     if not field.has_default_value:
         return ""
     if field.enum_type is not None:

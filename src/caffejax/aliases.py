@@ -1,4 +1,4 @@
-"""Importing a package under another name."""
+"""Import hooks that find a package under another name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .errors import CaffejaxError
 
 
 class Alias(MetaPathFinder, Loader):
-    """Finds `alias` and `alias.x.y` as a package and its modules: one object under both names."""
+    """Import hook for `alias` and `alias.x.y` as a package and its modules: one object under both names."""
 
     def __init__(self, alias: str, package: str) -> None:
         self.alias, self.package = alias, package
@@ -25,20 +25,20 @@ class Alias(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Where the import system asks."""
+        """Return a spec for the alias and what is in it; None for other names."""
         if fullname.partition(".")[0] != self.alias or importlib.util.find_spec(self._real(fullname)) is None:
             return None
         return ModuleSpec(fullname, self)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """The module itself, imported under its own name."""
+        """Return the module itself, imported under its own name."""
         module = importlib.import_module(self._real(spec.name))
         self.given.add(spec.name)
         spec.loader_state = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """It has run already; gives it back the spec that the import system has overwritten."""
+        """Give the module, which has run already, the spec back that the import system has overwritten."""
         if module.__spec__ is not None:
             module.__spec__ = module.__spec__.loader_state
 
@@ -77,7 +77,7 @@ def install(alias: str, package: str) -> None:
 
 
 class _Installed(Alias):
-    """One that stays."""
+    """An alias that stays."""
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
 
-from .errors import Problem, WeightsError
+from .errors import CaffejaxError, Problem
 
 _REMEDIES = {
     errno.ENOENT: "create the folder first",
@@ -25,24 +25,28 @@ _REMEDIES = {
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file to write, which takes the place of `path` once it is complete and on the disk.
+def replacing(path: str | os.PathLike[str], error: type[CaffejaxError] = CaffejaxError) -> Iterator[BinaryIO]:
+    """Open a file to write, which takes the place of `path` once it is complete and on the disk.
 
     If anything goes wrong before, a crash included, `path` stays as it was.
 
+    Args:
+        path: the file to replace or to make.
+        error: what to raise where it cannot be written.
+
     Raises:
-        WeightsError: naming the path, the reason and the remedy.
+        CaffejaxError: of that class, with the path, the reason and the remedy.
     """
-    with replacing_path(path) as partial, open(partial, "xb") as file:
+    with replacing_path(path, error) as partial, open(partial, "xb") as file:
         yield file
 
 
 @contextmanager
-def replacing_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """`replacing` for libraries that open files themselves: the path to write to, where nothing is yet.
+def replacing_path(path: str | os.PathLike[str], error: type[CaffejaxError] = CaffejaxError) -> Iterator[Path]:
+    """Give the path to write to instead, where nothing is yet: `replacing` for libraries that open files themselves.
 
     Raises:
-        WeightsError: likewise.
+        CaffejaxError: likewise.
     """
     target = Path(os.path.realpath(path))  # a symbolic link stays one
     partial = target.with_name(f".{target.name}.{uuid4().hex[:8]}.tmp")
@@ -54,12 +58,10 @@ def replacing_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(partial, target)
         with suppress(OSError):  # makes the renaming itself last; some file systems cannot, which does no harm
             _sync(target.parent)
-    except OSError as error:
-        remedy = _REMEDIES.get(error.errno or 0, "")
-        reason = os.strerror(error.errno) if error.errno else error
-        raise WeightsError(
-            Problem(f"cannot be written: {reason}{'; ' if remedy else ''}{remedy}", str(path))
-        ) from error
+    except OSError as cause:
+        remedy = _REMEDIES.get(cause.errno or 0, "")
+        reason = os.strerror(cause.errno) if cause.errno else cause
+        raise error(Problem(f"cannot be written: {reason}{'; ' if remedy else ''}{remedy}", str(path))) from cause
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)

@@ -82,7 +82,7 @@ class DataError(CaffejaxError):
 
 @contextmanager
 def located(**where: str | int | None) -> Iterator[None]:
-    """Fills in where an error comes from: fields that a `Problem` raised inside left empty."""
+    """Fill in where an error comes from: the fields that a `Problem` raised inside left empty."""
     try:
         yield
     except CaffejaxError as error:
@@ -93,13 +93,13 @@ def located(**where: str | int | None) -> Iterator[None]:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`"; did you mean 'x'?"` for the known name nearest to `name`, or an empty string."""
+    """Return `"; did you mean 'x'?"` for the known name nearest to `name`, or an empty string."""
     folded = {k.lower(): k for k in known}
     match = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
     return f"; did you mean '{folded[match[0]]}'?" if match else ""
 
 
 def require(condition: object, message: str) -> None:
-    """Raises `LayerError(message)` unless `condition` holds. For checks inside a layer's definition."""
+    """Raise `LayerError(message)` unless `condition` holds. For checks inside a layer's definition."""
     if not condition:
         raise LayerError(message)

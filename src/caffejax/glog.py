@@ -13,10 +13,10 @@ _LETTERS = {logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging
 
 
 class GlogFormatter(logging.Formatter):
-    """Formats records as glog does."""
+    """Formatter of records in glog's form."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Return the record as one line."""
         letter = _LETTERS.get(record.levelno, "I")
         clock = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
         micros = int(record.created % 1 * 1e6)
@@ -42,7 +42,7 @@ def _to_stderr(line: str) -> None:
 
 
 def start_logging(write: Callable[[str], object] = _to_stderr) -> None:
-    """Sends caffejax's log to `write`, line by line; a second call replaces the first."""
+    """Send caffejax's log to `write`, line by line; a second call replaces the first."""
     log.handlers[:] = [_Handler(write)]
     log.setLevel(logging.INFO)
     log.propagate = False

@@ -1,4 +1,4 @@
-"""Reads training logs, Caffe's and ours, which have the same form, into tables."""
+"""Training logs, Caffe's and ours, which have the same form, as tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SOLVING = "Solving "
 
 @dataclass
 class Log:
-    """What a log says, as tables: lists of rows `{column: number}`.
+    """The tables in a log: lists of rows `{column: number}`.
 
     Each row has NumIters; Seconds since the solver began; and LearningRate, NaN before the log first states it.
 
@@ -46,13 +46,13 @@ class Log:
 
 
 def parse_log(path: str | os.PathLike[str]) -> tuple[list[Row], list[Row]]:
-    """The outputs of the train net and of the test nets, as Caffe's parse_log gives them. Raises as `read_log`."""
+    """Return the outputs of the train net and of the test nets, as Caffe's parse_log does. Raises as `read_log`."""
     log = read_log(path)
     return log.train, log.test
 
 
 def read_log(path: str | os.PathLike[str]) -> Log:
-    """Reads a log.
+    """Read a log.
 
     Lines that are none of a log's are passed over. An output of several values has a column for each: `name`,
     `name[1]`, `name[2]`. The first row takes its learning rate from the second, as in Caffe, whose solvers state
@@ -109,7 +109,7 @@ def _column(name: str, row: Row) -> str:
 
 
 def _timed(lines: Sequence[str], year: int) -> Iterator[tuple[float, str]]:
-    """The lines that carry a time, each with the seconds since the solver began, or else since the first."""
+    """Yield the lines that carry a time, each with the seconds since the solver began, or else since the first."""
     began = next((i for i, line in enumerate(lines) if _SOLVING in line and _GLOG.match(line)), 0)
     start: datetime | None = None
     before: datetime | None = None
@@ -131,10 +131,10 @@ def _timed(lines: Sequence[str], year: int) -> Iterator[tuple[float, str]]:
 
 
 def write_csv(path: str | os.PathLike[str], rows: Sequence[Row], delimiter: str = ",") -> None:
-    """Writes a table with a line of headings; columns that a row lacks stay empty.
+    """Write a table with a line of headings; columns that a row lacks stay empty.
 
     Raises:
-        WeightsError: if the file cannot be written.
+        CaffejaxError: if the file cannot be written.
     """
     columns = list(dict.fromkeys(column for row in rows for column in row))
     text = StringIO()

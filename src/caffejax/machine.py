@@ -1,4 +1,4 @@
-"""How much memory the machine has, within the limits of the control groups that this process is in."""
+"""The machine's memory, within the limits of the control groups that this process is in."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class Limit(NamedTuple):
 
 
 def memory() -> int:
-    """Bytes that the machine has, or the narrowest of its control groups."""
+    """Return the bytes that the machine has, or the narrowest of its control groups."""
     own = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([own, *(limit.size for limit in limits())])
 
 
 def free_memory() -> int:
-    """Bytes that are free, of the machine's and of each control group's."""
+    """Return the bytes that are free, in the machine and in each control group."""
     return min([_free(), *(limit.left for limit in limits())])
 
 
 def limits(root: Path = _GROUPS, own: Path = _OWN) -> Iterator[Limit]:
-    """The limit of each control group that this process is in, of either version."""
+    """Yield the limit of each control group that this process is in, of either version."""
     try:
         names = [line.split(":", 2)[2].strip("/") for line in own.read_text().splitlines() if ":" in line]
     except OSError:
@@ -57,6 +57,6 @@ def _up(top: Path, folder: Path) -> list[Path]:
 
 
 def _cached(folder: Path) -> int:
-    """Bytes of files, which count as used and give way."""
+    """Return the bytes of files, which count as used and give way."""
     found = re.search(r"^(?:total_)?inactive_file (\d+)", (folder / "memory.stat").read_text(), re.MULTILINE)
     return int(found[1]) if found else 0

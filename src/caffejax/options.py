@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from numbers import Integral
-from typing import Any, Literal, TypedDict, get_args, get_type_hints
+from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
 from .errors import CaffejaxError, did_you_mean
 
@@ -101,7 +101,7 @@ _NAMES = tuple(get_type_hints(Options))
 
 
 def resolved(run: Run, reading: Reading, options: Mapping[str, Any]) -> tuple[Run, Reading]:
-    """The two values, with what keywords say in place of their fields.
+    """Return the two values, with what keywords say in place of their fields.
 
     Raises:
         CaffejaxError: naming every keyword that is no option, and every value that cannot be.
@@ -119,25 +119,25 @@ def resolved(run: Run, reading: Reading, options: Mapping[str, Any]) -> tuple[Ru
 
 
 def choices(name: str) -> tuple[str, ...]:
-    """What an option of a few values may be."""
-    found: tuple[str, ...] = get_args(get_type_hints(Options)[name])
-    return found
+    """Return what an option of a few values may be; () for other options."""
+    hint = get_type_hints(Options)[name]
+    return get_args(hint) if get_origin(hint) is Literal else ()
 
 
 def quoted(value: Any) -> str:
-    """A value in an error's text."""
+    """Quote a value for an error's text."""
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
 def is_whole(value: Any) -> bool:
-    """Whether a value is a whole number; True and False are not."""
+    """Return whether a value is a whole number; True and False are not."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _wrong_choices(run: Run) -> Iterator[str]:
-    for name in ("kernels", "precision", "backward", "remat"):
+    for name in (field.name for field in fields(run)):
         known, value = choices(name), getattr(run, name)
-        if value not in known:
+        if known and value not in known:
             hint = " (half precision is bfloat16, which needs no loss scaling)" if name == "precision" else ""
             yield f"{name} must be {' or '.join(map(quoted, known))}, not {quoted(value)}{hint}"
 

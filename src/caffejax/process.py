@@ -111,7 +111,7 @@ def alias_package(alias: str, package: str) -> None:
 
 
 def _processor() -> str:
-    """A name for what code can be compiled to here."""
+    """Return a name for what code can be compiled to here."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -8,7 +8,7 @@ _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**
 
 
 def bytes_in(text: str) -> int:
-    """The number in "8GiB", "500MB" or "1000".
+    """Return the number of bytes in "8GiB", "500MB" or "1000".
 
     Raises:
         ValueError: if it is no size.
@@ -20,7 +20,7 @@ def bytes_in(text: str) -> int:
 
 
 def in_words(size: float) -> str:
-    """A number of bytes for people: "1.25 GiB"."""
+    """Format a number of bytes for people: "1.25 GiB"."""
     for unit in ("bytes", "KiB", "MiB"):
         if abs(size) < 1024:
             return f"{size:.4g} {unit}"

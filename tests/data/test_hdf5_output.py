@@ -5,7 +5,7 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax.errors import CaffejaxError
+from caffejax.errors import CaffejaxError, DataError
 from caffejax.net import Net
 
 
@@ -88,5 +88,5 @@ def test_bad_layers(text, message):
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
-    with pytest.raises(CaffejaxError, match=r"no/out.h5: layer 'out' \(HDF5Output\): cannot be written: No such file"):
+    with pytest.raises(DataError, match=r"no/out.h5: layer 'out' \(HDF5Output\): cannot be written: No such file"):
         run(Net(net_text(tmp_path / "no" / "out.h5")), batch(0))

@@ -85,7 +85,7 @@ def write_caffemodel(
         WeightsError: for blobs of layers that the net does not have, and for a file that cannot be written.
     """
     stored = zip(net.layer, _in_order(net, blobs), _in_order(net, diffs or {}), strict=True)
-    with replacing(path) as file:
+    with replacing(path, WeightsError) as file:
         if net.HasField("name"):
             file.writelines(wire.encode_delimited(1, net.name.encode()))
         for layer, layer_blobs, gradients in stored:

@@ -36,7 +36,7 @@ def write_npz(path: AnyPath, arrays: Arrays) -> None:
     Raises:
         WeightsError: if it cannot be written; what was there before stays whole.
     """
-    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with replacing(path, WeightsError) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():  # not np.savez, which takes some names for arguments of its own
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
@@ -68,7 +68,7 @@ def write_safetensors(path: AnyPath, arrays: Arrays) -> None:
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    with replacing_path(path) as partial:
+    with replacing_path(path, WeightsError) as partial:
         try:
             save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, partial)
         except SafetensorError as error:

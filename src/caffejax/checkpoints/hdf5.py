@@ -53,7 +53,7 @@ def replace_hdf5(path: AnyPath) -> Iterator[h5py.File]:
     Raises:
         WeightsError: if it cannot be written; what was there before stays whole.
     """
-    with replacing_path(path) as partial:
+    with replacing_path(path, WeightsError) as partial:
         try:
             with h5py.File(partial, "x") as file:
                 yield file

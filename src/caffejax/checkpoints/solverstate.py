@@ -61,7 +61,7 @@ def write_solverstate(path: str | os.PathLike[str], state: SolverState) -> None:
     if os.fspath(path).endswith(".h5"):
         _write_hdf5(path, state)
         return
-    with replacing(path) as file:
+    with replacing(path, WeightsError) as file:
         file.writelines([wire.encode_varint(_ITER << 3), wire.encode_varint(state.iteration)])
         file.writelines(wire.encode_delimited(_LEARNED_NET, state.learned_net.encode()))
         for array in state.history:

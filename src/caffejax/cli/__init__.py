@@ -55,7 +55,11 @@ _ON_NETS = (train, test, time, memory, gradcheck, extract_features, classify, de
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; the exit code is 0, 1 for a mistake in the input, 2 for one in the command line."""
+    """Run a command; return its exit code: 0, 1 for a mistake in the input, 130 if interrupted.
+
+    Raises:
+        SystemExit: with 2 for a mistake in the command line, with 0 after `--help`.
+    """
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
@@ -75,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="caffejax",
-        description="Trains and tests Caffe models on JAX, converts their weights and makes their databases.",
+        description="Train and test Caffe models on JAX, convert their weights and make their databases.",
         epilog="Commands that run nets keep what they compiled in ~/.cache/caffejax (the environment variable "
         "CAFFEJAX_CACHE names another folder, or off), and memory of one run for the next (CAFFEJAX_BLOCKS=off). "
         "Example: caffejax train --solver=configs/digits/lenet_solver.prototxt",

@@ -1,4 +1,4 @@
-"""Classifies images and writes the class probabilities, a row per image, to a .npy file."""
+"""Classify images, and write the class probabilities, a row per image, to a .npy file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXAMPLE = (
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The command's flags."""
+    """Add the command's flags."""
     parser.add_argument("input_file", help="an image, a folder of images, or a .npy file of them (N, H, W, K)")
     parser.add_argument("output_file", help="the .npy file to write")
     images.add_flags(parser)
@@ -26,7 +26,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Classifies."""
+    """Classify the images."""
     from pathlib import Path
 
     import numpy as np

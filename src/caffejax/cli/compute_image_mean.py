@@ -1,4 +1,4 @@
-"""Computes the mean of the images in a database, and each channel's mean, as Caffe's tool does."""
+"""Compute the mean of the images in a database, and each channel's mean, as Caffe's tool does."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _AT_ONCE = 100
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The command's flags."""
+    """Add the command's flags."""
     parser.add_argument("database", help="the database", metavar="INPUT_DB")
     parser.add_argument("output", help="the .binaryproto to write", metavar="OUTPUT_FILE", nargs="?")
-    flags.add(parser, "backend", "the kind of database", choices=("lmdb", "leveldb"), default="lmdb")
+    flags.add_backend_flag(parser)
     flags.add_switch(parser, "skip_errors", "leave out images that cannot be read, with a warning")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Computes the mean."""
+    """Compute the mean."""
     start_logging()
     import numpy as np
 

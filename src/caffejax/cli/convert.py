@@ -1,4 +1,4 @@
-"""Converts weights: .caffemodel, .caffemodel.h5, <prefix>.orbax[/step], .npz and .safetensors, each to any other."""
+"""Convert weights: .caffemodel, .caffemodel.h5, <prefix>.orbax[/step], .npz and .safetensors, each to any other."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ EXAMPLE = "caffejax convert --from=lenet_iter_1000.caffemodel --to=lenet.npz"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The command's flags."""
+    """Add the command's flags."""
     flags.add(parser, "from", "the weights to read; the name's end says the format", required=True, metavar="FILE")
     flags.add(parser, "to", "the file to write; the name's end says the format", required=True, metavar="FILE")
     flags.add(
         parser,
         "model",
-        "the net prototxt: puts layer definitions into a .caffemodel, and is needed where layers share blobs",
+        "the net prototxt: puts layer definitions into a .caffemodel, and is needed where layers share params",
         metavar="FILE",
     )
 
 
 def run(options: argparse.Namespace) -> None:
-    """Converts."""
+    """Convert the weights."""
     start_logging()
     from pathlib import Path
 

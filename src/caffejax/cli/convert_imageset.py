@@ -1,13 +1,18 @@
-"""Makes a database of the images that a list names, one `path label` on each line, as Caffe's tool does."""
+"""Make a database of the images that a list names, one `path label` on each line, as Caffe's tool does."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from ..errors import DataError
 from ..glog import log, start_logging
 from . import flags
 from .progress import counter
+
+if TYPE_CHECKING:
+    from ..data.lists import ImageList
 
 HELP = "make a database of image files"
 EXAMPLE = "caffejax convert_imageset --resize_height=256 --resize_width=256 --shuffle images/ train.txt train_lmdb"
@@ -16,11 +21,11 @@ _LOG_EVERY = 1000
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The command's flags."""
+    """Add the command's flags."""
     parser.add_argument("root", help="put before each path as it is, so with a slash at its end", metavar="ROOTFOLDER/")
     parser.add_argument("list", help="the list of images and labels", metavar="LISTFILE")
     parser.add_argument("database", help="the folder to make", metavar="DB_NAME")
-    flags.add(parser, "backend", "the kind of database", choices=("lmdb", "leveldb"), default="lmdb")
+    flags.add_backend_flag(parser)
     flags.add_switch(parser, "gray", "store one channel instead of three")
     flags.add_switch(parser, "shuffle", "store the images in a random order")
     flags.add(parser, "seed", "what decides that order", type=flags.count, default=0, metavar="N")
@@ -33,19 +38,20 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Makes the database."""
+    """Make the database."""
     start_logging()
     from pathlib import Path
 
     import numpy as np
 
-    from ..data.imageset import encode_image_datum, guess_encoding
     from ..data.lists import find_images, read_list
     from ..data.records import WRITERS
 
     images = read_list(Path(options.list))
-    skip = options.skip_errors
-    paths = [options.root + name for name in images.names] if skip else find_images(images, options.root, ())
+    if options.skip_errors:
+        paths = [options.root + name for name in images.names]
+    else:
+        paths = find_images(images, options.root, ())
     order = range(len(paths))
     if options.shuffle:
         log.info("Shuffling data")
@@ -53,32 +59,41 @@ def run(options: argparse.Namespace) -> None:
     log.info("A total of %d images.", len(paths))
     if options.encode_type and not options.encoded:
         log.info("encode_type specified, assuming encoded=true.")
-    size = options.resize_height, options.resize_width
-    done, first = 0, None
+    done = 0
     with WRITERS[options.backend](options.database) as put, counter(len(paths), "images") as advance:
-        for line, i in enumerate(order):
-            encoding = options.encode_type or (guess_encoding(images.names[i]) if options.encoded else "")
-            try:
-                datum, shape = encode_image_datum(
-                    paths[i],
-                    images.labels[i],
-                    colour=not options.gray,
-                    height=size[0],
-                    width=size[1],
-                    encoding=encoding,
-                )
-            except DataError as error:
-                if not skip:
-                    raise
-                log.warning("%s; skipped", error)
-                continue
-            first = first or shape
-            if options.check_size and shape != first:
-                raise DataError(f"image '{paths[i]}' is {shape} (channels, height, width), the first is {first}")
-            put(b"%08d_" % line + images.names[i].encode("utf-8", "surrogateescape"), datum)
-            done += 1
+        for done, (key, datum) in enumerate(_records(options, images, paths, order), 1):
+            put(key, datum)
             advance()
             if done % _LOG_EVERY == 0:
                 log.info("Processed %d files.", done)
     if done % _LOG_EVERY:
         log.info("Processed %d files.", done)
+
+
+def _records(
+    options: argparse.Namespace, images: ImageList, paths: list[str], order: Iterable[int]
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield key and Datum of each image that can be read, in this order."""
+    from ..data.imageset import encode_image_datum, guess_encoding
+
+    first = None
+    for line, i in enumerate(order):
+        encoding = options.encode_type or (guess_encoding(images.names[i]) if options.encoded else "")
+        try:
+            datum, shape = encode_image_datum(
+                paths[i],
+                images.labels[i],
+                colour=not options.gray,
+                height=options.resize_height,
+                width=options.resize_width,
+                encoding=encoding,
+            )
+        except DataError as error:
+            if not options.skip_errors:
+                raise
+            log.warning("%s; skipped", error)
+            continue
+        first = first or shape
+        if options.check_size and shape != first:
+            raise DataError(f"image '{paths[i]}' is {shape} (channels, height, width), the first is {first}")
+        yield b"%08d_" % line + images.names[i].encode("utf-8", "surrogateescape"), datum

@@ -1,4 +1,4 @@
-"""Classifies windows of images, as R-CNN does, and writes windows and predictions to a .csv or .h5 file."""
+"""Classify windows of images, as R-CNN does, and write windows and predictions to a .csv or .h5 file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COORDINATES = ("ymin", "xmin", "ymax", "xmax")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The command's flags."""
+    """Add the command's flags."""
     parser.add_argument("input_file", help="a .csv of windows (filename,ymin,xmin,ymax,xmax), or a list of images")
     parser.add_argument("output_file", help="the .csv or .h5 file to write")
     images.add_flags(parser)
@@ -36,7 +36,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Detects."""
+    """Classify the windows."""
     from ..errors import DataError
     from ..glog import start_logging
     from ..pycaffe.detector import Detector
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _windows(path: str) -> dict[str, list[np.ndarray]]:
-    """The windows by image; none if the file is a list of images."""
+    """Read the windows by image; none if the file is a list of images."""
     import numpy as np
 
     from ..errors import DataError, Problem
@@ -107,7 +107,7 @@ def _plain(values: Iterable[Any]) -> list[str]:
 
 
 def _write_hdf5(path: str, detections: list[dict[str, Any]]) -> None:
-    """Data sets filename, window (N, 4) and prediction (N, ...)."""
+    """Write data sets filename, window (N, 4) and prediction (N, ...)."""
     import h5py
     import numpy as np
 

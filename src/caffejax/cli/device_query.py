@@ -1,4 +1,4 @@
-"""Lists the devices that JAX sees here, with what it knows of each."""
+"""List the devices that JAX sees here, with what it knows of each."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 
 from ..errors import CaffejaxError
 from ..glog import log, start_logging
-from . import flags
+from . import devices, flags
 
 HELP = "list the devices that JAX sees"
 EXAMPLE = "caffejax device_query --gpu=all"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The command's flags."""
+    """Add the command's flags."""
     flags.add(parser, "gpu", "the GPUs of these numbers, separated by commas, or all; every device unless given")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Lists."""
+    """List the devices."""
     start_logging()
     import jax
 
@@ -56,4 +56,4 @@ def _asked(text: str) -> list[Any]:
         if not found:
             raise CaffejaxError("JAX sees no GPU here; without --gpu all other devices are listed")
         return found
-    return [flags.device_of("gpu", number) for number in text.split(",")]
+    return [devices.device_of("gpu", number) for number in text.split(",")]

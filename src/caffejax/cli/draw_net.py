@@ -1,4 +1,4 @@
-"""Draws a net: layers, blobs, and how they hang together. Formats other than .svg and .dot need Graphviz."""
+"""Draw a net: layers, blobs, and how they are wired. Formats other than .svg and .dot need Graphviz."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ EXAMPLE = "caffejax draw_net configs/digits/lenet_train_test.prototxt lenet.svg 
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The command's flags."""
+    """Add the command's flags."""
     parser.add_argument("input_net_proto_file", help="the net prototxt", metavar="NET")
     parser.add_argument("output_image_file", help="the picture; the name's end says the format", metavar="FILE")
-    parser.add_argument("--rankdir", help="where the net runs to", choices=("LR", "RL", "TB", "BT"), default="LR")
+    parser.add_argument(
+        "--rankdir", help="direction in which the net is drawn", choices=("LR", "RL", "TB", "BT"), default="LR"
+    )
     parser.add_argument(
         "--phase", help="only the layers of this phase", choices=("TRAIN", "TEST", "ALL"), default="ALL"
     )
@@ -20,7 +22,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Draws."""
+    """Draw the net."""
     from pathlib import Path
 
     from ..glog import start_logging

@@ -1,4 +1,4 @@
-"""Stores blobs of a trained net, batch by batch, in databases of Datums with float_data, or in .npz files.
+"""Store blobs of a trained net, batch by batch, in databases of Datums with float_data, or in .npz files.
 
 The arguments are those of Caffe's tool, in its order. The net runs in phase TEST, on the data it names.
 """
@@ -9,12 +9,12 @@ import argparse
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 from ..errors import CaffejaxError, located
 from ..glog import log, start_logging
-from . import flags
+from . import devices, flags
 from .progress import counter
 
 HELP = "store blobs of a net as databases or .npz files"
@@ -24,13 +24,13 @@ _LOG_EVERY = 1000
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The command's flags."""
+    """Add the command's flags."""
     parser.add_argument("weights", help="the trained net, a .caffemodel[.h5]", metavar="pretrained_net_param")
     parser.add_argument("model", help="the net prototxt, with a data layer", metavar="feature_prototxt")
     parser.add_argument("blobs", help="the blobs to store", metavar="blob1[,blob2,...]")
     parser.add_argument("databases", help="where to store them, one for each blob", metavar="db1[,db2,...]")
     parser.add_argument("batches", help="how many batches to run", type=flags.count, metavar="num_mini_batches")
-    parser.add_argument("db_type", help="the kind of all of them", choices=("lmdb", "leveldb", "npz"))
+    parser.add_argument("db_type", help="the kind of all of them", choices=(*flags.DATABASES, "npz"))
     parser.add_argument(
         "kind", help="where to run", choices=("CPU", "GPU"), nargs="?", default="CPU", metavar="CPU/GPU"
     )
@@ -38,7 +38,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Runs the net and stores its blobs."""
+    """Run the net, and store its blobs."""
     start_logging()
     from pathlib import Path
 
@@ -55,19 +55,18 @@ def run(options: argparse.Namespace) -> None:
         raise CaffejaxError(f"{len(names)} blobs are to be stored in {len(targets)} databases; name one for each")
     if len(set(targets)) < len(targets):
         raise CaffejaxError("a database is named twice; each blob needs its own")
-    number = options.number.removeprefix("DEVICE_ID=")
-    asked = argparse.Namespace(gpu=None, device="cpu" if options.kind == "CPU" else f"gpu:{number}")
-    device = flags.pick_device(asked, prefer_gpu=False)
+    number = "0" if options.kind == "CPU" else options.number.removeprefix("DEVICE_ID=")
+    device = devices.device_of(options.kind.lower(), number)
     net = Net(Path(options.model), "TEST")
     variables = jax.device_put(load_weights(net.graph, net.init(jax.random.key(0)), options.weights), device)
-    feed = Loader(net.graph)
-    batches = map(partial(jax.device_put, device=device), islice(feed, options.batches))
+    loader = Loader(net.graph)
+    batches = map(partial(jax.device_put, device=device), islice(loader, options.batches))
     counts = dict.fromkeys(names, 0)
     log.info("Extracting Features")
     with ExitStack() as stack, counter(options.batches, "batches") as advance:
-        stack.callback(feed.close)
+        stack.callback(loader.close)
         extracted = features(net, variables, names, batches)
-        writer = _npz_writer if options.db_type == "npz" else _database_writer(options.db_type)
+        writer = _npz_writer if options.db_type == "npz" else partial(_database_writer, options.db_type)
         writers = [stack.enter_context(writer(target, name)) for name, target in zip(names, targets, strict=True)]
         for values in extracted:
             for name, write in zip(names, writers, strict=True):
@@ -83,31 +82,25 @@ def run(options: argparse.Namespace) -> None:
     log.info("Successfully extracted the features!")
 
 
-def _database_writer(kind: str) -> Callable[[str, str], Any]:
-    """Writers of a blob's rows to a database, one record for each."""
+@contextmanager
+def _database_writer(kind: str, target: str, name: str) -> Iterator[Callable[[Any], object]]:
+    """Open a database, and give a function that writes a blob's rows there, one record for each."""
+    from ..data.imageset import encode_feature_datums
+    from ..data.records import WRITERS
 
-    @contextmanager
-    def writer(target: str, name: str) -> Iterator[Callable[[Any], object]]:
-        from ..data.imageset import encode_feature_datums
-        from ..data.records import WRITERS
+    numbers = count()
+    with WRITERS[kind](target) as put:
 
-        written = 0
-        with WRITERS[kind](target) as put:
+        def write(array: Any) -> None:
+            for datum, number in zip(encode_feature_datums(array, name), numbers, strict=False):
+                put(b"%010d" % number, datum)
 
-            def write(array: Any) -> None:
-                nonlocal written
-                for datum in encode_feature_datums(array, name):
-                    put(b"%010d" % written, datum)
-                    written += 1
-
-            yield write
-
-    return writer
+        yield write
 
 
 @contextmanager
 def _npz_writer(target: str, name: str) -> Iterator[Callable[[Any], object]]:
-    """Writes the batches of a blob, one after the other along the first axis, to a file, where it has its name."""
+    """Write the batches of a blob to a file under its name, one after the other along the first axis."""
     import numpy as np
 
     from ..checkpoints.flat import write_npz

@@ -1,4 +1,4 @@
-"""Check gradients in every way there is: autodiff, the layers' hand-written Backward, finite differences."""
+"""Compare gradients in every way there is: autodiff, the layers' hand-written Backward, finite differences."""
 
 from __future__ import annotations
 
@@ -7,34 +7,37 @@ from typing import Any
 
 from ..errors import CaffejaxError, DataError, Problem
 from ..glog import start_logging
-from . import flags
-from .nets import net_of
+from . import flags, nets
 
 HELP = "compare every layer's gradients: autodiff, hand-written rules, finite differences"
 EXAMPLE = "caffejax gradcheck --model=configs/digits/lenet_train_test.prototxt --layers=conv1,ip2"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The command's flags."""
-    flags.add(parser, "model", "the net prototxt", required=True, metavar="FILE")
-    flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TRAIN")
+    """Add the command's flags."""
+    nets.add_flags(parser)
     flags.add(parser, "layers", "check these layers only, separated by commas", metavar="A,B")
-    flags.add(parser, "weights", "weights from this .caffemodel, else from the fillers", metavar="FILE")
-    flags.add(parser, "inputs", "input blobs by name, else from the data layers or random", metavar="FILE.npz")
+    flags.add(parser, "weights", "the .caffemodel[.h5] file; random unless given", metavar="FILE")
+    flags.add(
+        parser,
+        "inputs",
+        "arrays for the input blobs, by name; from the data layers, or random, unless given",
+        metavar="FILE.npz",
+    )
     flags.add(parser, "samples", "elements per array for finite differences", type=int, metavar="N")
     flags.add(parser, "seed", "for fillers, random inputs and random layers", type=int, default=0, metavar="N")
     flags.add(parser, "json", "write the report to this file too", metavar="FILE")
-    flags.add_kernels_flag(parser)
-    flags.add_state_flags(parser)
+    flags.add_options(parser, "kernels")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints the table; a disagreement is an error."""
+    """Print the table; a disagreement is an error."""
     start_logging()
+    from ..atomic import replacing
     from ..gradcheck import check_gradients
 
     report = check_gradients(
-        net_of(options, options.phase),
+        nets.net_of(options),
         layers=[name for name in options.layers.split(",") if name] if options.layers else None,
         weights=options.weights,
         inputs=_arrays(options.inputs) if options.inputs else None,
@@ -43,7 +46,8 @@ def run(options: argparse.Namespace) -> None:
     )
     print(report)
     if options.json:
-        _write(options.json, report.to_json() + "\n")
+        with replacing(options.json) as file:
+            file.write(f"{report.to_json()}\n".encode())
     if not report.rows:
         raise CaffejaxError("no layer has anything to take a gradient of")
     if not report.ok:
@@ -53,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _arrays(path: str) -> dict[str, Any]:
-    """The arrays of an .npz file by name."""
+    """Read the arrays of an .npz file by name."""
     import zipfile
 
     import numpy as np
@@ -63,12 +67,3 @@ def _arrays(path: str) -> dict[str, Any]:
             return dict(file)
     except (OSError, ValueError, TypeError, zipfile.BadZipFile) as error:
         raise DataError(Problem(f"cannot be read as .npz: {error}", file=path)) from error
-
-
-def _write(path: str, text: str) -> None:
-    from pathlib import Path
-
-    try:
-        Path(path).write_text(text)
-    except OSError as error:
-        raise CaffejaxError(Problem(f"cannot be written: {error.strerror}", file=path)) from error

@@ -1,4 +1,4 @@
-"""What the commands for images share: flags that say how images become a net's input."""
+"""Flags that say how images become a net's input, for the commands that take images."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """Whole numbers separated by commas."""
+    """Parse whole numbers separated by commas."""
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
@@ -21,7 +21,7 @@ def numbers(text: str) -> tuple[int, ...]:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Flags for the net and for preprocessing."""
+    """Add flags for the net and for preprocessing."""
     parser.add_argument("--model_def", help="the net prototxt", required=True, metavar="FILE")
     parser.add_argument("--pretrained_model", help="its weights", required=True, metavar="FILE")
     parser.add_argument("--gpu", help="run on the GPU", action="store_true")
@@ -34,7 +34,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def choose_device(options: argparse.Namespace) -> None:
-    """Sets the mode that `--gpu` asks for."""
+    """Set the mode that `--gpu` asks for."""
     from .. import pycaffe as caffe
 
     if options.gpu:
@@ -44,14 +44,14 @@ def choose_device(options: argparse.Namespace) -> None:
 
 
 def settings(options: argparse.Namespace) -> dict[str, Any]:
-    """The flags as arguments of Classifier and Detector."""
+    """Return the flags as arguments of Classifier and Detector."""
     names = ("input_scale", "raw_scale", "channel_swap")
     return {"mean": _mean(options.mean_file), **{name: getattr(options, name) for name in names}}
 
 
 @contextmanager
 def refusals(options: argparse.Namespace) -> Iterator[None]:
-    """Reports what the net does not allow, with its file."""
+    """Report what the net does not allow, with its file."""
     from ..errors import DataError, located
 
     with located(file=options.model_def):
@@ -73,10 +73,10 @@ def _mean(path: str | None) -> np.ndarray | None:
 
 
 def load_npy(path: str | os.PathLike[str]) -> np.ndarray:
-    """The array in a .npy file.
+    """Read the array in a .npy file.
 
     Raises:
-        DataError: if there is none.
+        DataError: if it cannot be read.
     """
     import numpy as np
 

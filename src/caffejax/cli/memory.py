@@ -1,4 +1,4 @@
-"""Reports what a net takes, layer by layer, and what training it takes: nothing is run for it."""
+"""Report the memory that a net takes, layer by layer, and that training takes; nothing is run for it."""
 
 from __future__ import annotations
 
@@ -6,34 +6,30 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ..sizes import in_words
-from . import flags
-from .nets import net_of
+from . import flags, nets
 
 if TYPE_CHECKING:
     from ..inspect import CompiledMemory, LayerMemory, MemoryReport
 
-HELP = "report parameters, activations, bytes and multiply-adds by layer"
+HELP = "report params, activations, bytes and multiply-adds by layer"
 EXAMPLE = "caffejax memory --model=configs/resnet152/train_val.prototxt --batch=32 --remat=auto --memory_limit=4GiB"
 
 _TITLES = ("layer", "type", "tops", "parameters", "activations", "bytes", "multiply-adds")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The command's flags."""
-    flags.add(parser, "model", "the net prototxt", required=True, metavar="FILE")
-    flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TRAIN")
+    """Add the command's flags."""
+    nets.add_flags(parser)
     flags.add(parser, "batch", "another batch size than the net's own", type=flags.positive, metavar="N")
     flags.add_switch(parser, "compiled", "compile the loss and its gradients, and add XLA's own figures")
-    flags.add_remat_flags(parser)
-    flags.add_kernels_flag(parser)
-    flags.add_state_flags(parser)
+    flags.add_options(parser, "kernels", "remat", "memory_limit")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Reports."""
+    """Report the memory."""
     from ..inspect import compiled_memory, memory_report
 
-    net = net_of(options, options.phase)
+    net = nets.net_of(options)
     found = memory_report(net, options.batch)
     _print_table([_TITLES, *map(_row, found.layers), _row(found.total)])
     _print_training(found)

@@ -13,22 +13,43 @@ if TYPE_CHECKING:
     from ..net import Net, Variables
 
 
-def net_of(options: argparse.Namespace, phase: Phase) -> Net:
-    """The net that a command's flags describe."""
+def add_flags(parser: argparse.ArgumentParser, phase: Phase | None = None) -> None:
+    """Add `--model`, `--level`, `--stage`, and `--phase` unless the command has nets of one phase only."""
+    flags.add(parser, "model", "the net prototxt", required=True, metavar="FILE")
+    if phase is None:
+        flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TRAIN")
+    else:
+        parser.set_defaults(phase=phase)
+    add_state_flags(parser)
+
+
+def add_state_flags(parser: argparse.ArgumentParser) -> None:
+    """Add `--level` and `--stage`."""
+    flags.add(parser, "level", "the net's level", type=int, default=0)
+    flags.add(parser, "stage", "the net's stages, separated by commas", default="", metavar="A,B")
+
+
+def stages(options: argparse.Namespace) -> list[str]:
+    """Return the stages that `--stage` names."""
+    return [stage for stage in options.stage.split(",") if stage]
+
+
+def net_of(options: argparse.Namespace) -> Net:
+    """Make the net that a command's flags describe."""
     from ..net import Net
 
     return Net(
         Path(options.model),
-        phase,
+        options.phase,
         level=options.level,
-        stages=flags.stages(options),
+        stages=stages(options),
         run=flags.run_of(options),
         reading=flags.reading_of(options),
     )
 
 
 def variables_of(net: Net, files: str | None) -> Variables:
-    """Fresh variables, with the weights of these files, separated by commas, if any, one after the other."""
+    """Return fresh variables, with the weights of these files, separated by commas, if any, one after the other."""
     import jax
 
     from ..checkpoints.loading import load_weights

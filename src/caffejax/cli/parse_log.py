@@ -1,4 +1,4 @@
-"""Makes two tables of a training log: LOG.train and LOG.test, with iteration, seconds, learning rate, outputs."""
+"""Make two tables of a training log: LOG.train and LOG.test, with iteration, seconds, learning rate, outputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EXAMPLE = "caffejax parse_log train.log tables"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The command's flags."""
+    """Add the command's flags."""
     parser.add_argument("logfile_path", help="the log of a training run, Caffe's or caffejax's", metavar="LOGFILE")
     parser.add_argument("output_dir", help="the folder for the tables", metavar="FOLDER")
     parser.add_argument("--verbose", help="print the rows too", action="store_true")
@@ -25,7 +25,7 @@ def _character(text: str) -> str:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Makes the tables."""
+    """Make the tables."""
     from ..logs import parse_log, write_csv
 
     log = Path(options.logfile_path)

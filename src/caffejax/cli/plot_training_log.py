@@ -1,4 +1,4 @@
-"""Plots training logs, each as a curve. Chart types, by number or by name:
+"""Plot training logs, each as a curve. Chart types, by number or by name:
 
 0 test_accuracy_vs_iters, 1 test_accuracy_vs_seconds, 2 test_loss_vs_iters, 3 test_loss_vs_seconds,
 4 train_learning_rate_vs_iters, 5 train_learning_rate_vs_seconds, 6 train_loss_vs_iters, 7 train_loss_vs_seconds.
@@ -27,7 +27,7 @@ _COLUMNS = {"iters": "NumIters", "seconds": "Seconds"}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The command's flags."""
+    """Add the command's flags."""
     parser.add_argument("chart_type", help="0 to 7, or its name", type=_chart, metavar="CHART")
     parser.add_argument("output", help="the picture; the name's end says the format", metavar="FILE")
     parser.add_argument("logs", help="logs of training runs", nargs="+", metavar="LOG")
@@ -43,7 +43,7 @@ def _chart(text: str) -> str:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Plots."""
+    """Plot the logs."""
     from ..atomic import replacing
     from ..errors import CaffejaxError
 
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _curves(path: str, what: str) -> dict[str, list[dict[str, float]]]:
-    """The rows to plot, by the column to plot."""
+    """Return the rows to plot, by the column to plot."""
     from ..errors import DataError, Problem
     from ..logs import read_log
 

@@ -20,7 +20,7 @@ _SECONDS_BETWEEN = 0.5  # reading the loss waits for the device, so not at every
 
 @contextmanager
 def shown(solver: Solver) -> Iterator[None]:
-    """Shows iteration, loss, rate, examples per second and time left, below the log; only on a terminal."""
+    """Show iteration, loss, rate, examples per second and time left, below the log; only on a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -48,7 +48,7 @@ def shown(solver: Solver) -> Iterator[None]:
 
 @contextmanager
 def counter(total: int, noun: str) -> Iterator[Callable[[], object]]:
-    """Shows how many of `total` are done, below the log; only on a terminal. Call what it gives after each one."""
+    """Show how many of `total` are done, below the log; only on a terminal. What it gives is called after each one."""
     if not sys.stderr.isatty():
         yield lambda: None
         return
@@ -59,7 +59,7 @@ def counter(total: int, noun: str) -> Iterator[Callable[[], object]]:
 
 @contextmanager
 def _bar() -> Iterator[Progress]:
-    """A bar at the bottom of the terminal, and the log above it."""
+    """Show a bar at the bottom of the terminal, and the log above it."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -19,7 +19,7 @@ _EFFECTS = ("stop", "snapshot", "none")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """`--sigint_effect` and `--sighup_effect`."""
+    """Add `--sigint_effect` and `--sighup_effect`."""
     flags.add(
         parser,
         "sigint_effect",
@@ -32,7 +32,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def handled(solver: Solver, options: argparse.Namespace) -> Iterator[None]:
-    """Follows the flags while the solver runs; SIGTERM snapshots and stops. A second SIGINT ends at once."""
+    """Follow the flags while the solver runs; SIGTERM snapshots and stops. A second SIGINT ends at once."""
     effects = {
         signal.SIGINT: options.sigint_effect,
         signal.SIGHUP: options.sighup_effect,

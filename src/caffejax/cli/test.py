@@ -1,12 +1,11 @@
-"""Scores a trained net: the mean of its outputs over some batches, in phase TEST."""
+"""Score a trained net: the mean of its outputs over some batches, in phase TEST."""
 
 from __future__ import annotations
 
 import argparse
 
 from ..glog import log, start_logging
-from . import flags
-from .nets import net_of, variables_of
+from . import devices, flags, nets
 
 HELP = "score a net with given weights"
 EXAMPLE = (
@@ -16,29 +15,26 @@ EXAMPLE = (
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The command's flags."""
-    flags.add(parser, "model", "the net prototxt", required=True, metavar="FILE")
+    """Add the command's flags."""
+    nets.add_flags(parser, "TEST")
     flags.add(parser, "weights", "the .caffemodel[.h5] files, separated by commas", required=True, metavar="FILES")
     flags.add(parser, "iterations", "how many batches to run", type=flags.positive, default=50, metavar="N")
-    flags.add_kernels_flag(parser)
-    flags.add_precision_flag(parser)
-    flags.add_data_flags(parser)
-    flags.add_device_flags(parser)
-    flags.add_state_flags(parser)
+    flags.add_options(parser, "kernels", "precision", "workers", "skip_bad")
+    devices.add_flags(parser)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Scores."""
+    """Score the net."""
     start_logging()
     import jax
 
     from ..solvers import Evaluator, Scores
     from ..solvers.report import score_lines
 
-    device = flags.pick_device(options, prefer_gpu=False)
+    device = devices.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
-    net = net_of(options, "TEST")
-    variables = variables_of(net, options.weights)
+    net = nets.net_of(options)
+    variables = nets.variables_of(net, options.weights)
 
     def each(number: int, scores: Scores) -> None:
         for line in score_lines(scores.outputs):

@@ -1,63 +1,75 @@
-"""Times a net: each layer compiled by itself, as Caffe's table has it, and the whole net compiled as one."""
+"""Time a net: each layer compiled by itself, as Caffe's table has it, and the whole net compiled as one."""
 
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from ..glog import log, start_logging
-from . import flags
-from .nets import net_of, variables_of
+from . import devices, flags, nets
+
+if TYPE_CHECKING:
+    from ..inspect import LayerTime, Timer
 
 HELP = "time a net's layers, and the whole net"
 EXAMPLE = "caffejax time --model=configs/digits/lenet_train_test.prototxt --iterations=20"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The command's flags."""
-    flags.add(parser, "model", "the net prototxt", required=True, metavar="FILE")
+    """Add the command's flags."""
+    nets.add_flags(parser)
     flags.add(
         parser, "weights", "the .caffemodel[.h5] files, separated by commas; random unless given", metavar="FILES"
     )
     flags.add(parser, "iterations", "how many passes to time", type=flags.positive, default=50, metavar="N")
-    flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TRAIN")
-    flags.add_kernels_flag(parser)
-    flags.add_precision_flag(parser)
-    flags.add_device_flags(parser)
-    flags.add_state_flags(parser)
+    flags.add_options(parser, "kernels", "precision")
+    devices.add_flags(parser)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Times."""
+    """Time the net."""
     start_logging()
     import jax
 
-    from ..inspect import Timer, mean_times
+    from ..inspect import Timer
 
-    device = flags.pick_device(options, prefer_gpu=False)
+    device = devices.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
     with jax.default_device(device):
-        net = net_of(options, options.phase)
-        timer = Timer(net, jax.device_put(variables_of(net, options.weights), device), jax.random.key(1))
+        net = nets.net_of(options)
+        timer = Timer(net, jax.device_put(nets.variables_of(net, options.weights), device), jax.random.key(1))
         try:
-            log.info("Compiling.")
-            timer.layers()
-            timer.whole()
-            log.info("*** Benchmark begins ***")
-            log.info("Testing for %d iterations.", options.iterations)
-            passes, whole = [], []
-            for i in range(options.iterations):
-                passes.append(timer.layers())
-                log.info(
-                    "Iteration: %d forward-backward time: %.3g ms.",
-                    i + 1,
-                    sum(t.forward + t.backward for t in passes[-1]),
-                )
-            for _ in range(options.iterations):
-                whole.append(timer.whole())
+            _time(timer, options.iterations)
         finally:
             timer.close()
+
+
+def _time(timer: Timer, iterations: int) -> None:
+    log.info("Compiling.")
+    timer.layers()
+    timer.whole()
+    log.info("*** Benchmark begins ***")
+    log.info("Testing for %d iterations.", iterations)
+    passes = []
+    for i in range(iterations):
+        passes.append(timer.layers())
+        both = sum(layer.forward + layer.backward for layer in passes[-1])
+        log.info("Iteration: %d forward-backward time: %.3g ms.", i + 1, both)
+    whole = [timer.whole() for _ in range(iterations)]
+    _log_layers(passes)
+    log.info("Compiled as one, which is what training and testing run:")
+    forward, both = (sum(column) / iterations for column in zip(*whole, strict=True))
+    log.info("Average fused Forward pass: %.6g ms.", forward)
+    log.info("Average fused Forward-Backward: %.6g ms.", both)
+    log.info("*** Benchmark ends ***")
+
+
+def _log_layers(passes: list[list[LayerTime]]) -> None:
+    """Log Caffe's table of layers, given the times of each pass."""
+    from ..inspect import mean_times
+
     means = list(mean_times(passes))
-    forward, backward = sum(t.forward for t in means), sum(t.backward for t in means)
+    forward, backward = sum(layer.forward for layer in means), sum(layer.backward for layer in means)
     log.info("Average time per layer:")
     for layer in means:
         log.info("%10s\tforward: %.6g ms.", layer.name, layer.forward)
@@ -66,9 +78,4 @@ def run(options: argparse.Namespace) -> None:
     log.info("Average Forward pass: %.6g ms.", forward)
     log.info("Average Backward pass: %.6g ms.", backward)
     log.info("Average Forward-Backward: %.6g ms.", forward + backward)
-    log.info("Total Time: %.6g ms.", options.iterations * (forward + backward))
-    log.info("Compiled as one, which is what training and testing run:")
-    fused_forward, fused_both = (sum(t[i] for t in whole) / len(whole) for i in (0, 1))
-    log.info("Average fused Forward pass: %.6g ms.", fused_forward)
-    log.info("Average fused Forward-Backward: %.6g ms.", fused_both)
-    log.info("*** Benchmark ends ***")
+    log.info("Total Time: %.6g ms.", len(passes) * (forward + backward))

@@ -1,20 +1,19 @@
-"""Trains a net as its solver prototxt says: tests and snapshots when due, logging in Caffe's form."""
+"""Train a net as its solver prototxt says: test and snapshot when due, log in Caffe's form."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from ..errors import CaffejaxError
 from ..glog import log, start_logging
-from . import flags, signals
+from . import devices, flags, nets, signals
 
 HELP = "train a net from its solver prototxt"
 EXAMPLE = "caffejax train --solver=configs/digits/lenet_solver.prototxt"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The command's flags."""
+    """Add the command's flags."""
     flags.add(parser, "solver", "the solver prototxt", required=True, metavar="FILE")
     flags.add(
         parser,
@@ -23,33 +22,27 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
     )
     flags.add(parser, "weights", "start from these .caffemodel[.h5] files, separated by commas", metavar="FILES")
-    flags.add(
-        parser,
-        "backward",
-        "gradients by autodiff, or by the layers' hand-written rules",
-        choices=("autodiff", "rules"),
-        default="autodiff",
-    )
     flags.add(parser, "keep_last", "keep this many of the newest checkpoints; all unless given", type=int, metavar="N")
     flags.add(parser, "keep_best", "keep the checkpoint with the best value of this test output too", metavar="NAME")
-    flags.add_data_flags(parser)
-    flags.add_kernels_flag(parser)
-    more: Any = {"type": flags.positive, "default": 1, "metavar": "N"}
     flags.add(
-        parser, "steps_per_dispatch", "start this many iterations at once: for small nets on fast devices", **more
+        parser,
+        "steps_per_dispatch",
+        "start this many iterations at once: for small nets on fast devices",
+        type=flags.positive,
+        default=1,
+        metavar="N",
     )
-    flags.add_precision_flag(parser)
-    flags.add_remat_flags(parser)
+    flags.add_options(parser)
     signals.add_flags(parser)
     flags.add(
-        parser, "debug_nans", "look at every step, and name the layer where numbers become NaN", action="store_true"
+        parser, "debug_nans", "check every step, and name the layer where NaN or infinity arises", action="store_true"
     )
-    flags.add_device_flags(parser)
-    flags.add_state_flags(parser)
+    devices.add_flags(parser)
+    nets.add_state_flags(parser)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Trains."""
+    """Train the net."""
     if options.snapshot and options.weights:
         raise CaffejaxError("give --snapshot to resume or --weights to fine-tune, not both")
     start_logging()
@@ -62,8 +55,8 @@ def run(options: argparse.Namespace) -> None:
     param = read_solver(Path(options.solver))
     if options.level:
         param.train_state.level = options.level
-    param.train_state.stage.extend(flags.stages(options))
-    device = flags.pick_device(options, prefer_gpu=param.solver_mode == param.GPU, device_id=param.device_id)
+    param.train_state.stage.extend(nets.stages(options))
+    device = devices.pick_device(options, prefer_gpu=param.solver_mode == param.GPU, device_id=param.device_id)
     log.info("Running on %s", device)
     solver = Solver(
         param,

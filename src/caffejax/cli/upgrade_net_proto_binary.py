@@ -1,4 +1,4 @@
-"""Brings an old binary net, such as a .caffemodel, up to date, with its blobs; the file to write may be the same."""
+"""Bring an old binary net, such as a .caffemodel, up to date, with its blobs; the file to write may be the same."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ EXAMPLE = "caffejax upgrade_net_proto_binary old.caffemodel new.caffemodel"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The command's flags."""
+    """Add the command's flags."""
     upgrading.add_flags(parser, ".caffemodel")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Upgrades."""
+    """Upgrade the net."""
     from ..atomic import replacing
     from ..errors import located
     from ..glog import log, start_logging

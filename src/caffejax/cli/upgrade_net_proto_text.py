@@ -1,4 +1,4 @@
-"""Brings an old net prototxt up to date; the file to write may be the same."""
+"""Bring an old net prototxt up to date; the file to write may be the same."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ EXAMPLE = "caffejax upgrade_net_proto_text old.prototxt new.prototxt"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The command's flags."""
+    """Add the command's flags."""
     upgrading.add_flags(parser, "net prototxt")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Upgrades."""
+    """Upgrade the prototxt."""
     from ..schema import read_net
 
     upgrading.rewrite_text(options, read_net)

@@ -1,4 +1,4 @@
-"""Brings an old solver prototxt up to date, with the nets inside it; the file to write may be the same."""
+"""Bring an old solver prototxt up to date, with the nets inside it; the file to write may be the same."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ EXAMPLE = "caffejax upgrade_solver_proto_text old.prototxt new.prototxt"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The command's flags."""
+    """Add the command's flags."""
     upgrading.add_flags(parser, "solver prototxt")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Upgrades."""
+    """Upgrade the prototxt."""
     from ..schema import read_solver
 
     upgrading.rewrite_text(options, read_solver)

@@ -1,4 +1,4 @@
-"""What the commands share that bring an old prototxt up to date."""
+"""Flags and the rewriting of files, for the commands that bring an old file up to date."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..glog import log, start_logging
 
 
 def add_flags(parser: argparse.ArgumentParser, what: str) -> None:
-    """The file to read and the one to write."""
+    """Add the file to read and the one to write."""
     parser.add_argument("input", help=f"the {what} to read", metavar="INPUT")
     parser.add_argument("output", help="the file to write", metavar="OUTPUT")
 
 
 def rewrite_text(options: argparse.Namespace, read: Callable[[Path], Any]) -> None:
-    """Writes as text what `read`, which upgrades, makes of the input."""
+    """Read the input with `read`, which upgrades it, and write it as text."""
     from ..atomic import replacing
     from ..schema import format_text
 

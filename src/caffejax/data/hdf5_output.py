@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 
 from ..atomic import replacing_path
-from ..errors import CaffejaxError, DataError, Problem, require
+from ..errors import DataError, Problem, require
 from ..layers.context import Context, Shape, Site
 from ..layers.registry import register
 from ..layers.types import Facts, Gradient, LayerType, OnHost, PerLayer, Signature
@@ -74,12 +74,9 @@ class _OutputFile:
 
 
 def _create(path: Path, rows: dict[str, np.ndarray]) -> None:
-    try:
-        with replacing_path(path) as partial, h5py.File(partial, "w") as file:
-            for name, array in rows.items():
-                file.create_dataset(name, data=array, maxshape=(None, *array.shape[1:]), chunks=True)
-    except CaffejaxError as error:
-        raise DataError(error.problems) from error
+    with replacing_path(path, DataError) as partial, h5py.File(partial, "w") as file:
+        for name, array in rows.items():
+            file.create_dataset(name, data=array, maxshape=(None, *array.shape[1:]), chunks=True)
 
 
 def _append(path: Path, rows: dict[str, np.ndarray], before: int) -> None:
