@@ -52,6 +52,8 @@ def test_the_command_prints_caffes_table(capsys):
     assert sums["Forward-Backward"] == pytest.approx(sums["Forward pass"] + sums["Backward pass"], rel=1e-3)
     assert sums.keys() >= {"fused Forward pass", "fused Forward-Backward"}
     assert sum(line.startswith("Iteration: ") for line in lines) == 2
+    plan = lines[lines.index("Compiled as one, which is what training and testing run:") + 1 :]
+    assert plan[0] == "  compiled: mnist .. loss"
 
 
 def test_devices_are_listed(capsys):

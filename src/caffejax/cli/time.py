@@ -39,12 +39,12 @@ def run(options: argparse.Namespace) -> None:
         net = nets.net_of(options)
         timer = Timer(net, jax.device_put(nets.variables_of(net, options.weights), device), jax.random.key(1))
         try:
-            _time(timer, options.iterations)
+            _time(timer, options.iterations, str(net.schedule))
         finally:
             timer.close()
 
 
-def _time(timer: Timer, iterations: int) -> None:
+def _time(timer: Timer, iterations: int, plan: str) -> None:
     log.info("Compiling.")
     timer.layers()
     timer.whole()
@@ -58,6 +58,8 @@ def _time(timer: Timer, iterations: int) -> None:
     whole = [timer.whole() for _ in range(iterations)]
     _log_layers(passes)
     log.info("Compiled as one, which is what training and testing run:")
+    for line in plan.splitlines():
+        log.info("  %s", line)
     forward, both = (sum(column) / iterations for column in zip(*whole, strict=True))
     log.info("Average fused Forward pass: %.6g ms.", forward)
     log.info("Average fused Forward-Backward: %.6g ms.", both)
