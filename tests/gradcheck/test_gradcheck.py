@@ -106,12 +106,12 @@ def test_a_wrong_rule_is_caught(name: str) -> None:
             net = by_net(changed) if kind.gradient.preferred else None
             wrong = Derivations(right.differences, right.autodiff, by_rule(changed), net)
         for row in (r for r, b in zip(compare("layer", case, wrong), before, strict=True) if b.zero is zero):
-            worst = row.rule_differences if case.host else row.rule_autodiff
+            worst = row.rule_differences if case.on_host else row.rule_autodiff
             assert worst, mutation
             assert worst.error > 5e-4, mutation
             # a gradient that need not be the derivative may be a little off, but not point elsewhere
             if not kind.gradient.preferred or mutation != "a little off":
-                assert ("backward is wrong" if case.host else "rule is wrong") in row.verdict, mutation
+                assert ("backward is wrong" if case.on_host else "rule is wrong") in row.verdict, mutation
 
 
 def with_rule(case: Case, rule: Callable[..., Any]) -> Case:

@@ -85,7 +85,7 @@ class Report:
         return tuple(row for row in self.rows if not row.ok)
 
     def to_json(self) -> str:
-        """`{"ok": ..., "rows": [{...}]}`, rows have the attributes of `Row`; infinite errors are "inf"."""
+        """Write `{"ok": ..., "rows": [{...}]}`; rows have the attributes of `Row`, infinite errors are "inf"."""
         return json.dumps({"ok": self.ok, "rows": [_plain(row) for row in self.rows]}, indent=1)
 
     def __str__(self) -> str:
@@ -116,7 +116,7 @@ def _table(lines: Sequence[Sequence[str]]) -> str:
 
 
 def _plain(row: Row) -> dict[str, Any]:
-    """A row as JSON has it; there are no infinite numbers in JSON."""
+    """Return a row as plain values; JSON has no infinite numbers."""
     return {
         "ok": row.ok,
         **{key: _worst(value) if isinstance(value, Worst) else value for key, value in vars(row).items()},
