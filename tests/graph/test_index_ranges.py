@@ -16,7 +16,7 @@ Shapes = dict[str, tuple[int, ...]]
 # what a type's last bottoms hold is no class number, though in these shapes there is one for each place beside axis 1
 NO_CLASSES: list[tuple[str, Shapes, str]] = [
     ("SigmoidCrossEntropyLoss", {"x": (4, 1), "targets": (4, 1)}, ""),
-    ("SigmoidCrossEntropyLoss", {"x": (4, 3, 1), "targets": (4, 3, 1)}, "loss_param { ignore_label: 9 }"),
+    ("SigmoidCrossEntropyLoss", {"x": (4, 1, 3), "targets": (4, 1, 3)}, "loss_param { ignore_label: 9 }"),
     ("ContrastiveLoss", {"a": (4, 1), "b": (4, 1), "similar": (4,)}, ""),
     ("ContrastiveLoss", {"a": (4, 3), "b": (4, 3), "similar": (4,)}, ""),
     ("LSTM", {"x": (4, 3, 3), "cont": (4, 3)}, "recurrent_param { num_output: 2 }"),

@@ -12,7 +12,6 @@ import jax
 import numpy as np
 import pytest
 
-import caffejax.data  # registers the layers
 from caffejax import Graph
 from caffejax.data import write_lmdb
 from caffejax.graph import build_graph, net_state
