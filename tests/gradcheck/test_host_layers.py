@@ -82,3 +82,12 @@ def test_in_a_net_other_layers_are_compared_in_all_ways() -> None:
     assert (host.rule_autodiff, host.autodiff_differences, host.ok) == (None, None, True)
     assert traced.ok
     assert None not in (traced.rule_autodiff, traced.rule_differences, traced.autodiff_differences)
+
+
+def test_a_host_layer_without_a_rule_must_not_have_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = layer_types()["Filter"]
+    gradient = dataclasses.replace(kind.gradient, rule=None)
+    monkeypatch.setitem(_types, "Filter", dataclasses.replace(kind, gradient=gradient))
+    (row,) = report().rows
+    assert row.verdict == "has no backward, but a gradient"
+    assert (row.rule_autodiff, row.autodiff_differences) == (None, None)

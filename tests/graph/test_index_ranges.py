@@ -70,7 +70,7 @@ def test_labels_are_class_numbers_but_for_the_ignored_one(kind: str) -> None:
         assert (wanted.layer.name, wanted.classes, wanted.ignored) == ("layer", 3, ignored)
         loader = Loader(found.graph)
         if ignored is None:
-            with pytest.raises(DataError, match="'label' holds 9 in row 0 .* 3 classes, 0 to 2"):
+            with pytest.raises(DataError, match=r"'label' holds 9 in row 0 .* 3 classes, 0 to 2"):
                 next(loader)
         else:
             np.testing.assert_array_equal(next(loader)["label"], [9] * 4)

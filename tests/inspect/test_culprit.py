@@ -152,7 +152,7 @@ def test_numbers_that_were_not_finite_before() -> None:
 def test_a_step_whose_numbers_are_finite_one_by_one() -> None:
     found = culprit(SOFTMAX)
     assert found.layer is None
-    assert found.message.startswith("the loss is not finite, though it is when the layers run one by one")
+    assert found.message.startswith("the loss is not finite, but all numbers are when the layers run one by one")
 
 
 def test_the_first_array_that_is_not_finite() -> None:

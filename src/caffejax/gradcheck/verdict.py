@@ -80,7 +80,7 @@ def _row(
     else:
         verdict = _of_preferred(rule, autodiff, net, both, bool(fits[1]))
     checked, tried = int(difference.resolved.sum()), len(difference.at)
-    # what has only one gradient and is constant but for jumps is as it should be
+    # a lone gradient of zero is right where the tops are constant but for jumps
     enough = zero and len(found) == 1
     if not enough and checked < max((1 - MOST_SKIPPED) * tried, 1):
         verdict = f"nothing to compare: {tried - checked} of {tried} elements lie on kinks"

@@ -52,7 +52,7 @@ def _from_loss(layers: Sequence[Layer]) -> list[Layer]:
 
 
 def _forced(layer: Layer) -> Layer:
-    # of the indices of a loss the first are its labels, which `force_backward` leaves alone
+    # a loss's labels are the first of its indices; `force_backward` leaves them alone
     gradient = layer.type.gradient
     labels = gradient.indices.bottoms[:1] if layer.type.signature.loss else gradient.unforced
     exempt = [i in labels for i in range(len(layer.bottoms))]

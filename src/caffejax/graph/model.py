@@ -86,7 +86,7 @@ class Layer:
     look: Look | None = None
 
     def __reduce__(self) -> Any:
-        # the type by its name, and settled anew
+        # a type pickles as its name; `_restored` settles it for this layer
         return _restored, ({f.name: getattr(self, f.name) for f in fields(self)},)
 
     @property
@@ -114,13 +114,13 @@ class Layer:
 
     @property
     def gradient_stops(self) -> tuple[bool, ...]:
-        """For each bottom, whether no gradient is ever to pass: where `propagate_down` says so, and for indices."""
+        """For each bottom, whether a gradient never passes: where `propagate_down` forbids it, and for indices."""
         asked = tuple(self.site.layer.propagate_down) or (True,) * len(self.bottoms)
         return tuple(i in self.index_bottoms or not wanted for i, wanted in enumerate(asked))
 
     @property
     def in_place(self) -> bool:
-        """Whether it does nothing but write over its only bottom."""
+        """Whether its only top replaces its only bottom."""
         return len(self.bottoms) == 1 and self.tops == self.bottoms
 
     @property
@@ -203,7 +203,7 @@ class Graph:
 
     @cached_property
     def has_host_layers(self) -> bool:
-        """Whether some layers cannot be compiled."""
+        """Whether some layers run on the host, and are not compiled."""
         return any(layer.type.on_host for layer in self.layers)
 
     def in_phase(self, phase: Phase) -> Graph:

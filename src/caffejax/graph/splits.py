@@ -76,7 +76,7 @@ def find_sources(layers: Sequence[LayerParameter]) -> tuple[Sources, list[Proble
                     layer_type=layer.type,
                 )
             )
-            latest[name] = (i, -1)  # said once is enough
+            latest[name] = (i, -1)  # one problem for each name is enough
         for j, name in enumerate(layer.top):
             latest[name] = (i, j)
     return sources, problems

@@ -48,7 +48,7 @@ def find_culprit(
         _, state = net.apply(before.params, state, batch, key=key, blobs=())
     if (found := not_finite(after, net)) is not None:
         return found._replace(message=f"all gradients are finite, but the update overflows: {found.message}")
-    return Culprit("the loss is not finite, though it is when the layers run one by one: numbers near overflow")
+    return Culprit("the loss is not finite, but all numbers are when the layers run one by one: they are near overflow")
 
 
 def not_finite(variables: Variables, net: Net | None = None) -> Culprit | None:

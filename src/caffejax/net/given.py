@@ -144,7 +144,7 @@ def shape_hints(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
     try:
         yield
     except LayerError as error:
-        # sources may give what is yet to be made a blob
+        # not what sources give, which may not be a blob yet: see `Look.finish`
         others = [
             f"'{name}' is {np.shape(inputs[name])} where the net was built for {graph.blobs[name].shape}"
             for name in graph.fed_by_hand

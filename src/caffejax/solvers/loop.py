@@ -115,7 +115,7 @@ class TrainingLoop:
 
     def request(self, what: Request) -> None:
         """Ask for a snapshot after the iteration under way, and to "stop" then; safe in a signal handler."""
-        if self._request != "stop":  # what was asked for first and weighs more
+        if self._request != "stop":  # a later request does not take it back
             self._request = what
 
     def solve(self, resume: str | os.PathLike[str] | None = None, callback: Callback | None = None) -> None:
