@@ -31,8 +31,8 @@ class Row:
         type: its type.
         argument: `bottom 0 (data)` or `blob 1`.
         rule_autodiff: hand-written rule against autodiff, over all elements; None without one of them.
-        rule_differences: the rule against finite differences, over the elements checked; None without a rule. A layer on
-            the host without one counts as having a rule of zeros.
+        rule_differences: the rule against finite differences, over the elements checked; None without a rule, but zeros
+            stand for that of a layer on the host.
         autodiff_differences: autodiff against finite differences, likewise; None for layers on the host.
         size: number of elements.
         checked: elements with a finite difference.
