@@ -1,4 +1,4 @@
-"""Numbers that are not finite: noticed, traced to a layer, and never saved."""
+"""The finite check: numbers that are not finite are noticed, traced to a layer if asked, and never saved."""
 
 import re
 from pathlib import Path
@@ -6,13 +6,11 @@ from typing import Any
 
 import h5py
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from caffejax.cli import main
 from caffejax.errors import SolverError
-from caffejax.net import Net
 from caffejax.solvers import Solver, finite_check
 
 IP = 'inner_product_param { num_output: 3 weight_filler { type: "xavier" } }'
@@ -25,8 +23,6 @@ layer {{ name: "relu" type: "ReLU" bottom: "ip1" top: "ip1" }}
 layer {{ name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" {IP} }}
 layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss" }}
 """
-# the log of what an affine layer gives, in place, below another one
-LOG = SOFTMAX.replace('type: "ReLU"', 'type: "Log"')
 # labels that a layer computes, so that reading them cannot say that they are none of the classes
 COMPUTED = SOFTMAX.replace('bottom: "label"', 'bottom: "computed"').replace(
     'layer { name: "ip1"', 'layer { name: "c" type: "Power" bottom: "label" top: "computed" } layer { name: "ip1"'
@@ -66,13 +62,13 @@ def failure(text: str, **options: Any) -> str:
     solver = Solver(text, **options)
     with pytest.raises(SolverError) as caught:
         solver.solve()
-    kept = sorted(Path.cwd().rglob("*"))
+    files = sorted(Path.cwd().rglob("*"))
     for _ in range(2):
         if any(not np.isfinite(leaf).all() for leaf in jax.tree.leaves(solver.variables)):
             with pytest.raises(SolverError):
                 solver.snapshot()
     solver.close()
-    assert sorted(Path.cwd().rglob("*")) == kept
+    assert sorted(Path.cwd().rglob("*")) == files
     return str(caught.value)
 
 
@@ -110,55 +106,11 @@ def test_a_label_out_of_range(folder: Path, debug: bool, passes: int) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("more", ["", 'type: "Adam"'])
-def test_a_logarithm_of_a_negative_number_in_place(more: str) -> None:
-    message = failure(text(LOG, more=more), debug_nans=True)
-    assert re.match(
-        r"layer 'relu' \(Log\): iteration 0: its output 'ip1' has \d NaN of 12 values; its bottoms go 'ip1' from -",
-        message,
-    )
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_gradient_that_is_not_finite_behind_a_finite_loss() -> None:
-    message = failure(text(ROOT), debug_nans=True)
-    assert re.match(
-        r"layer 'root' \(Power\): iteration 0: the gradient of its bottom 'ip1' has 12 infinite of 12 values", message
-    )
+def test_parameters_that_are_not_finite_behind_a_finite_loss_are_not_saved() -> None:
     message = failure(text(ROOT, more="snapshot: 1"))
     assert re.match(
         r"parameter 0 of layer 'ip1' has .* of 15 values after iteration 0, whose loss was finite\. Training", message
     )
-
-
-def test_a_gradient_that_overflows(folder: Path) -> None:
-    """Scores of 1e30 times a slope of 1e20: the weight's gradient is too large for float32."""
-    euclid = f"""{DATA.replace('"x" top: "label"', '"label" top: "x"')}
-    layer {{ name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param {{ num_output: 1 }} }}
-    layer {{ name: "up" type: "Power" bottom: "ip" top: "up" power_param {{ scale: 1e30 }} }}
-    layer {{ name: "loss" type: "EuclideanLoss" bottom: "up" bottom: "label" top: "loss" }}
-    """
-    write(np.full((40, 5), 1e10), np.ones((40, 1)))
-    message = failure(text(euclid), debug_nans=True)
-    assert re.match(
-        r"layer 'ip' \(InnerProduct\): iteration 0: the gradient of its parameter 0 has 5 infinite of 5", message
-    ), message
-
-
-def test_data_that_is_not_finite(folder: Path) -> None:
-    x = np.ones((40, 5))
-    x[9, 2] = np.inf
-    write(x, np.zeros(40))
-    message = failure(text(), debug_nans=True)
-    assert message.startswith(
-        "layer 'data' (HDF5Data): iteration 2: its output 'x' has 1 infinite of 20 values. No setting mends that"
-    )
-
-
-@pytest.mark.usefixtures("folder")
-def test_an_update_that_overflows() -> None:
-    message = failure(text(lr=3e38, more="weight_decay: 1e5"), debug_nans=True)
-    assert re.search(r"iteration 0: all gradients are finite, but the update overflows: parameter 0 has", message)
 
 
 @pytest.mark.usefixtures("folder")
@@ -201,20 +153,3 @@ def test_from_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str],
     assert "layer 'loss' (SoftmaxWithLoss): iteration 8: " in err
     assert "label -1 at [1] of 'computed' is not one of the classes 0 to 2" in err
     assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == saved
-
-
-@pytest.mark.parametrize("backward", ["autodiff", "rules"])
-@pytest.mark.parametrize("label", [-1, 3, 1e9])
-@pytest.mark.parametrize("kind", ["SoftmaxWithLoss", "MultinomialLogisticLoss", "HingeLoss", "InfogainLoss"])
-def test_losses_of_labels_that_are_no_class(kind: str, label: float, backward: Any) -> None:
-    bottoms = ["p", "label", *(["h"] if kind == "InfogainLoss" else [])]
-    net = Net(
-        f"""layer {{ name: "in" type: "Input" top: "p" top: "label" top: "h"
-        input_param {{ shape {{ dim: 2 dim: 3 }} shape {{ dim: 2 }} shape {{ dim: 3 dim: 3 }} }} }}
-        layer {{ name: "loss" type: "{kind}" top: "loss" {" ".join(f'bottom: "{b}"' for b in bottoms)} }}""",
-        backward=backward,
-    )
-    inputs = {"p": jnp.full((2, 3), 1 / 3), "label": jnp.array([1.0, label]), "h": jnp.eye(3)}
-    assert jnp.isnan(net.forward({}, {}, inputs)[0]["loss"])
-    inputs["label"] = jnp.array([1.0, 2.0])
-    assert jnp.isfinite(net.forward({}, {}, inputs)[0]["loss"])

@@ -14,7 +14,7 @@ from caffejax.net import Params
 from caffejax.solvers.build import build
 from caffejax.solvers.finite_check import FiniteCheck
 from caffejax.solvers.loop import TrainingLoop
-from caffejax.solvers.state import Report, TrainState
+from caffejax.solvers.state import StepResult, TrainState
 
 NET = """
 layer { name: "data" type: "DummyData" top: "x" top: "y" dummy_data_param { shape { dim: 2 dim: 3 } } }
@@ -28,30 +28,32 @@ class Counting:
 
     last_update: Params | None = None
 
-    def __init__(self, train_state: TrainState, at_once: int = 1, losses: Sequence[float] = ()) -> None:
-        self.train_state, self.at_once = train_state, at_once
+    def __init__(self, train_state: TrainState, steps_per_dispatch: int = 1, losses: Sequence[float] = ()) -> None:
+        self.train_state, self.steps_per_dispatch = train_state, steps_per_dispatch
         self.asked: list[tuple[int, int]] = []
         self.rates: list[float] = []
         self._losses = list(losses)
 
-    def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool) -> Report:
+    def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool) -> StepResult:
         self.asked.append((iteration, len(rates)))
         self.rates += [float(rate) for rate in rates]
         done = jnp.int32(iteration + len(rates))
         self.train_state = self.train_state.replace(iteration=done)  # type: ignore[attr-defined]
         losses = [self._losses.pop(0) if self._losses else 1.0 for _ in rates]
-        return Report(jnp.array(losses), {})
+        return StepResult(jnp.array(losses), {})
 
     def final_loss(self) -> jax.Array:
         return jnp.array(5.0)
 
 
-def training(folder: Path, more: str, at_once: int = 1, losses: Sequence[float] = ()) -> tuple[TrainingLoop, Counting]:
+def training(
+    folder: Path, more: str, steps_per_dispatch: int = 1, losses: Sequence[float] = ()
+) -> tuple[TrainingLoop, Counting]:
     setup, start = build(
         f'net_param {{ {NET} }} base_lr: 8 lr_policy: "step" stepsize: 2 gamma: 0.5 random_seed: 1 '
         f'snapshot_prefix: "{folder / "x"}" {more}'
     )
-    updater = Counting(start, at_once, losses)
+    updater = Counting(start, steps_per_dispatch, losses)
     return TrainingLoop(setup, updater, FiniteCheck(setup.net, setup.param.iter_size)), updater
 
 
@@ -99,7 +101,7 @@ def test_events_come_in_the_order_of_caffe(tmp_path: Path, caplog: pytest.LogCap
 def test_updates_are_made_at_once_where_nothing_is_due_between(
     tmp_path: Path, more: str, asked: list[tuple[int, int]]
 ) -> None:
-    loop, updater = training(tmp_path, f"max_iter: 10 {more}", at_once=3)
+    loop, updater = training(tmp_path, f"max_iter: 10 {more}", steps_per_dispatch=3)
     loop.step(10)
     loop.close()
     assert updater.asked == asked
@@ -122,7 +124,7 @@ def test_requests_are_met_after_the_iteration_under_way(tmp_path: Path) -> None:
 
 
 def test_a_loss_that_is_not_finite_is_never_saved_and_named(tmp_path: Path) -> None:
-    loop, _ = training(tmp_path, "max_iter: 10 snapshot: 4", at_once=2, losses=[1, 2, 3, 4, 5, np.inf])
+    loop, _ = training(tmp_path, "max_iter: 10 snapshot: 4", steps_per_dispatch=2, losses=[1, 2, 3, 4, 5, np.inf])
     with pytest.raises(
         SolverError, match=r"iteration 5: the loss is inf; it was finite up to iteration 4\..*x\.orbax.4"
     ):
@@ -132,7 +134,7 @@ def test_a_loss_that_is_not_finite_is_never_saved_and_named(tmp_path: Path) -> N
 
 
 def test_the_smoothed_loss_is_the_mean_of_the_last_ones(tmp_path: Path) -> None:
-    loop, _ = training(tmp_path, "max_iter: 5 average_loss: 3", at_once=2, losses=[9, 9, 1, 2, 6])
+    loop, _ = training(tmp_path, "max_iter: 5 average_loss: 3", steps_per_dispatch=2, losses=[9, 9, 1, 2, 6])
     assert loop.smoothed_loss == 0
     loop.step(5)
     assert loop.smoothed_loss == pytest.approx(3)

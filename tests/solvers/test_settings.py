@@ -9,7 +9,7 @@ import pytest
 
 from caffejax.errors import CaffejaxError
 from caffejax.schema import read_solver
-from caffejax.solvers import Solver, schedule, settings
+from caffejax.solvers import Solver, rate_schedule, settings
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RECORDED = json.loads((GOLDEN / "solver" / "rejections.json").read_text())
@@ -35,7 +35,7 @@ def test_refuses_what_caffe_refuses(case: dict[str, Any], tmp_path: Path, monkey
             Solver(case["solver"] + "\n")
         return
     solver = Solver(case["solver"] + "\n")
-    rates = [float(schedule(solver.param)(i)) for i in range(4)]
+    rates = [float(rate_schedule(solver.param)(i)) for i in range(4)]
     np.testing.assert_allclose(rates, [float(r) for r in case["lr"]], rtol=3e-7)
     solver.step(4)
     solver.close()

@@ -26,7 +26,7 @@ def lone_layer(
     phase: Phase,
     random: np.random.Generator,
 ) -> tuple[Net, dict[str, np.ndarray], Variables]:
-    """The net, the arrays given for its inputs, and its variables.
+    """Make the net, the arrays given for its inputs, and its variables.
 
     Raises:
         CaffejaxError: for a type that does not exist, a text that cannot be read, shapes that do not fit.
@@ -72,7 +72,7 @@ def _as_shape(bottom: Any) -> tuple[int, ...] | None:
 
 
 def _variables(net: Net, blobs: Sequence[Any] | None, random: np.random.Generator) -> Variables:
-    """Random variables: learnable blobs normal, statistics from [0.5, 1.5); or the blobs given."""
+    """Draw variables, params normal, statistics from [0.5, 1.5); or take the blobs given."""
     started = net.init(jax.random.key(0), jnp.float64)
     params = jax.tree.map(lambda a: jnp.asarray(random.normal(size=a.shape)), started.params)
     state = jax.tree.map(lambda a: jnp.asarray(random.uniform(0.5, 1.5, a.shape)), started.state)

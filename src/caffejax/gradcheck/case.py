@@ -48,29 +48,29 @@ class Case:
         return tuple(getattr(self, f"{a.kind}s")[a.number] for a in self.arguments)
 
     @property
-    def host(self) -> bool:
+    def on_host(self) -> bool:
         """Whether the layer runs outside of what is compiled."""
         return self.context.type.on_host
 
     def pick(self, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[Any, ...]:
-        """What belongs to the arguments, of one thing per blob and one per bottom."""
+        """Pick what belongs to the arguments, of one thing per blob and one per bottom."""
         return tuple((blobs if a.kind == "blob" else bottoms)[a.number] for a in self.arguments)
 
     def place(self, values: Sequence[jax.Array], blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
-        """The blobs and bottoms with the arguments' arrays replaced."""
+        """Replace the arguments' arrays among blobs and bottoms."""
         new: dict[str, list[jax.Array]] = {"blob": list(blobs), "bottom": list(bottoms)}
         for argument, value in zip(self.arguments, values, strict=True):
             new[argument.kind][argument.number] = value
         return tuple(new["blob"]), tuple(new["bottom"])
 
 
-def run(context: Context, blobs: Arrays, bottoms: Arrays) -> Arrays:
-    """A layer's tops."""
+def compute_tops(context: Context, blobs: Arrays, bottoms: Arrays) -> Arrays:
+    """Compute a layer's tops."""
     return (call if context.type.on_host else forward)(context, blobs, bottoms)[0]
 
 
 def draw_diffs(tops: Arrays, random: np.random.Generator) -> Arrays:
-    """Diffs for these tops from +-[0.5, 1.5): none so small that its part of the gradient hides."""
+    """Draw diffs for these tops from +-[0.5, 1.5): none so small that its part of the gradient hides."""
 
     def one(top: jax.Array) -> jax.Array:
         sign = random.choice([-1.0, 1.0], top.shape)
@@ -80,12 +80,12 @@ def draw_diffs(tops: Arrays, random: np.random.Generator) -> Arrays:
 
 
 def by_autodiff(case: Case) -> list[np.ndarray] | None:
-    """The arguments' gradients by autodiff of forward; a layer on the host has none."""
-    return None if case.host else _by_vjp(case, run)
+    """Derive the arguments' gradients by autodiff of forward; None for a layer on the host."""
+    return None if case.on_host else _by_vjp(case, compute_tops)
 
 
 def by_net(case: Case) -> list[np.ndarray]:
-    """The arguments' gradients as a net makes them unless told to use the rules."""
+    """Derive the arguments' gradients as a net does unless told to use the rules."""
     return _by_vjp(case, lambda *arrays: call(*arrays)[0])
 
 
@@ -96,12 +96,12 @@ def _by_vjp(case: Case, function: Callable[..., Arrays]) -> list[np.ndarray]:
 
         return case.pick(*jax.vjp(tops, blobs, bottoms)[1](top_diffs))
 
-    compiled = gradients if case.host else jax.jit(gradients)
+    compiled = gradients if case.on_host else jax.jit(gradients)
     return [np.asarray(g) for g in compiled(case.context.base_key, case.blobs, case.bottoms, case.top_diffs)]
 
 
 def by_rule(case: Case) -> list[np.ndarray]:
-    """The arguments' gradients by the type's hand-written rule.
+    """Derive the arguments' gradients by the type's hand-written rule.
 
     Raises:
         LayerError: if the rule returns a wrong number of gradients, or one of a wrong shape.
@@ -115,7 +115,7 @@ def by_rule(case: Case) -> list[np.ndarray]:
         return case.pick(*diffs)
 
     arrays = (case.blobs, case.bottoms, case.tops, case.top_diffs)
-    if case.host:
+    if case.on_host:
         found = gradients(case.context.base_key, *jax.tree.map(np.asarray, arrays))
     else:
         found = jax.jit(gradients)(case.context.base_key, *arrays)

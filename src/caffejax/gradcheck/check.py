@@ -19,11 +19,10 @@ from ..layers import LayerType
 from ..layers.calling import Arrays
 from ..layers.context import Phase
 from ..net import Net, Variables
-from ..schedule import Given, Part, Result, Values, one_by_one, schedule_of
-from ..schedule import run as run_schedule
+from ..schedule import Given, Part, Result, Values, one_by_one, run, schedule_of
 from ..schema.caffe_pb2 import LayerParameter
 from .alone import lone_layer
-from .case import Argument, Case, draw_diffs, run
+from .case import Argument, Case, compute_tops, draw_diffs
 from .report import Report, Row
 from .verdict import compare, derive
 
@@ -41,13 +40,14 @@ def check_gradients(
     samples: int | None = None,
     seed: int = 0,
 ) -> Report:
-    """Compares autodiff, the hand-written Backward and central finite differences, in float64.
+    """Compare autodiff, the hand-written Backward and central finite differences, in float64.
 
     Every layer is checked by itself, at the bottoms that a forward pass gives it, for random diffs of its tops;
-    with respect to each bottom (but labels and indices) and each learnable blob. Rule and autodiff must agree
+    with respect to each bottom (but labels and indices) and each learnable param. Rule and autodiff must agree
     to 1e-6, both with finite differences to 1e-6. Elements on a kink are compared between rule and autodiff
-    only. Types that prefer their rule have a gradient that is not the derivative: there autodiff must agree with
-    finite differences, the net's gradient with the rule, and the rule must point the derivative's way.
+    only. Layers on the host have no autodiff: there the rule is compared with finite differences. Types that prefer
+    their rule have a gradient that is not the derivative: there autodiff must agree with finite differences, the
+    net's gradient with the rule, and the rule must point the derivative's way.
 
         check_gradients(Net("train_val.prototxt", "TRAIN"), layers=["conv1", "norm1"])
         check_gradients("InnerProduct", "inner_product_param { num_output: 3 }", bottoms=[(2, 5)])
@@ -99,7 +99,7 @@ def cases(
     random: np.random.Generator,
     key: jax.Array,
 ) -> list[tuple[Layer, Case]]:
-    """The layers (all, if None) as they are in one forward pass; those without arguments are left out."""
+    """Return the layers (all, if None) as they are in one forward pass; leave out those without arguments."""
     chosen = [layer for layer in _chosen(net.graph, layers) if _arguments(layer)]
     points = _points(net, chosen, variables, inputs, key)
     found = []
@@ -136,21 +136,21 @@ def _arguments(layer: Layer) -> tuple[Argument, ...]:
     bottoms = [
         Argument("bottom", i, f"bottom {i} ({name})")
         for i, name in enumerate(layer.bottoms)
-        if i not in layer.index_bottoms and _may_be_asked(layer, i)
+        if i not in layer.index_bottoms and _gradient_exists(layer, i)
     ]
     blobs = [Argument("blob", i, f"blob {i}") for i, p in enumerate(layer.params) if p.spec.learnable]
     return (*bottoms, *blobs)
 
 
-def _may_be_asked(layer: Layer, bottom: int) -> bool:
-    """Whether a gradient exists to be checked: users' backwards make only those that the net asks for."""
+def _gradient_exists(layer: Layer, bottom: int) -> bool:
+    """Return whether there is a gradient to check: a user's backward makes only those that the net asks for."""
     return layer.type.instance is None or not layer.type.on_host or layer.bottom_need_backward[bottom]
 
 
 def _points(
     net: Net, layers: Sequence[Layer], variables: Variables, inputs: Mapping[str, np.ndarray], key: jax.Array
 ) -> dict[str, tuple[Arrays, Arrays, Arrays]]:
-    """Blobs, bottoms and tops of each of the layers in one forward pass."""
+    """Compute blobs, bottoms and tops of each of the layers in one forward pass."""
     wanted = {layer.key for layer in layers}
     schedule = one_by_one(schedule_of(net.graph, net.run.backward))
 
@@ -164,16 +164,16 @@ def _points(
             with layer.located():
                 blobs = tuple(_blob(variables, p) for p in layer.owned)
                 bottoms = tuple(before[name] for name in layer.bottoms)
-                tops = run(layer.context.with_key(layer.base_key(key)), blobs, bottoms)
+                tops = compute_tops(layer.context.with_key(layer.base_key(key)), blobs, bottoms)
             if layer.key in wanted:
                 points[layer.key] = (blobs, bottoms, tops)
-            return Result(dict(zip(layer.tops, map(_double, tops), strict=True)), {}, jnp.zeros(()))
+            return Result(dict(zip(layer.tops, map(_to_float64, tops), strict=True)), {}, jnp.zeros(()))
 
-        run_schedule(schedule, Given(*variables, inputs, key, {}), runner=run_plain)
+        run(schedule, Given(*variables, inputs, key, {}), runner=run_plain)
         return points
 
     compiled = walk if net.has_host_layers else jax.jit(walk)
-    return compiled(jax.tree.map(_double, variables), jax.tree.map(_double, dict(inputs)), key)
+    return compiled(jax.tree.map(_to_float64, variables), jax.tree.map(_to_float64, dict(inputs)), key)
 
 
 def _blob(variables: Variables, param: Any) -> jax.Array:
@@ -184,5 +184,5 @@ def _blob(variables: Variables, param: Any) -> jax.Array:
     return array.reshape(param.spec.shape)
 
 
-def _double(array: Any) -> jax.Array:
+def _to_float64(array: Any) -> jax.Array:
     return jnp.asarray(array, jnp.float64)

@@ -17,20 +17,20 @@ import numpy as np
 
 from ..layers import OnHost
 from ..layers.calling import Arrays
-from .case import Case, run
+from .case import Case, compute_tops
 
 ONE_SIDED = 1e-3  # two slopes may differ by that, and be no kink
 
 
 @dataclass(frozen=True)
-class Precision:
-    """What can be asked of layers that compute in some floats.
+class Tolerances:
+    """What can be asked of layers that compute in some dtype.
 
     Attributes:
         steps: relative to the element's or its array's typical size.
         agreement: of two extrapolations, relative to the larger gradients.
         tolerance: of a derivative against the differences: what is left of smooth functions' is below a tenth of it.
-        eps: the floats' relative spacing.
+        eps: the dtype's relative spacing.
     """
 
     steps: np.ndarray
@@ -39,14 +39,14 @@ class Precision:
     eps: float
 
 
-DOUBLE = Precision(0.01 / 4.0 ** np.arange(4), 1e-7, 1e-6, float(np.finfo(np.float64).eps))
-SINGLE = Precision(0.16 / 4.0 ** np.arange(4), 1e-4, 1e-3, float(np.finfo(np.float32).eps))
+FLOAT64 = Tolerances(0.01 / 4.0 ** np.arange(4), 1e-7, 1e-6, float(np.finfo(np.float64).eps))
+FLOAT32 = Tolerances(0.16 / 4.0 ** np.arange(4), 1e-4, 1e-3, float(np.finfo(np.float32).eps))
 
 
-def precision(case: Case) -> Precision:
-    """What can be asked of the case's layer."""
+def tolerances_for(case: Case) -> Tolerances:
+    """Return what can be asked of the case's layer."""
     runs = case.context.type.runs
-    return SINGLE if isinstance(runs, OnHost) and runs.in_float32 else DOUBLE
+    return FLOAT32 if isinstance(runs, OnHost) and runs.in_float32 else FLOAT64
 
 
 @dataclass(frozen=True)
@@ -69,24 +69,24 @@ class Differences:
 
 
 def by_differences(case: Case, samples: int | None, random: np.random.Generator) -> list[Differences]:
-    """The arguments' gradients at `samples` randomly chosen elements of each (all, if there are no more).
+    """Derive the arguments' gradients at `samples` random elements of each (all, if there are no more).
 
     Unless given, the number is 64, and less (to 4) where one evaluation handles more than 100,000 numbers.
     """
     values = [np.asarray(v, np.float64) for v in case.values]
-    floats = precision(case)
+    tolerances = tolerances_for(case)
     starts = np.cumsum([0, *(v.size for v in values)])
     cost = int(starts[-1]) + sum(d.size for d in case.top_diffs)
     samples = samples or int(np.clip(64 * 100_000 // max(cost, 1), 4, 64))
     chosen = [np.sort(random.permutation(v.size)[:samples]) for v in values]
     sizes = [_sizes(v.ravel(), at) for v, at in zip(values, chosen, strict=True)]
-    steps = np.concatenate(sizes)[:, None] * floats.steps
+    steps = np.concatenate(sizes)[:, None] * tolerances.steps
     places = np.concatenate([start + at for start, at in zip(starts, chosen, strict=False)])
     changes, norm = _changes(case, places, np.stack([steps, -steps], -1))
-    result = _extrapolate(changes[..., 0], changes[..., 1], steps, norm, floats)
+    result = _extrapolate(changes[..., 0], changes[..., 1], steps, norm, tolerances)
     ends = np.cumsum([len(at) for at in chosen])[:-1]
     parts = zip(chosen, *(np.split(r, ends) for r in result), strict=True)
-    return [_resolve(floats, *part) for part in parts]
+    return [_resolve(tolerances, *part) for part in parts]
 
 
 def _sizes(flat: np.ndarray, at: np.ndarray) -> np.ndarray:
@@ -94,7 +94,7 @@ def _sizes(flat: np.ndarray, at: np.ndarray) -> np.ndarray:
 
 
 def _changes(case: Case, places: np.ndarray, moves: np.ndarray) -> tuple[np.ndarray, float]:
-    """How (tops . top diffs) changes for each move of each element, and the size of the terms it sums.
+    """Compute how (tops . top diffs) changes for each move of each element, and the size of the terms it sums.
 
     Args:
         case: the layer.
@@ -109,7 +109,7 @@ def _changes(case: Case, places: np.ndarray, moves: np.ndarray) -> tuple[np.ndar
 
         def tops(flat: jax.Array) -> Arrays:
             values = [v.reshape(s) for v, s in zip(jnp.split(flat, ends), shapes, strict=True)]
-            return run(case.context.with_key(key), *case.place(values, blobs, bottoms))
+            return compute_tops(case.context.with_key(key), *case.place(values, blobs, bottoms))
 
         def change(move: tuple[jax.Array, jax.Array]) -> jax.Array:
             moved = tops(flat.at[move[0]].add(move[1]))
@@ -121,19 +121,19 @@ def _changes(case: Case, places: np.ndarray, moves: np.ndarray) -> tuple[np.ndar
         base = tops(flat)
         squares = [jnp.sum(jnp.square(b * c)) for b, c in zip(base, top_diffs, strict=True)]
         norm = jnp.sqrt(sum(squares, start=jnp.zeros(())))
-        if case.host:
+        if case.on_host:
             return [change(move) for move in zip(index, delta, strict=True)], norm
         return jax.lax.map(change, (index, delta)), norm  # one by one: convolutions run slowly under vmap
 
-    compiled = evaluate if case.host else jax.jit(evaluate)
+    compiled = evaluate if case.on_host else jax.jit(evaluate)
     changes, norm = compiled(case.context.base_key, case.blobs, case.bottoms, case.top_diffs, index, moves.ravel())
     return np.asarray(changes).reshape(moves.shape), float(norm)
 
 
 def _extrapolate(
-    up: np.ndarray, down: np.ndarray, steps: np.ndarray, norm: float, floats: Precision
+    up: np.ndarray, down: np.ndarray, steps: np.ndarray, norm: float, tolerances: Tolerances
 ) -> tuple[np.ndarray, ...]:
-    """For each element the difference, how far two extrapolations and two slopes differ, and its noise.
+    """Compute for each element the difference, how far two extrapolations and two slopes differ, and its noise.
 
     Three arguments have shape (n, steps); all results (n,).
     """
@@ -146,18 +146,18 @@ def _extrapolate(
     best = np.argmin(np.nan_to_num(spread, nan=np.inf), axis=1)
     rows = np.arange(len(best))
     # the tops are rounded, and so are the moved elements
-    rounded = norm + (np.abs(up) + np.abs(down))[rows, best + 2] / floats.steps[best + 2]
-    noise = 16 * floats.eps * rounded / steps[rows, best + 2]
+    rounded = norm + (np.abs(up) + np.abs(down))[rows, best + 2] / tolerances.steps[best + 2]
+    noise = 16 * tolerances.eps * rounded / steps[rows, best + 2]
     return better[rows, best + 1], spread[rows, best], kink[rows, best], noise
 
 
 def _resolve(
-    floats: Precision, at: np.ndarray, values: np.ndarray, spread: np.ndarray, kink: np.ndarray, noise: np.ndarray
+    tolerances: Tolerances, at: np.ndarray, values: np.ndarray, spread: np.ndarray, kink: np.ndarray, noise: np.ndarray
 ) -> Differences:
-    calm = np.isfinite(values) & (spread <= floats.agreement * np.abs(values) + noise)
+    calm = np.isfinite(values) & (spread <= tolerances.agreement * np.abs(values) + noise)
     large = np.abs(values[calm]).max(initial=0.0)
     size = np.maximum(np.abs(values), 0.01 * large)
-    believed = (spread <= np.maximum(floats.agreement * size, noise)) & (
+    believed = (spread <= np.maximum(tolerances.agreement * size, noise)) & (
         kink <= np.maximum(ONE_SIDED * size, 4 * noise)
     )
-    return Differences(at, values, believed & np.isfinite(values), noise, floats.tolerance)
+    return Differences(at, values, believed & np.isfinite(values), noise, tolerances.tolerance)

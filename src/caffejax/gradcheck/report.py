@@ -31,7 +31,8 @@ class Row:
         type: its type.
         argument: `bottom 0 (data)` or `blob 1`.
         rule_autodiff: hand-written rule against autodiff, over all elements; None without one of them.
-        rule_differences: the rule against finite differences, over the elements checked; None without a rule.
+        rule_differences: the rule against finite differences, over the elements checked; None without a rule, but zeros
+            stand for that of a layer on the host.
         autodiff_differences: autodiff against finite differences, likewise; None for layers on the host.
         size: number of elements.
         checked: elements with a finite difference.
@@ -85,7 +86,7 @@ class Report:
         return tuple(row for row in self.rows if not row.ok)
 
     def to_json(self) -> str:
-        """`{"ok": ..., "rows": [{...}]}`, rows have the attributes of `Row`; infinite errors are "inf"."""
+        """Write `{"ok": ..., "rows": [{...}]}`; rows have the attributes of `Row`, infinite errors are "inf"."""
         return json.dumps({"ok": self.ok, "rows": [_plain(row) for row in self.rows]}, indent=1)
 
     def __str__(self) -> str:
@@ -116,7 +117,7 @@ def _table(lines: Sequence[Sequence[str]]) -> str:
 
 
 def _plain(row: Row) -> dict[str, Any]:
-    """A row as JSON has it; there are no infinite numbers in JSON."""
+    """Return a row as plain values; JSON has no infinite numbers."""
     return {
         "ok": row.ok,
         **{key: _worst(value) if isinstance(value, Worst) else value for key, value in vars(row).items()},

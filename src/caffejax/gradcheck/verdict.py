@@ -39,18 +39,18 @@ class Derivations:
 
 
 def derive(case: Case, samples: int | None, random: np.random.Generator) -> Derivations:
-    """Derives the gradients of one layer in every way there is."""
+    """Derive the gradients of one layer in every way there is."""
     gradient = case.context.type.gradient
     return Derivations(
         differences=by_differences(case, samples, random),
         autodiff=by_autodiff(case),
-        rule=by_rule(case) if gradient.rule else list(map(np.zeros_like, case.values)) if case.host else None,
+        rule=by_rule(case) if gradient.rule else list(map(np.zeros_like, case.values)) if case.on_host else None,
         net=by_net(case) if gradient.rule and gradient.preferred else None,
     )
 
 
 def compare(layer: str, case: Case, found: Derivations) -> list[Row]:
-    """A row per argument of the case, which belongs to the layer of that key."""
+    """Compare the derivations for each argument of the case, which belongs to the layer of that key."""
     nothing = [None] * len(case.arguments)
     ways = (found.differences, found.autodiff or nothing, found.rule or nothing, found.net or nothing)
     return [_row(layer, case.context.type, *one) for one in zip(case.arguments, *ways, strict=True)]
@@ -80,7 +80,7 @@ def _row(
     else:
         verdict = _of_preferred(rule, autodiff, net, both, bool(fits[1]))
     checked, tried = int(difference.resolved.sum()), len(difference.at)
-    # what has only one gradient and is constant but for jumps is as it should be
+    # a lone gradient of zero is right where the tops are constant but for jumps
     enough = zero and len(found) == 1
     if not enough and checked < max((1 - MOST_SKIPPED) * tried, 1):
         verdict = f"nothing to compare: {tried - checked} of {tried} elements lie on kinks"
@@ -130,7 +130,7 @@ def _of_three(same: bool, rule: bool, autodiff: bool, not_derivative: bool) -> s
 def _of_preferred(
     rule: np.ndarray, autodiff: np.ndarray, net: np.ndarray, rule_autodiff: Worst, autodiff_fits: bool
 ) -> str:
-    """For types that prefer their rule to the derivative: it need only point the derivative's way."""
+    """Judge a type that prefers its rule to the derivative: the rule need only point the derivative's way."""
     if not autodiff_fits:
         return "autodiff differs from finite differences"
     if _worst(rule, net).error > RULE_TOLERANCE:
@@ -143,9 +143,9 @@ def _of_preferred(
 
 
 def _against(difference: Differences, gradient: np.ndarray) -> Worst:
-    """The worst of the resolved differences against a whole gradient."""
-    kept = difference.resolved
-    at, values, noise = difference.at[kept], difference.values[kept], difference.noise[kept]
+    """Return the worst of the resolved differences against a whole gradient."""
+    resolved = difference.resolved
+    at, values, noise = difference.at[resolved], difference.values[resolved], difference.noise[resolved]
     worst = _worst(gradient.ravel()[at], values, noise / difference.tolerance)
     return worst if worst.at is None else Worst(worst.error, _unravel(at[worst.at[0]], gradient.shape))
 

@@ -9,10 +9,10 @@ from .model import Layer
 
 
 def mark_backward(layers: Sequence[Layer], force_backward: bool) -> tuple[Layer, ...]:
-    """The layers with `need_backward`, `bottom_need_backward` and the params' `need_backward` set.
+    """Set `need_backward` and `bottom_need_backward` of the layers, and `need_backward` of their params.
 
-    Caffe's three sweeps: forwards, a gradient is needed below every blob with a learning rate; backwards,
-    only on the way to a loss and not across `propagate_down: false`; last, `force_backward` asks for all.
+    Caffe makes three sweeps. Forwards: what lies above a param with a learning rate needs a gradient. Backwards: only
+    what leads to a loss does, and nothing across `propagate_down: false`. Last, `force_backward` asks for all.
     """
     swept = _from_loss(_from_params(layers))
     return tuple(_forced(layer) for layer in swept) if force_backward else tuple(swept)
@@ -52,7 +52,7 @@ def _from_loss(layers: Sequence[Layer]) -> list[Layer]:
 
 
 def _forced(layer: Layer) -> Layer:
-    # of the indices of a loss the first are its labels, which `force_backward` leaves alone
+    # a loss's labels are the first of its indices; `force_backward` leaves them alone
     gradient = layer.type.gradient
     labels = gradient.indices.bottoms[:1] if layer.type.signature.loss else gradient.unforced
     exempt = [i in labels for i in range(len(layer.bottoms))]

@@ -34,7 +34,7 @@ def build_graph(
     run: Run = Run(),
     reading: Reading = Reading(),
 ) -> Graph:
-    """The graph of an upgraded net in a state (see `net_state`).
+    """Build the graph of an upgraded net in a state (see `net_state`).
 
     Args:
         net: the net, as `schema.read_net` gives it.
@@ -63,7 +63,7 @@ def build_graph(
     return Graph(
         name=net.name,
         phase=phase,
-        layers=mark_backward(list(wiring.sharing.settle(wiring.layers)), net.force_backward),
+        layers=mark_backward(list(wiring.sharing.with_multipliers(wiring.layers)), net.force_backward),
         blobs=wiring.blobs,
         inputs=tuple(wiring.inputs),
         outputs=tuple(sorted(wiring.unread, key=str.encode)),
@@ -73,7 +73,7 @@ def build_graph(
 
 
 def _layer_problems(layer: LayerParameter) -> Iterator[Problem]:
-    """What is wrong with a layer whatever the rest of the net: type, counts."""
+    """Yield what is wrong with a layer by itself: its type, its counts, its settings."""
     try:
         kind = layer_type(layer.type)
     except GraphError as error:
@@ -189,7 +189,7 @@ def _loss_weights(kind: LayerType, layer: LayerParameter, n_tops: int) -> tuple[
 def top_shapes(
     context: Context, params: Sequence[Param], bottoms: Sequence[jax.ShapeDtypeStruct], look: Look | None = None
 ) -> tuple[jax.ShapeDtypeStruct, ...]:
-    """Shapes and dtypes of a layer's tops: as a look at its source has shown, or by evaluating forward abstractly."""
+    """Return shapes and dtypes of a layer's tops: what a look at its source showed, else by tracing forward."""
     kind = context.type
     if look is not None:
         return look.tops

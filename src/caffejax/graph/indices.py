@@ -19,11 +19,11 @@ class IndexRange(NamedTuple):
 
 
 def index_ranges(graph: Graph, *, parts: bool = False) -> dict[str, list[IndexRange]]:
-    """For each blob that reaches a layer as indices, what each such layer expects.
+    """Find the blobs that reach layers as indices, and what each such layer expects of them.
 
     Args:
         graph: the net.
-        parts: whether a blob also has the ranges of blobs that hold parts of it.
+        parts: whether a blob also gets the ranges of blobs that hold parts of it.
     """
     through = {"whole", "parts"} if parts else {"whole"}
     ranges: dict[str, list[IndexRange]] = {}
@@ -41,17 +41,17 @@ def index_ranges(graph: Graph, *, parts: bool = False) -> dict[str, list[IndexRa
 
 
 def index_blob(layer: Layer) -> str:
-    """The blob that a layer reads as indices: the first of them."""
+    """Return the first blob that a layer reads as indices."""
     return layer.bottoms[layer.type.gradient.indices.bottoms[0]]
 
 
 def indexing_layers(graph: Graph) -> list[Layer]:
-    """The layers that pick things by number, of which a number out of range is an error."""
+    """Return the layers that pick things by number; there, a number out of range is an error."""
     return [layer for layer in graph.layers if layer.type.gradient.indices.picks]
 
 
 def count_indexed(layer: Layer, bottoms: Iterable[Any]) -> int:
-    """How many things such a layer picks from, given its bottoms, or anything with their shapes."""
+    """Return how many things such a layer picks from, given its bottoms or their shapes."""
     count = _classes(layer, list(bottoms))
     assert count is not None
     return count
@@ -63,7 +63,7 @@ def _classes(layer: Layer, bottoms: Sequence[Any]) -> int | None:
 
 
 def out_of_range(numbers: np.ndarray, classes: int, ignored: int | None = None) -> np.ndarray:
-    """Return where numbers are none of the classes, as booleans; Caffe cuts them off to whole numbers."""
+    """Return a mask of the numbers that are none of the classes; like Caffe, cut them off to whole numbers first."""
     whole = np.trunc(numbers)
     valid = (whole >= 0) & (whole < classes)  # NaN is not
     return ~valid if ignored is None else ~valid & (whole != ignored)

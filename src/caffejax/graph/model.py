@@ -20,7 +20,7 @@ AUTOMATIC = "(automatic)"  # Caffe's name for a loss top that the net does not n
 
 
 class Slot(NamedTuple):
-    """Where a blob of a layer lies in the params: the layer's key and the blob's index."""
+    """Where a param lies in the tree of params: the layer's key and the param's index."""
 
     layer: str
     index: int  # type: ignore[assignment]  # the tuple's method of that name is not wanted here
@@ -28,16 +28,16 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True)
 class Param:
-    """One blob of one layer.
+    """A learnable param or a running statistic of one layer.
 
     Attributes:
-        slot: the layer and the index of this blob.
-        owner: the slot whose array this is: its own, or another layer's where the blob is shared.
+        slot: the layer, and the index among its params.
+        owner: the slot whose array this is: its own, or another layer's where the param is shared.
         spec: shape and filler.
         name: the name it is shared under, or "".
         lr_mult: the multiplier in effect: the owner's, or the first given by a layer that shares it.
         decay_mult: likewise.
-        need_backward: whether this layer contributes to the blob's gradient.
+        need_backward: whether this layer contributes to the param's gradient.
     """
 
     slot: Slot
@@ -64,8 +64,8 @@ class Layer:
         site: where it stands: its whole definition, its folder, how its data is read.
         bottoms, tops: blob names. A top named like its bottom is computed in place.
         loss_weights: one per top.
-        params: one per blob.
-        carried: what a forward pass leaves to the next; no blobs in Caffe's sense.
+        params: its params and running statistics, in Caffe's order.
+        carried: what a forward pass leaves to the next; Caffe does not count it among a layer's blobs.
         need_backward: whether the layer takes part in the backward pass.
         bottom_need_backward: for which bottoms a gradient is computed.
         inserted_split: a Split that the net added because a blob has several readers.
@@ -86,7 +86,7 @@ class Layer:
     look: Look | None = None
 
     def __reduce__(self) -> Any:
-        # the type by its name, and settled anew
+        # a type pickles as its name; `_restored` settles it for this layer
         return _restored, ({f.name: getattr(self, f.name) for f in fields(self)},)
 
     @property
@@ -95,15 +95,15 @@ class Layer:
         return str(self.site.layer.name)
 
     def located(self) -> AbstractContextManager[None]:
-        """While it lasts, errors tell file, name and type of the layer."""
+        """Return a context in which errors name the layer, its type and its file."""
         return located(file=self.site.file, layer=self.name, layer_type=self.type.name)
 
     def problem(self, message: str) -> Problem:
-        """What is wrong with the layer, with file, name and type."""
+        """Return a problem that names the layer, its type and its file."""
         return Problem(message, file=self.site.file, layer=self.name, layer_type=self.type.name)
 
-    def finished(self, arrays: Sequence[Any]) -> tuple[jax.Array, ...]:
-        """The tops of a layer that is fed, from the arrays it is fed."""
+    def finish(self, arrays: Sequence[Any]) -> tuple[jax.Array, ...]:
+        """Return the tops of a fed layer, given the arrays that it is fed."""
         tops = tuple(map(jnp.asarray, arrays))
         return tops if self.look is None or self.look.finish is None else self.look.finish(*tops)
 
@@ -114,13 +114,13 @@ class Layer:
 
     @property
     def gradient_stops(self) -> tuple[bool, ...]:
-        """For each bottom, whether no gradient is ever to pass: where `propagate_down` says so, and for indices."""
+        """For each bottom, whether a gradient never passes: where `propagate_down` forbids it, and for indices."""
         asked = tuple(self.site.layer.propagate_down) or (True,) * len(self.bottoms)
         return tuple(i in self.index_bottoms or not wanted for i, wanted in enumerate(asked))
 
     @property
     def in_place(self) -> bool:
-        """Whether it does nothing but write over its only bottom."""
+        """Whether its only top replaces its only bottom."""
         return len(self.bottoms) == 1 and self.tops == self.bottoms
 
     @property
@@ -135,11 +135,11 @@ class Layer:
         return (*self.params, *self.carried)
 
     def base_key(self, key: jax.Array | None) -> tuple[jax.Array, Any] | None:
-        """The key of a forward pass with this layer's number, from its name; see `Context.base_key`."""
+        """Return a forward pass's key and this layer's number, made of its name; see `Context.base_key`."""
         return None if key is None else (key, name_number(self.key))
 
     def in_phase(self, phase: Phase) -> Layer:
-        """The same layer in another phase."""
+        """Return the layer as it is in another phase."""
         context, site = (
             replace(self.context, type=layer_type(self.type.name), phase=phase),
             replace(self.site, phase=phase),
@@ -183,12 +183,12 @@ class Graph:
 
     @property
     def params(self) -> tuple[Param, ...]:
-        """Every blob of every layer, shared ones once per layer."""
+        """Every param of every layer; a shared one once per layer."""
         return tuple(p for layer in self.layers for p in layer.params)
 
     @property
     def learnable(self) -> tuple[Param, ...]:
-        """The blobs that exist once: what Caffe's solver keeps a history for, in its order."""
+        """Every param once: what Caffe's solver keeps a history for, in its order."""
         return tuple(p for p in self.params if p.owned)
 
     @property
@@ -203,11 +203,11 @@ class Graph:
 
     @cached_property
     def has_host_layers(self) -> bool:
-        """Whether some layers cannot be compiled."""
+        """Whether some layers run on the host, and are not compiled."""
         return any(layer.type.on_host for layer in self.layers)
 
     def in_phase(self, phase: Phase) -> Graph:
-        """The same layers in another phase: include and exclude rules are not applied anew."""
+        """Return the same layers in another phase; include and exclude rules are not applied anew."""
         return replace(self, phase=phase, layers=tuple(layer.in_phase(phase) for layer in self.layers))
 
     @property
@@ -221,7 +221,7 @@ class Graph:
         }
 
     def layer(self, key: str) -> Layer:
-        """The layer of that key.
+        """Return the layer of that key.
 
         Raises:
             GraphError: if there is none.
@@ -232,7 +232,7 @@ class Graph:
         raise GraphError(f"net '{self.name}' has no layer '{key}'")
 
     def check_backward(self) -> None:
-        """Raises `GraphError` if a backward pass would need a gradient that does not exist."""
+        """Raise `GraphError` if the backward pass needs a gradient that does not exist."""
         problems = []
         for layer in self.layers:
             wanted = [i for i, need in enumerate(layer.bottom_need_backward) if need]

@@ -15,14 +15,14 @@ from .sharing import carried_params
 
 
 def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]]) -> Graph:
-    """The graph as it is when Input or data layers give other shapes.
+    """Infer the graph anew for Input or data layers that give other shapes.
 
     Args:
         graph: the graph.
         inputs: the shapes of blobs that such layers give; the others keep theirs.
 
     Raises:
-        GraphError: naming every layer that cannot take the new shapes, or whose blobs they would change.
+        GraphError: naming every layer that cannot take the new shapes, or whose params they would change.
     """
     blobs: dict[str, jax.ShapeDtypeStruct] = {}
     layers: list[Layer] = []

@@ -10,21 +10,21 @@ from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState, NetStateR
 
 
 def net_state(net: NetParameter, phase: Phase, level: int = 0, stages: Sequence[str] = ()) -> NetState:
-    """The state a net is loaded in: phase and level replace the file's, stages add to the file's."""
+    """Return the state to load a net in: phase and level replace the file's, stages add to them."""
     state = NetState(phase=phase, level=level)
     state.stage.extend([*net.state.stage, *stages])
     return state
 
 
 def included(layer: LayerParameter, state: NetState) -> bool:
-    """Whether a layer belongs to a net in `state`: any include rule met, or no exclude rule met."""
+    """Return whether a layer belongs to a net in `state`: it meets an include rule, or no exclude rule."""
     if layer.include:
         return any(meets(state, rule) for rule in layer.include)
     return not any(meets(state, rule) for rule in layer.exclude)
 
 
 def meets(state: NetState, rule: NetStateRule) -> bool:
-    """Whether a state meets all that a rule asks."""
+    """Return whether a state meets all that a rule asks."""
     stages = set(state.stage)
     return (
         (not rule.HasField("phase") or rule.phase == state.phase)
@@ -36,7 +36,7 @@ def meets(state: NetState, rule: NetStateRule) -> bool:
 
 
 def rule_problems(layer: LayerParameter) -> list[Problem]:
-    """Rules that contradict each other."""
+    """Return a problem if a layer has both include and exclude rules."""
     if layer.include and layer.exclude:
         return [
             Problem(

@@ -1,4 +1,4 @@
-"""Params: multipliers, and blobs that several layers share by name."""
+"""Params: their multipliers, and those that several layers share by name."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class _Shared:
 
 @dataclass
 class Sharing:
-    """Finds each blob's owner while layers are added in order."""
+    """The owners of params, found while layers are added in order."""
 
     _names: dict[str, _Shared] = field(default_factory=dict)
 
     def add(self, key: str, layer: LayerParameter, specs: Sequence[ParamSpec]) -> tuple[Param, ...]:
-        """The params of a layer with these blobs.
+        """Return the params of a layer that declares these.
 
         Raises:
-            GraphError: if there are more `param` entries than blobs, or a blob cannot be shared.
+            GraphError: if there are more `param` entries than params, or one cannot be shared.
         """
         if len(layer.param) > len(specs):
             raise GraphError(f"too many params specified: {len(layer.param)} for {len(specs)} blobs")
@@ -67,8 +67,8 @@ class Sharing:
             need_backward=need_backward,
         )
 
-    def settle(self, layers: Sequence[Layer]) -> Iterator[Layer]:
-        """The layers with the multipliers in effect: a later user may set what the owner left unset."""
+    def with_multipliers(self, layers: Sequence[Layer]) -> Iterator[Layer]:
+        """Yield the layers with the multipliers in effect: a later layer may set what the owner left unset."""
         owners = {shared.owner: shared for shared in self._names.values()}
 
         def settled(param: Param) -> Param:
@@ -86,7 +86,7 @@ class Sharing:
 
 
 def carried_params(key: str, n_params: int, specs: Sequence[ParamSpec]) -> tuple[Param, ...]:
-    """The params of a layer's blobs that are not persistent: never shared, in the slots after the others."""
+    """Return params for what a layer carries between passes: never shared, in the slots after the others."""
     slots = [Slot(key, n_params + i) for i in range(len(specs))]
     return tuple(
         Param(slot=s, owner=s, spec=spec, name="", lr_mult=0.0, decay_mult=0.0, need_backward=False)

@@ -17,7 +17,7 @@ Sources = dict[tuple[int, int], _Top]  # (index of the layer, index of its botto
 
 
 def insert_splits(layers: Sequence[LayerParameter], sources: Sources) -> list[tuple[LayerParameter, bool]]:
-    """Copies of the layers with splits between them; the flag says which were inserted.
+    """Copy the layers with splits between them; the flag says which were inserted.
 
     A loss weight on a blob that others read counts as one more reader, the first.
 
@@ -37,7 +37,7 @@ def insert_splits(layers: Sequence[LayerParameter], sources: Sources) -> list[tu
     for top in weights:
         readers[top] += 1
 
-    taken: dict[_Top, int] = defaultdict(int)
+    served: dict[_Top, int] = defaultdict(int)
     result: list[tuple[LayerParameter, bool]] = []
     for i, original in enumerate(layers):
         layer = LayerParameter()
@@ -45,20 +45,20 @@ def insert_splits(layers: Sequence[LayerParameter], sources: Sources) -> list[tu
         for j in range(len(layer.bottom)):
             source = sources[i, j]
             if readers[source] > 1:
-                layer.bottom[j] = _split_blob(layers, source, taken[source])
-                taken[source] += 1
+                layer.bottom[j] = _split_blob(layers, source, served[source])
+                served[source] += 1
         result.append((layer, False))
         for j in range(len(layer.top)):
             if readers[i, j] > 1:
                 result.append((_split(layers, (i, j), readers[i, j], weights.get((i, j), 0)), True))
                 if (i, j) in weights:
                     layer.ClearField("loss_weight")
-                    taken[i, j] += 1
+                    served[i, j] += 1
     return result
 
 
 def find_sources(layers: Sequence[LayerParameter]) -> tuple[Sources, list[Problem]]:
-    """Which top each bottom reads, the last one of that name before it, and the bottoms that read none."""
+    """Find the top that each bottom reads (the last of that name before it), and the bottoms that read none."""
     latest: dict[str, _Top] = {}
     sources: Sources = {}
     problems: list[Problem] = []
@@ -76,7 +76,7 @@ def find_sources(layers: Sequence[LayerParameter]) -> tuple[Sources, list[Proble
                     layer_type=layer.type,
                 )
             )
-            latest[name] = (i, -1)  # said once is enough
+            latest[name] = (i, -1)  # one problem for each name is enough
         for j, name in enumerate(layer.top):
             latest[name] = (i, j)
     return sources, problems

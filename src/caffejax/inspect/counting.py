@@ -11,7 +11,7 @@ from jax.extend.core import jaxprs_in_params
 
 
 def multiply_adds(function: Callable[..., Any], *arguments: Any) -> int:
-    """How many there are in one call; arguments are arrays or `jax.ShapeDtypeStruct`.
+    """Count the multiply-adds of one call; arguments are arrays or `jax.ShapeDtypeStruct`.
 
     Zeros around a convolution's input count, those between its numbers (of a Deconvolution) do not. Of a branch the
     longest counts, and the body of a loop as often as it surely runs: once, where that depends on data.

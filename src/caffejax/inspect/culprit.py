@@ -1,4 +1,4 @@
-"""Finds where a training step left the finite numbers: runs it again, layer by layer, forward and then backward."""
+"""Where a training step left the finite numbers: found by running it again layer by layer, forward, then backward."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from ..graph import Layer
 from ..graph.indices import index_blob, out_of_range
 from ..net import Net, Variables
-from .taps import Diffs, Tapped, Tops
+from .taps import Diffs, Taps, Tops
 
 Arrays = Sequence[jax.Array]
 
@@ -41,18 +41,18 @@ def find_culprit(
     state = before.state
     for number, key in enumerate(keys):
         batch = {name: array[number] for name, array in batches.items()}
-        replay = Tapped(net, before.params, state, batch, key)
+        replay = Taps(net, before.params, state, batch, key)
         found, tops = _forward(replay)
         if (found := found or _backward(net, replay.diffs(tops))) is not None:
             return found
         _, state = net.apply(before.params, state, batch, key=key, blobs=())
     if (found := not_finite(after, net)) is not None:
         return found._replace(message=f"all gradients are finite, but the update overflows: {found.message}")
-    return Culprit("the loss is not finite, though it is when the layers run one by one: numbers near overflow")
+    return Culprit("the loss is not finite, but all numbers are when the layers run one by one: they are near overflow")
 
 
 def not_finite(variables: Variables, net: Net | None = None) -> Culprit | None:
-    """The first parameter or running statistic that is not finite."""
+    """Return the first parameter or running statistic that is not finite."""
     for what, tree in (("parameter", variables.params), ("running statistic", variables.state)):
         for key in [layer.key for layer in net.graph.layers] if net else tree:
             for i, blob in enumerate(tree.get(key, ())):
@@ -62,8 +62,8 @@ def not_finite(variables: Variables, net: Net | None = None) -> Culprit | None:
     return None
 
 
-def _forward(replay: Tapped) -> tuple[Culprit | None, Tops]:
-    """The first layer with a top that is not finite, and the tops of all before it."""
+def _forward(replay: Taps) -> tuple[Culprit | None, Tops]:
+    """Return the first layer with a top that is not finite, and the tops up to there."""
     tops: Tops = {}
     for layer, bottoms, made in replay.layers():
         tops[layer.key] = made
@@ -74,20 +74,20 @@ def _forward(replay: Tapped) -> tuple[Culprit | None, Tops]:
 
 
 def _backward(net: Net, diffs: Diffs) -> Culprit | None:
-    """The first layer, in the order of the backward pass, with a gradient that is not finite."""
+    """Return the first layer, in the order of the backward pass, with a gradient that is not finite."""
     ends = "the gradient of {} {}; all before it in the backward pass are finite"
     for layer in reversed(net.graph.layers):
         for name, diff in zip(layer.bottoms, diffs.bottoms[layer.key], strict=True):
             if not _finite(diff):
                 return Culprit(ends.format(f"its bottom '{name}'", _kinds(diff)), layer)
-        for i, grad in enumerate(diffs.blobs[layer.key]):
+        for i, grad in enumerate(diffs.params[layer.key]):
             if grad is not None and not _finite(grad):
                 return Culprit(ends.format(f"its parameter {i}", _kinds(grad)), layer)
     return None
 
 
 def _blame(layer: Layer, bottoms: Arrays, name: str, top: jax.Array) -> Culprit:
-    """Why the layer's top may not be finite, with finite bottoms."""
+    """Say why the layer's top may not be finite, though its bottoms are."""
     message = f"its output '{name}' {_kinds(top)}"
     if layer.type.is_fed:
         return Culprit(message, layer, "No setting mends that: the data itself is not finite")
@@ -98,7 +98,7 @@ def _blame(layer: Layer, bottoms: Arrays, name: str, top: jax.Array) -> Culprit:
 
 
 def _wrong_label(layer: Layer, bottoms: Arrays) -> str:
-    """What is wrong with the labels of a loss that counts classes, if anything."""
+    """Say what is wrong with the labels of a loss that counts classes, if anything."""
     known = layer.type.gradient.indices
     classes = None if known.classes is None or known.picks else known.classes(layer.context, *bottoms)
     if classes is None:
@@ -118,6 +118,6 @@ def _finite(x: jax.Array) -> bool:
 
 
 def _kinds(x: jax.Array) -> str:
-    """`has 3 NaN and 1 infinite of 12 values`."""
+    """Say `has 3 NaN and 1 infinite of 12 values`."""
     counts = {"NaN": int(jnp.isnan(x).sum()), "infinite": int(jnp.isinf(x).sum())}
     return f"has {' and '.join(f'{n} {kind}' for kind, n in counts.items() if n)} of {x.size} values"

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 
 from ..net import Net, Params
-from .taps import Tapped
+from .taps import Taps
 
 
 class DebugInfo:
-    """Compiled once for a net.
+    """Debug info of a net's passes, compiled once.
 
     Args:
         net: the net.
@@ -25,7 +25,7 @@ class DebugInfo:
         self._measure = net.jit(self._numbers)
 
     def lines(self, params: Params, state: Params, batch: Mapping[str, jax.Array], key: jax.Array) -> Iterator[str]:
-        """The lines for one pass, in the order of Caffe's: forward, backward, then all params together."""
+        """Yield the lines for one pass in Caffe's order: forward, backward, all params together."""
         numbers = jax.device_get(self._measure(params, state, batch, key))
         for layer in self._net.graph.layers:
             for name, value in zip(layer.tops, numbers["tops"][layer.key], strict=True):
@@ -41,7 +41,7 @@ class DebugInfo:
             for name, value, need in bottoms:
                 if need and layer.need_backward:
                     yield f"    [Backward] Layer {layer.name}, bottom blob {name} diff: {value:g}"
-            for param, value in zip(layer.params, numbers["diffs"].blobs[layer.key], strict=True):
+            for param, value in zip(layer.params, numbers["diffs"].params[layer.key], strict=True):
                 if value is not None and layer.need_backward:
                     yield f"    [Backward] Layer {layer.name}, param blob {_name(param)} diff: {value:g}"
         (l1, l1_diff), (l2, l2_diff) = numbers["norms"]
@@ -51,13 +51,13 @@ class DebugInfo:
         )
 
     def _numbers(self, params: Params, state: Params, batch: Any, key: jax.Array) -> dict[str, Any]:
-        tapped = Tapped(self._net, params, state, batch, key)
-        tops = {layer.key: tops for layer, _, tops in tapped.layers()}
+        taps = Taps(self._net, params, state, batch, key)
+        tops = {layer.key: tops for layer, _, tops in taps.layers()}
         numbers: dict[str, Any] = {"tops": _means(tops), "params": _means(params)}
         if self._backward:
-            diffs = tapped.diffs(tops)
+            diffs = taps.diffs(tops)
             numbers["diffs"] = _means(diffs)
-            numbers["norms"] = [[norm(jax.tree.leaves(tree)) for tree in (params, diffs.blobs)] for norm in (_l1, _l2)]
+            numbers["norms"] = [[norm(jax.tree.leaves(tree)) for tree in (params, diffs.params)] for norm in (_l1, _l2)]
         return numbers
 
 

@@ -19,7 +19,7 @@ def features(
     batches: Iterable[Mapping[str, Any]],
     key: jax.Array | None = None,
 ) -> Iterator[Blobs]:
-    """Compute blobs of a net, for one batch after the other.
+    """Compute blobs of a net, batch after batch.
 
     What a layer carries from one forward pass to the next, it carries from batch to batch.
 
@@ -27,7 +27,7 @@ def features(
         net: the net.
         variables: its params, and the state to begin with.
         blobs: names of the blobs.
-        batches: what the net is fed, such as a `data.loader.Feed`; taken one at a time, when the next is asked for.
+        batches: what the net is fed, such as a `data.loader.Loader`; taken one at a time, when the next is asked for.
         key: for layers that are random; each batch has its own made of it.
 
     Returns:

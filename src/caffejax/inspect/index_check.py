@@ -21,10 +21,10 @@ from ..net import Net, Params
 
 
 def check_indices(layer: Layer, bottoms: Sequence[Any]) -> None:
-    """Check the indices among what a layer is given, which is one that picks things by number.
+    """Check the indices that a layer is given.
 
     Args:
-        layer: the layer.
+        layer: a layer that picks things by number.
         bottoms: its bottoms; of those that hold no indices only the shapes count.
 
     Raises:
@@ -47,7 +47,7 @@ def _check(layer: Layer, indices: Any, count: int) -> None:
 
 
 class IndexCheck:
-    """What stops a run at an index that is out of range, where the net computes indices.
+    """Stops a run at an index out of range, where the net computes indices.
 
     Args:
         net: the net.
@@ -62,7 +62,7 @@ class IndexCheck:
         self._run = net.jit(lambda params, state, batch, key: self._found(net, params, state, batch, key))
 
     def __call__(self, params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> None:
-        """Looks at a pass, given as to `Net.loss`.
+        """Check a pass, given as to `Net.loss`.
 
         Raises:
             LayerError: for an index out of range, with the layer, the index and the range.
@@ -74,7 +74,7 @@ class IndexCheck:
             _check(layer, indices, int(count))
 
     def _found(self, net: Net, params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> Any:
-        """For each layer its indices and how many things they number; the rest is computed only for its shape."""
+        """Compute each layer's indices, and how many things they number; of other bottoms only the shapes count."""
         names = {name for layer in self._layers for name in layer.bottoms}
         values, _ = net.apply(params, state, batch, key=key, blobs=names)
         return [
@@ -85,7 +85,7 @@ class IndexCheck:
 
 
 def _as_read(graph: Graph, layer: Layer) -> bool:
-    """Whether a layer's indices stand in the data like that."""
+    """Return whether a layer's indices stand in the data as they are."""
     makers = {top: other for other in graph.layers for top in other.tops}
     waiting = [makers[layer.bottoms[i]] for i in layer.index_bottoms]
     while waiting:

@@ -31,7 +31,7 @@ class LayerMemory(NamedTuple):
     Attributes:
         name, type: Caffe's.
         tops: their shapes.
-        parameters: numbers in the blobs that are its own, running statistics included.
+        parameters: numbers in the params that are its own, running statistics included.
         parameter_bytes: what they take.
         activations: numbers in its tops; 0 for what shares memory with a bottom: in-place tops and splits.
         activation_bytes: what they take.
@@ -83,7 +83,11 @@ class MemoryReport:
 
 
 def memory_report(net: Net, batch: int | None = None) -> MemoryReport:
-    """What a net takes, for a batch of another size if given: the first axis of all that the net is fed.
+    """Report what a net takes, layer by layer.
+
+    Args:
+        net: the net.
+        batch: another batch size: the first axis of all that the net is fed.
 
     Raises:
         GraphError: if the net cannot take such a batch.
@@ -99,7 +103,7 @@ def memory_report(net: Net, batch: int | None = None) -> MemoryReport:
 
 
 def compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:
-    """Compiles the net's loss and gradients, for another batch size if given, and says what that takes.
+    """Compile the net's loss and gradients, for another batch size if given, and return what they take.
 
     Raises:
         GraphError: if the net cannot take such a batch, has no gradients, or host layers, which are not compiled.

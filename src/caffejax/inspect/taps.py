@@ -1,4 +1,4 @@
-"""A net's loss with a tap at every top and every use of a blob: what each layer makes, and its diffs."""
+"""Taps at every top and every use of a param: what each layer makes, and its diffs."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Diffs(NamedTuple):
 
     Attributes:
         bottoms: one for each bottom, of its value when the layer read it.
-        blobs: one for each param, this layer's share of it; None where no gradient is asked for.
+        params: one for each param, this layer's share of it; None where no gradient is asked for.
     """
 
     bottoms: Tops
-    blobs: dict[str, list[jax.Array | None]]
+    params: dict[str, list[jax.Array | None]]
 
 
-class Tapped:
-    """One forward pass on given numbers, layer by layer.
+class Taps:
+    """Taps in one forward pass on given numbers.
 
     Args:
         net: the net.
@@ -45,40 +45,40 @@ class Tapped:
     ) -> None:
         self._schedule = one_by_one(schedule_of(net.graph, net.run.backward))
         self._given = Given(params, state, batch, key, {})
-        # a copy of what each layer reads, so that the shares of a shared blob's gradient can be told apart
-        self._blobs = {
+        # a copy of what each layer reads, so that the shares of a shared param's gradient can be told apart
+        self._params = {
             layer.key: {p.owner.layer: params[p.owner.layer] for p in layer.params if p.spec.learnable}
             for layer in net.graph.layers
         }
 
     def layers(self) -> Iterator[tuple[Layer, list[jax.Array], list[jax.Array]]]:
-        """Run the layers, one when the next is asked for; yield each with its bottoms and its tops."""
+        """Run the layers one at a time; yield each with its bottoms and its tops."""
         for done in run_parts(self._schedule, self._given):
             (layer,) = done.part.layers
             yield layer, [done.reads[n] for n in layer.bottoms], [done.result.values[n] for n in layer.tops]
 
     def diffs(self, tops: Tops) -> Diffs:
-        """All diffs of the pass whose tops these are (only their shapes matter)."""
+        """Return all diffs of the pass whose tops these are (only their shapes matter)."""
         zeros = jax.tree.map(jnp.zeros_like, tops)
-        blob_diffs, top_diffs = jax.grad(self._loss, argnums=(0, 1))(self._blobs, zeros)
+        param_diffs, top_diffs = jax.grad(self._loss, argnums=(0, 1))(self._params, zeros)
         made: dict[str, jax.Array] = {}  # the diffs of the blobs' values of the moment
         bottoms: Tops = {}
-        blobs: dict[str, list[jax.Array | None]] = {}
+        params: dict[str, list[jax.Array | None]] = {}
         for layer in self._schedule.graph.layers:
             bottoms[layer.key] = [made[name] for name in layer.bottoms]
             made |= zip(layer.tops, top_diffs[layer.key], strict=True)
-            own = blob_diffs[layer.key]
-            blobs[layer.key] = [
+            own = param_diffs[layer.key]
+            params[layer.key] = [
                 own[p.owner.layer][p.owner.index] if p.spec.learnable and p.need_backward else None
                 for p in layer.params
             ]
-        return Diffs(bottoms, blobs)
+        return Diffs(bottoms, params)
 
-    def _loss(self, blobs: Any, taps: Tops) -> jax.Array:
-        def tapped(part: Part, given: Given, before: Values, keep: frozenset[str] | None) -> Result:
+    def _loss(self, params: Any, taps: Tops) -> jax.Array:
+        def with_taps(part: Part, given: Given, before: Values, keep: frozenset[str] | None) -> Result:
             (layer,) = part.layers
-            result = compute(part, given._replace(params=blobs[layer.key]), before)
+            result = compute(part, given._replace(params=params[layer.key]), before)
             values = {n: result.values[n] + tap for n, tap in zip(layer.tops, taps[layer.key], strict=True)}
             return result._replace(values=values)
 
-        return run(self._schedule, self._given, runner=tapped).loss
+        return run(self._schedule, self._given, runner=with_taps).loss

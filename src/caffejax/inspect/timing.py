@@ -52,7 +52,7 @@ class Timer:
         self._both = net.jit(lambda v, x: jax.value_and_grad(net.loss, has_aux=True)(v.params, v.state, x, key))
 
     def layers(self) -> list[LayerTime]:
-        """One pass, layer by layer."""
+        """Time one pass, layer by layer."""
         times: list[LayerTime] = []
 
         def timed(part: Part, given: Given, before: Values, keep: frozenset[str] | None) -> Result:
@@ -64,17 +64,17 @@ class Timer:
         return times
 
     def whole(self) -> tuple[float, float]:
-        """Milliseconds of a forward pass, and of a forward and backward pass, of the net compiled as one."""
+        """Return the milliseconds of a forward pass, and of a forward and backward pass, of the net compiled as one."""
         batch = jax.device_put(next(self._loader))
         forward, _ = _timed(self._forward, self._variables, batch)
         both, _ = _timed(self._both, self._variables, batch)
         return forward, both
 
     def _timed(self, part: Part, given: Given, before: Values) -> tuple[LayerTime, Result]:
-        """One layer's times, and what it makes; a data layer reads."""
+        """Time one layer, for a data layer its reading; return what it makes, too."""
         (layer,) = part.layers
         if isinstance(layer.type.runs, Reads):
-            ms, tops = _timed(lambda: layer.finished(list(self._loader.read(layer.key).values())))
+            ms, tops = _timed(lambda: layer.finish(list(self._loader.read(layer.key).values())))
             made = Result(dict(zip(layer.tops, tops, strict=True)), {}, jnp.zeros(()))
             return LayerTime(layer.name, ms, 0.0), made
         if layer.type.is_fed:
@@ -84,7 +84,7 @@ class Timer:
         return self._compiled[part](given, before)
 
     def close(self) -> None:
-        """Closes the data."""
+        """Close the data."""
         self._loader.close()
 
 
@@ -119,7 +119,7 @@ class _Compiled:
 
 
 def mean_times(passes: Sequence[Sequence[LayerTime]]) -> Iterator[LayerTime]:
-    """The mean of each layer over passes."""
+    """Yield each layer's mean over passes."""
     for times in zip(*passes, strict=True):
         yield LayerTime(
             times[0].name,

@@ -20,7 +20,7 @@ from ..schedule import Given
 
 
 def check_selection(*, phase: Any, level: Any, stages: Any) -> None:
-    """Raises `CaffejaxError` naming all that is of the wrong kind of what selects a net's layers."""
+    """Raise `CaffejaxError` naming every selector of layers that has a value of the wrong kind."""
     problems = []
     if phase not in get_args(Phase):
         problems.append(f"phase must be {' or '.join(map(quoted, get_args(Phase)))}, not {quoted(phase)}")
@@ -33,7 +33,7 @@ def check_selection(*, phase: Any, level: Any, stages: Any) -> None:
 
 
 def check_solver_options(*, weights: Any, device: Any, keep_last: Any, steps_per_dispatch: Any, seed: Any) -> None:
-    """Raises `SolverError` naming every option of a solver that has a value of the wrong kind; nets check the rest."""
+    """Raise `SolverError` naming every option of a solver with a value of the wrong kind; nets check the rest."""
     problems = []
     if isinstance(weights, str | os.PathLike):
         problems.append(f'weights must be a list of files, ["{os.fspath(weights)}"], not one')
@@ -49,14 +49,14 @@ def check_solver_options(*, weights: Any, device: Any, keep_last: Any, steps_per
 
 
 def check_key(key: Any) -> None:
-    """Raises `CaffejaxError` unless this is a random key of JAX's, of the new form or the old."""
+    """Raise `CaffejaxError` unless this is a random key of JAX's, of the new form or the old."""
     dtype = getattr(key, "dtype", None)
     if dtype is None or not (jnp.issubdtype(dtype, jax.dtypes.prng_key) or dtype == np.uint32):
         raise CaffejaxError(f"a random key must be one of JAX's, such as jax.random.key(0), not {_kind(key)}")
 
 
 def check_given(graph: Graph, given: Given) -> None:
-    """Checks what a forward pass is given.
+    """Check what a forward pass is given.
 
     Raises:
         GraphError: for inputs and taps.
@@ -71,7 +71,7 @@ def check_given(graph: Graph, given: Given) -> None:
 
 
 def _check_inputs(graph: Graph, fed: Sequence[str], inputs: Any) -> None:
-    """Raises `GraphError` unless there are numbers for each of the blobs that are fed; more may be given."""
+    """Raise `GraphError` unless each blob that is fed gets numbers; more may be given."""
     if not isinstance(inputs, Mapping):
         raise GraphError(Problem(f"inputs must be {{blob: array}}, not {_kind(inputs)}", graph.file))
     missing = [name for name in fed if name not in inputs]
@@ -88,10 +88,10 @@ def _check_inputs(graph: Graph, fed: Sequence[str], inputs: Any) -> None:
 
 
 def known_names(graph: Graph, argument: str, names: Any) -> tuple[str, ...]:
-    """The blobs that an argument names.
+    """Return the blobs that an argument names.
 
     Raises:
-        GraphError: if there are some that the net does not have.
+        GraphError: naming those that the net does not have.
     """
     if isinstance(names, str):
         _raise_of(graph, [f'{argument} must be several names, ("{names}",), not one'])
@@ -102,7 +102,7 @@ def known_names(graph: Graph, argument: str, names: Any) -> tuple[str, ...]:
 
 
 def _check_variables(graph: Graph, params: Any, state: Any) -> None:
-    """Raises `WeightsError` naming every blob of params and state that is missing, or of a wrong shape or type."""
+    """Raise `WeightsError` naming all params and state that are missing, or of a wrong shape or type."""
     trees = {"params": params, "state": state}
     problems = []
     for name, tree in trees.items():
@@ -127,7 +127,7 @@ def _layer_problems(layer: Layer, trees: Mapping[str, Mapping[str, Any]]) -> Ite
 
 
 def _wrong(blobs: Any, index: int, shape: Shape) -> str | None:
-    """What is wrong with one of a layer's blobs, if anything."""
+    """Return what is wrong with one of a layer's arrays, if anything."""
     if not isinstance(blobs, tuple | list) or index >= len(blobs) or blobs[index] is None:
         return f"is missing; it must be of shape {shape}, as Net.init and load_weights give it"
     blob = blobs[index]
@@ -139,12 +139,12 @@ def _wrong(blobs: Any, index: int, shape: Shape) -> str | None:
 
 
 @contextmanager
-def compared(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
-    """Adds to what a layer complains of which inputs are of another shape than the net was built for."""
+def shape_hints(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
+    """Add to a layer's errors which inputs have another shape than the net was built for."""
     try:
         yield
     except LayerError as error:
-        # sources may give what is yet to be made a blob
+        # not what sources give, which may not be a blob yet: see `Look.finish`
         others = [
             f"'{name}' is {np.shape(inputs[name])} where the net was built for {graph.blobs[name].shape}"
             for name in graph.fed_by_hand

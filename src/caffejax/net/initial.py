@@ -1,4 +1,4 @@
-"""What a net's blobs are before training: what its definition holds, or what fillers make."""
+"""Params before training: what the net's definition holds, or what fillers make."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..layers.fillers import fill, is_random
 from ..schema.blobs import Array, decode_blob
 
 
-def initial_blob(graph: Graph, param: Param, key: jax.Array, dtype: Any) -> jax.Array:
-    """The first value of a blob; a random one by the key, the layer's name and the blob's index.
+def initial_param(graph: Graph, param: Param, key: jax.Array, dtype: Any) -> jax.Array:
+    """Make the first value of a param; a random one from the key, the layer's name and the param's index.
 
     Raises:
         LayerError: if the layer's definition holds other blobs than it needs, or its filler cannot work.
@@ -24,7 +24,7 @@ def initial_blob(graph: Graph, param: Param, key: jax.Array, dtype: Any) -> jax.
     layer = graph.layer(param.slot.layer)
     with layer.located():
         if layer.site.layer.blobs:
-            return jnp.asarray(_given_blob(layer, param), dtype)
+            return jnp.asarray(_defined_param(layer, param), dtype)
         if param.spec.value is not None:
             return jnp.asarray(param.spec.value, dtype)
         own_key = None
@@ -33,7 +33,7 @@ def initial_blob(graph: Graph, param: Param, key: jax.Array, dtype: Any) -> jax.
         return fill(param.spec.filler, own_key, param.spec.shape, dtype)
 
 
-def _given_blob(layer: Layer, param: Param) -> Array:
+def _defined_param(layer: Layer, param: Param) -> Array:
     blobs = layer.site.layer.blobs
     if len(blobs) != len(layer.params):
         raise LayerError(f"its definition holds {len(blobs)} blobs, the layer has {len(layer.params)}")

@@ -25,8 +25,8 @@ from ..schedule.fuse import fuse, keep_apart
 from ..schedule.recompute import Recomputing, run_again
 from ..schema import read_net, source_file
 from ..schema.caffe_pb2 import NetParameter, NetState
-from .given import check_given, check_key, check_selection, compared, known_names
-from .initial import initial_blob
+from .given import check_given, check_key, check_selection, known_names, shape_hints
+from .initial import initial_param
 
 log = logging.getLogger("caffejax.net")
 
@@ -35,11 +35,11 @@ Blobs = dict[str, jax.Array]
 
 
 class Variables(NamedTuple):
-    """What a net remembers. Both are `{layer: blobs in Caffe's order}`, None where a blob is not the layer's own.
+    """What a net remembers. Both are `{layer: arrays in Caffe's order}`, None where an array is not the layer's own.
 
     Attributes:
-        params: learnable blobs.
-        state: running statistics, and after a layer's blobs what it carries from one forward pass to the next.
+        params: what is learnable.
+        state: running statistics, then what a layer carries from one forward pass to the next.
     """
 
     params: Params
@@ -135,7 +135,7 @@ class Net:
         self._other_phase: Net | None = None
 
     def in_phase(self, phase: Phase) -> Net:
-        """The same layers, behaving as in another phase: include and exclude rules are not applied anew."""
+        """Return the same layers behaving as in another phase; include and exclude rules are not applied anew."""
         if phase == self.graph.phase:
             return self
         if self._other_phase is None:
@@ -144,7 +144,7 @@ class Net:
         return self._other_phase
 
     def jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        """`jax.jit` of a function that runs the net; the function itself where host layers forbid that.
+        """Compile a function that runs the net, as `jax.jit` does; return it as it is where host layers forbid that.
 
         The parts between host layers are compiled in either case.
         """
@@ -166,26 +166,26 @@ class Net:
         return self.graph.outputs
 
     def sources(self) -> dict[str, Source]:
-        """A newly opened source for each data layer, by the layer's key. Close them when done.
+        """Open a new source for each data layer, by the layer's key. Close them when done.
 
         A Python layer is the one source of its own data: it goes on where it was.
         """
         return open_sources(self.graph)
 
     def init(self, key: jax.Array, dtype: Any = jnp.float32) -> Variables:
-        """New blobs from their fillers.
+        """Make new params and state with the layers' fillers.
 
-        A blob's numbers depend on the key, the layer's name and the blob's index only, so that other layers
-        coming or going change nothing.
+        The numbers depend on the key, the layer's name and the param's index only, so that other layers coming or
+        going change nothing.
         """
         check_key(key)
-        blob = partial(initial_blob, self.graph, key=key, dtype=dtype)
-        state = self.tree(lambda p: None if p.spec.learnable else blob(p))
+        initial = partial(initial_param, self.graph, key=key, dtype=dtype)
+        state = self.tree(lambda p: None if p.spec.learnable else initial(p))
         for layer in self.graph.layers:
             if layer.carried:
                 own = state.get(layer.key, (None,) * len(layer.params))
-                state[layer.key] = (*own, *(blob(p) for p in layer.carried))
-        return Variables(params=self.tree(lambda p: blob(p) if p.spec.learnable else None), state=state)
+                state[layer.key] = (*own, *(initial(p) for p in layer.carried))
+        return Variables(params=self.tree(lambda p: initial(p) if p.spec.learnable else None), state=state)
 
     def apply(
         self,
@@ -196,7 +196,7 @@ class Net:
         key: jax.Array | None = None,
         blobs: Iterable[str] | None = None,
     ) -> tuple[Blobs, Params]:
-        """One forward pass.
+        """Run one forward pass.
 
         Args:
             params, state: as `init` gives them.
@@ -213,7 +213,7 @@ class Net:
         """
         wanted = self.outputs if blobs is None else known_names(self.graph, "blobs", blobs)
         result = self._result(Given(params, state, inputs, key, {}), wanted)
-        return self._given_out(result.values, wanted), result.state
+        return self._returned(result.values, wanted), result.state
 
     def loss(
         self,
@@ -225,7 +225,7 @@ class Net:
         blobs: Iterable[str] | None = None,
         taps: Mapping[str, jax.Array] | None = None,
     ) -> tuple[jax.Array, Outputs]:
-        """The sum of all tops by their loss weights, ready for `jax.value_and_grad(..., has_aux=True)`.
+        """Sum all tops by their loss weights; ready for `jax.value_and_grad(..., has_aux=True)`.
 
         Args:
             params, state, inputs, key, blobs: as for `apply`.
@@ -237,23 +237,23 @@ class Net:
         """
         wanted = self.outputs if blobs is None else known_names(self.graph, "blobs", blobs)
         result = self._result(Given(params, state, inputs, key, taps or {}), wanted, training=True)
-        return result.loss, Outputs(self._given_out(result.values, wanted), result.state)
+        return result.loss, Outputs(self._returned(result.values, wanted), result.state)
 
     def _result(self, given: Given, wanted: tuple[str, ...], *, training: bool = False) -> Result:
         """Run the net, for its backward pass as well if `training`."""
         check_given(self.graph, given)
-        with compared(self.graph, given.inputs):
+        with shape_hints(self.graph, given.inputs):
             if training and self.recomputing is not None:
                 schedule = keep_apart(self.recomputing.schedule(given), frozenset(given.taps))
                 return run(schedule, given, wanted=wanted, runner=run_again)
             return run(self._apart(frozenset(given.taps)), given, wanted=wanted, runner=self._runner)
 
-    def _given_out(self, values: Blobs, names: Iterable[str]) -> Blobs:
+    def _returned(self, values: Blobs, names: Iterable[str]) -> Blobs:
         own = to_float32 if self.run.precision == "bfloat16" else lambda value: value
         return {name: own(values[name]) for name in names}
 
     def tree(self, value: Callable[[Param], Any]) -> Any:
-        """`{layer: value of each blob}`, leaving out blobs of other layers and layers with nothing."""
+        """Make `{layer: value of each param}`, None for params of other layers, without layers that have no value."""
         tree = {layer.key: tuple(value(p) if p.owned else None for p in layer.params) for layer in self.graph.layers}
         return {key: blobs for key, blobs in tree.items() if any(b is not None for b in blobs)}
 

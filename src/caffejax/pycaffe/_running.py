@@ -367,7 +367,7 @@ class Running:
         tops = jax.device_put(arrays, self.device)
         if layer.look is not None and layer.look.finish is not None:
             if layer.key not in self._finish_fed:
-                self._finish_fed[layer.key] = jax.jit(lambda arrays: layer.finished(arrays))
+                self._finish_fed[layer.key] = jax.jit(lambda arrays: layer.finish(arrays))
             tops = self._finish_fed[layer.key](tops)
         for name, array in zip(layer.tops, tops, strict=True):
             self._take(name, array)

@@ -125,7 +125,7 @@ class Solver:
 
     def apply_update(self) -> None:
         """One update from what stands in the params' diffs; `iter` advances."""
-        self._updater.apply_update(self._loop.schedule(self._loop.iteration))
+        self._updater.apply_update(self._loop.rate_schedule(self._loop.iteration))
         self._loop.iteration += 1
 
     def share_weights(self, net: Net) -> None:

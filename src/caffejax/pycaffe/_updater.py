@@ -12,7 +12,7 @@ from ..graph import AUTOMATIC
 from ..inspect.debug_info import DebugInfo
 from ..net import Params, Variables
 from ..solvers.build import Setup
-from ..solvers.state import Report, TrainState, make_update, pass_key
+from ..solvers.state import StepResult, TrainState, make_update, pass_key
 from . import _modes
 from ._running import Running
 
@@ -29,10 +29,10 @@ class BlobUpdater:
 
     Attributes:
         on_start, on_gradients: called before an iteration's first pass, and before its update.
-        last_update, at_once: as `Updater` has them.
+        last_update, steps_per_dispatch: as `Updater` has them.
     """
 
-    at_once = 1
+    steps_per_dispatch = 1
 
     def __init__(self, setup: Setup, train_state: TrainState, running: Running) -> None:
         self.on_start: list[Callback] = []
@@ -58,7 +58,7 @@ class BlobUpdater:
         self._rest = _without_variables(new)
         self._running.variables = Variables(new.params, new.state)
 
-    def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool = False) -> Report:
+    def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool = False) -> StepResult:
         """Make one update, from as many passes as an iteration has."""
         (rate,) = rates
         for call in self.on_start:
@@ -70,7 +70,7 @@ class BlobUpdater:
         for call in self.on_gradients:
             call()
         self.apply_update(rate)
-        return Report(loss, self._running.values(self._outputs), self.last_update)
+        return StepResult(loss, self._running.values(self._outputs), self.last_update)
 
     def apply_update(self, rate: np.float32) -> None:
         """Turn the diffs of the train net's params into updates, which the diffs then are, and subtract them."""

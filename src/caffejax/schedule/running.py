@@ -138,7 +138,7 @@ def _tops(
     """A step's tops, and the new state of its first layer."""
     layer, *taken = step.layers
     if layer.type.is_fed:
-        return layer.finished([given.inputs[top] for top in layer.tops]), ()
+        return layer.finish([given.inputs[top] for top in layer.tops]), ()
     blobs, bottoms = inputs_of(layer, given.params, state, values)
     if taken:
         followers = [Follower(other.context, _blobs(other, given.params, state)) for other in taken]

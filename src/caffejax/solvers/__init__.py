@@ -1,7 +1,7 @@
 """Training: lr policies, update rules as optax transformations, and the loop round them."""
 
 from .evaluate import Evaluator, Scores
-from .policies import schedule
+from .policies import rate_schedule
 from .rules import RULES, rule
 from .solver import Solver
 from .state import TrainState, make_step
@@ -15,6 +15,6 @@ __all__ = [
     "TrainState",
     "caffe_optimizer",
     "make_step",
+    "rate_schedule",
     "rule",
-    "schedule",
 ]

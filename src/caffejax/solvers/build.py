@@ -38,7 +38,7 @@ class Setup:
         file: where they came from.
         device: where to run.
         seed: where all randomness comes from.
-        schedule: the learning rate by iteration.
+        rate_schedule: the learning rate by iteration.
         net: the train net.
         loader: its batches.
         tests: the test nets.
@@ -51,7 +51,7 @@ class Setup:
     file: Path | None
     device: jax.Device
     seed: int
-    schedule: policies.Schedule
+    rate_schedule: policies.RateSchedule
     net: Net
     loader: Loader
     tests: Tests
@@ -108,7 +108,7 @@ def build(
         file=path,
         device=device,
         seed=seed,
-        schedule=policies.schedule(param),
+        rate_schedule=policies.rate_schedule(param),
         net=net,
         loader=loader,
         tests=tests,
@@ -126,7 +126,7 @@ def _seed(param: SolverParameter, given: int | None) -> int:
 
 
 def _limited(run: Run, device: jax.Device) -> Run:
-    """The options with what the device has free, where a limit is needed and none is given."""
+    """Set the memory limit to what the device has free, where one is needed and none is given."""
     if run.remat == "auto" and run.memory_limit is None:
         return replace(run, memory_limit=available_memory(device))
     return run
@@ -145,7 +145,7 @@ def _initial(net: Net, key: jax.Array, weights: Sequence[str | os.PathLike[str]]
 
 
 def _multipliers(net: Net, name: str) -> dict[str, tuple[float | None, ...]]:
-    """A tree like the params, with each blob's lr_mult or decay_mult."""
+    """Make a tree like the params, of each one's lr_mult or decay_mult."""
     return net.tree(lambda p: getattr(p, name) if p.spec.learnable else None)
 
 

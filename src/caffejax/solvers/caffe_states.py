@@ -20,12 +20,12 @@ from ..net import Variables
 from ..schema.blobs import Array, shape_text
 from ..schema.caffe_pb2 import SolverParameter
 from .policies import current_step
-from .rules import History, the_history, with_history
+from .rules import History, find_history, with_history
 from .state import TrainState
 
 
 def is_caffe_state(path: Path) -> bool:
-    """Whether a snapshot to resume from is one of Caffe's files, going by its name."""
+    """Return whether a snapshot to resume from is one of Caffe's files, going by its name."""
     return path.name.endswith((".solverstate", ".solverstate.h5"))
 
 
@@ -37,11 +37,11 @@ def save_state(
     learned_net: str,
     record: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Writes the state of training that belongs to the weights in `learned_net`.
+    """Write the state of training that belongs to the weights in `learned_net`.
 
     Args:
         path: the file.
-        state: the state, as `on_host` gives it.
+        state: the state, as `to_host` gives it.
         graph: the train net.
         param: the solver's settings.
         learned_net: the weights' file.
@@ -51,7 +51,7 @@ def save_state(
         WeightsError: if the file cannot be written; what was there before stays whole.
     """
     iteration = int(state.iteration)
-    history = the_history(state.opt_state)
+    history = find_history(state.opt_state)
     arrays = tuple(_array(p, slot) for slot in history.history for p in graph.learnable)
     steps = current_step(param, max(0, iteration - 1))  # as of the last update
     own = json.dumps({**record, "key": np.asarray(state.key).tolist()})
@@ -59,9 +59,9 @@ def save_state(
 
 
 def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[TrainState, dict[str, Any]]:
-    """The state in a .solverstate and the weights it names, placed as `like` is, and the record in it.
+    """Load the state in a .solverstate and the weights it names, placed as `like` is, and the record in it.
 
-    Caffe's own files have no record, and no key: then `like`'s is kept.
+    Caffe's own files have no record and no key: then the key is `like`'s.
 
     Args:
         path: the file.
@@ -77,7 +77,7 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
     variables = Variables(like.params, like.state)
     if stored.learned_net:
         variables = load_weights(graph, variables, _weights(path, stored.learned_net))
-    slots = the_history(like.opt_state).history
+    slots = find_history(like.opt_state).history
     problems = list(_differences(stored, graph, len(slots), type))
     if problems:
         raise WeightsError([Problem(message, file=str(path)) for message in problems])
@@ -114,7 +114,7 @@ def _record(path: Path, text: str) -> dict[str, Any]:
 
 
 def _weights(path: Path, named: str) -> Path:
-    """The weights file: as named from the working directory, else beside the state."""
+    """Find the weights file: as named from the working directory, else beside the state."""
     given, beside = Path(named), path.parent / Path(named).name
     if not given.exists() and not beside.exists():
         message = f"its weights are missing: there is no '{named}' from the working directory, and no '{beside}'"
@@ -141,7 +141,7 @@ def _differences(stored: SolverState, graph: Graph, slots: int, type: str) -> It
 
 
 def _array(param: Param, tree: Any) -> Array:
-    """What is remembered of a blob; of running statistics, which no rule updates, zeros as in Caffe."""
+    """Return what is remembered of a param; of running statistics, which no rule updates, zeros as in Caffe."""
     if not param.spec.learnable:
         return np.zeros(param.spec.shape, np.float32)
     return np.asarray(tree[param.slot.layer][param.slot.index], np.float32)

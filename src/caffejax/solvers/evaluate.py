@@ -51,7 +51,7 @@ class Evaluator:
         key: jax.Array,
         each: Callable[[int, Scores], object] | None = None,
     ) -> Scores:
-        """Runs `batches` forward passes and averages; `each(number, scores)` hears of every single one."""
+        """Average over `batches` forward passes; `each(number, scores)` is called after every one."""
         results: list[Any] = []
         state = self._continued(variables.state)
         for i in range(batches):
@@ -70,7 +70,7 @@ class Evaluator:
         return Scores(float(loss), outputs)
 
     def _continued(self, state: Params) -> Params:
-        """The state, with what recurrent layers carry over from the last batch."""
+        """Return the state with what recurrent layers carry over from the last batch."""
         continued = dict(state)
         for layer in self.net.graph.layers:
             if layer.carried and layer.key in self._last:
@@ -92,11 +92,7 @@ def _scores(net: Net, params: Params, state: Params, batch: Any, key: jax.Array)
 
 
 def share_trained(test: Graph, own: Variables, train: Graph, trained: Variables) -> Variables:
-    """A test net's variables: those of the train net's layers of the same names, else its own.
-
-    Raises:
-        GraphError: if a layer's blobs differ in number or shape between the nets.
-    """
+    """Return a test net's variables: those of the train net's layers of the same names, else its own."""
     return Variables(_shared(test, own.params, train, trained.params), _shared(test, own.state, train, trained.state))
 
 
@@ -114,7 +110,7 @@ def _shared(test: Graph, own: Params, train: Graph, trained: Params) -> Params:
 
 
 def sharing_problems(test: Graph, train: Graph) -> Sequence[str]:
-    """Layers of one name whose blobs differ between test and train net."""
+    """Return what is wrong with layers whose params differ between test and train net."""
     by_name = {layer.name: layer for layer in train.layers}
     found = []
     for layer in test.layers:

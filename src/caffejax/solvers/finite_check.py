@@ -1,4 +1,4 @@
-"""Notices that training has left the finite numbers, and stops it before anything is saved."""
+"""The finite check: stops training that has left the finite numbers before anything is saved."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class FiniteCheck:
     def trace(
         self, iteration: int, before: TrainState, batches: Mapping[str, jax.Array], after: TrainState, loss: jax.Array
     ) -> None:
-        """Look at an iteration's numbers at once: its loss, and the state that it made of another with its batches.
+        """Look at an iteration's numbers at once: the loss, and the state that it made of `before` with `batches`.
 
         Raises:
             SolverError: if one is not finite, with the layer where that began.

@@ -15,7 +15,7 @@ from ..net import Params
 from .build import Setup
 from .finite_check import FiniteCheck
 from .report import log
-from .state import Report, TrainState, make_step, make_steps, pass_key, ragged, stack
+from .state import StepResult, TrainState, make_step, make_steps, pass_key, ragged, stack
 
 Batches = Mapping[str, Any]
 
@@ -30,7 +30,7 @@ class JittedUpdater:
         steps_per_dispatch: how many updates to start at once, where the net allows that.
 
     Attributes:
-        train_state, last_update, at_once: as `Updater` has them.
+        train_state, last_update, steps_per_dispatch: as `Updater` has them.
 
     Raises:
         GraphError: if a layer without a backward pass would need one.
@@ -51,9 +51,9 @@ class JittedUpdater:
         self._step = net.jit(step, donate_argnums=() if debug_nans else 0)
         self._steps = net.jit(make_steps(step), donate_argnums=0)
         one_by_one = debug_nans or param.debug_info or net.has_host_layers or self._check_indices.needed
-        self.at_once = 1 if one_by_one else steps_per_dispatch
+        self.steps_per_dispatch = 1 if one_by_one else steps_per_dispatch
 
-    def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool = False) -> Report:
+    def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool = False) -> StepResult:
         """Make an update for each rate, the first of them that of `iteration`.
 
         Raises:
@@ -66,12 +66,12 @@ class JittedUpdater:
             return self._update(iteration, read[0], rates[0], debug_info)
         together = stack(read)
         if ragged(together) or any(map(ragged, read)):
-            reports = [self._update(iteration + i, *given) for i, given in enumerate(zip(read, rates, strict=True))]
-            return reports[-1]._replace(loss=jnp.stack([report.loss for report in reports]))
+            results = [self._update(iteration + i, *given) for i, given in enumerate(zip(read, rates, strict=True))]
+            return results[-1]._replace(loss=jnp.stack([result.loss for result in results]))
         placed = jax.device_put(together, self._device)
-        self.train_state, report = self._steps(self.train_state, placed, np.array(rates, np.float32))
-        self.last_update = report.update
-        return report
+        self.train_state, result = self._steps(self.train_state, placed, np.array(rates, np.float32))
+        self.last_update = result.update
+        return result
 
     def final_loss(self) -> jax.Array:
         """Run forward once more, on the next batch; return the loss."""
@@ -83,7 +83,7 @@ class JittedUpdater:
     def _read(self) -> dict[str, Any]:
         return stack([next(self._loader) for _ in range(self._iter_size)])
 
-    def _update(self, iteration: int, batches: Batches, rate: np.float32, debug_info: bool = False) -> Report:
+    def _update(self, iteration: int, batches: Batches, rate: np.float32, debug_info: bool = False) -> StepResult:
         placed = jax.device_put(batches, self._device)
         before = self.train_state
         if self._check_indices.needed:
@@ -91,11 +91,11 @@ class JittedUpdater:
                 self._check_indices(*given)
         if debug_info:
             self._log_debug_info(placed)
-        self.train_state, report = self._step(before, placed, rate)
-        self.last_update = report.update
+        self.train_state, result = self._step(before, placed, rate)
+        self.last_update = result.update
         if self._finite_check.every_step:
-            self._finite_check.trace(iteration, before, placed, self.train_state, report.loss)
-        return report
+            self._finite_check.trace(iteration, before, placed, self.train_state, result.loss)
+        return result
 
     def _log_debug_info(self, placed: Batches) -> None:
         assert self._debug_info is not None
@@ -104,7 +104,7 @@ class JittedUpdater:
                 log.info(line)
 
     def _passes(self, placed: Batches) -> Iterator[tuple[Params, Params, Batches, jax.Array]]:
-        """What each pass of the next update is given: params, state, batch and key."""
+        """Yield what each pass of the next update is given: params, state, batch and key."""
         ts = self.train_state
         for i in range(self._iter_size):
             batch = {name: array[i] for name, array in placed.items()}

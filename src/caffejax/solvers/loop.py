@@ -14,7 +14,7 @@ from .build import Setup
 from .evaluate import Scores
 from .finite_check import FiniteCheck
 from .report import SmoothedLoss, Stopwatch, log, output_lines
-from .state import Report, TrainState
+from .state import StepResult, TrainState
 
 Request = Literal["snapshot", "stop"]
 Callback = Callable[[], object]
@@ -32,10 +32,10 @@ class Updater(Protocol):
     last_update: Params | None
 
     @property
-    def at_once(self) -> int:
-        """How many updates one call of `update` makes where nothing is due between them; else it makes one."""
+    def steps_per_dispatch(self) -> int:
+        """How many updates one call of `update` makes where nothing is due between them; else one."""
 
-    def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool) -> Report:
+    def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool) -> StepResult:
         """Make an update for each rate, the first of them that of `iteration`; log debug info if asked to."""
 
     def final_loss(self) -> jax.Array:
@@ -51,12 +51,17 @@ class TrainingLoop:
         finite_check: what looks at the losses, and at the parameters before they are saved.
 
     Attributes:
-        updater, schedule, tests, snapshots: as given.
+        updater, rate_schedule, tests, snapshots: as given.
         iteration: how many updates there have been.
     """
 
     def __init__(self, setup: Setup, updater: Updater, finite_check: FiniteCheck) -> None:
-        self.updater, self.schedule, self.tests, self.snapshots = updater, setup.schedule, setup.tests, setup.snapshots
+        self.updater, self.rate_schedule, self.tests, self.snapshots = (
+            updater,
+            setup.rate_schedule,
+            setup.tests,
+            setup.snapshots,
+        )
         self.iteration = 0
         self._param, self._graph, self._loader = setup.param, setup.net.graph, setup.loader
         self._seed, self._keep_best = setup.seed, setup.keep_best
@@ -74,7 +79,7 @@ class TrainingLoop:
     @property
     def rate(self) -> float:
         """The learning rate of the next update."""
-        return float(self.schedule(self.iteration))
+        return float(self.rate_schedule(self.iteration))
 
     @property
     def smoothed_loss(self) -> float:
@@ -98,7 +103,7 @@ class TrainingLoop:
         while self.iteration < end:
             if self.tests.due(self.iteration) and (self.iteration or self._param.test_initialization):
                 self.test()
-            self._update(self._possible_at_once(end), stopwatch)
+            self._update(self._steps_to_dispatch(end), stopwatch)
             self.snapshots.check()
             if callback is not None:
                 callback()
@@ -110,7 +115,7 @@ class TrainingLoop:
 
     def request(self, what: Request) -> None:
         """Ask for a snapshot after the iteration under way, and to "stop" then; safe in a signal handler."""
-        if self._request != "stop":  # what was asked for first and weighs more
+        if self._request != "stop":  # a later request does not take it back
             self._request = what
 
     def solve(self, resume: str | os.PathLike[str] | None = None, callback: Callback | None = None) -> None:
@@ -172,9 +177,9 @@ class TrainingLoop:
     def _due(self, interval: int) -> bool:
         return bool(interval) and self.iteration % interval == 0
 
-    def _possible_at_once(self, end: int) -> int:
-        """As many updates as can be made at once: no end, test, snapshot or display falls between them."""
-        tests, p, n = self.tests, self._param, self.updater.at_once
+    def _steps_to_dispatch(self, end: int) -> int:
+        """Return how many updates to dispatch: no end, test, snapshot or display may fall between them."""
+        tests, p, n = self.tests, self._param, self.updater.steps_per_dispatch
         between = range(self.iteration, self.iteration + n - 1)
         anything_due = any(
             tests.due(i + 1) or (p.snapshot and (i + 1) % p.snapshot == 0) or (p.display and i % p.display == 0)
@@ -183,22 +188,22 @@ class TrainingLoop:
         return 1 if anything_due or self.iteration + n > end else n
 
     def _update(self, n: int, stopwatch: Stopwatch) -> None:
-        rates = [self.schedule(i) for i in range(self.iteration, self.iteration + n)]
+        rates = [self.rate_schedule(i) for i in range(self.iteration, self.iteration + n)]
         debug_info = self._param.debug_info and self._due(self._param.display)
-        report = self.updater.update(self.iteration, rates, debug_info=debug_info)
-        self._loss.note(report.loss)
-        self._finite_check.note(self.iteration, report.loss)
+        result = self.updater.update(self.iteration, rates, debug_info=debug_info)
+        self._loss.note(result.loss)
+        self._finite_check.note(self.iteration, result.loss)
         self.iteration += n - 1
         if self._due(self._param.display):
-            self._display(report, stopwatch)
+            self._display(result, stopwatch)
         self.iteration += 1
 
-    def _display(self, report: Report, stopwatch: Stopwatch) -> None:
+    def _display(self, result: StepResult, stopwatch: Stopwatch) -> None:
         loss = self.smoothed_loss
         speed, seconds = stopwatch.lap(self.iteration)
         interval = self._param.display
         log.info(f"Iteration {self.iteration} ({speed:g} iter/s, {seconds:g}s/{interval} iters), loss = {loss:g}")
-        for line in output_lines("Train", jax.tree.map(np.asarray, report.outputs), self._graph.losses):
+        for line in output_lines("Train", jax.tree.map(np.asarray, result.outputs), self._graph.losses):
             log.info(line)
         log.info(f"Iteration {self.iteration}, lr = {self.rate:g}")
 
@@ -217,5 +222,5 @@ class TrainingLoop:
         log.info("Optimization Done.")
 
     def _positions(self) -> dict[str, Any]:
-        """The places in the data."""
+        """Return the places in the data."""
         return {"train": self._loader.get_state(), "test": self.tests.get_state()}

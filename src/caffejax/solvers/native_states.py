@@ -10,18 +10,18 @@ import numpy as np
 
 from ..errors import Problem, WeightsError
 from ..net import Params
-from .rules import History, the_history, with_history
+from .rules import History, find_history, with_history
 from .state import TrainState
 
 
-def on_host(state: TrainState) -> TrainState:
-    """A copy in NumPy, the key as its data: safe from the steps that follow, which may reuse the buffers."""
+def to_host(state: TrainState) -> TrainState:
+    """Copy a state to NumPy, the key as its data: later steps, which may reuse the buffers, leave it alone."""
     return jax.tree.map(np.array, state.replace(key=jax.random.key_data(state.key)))  # type: ignore[attr-defined]
 
 
 def to_arrays(state: TrainState) -> dict[str, Any]:
-    """A state `on_host` as nested dictionaries of names, which any reader of a checkpoint can make sense of."""
-    histories = enumerate(the_history(state.opt_state).history)
+    """Return a state from `to_host` as nested dictionaries of names, for any reader of a checkpoint."""
+    histories = enumerate(find_history(state.opt_state).history)
     return {
         "params": _named(state.params),
         "state": _named(state.state),
@@ -36,13 +36,13 @@ def _named(tree: Params) -> dict[str, Any]:
 
 
 def from_arrays(arrays: Mapping[str, Any], like: TrainState, file: str) -> TrainState:
-    """The state in a checkpoint's arrays, placed as `like` is.
+    """Make the state of a checkpoint's arrays, placed as `like` is.
 
     Raises:
         WeightsError: naming every array that only one of the two has, or in another shape.
     """
     flat = _flat(arrays)
-    problems = [Problem(message, file=file) for message in _differences(flat, _flat(to_arrays(on_host(like))))]
+    problems = [Problem(message, file=file) for message in _differences(flat, _flat(to_arrays(to_host(like))))]
     if problems:
         raise WeightsError(problems)
 
@@ -58,7 +58,9 @@ def from_arrays(arrays: Mapping[str, Any], like: TrainState, file: str) -> Train
     def arrays_at(name: str) -> np.ndarray:
         return flat[name]
 
-    history = History(tuple(loaded(f"history/{i}", tree) for i, tree in enumerate(the_history(like.opt_state).history)))
+    history = History(
+        tuple(loaded(f"history/{i}", tree) for i, tree in enumerate(find_history(like.opt_state).history))
+    )
     return TrainState(
         params=loaded("params", like.params),
         state=loaded("state", like.state),

@@ -14,12 +14,12 @@ import numpy as np
 
 from ..errors import did_you_mean
 
-Schedule = Callable[[int], np.float32]
+RateSchedule = Callable[[int], np.float32]
 _f32 = np.float32
 
 
-def schedule(param: Any) -> Schedule:
-    """The rate by iteration (0-based, before the increment) for a SolverParameter that `problems` found good."""
+def rate_schedule(param: Any) -> RateSchedule:
+    """Return the rate by iteration (0-based, before the increment), of settings that `problems` found good."""
     rate = POLICIES[param.lr_policy](param)
 
     def quiet(iteration: int) -> np.float32:
@@ -30,7 +30,7 @@ def schedule(param: Any) -> Schedule:
 
 
 def problems(param: Any) -> list[str]:
-    """What is wrong with the policy's settings."""
+    """Return what is wrong with the policy's settings."""
     if param.lr_policy not in POLICIES:
         if not param.lr_policy:
             return [f"lr_policy is missing; it is one of {', '.join(POLICIES)}"]
@@ -46,7 +46,7 @@ def problems(param: Any) -> list[str]:
 
 
 def current_step(param: Any, iteration: int) -> int:
-    """How many steps the rate of this iteration has behind it (0 for policies without steps)."""
+    """Return how many steps the rate of this iteration has behind it (0 for policies without steps)."""
     if param.lr_policy == "step":
         return int(iteration) // int(param.stepsize)
     if param.lr_policy == "multistep":
@@ -55,34 +55,34 @@ def current_step(param: Any, iteration: int) -> int:
 
 
 def _step_iterations(stepvalues: Sequence[int]) -> list[int]:
-    """When each step of `multistep` happens: at its value, but at most one per iteration."""
+    """Return when each step of `multistep` happens: at its value, but at most one per iteration."""
     iterations: list[int] = []
     for value in stepvalues:
         iterations.append(max(value, iterations[-1] + 1 if iterations else value))
     return iterations
 
 
-def _fixed(p: Any) -> Schedule:
+def _fixed(p: Any) -> RateSchedule:
     return lambda i: _f32(p.base_lr)
 
 
-def _stepped(p: Any) -> Schedule:
+def _stepped(p: Any) -> RateSchedule:
     return lambda i: _f32(_f32(p.base_lr) * _f32(float(p.gamma) ** current_step(p, i)))
 
 
-def _exp(p: Any) -> Schedule:
+def _exp(p: Any) -> RateSchedule:
     return lambda i: _f32(_f32(p.base_lr) * _f32(float(p.gamma) ** i))
 
 
-def _inv(p: Any) -> Schedule:
+def _inv(p: Any) -> RateSchedule:
     return lambda i: _f32(_f32(p.base_lr) * (_f32(1) + _f32(p.gamma) * _f32(i)) ** -_f32(p.power))
 
 
-def _poly(p: Any) -> Schedule:
+def _poly(p: Any) -> RateSchedule:
     return lambda i: _f32(_f32(p.base_lr) * (_f32(1) - _f32(i) / _f32(p.max_iter)) ** _f32(p.power))
 
 
-def _sigmoid(p: Any) -> Schedule:
+def _sigmoid(p: Any) -> RateSchedule:
     def rate(i: int) -> np.float32:
         exponent = np.exp(-_f32(p.gamma) * (_f32(i) - _f32(p.stepsize)))
         return _f32(_f32(p.base_lr) * (_f32(1) / (_f32(1) + exponent)))
@@ -90,7 +90,7 @@ def _sigmoid(p: Any) -> Schedule:
     return rate
 
 
-POLICIES: dict[str, Callable[[Any], Schedule]] = {
+POLICIES: dict[str, Callable[[Any], RateSchedule]] = {
     "fixed": _fixed,
     "step": _stepped,
     "exp": _exp,

@@ -62,7 +62,7 @@ class Stopwatch:
         self._iteration, self._time = iteration, time.perf_counter()
 
     def lap(self, iteration: int) -> tuple[float, float]:
-        """Iterations per second, and seconds, since the last call."""
+        """Return iterations per second, and seconds, since the last call."""
         now = time.perf_counter()
         seconds, done = now - self._time, iteration - self._iteration
         self._iteration, self._time = iteration, now
@@ -70,7 +70,7 @@ class Stopwatch:
 
 
 def score_lines(outputs: Mapping[str, np.ndarray], loss_weights: Mapping[str, float] | None = None) -> Iterator[str]:
-    """`name = value` for each number of each output blob, with its share of the loss where it has one."""
+    """Yield `name = value` for each number of each output blob, with its share of the loss where it has one."""
     for name, values in outputs.items():
         weight = (loss_weights or {}).get(name, 0)
         for value in np.ravel(values):
@@ -79,6 +79,6 @@ def score_lines(outputs: Mapping[str, np.ndarray], loss_weights: Mapping[str, fl
 
 
 def output_lines(prefix: str, outputs: Mapping[str, np.ndarray], loss_weights: Mapping[str, float]) -> Iterator[str]:
-    """The lines of the train net's or a test net's outputs."""
+    """Yield the lines of the train net's or a test net's outputs."""
     for index, line in enumerate(score_lines(outputs, loss_weights)):
         yield f"    {prefix} net output #{index}: {line}"

@@ -1,7 +1,7 @@
 """Caffe's update rules as optax transformations.
 
-A rule says what is subtracted from a blob, u, given its gradient g, its rate r = learning rate x lr_mult, and
-what it remembers of it. `transformation` runs a rule over all blobs; `update` wants `rate` and `iteration`
+A rule says what is subtracted from a param, u, given its gradient g, its rate r = learning rate x lr_mult, and
+what it remembers of it. `transformation` runs a rule over all params; `update` wants `rate` and `iteration`
 as extra arguments:
 
     updates, state = tx.update(grads, state, params, rate=0.01, iteration=0)
@@ -30,7 +30,7 @@ class Rule:
 
     Attributes:
         name: Caffe's name of the type.
-        slots: how many arrays it remembers per blob; they start at zero, in the order of Caffe's history.
+        slots: how many arrays it remembers per param; they start at zero, in the order of Caffe's history.
         update: `update(param, g, r, t, *slots) -> (u, *new slots)`, t counting from 1.
         momentum: whether the momentum setting means anything to it.
     """
@@ -47,15 +47,15 @@ class History(NamedTuple):
     history: tuple[Any, ...]
 
 
-def the_history(opt_state: Any) -> History:
-    """The history inside a whole optimizer's state."""
+def find_history(opt_state: Any) -> History:
+    """Return the history inside a whole optimizer's state."""
     leaves = jax.tree.leaves(opt_state, is_leaf=lambda x: isinstance(x, History))
     (found,) = (leaf for leaf in leaves if isinstance(leaf, History))
     return found
 
 
 def with_history(opt_state: Any, history: History) -> Any:
-    """A whole optimizer's state with its history replaced."""
+    """Replace the history inside a whole optimizer's state."""
     return jax.tree.map(
         lambda x: history if isinstance(x, History) else x, opt_state, is_leaf=lambda x: isinstance(x, History)
     )
@@ -67,7 +67,7 @@ RULES: dict[str, Rule] = {}
 def rule(
     name: str, *, slots: int, momentum: bool = True
 ) -> Callable[[Callable[..., tuple[Array, ...]]], Callable[..., tuple[Array, ...]]]:
-    """Decorator: registers an update function as a solver type."""
+    """Register an update function as a solver type; a decorator."""
 
     def decorate(update: Callable[..., tuple[Array, ...]]) -> Callable[..., tuple[Array, ...]]:
         RULES[name] = Rule(name, slots, update, momentum)
@@ -78,35 +78,35 @@ def rule(
 
 @rule("SGD", slots=1)
 def sgd(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
-    """Momentum over updates: the rate is inside the history."""
+    """Keep momentum over updates: the rate is inside the history."""
     h = r * g + p.momentum * h
     return h, h
 
 
 @rule("Nesterov", slots=1)
 def nesterov(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
-    """SGD's history, looked one step ahead."""
+    """Look one step ahead with SGD's history."""
     new = r * g + p.momentum * h
     return (1 + p.momentum) * new - p.momentum * h, new
 
 
 @rule("AdaGrad", slots=1, momentum=False)
 def adagrad(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
-    """The rate falls with the sum of squared gradients."""
+    """Divide the rate by the root of the sum of squared gradients."""
     h = h + g * g
     return r * g / (jnp.sqrt(h) + p.delta), h
 
 
 @rule("RMSProp", slots=1, momentum=False)
 def rmsprop(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
-    """AdaGrad with a running mean in place of the sum."""
+    """Do as AdaGrad, with a running mean in place of the sum."""
     h = p.rms_decay * h + (1 - p.rms_decay) * g * g
     return r * g / (jnp.sqrt(h) + p.delta), h
 
 
 @rule("AdaDelta", slots=2)
 def adadelta(p: Any, g: Array, r: Array, t: Array, h1: Array, h2: Array) -> tuple[Array, ...]:
-    """Steps sized by the ratio of running means: of squared steps, and of squared gradients."""
+    """Size steps by the ratio of two running means: of squared steps, and of squared gradients."""
     h1 = p.momentum * h1 + (1 - p.momentum) * g * g
     v = g * jnp.sqrt((h2 + p.delta) / (h1 + p.delta))
     h2 = p.momentum * h2 + (1 - p.momentum) * v * v
@@ -115,7 +115,7 @@ def adadelta(p: Any, g: Array, r: Array, t: Array, h1: Array, h2: Array) -> tupl
 
 @rule("Adam", slots=2)
 def adam(p: Any, g: Array, r: Array, t: Array, m: Array, v: Array) -> tuple[Array, ...]:
-    """Running means of gradient and square, their start-up corrected in the rate; delta after the root."""
+    """Keep running means of gradient and square, corrected for their start in the rate; delta after the root."""
     m = p.momentum * m + (1 - p.momentum) * g
     v = p.momentum2 * v + (1 - p.momentum2) * g * g
     correction = jnp.sqrt(1 - p.momentum2**t) / (1 - p.momentum**t)
@@ -123,7 +123,7 @@ def adam(p: Any, g: Array, r: Array, t: Array, m: Array, v: Array) -> tuple[Arra
 
 
 def problems(param: Any) -> list[str]:
-    """What is wrong with the type and the settings that only some types take."""
+    """Return what is wrong with the type and the settings that only some types take."""
     if param.type not in RULES:
         return [f"unknown solver type '{param.type}'{did_you_mean(param.type, RULES)}"]
     if param.momentum and not RULES[param.type].momentum:
@@ -134,11 +134,11 @@ def problems(param: Any) -> list[str]:
 
 
 def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExtraArgs:
-    """The rule of a SolverParameter's type over all blobs.
+    """Make the rule of a SolverParameter's type a transformation of all params.
 
     Args:
         param: the SolverParameter: type and hyper-parameters.
-        lr_mults: a tree like the params with each blob's lr_mult.
+        lr_mults: a tree like the params, of each one's lr_mult.
     """
     chosen = RULES[param.type]
 

@@ -26,7 +26,7 @@ class NetSettings:
 
 
 def check(param: SolverParameter, file: str | None = None) -> None:
-    """Raises `SolverError` naming every setting that Caffe would refuse, and why."""
+    """Raise `SolverError` naming every setting that Caffe would refuse, and why."""
     problems = [*policies.problems(param), *rules.problems(param), *_other_problems(param)]
     if problems:
         raise SolverError([Problem(p, file=file) for p in problems])
@@ -64,7 +64,7 @@ def _own_test_nets(param: SolverParameter) -> int:
 
 
 def train_net(param: SolverParameter, folder: Path | None) -> NetSettings:
-    """The net to train: phase TRAIN, the file's own stages, then train_state.
+    """Read the net to train: phase TRAIN, the file's own stages, then train_state.
 
     Raises:
         SchemaError: if its file cannot be read.
@@ -74,7 +74,7 @@ def train_net(param: SolverParameter, folder: Path | None) -> NetSettings:
 
 
 def test_nets(param: SolverParameter, folder: Path | None) -> list[NetSettings]:
-    """The test nets in Caffe's order: test_net_param, test_net, then the train net's file as often as needed."""
+    """Read the test nets in Caffe's order: test_net_param, test_net, then the train net as often as needed."""
     sources: list[Any] = [*param.test_net_param, *param.test_net]
     generic = param.net if param.HasField("net") else param.net_param
     sources += [generic] * (len(param.test_iter) - len(sources))

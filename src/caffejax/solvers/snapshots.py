@@ -19,7 +19,7 @@ from ..net import Params, Variables
 from ..schema import format_text
 from ..schema.caffe_pb2 import SolverParameter
 from .caffe_states import is_caffe_state, load_state, save_state
-from .native_states import from_arrays, on_host, to_arrays
+from .native_states import from_arrays, to_arrays, to_host
 from .report import log
 from .state import TrainState
 
@@ -54,7 +54,7 @@ class Snapshots:
         record: Mapping[str, Any],
         last_update: Params | None = None,
     ) -> None:
-        """Starts writing a snapshot: Caffe's two files and the checkpoint. Training may go on; see `wait`.
+        """Start writing a snapshot: Caffe's two files and the checkpoint. Training may go on; see `wait`.
 
         With `snapshot_diff`, Caffe's diffs are what the last update subtracted: `last_update`, zeros if None.
 
@@ -62,7 +62,7 @@ class Snapshots:
             WeightsError: if this snapshot cannot be started, or the one before could not be written.
         """
         self.prepare()
-        state, last_update = on_host(state), jax.tree.map(np.array, last_update)
+        state, last_update = to_host(state), jax.tree.map(np.array, last_update)
         hdf5 = self._param.snapshot_format == SolverParameter.HDF5
         stem, end, kind = f"{self.prefix}_iter_{iteration}", ".h5" if hdf5 else "", "HDF5" if hdf5 else "binary proto"
         weights, solverstate = f"{stem}.caffemodel{end}", f"{stem}.solverstate{end}"
@@ -84,7 +84,7 @@ class Snapshots:
     def restore(
         self, path: str | os.PathLike[str], like: TrainState, graph: Graph
     ) -> tuple[TrainState, dict[str, Any]]:
-        """The state in a snapshot, and its record.
+        """Read the state in a snapshot, and its record.
 
         Args:
             path: a checkpoint folder, for its newest step; one step of it (`<prefix>.orbax/<n>`); or a
@@ -112,22 +112,22 @@ class Snapshots:
         return from_arrays(arrays, like, str(path)), record
 
     def check(self) -> None:
-        """Raises `WeightsError` if a snapshot could not be written; never waits."""
+        """Raise `WeightsError` if a snapshot could not be written; never wait."""
         self._background.check()
 
     def wait(self) -> None:
-        """Waits until the last snapshot is complete; raises `WeightsError` if it could not be written."""
+        """Wait until the last snapshot is complete; raise `WeightsError` if it could not be written."""
         self._background.wait()
 
     def close(self) -> None:
-        """Waits until the last snapshot is complete, and ends background work."""
+        """Wait until the last snapshot is complete, and end background work."""
         try:
             self._background.close()
         finally:
             self._folder.close()
 
     def prepare(self) -> None:
-        """Makes the folder; raises `SolverError` if snapshots cannot be written to it."""
+        """Make the folder; raise `SolverError` if snapshots cannot be written to it."""
         parent = Path(self.prefix).parent
         try:
             parent.mkdir(parents=True, exist_ok=True)
@@ -138,14 +138,14 @@ class Snapshots:
 
 
 def _prefix(given: str, file: Path | None) -> str:
-    """Caffe's rule: the prefix; in a folder, the solver file's stem; without one, the solver file's path."""
+    """Return the prefix by Caffe's rule: in a folder, the solver file's stem; if empty, the solver file's path."""
     if not given:
         return str(file.with_suffix("")) if file else "solver"
     return str(Path(given) / (file.stem if file else "solver")) if Path(given).is_dir() else given
 
 
 def _locate(path: Path) -> tuple[Path, int | None]:
-    """The checkpoint folder and, if the path names one, the step."""
+    """Return the checkpoint folder and, if the path names one, the step."""
     if not path.exists():
         raise WeightsError(
             Problem("no such snapshot; give a <prefix>.orbax folder or one of its steps", file=str(path))

@@ -19,7 +19,7 @@ from .evaluate import Scores
 from .finite_check import FiniteCheck
 from .jitted import JittedUpdater
 from .loop import Request, TrainingLoop
-from .policies import Schedule
+from .policies import RateSchedule
 from .state import TrainState
 
 Callback = Callable[["Solver"], object]
@@ -137,9 +137,9 @@ class Solver:
         return self.param.iter_size * (shapes[0][0] if shapes and shapes[0] else 1)
 
     @property
-    def schedule(self) -> Schedule:
+    def rate_schedule(self) -> RateSchedule:
         """The learning rate by iteration."""
-        return self._loop.schedule
+        return self._loop.rate_schedule
 
     @property
     def rate(self) -> float:

@@ -19,7 +19,7 @@ class TrainState:
     """All that a training step reads and changes.
 
     Attributes:
-        params: learnable blobs, `{layer: blobs}`.
+        params: learnable params, `{layer: arrays}`.
         state: running statistics, likewise.
         opt_state: what the update rule remembers.
         iteration: updates done so far, int32.
@@ -38,7 +38,7 @@ class TrainState:
         return Variables(self.params, self.state)
 
 
-class Report(NamedTuple):
+class StepResult(NamedTuple):
     """What a step found out.
 
     Attributes:
@@ -53,18 +53,18 @@ class Report(NamedTuple):
 
 
 def pass_key(ts: TrainState, number: Any) -> jax.Array:
-    """The key of one of an iteration's passes."""
+    """Return the key of one of an iteration's passes."""
     return jax.random.fold_in(jax.random.fold_in(ts.key, ts.iteration), number)
 
 
-Step = Callable[[TrainState, Mapping[str, jax.Array], Any], tuple[TrainState, Report]]
+Step = Callable[[TrainState, Mapping[str, jax.Array], Any], tuple[TrainState, StepResult]]
 Update = Callable[[Params, TrainState, Any], tuple[TrainState, Params | None]]
 
 
 def make_update(optimizer: optax.GradientTransformationExtraArgs, *, keep_update: bool) -> Update:
-    """The end of a step as a pure function, `update(grads, train_state, rate)`: the new state, what was subtracted.
+    """Make the end of a step, a pure function `update(grads, train_state, rate)`.
 
-    The gradients are sums over an iteration's passes.
+    Gradients are sums over an iteration's passes. It returns the new state, and what it subtracted with `keep_update`.
     """
 
     @jax.jit
@@ -81,10 +81,10 @@ def make_update(optimizer: optax.GradientTransformationExtraArgs, *, keep_update
 def make_step(
     net: Net, optimizer: optax.GradientTransformationExtraArgs, iter_size: int, *, keep_update: bool = False
 ) -> Step:
-    """One update as a pure function `step(train_state, batches, rate)`.
+    """Make one update, a pure function `step(train_state, batches, rate)`.
 
-    `batches` is what `stack` makes of `iter_size` batches. With `keep_update`, the report has what
-    was subtracted from each blob.
+    `batches` is what `stack` makes of `iter_size` batches. With `keep_update`, the result holds what
+    was subtracted from each param.
 
     Raises:
         GraphError: if a layer without a backward pass would need one.
@@ -93,7 +93,7 @@ def make_step(
     grad = jax.value_and_grad(net.loss, has_aux=True)
     update = make_update(optimizer, keep_update=keep_update)
 
-    def step(ts: TrainState, batches: Mapping[str, jax.Array], rate: Any) -> tuple[TrainState, Report]:
+    def step(ts: TrainState, batches: Mapping[str, jax.Array], rate: Any) -> tuple[TrainState, StepResult]:
         def one(carry: tuple[Any, Params], numbered: Any) -> tuple[tuple[Any, Params], Any]:
             total, state = carry
             number, batch = numbered
@@ -108,32 +108,32 @@ def make_step(
         else:
             (grads, state), losses, outputs = _loop(one, start, batches, iter_size)
         new, subtracted = update(grads, ts, rate)
-        return new.replace(state=state), Report(jnp.mean(losses), outputs, subtracted)  # type: ignore[attr-defined]
+        return new.replace(state=state), StepResult(jnp.mean(losses), outputs, subtracted)  # type: ignore[attr-defined]
 
     return step
 
 
 def make_steps(step: Step) -> Step:
-    """Several updates as one function: what to do for small nets, where starting a step takes as long as the step.
+    """Make several updates one function: for small nets, where dispatching a step takes as long as the step.
 
-    Batches and rates have one more axis in front, and so has the report's loss; all else it has of the last update.
+    Batches and rates have one more axis in front, and so has the result's loss; the rest of it is the last update's.
     """
 
-    def steps(ts: TrainState, batches: Mapping[str, jax.Array], rates: Any) -> tuple[TrainState, Report]:
+    def steps(ts: TrainState, batches: Mapping[str, jax.Array], rates: Any) -> tuple[TrainState, StepResult]:
         def one(carry: tuple[TrainState, Any], given: Any) -> tuple[tuple[TrainState, Any], jax.Array]:
-            new, report = step(carry[0], *given)
-            return (new, report[1:]), report.loss
+            new, result = step(carry[0], *given)
+            return (new, result[1:]), result.loss
 
         first = jax.tree.map(lambda a: a[0], (dict(batches), rates))
         last = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(step, ts, *first)[1][1:])
         (new, last), losses = jax.lax.scan(one, (ts, last), (dict(batches), rates))
-        return new, Report(losses, *last)
+        return new, StepResult(losses, *last)
 
     return steps
 
 
 def _loop(body: Callable[..., Any], carry: Any, batches: Mapping[str, Any], n: int) -> tuple[Any, jax.Array, Blobs]:
-    """`jax.lax.scan`, unrolled, of the outputs only the last, as their shapes may change; n is at least 1."""
+    """Do as `jax.lax.scan`, unrolled; keep the last outputs only, as their shapes may change. n is at least 1."""
     losses = []
     for i in range(n):
         carry, (loss, outputs) = body(carry, (jnp.int32(i), {name: array[i] for name, array in batches.items()}))
@@ -142,12 +142,12 @@ def _loop(body: Callable[..., Any], carry: Any, batches: Mapping[str, Any], n: i
 
 
 def ragged(batches: Mapping[str, Any]) -> bool:
-    """Whether the batches of one iteration differ in their shapes."""
+    """Return whether the batches of one iteration differ in their shapes."""
     return any(isinstance(arrays, list) for arrays in batches.values())
 
 
 def stack(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Any]:
-    """Batches of one iteration along a new first axis; as lists, if they differ in their shapes."""
+    """Stack the batches of one iteration along a new first axis; as lists, if they differ in their shapes."""
     if len(batches) == 1:  # a view: no copy
         return {name: array[None] for name, array in batches[0].items()}
     if any(np.shape(array) != np.shape(batches[0][name]) for b in batches[1:] for name, array in b.items()):

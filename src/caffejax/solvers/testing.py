@@ -25,7 +25,7 @@ class Tests:
         param: the solver's settings.
         nets: the test nets.
         train: the net that is trained.
-        key: for blobs that only a test net has, and what is random in tests.
+        key: for params that only a test net has, and what is random in tests.
         device: where to run.
         open_loader: what opens a net's data.
 
@@ -62,19 +62,19 @@ class Tests:
         self.scores: dict[str, float] = {}
 
     def due(self, iteration: int) -> bool:
-        """Whether a test is due at this iteration and has not been made."""
+        """Return whether a test is due at this iteration and has not been made."""
         interval = self._param.test_interval
         return bool(interval) and iteration % interval == 0 and self._tested_at != iteration
 
     def run(self, iteration: int, variables: Variables) -> list[Scores]:
-        """Tests every net with the train net's variables; logs and returns the scores."""
+        """Test every net with the train net's variables; log and return the scores."""
         results = [self._run(i, iteration, variables) for i in range(len(self.evaluators))]
         self.scores = {name: float(np.mean(v)) for scores in reversed(results) for name, v in scores.outputs.items()}
         self._tested_at = iteration
         return results
 
     def keep(self, last: int | None, best: str | None) -> Keep:
-        """Which checkpoints stay, given how many of the newest and an output to rank by.
+        """Return which checkpoints stay, given how many of the newest and an output to rank by.
 
         Raises:
             SolverError: if there is no such output, or the number is none.
@@ -88,16 +88,16 @@ class Tests:
         return Keep(last, best, lowest=bool(best and outputs[best]))
 
     def get_state(self) -> list[Any]:
-        """Every net's place in its data."""
+        """Return every net's place in its data."""
         return [evaluator.loader.get_state() for evaluator in self.evaluators]
 
     def set_state(self, states: Sequence[Any]) -> None:
-        """Goes to places that `get_state` gave."""
+        """Go to places that `get_state` gave."""
         for evaluator, state in zip(self.evaluators, states, strict=False):
             evaluator.loader.set_state(state)
 
     def close(self) -> None:
-        """Closes the nets' data."""
+        """Close the nets' data."""
         for evaluator in self.evaluators:
             evaluator.loader.close()
 
@@ -115,7 +115,7 @@ class Tests:
 
 
 def _own(net: Net, key: jax.Array, train: Net) -> Callable[[], Variables]:
-    """What gives a net's first variables; numbers stand where the train net's blobs come in, so as not to keep both."""
+    """Return a function that gives a net's first variables; numbers hold the place of the train net's arrays."""
     in_their_place = Variables(
         params=train.tree(lambda p: 0.0 if p.spec.learnable else None),
         state=train.tree(lambda p: None if p.spec.learnable else 0.0),

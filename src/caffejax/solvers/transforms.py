@@ -12,11 +12,11 @@ from .rules import transformation
 
 
 def caffe_optimizer(param: Any, lr_mults: Any, decay_mults: Any) -> optax.GradientTransformationExtraArgs:
-    """The whole chain for a SolverParameter.
+    """Chain all that a SolverParameter asks for.
 
     Args:
         param: a SolverParameter that `settings.check` found good.
-        lr_mults, decay_mults: trees like the params with each blob's multipliers.
+        lr_mults, decay_mults: trees like the params, of each one's multipliers.
 
     Gradients are the sums over `iter_size` passes. Decay comes after clipping, and enters what the rules
     remember.
@@ -30,7 +30,7 @@ def caffe_optimizer(param: Any, lr_mults: Any, decay_mults: Any) -> optax.Gradie
 
 
 def clip_by_total_norm(limit: float) -> optax.GradientTransformation:
-    """Scales all gradients down to a total L2 norm of `limit` where they exceed it; a negative limit is none."""
+    """Scale all gradients down to a total L2 norm of `limit` where they exceed it; a negative limit is none."""
     if limit < 0:
         return optax.identity()
 
@@ -43,7 +43,7 @@ def clip_by_total_norm(limit: float) -> optax.GradientTransformation:
 
 
 def add_decay(decay: float, kind: str, decay_mults: Any) -> optax.GradientTransformation:
-    """Adds decay x decay_mult x the blob (L2), or x the blob's signs (L1, 0 at 0)."""
+    """Add decay x decay_mult x the param (L2), or x its signs (L1, 0 at 0)."""
     if not decay:
         return optax.identity()
     direction = jnp.sign if kind == "L1" else (lambda blob: blob)

@@ -1,4 +1,4 @@
-"""A label that is none of a layer's classes ends the run with its row, before it becomes NaN."""
+"""The loader's check of labels: one that is none of a layer's classes is an error that names its row."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_p
 SOFTMAX = 'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" %s }'
 
 
-def feed(tmp_path, labels, layers):
+def loader(tmp_path, labels, layers):
     def datum(label):
         return caffe_pb2.Datum(channels=1, height=1, width=2, data=b"\1\2", label=label).SerializeToString()
 
@@ -55,10 +55,10 @@ def feed(tmp_path, labels, layers):
     ],
 )
 def test_named_with_row_and_layer(tmp_path, labels, layers, message):
-    reading = feed(tmp_path, labels, layers)
+    batches = loader(tmp_path, labels, layers)
     with pytest.raises(DataError, match=message):
-        next(reading)
-    reading.close()
+        next(batches)
+    batches.close()
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,6 @@ def test_named_with_row_and_layer(tmp_path, labels, layers, message):
     ],
 )
 def test_what_is_a_class_or_ignored_or_no_class_number_passes(tmp_path, labels, layers):
-    reading = feed(tmp_path, labels, layers)
-    np.testing.assert_array_equal(next(reading)["label"], labels)
-    reading.close()
+    batches = loader(tmp_path, labels, layers)
+    np.testing.assert_array_equal(next(batches)["label"], labels)
+    batches.close()

@@ -1,0 +1,126 @@
+"""Gradient checks of nets, from Python and the command line, and what they refuse."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from caffejax import Gradient, Net, check_gradients, layer_types, save_weights
+from caffejax.cli import main
+from caffejax.data.complete_inputs import complete_inputs
+from caffejax.errors import CaffejaxError
+from caffejax.layers.registry import _types
+
+NET = """
+name: "small"
+layer { name: "in" type: "Input" top: "data" top: "label"
+        input_param { shape { dim: 4 dim: 2 dim: 6 dim: 6 } shape { dim: 4 } } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+        convolution_param { num_output: 3 kernel_size: 3 weight_filler { type: "xavier" } } }
+layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" }
+layer { name: "drop" type: "Dropout" bottom: "conv" top: "conv" }
+layer { name: "ip" type: "InnerProduct" bottom: "conv" top: "ip"
+        inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+layer { name: "accuracy" type: "Accuracy" bottom: "ip" bottom: "label" top: "accuracy" include { phase: TEST } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+"""
+
+
+@pytest.fixture
+def net_file(tmp_path: Path) -> Path:
+    path = tmp_path / "net.prototxt"
+    path.write_text(NET)
+    return path
+
+
+@pytest.mark.slow
+def test_a_whole_net() -> None:
+    report = check_gradients(Net(NET, "TRAIN"), samples=8)
+    assert report.ok, report
+    assert [row.layer for row in report.rows] == ["conv"] * 3 + ["relu", "drop"] + ["ip"] * 3 + ["loss"]
+    # in place: ReLU is checked at what the convolution computed, so that some of it is negative
+    assert not report.rows[3].zero
+
+
+def test_labels_are_valid_classes() -> None:
+    inputs = complete_inputs(Net(NET, "TEST").graph, {}, np.random.default_rng(0))
+    assert set(inputs["label"]) <= set(range(5))
+    assert inputs["data"].dtype == np.float64
+
+
+@pytest.mark.slow
+def test_command(net_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, inputs = tmp_path / "report.json", tmp_path / "inputs.npz"
+    np.savez(inputs, data=np.random.default_rng(3).normal(size=(4, 2, 6, 6)))
+    weights, net = tmp_path / "w.caffemodel", Net(NET)
+    save_weights(weights, net.graph, net.init(jax.random.key(5)))
+    flags = ["--layers=ip,loss", f"--json={out}", f"--inputs={inputs}", f"--weights={weights}", "--samples=8"]
+    assert main(["gradcheck", f"--model={net_file}", *flags]) == 0
+    report = json.loads(out.read_text())
+    assert report["ok"]
+    assert [row["layer"] for row in report["rows"]] == ["ip", "ip", "ip", "loss"]
+    assert report["rows"][0]["rule_autodiff"]["error"] < 1e-6
+    assert "SoftmaxWithLoss" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_command_on_a_wrong_rule(
+    net_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    relu = layer_types()["ReLU"]
+    wrong = Gradient(lambda ctx, x, *, y, dy: dy)
+    monkeypatch.setitem(_types, "ReLU", dataclasses.replace(relu, gradient=wrong))
+    assert main(["gradcheck", f"--model={net_file}", "--layers=relu"]) == 1
+    printed = capsys.readouterr()
+    assert "rule is wrong" in printed.out
+    assert "layer 'relu' (ReLU): gradient of bottom 0 (conv): rule is wrong" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--layers=lost"], "the net has no layer 'lost' in phase TRAIN; did you mean 'loss'?"),
+        (["--layers=in"], "no layer has anything to take a gradient of"),
+        (["--inputs=nowhere.npz"], "nowhere.npz: cannot be read as .npz"),
+        (["--weights=nowhere.caffemodel"], "nowhere.caffemodel"),
+        (["--samples=0"], "samples must be at least 1, not 0"),
+        (["--samples=2", "--layers=loss", "--json=/nowhere/report.json"], "/nowhere/report.json: cannot be written"),
+    ],
+)
+def test_command_with_bad_input(
+    net_file: Path, flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["gradcheck", f"--model={net_file}", *flags]) == 1
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: check_gradients("InerProduct"), "unknown layer type 'InerProduct'; did you mean 'InnerProduct'"),
+        (lambda: check_gradients("ReLU", bottoms=[(2,), (2,)]), "takes exactly 1 bottom, but 2 given"),
+        (lambda: check_gradients("LRN", bottoms=[(2, 3)]), r"layer 'layer' \(LRN\).*4 axes"),
+        (lambda: check_gradients("ReLU", 'type: "TanH"', bottoms=[(2,)]), "is of type 'TanH', not 'ReLU'"),
+        (
+            lambda: check_gradients(
+                "InnerProduct", "inner_product_param { num_output: 3 }", bottoms=[(2, 5)], blobs=[np.ones((3, 4))]
+            ),
+            r"blobs of shapes \[\(3, 4\)\] given, but the layer has \[\(3, 5\), \(3,\)\]",
+        ),
+        (
+            lambda: check_gradients(Net(NET), inputs={"datum": np.ones(3)}),
+            "not fed a blob 'datum'; did you mean 'data'",
+        ),
+        (
+            lambda: check_gradients(Net(NET), inputs={"data": np.ones((4, 2, 6))}),
+            r"input 'data' has shape \(4, 2, 6\), but the net expects \(4, 2, 6, 6\)",
+        ),
+    ],
+)
+def test_bad_arguments(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(CaffejaxError, match=message):
+        call()

@@ -1,0 +1,131 @@
+"""What a graph says of itself: its phase, what it is fed, which layers run on the host or treat rows by themselves."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from caffejax import Graph, Net
+from caffejax.data import write_lmdb
+from caffejax.graph import build_graph, net_state
+from caffejax.schema import caffe_pb2, read_net
+
+INPUT = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 dim: 6 dim: 6 } } }\n'
+PHASES = f"""{INPUT}
+layer {{ name: "train_drop" type: "Dropout" bottom: "x" top: "d" include {{ phase: TRAIN }} }}
+layer {{ name: "test_drop" type: "Dropout" bottom: "x" top: "d" include {{ phase: TEST }} }}
+layer {{ name: "ip" type: "InnerProduct" bottom: "d" top: "ip" inner_product_param {{ num_output: 2 }} }}
+"""
+FILTER = """
+layer { name: "s" type: "Input" top: "s" input_param { shape { dim: 4 } } }
+layer { name: "filter" type: "Filter" bottom: "x" bottom: "s" top: "f" }
+"""
+
+
+def graph(text: str, phase: Any = "TEST") -> Graph:
+    net = read_net(text)
+    return build_graph(net, net_state(net, getattr(caffe_pb2, phase)))
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    datum = caffe_pb2.Datum(channels=1, height=2, width=2, data=bytes(4), label=1).SerializeToString()
+    write_lmdb(tmp_path / "db", [(b"0", datum)])
+    return tmp_path / "db"
+
+
+def test_in_phase_changes_every_layer_and_keeps_the_layers() -> None:
+    train = graph(PHASES, "TRAIN")
+    test = train.in_phase("TEST")
+    assert (train.phase, test.phase) == ("TRAIN", "TEST")
+    assert [layer.name for layer in test.layers] == ["in", "train_drop", "ip"]  # rules are not applied anew
+    for before, after in zip(train.layers, test.layers, strict=True):
+        assert (before.context.phase, before.site.phase) == ("TRAIN", "TRAIN")
+        assert (after.context.phase, after.site.phase) == ("TEST", "TEST")
+        assert after.params == before.params
+        assert after.context != before.context  # so that each phase is traced for itself
+    assert (test.blobs, test.inputs, test.outputs) == (train.blobs, train.inputs, train.outputs)
+
+
+def test_in_phase_and_back_is_the_same() -> None:
+    train = graph(PHASES, "TRAIN")
+    assert train.in_phase("TEST").in_phase("TRAIN") == train
+    assert train.in_phase("TRAIN") == train
+    assert train.in_phase("TEST") != graph(PHASES, "TEST")
+
+
+def test_in_phase_settles_types_by_the_layer_anew(tmp_path: Path) -> None:
+    """An HDF5Output has a file of its own, which nothing but its own layer writes."""
+    text = f"""{INPUT}layer {{ name: "out" type: "HDF5Output" bottom: "x" bottom: "x"
+        hdf5_output_param {{ file_name: "{tmp_path / "out.h5"}" }} }}"""
+    train = graph(text, "TRAIN")
+    kinds = [g.layers[-1].type for g in (train, train.in_phase("TEST"))]
+    assert kinds[0] != kinds[1]
+    assert [kind.name for kind in kinds] == ["HDF5Output"] * 2
+    assert all(kind.on_host for kind in kinds)
+
+
+def test_what_sources_feed_is_not_fed_by_hand(database: Path) -> None:
+    found = graph(
+        f"""layer {{ name: "in" type: "Input" top: "x" top: "y" input_param {{ shape {{ dim: 2 dim: 3 }} }} }}
+        layer {{ name: "data" type: "Data" top: "image" top: "label"
+                 data_param {{ source: "{database}" batch_size: 2 backend: LMDB }} }}
+        layer {{ name: "arrays" type: "MemoryData" top: "m" top: "n"
+                 memory_data_param {{ batch_size: 2 channels: 1 height: 2 width: 2 }} }}
+        layer {{ name: "zeros" type: "DummyData" top: "zeros" dummy_data_param {{ shape {{ dim: 2 }} }} }}"""
+    )
+    assert found.fed == ("x", "y", "image", "label", "m", "n")
+    assert found.fed_by_hand == ("x", "y", "m", "n")
+    assert found.inputs == ("x", "y")  # MemoryData's arrays are set, they are no inputs
+
+
+def test_a_net_may_be_fed_nothing() -> None:
+    found = graph('layer { name: "z" type: "DummyData" top: "z" dummy_data_param { shape { dim: 2 } } }')
+    assert found.fed == found.fed_by_hand == found.inputs == ()
+
+
+def test_host_layers_are_found_whatever_makes_them_so(tmp_path: Path) -> None:
+    output = f"""layer {{ name: "out" type: "HDF5Output" bottom: "x" bottom: "x"
+        hdf5_output_param {{ file_name: "{tmp_path / "out.h5"}" }} }}"""
+    relu = 'layer { name: "relu" type: "ReLU" bottom: "x" top: "x" }'
+    assert not graph(INPUT + relu).has_host_layers
+    for text in (FILTER, output):
+        found = graph(INPUT + relu + text)
+        assert found.has_host_layers
+        assert found.in_phase("TRAIN").has_host_layers
+        assert [layer.type.on_host for layer in found.layers if layer.name in ("relu", "filter", "out")] == [
+            False,
+            True,
+        ]
+
+
+LAYERS = {
+    "ReLU": ("", True),  # element-wise
+    "Dropout": ("", True),
+    "Pooling": ("pooling_param { kernel_size: 2 stride: 2 }", True),
+    "LRN": ("lrn_param { local_size: 3 }", True),
+    "Convolution": ("convolution_param { num_output: 2 kernel_size: 3 }", True),
+    "InnerProduct": ("inner_product_param { num_output: 2 }", True),
+    "InnerProduct over rows": ("inner_product_param { num_output: 2 axis: 0 }", False),
+    "Softmax over rows": ("softmax_param { axis: 0 }", False),
+    "BatchNorm": ("batch_norm_param { use_global_stats: false }", False),
+    "Reduction": ("", False),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_row_wise_layer_says_so_and_is(name: str) -> None:
+    """Another first row changes no other row of the top just where the layer says so."""
+    param, row_wise = LAYERS[name]
+    net = Net(f'{INPUT}layer {{ name: "l" type: "{name.split()[0]}" bottom: "x" top: "y" {param} }}')
+    assert net.graph.layers[-1].row_wise is row_wise
+    params, state = net.init(jax.random.key(0))
+    params = jax.tree.map(lambda a: jax.random.normal(jax.random.key(1), a.shape), params)
+    x = np.random.default_rng(0).normal(size=(4, 3, 6, 6)).astype(np.float32)
+    other = x.copy()
+    other[0] *= 3
+    before, after = (net.apply(params, state, {"x": a})[0]["y"] for a in (x, other))
+    same = before.shape[:1] == (4,) and np.allclose(before[1:], after[1:])
+    assert same is row_wise

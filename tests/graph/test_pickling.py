@@ -1,0 +1,74 @@
+"""Layers that were pickled or copied: what a look at their sources showed goes with them, and is not made again."""
+
+import copy
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import jax
+import numpy as np
+import pytest
+
+from caffejax import Graph
+from caffejax.data import write_lmdb
+from caffejax.graph import build_graph, net_state
+from caffejax.schema import caffe_pb2, read_net
+
+COPIES: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    """Of an LMDB, whose images are finished on the device, and of an HDF5 file; both are gone when it is copied."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    datum = caffe_pb2.Datum(channels=1, height=2, width=3, data=bytes(range(6)), label=1).SerializeToString()
+    write_lmdb(folder / "db", [(b"0", datum)])
+    with h5py.File(folder / "rows.h5", "w") as file:
+        file["rows"] = np.zeros((4, 5), np.float32)
+    (folder / "list.txt").write_text(f"{folder / 'rows.h5'}\n")
+    net = read_net(f"""
+        layer {{ name: "data" type: "Data" top: "image" top: "label"
+                 transform_param {{ scale: 0.5 mean_value: 2 }}
+                 data_param {{ source: "{folder / "db"}" batch_size: 4 backend: LMDB }} }}
+        layer {{ name: "rows" type: "HDF5Data" top: "rows"
+                 hdf5_data_param {{ source: "{folder / "list.txt"}" batch_size: 2 }} }}
+        layer {{ name: "ip" type: "InnerProduct" bottom: "rows" top: "ip" inner_product_param {{ num_output: 2 }} }}""")
+    found = build_graph(net, net_state(net, caffe_pb2.TRAIN))
+    shutil.rmtree(folder)
+    return found
+
+
+@pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
+def test_looks_go_with_their_layers(graph: Graph, copied: Callable[[Any], Any]) -> None:
+    for layer in graph.layers[:2]:
+        other = copied(layer)
+        assert layer.look is not None
+        assert other.look.tops == layer.look.tops
+        assert (other.look.finish is None) == (layer.look.finish is None)
+        assert other.site == layer.site
+        assert other.context == layer.context
+    assert copied(graph.layers[2]) == graph.layers[2]
+    assert graph.layers[2].look is None
+
+
+@pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
+def test_a_copy_finishes_what_its_source_gives_alike(graph: Graph, copied: Callable[[Any], Any]) -> None:
+    images = np.arange(24, dtype=np.uint8).reshape(4, 1, 2, 3)
+    labels = np.arange(4, dtype=np.float32)
+    data, rows, _ = copied(graph).layers
+    image, label = data.finish([images, labels])
+    np.testing.assert_array_equal(image, (images.astype(np.float32) - 2) / 2)
+    np.testing.assert_array_equal(label, labels)
+    np.testing.assert_array_equal(rows.finish([np.ones((2, 5), np.float32)])[0], np.ones((2, 5)))
+
+
+@pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
+def test_a_copied_graph_has_the_shapes_that_were_seen(graph: Graph, copied: Callable[[Any], Any]) -> None:
+    other = copied(graph)
+    assert other.blobs == graph.blobs
+    assert other.blobs["image"] == jax.ShapeDtypeStruct((4, 1, 2, 3), np.float32)
+    assert other.in_phase("TEST").layers[0].look.tops == graph.layers[0].look.tops  # nothing is looked at again

@@ -1,0 +1,142 @@
+"""Nets that are copied, pickled, and sent to another process."""
+
+import copy
+import multiprocessing
+import pickle
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from caffejax import Net, Run, Solver, SolverError, Variables
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+KEY = jax.random.key(0)
+BRANCHES = """
+    name: "branches"
+    layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 dim: 6 dim: 6 } } }
+    layer { name: "label" type: "Input" top: "label" input_param { shape { dim: 4 } } include { phase: TRAIN } }
+    layer { name: "a" type: "Convolution" bottom: "x" top: "a" convolution_param { num_output: 4 kernel_size: 3
+      weight_filler { type: "xavier" } } }
+    layer { name: "norm" type: "BatchNorm" bottom: "a" top: "a" }
+    layer { name: "b" type: "Convolution" bottom: "x" top: "b" convolution_param { num_output: 4 kernel_size: 3
+      weight_filler { type: "gaussian" std: 0.1 } } }
+    layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "b" top: "sum" }
+    layer { name: "drop" type: "Dropout" bottom: "sum" top: "sum" }
+    layer { name: "ip" type: "InnerProduct" bottom: "sum" top: "ip" inner_product_param { num_output: 3
+      weight_filler { type: "xavier" } } }
+    layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" include { phase: TRAIN } }
+"""
+COPIES: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
+INPUTS = {"x": np.random.default_rng(0).normal(size=(4, 3, 6, 6)).astype(np.float32), "label": np.float32([0, 1, 2, 0])}
+
+
+def computed(net: Net) -> Any:
+    """Blobs, state and gradients from variables of the net's own."""
+    inputs = {name: INPUTS[name] for name in net.fed}
+    params, state = net.init(KEY)
+    blobs, new = net.forward(params, state, inputs, key=KEY)
+    diffs = jax.grad(lambda params: sum(jnp.sum(b) for b in net.apply(params, state, inputs, key=KEY)[0].values()))
+    return jax.tree.map(np.asarray, (blobs, new, diffs(params)))
+
+
+def assert_equal(actual: Any, expected: Any) -> None:
+    jax.tree.map(np.testing.assert_array_equal, actual, expected)
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
+def test_copies_compute_the_same(copied: Callable[[Any], Any]) -> None:
+    options: Any = {"seed": 3, "kernels": "reference", "backward": "rules", "remat": "auto", "memory_limit": 10**9}
+    net = Net(BRANCHES, "TRAIN", level=1, stages=["a"], file="some.prototxt", **options)
+    for original in (net, net.in_phase("TEST")):
+        other = copied(original)
+        assert other is not original
+        assert other.graph == original.graph
+        assert other.run == Run(backward="rules", kernels="reference", remat="auto", memory_limit=10**9)
+        assert_equal(computed(other), computed(original))
+        assert other.in_phase("TRAIN").graph == net.graph
+
+
+@pytest.mark.slow
+def test_a_net_pickles_as_its_definition() -> None:
+    net = Net(BRANCHES, "TRAIN")
+    computed(net)
+    assert len(pickle.dumps(net)) < 2 * len(BRANCHES)
+
+
+@pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
+def test_graphs_and_variables_are_copied(copied: Callable[[Any], Any]) -> None:
+    net = Net(BRANCHES, "TRAIN")
+    assert copied(net.graph) == net.graph
+    variables = copied(net.init(KEY))
+    assert isinstance(variables, Variables)
+    assert_equal(variables, net.init(KEY))
+
+
+LAYERS = '''
+import numpy as np
+
+
+class Double:
+    """On the host."""
+
+    def reshape(self, bottom, top):
+        top[0].reshape(*bottom[0].data.shape)
+
+    def forward(self, bottom, top):
+        top[0].data[...] = 2 * bottom[0].data
+
+    def backward(self, top, propagate_down, bottom):
+        bottom[0].diff[...] = 2 * top[0].diff
+
+
+def halve(x):
+    return x / 2
+'''
+WITH_PYTHON = """
+    layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 dim: 6 dim: 6 } } }
+    layer { name: "a" type: "Python" bottom: "x" top: "a" python_param { module: "copied_layers" layer: "Double" } }
+    layer { name: "b" type: "Python" bottom: "a" top: "b" python_param { module: "copied_layers" layer: "halve" } }
+"""
+
+
+@pytest.fixture
+def with_python(tmp_path: Path) -> Net:
+    (tmp_path / "copied_layers.py").write_text(LAYERS)
+    (tmp_path / "net.prototxt").write_text(WITH_PYTHON)
+    return Net(tmp_path / "net.prototxt")
+
+
+@pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
+def test_python_layers_are_made_anew(with_python: Net, copied: Callable[[Any], Any]) -> None:
+    other = copied(with_python)
+    assert other.has_host_layers
+    np.testing.assert_array_equal(other.forward({}, {}, {"x": INPUTS["x"]})[0]["b"], INPUTS["x"])
+    graph = copied(with_python.graph)
+    assert [layer.type.on_host for layer in graph.layers] == [False, True, False]
+    assert all(layer.type.instance is not None for layer in graph.layers[1:])
+
+
+@pytest.mark.slow
+def test_another_process_computes_the_same(with_python: Net) -> None:
+    net = Net(BRANCHES, "TRAIN", precision="bfloat16")
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        assert_equal(pool.submit(computed, net).result(), computed(net))
+        assert_equal(pool.submit(computed, with_python).result(), computed(with_python))
+
+
+def test_a_solver_says_that_it_cannot_be_copied() -> None:
+    solver = Solver(CONFIGS / "digits" / "lenet_solver.prototxt")
+    try:
+        for copied in COPIES:
+            with pytest.raises(SolverError, match="cannot be copied or pickled, as it reads data and writes files"):
+                copied(solver)
+    finally:
+        solver.close()

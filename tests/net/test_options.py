@@ -1,0 +1,112 @@
+"""The two values of options: what they refuse, and how keywords stand in place of their fields."""
+
+import dataclasses
+import pickle
+from typing import Any, get_type_hints
+
+import pytest
+
+from caffejax import CaffejaxError, Net
+from caffejax.options import Options, Reading, Run, SolverOptions, choices, resolved
+
+INPUT = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 } } }'
+
+
+def messages(made: Any) -> list[str]:
+    """What the error says that a call ends with, one entry per problem."""
+    with pytest.raises(CaffejaxError) as caught:
+        made()
+    return [problem.message for problem in caught.value.problems]
+
+
+def test_every_wrong_value_of_a_run_is_named() -> None:
+    values: dict[str, Any] = dict.fromkeys(("kernels", "precision", "backward", "remat"), "best") | {"memory_limit": -1}
+    assert messages(lambda: Run(**values)) == [
+        'kernels must be "fast" or "reference", not "best"',
+        'precision must be "float32" or "tf32" or "bfloat16", not "best" (half precision is bfloat16, which needs no '
+        "loss scaling)",
+        'backward must be "autodiff" or "rules", not "best"',
+        'remat must be "none" or "auto", not "best"',
+        "memory_limit must be a number of bytes, not -1",
+    ]
+
+
+def test_every_wrong_value_of_reading_is_named() -> None:
+    values: dict[str, Any] = {"seed": 0.5, "workers": -1, "skip_bad": "no"}
+    assert messages(lambda: Reading(**values)) == [
+        "seed must be a whole number, not 0.5",
+        "workers must be a whole number from 0 on, not -1",
+        'skip_bad must be True or False, not "no"',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("memory_limit", 1.5), ("memory_limit", True), ("seed", True), ("workers", "2"), ("skip_bad", 1), ("remat", None)],
+)
+def test_a_value_of_the_wrong_kind_is_named(option: str, value: Any) -> None:
+    (message,) = messages(lambda: resolved(Run(), Reading(), {option: value}))
+    assert message.startswith(f"{option} must be ")
+
+
+def test_problems_of_both_values_and_of_names_are_said_at_once() -> None:
+    options = {"kernel": "fast", "kernels": "slow", "remat": "all", "workers": -2, "depth": 3, "skip_bad": None}
+    expected = [
+        "there is no option 'kernel'; did you mean 'kernels'?",
+        "there is no option 'depth'",
+        'kernels must be "fast" or "reference", not "slow"',
+        'remat must be "none" or "auto", not "all"',
+        "workers must be a whole number from 0 on, not -2",
+        "skip_bad must be True or False, not None",
+    ]
+    assert messages(lambda: resolved(Run(), Reading(), options)) == expected
+    assert messages(lambda: Net(INPUT, **options)) == expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"), [("kernel", "kernels"), ("sede", "seed"), ("Workers", "workers"), ("skip-bad", "skip_bad")]
+)
+def test_an_unknown_keyword_gets_the_nearest_name(name: str, nearest: str) -> None:
+    (message,) = messages(lambda: resolved(Run(), Reading(), {name: 1}))
+    assert message == f"there is no option '{name}'; did you mean '{nearest}'?"
+
+
+def test_keywords_stand_in_place_of_fields() -> None:
+    run, reading = Run(kernels="reference", memory_limit=10), Reading(seed=7, workers=2)
+    assert resolved(run, reading, {}) == (run, reading)
+    options = {"backward": "rules", "kernels": "fast", "memory_limit": None, "seed": 1}
+    assert resolved(run, reading, options) == (Run("fast", backward="rules"), Reading(seed=1, workers=2))
+    assert (run, reading) == (Run("reference", memory_limit=10), Reading(7, 2))  # as they were
+
+
+def test_a_net_takes_both_values_and_keywords() -> None:
+    net = Net(INPUT, run=Run(backward="rules"), reading=Reading(workers=1), kernels="reference", seed=3)
+    assert net.run == Run(kernels="reference", backward="rules")
+    assert net.reading == Reading(seed=3, workers=1)
+
+
+@pytest.mark.parametrize(
+    ("value", "same", "other"), [(Run(), Run("fast"), Run("reference")), (Reading(), Reading(0), Reading(1))]
+)
+def test_values_are_frozen_and_hashable(value: Any, same: Any, other: Any) -> None:
+    assert {value: 1, same: 2, other: 3} == {value: 2, other: 3}
+    assert pickle.loads(pickle.dumps(other)) == other != value
+    for field in dataclasses.fields(value):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(value, field.name, getattr(other, field.name))
+
+
+def test_the_keywords_are_the_fields_of_both_values_with_their_types() -> None:
+    hints = get_type_hints(Run) | get_type_hints(Reading)
+    assert get_type_hints(Options) == hints
+    assert get_type_hints(SolverOptions) == {name: kind for name, kind in hints.items() if name != "seed"}
+    assert not Options.__required_keys__
+
+
+def test_what_an_option_of_few_values_may_be() -> None:
+    assert choices("kernels") == ("fast", "reference")
+    assert choices("precision") == ("float32", "tf32", "bfloat16")
+    for name in ("kernels", "precision", "backward", "remat"):
+        assert choices(name)[0] == getattr(Run(), name)
+        for value in choices(name):
+            assert getattr(Run(**{name: value}), name) == value  # type: ignore[arg-type]
