@@ -12,6 +12,11 @@ from .operation import Operation
 Run = Callable[[jax.Array, jax.Array, int], jax.Array]
 
 
+def groups_of(inputs: int, weight: jax.Array) -> int:
+    """Return into how many groups a weight (outputs, inputs / groups, ...) cuts so many inputs."""
+    return inputs // weight.shape[1]
+
+
 def in_groups(run: Run, x: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
     """`run(x, weight, groups)`, which sees each group of `x`'s channels by its part of the weight's first axis.
 

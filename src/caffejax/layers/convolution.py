@@ -14,14 +14,14 @@ from jax import lax
 from ..errors import require
 from ..kernels.affine import by_channel
 from ..kernels.convolution import correlate
-from ..kernels.geometry import Geometry
 from ..kernels.grouping import in_groups
+from ..kernels.window import Window
 from .axes import after_first_axis, canonical_axis
 from .context import Context, ParamSpec, Shape
 from .dtypes import promote
 from .follower import Follower
 from .registry import register
-from .spatial import Window, convolution_output, convolution_window, window_padding
+from .spatial import convolution_output, convolution_window
 from .types import SAME_AS_BOTTOMS, Facts, Fusion, Gradient, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
@@ -60,8 +60,9 @@ class Correlation:
 
         Times a factor for each output before the bias, and with negatives set to 0 if `relu`.
         """
-        g = Geometry(self.window.stride, tuple(self._padding(x)), self.window.dilation, self.group)
-        y = correlate(self._flat(x), weight, g, bias, factor=factor, relu=relu, fast=self.fast)
+        size = self.size(x)
+        window = self.window.ending(size, convolution_output(size, self.window))
+        y = correlate(self._flat(x), weight, window, bias, factor=factor, relu=relu, fast=self.fast)
         return y.reshape(*x.shape[: self.axis], *y.shape[1:]).astype(x.dtype)
 
     def spread(self, y: jax.Array, weight: jax.Array, size: Shape) -> jax.Array:
@@ -70,17 +71,17 @@ class Correlation:
         A correlation again: of `y`, spread out by the stride, with the flipped kernel.
         """
         n = len(size)
-        pads = window_padding(size, self.size(y), self.window)
+        back = self.window.ending(size, self.size(y)).transposed()
 
         def run(y: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
             swapped = weight.reshape(groups, -1, *weight.shape[1:]).swapaxes(1, 2)
             return lax.conv_general_dilated(
                 y,
                 jnp.flip(swapped.reshape(-1, *swapped.shape[2:]), range(2, 2 + n)),
-                (1,) * n,
-                [(e - 1 - low, e - 1 - high) for e, (low, high) in zip(self.window.extent, pads, strict=True)],
+                back.stride,
+                back.padding,
                 lhs_dilation=self.window.stride,
-                rhs_dilation=self.window.dilation,
+                rhs_dilation=back.dilation,
                 dimension_numbers=_plain(n),
                 feature_group_count=groups,
             )
@@ -95,7 +96,7 @@ class Correlation:
             self._flat(x),
             self._flat(dy),
             self.window.dilation,
-            window_padding(self.size(x), self.size(dy), self.window),
+            self.window.ending(self.size(x), self.size(dy)).padding,
             rhs_dilation=self.window.stride,
             dimension_numbers=lax.ConvDimensionNumbers(*(((1, 0, *range(2, n + 2)),) * 3)),
             batch_group_count=self.group,
@@ -112,10 +113,6 @@ class Correlation:
     def bias_diff(self, dy: jax.Array) -> jax.Array:
         """The bias's diff."""
         return promote(self._flat(dy)).sum((0, *range(2, 2 + len(self.size(dy)))))
-
-    def _padding(self, x: jax.Array) -> list[tuple[int, int]]:
-        size = self.size(x)
-        return window_padding(size, convolution_output(size, self.window), self.window)
 
     def _flat(self, x: jax.Array) -> jax.Array:
         return x.reshape(-1, *x.shape[self.axis :])

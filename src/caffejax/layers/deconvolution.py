@@ -55,8 +55,8 @@ register(
 def _size(c: Correlation, x: jax.Array) -> Shape:
     w = c.window
     size = tuple(
-        stride * (n - 1) + extent - 2 * pad
-        for n, stride, extent, pad in zip(c.size(x), w.stride, w.extent, w.pad, strict=True)
+        stride * (n - 1) + extent - low - high
+        for n, stride, extent, (low, high) in zip(c.size(x), w.stride, w.extent, w.padding, strict=True)
     )
-    require(all(n > 0 for n in size), f"nothing is left: input {c.size(x)}, kernel {w.extent}, pad {w.pad}")
+    require(all(n > 0 for n in size), f"nothing is left: input {c.size(x)}, kernel {w.extent}, pad {w.low}")
     return size

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ..kernels.window import Window
 from .context import Shape
 from .dtypes import promote
 from .im2col import overlay, windows
-from .spatial import Window
 
 
 def stochastic_windows(x: jax.Array, window: Window, out: Shape, key: jax.Array | None) -> jax.Array:
