@@ -34,7 +34,7 @@ def correlate(
     relu: bool = False,
     fast: bool = True,
 ) -> jax.Array:
-    """(batch, inputs, *size) with weight (outputs, inputs / groups, *kernel) to (batch, outputs, *output size).
+    """Correlate (batch, inputs, *size) with weight (outputs, inputs / groups, *kernel): (batch, outputs, *output size).
 
     Times a factor (outputs,), plus a bias (outputs,), and with negatives set to 0 if `relu`. Without `fast` it is
     XLA's own, with JAX's own derivatives.
@@ -55,8 +55,8 @@ def _differentiable(window: Window, relu: bool) -> Any:
         (y,) = _correlation(window, relu)(*arrays)
         return y, (arrays, y if relu else None)
 
-    def backward(saved: Any, dy: jax.Array, wanted: Sequence[bool]) -> list[jax.Array | None]:
-        (x, weight, *_), y = saved
+    def backward(residuals: Any, dy: jax.Array, wanted: Sequence[bool]) -> list[jax.Array | None]:
+        (x, weight, *_), y = residuals
         want_x, want_weight, *want_bias = wanted
         want = onednn.Wanted(want_x, want_weight)
         operation = _correlation_diffs(window, want, any(want_bias), y is not None)
@@ -108,7 +108,7 @@ def _batched(arrays: Sequence[jax.Array], axes: Axes, *, window: Window, relu: b
 
 
 def _correlation_diffs(window: Window, wanted: onednn.Wanted, bias: bool, relu: bool) -> Operation:
-    """Of `x`, the output's diff, the weight and, with a ReLU, the output: the diffs that are wanted."""
+    """Make the wanted diffs from `x`, the output's diff, the weight and, with a ReLU, the output."""
     how: Any = {"window": window, "wanted": wanted, "bias": bias}
     return Operation(
         plain=partial(_wanted_of, _plain_diffs, **how),

@@ -19,7 +19,7 @@ from jax import lax
 from . import onednn
 from .affine import along_channels
 from .grouping import group_by_group, groups_of
-from .layout import channels_first, channels_last, kept, kept_last
+from .layout import channels_first, channels_last, materialise, materialise_channels_last
 from .sums import LAST, row_sums
 from .window import Shape, Window
 
@@ -31,7 +31,7 @@ Formulation = Literal["product", "depthwise", "by group", "convolution"]
 
 
 def formulation(x: jax.Array, weight: jax.Array, window: Window) -> Formulation:
-    """Choose what to compute a convolution of arrays like these, in Caffe's order, by."""
+    """Choose how to compute a convolution of arrays like these, in Caffe's order."""
     groups = groups_of(x.shape[1], weight)
     if groups > 1:
         return "depthwise" if len(weight) == groups == x.shape[1] else "by group"
@@ -41,7 +41,7 @@ def formulation(x: jax.Array, weight: jax.Array, window: Window) -> Formulation:
 
 
 def correlate(x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: Window, relu: bool) -> jax.Array:
-    """The convolution plus a bias (outputs,), with negatives set to 0 if `relu`."""
+    """Convolve, add a bias (outputs,), and set negatives to 0 if `relu`."""
     if onednn.suits_convolution(x, weight, window):
         return _by_onednn(x, weight, bias, window, relu)
     return channels_first(along_channels(LAST, channels_last(_by_xla(x, weight, window)), None, bias, relu))
@@ -57,12 +57,12 @@ def correlate_diffs(
     wanted: onednn.Wanted,
     bias: bool,
 ) -> tuple[jax.Array | None, jax.Array | None, jax.Array | None]:
-    """The gradients of `x`, weight and bias from that of the output; `y` is the output where a ReLU is behind it."""
+    """Return the diffs of `x`, weight and bias from that of the output; `y` is the output where a ReLU is fused."""
     dy = dy if y is None else jnp.where(y > 0, dy, 0)
     if onednn.suits_convolution(x, weight, window):
-        x, dy = channels_last(kept_last(x)), channels_last(kept_last(dy))
+        x, dy = channels_last(materialise_channels_last(x)), channels_last(materialise_channels_last(dy))
         dx, d_weight, d_bias = onednn.convolution_diffs(x, dy, weight, window, wanted, bias=bias)
-        return None if dx is None else kept_last(channels_first(dx)), d_weight, d_bias
+        return None if dx is None else materialise_channels_last(channels_first(dx)), d_weight, d_bias
     _, pullback = jax.vjp(partial(_by_xla, window=window), x, weight)
     dx, d_weight = pullback(dy.astype(x.dtype))
     return dx, d_weight, row_sums(channels_last(dy)) if bias else None
@@ -83,13 +83,13 @@ def _by_xla(x: jax.Array, weight: jax.Array, window: Window) -> jax.Array:
 
 def _by_onednn(x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: Window, relu: bool) -> jax.Array:
     product = formulation(x, weight, window) == "product"
-    x = channels_last(kept_last(x))
+    x = channels_last(materialise_channels_last(x))
     if product and math.prod(x.shape[:-1]) <= _FEW_ROWS:
         rows, matrix = x.reshape(-1, x.shape[-1]), weight.reshape(weight.shape[:2])
         y = onednn.matmul(rows, matrix, bias, transpose_b=True, relu=relu).reshape(*x.shape[:-1], -1)
     else:
         y = onednn.convolution(x, weight, bias, window, relu=relu)
-    return kept_last(channels_first(y))
+    return materialise_channels_last(channels_first(y))
 
 
 def _product(x: jax.Array, weight: jax.Array, window: Window) -> jax.Array:
@@ -127,7 +127,10 @@ def _depthwise_input_diff(x: jax.Array, weight: jax.Array, window: Window, dy: j
 
 
 def _depthwise_weight_diff(x: jax.Array, weight: jax.Array, window: Window, dy: jax.Array) -> jax.Array:
-    x, dy = kept(channels_last(x)), kept(channels_last(dy)).astype(jnp.promote_types(x.dtype, jnp.float32))
+    x, dy = (
+        materialise(channels_last(x)),
+        materialise(channels_last(dy)).astype(jnp.promote_types(x.dtype, jnp.float32)),
+    )
     diffs = []
     for place in np.ndindex(*window.kernel):
         axes = zip(x.shape[1:-1], dy.shape[1:-1], place, window.stride, window.low, window.dilation, strict=True)
@@ -137,7 +140,7 @@ def _depthwise_weight_diff(x: jax.Array, weight: jax.Array, window: Window, dy: 
 
 
 def _overlap(size: int, windows: int, place: int, stride: int) -> tuple[slice, slice]:
-    """The cells that windows have at a place, as far as there are cells; and which windows these are."""
+    """Return the cells that windows have at a place, as far as there are cells; and which windows these are."""
     first = max(0, -(place // stride))
     count = max(0, min(windows, (size - 1 - place) // stride + 1) - first)
     start = first * stride + place
@@ -152,7 +155,7 @@ def _shifted_products(
     total = jnp.zeros((), jnp.promote_types(x.dtype, jnp.float32))
     for place, cells in _cells(padded, window, out):
         total = total + cells * weight[(slice(None), 0, *place)]
-    return kept_last(channels_first(total.astype(x.dtype)))
+    return materialise_channels_last(channels_first(total.astype(x.dtype)))
 
 
 def _cells(x: jax.Array, window: Window, out: Sequence[int]) -> Iterator[tuple[Shape, jax.Array]]:

@@ -26,7 +26,7 @@ class Batched(Protocol):
     """How a CPU's formulation takes one axis more: given the arrays, and where each has it (None: it has not)."""
 
     def __call__(self, arrays: Sequence[jax.Array], axes: Sequence[int | None]) -> Arrays | None:
-        """Results with the axis first; None leaves it to XLA's own formulation."""
+        """Return results with the axis first; None leaves it to XLA's own formulation."""
         ...
 
 
@@ -49,11 +49,11 @@ class Operation:
     batched: Batched | None = None
 
     def __call__(self, *arrays: jax.Array) -> Arrays:
-        """What `plain` gives."""
+        """Return what `plain` does."""
         return tuple(_operation.bind(*arrays, operation=self, plain=jax.make_jaxpr(self.plain)(*arrays)))
 
     def through(self, transform: Callable[[Function], Function], plain: ClosedJaxpr) -> Function:
-        """The operation, traced to `plain`, with its formulations transformed; `plain` alone where `cpu` cannot be."""
+        """Transform the formulations of the operation, traced to `plain`; `plain` alone where `cpu` cannot be."""
         own = transform(jaxpr_as_fun(plain))
         if not self.smooth:
             return own
@@ -89,7 +89,7 @@ mlir.register_lowering(_operation, _lower)
 
 
 def _whole(module: Any) -> bool:
-    """Whether the program is one device's: that is the only one, or under `jax.shard_map` one of many."""
+    """Return whether the program is one device's: that is the only one, or under `jax.shard_map` one of many."""
     axes = module.axis_context
     manual = getattr(axes, "manual_axes", None)
     return getattr(axes, "num_devices", 0) == 1 if manual is None else manual == frozenset(axes.mesh.axis_names)

@@ -21,7 +21,7 @@ Arrays = tuple[jax.Array, ...]
 
 
 def max_pool(x: jax.Array, window: Window) -> jax.Array:
-    """(batch, channels, height, width) to (batch, channels, *out). A window without any input gives -FLT_MAX.
+    """Pool (batch, channels, height, width) to (batch, channels, *out). A window without any input gives -FLT_MAX.
 
     The gradient goes to the first maximum in row-major order.
     """
@@ -35,8 +35,8 @@ def max_pool(x: jax.Array, window: Window) -> jax.Array:
         y, places = placed(x)
         return y, (x, places)
 
-    def backward(saved: Arrays, dy: jax.Array, wanted: Sequence[bool]) -> Arrays:
-        return diff(*saved, dy)
+    def backward(residuals: Arrays, dy: jax.Array, wanted: Sequence[bool]) -> Arrays:
+        return diff(*residuals, dy)
 
     y: jax.Array = with_gradient(forward, backward, alone=lambda x: alone(x)[0])(x)
     return y
@@ -48,7 +48,7 @@ def _maxima(x: jax.Array, window: Window) -> Arrays:
 
 
 def _maxima_and_places(x: jax.Array, window: Window) -> Arrays:
-    """XLA's own gradient looks for the places again."""
+    """Return no places: XLA's own gradient looks for them again."""
     (best,) = _maxima(x, window)
     return best, jnp.zeros(best.shape, place_type(window))
 
@@ -60,7 +60,7 @@ def _maxima_diff(x: jax.Array, places: jax.Array, dy: jax.Array, window: Window)
 
 
 def average_pool(x: jax.Array, window: Window, areas: np.ndarray) -> jax.Array:
-    """(batch, channels, height, width) to (batch, channels, *out): sums over windows, divided by `areas` (*out)."""
+    """Pool (batch, channels, height, width) to (batch, channels, *out): sums of windows, divided by `areas` (*out)."""
     run = Operation(partial(_means, window=window, areas=areas), partial(pooling_cpu.means, window=window, areas=areas))
     diff = Operation(
         partial(_means_diff, window=window, areas=areas), partial(pooling_cpu.means_diff, window=window, areas=areas)
@@ -86,9 +86,9 @@ def _means_diff(x: jax.Array, dy: jax.Array, window: Window, areas: np.ndarray) 
     return found
 
 
-def _over_windows(join: Callable[..., Any], start: float, x: jax.Array, window: Window) -> jax.Array:
+def _over_windows(reduce: Callable[..., Any], start: float, x: jax.Array, window: Window) -> jax.Array:
     kernel, stride = (1, 1, *window.kernel), (1, 1, *window.stride)
     y: jax.Array = lax.reduce_window(
-        x, np.array(start, x.dtype), join, kernel, stride, ((0, 0), (0, 0), *window.padding)
+        x, np.array(start, x.dtype), reduce, kernel, stride, ((0, 0), (0, 0), *window.padding)
     )
     return y

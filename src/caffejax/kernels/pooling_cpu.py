@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .layout import channels_first, channels_last, kept
+from .layout import channels_first, channels_last, materialise
 from .sums import cell_sums
 from .window import Window
 
@@ -22,14 +22,14 @@ Arrays = tuple[jax.Array, ...]
 
 
 def place_type(window: Window) -> Any:
-    """Integers that can number the cells of a window."""
+    """Return the dtype of integers that can number the cells of a window."""
     return jnp.int8 if math.prod(window.kernel) < 128 else jnp.int32
 
 
 def maxima(x: jax.Array, window: Window) -> Arrays:
-    """The maximum of each window."""
+    """Return the maximum of each window."""
     least = float(jnp.finfo(x.dtype).min)
-    x = _padded(kept(channels_last(x)), window, least)
+    x = _padded(materialise(channels_last(x)), window, least)
     for axis in (2, 1):  # row by row, then the rows: 2k comparisons for a k x k window
         first, *others = _cells(x, window, axis)
         x = jnp.where(first > least, first, least)
@@ -39,23 +39,23 @@ def maxima(x: jax.Array, window: Window) -> Arrays:
 
 
 def maxima_and_places(x: jax.Array, window: Window) -> Arrays:
-    """The maximum of each window and the number of its cell, -1 for none."""
+    """Return the maximum of each window and the number of its cell, -1 for none."""
     least = float(jnp.finfo(x.dtype).min)
     dtype = place_type(window)
     best, at = jnp.asarray(least, x.dtype), jnp.asarray(-1, dtype)
-    for number, cells in enumerate(_all_cells(_padded(kept(channels_last(x)), window, least), window)):
+    for number, cells in enumerate(_all_cells(_padded(materialise(channels_last(x)), window, least), window)):
         best, at = jnp.where(cells > best, cells, best), jnp.where(cells > best, dtype(number), at)
     return channels_first(best), channels_first(at)
 
 
 def maxima_diff(x: jax.Array, places: jax.Array, dy: jax.Array, window: Window) -> Arrays:
-    """The gradient of `x`; of it only the shape matters."""
+    """Return the diff of `x`; of that only the shape matters."""
     dx = _gathered(window, x.shape[2:], channels_last(dy), channels_last(places))
-    return (channels_first(kept(dx)),)  # else it is gathered again by each layer that adds to it
+    return (channels_first(materialise(dx)),)  # else it is gathered again by each layer that adds to it
 
 
 def means(x: jax.Array, window: Window, areas: np.ndarray) -> Arrays:
-    """The sum of each window, divided by `areas`."""
+    """Return the sum of each window, divided by `areas`."""
     x = channels_last(x)
     if _one_window(window, x.shape[1:3]):
         total = cell_sums(x.reshape(x.shape[0], -1, x.shape[-1]))[:, :, None]
@@ -67,7 +67,7 @@ def means(x: jax.Array, window: Window, areas: np.ndarray) -> Arrays:
 
 
 def means_diff(x: jax.Array, dy: jax.Array, window: Window, areas: np.ndarray) -> Arrays:
-    """The gradient of `x`; of it only the shape matters."""
+    """Return the diff of `x`; of that only the shape matters."""
     size = x.shape[2:]
     share = channels_last(dy) / jnp.asarray(areas, dy.dtype)[..., None]
     if _one_window(window, size):
@@ -81,7 +81,7 @@ def _one_window(window: Window, size: tuple[int, ...]) -> bool:
 
 
 def _gathered(window: Window, size: tuple[int, ...], dy: jax.Array, at: jax.Array | None = None) -> jax.Array:
-    """For each cell of the plane, the sum of `dy` over the windows that hold it; with `at`, in that place of theirs.
+    """Sum, for each cell of the plane, `dy` over the windows that hold it; with `at`, in that place of theirs.
 
     The plane is cut into blocks as large as the stride. All cells of a block meet the same few windows: the block's
     own, and those before it that reach so far.
@@ -93,8 +93,8 @@ def _gathered(window: Window, size: tuple[int, ...], dy: jax.Array, at: jax.Arra
     reach = [-(-k // s) for k, s in zip(kernel, stride, strict=True)]
     blocks = [-(-(n + low) // s) for n, s, low in zip(size, stride, window.low, strict=True)]
     around = [(0, 0, 0), *((r - 1, b - o, 0) for r, b, o in zip(reach, blocks, out, strict=True)), (0, 0, 0)]
-    dy = lax.pad(kept(dy), jnp.zeros((), dy.dtype), around)
-    at = None if at is None else lax.pad(kept(at), jnp.asarray(-1, at.dtype), around)
+    dy = lax.pad(materialise(dy), jnp.zeros((), dy.dtype), around)
+    at = None if at is None else lax.pad(materialise(at), jnp.asarray(-1, at.dtype), around)
     total = jnp.zeros((), dy.dtype)
     for back in np.ndindex(*reach):
         rows, columns = (np.arange(s) + s * b for s, b in zip(stride, back, strict=True))

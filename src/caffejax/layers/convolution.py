@@ -19,7 +19,7 @@ from ..kernels.window import Window
 from .axes import after_first_axis, canonical_axis
 from .context import Context, ParamSpec, Shape
 from .dtypes import promote
-from .follower import Follower
+from .epilogue import Epilogue
 from .registry import register
 from .spatial import convolution_output, convolution_window
 from .types import SAME_AS_BOTTOMS, Facts, Fusion, Gradient, LayerType, Signature, Traced
@@ -44,7 +44,7 @@ class Correlation:
     fast: bool = False
 
     def size(self, x: Any) -> Shape:
-        """The spatial part of a shape."""
+        """Return the spatial part of a shape."""
         return tuple(x.shape[self.axis + 1 :])
 
     def __call__(
@@ -56,9 +56,9 @@ class Correlation:
         factor: jax.Array | None = None,
         relu: bool = False,
     ) -> jax.Array:
-        """(..., inputs, *size) to (..., outputs, *output size), plus the bias of each output, if there is one.
+        """Correlate (..., inputs, *size) to (..., outputs, *output size).
 
-        Times a factor for each output before the bias, and with negatives set to 0 if `relu`.
+        Times the factor and plus the bias of each output, if there are any, and with negatives set to 0 if `relu`.
         """
         size = self.size(x)
         window = self.window.ending(size, convolution_output(size, self.window))
@@ -66,7 +66,7 @@ class Correlation:
         return y.reshape(*x.shape[: self.axis], *y.shape[1:]).astype(x.dtype)
 
     def spread(self, y: jax.Array, weight: jax.Array, size: Shape) -> jax.Array:
-        """(..., outputs, *output size) to (..., inputs, *size): each number times the kernel, where it came from.
+        """Spread (..., outputs, *output size) to (..., inputs, *size): each number times the kernel, where it is from.
 
         A correlation again: of `y`, spread out by the stride, with the flipped kernel.
         """
@@ -90,7 +90,7 @@ class Correlation:
         return x.reshape(*y.shape[: self.axis], *x.shape[1:])
 
     def weight_diff(self, x: jax.Array, dy: jax.Array) -> jax.Array:
-        """The weight's diff: `x` correlated with `dy`, the batch taking the place of the channels."""
+        """Return the weight's diff: `x` correlated with `dy`, the batch taking the place of the channels."""
         n = len(self.size(x))
         diff = lax.conv_general_dilated(
             self._flat(x),
@@ -105,13 +105,13 @@ class Correlation:
         return diff[(slice(None), slice(None), *(slice(k) for k in self.window.kernel))]
 
     def add_bias(self, y: jax.Array, bias: jax.Array | None = None) -> jax.Array:
-        """`y` plus the bias of each output, if there is one."""
+        """Add the bias of each output, if there is one."""
         if bias is None:
             return y
         return by_channel(self._flat(y), None, bias, fast=self.fast).reshape(y.shape).astype(y.dtype)
 
     def bias_diff(self, dy: jax.Array) -> jax.Array:
-        """The bias's diff."""
+        """Return the bias's diff."""
         return promote(self._flat(dy)).sum((0, *range(2, 2 + len(self.size(dy)))))
 
     def _flat(self, x: jax.Array) -> jax.Array:
@@ -119,7 +119,7 @@ class Correlation:
 
 
 def correlation(ctx: Context, xs: tuple[Any, ...]) -> Correlation:
-    """What a ConvolutionParameter says for bottoms of this shape.
+    """Read a ConvolutionParameter for bottoms of this shape.
 
     Raises:
         LayerError: for parameters that do not go together, and bottoms of several shapes.
@@ -138,13 +138,13 @@ def correlation(ctx: Context, xs: tuple[Any, ...]) -> Correlation:
 
 
 def weight_and_bias(p: Any, shape: Shape) -> list[ParamSpec]:
-    """The blobs of a ConvolutionParameter with a weight of this shape."""
+    """Declare the blobs of a ConvolutionParameter with a weight of this shape."""
     weight = ParamSpec(shape, p.weight_filler)
     return [weight, ParamSpec((p.num_output,), p.bias_filler)] if p.bias_term else [weight]
 
 
 def summed(diffs: list[tuple[jax.Array, ...]]) -> tuple[Any, ...]:
-    """(bottom, weight, bias) diffs of several bottoms as a rule returns them: the blobs' added up."""
+    """Return (bottom, weight, bias) diffs of several bottoms as a rule does: the blobs' added up."""
     dxs, *blob_diffs = zip(*diffs, strict=True)
     return tuple(sum(d[1:], d[0]) for d in blob_diffs), *dxs
 
@@ -159,20 +159,20 @@ def convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
     return tuple(c(x, *blobs) for x in xs)
 
 
-def convolution_takes(ctx: Context, x: Any, followers: Sequence[Follower]) -> int:
-    """Factors and biases by channel (BatchNorm by stored statistics, Scale, Bias), and a ReLU after them."""
+def convolution_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
+    """Count factors and biases by channel (BatchNorm by stored statistics, Scale, Bias), and a ReLU after them."""
     axis = canonical_axis(ctx.param.axis, x.shape)
-    affine = len(list(takewhile(lambda f: f.is_by_channel(axis, ctx.param.num_output), followers)))
-    return affine + any(f.is_relu for f in followers[affine : affine + 1])
+    affine = len(list(takewhile(lambda f: f.is_by_channel(axis, ctx.param.num_output), epilogues)))
+    return affine + any(f.is_relu for f in epilogues[affine : affine + 1])
 
 
-def convolution_fused(ctx: Context, blobs: Arrays, x: jax.Array, followers: Sequence[Follower]) -> jax.Array:
-    """With what `convolution_takes` takes."""
+def convolution_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]) -> jax.Array:
+    """Compute it with what `convolution_fusible` counts."""
     weight, bias = blobs if len(blobs) > 1 else (blobs[0], None)
-    *affine, last = followers
+    *affine, last = epilogues
     relu, factor = last.is_relu, None
-    for follower in affine if relu else followers:
-        by, added = follower.factor_and_bias()
+    for epilogue in affine if relu else epilogues:
+        by, added = epilogue.factor_and_bias()
         factor = by if factor is None else factor * by
         bias = added if bias is None else bias * by + added
     return correlation(ctx, (x,))(x, weight, bias, factor=factor, relu=relu)
@@ -197,7 +197,7 @@ def convolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy
 register(
     LayerType(
         Signature("Convolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param"),
-        Traced(convolution, params=convolution_params, fusion=Fusion(convolution_takes, convolution_fused)),
+        Traced(convolution, params=convolution_params, fusion=Fusion(convolution_fusible, convolution_fused)),
         Gradient(convolution_backward),
         Facts(row_wise=after_first_axis, dtypes="products"),
     )
@@ -205,5 +205,5 @@ register(
 
 
 def _plain(n: int) -> lax.ConvDimensionNumbers:
-    """Caffe's own order: batch, channels, then space; weights output, input, then space."""
+    """Return Caffe's own order: batch, channels, then space; weights output, input, then space."""
     return lax.ConvDimensionNumbers(*((tuple(range(n + 2)),) * 3))

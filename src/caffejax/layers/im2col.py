@@ -52,7 +52,7 @@ def _window(ctx: Context, x: jax.Array) -> tuple[Window, int, Shape]:
 
 
 def windows(x: jax.Array, window: Window, out: Shape) -> jax.Array:
-    """The cells under each position of a window over the last axes: (..., *size) to (..., *kernel, *out)."""
+    """Take the cells under each position of a window over the last axes: (..., *size) to (..., *kernel, *out)."""
     n = len(out)
     lead = x.ndim - n
     low_high = window.ending(x.shape[lead:], out).padding
@@ -65,7 +65,7 @@ def windows(x: jax.Array, window: Window, out: Shape) -> jax.Array:
 
 
 def overlay(cells: jax.Array, size: Shape, window: Window) -> jax.Array:
-    """The transpose of `windows`: (..., *kernel, *out) to (..., *size), adding what lies on the same place."""
+    """Transpose `windows`: (..., *kernel, *out) to (..., *size), adding what lies on the same place."""
     n = len(size)
     lead, out = cells.ndim - 2 * n, cells.shape[cells.ndim - n :]
     low_high = window.ending(size, out).padding

@@ -74,7 +74,7 @@ def _scale(ctx: Context, x: jax.Array) -> jax.Array:
 
 
 def _channel_sum(x: jax.Array, size: int) -> jax.Array:
-    """Sums over `size` neighbouring channels (axis 1), zero beyond the edge."""
+    """Sum over `size` neighbouring channels (axis 1), zero beyond the edge."""
     half, channels = size // 2, x.shape[1]
     padded = jnp.pad(x, ((0, 0), (half, half), (0, 0), (0, 0)))
     return sum((padded[:, i : i + channels] for i in range(size)), start=jnp.zeros_like(x))

@@ -55,7 +55,7 @@ register(
 def pool(
     method: str, x: jax.Array, window: Window, out: Shape, key: jax.Array | None = None, *, fast: bool = False
 ) -> jax.Array:
-    """Windows of the last two of four axes pooled by MAX, AVE or STOCHASTIC, the latter at random if given a key."""
+    """Pool windows of the last two of four axes by MAX, AVE or STOCHASTIC, the latter at random if given a key."""
     if method == "STOCHASTIC":
         return stochastic_windows(x, window, out, key)
     if method == "AVE":
@@ -66,7 +66,7 @@ def pool(
 def pool_diff(
     method: str, x: jax.Array, d_top: jax.Array, window: Window, out: Shape, key: jax.Array | None = None
 ) -> jax.Array:
-    """The bottom's diff: every window's goes back to the cells it came from, window position by position."""
+    """Return the bottom's diff: every window's goes back to the cells it came from, window position by position."""
     if method == "STOCHASTIC":
         return stochastic_diff(x, d_top, window, out, key)
     (low_h, high_h), (low_w, high_w) = _around(x, window, out).padding
@@ -89,7 +89,7 @@ def pool_diff(
 
 
 def pool_method(p: Any) -> str:
-    """MAX, AVE or STOCHASTIC, as a PoolingParameter or SPPParameter says.
+    """Return MAX, AVE or STOCHASTIC, as a PoolingParameter or SPPParameter says.
 
     Raises:
         LayerError: for the methods that only forks have.
@@ -104,7 +104,7 @@ def _key(ctx: Context) -> jax.Array | None:
 
 
 def _window(ctx: Context, x: Any) -> tuple[Window, Shape]:
-    """The window over the plane and the output's size.
+    """Return the window over the plane and the output's size.
 
     Raises:
         LayerError: for settings that are missing, contradict each other, or do not fit the bottom.
@@ -134,14 +134,14 @@ def _window(ctx: Context, x: Any) -> tuple[Window, Shape]:
 
 
 def check_window(method: str, window: Window) -> None:
-    """Raises `LayerError` if a method does not go with the window's padding."""
+    """Raise `LayerError` if a method does not go with the window's padding."""
     pad, kernel = window.low, window.kernel
     require(method != "STOCHASTIC" or not any(pad), f"STOCHASTIC pooling takes no padding, but pad is {pad}")
     require(all(a < k for a, k in zip(pad, kernel, strict=True)), f"pad {pad} must be less than kernel {kernel}")
 
 
 def pooled_size(size: Shape, window: Window, rounding: Callable[[float], int]) -> Shape:
-    """Output size along each axis.
+    """Return the output size along each axis.
 
     Raises:
         LayerError: if the kernel does not fit.
@@ -165,7 +165,7 @@ def _pair(p: Any, both: str, height: str, width: str) -> Shape:
 
 
 def max_windows(x: jax.Array, window: Window, out: Shape) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Maxima over windows and the row and column each came from (-1 for none).
+    """Return maxima over windows and the row and column each came from (-1 for none).
 
     First along the rows, then along the columns: 2k comparisons for a k x k window. Comparing strictly keeps
     the first maximum in row-major order, and makes autodiff send the whole gradient there.
@@ -205,7 +205,7 @@ def _first_max(
 
 
 def average_windows(x: jax.Array, window: Window, out: Shape, *, fast: bool = False) -> jax.Array:
-    """Means over windows of the last two of four axes; padding counts as zeros, overhang beyond it not at all."""
+    """Average windows of the last two of four axes; padding counts as zeros, overhang beyond it not at all."""
     around, areas = _around(x, window, out), _areas(x.shape[2:], window, out)
     if fast:
         return average_pool(promote(x), around, areas).astype(x.dtype)
@@ -221,7 +221,7 @@ def average_windows(x: jax.Array, window: Window, out: Shape, *, fast: bool = Fa
 
 
 def _areas(size: Shape, window: Window, out: Shape) -> np.ndarray:
-    """How many cells of the padded plane each window covers."""
+    """Count the cells of the padded plane that each window covers."""
     lengths = []
     for n, kernel, stride, (low, high), o in zip(size, window.kernel, window.stride, window.padding, out, strict=True):
         start = np.arange(o) * stride - low
@@ -241,7 +241,7 @@ def _pad_axis(x: jax.Array, axis: int, low: int, high: int, value: Any) -> jax.A
 
 
 def _slices(x: jax.Array, axis: int, kernel: int, stride: int, n: int) -> Iterator[jax.Array]:
-    """For each of the kernel's positions, the cells that the n windows have there."""
+    """Yield, for each of the kernel's positions, the cells that the n windows have there."""
     for i in range(kernel):
         yield lax.slice_in_dim(x, i, i + (n - 1) * stride + 1, stride, axis)
 

@@ -55,7 +55,7 @@ def _key(ctx: Context, level: int) -> jax.Array | None:
 
 
 def _levels(ctx: Context, x: Any) -> list[tuple[Window, Shape]]:
-    """Window and output size of each level."""
+    """Return window and output size of each level."""
     height = ctx.param.pyramid_height
     require(height > 0, "pyramid_height must be given and positive")
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
