@@ -118,12 +118,8 @@ def _correlation_diffs(window: Window, wanted: onednn.Wanted, bias: bool, relu: 
     )
 
 
-def _wanted_of(run: Any, *arrays: jax.Array, window: Window, wanted: onednn.Wanted, bias: bool) -> Arrays:
-    found = run(*arrays, window=window, wanted=wanted, bias=bias)
-    return tuple(d for d, want in zip(found, (wanted.x, wanted.weight, bias), strict=True) if want)
-
-
-def _plain_diffs(
+def _wanted_of(
+    run: Any,
     x: jax.Array,
     dy: jax.Array,
     weight: jax.Array,
@@ -132,8 +128,13 @@ def _plain_diffs(
     window: Window,
     wanted: onednn.Wanted,
     bias: bool,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+) -> Arrays:
     dy = dy if y is None else jnp.where(y > 0, dy, 0)
+    found = run(x, dy, weight, window=window, wanted=wanted, bias=bias)
+    return tuple(d for d, want in zip(found, (wanted.x, wanted.weight, bias), strict=True) if want)
+
+
+def _plain_diffs(x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, **_others: Any) -> Arrays:
     product, pullback = jax.vjp(lambda x, weight: _plain(x, weight, window=window, relu=False)[0], x, weight)
     dx, d_weight = pullback(dy.astype(product.dtype))
     return dx, d_weight, jnp.sum(dy, (0, *range(2, dy.ndim)))

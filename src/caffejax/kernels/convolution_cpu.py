@@ -48,17 +48,9 @@ def correlate(x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: W
 
 
 def correlate_diffs(
-    x: jax.Array,
-    dy: jax.Array,
-    weight: jax.Array,
-    y: jax.Array | None = None,
-    *,
-    window: Window,
-    wanted: onednn.Wanted,
-    bias: bool,
+    x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, wanted: onednn.Wanted, bias: bool
 ) -> tuple[jax.Array | None, jax.Array | None, jax.Array | None]:
-    """Return the diffs of `x`, weight and bias from that of the output; `y` is the output where a ReLU is fused."""
-    dy = dy if y is None else jnp.where(y > 0, dy, 0)
+    """Return the diffs of `x`, weight and bias from that of the output."""
     if onednn.suits_convolution(x, weight, window):
         x, dy = channels_last(materialise_channels_last(x)), channels_last(materialise_channels_last(dy))
         dx, d_weight, d_bias = onednn.convolution_diffs(x, dy, weight, window, wanted, bias=bias)

@@ -17,6 +17,7 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from .operation import has_tangent
 from .varying import vary, varying
 
 Arrays = tuple[jax.Array, ...]
@@ -52,10 +53,10 @@ def with_gradient(
         every = jax.tree.leaves(tangents)
         zero = [isinstance(t, jax.custom_derivatives.SymbolicZero) for t in every]
         wanted = _flat(primals)[1].unflatten(not z for z in zero)
-        rule = _Rule(backward, residuals_tree, result_tree, tuple(map(_differs, tops)), tuple(wanted), precision)
+        rule = _Rule(backward, residuals_tree, result_tree, tuple(map(has_tangent, tops)), tuple(wanted), precision)
         found = iter(_tangents(rule, residuals, [t for t, z in zip(every, zero, strict=True) if not z], tops))
         return result, result_tree.unflatten(
-            next(found) if _differs(top) else np.zeros(top.shape, jax.dtypes.float0) for top in tops
+            next(found) if has_tangent(top) else np.zeros(top.shape, jax.dtypes.float0) for top in tops
         )
 
     call.defjvp(jvp, symbolic_zeros=True)
@@ -98,7 +99,7 @@ def _tangents(
     Under `jax.shard_map` the rule works on what differs between devices only: where it is used as a transpose, what
     it gives for an argument that all devices share is each device's part, and is added up outside of it.
     """
-    types = tuple(jax.typeof(top) for top in tops if _differs(top))
+    types = tuple(jax.typeof(top) for top in tops if has_tangent(top))
     axes = frozenset[str]().union(*map(varying, types))
     arrays = [vary(a, axes) for a in (*residuals, *tangents)]
     found: Sequence[jax.Array] = _tangent.bind(*arrays, rule=rule, types=types, known=len(residuals))
@@ -180,7 +181,3 @@ batching.primitive_batchers[_tangent] = _batch
 
 def _flat(tree: Tree) -> tuple[list[Any], Any]:
     return jax.tree.flatten(tree)
-
-
-def _differs(x: Any) -> bool:
-    return jnp.issubdtype(x.dtype, jnp.inexact)

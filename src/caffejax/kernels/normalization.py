@@ -21,7 +21,8 @@ Arrays = tuple[jax.Array, ...]
 def batch_normalized(x: jax.Array, factor: jax.Array, bias: jax.Array, eps: float) -> Arrays:
     """Normalise each channel of (batch, channels, *space) to mean `bias` and deviation `factor`.
 
-    Also return the old mean and variance; these, `factor` and `bias` are (channels,). The gradient is that of the first result only.
+    Also return the old mean and variance; these, `factor` and `bias` are (channels,). The gradient is that of the first
+    result only.
     """
     run = Operation(partial(_normalized, FIRST, eps=eps), partial(_normalized_on_cpu, eps=eps))
     diffs = Operation(partial(_normalized_diffs, FIRST, eps=eps), partial(_normalized_diffs_on_cpu, eps=eps))
@@ -80,7 +81,7 @@ def _normalized_diffs_on_cpu(
 
 @partial(jax.jit, static_argnames=("size", "k", "alpha", "beta"))
 def response_normalized(x: jax.Array, size: int, k: float, alpha: float, beta: float) -> jax.Array:
-    """Return x * (k + alpha * sum of squares over `size` neighbouring channels) ** -beta; x is (batch, channels, ...)."""
+    """Return x * (k + alpha * sum of squares over `size` neighbouring channels) ** -beta. x: (batch, channels, ...)."""
     how: Any = {"size": size, "alpha": alpha, "beta": beta}
     run = Operation(partial(_response, 1, k=k, **how), partial(_response_on_cpu, k=k, **how))
     diffs = Operation(partial(_response_diff, 1, **how), partial(_response_diff_on_cpu, **how))

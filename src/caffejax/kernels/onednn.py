@@ -80,7 +80,8 @@ def convolution(
 ) -> jax.Array:
     """Convolve (batch, *space, inputs) to (batch, *output space, outputs).
 
-    Plus a bias (outputs,), and with negatives set to 0 if `relu`. Here and below the weight is in Caffe's order, (outputs, inputs / groups, *kernel), and there is no derivative.
+    Plus a bias (outputs,), and with negatives set to 0 if `relu`. Here and below the weight is in Caffe's order,
+    (outputs, inputs / groups, *kernel), and there is no derivative.
     """
     groups = groups_of(x.shape[-1], weight)
     _require_fit(x.shape[-1], weight.shape[1] * groups, len(weight), bias)

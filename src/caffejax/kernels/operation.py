@@ -111,7 +111,7 @@ class _Tangent:
             return self.function(*given)
 
         tops, found = jax.jvp(of_some, tuple(given[i] for i in self.which), tangents)
-        return tuple(t for top, t in zip(tops, found, strict=True) if _differs(top))
+        return tuple(t for top, t in zip(tops, found, strict=True) if has_tangent(top))
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, operation: Operation, plain: ClosedJaxpr) -> Any:
@@ -119,10 +119,11 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, operation: Operatio
     which = tuple(i for i, t in enumerate(tangents) if type(t) is not ad.Zero)
     tangent = operation.through(partial(_Tangent, which=which), plain)
     found = iter(tangent(*primals, *(tangents[i] for i in which)))
-    return tops, [next(found) if _differs(top) else ad.Zero(jax.typeof(top).to_tangent_aval()) for top in tops]
+    return tops, [next(found) if has_tangent(top) else ad.Zero(jax.typeof(top).to_tangent_aval()) for top in tops]
 
 
-def _differs(x: Any) -> bool:
+def has_tangent(x: Any) -> bool:
+    """Return whether an array is of numbers that have tangents; integers have none."""
     return jnp.issubdtype(x.dtype, jnp.inexact)
 
 

@@ -23,6 +23,7 @@ from .epilogue import Epilogue
 from .registry import register
 from .spatial import convolution_output, convolution_window
 from .types import SAME_AS_BOTTOMS, Facts, Fusion, Gradient, LayerType, Signature, Traced
+from .weights import weight_and_bias
 
 Arrays = tuple[jax.Array, ...]
 
@@ -135,12 +136,6 @@ def correlation(ctx: Context, xs: tuple[Any, ...]) -> Correlation:
         f"channels {shape[axis]} and num_output {p.num_output} must be multiples of group {p.group}",
     )
     return Correlation(convolution_window(p, len(shape) - axis - 1), axis, p.group, ctx.fast)
-
-
-def weight_and_bias(p: Any, shape: Shape) -> list[ParamSpec]:
-    """Declare the blobs of a ConvolutionParameter with a weight of this shape."""
-    weight = ParamSpec(shape, p.weight_filler)
-    return [weight, ParamSpec((p.num_output,), p.bias_filler)] if p.bias_term else [weight]
 
 
 def summed(diffs: list[tuple[jax.Array, ...]]) -> tuple[Any, ...]:

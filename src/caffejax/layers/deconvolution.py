@@ -9,9 +9,10 @@ import jax
 from ..errors import require
 from .axes import after_first_axis
 from .context import Context, ParamSpec, Shape
-from .convolution import Correlation, correlation, summed, weight_and_bias
+from .convolution import Correlation, correlation, summed
 from .registry import register
 from .types import SAME_AS_BOTTOMS, Facts, Gradient, LayerType, Signature, Traced
+from .weights import weight_and_bias
 
 Arrays = tuple[jax.Array, ...]
 

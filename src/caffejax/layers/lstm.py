@@ -11,7 +11,7 @@ from jax import lax
 from ..errors import require
 from .context import Context, ParamSpec
 from .dtypes import promote
-from .recurrent import CARRIES, Arrays, Pair, declare, diffs, sequence, times
+from .recurrent import CARRIES, NO_DIFFS_OF_STATES, Arrays, Pair, declare, diffs, sequence, times
 from .registry import register
 from .types import Facts, Gradient, Indices, LayerType, Signature, Traced
 
@@ -135,12 +135,7 @@ register(
     LayerType(
         Signature("LSTM", bottoms=(2, 5), tops=(1, 3), param="recurrent_param"),
         Traced(lstm, params=lstm_params, stateful=True),
-        Gradient(
-            lstm_backward,
-            indices=Indices((1,)),
-            unforced=(1,),
-            not_derivative="With expose_hidden the diffs of the last states are ignored; the first states get none.",
-        ),
+        Gradient(lstm_backward, indices=Indices((1,)), unforced=(1,), not_derivative=NO_DIFFS_OF_STATES),
         Facts(cannot=CARRIES),
     )
 )

@@ -32,6 +32,9 @@ CARRIES: dict[Question, str] = {
 }
 
 
+NO_DIFFS_OF_STATES = "With expose_hidden the diffs of the last states are ignored; the first states get none."
+
+
 @dataclass(frozen=True)
 class Sequence:
     """A recurrent layer's arrays, sorted.
@@ -212,12 +215,7 @@ register(
     LayerType(
         Signature("RNN", bottoms=(2, 4), tops=(1, 2), param="recurrent_param"),
         Traced(rnn, params=rnn_params, stateful=True),
-        Gradient(
-            rnn_backward,
-            indices=Indices((1,)),
-            unforced=(1,),
-            not_derivative="With expose_hidden the diffs of the last states are ignored; the first states get none.",
-        ),
+        Gradient(rnn_backward, indices=Indices((1,)), unforced=(1,), not_derivative=NO_DIFFS_OF_STATES),
         Facts(cannot=CARRIES),
     )
 )
