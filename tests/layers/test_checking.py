@@ -14,7 +14,7 @@ from replay import MANIFEST, Replay, net
 from caffejax import Facts, LayerType, Signature, Traced, register
 from caffejax.errors import CaffejaxError, LayerError
 from caffejax.kernels import onednn
-from caffejax.kernels.geometry import Geometry
+from caffejax.kernels.window import Window
 from caffejax.layers import layer_type, layer_types
 from caffejax.layers.registry import _types
 from caffejax.net import Net
@@ -185,7 +185,7 @@ def test_a_kernel_reads_no_further_than_its_arrays_go() -> None:
         onednn.matmul(one((2, 6)), one((4, 6)), one(3), transpose_b=True)
     with pytest.raises(TypeError, match="float32, not float32, float32, float16"):
         onednn.matmul(one((2, 6)), one((4, 6)), one(4, jnp.float16), transpose_b=True)
-    plain = Geometry((1, 1), ((0, 0), (0, 0)), (1, 1))
+    plain = Window.symmetric((3, 3), (1, 1), (0, 0))
     with pytest.raises(ValueError, match="3 inputs for a weight of 2"):
         onednn.convolution(one((1, 5, 5, 3)), one((4, 2, 3, 3)), None, plain)
 

@@ -16,8 +16,8 @@ from caffejax.gradcheck import check_gradients
 from caffejax.kernels import compiling, onednn
 from caffejax.kernels.convolution import correlate
 from caffejax.kernels.convolution_cpu import formulation
-from caffejax.kernels.geometry import Geometry
 from caffejax.kernels.product import rows_times
+from caffejax.kernels.window import Window
 from caffejax.net import Net
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -155,8 +155,8 @@ def test_block_of_everything_is_the_same_both_ways(
 def test_any_correlation_and_its_gradients_are_xlas(axes: Any, channels: tuple[int, int, int]) -> None:
     size, kernel, stride, low, high, dilation = zip(*axes, strict=True)
     inputs, outputs, groups = channels
-    g = Geometry(stride, tuple(zip(low, high, strict=True)), dilation, groups)
-    if min(g.output(size, kernel)) < 1:
+    window = Window(kernel, stride, tuple(zip(low, high, strict=True)), dilation)
+    if min(window.output(size)) < 1:
         return
     random = np.random.default_rng(0)
     shapes = [(2, inputs, *size), (outputs, inputs // groups, *kernel), (outputs,)]
@@ -164,7 +164,7 @@ def test_any_correlation_and_its_gradients_are_xlas(axes: Any, channels: tuple[i
 
     def by_xla(x: Any, weight: Any, bias: Any) -> Any:
         y = jax.lax.conv_general_dilated(
-            x, weight, stride, g.padding, rhs_dilation=dilation, feature_group_count=groups
+            x, weight, stride, window.padding, rhs_dilation=dilation, feature_group_count=groups
         )
         return y + bias.reshape(-1, *(1,) * len(size))
 
@@ -172,13 +172,13 @@ def test_any_correlation_and_its_gradients_are_xlas(axes: Any, channels: tuple[i
         y, back = jax.vjp(f, change(x), change(weight), change(bias))
         return y, *back(change(jnp.cos(jnp.arange(y.size, dtype=jnp.float32)).reshape(y.shape)))
 
-    found, expected = run(lambda x, w, b: correlate(x, w, g, b), *arrays), run(by_xla, *arrays)
+    found, expected = run(lambda x, w, b: correlate(x, w, window, b), *arrays), run(by_xla, *arrays)
     sizes = run(by_xla, *arrays, change=jnp.abs)  # of what was summed, which may cancel
     for a, b, size_of in zip(found, expected, sizes, strict=True):
         np.testing.assert_array_less(np.abs(a - b), 1e-5 * size_of + 1e-12)
 
 
-STRIDED = Geometry((2, 1), ((1, 0), (1, 1)), (1, 1), 2)
+STRIDED = Window((3, 3), (2, 1), ((1, 0), (1, 1)), (1, 1))
 
 
 def strided_by_xla(x: Any, weight: Any, bias: Any) -> Any:
@@ -210,13 +210,18 @@ def test_onednn_is_where_it_should_be() -> None:
     assert onednn.missing() is None
 
 
-def test_formulations_follow_shapes() -> None:
-    none = ((0, 0), (0, 0))
-    one = Geometry((1, 1), none, (1, 1))
-    assert formulation((2, 4, 5, 5), (6, 4, 1, 1), one) == "product"
-    assert formulation((2, 4, 5, 5), (6, 4, 1, 1), one._replace(padding=((1, 1), (0, 0)))) == "convolution"
-    assert formulation((2, 4, 5, 5), (4, 1, 3, 3), one._replace(groups=4)) == "depthwise"
-    assert formulation((2, 4, 5, 5), (6, 2, 3, 3), one._replace(groups=2)) == "by group"
+@pytest.mark.parametrize(
+    ("channels", "weight", "pad", "expected"),
+    [
+        (4, (6, 4, 1, 1), (0, 0), "product"),
+        (4, (6, 4, 1, 1), (1, 0), "convolution"),
+        (4, (4, 1, 3, 3), (0, 0), "depthwise"),
+        (4, (6, 2, 3, 3), (0, 0), "by group"),
+    ],
+)
+def test_formulations_follow_shapes(channels: int, weight: Any, pad: Any, expected: str) -> None:
+    window = Window.symmetric(weight[2:], (1, 1), pad)
+    assert formulation(jnp.ones((2, channels, 5, 5)), jnp.ones(weight), window) == expected
 
 
 def test_jit_works_inside_of_other_transformations() -> None:

@@ -1,4 +1,4 @@
-"""A factor and a bias for each channel, and what is negative set to 0: what stands behind a convolution."""
+"""A factor and a bias for each channel, and what is negative set to 0: the epilogue of a convolution."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .sums import FIRST, LAST, Channels
 def by_channel(
     x: jax.Array, factor: jax.Array | None, bias: jax.Array | None, *, relu: bool = False, fast: bool = True
 ) -> jax.Array:
-    """(batch, channels, *space) times a factor (channels,), plus a bias (channels,), negatives to 0 if `relu`."""
+    """Multiply (batch, channels, *space) by a factor, add a bias, (channels,) each, set negatives to 0 if `relu`."""
     how: Any = {"scaled": factor is not None, "relu": relu}
     arrays = (x, *(b for b in (factor, bias) if b is not None))
     plain, cpu = partial(_plain, **how), partial(_on_cpu, **how)
@@ -26,7 +26,7 @@ def by_channel(
 def along_channels(
     c: Channels, x: jax.Array, factor: jax.Array | None, bias: jax.Array | None, relu: bool
 ) -> jax.Array:
-    """The same with the channels of `x` where `c` says."""
+    """Do the same with the channels of `x` where `c` says."""
     x = x if factor is None else x * c.along(factor, x)
     x = x if bias is None else x + c.along(bias, x)
     return jnp.where(x > 0, x, 0) if relu else x

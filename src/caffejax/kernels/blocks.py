@@ -23,14 +23,14 @@ def keep_blocks(seconds: float = 30, share: float = 0.5) -> bool:
 
 
 def kept() -> bool:
-    """Whether they are kept."""
+    """Return whether they are kept."""
     found = library()
     return found is not None and bool(found.caffejax_replaced())
 
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """What was compiled; None without it, or on a system other than the one it was compiled for."""
+    """Load what was compiled; None without it, or on a system other than the one it was compiled for."""
     own = importlib.util.find_spec(f"{__package__}._blocks")
     if own is None or own.origin is None:
         return None

@@ -22,7 +22,7 @@ with jax.ensure_compile_time_eval():  # this may be imported while something is 
 
 
 def jit(function: Callable[..., Any], kernels: Kernels, **options: Any) -> Jitted:
-    """`jax.jit`; for the fast kernels with compiler options where JAX and the device take them."""
+    """Wrap `jax.jit`; for the fast kernels with compiler options where JAX and the device take them."""
     return Jitted(function, kernels, **options)
 
 
@@ -44,22 +44,22 @@ class Jitted:
         self._tuned = kernels == "fast"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The function's result."""
+        """Return the function's result."""
         if Jitted.collecting:
             return self._for(args, kwargs)(*args, **kwargs)
         with _uncollected():
             return self._for(args, kwargs)(*args, **kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
-        """What a call with such arguments would compile: `jax.jit(...).lower`."""
+        """Lower what a call with such arguments would compile: `jax.jit(...).lower`."""
         return self._for(args, kwargs).lower(*args, **kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> jax.stages.Traced:
-        """What a call with such arguments would lower: `jax.jit(...).trace`."""
+        """Trace what a call with such arguments would lower: `jax.jit(...).trace`."""
         return self._for(args, kwargs).trace(*args, **kwargs)
 
     def _for(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """The jit that suits the arguments and where they are given."""
+        """Choose the jit by the arguments and where they are given."""
         if self._tuned and get_opaque_trace_state() == _NOTHING_TRACED and _on_cpu(args, kwargs):
             return self._outer
         return self._inner
@@ -82,7 +82,7 @@ def _uncollected() -> Iterator[None]:
 
 
 def _on_cpu(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a call runs on the CPU: where its arguments were put, else on the default device."""
+    """Return whether a call runs on the CPU: where its arguments were put, else on the default device."""
     if _only_cpus():
         return True
     for leaf in jax.tree.leaves((args, kwargs)):
@@ -99,7 +99,7 @@ def _only_cpus() -> bool:
 
 @functools.cache
 def compiler_options() -> dict[str, Any]:
-    """The options that this jaxlib knows; their names are no promise of its makers."""
+    """Return the options that this jaxlib knows; their names are no promise of its makers."""
     return {k: v for option in _CPU_OPTIONS if _accepted(option) for k, v in option.items()}
 
 

@@ -14,103 +14,102 @@ from jax import lax
 from . import convolution_cpu, onednn
 from .affine import by_channel
 from .folding import into_channels, into_rows, leading, out_of_channels, out_of_rows
-from .geometry import Geometry
 from .gradient import with_gradient
-from .grouping import in_groups
+from .grouping import groups_of, in_groups
 from .operation import Operation
+from .window import Window
 
 Arrays = tuple[jax.Array, ...]
 Axes = Sequence[int | None]
 
 
-@partial(jax.jit, static_argnames=("g", "relu", "fast"))
+@partial(jax.jit, static_argnames=("window", "relu", "fast"))
 def correlate(
     x: jax.Array,
     weight: jax.Array,
-    g: Geometry,
+    window: Window,
     bias: jax.Array | None = None,
     *,
     factor: jax.Array | None = None,
     relu: bool = False,
     fast: bool = True,
 ) -> jax.Array:
-    """(batch, inputs, *size) with weight (outputs, inputs / groups, *kernel) to (batch, outputs, *output size).
+    """Correlate (batch, inputs, *size) with weight (outputs, inputs / groups, *kernel): (batch, outputs, *output size).
 
     Times a factor (outputs,), plus a bias (outputs,), and with negatives set to 0 if `relu`. Without `fast` it is
     XLA's own, with JAX's own derivatives.
     """
-    g = g.without_rest(x.shape[2:], weight.shape[2:])
-    size = x.shape[0] * weight.shape[0] * math.prod(g.output(x.shape[2:], weight.shape[2:]))
+    window = window.without_rest(x.shape[2:])
+    size = x.shape[0] * weight.shape[0] * math.prod(window.output(x.shape[2:]))
     if factor is not None and isinstance(size, int) and size < weight.size:  # cheaper on what comes out
-        y = correlate(x, weight, g, fast=fast)
+        y = correlate(x, weight, window, fast=fast)
         return by_channel(y, factor, bias, relu=relu, fast=fast)
     if factor is not None:
         weight = (weight * factor.reshape(-1, *(1,) * (weight.ndim - 1))).astype(x.dtype)
     arrays = (x, weight) if bias is None else (x, weight, bias)
-    return _differentiable(g, relu)(*arrays) if fast else _plain(*arrays, g=g, relu=relu)[0]
+    return _differentiable(window, relu)(*arrays) if fast else _plain(*arrays, window=window, relu=relu)[0]
 
 
-def _differentiable(g: Geometry, relu: bool) -> Any:
+def _differentiable(window: Window, relu: bool) -> Any:
     def forward(*arrays: jax.Array) -> tuple[jax.Array, Any]:
-        (y,) = _correlation(g, relu)(*arrays)
+        (y,) = _correlation(window, relu)(*arrays)
         return y, (arrays, y if relu else None)
 
-    def backward(saved: Any, dy: jax.Array, wanted: Sequence[bool]) -> list[jax.Array | None]:
-        (x, weight, *_), y = saved
+    def backward(residuals: Any, dy: jax.Array, wanted: Sequence[bool]) -> list[jax.Array | None]:
+        (x, weight, *_), y = residuals
         want_x, want_weight, *want_bias = wanted
         want = onednn.Wanted(want_x, want_weight)
-        operation = _correlation_diffs(g, want, any(want_bias), y is not None)
+        operation = _correlation_diffs(window, want, any(want_bias), y is not None)
         found = iter(operation(x, dy, weight, *(() if y is None else (y,))))
         return [next(found) if w else None for w in wanted]
 
     return with_gradient(forward, backward)
 
 
-def _correlation(g: Geometry, relu: bool) -> Operation:
+def _correlation(window: Window, relu: bool) -> Operation:
     return Operation(
-        plain=partial(_plain, g=g, relu=relu),
-        cpu=partial(_on_cpu, g=g, relu=relu),
+        plain=partial(_plain, window=window, relu=relu),
+        cpu=partial(_on_cpu, window=window, relu=relu),
         smooth=False,
-        batched=partial(_batched, g=g, relu=relu),
+        batched=partial(_batched, window=window, relu=relu),
     )
 
 
-def _plain(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, g: Geometry, relu: bool) -> Arrays:
+def _plain(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool) -> Arrays:
     order = lax.ConvDimensionNumbers(*(tuple(range(x.ndim)),) * 3)
 
     def run(x: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
         return lax.conv_general_dilated(
             x,
             weight,
-            g.stride,
-            g.padding,
-            rhs_dilation=g.dilation,
+            window.stride,
+            window.padding,
+            rhs_dilation=window.dilation,
             dimension_numbers=order,
             feature_group_count=groups,
         )
 
-    return (by_channel(in_groups(run, x, weight, g.groups), None, bias, relu=relu, fast=False),)
+    return (by_channel(in_groups(run, x, weight, groups_of(x.shape[1], weight)), None, bias, relu=relu, fast=False),)
 
 
-def _on_cpu(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, g: Geometry, relu: bool) -> Arrays:
-    return (convolution_cpu.correlate(x, weight, bias, g, relu),)
+def _on_cpu(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool) -> Arrays:
+    return (convolution_cpu.correlate(x, weight, bias, window, relu),)
 
 
-def _batched(arrays: Sequence[jax.Array], axes: Axes, *, g: Geometry, relu: bool) -> Arrays:
+def _batched(arrays: Sequence[jax.Array], axes: Axes, *, window: Window, relu: bool) -> Arrays:
     size = _size(arrays, axes)
     x, *others = arrays
     if not any(a is not None for a in axes[1:]):
-        (y,) = _correlation(g, relu)(into_rows(leading(x, axes[0], size)), *others)
+        (y,) = _correlation(window, relu)(into_rows(leading(x, axes[0], size)), *others)
         return (out_of_rows(y, size),)
     x, *others = (leading(a, axis, size) for a, axis in zip(arrays, axes, strict=True))
-    wider = g._replace(groups=g.groups * size)
-    (y,) = _correlation(wider, relu)(into_channels(x), *map(into_rows, others))
+    (y,) = _correlation(window, relu)(into_channels(x), *map(into_rows, others))
     return (out_of_channels(y, size),)
 
 
-def _correlation_diffs(g: Geometry, wanted: onednn.Wanted, bias: bool, relu: bool) -> Operation:
-    """Of `x`, the output's diff, the weight and, with a ReLU, the output: the diffs that are wanted."""
-    how: Any = {"g": g, "wanted": wanted, "bias": bias}
+def _correlation_diffs(window: Window, wanted: onednn.Wanted, bias: bool, relu: bool) -> Operation:
+    """Make the wanted diffs from `x`, the output's diff, the weight and, with a ReLU, the output."""
+    how: Any = {"window": window, "wanted": wanted, "bias": bias}
     return Operation(
         plain=partial(_wanted_of, _plain_diffs, **how),
         cpu=partial(_wanted_of, convolution_cpu.correlate_diffs, **how),
@@ -119,39 +118,39 @@ def _correlation_diffs(g: Geometry, wanted: onednn.Wanted, bias: bool, relu: boo
     )
 
 
-def _wanted_of(run: Any, *arrays: jax.Array, g: Geometry, wanted: onednn.Wanted, bias: bool) -> Arrays:
-    found = run(*arrays, g=g, wanted=wanted, bias=bias)
-    return tuple(d for d, want in zip(found, (wanted.x, wanted.weight, bias), strict=True) if want)
-
-
-def _plain_diffs(
+def _wanted_of(
+    run: Any,
     x: jax.Array,
     dy: jax.Array,
     weight: jax.Array,
     y: jax.Array | None = None,
     *,
-    g: Geometry,
+    window: Window,
     wanted: onednn.Wanted,
     bias: bool,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+) -> Arrays:
     dy = dy if y is None else jnp.where(y > 0, dy, 0)
-    product, pullback = jax.vjp(lambda x, weight: _plain(x, weight, g=g, relu=False)[0], x, weight)
+    found = run(x, dy, weight, window=window, wanted=wanted, bias=bias)
+    return tuple(d for d, want in zip(found, (wanted.x, wanted.weight, bias), strict=True) if want)
+
+
+def _plain_diffs(x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, **_others: Any) -> Arrays:
+    product, pullback = jax.vjp(lambda x, weight: _plain(x, weight, window=window, relu=False)[0], x, weight)
     dx, d_weight = pullback(dy.astype(product.dtype))
     return dx, d_weight, jnp.sum(dy, (0, *range(2, dy.ndim)))
 
 
 def _batched_diffs(
-    arrays: Sequence[jax.Array], axes: Axes, *, g: Geometry, wanted: onednn.Wanted, bias: bool, relu: bool
+    arrays: Sequence[jax.Array], axes: Axes, *, window: Window, wanted: onednn.Wanted, bias: bool, relu: bool
 ) -> Arrays:
     size = _size(arrays, axes)
     x, dy, weight, *y = (leading(a, axis, size) for a, axis in zip(arrays, axes, strict=True))
     if axes[2] is None and not (wanted.weight or bias):
         rows = map(into_rows, (x, dy))
-        (dx,) = _correlation_diffs(g, wanted, bias, relu)(*rows, arrays[2], *map(into_rows, y))
+        (dx,) = _correlation_diffs(window, wanted, bias, relu)(*rows, arrays[2], *map(into_rows, y))
         return (out_of_rows(dx, size),)
-    wider = g._replace(groups=g.groups * size)
     channels = [into_channels(x), into_channels(dy), into_rows(weight), *map(into_channels, y)]
-    found = iter(_correlation_diffs(wider, wanted, bias, relu)(*channels))
+    found = iter(_correlation_diffs(window, wanted, bias, relu)(*channels))
     out_of = (out_of_channels, out_of_rows, out_of_rows)
     return tuple(f(next(found), size) for f, want in zip(out_of, (wanted.x, wanted.weight, bias), strict=True) if want)
 

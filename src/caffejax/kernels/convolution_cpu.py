@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -17,10 +18,10 @@ from jax import lax
 
 from . import onednn
 from .affine import along_channels
-from .geometry import Geometry
-from .grouping import group_by_group
-from .layout import channels_first, channels_last, kept, kept_last
+from .grouping import group_by_group, groups_of
+from .layout import channels_first, channels_last, materialise, materialise_channels_last
 from .sums import LAST, row_sums
+from .window import Shape, Window
 
 Arrays = tuple[jax.Array, ...]
 Pad = tuple[int, int, int]  # low, high, between
@@ -29,112 +30,109 @@ _FEW_ROWS = 1024
 Formulation = Literal["product", "depthwise", "by group", "convolution"]
 
 
-def formulation(x: tuple[int, ...], weight: tuple[int, ...], g: Geometry) -> Formulation:
-    """What a convolution of arrays of these shapes, in Caffe's order, comes down to."""
-    outputs, per_group, *kernel = weight
-    if g.groups > 1:
-        return "depthwise" if per_group == 1 and outputs == x[1] else "by group"
-    if math.prod(kernel) == math.prod(g.stride) == 1 and not any(map(any, g.padding)):
+def formulation(x: jax.Array, weight: jax.Array, window: Window) -> Formulation:
+    """Choose how to compute a convolution of arrays like these, in Caffe's order."""
+    groups = groups_of(x.shape[1], weight)
+    if groups > 1:
+        return "depthwise" if len(weight) == groups == x.shape[1] else "by group"
+    if math.prod(window.kernel) == math.prod(window.stride) == 1 and not any(map(any, window.padding)):
         return "product"
     return "convolution"
 
 
-def correlate(x: jax.Array, weight: jax.Array, bias: jax.Array | None, g: Geometry, relu: bool) -> jax.Array:
-    """The convolution plus a bias (outputs,), with negatives set to 0 if `relu`."""
-    if onednn.suits_convolution(x, weight, g):
-        return _by_onednn(x, weight, bias, g, relu)
-    return channels_first(along_channels(LAST, channels_last(_by_xla(x, weight, g)), None, bias, relu))
+def correlate(x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: Window, relu: bool) -> jax.Array:
+    """Convolve, add a bias (outputs,), and set negatives to 0 if `relu`."""
+    if onednn.suits_convolution(x, weight, window):
+        return _by_onednn(x, weight, bias, window, relu)
+    return channels_first(along_channels(LAST, channels_last(_by_xla(x, weight, window)), None, bias, relu))
 
 
 def correlate_diffs(
-    x: jax.Array,
-    dy: jax.Array,
-    weight: jax.Array,
-    y: jax.Array | None = None,
-    *,
-    g: Geometry,
-    wanted: onednn.Wanted,
-    bias: bool,
+    x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, wanted: onednn.Wanted, bias: bool
 ) -> tuple[jax.Array | None, jax.Array | None, jax.Array | None]:
-    """The gradients of `x`, weight and bias from that of the output; `y` is the output where a ReLU is behind it."""
-    dy = dy if y is None else jnp.where(y > 0, dy, 0)
-    if onednn.suits_convolution(x, weight, g):
-        x, dy = channels_last(kept_last(x)), channels_last(kept_last(dy))
-        dx, d_weight, d_bias = onednn.convolution_diffs(x, dy, weight, g, wanted, bias=bias)
-        return None if dx is None else kept_last(channels_first(dx)), d_weight, d_bias
-    _, pullback = jax.vjp(partial(_by_xla, g=g), x, weight)
+    """Return the diffs of `x`, weight and bias from that of the output."""
+    if onednn.suits_convolution(x, weight, window):
+        x, dy = channels_last(materialise_channels_last(x)), channels_last(materialise_channels_last(dy))
+        dx, d_weight, d_bias = onednn.convolution_diffs(x, dy, weight, window, wanted, bias=bias)
+        return None if dx is None else materialise_channels_last(channels_first(dx)), d_weight, d_bias
+    _, pullback = jax.vjp(partial(_by_xla, window=window), x, weight)
     dx, d_weight = pullback(dy.astype(x.dtype))
     return dx, d_weight, row_sums(channels_last(dy)) if bias else None
 
 
-def _by_xla(x: jax.Array, weight: jax.Array, g: Geometry) -> jax.Array:
-    if math.prod(weight.shape[2:]) == 1 and not any(map(any, g.padding)):
-        x = channels_first(channels_last(x)[(slice(None), *(slice(None, None, s) for s in g.stride))])
-        g = g._replace(stride=(1,) * len(g.stride))
-    form = formulation(x.shape, weight.shape, g)
+def _by_xla(x: jax.Array, weight: jax.Array, window: Window) -> jax.Array:
+    if math.prod(window.kernel) == 1 and not any(map(any, window.padding)):
+        x = channels_first(channels_last(x)[(slice(None), *(slice(None, None, s) for s in window.stride))])
+        window = replace(window, stride=(1,) * len(window.stride))
+    form = formulation(x, weight, window)
     if form == "by group":
-        return group_by_group(partial(_by_xla, g=g._replace(groups=1)), x, weight, g.groups)
+        return group_by_group(partial(_by_xla, window=window), x, weight, groups_of(x.shape[1], weight))
     if form == "depthwise":
-        return _depthwise(x, weight, g)
+        return _depthwise(x, weight, window)
     run = _product if form == "product" else _convolution
-    return channels_first(run(channels_last(x), weight, g))
+    return channels_first(run(channels_last(x), weight, window))
 
 
-def _by_onednn(x: jax.Array, weight: jax.Array, bias: jax.Array | None, g: Geometry, relu: bool) -> jax.Array:
-    product = formulation(x.shape, weight.shape, g) == "product"
-    x = channels_last(kept_last(x))
+def _by_onednn(x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: Window, relu: bool) -> jax.Array:
+    product = formulation(x, weight, window) == "product"
+    x = channels_last(materialise_channels_last(x))
     if product and math.prod(x.shape[:-1]) <= _FEW_ROWS:
         rows, matrix = x.reshape(-1, x.shape[-1]), weight.reshape(weight.shape[:2])
         y = onednn.matmul(rows, matrix, bias, transpose_b=True, relu=relu).reshape(*x.shape[:-1], -1)
     else:
-        y = onednn.convolution(x, weight, bias, g, relu=relu)
-    return kept_last(channels_first(y))
+        y = onednn.convolution(x, weight, bias, window, relu=relu)
+    return materialise_channels_last(channels_first(y))
 
 
-def _product(x: jax.Array, weight: jax.Array, g: Geometry) -> jax.Array:
+def _product(x: jax.Array, weight: jax.Array, window: Window) -> jax.Array:
     rows = x.reshape(-1, x.shape[-1])
     return (rows @ weight.reshape(weight.shape[:2]).T).reshape(*x.shape[:-1], -1)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _depthwise(x: jax.Array, weight: jax.Array, g: Geometry) -> jax.Array:
-    pads = [(low, high, 0) for low, high in g.padding]
-    return _shifted_products(x, pads, weight, g.stride, g.dilation)
+def _depthwise(x: jax.Array, weight: jax.Array, window: Window) -> jax.Array:
+    pads = [(low, high, 0) for low, high in window.padding]
+    return _shifted_products(x, pads, weight, window, window.output(x.shape[2:]))
 
 
-def _depthwise_forward(x: jax.Array, weight: jax.Array, g: Geometry) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    return _depthwise(x, weight, g), (x, weight)
+def _depthwise_forward(
+    x: jax.Array, weight: jax.Array, window: Window
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return _depthwise(x, weight, window), (x, weight)
 
 
-def _depthwise_backward(g: Geometry, saved: tuple[jax.Array, jax.Array], dy: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return _depthwise_input_diff(*saved, g, dy), _depthwise_weight_diff(*saved, g, dy)
+def _depthwise_backward(
+    window: Window, residuals: tuple[jax.Array, jax.Array], dy: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    return _depthwise_input_diff(*residuals, window, dy), _depthwise_weight_diff(*residuals, window, dy)
 
 
 _depthwise.defvjp(_depthwise_forward, _depthwise_backward)
 
 
-def _depthwise_input_diff(x: jax.Array, weight: jax.Array, g: Geometry, dy: jax.Array) -> jax.Array:
-    kernel, out = weight.shape[2:], dy.shape[2:]
+def _depthwise_input_diff(x: jax.Array, weight: jax.Array, window: Window, dy: jax.Array) -> jax.Array:
+    size = x.shape[2:]
     # the same again: of dy, spread out by the stride, with the flipped kernel
-    pads = []
-    for n, o, k, s, d, (low, _) in zip(x.shape[2:], out, kernel, g.stride, g.dilation, g.padding, strict=True):
-        first = d * (k - 1) - low
-        pads.append((first, n + d * (k - 1) - first - (o - 1) * s - 1, s - 1))
-    return _shifted_products(dy, pads, jnp.flip(weight, range(2, weight.ndim)), (1,) * len(kernel), g.dilation)
+    back = window.ending(size, dy.shape[2:]).transposed()
+    pads = [(low, high, s - 1) for (low, high), s in zip(back.padding, window.stride, strict=True)]
+    return _shifted_products(dy, pads, jnp.flip(weight, range(2, weight.ndim)), back, size)
 
 
-def _depthwise_weight_diff(x: jax.Array, weight: jax.Array, g: Geometry, dy: jax.Array) -> jax.Array:
-    x, dy = kept(channels_last(x)), kept(channels_last(dy)).astype(jnp.promote_types(x.dtype, jnp.float32))
+def _depthwise_weight_diff(x: jax.Array, weight: jax.Array, window: Window, dy: jax.Array) -> jax.Array:
+    x, dy = (
+        materialise(channels_last(x)),
+        materialise(channels_last(dy)).astype(jnp.promote_types(x.dtype, jnp.float32)),
+    )
     diffs = []
-    for place in np.ndindex(*weight.shape[2:]):
-        axes = zip(x.shape[1:-1], dy.shape[1:-1], place, *g[:3], strict=True)
-        seen, by = zip(*(_overlap(n, o, i * d - low, s) for n, o, i, s, (low, _), d in axes), strict=True)
+    for place in np.ndindex(*window.kernel):
+        axes = zip(x.shape[1:-1], dy.shape[1:-1], place, window.stride, window.low, window.dilation, strict=True)
+        seen, by = zip(*(_overlap(n, o, i * d - low, s) for n, o, i, s, low, d in axes), strict=True)
         diffs.append(row_sums(x[(slice(None), *seen)] * dy[(slice(None), *by)]))
     return jnp.stack(diffs, -1).reshape(weight.shape).astype(weight.dtype)
 
 
 def _overlap(size: int, windows: int, place: int, stride: int) -> tuple[slice, slice]:
-    """The cells that windows have at a place, as far as there are cells; and which windows these are."""
+    """Return the cells that windows have at a place, as far as there are cells; and which windows these are."""
     first = max(0, -(place // stride))
     count = max(0, min(windows, (size - 1 - place) // stride + 1) - first)
     start = first * stride + place
@@ -143,41 +141,30 @@ def _overlap(size: int, windows: int, place: int, stride: int) -> tuple[slice, s
 
 
 def _shifted_products(
-    x: jax.Array, pads: Sequence[Pad], weight: jax.Array, stride: Sequence[int], dilation: Sequence[int]
+    x: jax.Array, pads: Sequence[Pad], weight: jax.Array, window: Window, out: Sequence[int]
 ) -> jax.Array:
-    padded, kernel = _padded(x, pads), weight.shape[2:]
-    out = Geometry(tuple(stride), ((0, 0),) * len(kernel), tuple(dilation)).output(padded.shape[1:-1], kernel)
+    padded = lax.pad(channels_last(x), jnp.zeros((), x.dtype), [(0, 0, 0), *pads, (0, 0, 0)])
     total = jnp.zeros((), jnp.promote_types(x.dtype, jnp.float32))
-    for place, tap in _taps(padded, kernel, out, stride, dilation):
-        total = total + tap * weight[(slice(None), 0, *place)]
-    return kept_last(channels_first(total.astype(x.dtype)))
+    for place, cells in _cells(padded, window, out):
+        total = total + cells * weight[(slice(None), 0, *place)]
+    return materialise_channels_last(channels_first(total.astype(x.dtype)))
 
 
-def _padded(x: jax.Array, pads: Sequence[Pad]) -> jax.Array:
-    """Padded, with channels last."""
-    return lax.pad(channels_last(x), jnp.zeros((), x.dtype), [(0, 0, 0), *pads, (0, 0, 0)])
+def _cells(x: jax.Array, window: Window, out: Sequence[int]) -> Iterator[tuple[Shape, jax.Array]]:
+    """Yield each place of the kernel, and the cells of the padded input that the windows have there."""
+    for place in np.ndindex(*window.kernel):
+        axes = zip(place, out, window.stride, window.dilation, strict=True)
+        yield place, x[(slice(None), *(slice(i * d, i * d + (n - 1) * s + 1, s) for i, n, s, d in axes))]
 
 
-def _taps(
-    x: jax.Array, kernel: Sequence[int], out: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
-) -> Iterator[tuple[tuple[int, ...], jax.Array]]:
-    """For each place in the kernel, the cells that the windows have there."""
-    for place in np.ndindex(*kernel):
-        starts = [i * d for i, d in zip(place, dilation, strict=True)]
-        yield (
-            place,
-            x[(slice(None), *(slice(a, a + (n - 1) * s + 1, s) for a, n, s in zip(starts, out, stride, strict=True)))],
-        )
-
-
-def _convolution(x: jax.Array, weight: jax.Array, g: Geometry) -> jax.Array:
+def _convolution(x: jax.Array, weight: jax.Array, window: Window) -> jax.Array:
     n = x.ndim - 2
     last = (0, n + 1, *range(1, n + 1))
     return lax.conv_general_dilated(
         x,
         jnp.moveaxis(weight, (0, 1), (-1, -2)),
-        g.stride,
-        g.padding,
-        rhs_dilation=g.dilation,
+        window.stride,
+        window.padding,
+        rhs_dilation=window.dilation,
         dimension_numbers=lax.ConvDimensionNumbers(last, (n + 1, n, *range(n)), last),
     )

@@ -15,7 +15,7 @@ Arrays = tuple[jax.Array, ...]
 
 
 def elementwise(function: Callable[..., Arrays], *arrays: jax.Array) -> Arrays:
-    """`function(*arrays)`, all of one shape (batch, channels, *space), so that nothing is transposed on its account."""
+    """Call `function(*arrays)`, all of one shape (batch, channels, *space), so that nothing is transposed for it."""
     return Operation(function, _ChannelsLast(function))(*arrays)
 
 
@@ -27,14 +27,14 @@ class _ChannelsLast:
         return tuple(map(channels_first, self.function(*map(channels_last, arrays))))
 
 
-def joined_channels(arrays: tuple[jax.Array, ...]) -> jax.Array:
-    """(batch, channels, *space) arrays joined along their channels, which on CPUs lie last."""
-    return Operation(_joined, _joined_last)(*arrays)[0]
+def concatenate_channels(arrays: tuple[jax.Array, ...]) -> jax.Array:
+    """Concatenate (batch, channels, *space) arrays along their channels, which on CPUs lie last."""
+    return Operation(_concatenate, _concatenate_last)(*arrays)[0]
 
 
-def _joined(*arrays: jax.Array) -> Arrays:
+def _concatenate(*arrays: jax.Array) -> Arrays:
     return (jnp.concatenate(arrays, 1),)
 
 
-def _joined_last(*arrays: jax.Array) -> Arrays:
+def _concatenate_last(*arrays: jax.Array) -> Arrays:
     return (channels_first(jnp.concatenate([channels_last(x) for x in arrays], -1)),)

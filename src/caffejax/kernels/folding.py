@@ -7,25 +7,25 @@ import jax.numpy as jnp
 
 
 def leading(x: jax.Array, axis: int | None, size: int) -> jax.Array:
-    """With the axis first; where there is none, the same for each of `size`."""
+    """Move the axis to the front; where there is none, repeat the array `size` times."""
     return jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
 
 
 def into_rows(x: jax.Array) -> jax.Array:
-    """(size, rows, ...) to (size * rows, ...)."""
+    """Reshape (size, rows, ...) to (size * rows, ...)."""
     return x.reshape(-1, *x.shape[2:])
 
 
 def out_of_rows(x: jax.Array, size: int) -> jax.Array:
-    """(size * rows, ...) to (size, rows, ...)."""
+    """Reshape (size * rows, ...) to (size, rows, ...)."""
     return x.reshape(size, -1, *x.shape[1:])
 
 
 def into_channels(x: jax.Array) -> jax.Array:
-    """(size, batch, channels, ...) to (batch, size * channels, ...)."""
+    """Bring (size, batch, channels, ...) to (batch, size * channels, ...)."""
     return jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1, *x.shape[3:])
 
 
 def out_of_channels(x: jax.Array, size: int) -> jax.Array:
-    """(batch, size * channels, ...) to (size, batch, channels, ...)."""
+    """Bring (batch, size * channels, ...) to (size, batch, channels, ...)."""
     return jnp.moveaxis(x.reshape(x.shape[0], size, -1, *x.shape[2:]), 1, 0)

@@ -17,6 +17,7 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from .operation import has_tangent
 from .varying import vary, varying
 
 Arrays = tuple[jax.Array, ...]
@@ -29,11 +30,11 @@ def with_gradient(
     *,
     alone: Callable[..., Tree] | None = None,
 ) -> Callable[..., Tree]:
-    """A function of pytrees of arrays that is differentiated by `backward`.
+    """Make a function of pytrees of arrays that is differentiated by `backward`.
 
     Args:
-        forward: the function's arguments to its result and what `backward` needs to know of them.
-        backward: `(saved, diffs, wanted)` to a gradient for each argument, None for zero. `diffs` is like the result,
+        forward: the function's arguments to its result and the residuals that `backward` needs.
+        backward: `(residuals, diffs, wanted)` to a diff for each argument, None for zero. `diffs` is like the result,
             None where that holds integers; `wanted` is like the arguments, with a bool for each array. Linear in
             `diffs`.
         alone: how the result is computed where there is nothing to differentiate.
@@ -46,16 +47,16 @@ def with_gradient(
 
     def jvp(primals: Sequence[Tree], tangents: Sequence[Tree]) -> tuple[Tree, Tree]:
         with jax.default_matmul_precision(precision):
-            result, saved = forward(*primals)
+            result, residuals = forward(*primals)
         tops, result_tree = _flat(result)
-        saved, saved_tree = _flat(saved)
+        residuals, residuals_tree = _flat(residuals)
         every = jax.tree.leaves(tangents)
         zero = [isinstance(t, jax.custom_derivatives.SymbolicZero) for t in every]
         wanted = _flat(primals)[1].unflatten(not z for z in zero)
-        rule = _Rule(backward, saved_tree, result_tree, tuple(map(_differs, tops)), tuple(wanted), precision)
-        found = iter(_tangents(rule, saved, [t for t, z in zip(every, zero, strict=True) if not z], tops))
+        rule = _Rule(backward, residuals_tree, result_tree, tuple(map(has_tangent, tops)), tuple(wanted), precision)
+        found = iter(_tangents(rule, residuals, [t for t, z in zip(every, zero, strict=True) if not z], tops))
         return result, result_tree.unflatten(
-            next(found) if _differs(top) else np.zeros(top.shape, jax.dtypes.float0) for top in tops
+            next(found) if has_tangent(top) else np.zeros(top.shape, jax.dtypes.float0) for top in tops
         )
 
     call.defjvp(jvp, symbolic_zeros=True)
@@ -64,20 +65,20 @@ def with_gradient(
 
 @dataclass(frozen=True, eq=False)
 class _Rule:
-    """`backward` between flat lists: saved arrays and diffs of what is not integer, to the diffs that are wanted."""
+    """`backward` between flat lists: residuals and diffs of what is not integer, to the diffs that are wanted."""
 
     backward: Callable[..., Any]
-    saved: Any
+    residuals: Any
     result: Any
     differ: tuple[bool, ...]
     wanted: Sequence[Tree]
     precision: str | None
 
-    def __call__(self, saved: Sequence[jax.Array], *diffs: jax.Array) -> tuple[jax.Array | None, ...]:
+    def __call__(self, residuals: Sequence[jax.Array], *diffs: jax.Array) -> tuple[jax.Array | None, ...]:
         given = iter(diffs)
         result = self.result.unflatten(next(given) if d else None for d in self.differ)
         with jax.default_matmul_precision(self.precision):
-            found = self.backward(self.saved.unflatten(saved), result, self.wanted)
+            found = self.backward(self.residuals.unflatten(residuals), result, self.wanted)
         flat: list[jax.Array | None] = []
         for tree, wanted in zip(found, self.wanted, strict=True):
             wants, structure = _flat(wanted)
@@ -91,25 +92,27 @@ _tangent.multiple_results = True
 
 
 def _tangents(
-    rule: _Rule, saved: Sequence[jax.Array], tangents: Sequence[jax.Array], tops: Sequence[jax.Array]
+    rule: _Rule, residuals: Sequence[jax.Array], tangents: Sequence[jax.Array], tops: Sequence[jax.Array]
 ) -> Sequence[jax.Array]:
-    """Tangents of those tops that have any.
+    """Return tangents of those tops that have any.
 
     Under `jax.shard_map` the rule works on what differs between devices only: where it is used as a transpose, what
     it gives for an argument that all devices share is each device's part, and is added up outside of it.
     """
-    types = tuple(jax.typeof(top) for top in tops if _differs(top))
+    types = tuple(jax.typeof(top) for top in tops if has_tangent(top))
     axes = frozenset[str]().union(*map(varying, types))
-    arrays = [vary(a, axes) for a in (*saved, *tangents)]
-    found: Sequence[jax.Array] = _tangent.bind(*arrays, rule=rule, types=types, known=len(saved))
+    arrays = [vary(a, axes) for a in (*residuals, *tangents)]
+    found: Sequence[jax.Array] = _tangent.bind(*arrays, rule=rule, types=types, known=len(residuals))
     return found
 
 
 def _evaluate(*arrays: jax.Array, rule: Callable[..., Any], types: tuple[Any, ...], known: int) -> Sequence[jax.Array]:
-    saved, tangents = arrays[:known], arrays[known:]
+    residuals, tangents = arrays[:known], arrays[known:]
 
     def back(*diffs: jax.Array) -> Arrays:
-        return tuple(jnp.zeros_like(t) if d is None else d for d, t in zip(rule(saved, *diffs), tangents, strict=True))
+        return tuple(
+            jnp.zeros_like(t) if d is None else d for d, t in zip(rule(residuals, *diffs), tangents, strict=True)
+        )
 
     found: Sequence[jax.Array] = jax.linear_transpose(back, *types)(tangents)
     return found
@@ -150,13 +153,13 @@ ad.primitive_transposes[_tangent] = _transpose
 
 @dataclass(frozen=True, eq=False)
 class _Mapped:
-    """A rule mapped over an axis that some of what was saved has, and all diffs have first."""
+    """A rule mapped over an axis that some residuals have, and all diffs have first."""
 
     rule: Callable[..., Any]
     axes: tuple[int | None, ...]
 
-    def __call__(self, saved: Sequence[jax.Array], *diffs: jax.Array) -> Any:
-        return jax.vmap(self.rule, (self.axes, *(0,) * len(diffs)))(tuple(saved), *diffs)
+    def __call__(self, residuals: Sequence[jax.Array], *diffs: jax.Array) -> Any:
+        return jax.vmap(self.rule, (self.axes, *(0,) * len(diffs)))(tuple(residuals), *diffs)
 
 
 def _batch(
@@ -178,7 +181,3 @@ batching.primitive_batchers[_tangent] = _batch
 
 def _flat(tree: Tree) -> tuple[list[Any], Any]:
     return jax.tree.flatten(tree)
-
-
-def _differs(x: Any) -> bool:
-    return jnp.issubdtype(x.dtype, jnp.inexact)

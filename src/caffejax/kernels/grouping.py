@@ -12,8 +12,13 @@ from .operation import Operation
 Run = Callable[[jax.Array, jax.Array, int], jax.Array]
 
 
+def groups_of(inputs: int, weight: jax.Array) -> int:
+    """Return into how many groups a weight (outputs, inputs / groups, ...) cuts so many inputs."""
+    return inputs // weight.shape[1]
+
+
 def in_groups(run: Run, x: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
-    """`run(x, weight, groups)`, which sees each group of `x`'s channels by its part of the weight's first axis.
+    """Call `run(x, weight, groups)`: each group of `x`'s channels meets its part of the weight's first axis.
 
     In a program that XLA is to cut, group by group: of a grouped convolution's gradient it would first gather the
     whole batch. Where each channel is a group and gives one, it knows how. Group by group is faster on CPUs, too.
@@ -33,6 +38,6 @@ def in_groups(run: Run, x: jax.Array, weight: jax.Array, groups: int) -> jax.Arr
 def group_by_group(
     run: Callable[[jax.Array, jax.Array], jax.Array], x: jax.Array, weight: jax.Array, groups: int
 ) -> jax.Array:
-    """`run` of each group alone, the channels of the results joined."""
+    """Run each group alone, and concatenate the channels of the results."""
     parts = zip(jnp.split(x, groups, 1), jnp.split(weight, groups), strict=True)
     return jnp.concatenate([run(xs, ws) for xs, ws in parts], 1)

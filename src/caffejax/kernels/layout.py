@@ -8,17 +8,17 @@ from jax.experimental.layout import Layout, with_layout_constraint
 
 
 def channels_last(x: jax.Array) -> jax.Array:
-    """(batch, channels, *space) to (batch, *space, channels); fewer axes stay."""
+    """Transpose (batch, channels, *space) to (batch, *space, channels); fewer axes stay."""
     return jnp.moveaxis(x, 1, -1) if x.ndim > 2 else x
 
 
 def channels_first(x: jax.Array) -> jax.Array:
-    """(batch, *space, channels) to (batch, channels, *space); fewer axes stay."""
+    """Transpose (batch, *space, channels) to (batch, channels, *space); fewer axes stay."""
     return jnp.moveaxis(x, -1, 1) if x.ndim > 2 else x
 
 
-def kept(x: jax.Array) -> jax.Array:
-    """`x`, with channels last, written to memory as it is.
+def materialise(x: jax.Array) -> jax.Array:
+    """Have XLA write `x`, with channels last, to memory as it is.
 
     XLA finds the layout by itself beside matrix products and convolutions. Nothing is fused across this: what makes
     `x` is not computed again for each place that reads it.
@@ -26,6 +26,6 @@ def kept(x: jax.Array) -> jax.Array:
     return with_layout_constraint(x, Layout(major_to_minor=tuple(range(x.ndim))))
 
 
-def kept_last(x: jax.Array) -> jax.Array:
-    """`kept` for an array in Caffe's order: with the channels last in memory."""
-    return channels_first(kept(channels_last(x)))
+def materialise_channels_last(x: jax.Array) -> jax.Array:
+    """Materialise an array in Caffe's order with its channels last in memory."""
+    return channels_first(materialise(channels_last(x)))

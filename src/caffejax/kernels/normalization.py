@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from .gradient import with_gradient
-from .layout import channels_first, channels_last, kept
+from .layout import channels_first, channels_last, materialise
 from .operation import Operation
 from .sums import FIRST, LAST, Channels
 
@@ -19,9 +19,10 @@ Arrays = tuple[jax.Array, ...]
 
 @partial(jax.jit, static_argnames="eps")
 def batch_normalized(x: jax.Array, factor: jax.Array, bias: jax.Array, eps: float) -> Arrays:
-    """(batch, channels, *space) with mean `bias` and deviation `factor` in each channel; the old mean and variance.
+    """Normalise each channel of (batch, channels, *space) to mean `bias` and deviation `factor`.
 
-    `factor`, `bias`, mean and variance are (channels,). The gradient is that of the first result only.
+    Also return the old mean and variance; these, `factor` and `bias` are (channels,). The gradient is that of the first
+    result only.
     """
     run = Operation(partial(_normalized, FIRST, eps=eps), partial(_normalized_on_cpu, eps=eps))
     diffs = Operation(partial(_normalized_diffs, FIRST, eps=eps), partial(_normalized_diffs_on_cpu, eps=eps))
@@ -30,8 +31,8 @@ def batch_normalized(x: jax.Array, factor: jax.Array, bias: jax.Array, eps: floa
         y, mean, variance = run(x, factor, bias)
         return (y, mean, variance), (x, factor, mean, variance)
 
-    def backward(saved: Arrays, dy: Arrays, wanted: Any) -> Arrays:
-        return diffs(*saved, dy[0])
+    def backward(residuals: Arrays, dy: Arrays, wanted: Any) -> Arrays:
+        return diffs(*residuals, dy[0])
 
     y, mean, variance = with_gradient(forward, backward)(x, factor, bias)
     return y, jax.lax.stop_gradient(mean), jax.lax.stop_gradient(variance)
@@ -73,14 +74,14 @@ def _normalized_diffs(
 def _normalized_diffs_on_cpu(
     x: jax.Array, factor: jax.Array, mean: jax.Array, variance: jax.Array, dy: jax.Array, *, eps: float
 ) -> Arrays:
-    dy = kept(channels_last(dy))
+    dy = materialise(channels_last(dy))
     dx, d_factor, d_bias = _normalized_diffs(LAST, channels_last(x), factor, mean, variance, dy, eps=eps)
     return channels_first(dx), d_factor, d_bias
 
 
 @partial(jax.jit, static_argnames=("size", "k", "alpha", "beta"))
 def response_normalized(x: jax.Array, size: int, k: float, alpha: float, beta: float) -> jax.Array:
-    """x * (k + alpha * the sum of squares over `size` neighbouring channels) ** -beta, for (batch, channels, ...)."""
+    """Return x * (k + alpha * sum of squares over `size` neighbouring channels) ** -beta. x: (batch, channels, ...)."""
     how: Any = {"size": size, "alpha": alpha, "beta": beta}
     run = Operation(partial(_response, 1, k=k, **how), partial(_response_on_cpu, k=k, **how))
     diffs = Operation(partial(_response_diff, 1, **how), partial(_response_diff_on_cpu, **how))
@@ -89,8 +90,8 @@ def response_normalized(x: jax.Array, size: int, k: float, alpha: float, beta: f
         y, scale = run(x)
         return y, (x, scale)
 
-    def backward(saved: Arrays, dy: jax.Array, wanted: Sequence[bool]) -> Arrays:
-        return diffs(*saved, dy)
+    def backward(residuals: Arrays, dy: jax.Array, wanted: Sequence[bool]) -> Arrays:
+        return diffs(*residuals, dy)
 
     y: jax.Array = with_gradient(forward, backward)(x)
     return y
@@ -111,7 +112,7 @@ def _response_diff(
 ) -> Arrays:
     factor = power(scale, beta)
     ratio = dy * x * factor / scale
-    ratio = kept(ratio) if axis > 1 else ratio
+    ratio = materialise(ratio) if axis > 1 else ratio
     return (dy * factor - (2 * alpha * beta) * x * _neighbours(ratio, size, axis),)
 
 
@@ -121,7 +122,7 @@ def _response_diff_on_cpu(x: jax.Array, scale: jax.Array, dy: jax.Array, **how: 
 
 
 def _neighbours(x: jax.Array, size: int, axis: int) -> jax.Array:
-    """Sums over `size` neighbours along an axis, zero beyond the edge."""
+    """Sum over `size` neighbours along an axis, zero beyond the edge."""
     half, n = size // 2, x.shape[axis]
     padded = jnp.pad(x, [(half, half) if k == axis else (0, 0) for k in range(x.ndim)])
     parts = (jax.lax.slice_in_dim(padded, i, i + n, axis=axis) for i in range(size))
@@ -129,7 +130,7 @@ def _neighbours(x: jax.Array, size: int, axis: int) -> jax.Array:
 
 
 def power(scale: jax.Array, beta: float) -> jax.Array:
-    """scale ** -beta."""
+    """Return scale ** -beta."""
     if beta == 0.75:  # what nets have: two roots are cheaper than a power
         root = jax.lax.rsqrt(scale)
         return root * jnp.sqrt(root)

@@ -88,9 +88,9 @@ ffi::Error WeightDiff(Array x, Array dy, Result d_weight, ffi::RemainingRets d_b
 ffi::Error ConvolutionDiffs(Array x, Array dy, Array weight, Result dx, Result d_weight, ffi::RemainingRets d_bias,
                             Numbers stride, Numbers dilation, Numbers low, Numbers high, int64_t groups) {
   return Guarded("convolution_diffs", [&] {
-    Windows windows{stride, dilation, low, high, groups};
-    Convolution for_input{*dx, weight, dy, std::nullopt, windows};
-    Convolution for_weight{x, *d_weight, dy, Optional(d_bias), windows};
+    Window window{stride, dilation, low, high, groups};
+    Convolution for_input{*dx, weight, dy, std::nullopt, window};
+    Convolution for_weight{x, *d_weight, dy, Optional(d_bias), window};
     CheckSame("x", x, *dx);
     CheckSame("weight", weight, *d_weight);
     Check(for_weight);
@@ -122,7 +122,7 @@ ffi::Error MatmulDiffs(Array x, Array dy, Array weight, Result dx, Result d_weig
 }
 
 template <typename Binding>
-auto WithWindows(Binding&& binding) {
+auto WithWindow(Binding&& binding) {
   return std::move(binding)
       .template Attr<Numbers>("stride")
       .template Attr<Numbers>("dilation")
@@ -135,13 +135,13 @@ auto WithWindows(Binding&& binding) {
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(
     caffejax_convolution, Output,
-    WithWindows(ffi::Ffi::Bind().Arg<Array>().Arg<Array>().RemainingArgs().Ret<Array>().Attr<bool>("relu")));
+    WithWindow(ffi::Ffi::Bind().Arg<Array>().Arg<Array>().RemainingArgs().Ret<Array>().Attr<bool>("relu")));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_input_diff, InputDiff,
-                              WithWindows(ffi::Ffi::Bind().Arg<Array>().Arg<Array>().Ret<Array>()));
+                              WithWindow(ffi::Ffi::Bind().Arg<Array>().Arg<Array>().Ret<Array>()));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_weight_diff, WeightDiff,
-                              WithWindows(ffi::Ffi::Bind().Arg<Array>().Arg<Array>().Ret<Array>().RemainingRets()));
+                              WithWindow(ffi::Ffi::Bind().Arg<Array>().Arg<Array>().Ret<Array>().RemainingRets()));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_convolution_diffs, ConvolutionDiffs,
-                              WithWindows(ffi::Ffi::Bind()
+                              WithWindow(ffi::Ffi::Bind()
                                               .Arg<Array>()
                                               .Arg<Array>()
                                               .Arg<Array>()

@@ -17,8 +17,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from .geometry import Geometry
+from .grouping import groups_of
 from .sums import row_sums
+from .window import Window
 
 log = logging.getLogger("caffejax.kernels")
 
@@ -40,13 +41,13 @@ class Wanted:
 
 
 def available() -> bool:
-    """Whether there is one."""
+    """Return whether oneDNN can be called."""
     return missing() is None
 
 
 @functools.cache
 def missing() -> str | None:
-    """Why there is no oneDNN, or None. The first call loads it."""
+    """Return why there is no oneDNN, or None. The first call loads it."""
     own = importlib.util.find_spec(f"{__package__}._onednn")
     if own is None or own.origin is None:
         return "caffejax was installed without a C++ compiler, or on another system than Linux on x86-64"
@@ -65,40 +66,42 @@ def missing() -> str | None:
 
 
 def suits(*arrays: jax.Array) -> bool:
-    """Whether oneDNN takes arrays like these."""
+    """Return whether oneDNN takes arrays like these."""
     return available() and all(a.dtype == np.float32 and a.size for a in arrays)
 
 
-def suits_convolution(x: jax.Array, weight: jax.Array, g: Geometry) -> bool:
-    """Whether oneDNN takes the convolution of arrays like these, in Caffe's order."""
-    return suits(x, weight) and 1 <= len(g.stride) <= 3 and min(map(min, g.padding)) >= 0
+def suits_convolution(x: jax.Array, weight: jax.Array, window: Window) -> bool:
+    """Return whether oneDNN takes the convolution of arrays like these, in Caffe's order."""
+    return suits(x, weight) and 1 <= len(window.kernel) <= 3 and min(map(min, window.padding)) >= 0
 
 
 def convolution(
-    x: jax.Array, weight: jax.Array, bias: jax.Array | None, g: Geometry, *, relu: bool = False
+    x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: Window, *, relu: bool = False
 ) -> jax.Array:
-    """(batch, *space, inputs) to (batch, *output space, outputs), plus the bias (outputs,), negatives to 0 if `relu`.
+    """Convolve (batch, *space, inputs) to (batch, *output space, outputs).
 
-    Here and below the weight is in Caffe's order, (outputs, inputs / groups, *kernel), and there is no derivative.
+    Plus a bias (outputs,), and with negatives set to 0 if `relu`. Here and below the weight is in Caffe's order,
+    (outputs, inputs / groups, *kernel), and there is no derivative.
     """
-    _require_fit(x.shape[-1], weight.shape[1] * g.groups, len(weight), bias)
-    shape = (x.shape[0], *g.output(x.shape[1:-1], weight.shape[2:]), len(weight))
+    groups = groups_of(x.shape[-1], weight)
+    _require_fit(x.shape[-1], weight.shape[1] * groups, len(weight), bias)
+    shape = (x.shape[0], *window.output(x.shape[1:-1]), len(weight))
     arrays = [x, weight] if bias is None else [x, weight, bias]
-    return _call("convolution", arrays, [shape], relu=relu, **_windows(g))[0]
+    return _call("convolution", arrays, [shape], relu=relu, **_attributes(window, groups))[0]
 
 
 def convolution_diffs(
-    x: jax.Array, dy: jax.Array, weight: jax.Array, g: Geometry, wanted: Wanted, *, bias: bool
+    x: jax.Array, dy: jax.Array, weight: jax.Array, window: Window, wanted: Wanted, *, bias: bool
 ) -> tuple[jax.Array | None, jax.Array | None, jax.Array | None]:
-    """The gradients of a convolution's input, weight, and bias (outputs,) if it has one, from that of its output."""
-    rows = [weight.shape[:1]] * bias
+    """Return the diffs of a convolution's input, weight, and bias (outputs,) if it has one, from that of its output."""
+    rows, how = [weight.shape[:1]] * bias, _attributes(window, groups_of(x.shape[-1], weight))
     if not wanted.weight:
-        dx = _call("input_diff", [dy, weight], [x.shape], **_windows(g))[0] if wanted.x else None
+        dx = _call("input_diff", [dy, weight], [x.shape], **how)[0] if wanted.x else None
         return dx, None, row_sums(dy) if bias else None
     if not wanted.x:
-        d_weight, *d_bias = _call("weight_diff", [x, dy], [weight.shape, *rows], **_windows(g))
+        d_weight, *d_bias = _call("weight_diff", [x, dy], [weight.shape, *rows], **how)
         return None, d_weight, d_bias[0] if bias else None
-    dx, d_weight, *d_bias = _call("convolution_diffs", [x, dy, weight], [x.shape, weight.shape, *rows], **_windows(g))
+    dx, d_weight, *d_bias = _call("convolution_diffs", [x, dy, weight], [x.shape, weight.shape, *rows], **how)
     return dx, d_weight, d_bias[0] if bias else None
 
 
@@ -111,7 +114,7 @@ def matmul(
     transpose_b: bool = False,
     relu: bool = False,
 ) -> jax.Array:
-    """The product of two matrices, each transposed first if told so, plus a bias for each column."""
+    """Multiply two matrices, each transposed first if told so, and add a bias to each column."""
     shape = (a.shape[1 if transpose_a else 0], b.shape[0 if transpose_b else 1])
     _require_fit(a.shape[0 if transpose_a else 1], b.shape[1 if transpose_b else 0], shape[1], bias)
     arrays = [a, b] if bias is None else [a, b, bias]
@@ -121,7 +124,7 @@ def matmul(
 def matmul_diffs(
     rows: jax.Array, dy: jax.Array, weight: jax.Array, wanted: Wanted, *, transpose: bool
 ) -> tuple[jax.Array | None, jax.Array | None]:
-    """The gradients of rows and of a weight (outputs, inputs), or (inputs, outputs) if `transpose`, in one call."""
+    """Return the diffs of rows and of a weight (outputs, inputs), or (inputs, outputs) if `transpose`, by one call."""
     if wanted.x and wanted.weight:
         dx, d_weight = _call("matmul_diffs", [rows, dy, weight], [rows.shape, weight.shape], transpose=transpose)
         return dx, d_weight
@@ -133,17 +136,17 @@ def matmul_diffs(
 
 
 def _require_fit(inputs: int, taken: int, outputs: int, bias: jax.Array | None) -> None:
-    """Raises `ValueError` where oneDNN, which is told sizes and addresses, would read past an array's end."""
+    """Raise `ValueError` where oneDNN, which is told sizes and addresses, would read past an array's end."""
     if inputs != taken:
         raise ValueError(f"{inputs} inputs for a weight of {taken}")
     if bias is not None and bias.shape != (outputs,):
         raise ValueError(f"a bias of shape {bias.shape} for {outputs} outputs")
 
 
-def _windows(g: Geometry) -> dict[str, Any]:
-    low, high = zip(*g.padding, strict=True)
-    lists = {"stride": g.stride, "dilation": g.dilation, "low": low, "high": high}
-    return {name: np.array(numbers, np.int64) for name, numbers in lists.items()} | {"groups": np.int64(g.groups)}
+def _attributes(window: Window, groups: int) -> dict[str, Any]:
+    low, high = zip(*window.padding, strict=True)
+    lists = {"stride": window.stride, "dilation": window.dilation, "low": low, "high": high}
+    return {name: np.array(numbers, np.int64) for name, numbers in lists.items()} | {"groups": np.int64(groups)}
 
 
 def _call(

@@ -111,7 +111,7 @@ Prepared Prepare(const Description& pd, const memory::desc& own_order, Operand w
 
 // Whether the first window that lies behind the padding before an axis ends before what comes after it.
 inline bool SomeWindowLiesWithin(const Convolution& c, size_t axis) {
-  const Windows& w = c.windows;
+  const Window& w = c.window;
   int64_t extent = w.dilation[axis] * (c.weight.dimensions()[axis + 2] - 1) + 1;
   int64_t behind = (w.stride[axis] - w.low[axis] % w.stride[axis]) % w.stride[axis];
   return behind + extent <= c.x.dimensions()[axis + 1];
@@ -120,7 +120,7 @@ inline bool SomeWindowLiesWithin(const Convolution& c, size_t axis) {
 enum class Kind : int64_t { kProduct, kOutput, kInputDiff, kWeightDiff };
 
 inline Prepared Prepare(Kind kind, const Convolution& c, bool relu) {
-  const Windows& w = c.windows;
+  const Window& w = c.window;
   auto dims = [](Numbers numbers) { return Dims(numbers.begin(), numbers.end()); };
   Dims stride = dims(w.stride), dilation = dims(w.dilation), low = dims(w.low), high = dims(w.high);
   for (auto& d : dilation) --d;  // oneDNN counts the cells between
@@ -209,7 +209,7 @@ inline void Run(const Prepared& p, const Array& weight, std::initializer_list<st
 
 // Computes one of the convolution's three arrays from the other two.
 inline void Run(Kind kind, const Convolution& c, bool relu = false) {
-  const Windows& w = c.windows;
+  const Window& w = c.window;
   Key key{static_cast<int64_t>(kind), c.bias.has_value(), relu, w.groups};
   key.reserve(32);
   for (Numbers part : {c.x.dimensions(), c.weight.dimensions(), c.y.dimensions(), w.stride, w.dilation, w.low, w.high}) {

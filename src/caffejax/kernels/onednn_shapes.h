@@ -45,7 +45,7 @@ void Require(bool holds, const Parts&... parts) {
 }
 
 // Along each spatial axis; padding comes before (low) and after (high).
-struct Windows {
+struct Window {
   Numbers stride, dilation, low, high;
   int64_t groups;
 };
@@ -55,7 +55,7 @@ struct Windows {
 struct Convolution {
   Array x, weight, y;
   std::optional<Array> bias;
-  Windows windows;
+  Window window;
 };
 
 // a (m, k) times b (k, n), plus bias (n,) if there is one, is c (m, n). `a` and `b` may lie as their transposes.
@@ -94,7 +94,7 @@ inline void CheckSame(const char* name, const Array& array, const Array& gradien
   Require(array.dimensions() == gradient.dimensions(), name, " ", array, " and its gradient ", gradient, " differ");
 }
 
-inline void CheckWindows(const Windows& w, size_t axes) {
+inline void CheckWindow(const Window& w, size_t axes) {
   for (auto [name, numbers, least] : {std::tuple{"stride", w.stride, 1}, {"dilation", w.dilation, 1},
                                       {"low", w.low, 0}, {"high", w.high, 0}}) {
     Require(numbers.size() == axes, name, " ", numbers, " is not for ", axes, " axes");
@@ -104,7 +104,7 @@ inline void CheckWindows(const Windows& w, size_t axes) {
 
 // No sum or product overflows: all that goes into them has been found to fit in 32 bits.
 inline void CheckOutputSize(const Convolution& c, size_t axis) {
-  const Windows& w = c.windows;
+  const Window& w = c.window;
   int64_t kernel = c.weight.dimensions()[axis + 2], y = c.y.dimensions()[axis + 1];
   int64_t padded = c.x.dimensions()[axis + 1] + w.low[axis] + w.high[axis];
   int64_t rest = padded - (w.dilation[axis] * (kernel - 1) + 1);
@@ -118,9 +118,9 @@ inline void Check(const Convolution& c) {
   CheckArray("x", c.x, rank);
   CheckArray("weight", c.weight, rank);
   CheckArray("y", c.y, rank);
-  CheckWindows(c.windows, axes);
+  CheckWindow(c.window, axes);
 
-  int64_t groups = c.windows.groups, inputs = c.x.dimensions().back(), outputs = c.weight.dimensions()[0];
+  int64_t groups = c.window.groups, inputs = c.x.dimensions().back(), outputs = c.weight.dimensions()[0];
   Require(groups > 0 && inputs % groups == 0 && outputs % groups == 0, groups, " groups do not divide the inputs of x ",
           c.x, " and the outputs of weight ", c.weight);
   Require(c.weight.dimensions()[1] == inputs / groups, "weight ", c.weight, " in ", groups,

@@ -26,7 +26,7 @@ class Batched(Protocol):
     """How a CPU's formulation takes one axis more: given the arrays, and where each has it (None: it has not)."""
 
     def __call__(self, arrays: Sequence[jax.Array], axes: Sequence[int | None]) -> Arrays | None:
-        """Results with the axis first; None leaves it to XLA's own formulation."""
+        """Return results with the axis first; None leaves it to XLA's own formulation."""
         ...
 
 
@@ -49,11 +49,11 @@ class Operation:
     batched: Batched | None = None
 
     def __call__(self, *arrays: jax.Array) -> Arrays:
-        """What `plain` gives."""
+        """Return what `plain` does."""
         return tuple(_operation.bind(*arrays, operation=self, plain=jax.make_jaxpr(self.plain)(*arrays)))
 
     def through(self, transform: Callable[[Function], Function], plain: ClosedJaxpr) -> Function:
-        """The operation, traced to `plain`, with its formulations transformed; `plain` alone where `cpu` cannot be."""
+        """Transform the formulations of the operation, traced to `plain`; `plain` alone where `cpu` cannot be."""
         own = transform(jaxpr_as_fun(plain))
         if not self.smooth:
             return own
@@ -89,7 +89,7 @@ mlir.register_lowering(_operation, _lower)
 
 
 def _whole(module: Any) -> bool:
-    """Whether the program is one device's: that is the only one, or under `jax.shard_map` one of many."""
+    """Return whether the program is one device's: that is the only one, or under `jax.shard_map` one of many."""
     axes = module.axis_context
     manual = getattr(axes, "manual_axes", None)
     return getattr(axes, "num_devices", 0) == 1 if manual is None else manual == frozenset(axes.mesh.axis_names)
@@ -111,7 +111,7 @@ class _Tangent:
             return self.function(*given)
 
         tops, found = jax.jvp(of_some, tuple(given[i] for i in self.which), tangents)
-        return tuple(t for top, t in zip(tops, found, strict=True) if _differs(top))
+        return tuple(t for top, t in zip(tops, found, strict=True) if has_tangent(top))
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, operation: Operation, plain: ClosedJaxpr) -> Any:
@@ -119,10 +119,11 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, operation: Operatio
     which = tuple(i for i, t in enumerate(tangents) if type(t) is not ad.Zero)
     tangent = operation.through(partial(_Tangent, which=which), plain)
     found = iter(tangent(*primals, *(tangents[i] for i in which)))
-    return tops, [next(found) if _differs(top) else ad.Zero(jax.typeof(top).to_tangent_aval()) for top in tops]
+    return tops, [next(found) if has_tangent(top) else ad.Zero(jax.typeof(top).to_tangent_aval()) for top in tops]
 
 
-def _differs(x: Any) -> bool:
+def has_tangent(x: Any) -> bool:
+    """Return whether an array is of numbers that have tangents; integers have none."""
     return jnp.issubdtype(x.dtype, jnp.inexact)
 
 

@@ -14,52 +14,57 @@ from jax import lax
 from . import pooling_cpu
 from .gradient import with_gradient
 from .operation import Operation
-from .pooling_cpu import Windows, place_type
+from .pooling_cpu import place_type
+from .window import Window
 
 Arrays = tuple[jax.Array, ...]
 
 
-def max_pool(x: jax.Array, w: Windows) -> jax.Array:
-    """(batch, channels, height, width) to (batch, channels, *out). A window without any input gives -FLT_MAX.
+def max_pool(x: jax.Array, window: Window) -> jax.Array:
+    """Pool (batch, channels, height, width) to (batch, channels, *out). A window without any input gives -FLT_MAX.
 
     The gradient goes to the first maximum in row-major order.
     """
-    alone = Operation(partial(_maxima, w=w), partial(pooling_cpu.maxima, w=w))
-    placed = Operation(partial(_maxima_and_places, w=w), partial(pooling_cpu.maxima_and_places, w=w))
-    diff = Operation(partial(_maxima_diff, w=w), partial(pooling_cpu.maxima_diff, w=w))
+    alone = Operation(partial(_maxima, window=window), partial(pooling_cpu.maxima, window=window))
+    placed = Operation(
+        partial(_maxima_and_places, window=window), partial(pooling_cpu.maxima_and_places, window=window)
+    )
+    diff = Operation(partial(_maxima_diff, window=window), partial(pooling_cpu.maxima_diff, window=window))
 
     def forward(x: jax.Array) -> tuple[jax.Array, Arrays]:
         y, places = placed(x)
         return y, (x, places)
 
-    def backward(saved: Arrays, dy: jax.Array, wanted: Sequence[bool]) -> Arrays:
-        return diff(*saved, dy)
+    def backward(residuals: Arrays, dy: jax.Array, wanted: Sequence[bool]) -> Arrays:
+        return diff(*residuals, dy)
 
     y: jax.Array = with_gradient(forward, backward, alone=lambda x: alone(x)[0])(x)
     return y
 
 
-def _maxima(x: jax.Array, w: Windows) -> Arrays:
-    best = _over_windows(lax.max, -np.inf, x, w)
+def _maxima(x: jax.Array, window: Window) -> Arrays:
+    best = _over_windows(lax.max, -np.inf, x, window)
     return (jnp.maximum(best, jnp.finfo(x.dtype).min),)
 
 
-def _maxima_and_places(x: jax.Array, w: Windows) -> Arrays:
-    """XLA's own gradient looks for the places again."""
-    (best,) = _maxima(x, w)
-    return best, jnp.zeros(best.shape, place_type(w))
+def _maxima_and_places(x: jax.Array, window: Window) -> Arrays:
+    """Return no places: XLA's own gradient looks for them again."""
+    (best,) = _maxima(x, window)
+    return best, jnp.zeros(best.shape, place_type(window))
 
 
-def _maxima_diff(x: jax.Array, places: jax.Array, dy: jax.Array, w: Windows) -> Arrays:
-    _, pullback = jax.vjp(partial(_over_windows, lax.max, -np.inf, w=w), x)
+def _maxima_diff(x: jax.Array, places: jax.Array, dy: jax.Array, window: Window) -> Arrays:
+    _, pullback = jax.vjp(partial(_over_windows, lax.max, -np.inf, window=window), x)
     found: Arrays = pullback(dy)
     return found
 
 
-def average_pool(x: jax.Array, w: Windows, areas: np.ndarray) -> jax.Array:
-    """(batch, channels, height, width) to (batch, channels, *out): sums over windows, divided by `areas` (*out)."""
-    run = Operation(partial(_means, w=w, areas=areas), partial(pooling_cpu.means, w=w, areas=areas))
-    diff = Operation(partial(_means_diff, w=w, areas=areas), partial(pooling_cpu.means_diff, w=w, areas=areas))
+def average_pool(x: jax.Array, window: Window, areas: np.ndarray) -> jax.Array:
+    """Pool (batch, channels, height, width) to (batch, channels, *out): sums of windows, divided by `areas` (*out)."""
+    run = Operation(partial(_means, window=window, areas=areas), partial(pooling_cpu.means, window=window, areas=areas))
+    diff = Operation(
+        partial(_means_diff, window=window, areas=areas), partial(pooling_cpu.means_diff, window=window, areas=areas)
+    )
 
     def forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
         return run(x)[0], x
@@ -71,17 +76,19 @@ def average_pool(x: jax.Array, w: Windows, areas: np.ndarray) -> jax.Array:
     return y
 
 
-def _means(x: jax.Array, w: Windows, areas: np.ndarray) -> Arrays:
-    return (_over_windows(lax.add, 0, x, w) / jnp.asarray(areas, x.dtype),)
+def _means(x: jax.Array, window: Window, areas: np.ndarray) -> Arrays:
+    return (_over_windows(lax.add, 0, x, window) / jnp.asarray(areas, x.dtype),)
 
 
-def _means_diff(x: jax.Array, dy: jax.Array, w: Windows, areas: np.ndarray) -> Arrays:
-    _, pullback = jax.vjp(partial(_means, w=w, areas=areas), x)
+def _means_diff(x: jax.Array, dy: jax.Array, window: Window, areas: np.ndarray) -> Arrays:
+    _, pullback = jax.vjp(partial(_means, window=window, areas=areas), x)
     found: Arrays = pullback((dy,))
     return found
 
 
-def _over_windows(join: Callable[..., Any], start: float, x: jax.Array, w: Windows) -> jax.Array:
-    every = ((0, 0), (0, 0), *w.padding)
-    y = lax.reduce_window(x, np.array(start, x.dtype), join, (1, 1, *w.kernel), (1, 1, *w.stride), every)
-    return y[:, :, : w.out[0], : w.out[1]]  # without a last window that Caffe drops
+def _over_windows(reduce: Callable[..., Any], start: float, x: jax.Array, window: Window) -> jax.Array:
+    kernel, stride = (1, 1, *window.kernel), (1, 1, *window.stride)
+    y: jax.Array = lax.reduce_window(
+        x, np.array(start, x.dtype), reduce, kernel, stride, ((0, 0), (0, 0), *window.padding)
+    )
+    return y

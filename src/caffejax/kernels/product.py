@@ -19,7 +19,7 @@ Axes = Sequence[int | None]
 
 @partial(jax.jit, static_argnames=("transpose", "fast"))
 def rows_times(rows: jax.Array, weight: jax.Array, transpose: bool = False, fast: bool = True) -> jax.Array:
-    """(rows, inputs) with a weight (outputs, inputs), or (inputs, outputs) if `transpose`, to (rows, outputs)."""
+    """Multiply (rows, inputs) by a weight (outputs, inputs), or (inputs, outputs) if `transpose`: (rows, outputs)."""
     return _differentiable(transpose)(rows, weight) if fast else _plain(rows, weight, transpose=transpose)[0]
 
 
@@ -27,8 +27,8 @@ def _differentiable(transpose: bool) -> Any:
     def forward(rows: jax.Array, weight: jax.Array) -> tuple[jax.Array, Any]:
         return _product(transpose)(rows, weight)[0], (rows, weight)
 
-    def backward(saved: Any, dy: jax.Array, wanted: Sequence[bool]) -> list[jax.Array | None]:
-        rows, weight = saved
+    def backward(residuals: Any, dy: jax.Array, wanted: Sequence[bool]) -> list[jax.Array | None]:
+        rows, weight = residuals
         found = iter(_product_diffs(transpose, onednn.Wanted(*wanted))(rows, dy, weight))
         return [next(found) if w else None for w in wanted]
 
@@ -61,7 +61,7 @@ def _batched(arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool) -> Arr
 
 
 def _product_diffs(transpose: bool, wanted: onednn.Wanted) -> Operation:
-    """Of rows, the output's diff and the weight: the diffs of rows and weight that are wanted."""
+    """Make the wanted diffs of rows and weight from rows, the output's diff and the weight."""
     how: Any = {"transpose": transpose, "wanted": wanted}
     return Operation(
         partial(_plain_diffs, **how),

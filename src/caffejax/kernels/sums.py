@@ -28,15 +28,15 @@ class Channels:
     last: bool
 
     def sums(self, x: jax.Array) -> jax.Array:
-        """The sum in each channel, (channels,)."""
+        """Return the sum in each channel, (channels,)."""
         return row_sums(x) if self.last else jnp.sum(x, (0, *range(2, x.ndim)))
 
     def means(self, x: jax.Array) -> jax.Array:
-        """The mean in each channel, (channels,)."""
+        """Return the mean in each channel, (channels,)."""
         return row_means(x) if self.last else jnp.mean(x, (0, *range(2, x.ndim)))
 
     def along(self, b: jax.Array, x: jax.Array) -> jax.Array:
-        """(channels,) to what broadcasts along `x`."""
+        """Bring (channels,) to what broadcasts along `x`."""
         return row(b, x.shape) if self.last else b.reshape(-1, *(1,) * (x.ndim - 2))
 
 
@@ -44,22 +44,22 @@ FIRST, LAST = Channels(last=False), Channels(last=True)
 
 
 def row_sums(x: jax.Array) -> jax.Array:
-    """(batch, *space, channels) to (channels,), on a CPU."""
+    """Sum (batch, *space, channels) to (channels,), on a CPU."""
     return _weighted_sums(x, 1)
 
 
 def row_means(x: jax.Array) -> jax.Array:
-    """(batch, *space, channels) to (channels,), on a CPU."""
+    """Average (batch, *space, channels) to (channels,), on a CPU."""
     return _weighted_sums(x, x.shape[-1] / x.size)
 
 
 def cell_sums(x: jax.Array) -> jax.Array:
-    """(batch, cells, channels) to (batch, 1, channels), on a CPU."""
+    """Sum (batch, cells, channels) to (batch, 1, channels), on a CPU."""
     return jnp.matmul(jnp.ones((1, x.shape[1]), x.dtype), x, precision=_EXACT)
 
 
 def row(b: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """(channels,) broadcast to (batch, *space, channels), on a CPU."""
+    """Broadcast (channels,) to (batch, *space, channels), on a CPU."""
     n, rows, channels = _shape(shape)
     spread = jnp.matmul(jnp.ones((rows, 1), b.dtype), b[None], precision=_EXACT)
     return jnp.broadcast_to(spread, (n, rows, channels)).reshape(shape)
@@ -72,7 +72,7 @@ def _weighted_sums(x: jax.Array, weight: float) -> jax.Array:
 
 
 def _shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Parts, rows of each, channels."""
+    """Return the number of parts, of rows in each, and of channels."""
     rows = math.prod(shape[:-1])
     n = max(k for k in range(1, _PARTS + 1) if rows % k == 0)
     return n, rows // n, shape[-1]

@@ -8,17 +8,17 @@ import jax
 
 
 def varying(kind: Any) -> frozenset[str]:
-    """The axes along which values of this type (`jax.typeof(x)`) differ."""
+    """Return the axes along which values of this type (`jax.typeof(x)`) differ."""
     axes: frozenset[str] = kind.vma if hasattr(kind, "vma") else kind.mat.varying
     return axes
 
 
 def vary(x: jax.Array, axes: frozenset[str]) -> jax.Array:
-    """`x` as something that differs along these axes: the transpose adds up over them."""
+    """Make `x` differ along these axes: the transpose adds up over them."""
     missing = tuple(axes - varying(jax.typeof(x)))
     return jax.lax.pcast(x, missing, to="varying") if missing else x
 
 
 def vary_as(x: jax.Array, *others: jax.Array) -> jax.Array:
-    """`x` as something that differs wherever any of the others does: what a loop starts from has its end's type."""
+    """Make `x` differ wherever any of the others does: what a loop starts from has its end's type."""
     return vary(x, frozenset[str]().union(*(varying(jax.typeof(other)) for other in others)))

@@ -42,7 +42,7 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     return overall, _share(jnp.sum(right[:, None] * of_class, axis=0), jnp.sum(of_class, axis=0))
 
 
-def _ignored(ctx: Context) -> int | None:
+def _ignored_label(ctx: Context) -> int | None:
     return int(ctx.param.ignore_label) if ctx.param.HasField("ignore_label") else None
 
 
@@ -50,7 +50,7 @@ register(
     LayerType(
         Signature("Accuracy", bottoms=2, tops=(1, 2), param="accuracy_param"),
         Traced(accuracy),
-        Gradient(exists=False, indices=Indices((1,), classes_along_axis, _ignored)),
+        Gradient(exists=False, indices=Indices((1,), classes_along_axis, _ignored_label)),
     )
 )
 

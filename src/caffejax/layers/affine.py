@@ -102,7 +102,7 @@ register(
 
 
 def _spanned(p: Any, shape: Shape) -> Shape:
-    """The bottom's axes that a learnable blob spans."""
+    """Return the bottom's axes that a learnable blob spans."""
     start = canonical_axis(p.axis, shape)
     require(p.num_axes >= -1, f"num_axes must be -1 (all that follow), 0 or more, not {p.num_axes}")
     if p.num_axes == -1:
@@ -115,7 +115,7 @@ def _spanned(p: Any, shape: Shape) -> Shape:
 
 
 def _start(blob: Any, x: Any, axis: int) -> int:
-    """The axis of `x` at which `blob` begins; a single number begins at 0."""
+    """Return the axis of `x` at which `blob` begins; a single number begins at 0."""
     start = canonical_axis(axis, x.shape) if blob.shape else 0
     require(
         tuple(x.shape[start : start + len(blob.shape)]) == tuple(blob.shape),
@@ -125,7 +125,7 @@ def _start(blob: Any, x: Any, axis: int) -> int:
 
 
 def _applied(ctx: Context, x: jax.Array, steps: Sequence[tuple[Callable[..., Any], jax.Array]]) -> jax.Array:
-    """Each step's operation on `x` and its blob, one after the other."""
+    """Apply each step's operation to `x` and its blob, one after the other."""
     if ctx.fast and all(b.ndim == 1 and _start(b, x, ctx.param.axis) == 1 for _, b in steps):
         by = dict(steps)
         return by_channel(x, by.get(operator.mul), by.get(operator.add)).astype(x.dtype)
@@ -136,11 +136,11 @@ def _applied(ctx: Context, x: jax.Array, steps: Sequence[tuple[Callable[..., Any
 
 
 def _along(blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
-    """`blob` with as many axes of length 1 behind it as it needs to broadcast along `x`."""
+    """Append axes of length 1 to `blob` so that it broadcasts along `x`."""
     return blob.reshape(*blob.shape, *(1,) * (x.ndim - _start(blob, x, axis) - blob.ndim))
 
 
 def _collected(d: jax.Array, blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
-    """The sum over all axes that `blob` was broadcast along."""
+    """Sum over all axes that `blob` was broadcast along."""
     start = _start(blob, x, axis)
     return jnp.sum(promote(d), axis=[k for k in range(x.ndim) if not start <= k < start + blob.ndim])

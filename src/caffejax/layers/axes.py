@@ -9,7 +9,7 @@ from .context import Context, Shape
 
 
 def canonical_axis(axis: int, shape: Shape, *, name: str = "axis") -> int:
-    """`axis` in 0 .. len(shape) - 1.
+    """Count an axis from the front: 0 .. len(shape) - 1.
 
     Raises:
         LayerError: if the blob has no such axis.
@@ -20,17 +20,17 @@ def canonical_axis(axis: int, shape: Shape, *, name: str = "axis") -> int:
 
 
 def after_first_axis(ctx: Context) -> bool:
-    """Whether the layer's `axis` leaves axis 0 as it is, so that it treats every row by itself."""
+    """Return whether the layer's `axis` leaves axis 0 as it is, so that it treats every row by itself."""
     return bool(ctx.param.axis > 0)
 
 
 def outer_inner(shape: Shape, axis: int) -> tuple[int, int]:
-    """Number of elements before and after an axis."""
+    """Return the number of elements before and after an axis."""
     return math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
 
 
 def four_axes(shape: Shape, name: str = "bottom 0") -> tuple[int, int, int, int]:
-    """Number, channels, height, width, 1 for those that are missing. Caffe's oldest layers know no others.
+    """Return number, channels, height, width, 1 for those that are missing. Caffe's oldest layers know no others.
 
     Raises:
         LayerError: if there are more.

@@ -19,25 +19,25 @@ from ..options import Backward
 from .checking import checked
 from .context import Context
 from .dtypes import matmul_precision
-from .follower import Follower
+from .epilogue import Epilogue
 from .types import OnHost, Traced
 
 Arrays = tuple[jax.Array, ...]
 
 
 def forward(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[Arrays, Arrays]:
-    """Tops, and the new values of the blobs that are not learnable (empty unless the type is stateful)."""
+    """Compute the tops, and the new values of the blobs that are not learnable (empty unless the type is stateful)."""
     runs = ctx.type.runs
     assert isinstance(runs, Traced | OnHost), f"{ctx.type.name} does not compute"
     return _tops_and_state(ctx, runs.forward(ctx, *_blob_argument(ctx, blobs), *bottoms))
 
 
 def fused(
-    ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any], followers: Sequence[Follower]
+    ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any], epilogues: Sequence[Epilogue]
 ) -> tuple[Arrays, Arrays]:
-    """`forward` of a layer with some that follow it taken in: the last one's top, and the first one's new state."""
+    """Compute a layer fused with its epilogues: the last one's top, and the first one's new state."""
     assert ctx.type.fusion is not None
-    return _tops_and_state(ctx, ctx.type.fusion.run(ctx, tuple(blobs), *bottoms, followers))
+    return _tops_and_state(ctx, ctx.type.fusion.run(ctx, tuple(blobs), *bottoms, epilogues))
 
 
 def backward(
@@ -47,7 +47,7 @@ def backward(
     tops: Sequence[Any],
     top_diffs: Sequence[Any],
 ) -> tuple[Arrays, Arrays]:
-    """Blob and bottom diffs by the type's hand-written rule; zeros where the rule gives None."""
+    """Compute blob and bottom diffs by the type's hand-written rule; zeros where the rule gives None."""
     rule = ctx.type.gradient.rule
     assert rule is not None, f"{ctx.type.name} has no backward rule"
     # a lone top is passed bare, as forward returned it
@@ -61,7 +61,7 @@ def backward(
 def call(
     ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], mode: Backward = "autodiff"
 ) -> tuple[Arrays, Arrays]:
-    """`forward`, differentiable as `mode` says: by autodiff, or by the hand-written rule where there is one.
+    """Run `forward`, differentiable as `mode` says: by autodiff, or by the hand-written rule where there is one.
 
     Types that prefer their rule use it in either mode.
     """
@@ -79,7 +79,7 @@ def call(
 def call_once_traced(
     ctx: Context, key: Any, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], mode: Backward
 ) -> tuple[Arrays, Arrays]:
-    """`call` in a forward pass with a base key; layers that compute the same are traced, and lowered, once."""
+    """Run `call` in a forward pass with a base key; layers that compute the same are traced, and lowered, once."""
     if ctx.type.on_host or ctx.type.instance is not None:  # the latter belong to one layer
         return call(ctx.with_key(key), blobs, bottoms, mode)
     found: tuple[Arrays, Arrays] = _called(ctx, key, tuple(blobs), tuple(bottoms), mode)
@@ -87,10 +87,10 @@ def call_once_traced(
 
 
 def fused_once_traced(
-    ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], followers: Sequence[Follower]
+    ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], epilogues: Sequence[Epilogue]
 ) -> tuple[Arrays, Arrays]:
-    """`fused`, likewise."""
-    contexts, arrays = tuple(f.ctx for f in followers), tuple(f.blobs for f in followers)
+    """Run `fused`, likewise."""
+    contexts, arrays = tuple(f.ctx for f in epilogues), tuple(f.blobs for f in epilogues)
     found: tuple[Arrays, Arrays] = _fused(ctx, contexts, tuple(blobs), tuple(bottoms), arrays)
     return found
 
@@ -104,11 +104,11 @@ def _called(ctx: Context, key: Any, blobs: Arrays, bottoms: Arrays, mode: Backwa
 def _fused(
     ctx: Context, contexts: tuple[Context, ...], blobs: Arrays, bottoms: Arrays, arrays: tuple[Arrays, ...]
 ) -> tuple[Arrays, Arrays]:
-    return checked(fused)(ctx, blobs, bottoms, list(map(Follower, contexts, arrays)))
+    return checked(fused)(ctx, blobs, bottoms, list(map(Epilogue, contexts, arrays)))
 
 
 def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
-    """As `call`, for types that want NumPy arrays: outside of jax.jit there are some, under jax.grad too."""
+    """Run `call` for types that want NumPy arrays: outside of jax.jit there are some, under jax.grad too."""
 
     def numpy(arrays: Sequence[Any]) -> tuple[np.ndarray, ...]:
         # a new array is traced as well where nothing is given at all
@@ -132,8 +132,8 @@ def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[ja
         tops, state = run(arrays, values)
         return (tops, state), (arrays, values, tops, _Wanted(wanted))
 
-    def run_backward(saved: Any, diffs: Any) -> Any:
-        blobs, bottoms, tops, wanted = saved
+    def run_backward(residuals: Any, diffs: Any) -> Any:
+        blobs, bottoms, tops, wanted = residuals
         if ctx.type.gradient.rule is None:
             raise LayerError("has no backward pass, but a gradient is asked of it")
         asked = ctx.propagate_down or (False,) * len(bottoms)
@@ -156,14 +156,14 @@ class _Wanted:
 
 
 def _with_rule(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
-    """`forward`, differentiated by the hand-written rule."""
+    """Run `forward`, differentiated by the hand-written rule."""
 
     def run(key: Any, blobs: Arrays, bottoms: Arrays) -> Any:
         tops, state = forward(ctx.with_key(key), blobs, bottoms)
         return (tops, state), (key, blobs, bottoms, tops)
 
-    def diffs(saved: Any, diffs: Any, wanted: Any) -> Any:
-        key, blobs, bottoms, tops = saved
+    def diffs(residuals: Any, diffs: Any, wanted: Any) -> Any:
+        key, blobs, bottoms, tops = residuals
         with matmul_precision(ctx):  # autodiff may come to this long after the forward pass
             return None, *backward(ctx.with_key(key), blobs, bottoms, tops, diffs[0])
 

@@ -19,7 +19,7 @@ _SAYS_IT_ALREADY = (CaffejaxError, FloatingPointError, jax.errors.JaxRuntimeErro
 
 
 def checked(run: Callable[..., R]) -> Callable[..., R]:
-    """Decorator for what runs a layer, `run(ctx, blobs, bottoms, ...)`: first its blobs must fit the bottoms.
+    """Decorate what runs a layer, `run(ctx, blobs, bottoms, ...)`: first its blobs must fit the bottoms.
 
     An error that a type did not foresee becomes a LayerError. Python layers declare their blobs once, when they are set
     up, and keep their own exceptions.
@@ -36,12 +36,12 @@ def checked(run: Callable[..., R]) -> Callable[..., R]:
 
 
 def declared_params(ctx: Context, bottoms: Sequence[Any]) -> list[ParamSpec]:
-    """The params that a layer owns for these bottoms, or for what has their shapes."""
+    """Return the params that a layer owns for these bottoms, or for what has their shapes."""
     return list(ctx.type.params(ctx, *bottoms)) if ctx.type.params else []
 
 
 def fitting_blobs(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> list[ParamSpec]:
-    """The blobs that a layer declares for these bottoms.
+    """Return the blobs that a layer declares for these bottoms.
 
     Args:
         ctx: the layer.
@@ -62,7 +62,7 @@ def fitting_blobs(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) ->
 
 
 def check_dtypes(ctx: Context, names: Sequence[str], bottoms: Sequence[Any]) -> None:
-    """Raises `LayerError` for a bottom that is not floating point where the layer computes with it.
+    """Raise `LayerError` for a bottom that is not floating point where the layer computes with it.
 
     Labels and indices may be integers, and so may what is only moved. `names` are the bottoms'.
     """
@@ -80,7 +80,7 @@ def check_dtypes(ctx: Context, names: Sequence[str], bottoms: Sequence[Any]) -> 
 
 @contextmanager
 def explained(bottoms: Sequence[Any], *, unless: bool = False) -> Iterator[None]:
-    """Makes a LayerError, which tells the bottoms' shapes, of what a layer's definition did not foresee.
+    """Turn what a layer's definition did not foresee into a LayerError that tells the bottoms' shapes.
 
     Args:
         bottoms: what has their shapes and dtypes.
@@ -97,6 +97,6 @@ def explained(bottoms: Sequence[Any], *, unless: bool = False) -> Iterator[None]
 
 
 def described(bottoms: Sequence[Any]) -> str:
-    """Bottoms in words: their shapes, and their dtypes where those are not float32."""
+    """Describe bottoms: their shapes, and their dtypes where those are not float32."""
     each = [str(tuple(b.shape)) + ("" if b.dtype == jnp.float32 else f" {b.dtype}") for b in bottoms]
     return f"a bottom of shape {each[0]}" if len(each) == 1 else f"bottoms of shapes {', '.join(each)}"

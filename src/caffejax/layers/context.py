@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -96,7 +96,7 @@ class Context:
         return jax.random.fold_in(*self.base_key)
 
     def with_key(self, base_key: tuple[jax.Array, Any] | None) -> Context:
-        """The same in a forward pass with this key and number of the layer."""
+        """Return the same in a forward pass with this key and number of the layer."""
         return replace(self, base_key=base_key)
 
     def __hash__(self) -> int:
@@ -122,7 +122,7 @@ class Site:
     layer: Any
     phase: Phase = "TEST"
     file: str | None = None
-    reading: Reading = Reading()
+    reading: Reading = field(default_factory=Reading)
 
     @property
     def training(self) -> bool:
@@ -135,12 +135,12 @@ class Site:
         return Path(self.file).parent if self.file else None
 
     def path(self, name: str) -> Path:
-        """A path that the net names: as in Caffe from the working directory, else from the net's folder."""
+        """Find a path that the net names: as in Caffe from the working directory, else from the net's folder."""
         return find(name, self.folder)
 
 
 def without_wiring(layer: Any) -> Any:
-    """A LayerParameter as a `Context` has it."""
+    """Return a LayerParameter as a `Context` has it."""
     message = type(layer)()
     message.CopyFrom(layer)
     for name in _WIRING:
@@ -151,16 +151,16 @@ def without_wiring(layer: Any) -> Any:
 
 
 def settled(context: Context, site: Site) -> Context:
-    """The context with the type that the layer's own parameters make of it."""
+    """Give the context the type that the layer's own parameters make of it."""
     runs = context.type.runs
     return replace(context, type=runs.make(context, site)) if isinstance(runs, PerLayer) else context
 
 
 def name_key(key: jax.Array, name: str) -> jax.Array:
-    """A key of its own for a name, whatever other names there are."""
+    """Derive a key of its own for a name, whatever other names there are."""
     return jax.random.fold_in(key, name_number(name))
 
 
 def name_number(name: str) -> np.uint32:
-    """A number for a name, to be folded into a key."""
+    """Return a number for a name, to be folded into a key."""
     return np.uint32(zlib.crc32(name.encode()))

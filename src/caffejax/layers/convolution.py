@@ -14,15 +14,16 @@ from jax import lax
 from ..errors import require
 from ..kernels.affine import by_channel
 from ..kernels.convolution import correlate
-from ..kernels.geometry import Geometry
 from ..kernels.grouping import in_groups
+from ..kernels.window import Window
 from .axes import after_first_axis, canonical_axis
 from .context import Context, ParamSpec, Shape
 from .dtypes import promote
-from .follower import Follower
+from .epilogue import Epilogue
 from .registry import register
-from .spatial import Window, convolution_output, convolution_window, window_padding
+from .spatial import convolution_output, convolution_window
 from .types import SAME_AS_BOTTOMS, Facts, Fusion, Gradient, LayerType, Signature, Traced
+from .weights import weight_and_bias
 
 Arrays = tuple[jax.Array, ...]
 
@@ -44,7 +45,7 @@ class Correlation:
     fast: bool = False
 
     def size(self, x: Any) -> Shape:
-        """The spatial part of a shape."""
+        """Return the spatial part of a shape."""
         return tuple(x.shape[self.axis + 1 :])
 
     def __call__(
@@ -56,31 +57,32 @@ class Correlation:
         factor: jax.Array | None = None,
         relu: bool = False,
     ) -> jax.Array:
-        """(..., inputs, *size) to (..., outputs, *output size), plus the bias of each output, if there is one.
+        """Correlate (..., inputs, *size) to (..., outputs, *output size).
 
-        Times a factor for each output before the bias, and with negatives set to 0 if `relu`.
+        Times the factor and plus the bias of each output, if there are any, and with negatives set to 0 if `relu`.
         """
-        g = Geometry(self.window.stride, tuple(self._padding(x)), self.window.dilation, self.group)
-        y = correlate(self._flat(x), weight, g, bias, factor=factor, relu=relu, fast=self.fast)
+        size = self.size(x)
+        window = self.window.ending(size, convolution_output(size, self.window))
+        y = correlate(self._flat(x), weight, window, bias, factor=factor, relu=relu, fast=self.fast)
         return y.reshape(*x.shape[: self.axis], *y.shape[1:]).astype(x.dtype)
 
     def spread(self, y: jax.Array, weight: jax.Array, size: Shape) -> jax.Array:
-        """(..., outputs, *output size) to (..., inputs, *size): each number times the kernel, where it came from.
+        """Spread (..., outputs, *output size) to (..., inputs, *size): each number times the kernel, where it is from.
 
         A correlation again: of `y`, spread out by the stride, with the flipped kernel.
         """
         n = len(size)
-        pads = window_padding(size, self.size(y), self.window)
+        back = self.window.ending(size, self.size(y)).transposed()
 
         def run(y: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
             swapped = weight.reshape(groups, -1, *weight.shape[1:]).swapaxes(1, 2)
             return lax.conv_general_dilated(
                 y,
                 jnp.flip(swapped.reshape(-1, *swapped.shape[2:]), range(2, 2 + n)),
-                (1,) * n,
-                [(e - 1 - low, e - 1 - high) for e, (low, high) in zip(self.window.extent, pads, strict=True)],
+                back.stride,
+                back.padding,
                 lhs_dilation=self.window.stride,
-                rhs_dilation=self.window.dilation,
+                rhs_dilation=back.dilation,
                 dimension_numbers=_plain(n),
                 feature_group_count=groups,
             )
@@ -89,13 +91,13 @@ class Correlation:
         return x.reshape(*y.shape[: self.axis], *x.shape[1:])
 
     def weight_diff(self, x: jax.Array, dy: jax.Array) -> jax.Array:
-        """The weight's diff: `x` correlated with `dy`, the batch taking the place of the channels."""
+        """Return the weight's diff: `x` correlated with `dy`, the batch taking the place of the channels."""
         n = len(self.size(x))
         diff = lax.conv_general_dilated(
             self._flat(x),
             self._flat(dy),
             self.window.dilation,
-            window_padding(self.size(x), self.size(dy), self.window),
+            self.window.ending(self.size(x), self.size(dy)).padding,
             rhs_dilation=self.window.stride,
             dimension_numbers=lax.ConvDimensionNumbers(*(((1, 0, *range(2, n + 2)),) * 3)),
             batch_group_count=self.group,
@@ -104,25 +106,21 @@ class Correlation:
         return diff[(slice(None), slice(None), *(slice(k) for k in self.window.kernel))]
 
     def add_bias(self, y: jax.Array, bias: jax.Array | None = None) -> jax.Array:
-        """`y` plus the bias of each output, if there is one."""
+        """Add the bias of each output, if there is one."""
         if bias is None:
             return y
         return by_channel(self._flat(y), None, bias, fast=self.fast).reshape(y.shape).astype(y.dtype)
 
     def bias_diff(self, dy: jax.Array) -> jax.Array:
-        """The bias's diff."""
+        """Return the bias's diff."""
         return promote(self._flat(dy)).sum((0, *range(2, 2 + len(self.size(dy)))))
-
-    def _padding(self, x: jax.Array) -> list[tuple[int, int]]:
-        size = self.size(x)
-        return window_padding(size, convolution_output(size, self.window), self.window)
 
     def _flat(self, x: jax.Array) -> jax.Array:
         return x.reshape(-1, *x.shape[self.axis :])
 
 
 def correlation(ctx: Context, xs: tuple[Any, ...]) -> Correlation:
-    """What a ConvolutionParameter says for bottoms of this shape.
+    """Read a ConvolutionParameter for bottoms of this shape.
 
     Raises:
         LayerError: for parameters that do not go together, and bottoms of several shapes.
@@ -140,14 +138,8 @@ def correlation(ctx: Context, xs: tuple[Any, ...]) -> Correlation:
     return Correlation(convolution_window(p, len(shape) - axis - 1), axis, p.group, ctx.fast)
 
 
-def weight_and_bias(p: Any, shape: Shape) -> list[ParamSpec]:
-    """The blobs of a ConvolutionParameter with a weight of this shape."""
-    weight = ParamSpec(shape, p.weight_filler)
-    return [weight, ParamSpec((p.num_output,), p.bias_filler)] if p.bias_term else [weight]
-
-
 def summed(diffs: list[tuple[jax.Array, ...]]) -> tuple[Any, ...]:
-    """(bottom, weight, bias) diffs of several bottoms as a rule returns them: the blobs' added up."""
+    """Return (bottom, weight, bias) diffs of several bottoms as a rule does: the blobs' added up."""
     dxs, *blob_diffs = zip(*diffs, strict=True)
     return tuple(sum(d[1:], d[0]) for d in blob_diffs), *dxs
 
@@ -162,20 +154,20 @@ def convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
     return tuple(c(x, *blobs) for x in xs)
 
 
-def convolution_takes(ctx: Context, x: Any, followers: Sequence[Follower]) -> int:
-    """Factors and biases by channel (BatchNorm by stored statistics, Scale, Bias), and a ReLU after them."""
+def convolution_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
+    """Count factors and biases by channel (BatchNorm by stored statistics, Scale, Bias), and a ReLU after them."""
     axis = canonical_axis(ctx.param.axis, x.shape)
-    affine = len(list(takewhile(lambda f: f.is_by_channel(axis, ctx.param.num_output), followers)))
-    return affine + any(f.is_relu for f in followers[affine : affine + 1])
+    affine = len(list(takewhile(lambda f: f.is_by_channel(axis, ctx.param.num_output), epilogues)))
+    return affine + any(f.is_relu for f in epilogues[affine : affine + 1])
 
 
-def convolution_fused(ctx: Context, blobs: Arrays, x: jax.Array, followers: Sequence[Follower]) -> jax.Array:
-    """With what `convolution_takes` takes."""
+def convolution_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]) -> jax.Array:
+    """Compute it with what `convolution_fusible` counts."""
     weight, bias = blobs if len(blobs) > 1 else (blobs[0], None)
-    *affine, last = followers
+    *affine, last = epilogues
     relu, factor = last.is_relu, None
-    for follower in affine if relu else followers:
-        by, added = follower.factor_and_bias()
+    for epilogue in affine if relu else epilogues:
+        by, added = epilogue.factor_and_bias()
         factor = by if factor is None else factor * by
         bias = added if bias is None else bias * by + added
     return correlation(ctx, (x,))(x, weight, bias, factor=factor, relu=relu)
@@ -200,7 +192,7 @@ def convolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy
 register(
     LayerType(
         Signature("Convolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param"),
-        Traced(convolution, params=convolution_params, fusion=Fusion(convolution_takes, convolution_fused)),
+        Traced(convolution, params=convolution_params, fusion=Fusion(convolution_fusible, convolution_fused)),
         Gradient(convolution_backward),
         Facts(row_wise=after_first_axis, dtypes="products"),
     )
@@ -208,5 +200,5 @@ register(
 
 
 def _plain(n: int) -> lax.ConvDimensionNumbers:
-    """Caffe's own order: batch, channels, then space; weights output, input, then space."""
+    """Return Caffe's own order: batch, channels, then space; weights output, input, then space."""
     return lax.ConvDimensionNumbers(*((tuple(range(n + 2)),) * 3))

@@ -49,7 +49,7 @@ register(
 
 
 def _labelled(prob: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Where each example's label is, and the probabilities held above the least. Both (batch, classes)."""
+    """Return where each example's label is, and the probabilities held above the least. Both (batch, classes)."""
     four_axes(prob.shape)
     require_one_batch(prob.shape, labels.shape)
     require(
@@ -91,7 +91,7 @@ register(
 def _targets(
     ctx: Context, scores: jax.Array, targets: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array | float]:
-    """Scores, targets and which of them count, all (batch, the rest); and the divisor."""
+    """Return scores, targets and which of them count, all (batch, the rest); and the divisor."""
     require_one_batch(scores.shape, targets.shape)
     require(
         scores.size == targets.size,

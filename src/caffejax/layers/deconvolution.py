@@ -9,9 +9,10 @@ import jax
 from ..errors import require
 from .axes import after_first_axis
 from .context import Context, ParamSpec, Shape
-from .convolution import Correlation, correlation, summed, weight_and_bias
+from .convolution import Correlation, correlation, summed
 from .registry import register
 from .types import SAME_AS_BOTTOMS, Facts, Gradient, LayerType, Signature, Traced
+from .weights import weight_and_bias
 
 Arrays = tuple[jax.Array, ...]
 
@@ -55,8 +56,8 @@ register(
 def _size(c: Correlation, x: jax.Array) -> Shape:
     w = c.window
     size = tuple(
-        stride * (n - 1) + extent - 2 * pad
-        for n, stride, extent, pad in zip(c.size(x), w.stride, w.extent, w.pad, strict=True)
+        stride * (n - 1) + extent - low - high
+        for n, stride, extent, (low, high) in zip(c.size(x), w.stride, w.extent, w.padding, strict=True)
     )
-    require(all(n > 0 for n in size), f"nothing is left: input {c.size(x)}, kernel {w.extent}, pad {w.pad}")
+    require(all(n > 0 for n in size), f"nothing is left: input {c.size(x)}, kernel {w.extent}, pad {w.low}")
     return size

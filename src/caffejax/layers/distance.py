@@ -41,7 +41,7 @@ register(
 
 
 def _difference(a: jax.Array, b: jax.Array) -> jax.Array:
-    """a - b, shape (batch, the rest)."""
+    """Return a - b, shape (batch, the rest)."""
     four_axes(a.shape)
     require_one_batch(a.shape, b.shape)
     require(
@@ -66,8 +66,8 @@ def contrastive_loss_backward(
     ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array, None]:
     diff, alike, squared, gap = _pairs(ctx, a, b, similar)
-    pull = 1.0 if ctx.param.legacy_version else gap / (jnp.sqrt(squared) + _SOFTENING)
-    factor = dy / a.shape[0] * jnp.where(alike, 1, jnp.where(gap > 0, -pull, 0))
+    slope = 1.0 if ctx.param.legacy_version else gap / (jnp.sqrt(squared) + _SOFTENING)
+    factor = dy / a.shape[0] * jnp.where(alike, 1, jnp.where(gap > 0, -slope, 0))
     da = factor[:, None] * diff
     return da.reshape(a.shape), -da.reshape(b.shape), None
 
@@ -84,7 +84,7 @@ register(
 def _pairs(
     ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Differences (pairs, channels), which pairs are alike, squared distances, and what is missing to the margin."""
+    """Return differences (pairs, channels), which pairs are alike, squared distances, and the gap to the margin."""
     require_one_batch(a.shape, b.shape)
     for i, x in enumerate((a, b)):
         require(

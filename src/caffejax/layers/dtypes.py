@@ -34,7 +34,7 @@ def promote(x: jax.Array) -> jax.Array:
 
 
 def matmul_precision(ctx: Context) -> AbstractContextManager[None]:
-    """While it lasts, products and convolutions of float32 are traced as the net's precision has them.
+    """Trace products and convolutions of float32, while it lasts, as the net's precision has them.
 
     Their gradients by autodiff follow them, wherever those are taken.
     """
@@ -44,7 +44,7 @@ def matmul_precision(ctx: Context) -> AbstractContextManager[None]:
 def cast_inputs(
     ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]
 ) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
-    """A layer's blobs and bottoms in the floats that it computes in; gradients come back in the floats given."""
+    """Cast a layer's blobs and bottoms as its dtype policy says; gradients come back in the dtypes given."""
     if ctx.precision != "bfloat16" or ctx.type.facts.dtypes == "bottoms":
         return tuple(blobs), tuple(bottoms)
     if ctx.type.facts.dtypes == "float32":

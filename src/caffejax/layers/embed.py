@@ -11,6 +11,7 @@ from ..errors import require
 from .context import Context, ParamSpec
 from .registry import register
 from .types import Gradient, Indices, LayerType, Signature, Traced
+from .weights import weight_and_bias
 
 Arrays = tuple[jax.Array, ...]
 
@@ -35,8 +36,7 @@ def embed_params(ctx: Context, index: Any) -> list[ParamSpec]:
     p = ctx.param
     require(p.num_output > 0, "num_output must be positive")
     require(p.input_dim > 0, "input_dim must be positive")
-    weight = ParamSpec((p.input_dim, p.num_output), p.weight_filler)
-    return [weight, ParamSpec((p.num_output,), p.bias_filler)] if p.bias_term else [weight]
+    return weight_and_bias(p, (p.input_dim, p.num_output))
 
 
 def embed_backward(

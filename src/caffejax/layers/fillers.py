@@ -16,7 +16,7 @@ _Rule = Callable[[Any, Any, Shape], jax.Array]
 
 
 def fill(filler: Any, key: jax.Array | None, shape: Shape, dtype: Any = jnp.float32) -> jax.Array:
-    """A new blob.
+    """Fill a new blob.
 
     Args:
         filler: a FillerParameter, or None for zeros.
@@ -38,12 +38,12 @@ def fill(filler: Any, key: jax.Array | None, shape: Shape, dtype: Any = jnp.floa
 
 
 def is_random(filler: Any) -> bool:
-    """Whether filling twice gives different numbers."""
+    """Return whether filling twice gives different numbers."""
     return filler is not None and filler.type not in ("constant", "bilinear")
 
 
 def _fan(filler: Any, shape: Shape) -> float:
-    """The number of inputs, outputs, or their mean, that scales xavier and msra."""
+    """Return the number of inputs, outputs, or their mean, that scales xavier and msra."""
     count = math.prod(shape)
     fan_in = count / shape[0]
     fan_out = count / shape[1] if len(shape) > 1 else count

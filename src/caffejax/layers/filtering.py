@@ -14,14 +14,14 @@ from .types import Facts, Gradient, Indices, LayerType, OnHost, Signature
 Arrays = tuple[np.ndarray, ...]
 
 
-def filter_rows(ctx: Context, *bottoms: np.ndarray) -> Arrays:
+def filter_(ctx: Context, *bottoms: np.ndarray) -> Arrays:
     """For every bottom but the last, the rows at which the last bottom, the selector, is not zero."""
     *data, selector = bottoms
     rows = _rows(selector)
     return tuple(x[rows] for x in data)
 
 
-def filter_rows_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
+def filter_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
     *data, selector = (b.shape for b in bottoms)
     require(ctx.n_tops == len(data), f"needs a top for each bottom but the selector: {ctx.n_tops} for {len(data)}")
     require(
@@ -32,7 +32,7 @@ def filter_rows_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
     return data  # as if every row passed
 
 
-def filter_rows_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[np.ndarray | None, ...]:
+def filter_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[np.ndarray | None, ...]:
     *data, selector = bottoms
     rows = _rows(selector)
     diffs = [np.zeros_like(x) for x in data]
@@ -44,8 +44,8 @@ def filter_rows_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) ->
 register(
     LayerType(
         Signature("Filter", bottoms=(2, None), tops=(1, None), in_place=False),
-        OnHost(filter_rows, filter_rows_top_shapes, ragged=True),
-        Gradient(filter_rows_backward, indices=Indices((-1,))),
+        OnHost(filter_, filter_top_shapes, ragged=True),
+        Gradient(filter_backward, indices=Indices((-1,))),
         Facts(integers=True),
     )
 )

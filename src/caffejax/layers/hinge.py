@@ -48,7 +48,7 @@ def _squared(ctx: Context) -> bool:
 
 
 def _violations(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """-1 for each example's own class, else 1; and 1 + that times the score. Both (batch, classes)."""
+    """Return -1 for each example's own class, else 1; and 1 + that times the score. Both (batch, classes)."""
     four_axes(scores.shape)
     require_one_batch(scores.shape, labels.shape)
     require(

@@ -10,10 +10,11 @@ import numpy as np
 from jax import lax
 
 from ..errors import require
+from ..kernels.window import Window
 from .axes import after_first_axis, canonical_axis
 from .context import Context, Shape
 from .registry import register
-from .spatial import Window, convolution_output, convolution_window, window_padding
+from .spatial import convolution_output, convolution_window
 from .types import Facts, Gradient, LayerType, Signature, Traced
 
 
@@ -22,13 +23,13 @@ def im2col(ctx: Context, x: jax.Array) -> jax.Array:
 
     Of a channel's kernel elements the last axis runs fastest. The padding is zeros.
     """
-    window, axis, out = _geometry(ctx, x)
+    window, axis, out = _window(ctx, x)
     cells = windows(x, window, out)
     return cells.reshape(*x.shape[:axis], x.shape[axis] * math.prod(window.kernel), *out)
 
 
 def im2col_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    window, axis, out = _geometry(ctx, x)
+    window, axis, out = _window(ctx, x)
     return overlay(dy.reshape(*x.shape[: axis + 1], *window.kernel, *out), x.shape[axis + 1 :], window)
 
 
@@ -42,7 +43,7 @@ register(
 )
 
 
-def _geometry(ctx: Context, x: jax.Array) -> tuple[Window, int, Shape]:
+def _window(ctx: Context, x: jax.Array) -> tuple[Window, int, Shape]:
     axis = canonical_axis(ctx.param.axis, x.shape)
     n = x.ndim - axis - 1
     require(n > 0, f"needs spatial axes after the channel axis {axis}, but the bottom has shape {x.shape}")
@@ -51,10 +52,10 @@ def _geometry(ctx: Context, x: jax.Array) -> tuple[Window, int, Shape]:
 
 
 def windows(x: jax.Array, window: Window, out: Shape) -> jax.Array:
-    """The cells under each position of a window over the last axes: (..., *size) to (..., *kernel, *out)."""
+    """Take the cells under each position of a window over the last axes: (..., *size) to (..., *kernel, *out)."""
     n = len(out)
     lead = x.ndim - n
-    low_high = window_padding(x.shape[lead:], out, window)
+    low_high = window.ending(x.shape[lead:], out).padding
     cells = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * lead + [(low, high, 0) for low, high in low_high])
     for k in range(n):  # axis by axis: size becomes kernel, out
         places = np.arange(window.kernel[k])[:, None] * window.dilation[k] + np.arange(out[k]) * window.stride[k]
@@ -64,10 +65,10 @@ def windows(x: jax.Array, window: Window, out: Shape) -> jax.Array:
 
 
 def overlay(cells: jax.Array, size: Shape, window: Window) -> jax.Array:
-    """The transpose of `windows`: (..., *kernel, *out) to (..., *size), adding what lies on the same place."""
+    """Transpose `windows`: (..., *kernel, *out) to (..., *size), adding what lies on the same place."""
     n = len(size)
     lead, out = cells.ndim - 2 * n, cells.shape[cells.ndim - n :]
-    low_high = window_padding(size, out, window)
+    low_high = window.ending(size, out).padding
     for k in reversed(range(n)):
         # here: (..., kernels up to k, outs up to k, finished axes)
         at, along = lead + k, lead + 2 * k + 1

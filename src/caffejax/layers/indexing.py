@@ -79,7 +79,7 @@ register(
 
 
 def _positions(index: jax.Array, n: int) -> jax.Array:
-    """Whole numbers, cut off as Caffe does; n where the index is negative."""
+    """Return whole numbers, cut off as Caffe does; n where the index is negative."""
     whole = index.astype(jnp.int32)
     return jnp.where(whole < 0, n, whole)
 
@@ -112,7 +112,7 @@ register(
 
 
 def _box(ctx: Context, shape: Shape, like: Shape) -> tuple[list[int], list[int]]:
-    """Where the part starts and how large it is, for every axis."""
+    """Return where the part starts and how large it is, for every axis."""
     axis, offsets = canonical_axis(ctx.param.axis, shape), list(ctx.param.offset)
     n_cropped = len(shape) - axis
     require(

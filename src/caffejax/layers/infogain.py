@@ -86,7 +86,7 @@ register(
 def _weights(
     ctx: Context, axis: int, scores: jax.Array, labels: jax.Array, matrix: Any
 ) -> tuple[jax.Array, jax.Array, jax.Array | float]:
-    """The sum of each label's row of H, the rows along the scores' `axis`, and the divisor. Ignored labels: 0."""
+    """Return the sum of each label's row of H, the rows along the scores' `axis` (0 if ignored), and the divisor."""
     loss_param, classes = ctx.layer.loss_param, scores.shape[axis]
     require(not loss_param.HasField("normalize"), 'normalize is deprecated here; use "normalization"')
     require_one_batch(scores.shape, labels.shape)

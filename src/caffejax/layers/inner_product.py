@@ -15,6 +15,7 @@ from .context import Context, ParamSpec
 from .dtypes import promote
 from .registry import register
 from .types import Facts, Gradient, LayerType, Signature, Traced
+from .weights import weight_and_bias
 
 
 def inner_product(ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array) -> jax.Array:
@@ -32,9 +33,7 @@ def inner_product_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
     p = ctx.param
     require(p.num_output > 0, "num_output must be positive")
     inputs = math.prod(x.shape[canonical_axis(p.axis, x.shape) :])
-    shape = (inputs, p.num_output) if p.transpose else (p.num_output, inputs)
-    weight = ParamSpec(shape, p.weight_filler)
-    return [weight, ParamSpec((p.num_output,), p.bias_filler)] if p.bias_term else [weight]
+    return weight_and_bias(p, (inputs, p.num_output) if p.transpose else (p.num_output, inputs))
 
 
 def inner_product_backward(

@@ -26,7 +26,7 @@ def input_shapes(ctx: Context) -> list[Shape]:
 register(LayerType(Signature("Input", bottoms=0, tops=(1, None), param="input_param"), Fed(input_shapes)))
 
 
-def memory_data(ctx: Context) -> list[Shape]:
+def memory_data_shapes(ctx: Context) -> list[Shape]:
     """A batch and its labels, fed from memory."""
     p = ctx.param
     shape = (p.batch_size, p.channels, p.height, p.width)
@@ -35,7 +35,9 @@ def memory_data(ctx: Context) -> list[Shape]:
 
 
 register(
-    LayerType(Signature("MemoryData", bottoms=0, tops=2, param="memory_data_param"), Fed(memory_data, from_arrays=True))
+    LayerType(
+        Signature("MemoryData", bottoms=0, tops=2, param="memory_data_param"), Fed(memory_data_shapes, from_arrays=True)
+    )
 )
 
 

@@ -13,7 +13,7 @@ from .context import Context, Shape
 
 
 def require_one_batch(data: Shape, labels: Shape) -> None:
-    """Raises `LayerError` unless a loss's two bottoms are of one batch."""
+    """Raise `LayerError` unless a loss's two bottoms are of one batch."""
     require(data and labels, f"needs bottoms with a batch axis, not shapes {data} and {labels}")
     require(
         data[0] == labels[0],
@@ -22,31 +22,31 @@ def require_one_batch(data: Shape, labels: Shape) -> None:
 
 
 def valid_labels(loss_param: Any, labels: jax.Array) -> jax.Array:
-    """True where a label counts: everywhere, or where it is not `ignore_label`."""
+    """Return True where a label counts: everywhere, or where it is not `ignore_label`."""
     if not loss_param.HasField("ignore_label"):
         return jnp.ones(labels.shape, bool)
     return labels.astype(jnp.int32) != loss_param.ignore_label
 
 
 def class_numbers(labels: jax.Array, classes: int) -> jax.Array:
-    """Labels as indices; a negative one as `classes`, lest it count from the end. Those out of range give NaN."""
+    """Return labels as indices; a negative one as `classes`, lest it count from the end: out of range is NaN."""
     index = labels.astype(jnp.int32)
     return jnp.where(index < 0, classes, index)
 
 
 def own_classes(labels: jax.Array, shape: Shape, axis: int = 1) -> jax.Array:
-    """True, in an array of that shape, at each label's class along `axis`; nowhere for a label that is none of them."""
+    """Return True, in an array of that shape, at each label's class along `axis`; nowhere for a label that is none."""
     numbers = labels.astype(jnp.int32).reshape(*shape[:axis], 1, *shape[axis + 1 :])
     return numbers == jnp.arange(shape[axis]).reshape(-1, *(1,) * (len(shape) - axis - 1))
 
 
 def nan_if_unlabelled(own: jax.Array, loss: jax.Array) -> jax.Array:
-    """The loss; NaN if an example's label is none of the classes. `own`, (batch, classes), is true at the labels."""
+    """Return the loss; NaN if an example's label is no class. `own`, (batch, classes), is true at the labels."""
     return jnp.where(jnp.all(jnp.any(own, axis=1)), loss, jnp.nan)
 
 
 def normalization(loss_param: Any, default: str) -> str:
-    """The mode in effect: `normalization`, else what the old flag `normalize` means, else the default."""
+    """Return the mode in effect: `normalization`, else what the old flag `normalize` means, else the default."""
     if loss_param.HasField("normalization"):
         return str(loss_param.NormalizationMode.Name(loss_param.normalization))
     if loss_param.HasField("normalize"):
@@ -55,7 +55,7 @@ def normalization(loss_param: Any, default: str) -> str:
 
 
 def loss_divisor(loss_param: Any, valid: jax.Array, default: str) -> jax.Array | float:
-    """What a summed loss is divided by; never less than 1.
+    """Return what a summed loss is divided by; never less than 1.
 
     Args:
         loss_param: the layer's LossParameter.
@@ -83,12 +83,12 @@ def _at_least_one(size: int) -> jax.Array | float:
 
 
 def replaced(x: jax.Array, value: jax.Array) -> jax.Array:
-    """`value`, with the gradient of `x`: for clamps that Caffe's gradients do not know of."""
+    """Return `value`, with the gradient of `x`: for clamps that Caffe's gradients do not know of."""
     return jax.lax.stop_gradient(value) + (x - jax.lax.stop_gradient(x))
 
 
 def label_shape_problem(scores: Shape, labels: Shape, axis: int) -> str | None:
-    """What is wrong where scores (classes along `axis`) do not have exactly one label per position."""
+    """Return what is wrong where scores (classes along `axis`) do not have exactly one label per position."""
     expected = math.prod(scores[:axis] + scores[axis + 1 :])
     if math.prod(labels) == expected:
         return None
@@ -99,7 +99,7 @@ def label_shape_problem(scores: Shape, labels: Shape, axis: int) -> str | None:
 
 
 def classes_along_axis(ctx: Context, scores: Any, labels: Any, *_others: Any) -> int | None:
-    """How many classes there are along the scores' `axis`, if there is a label for each place beside it."""
+    """Return the number of classes along the scores' `axis`, if there is a label for each place beside it."""
     axis, shape = ctx.param.axis, scores.shape
     if not -len(shape) <= axis < len(shape):
         return None
@@ -107,11 +107,11 @@ def classes_along_axis(ctx: Context, scores: Any, labels: Any, *_others: Any) ->
 
 
 def classes_of_rows(ctx: Context, scores: Any, labels: Any) -> int:
-    """How many scores there are in a row, each of a class."""
+    """Return the number of scores in a row, each of a class."""
     return math.prod(scores.shape[1:])
 
 
 def ignored_label(ctx: Context) -> int | None:
-    """The loss_param's `ignore_label`, if it is set."""
+    """Return the loss_param's `ignore_label`, if it is set."""
     p = ctx.layer.loss_param
     return int(p.ignore_label) if p.HasField("ignore_label") else None

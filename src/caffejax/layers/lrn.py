@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from ..errors import require
 from ..kernels.elementwise import elementwise
 from ..kernels.normalization import power, response_normalized
+from ..kernels.window import Window
 from .context import Context
 from .dtypes import promote
 from .pooling import average_windows
@@ -73,12 +74,12 @@ def _scale(ctx: Context, x: jax.Array) -> jax.Array:
 
 
 def _channel_sum(x: jax.Array, size: int) -> jax.Array:
-    """Sums over `size` neighbouring channels (axis 1), zero beyond the edge."""
+    """Sum over `size` neighbouring channels (axis 1), zero beyond the edge."""
     half, channels = size // 2, x.shape[1]
     padded = jnp.pad(x, ((0, 0), (half, half), (0, 0), (0, 0)))
     return sum((padded[:, i : i + channels] for i in range(size)), start=jnp.zeros_like(x))
 
 
 def _window_mean(p: Any, x: jax.Array, fast: bool = False) -> jax.Array:
-    size, half = (p.local_size,) * 2, (p.local_size // 2,) * 2
-    return average_windows(x, kernel=size, stride=(1, 1), pad=half, out=x.shape[2:], fast=fast)
+    window = Window.symmetric((p.local_size,) * 2, (1, 1), (p.local_size // 2,) * 2)
+    return average_windows(x, window, x.shape[2:], fast=fast)

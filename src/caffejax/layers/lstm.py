@@ -11,7 +11,7 @@ from jax import lax
 from ..errors import require
 from .context import Context, ParamSpec
 from .dtypes import promote
-from .recurrent import CARRIES, Arrays, Pair, declare, diffs, sequence, times
+from .recurrent import CARRIES, NO_DIFFS_OF_STATES, Arrays, Pair, declare, diffs, sequence, times
 from .registry import register
 from .types import Facts, Gradient, Indices, LayerType, Signature, Traced
 
@@ -63,7 +63,7 @@ def _forget(cont: jax.Array, x: jax.Array) -> jax.Array:
 
 
 @_forget.defjvp
-def _(primals: Arrays, tangents: Arrays) -> tuple[jax.Array, jax.Array]:
+def _forget_jvp(primals: Arrays, tangents: Arrays) -> tuple[jax.Array, jax.Array]:
     f = _forget(*primals)
     return f, f * (1 - f) * tangents[1]
 
@@ -74,7 +74,7 @@ def _activated(gates: jax.Array, cont: jax.Array) -> Arrays:
 
 
 def _unit_diffs(gates: Arrays, c_prev: jax.Array, dc: jax.Array, dh: jax.Array) -> Pair:
-    """Diffs of the cell before and of the gates, from those of the new cell and of the hidden state."""
+    """Return the diffs of the cell before and of the gates, from those of the new cell and of the hidden state."""
     i, f, o, g = gates
     tanh_c = jnp.tanh(f * c_prev + i * g)
     dc = dc + dh * o * (1 - tanh_c * tanh_c)
@@ -135,12 +135,7 @@ register(
     LayerType(
         Signature("LSTM", bottoms=(2, 5), tops=(1, 3), param="recurrent_param"),
         Traced(lstm, params=lstm_params, stateful=True),
-        Gradient(
-            lstm_backward,
-            indices=Indices((1,)),
-            unforced=(1,),
-            not_derivative="With expose_hidden the diffs of the last states are ignored; the first states get none.",
-        ),
+        Gradient(lstm_backward, indices=Indices((1,)), unforced=(1,), not_derivative=NO_DIFFS_OF_STATES),
         Facts(cannot=CARRIES),
     )
 )

@@ -13,7 +13,7 @@ from ..kernels.normalization import batch_normalized
 from .axes import four_axes
 from .context import Context, ParamSpec, Shape
 from .dtypes import promote
-from .follower import Follower
+from .epilogue import Epilogue
 from .registry import register
 from .types import ByChannel, Facts, Fusion, Gradient, LayerType, Signature, Traced
 
@@ -69,22 +69,24 @@ def batch_norm_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.A
     return factor, -mean * factor
 
 
-def batch_norm_takes(ctx: Context, x: Any, followers: Sequence[Follower]) -> int:
-    """A Scale behind it, where the batch is normalised by itself."""
-    return int(not _uses_stored(ctx) and followers[0].is_by_channel(1, x.shape[1]))
+def batch_norm_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
+    """Count a Scale right after it, where the batch is normalised by itself."""
+    return int(not _uses_stored(ctx) and epilogues[0].is_by_channel(1, x.shape[1]))
 
 
 def batch_norm_fused(
-    ctx: Context, blobs: Arrays, x: jax.Array, followers: Sequence[Follower]
+    ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
 ) -> tuple[jax.Array, Arrays]:
-    """With the factors and biases of a Scale behind it."""
-    return _normalized(ctx, blobs, x, *map(promote, followers[0].factor_and_bias()))
+    """Compute it with the factors and biases of a Scale."""
+    return _normalized(ctx, blobs, x, *map(promote, epilogues[0].factor_and_bias()))
 
 
 register(
     LayerType(
         Signature("BatchNorm", param="batch_norm_param"),
-        Traced(batch_norm, params=batch_norm_params, stateful=True, fusion=Fusion(batch_norm_takes, batch_norm_fused)),
+        Traced(
+            batch_norm, params=batch_norm_params, stateful=True, fusion=Fusion(batch_norm_fusible, batch_norm_fused)
+        ),
         Gradient(batch_norm_backward),
         Facts(dtypes="bottoms", by_channel=ByChannel(_of_channels, batch_norm_by_channel)),
     )
@@ -103,7 +105,7 @@ def _uses_stored(ctx: Context) -> bool:
 
 
 def _stored(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    """Mean and variance from the sums; both 0 where nothing was summed yet."""
+    """Return mean and variance from the sums; both 0 where nothing was summed yet."""
     means, variances, weight = (jax.lax.stop_gradient(promote(b)) for b in blobs)
     inverse = jnp.where(weight == 0, 0, 1 / jnp.where(weight == 0, 1, weight))
     return means * inverse, variances * inverse
@@ -129,7 +131,7 @@ def _along(statistic: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def _across(dy: jax.Array, y: jax.Array, axes: tuple[int, ...]) -> jax.Array:
-    """`dy` less its mean and less its part along `y`, over the axes that were normalised over."""
+    """Return `dy` less its mean and less its part along `y`, over the axes that were normalised over."""
     return dy - jnp.mean(dy, axis=axes, keepdims=True) - y * jnp.mean(dy * y, axis=axes, keepdims=True)
 
 

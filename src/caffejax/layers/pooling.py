@@ -13,11 +13,10 @@ from jax import lax
 
 from ..errors import require
 from ..kernels.pooling import average_pool, max_pool
-from ..kernels.pooling_cpu import Windows
+from ..kernels.window import Window
 from .context import Context, Shape
 from .dtypes import promote
 from .registry import register
-from .spatial import Window
 from .stochastic_pooling import stochastic_diff, stochastic_windows
 from .types import Facts, Gradient, LayerType, Signature, Traced
 
@@ -29,7 +28,7 @@ def pooling(ctx: Context, x: jax.Array) -> object:
     the part of the window inside the padded plane. A MAX window without any input gives -FLT_MAX, index -1.
     STOCHASTIC draws a cell of each window in proportion to its value, and in TEST takes the expectation.
     """
-    window, out = _geometry(ctx, x)
+    window, out = _window(ctx, x)
     if ctx.n_tops == 1:
         return pool(pool_method(ctx.param), x, window, out, _key(ctx), fast=ctx.fast)
     require(pool_method(ctx.param) == "MAX", "only MAX pooling has a second top")
@@ -40,7 +39,7 @@ def pooling(ctx: Context, x: jax.Array) -> object:
 
 def pooling_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
     d_top = dy[0] if isinstance(dy, tuple) else dy
-    return pool_diff(pool_method(ctx.param), x, d_top, *_geometry(ctx, x), _key(ctx))
+    return pool_diff(pool_method(ctx.param), x, d_top, *_window(ctx, x), _key(ctx))
 
 
 register(
@@ -56,21 +55,21 @@ register(
 def pool(
     method: str, x: jax.Array, window: Window, out: Shape, key: jax.Array | None = None, *, fast: bool = False
 ) -> jax.Array:
-    """Windows of the last two of four axes pooled by MAX, AVE or STOCHASTIC, the latter at random if given a key."""
+    """Pool windows of the last two of four axes by MAX, AVE or STOCHASTIC, the latter at random if given a key."""
     if method == "STOCHASTIC":
         return stochastic_windows(x, window, out, key)
     if method == "AVE":
-        return average_windows(x, window.kernel, window.stride, window.pad, out, fast=fast)
-    return max_pool(x, _windows(x, window, out)) if fast else max_windows(x, window, out)[0]
+        return average_windows(x, window, out, fast=fast)
+    return max_pool(x, _around(x, window, out)) if fast else max_windows(x, window, out)[0]
 
 
 def pool_diff(
     method: str, x: jax.Array, d_top: jax.Array, window: Window, out: Shape, key: jax.Array | None = None
 ) -> jax.Array:
-    """The bottom's diff: every window's goes back to the cells it came from, window position by position."""
+    """Return the bottom's diff: every window's goes back to the cells it came from, window position by position."""
     if method == "STOCHASTIC":
         return stochastic_diff(x, d_top, window, out, key)
-    (low_h, high_h), (low_w, high_w) = _padding(x.shape[2:], out, window)
+    (low_h, high_h), (low_w, high_w) = _around(x, window, out).padding
     dx = jnp.zeros((*x.shape[:2], x.shape[2] + low_h + high_h, x.shape[3] + low_w + high_w), x.dtype)
     if method == "AVE":
         share = d_top / _areas(x.shape[2:], window, out).astype(x.dtype)
@@ -90,7 +89,7 @@ def pool_diff(
 
 
 def pool_method(p: Any) -> str:
-    """MAX, AVE or STOCHASTIC, as a PoolingParameter or SPPParameter says.
+    """Return MAX, AVE or STOCHASTIC, as a PoolingParameter or SPPParameter says.
 
     Raises:
         LayerError: for the methods that only forks have.
@@ -104,8 +103,8 @@ def _key(ctx: Context) -> jax.Array | None:
     return ctx.key if ctx.training and pool_method(ctx.param) == "STOCHASTIC" else None
 
 
-def _geometry(ctx: Context, x: Any) -> tuple[Window, Shape]:
-    """The window over the plane and the output's size.
+def _window(ctx: Context, x: Any) -> tuple[Window, Shape]:
+    """Return the window over the plane and the output's size.
 
     Raises:
         LayerError: for settings that are missing, contradict each other, or do not fit the bottom.
@@ -128,26 +127,26 @@ def _geometry(ctx: Context, x: Any) -> tuple[Window, Shape]:
         not p.global_pooling or (pad == (0, 0) and stride == (1, 1)),
         "with global_pooling: true pad must be 0 and stride 1",
     )
-    window = Window(kernel, stride, pad, (1, 1))
+    window = Window.symmetric(kernel, stride, pad)
     check_window(pool_method(ctx.param), window)
     rounding = math.floor if p.round_mode == p.FLOOR or not p.ceil_mode else math.ceil
     return window, pooled_size(size, window, rounding)
 
 
 def check_window(method: str, window: Window) -> None:
-    """Raises `LayerError` if a method does not go with the window's padding."""
-    pad, kernel = window.pad, window.kernel
+    """Raise `LayerError` if a method does not go with the window's padding."""
+    pad, kernel = window.low, window.kernel
     require(method != "STOCHASTIC" or not any(pad), f"STOCHASTIC pooling takes no padding, but pad is {pad}")
     require(all(a < k for a, k in zip(pad, kernel, strict=True)), f"pad {pad} must be less than kernel {kernel}")
 
 
 def pooled_size(size: Shape, window: Window, rounding: Callable[[float], int]) -> Shape:
-    """Output size along each axis.
+    """Return the output size along each axis.
 
     Raises:
         LayerError: if the kernel does not fit.
     """
-    kernel, stride, pad = window.kernel, window.stride, window.pad
+    kernel, stride, pad = window.kernel, window.stride, window.low
     out = [rounding((n + 2 * a - k) / s) + 1 for n, k, s, a in zip(size, kernel, stride, pad, strict=True)]
     if any(pad):  # a last window that would start in the far padding is dropped
         out = [o - ((o - 1) * s >= n + a) for o, n, s, a in zip(out, size, stride, pad, strict=True)]
@@ -166,12 +165,12 @@ def _pair(p: Any, both: str, height: str, width: str) -> Shape:
 
 
 def max_windows(x: jax.Array, window: Window, out: Shape) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Maxima over windows and the row and column each came from (-1 for none).
+    """Return maxima over windows and the row and column each came from (-1 for none).
 
     First along the rows, then along the columns: 2k comparisons for a k x k window. Comparing strictly keeps
     the first maximum in row-major order, and makes autodiff send the whole gradient there.
     """
-    (low_h, high_h), (low_w, high_w) = _padding(x.shape[2:], out, window)
+    (low_h, high_h), (low_w, high_w) = _around(x, window, out).padding
     least = jnp.finfo(x.dtype).min
     column = jnp.broadcast_to(jnp.arange(x.shape[3], dtype=jnp.int32), x.shape)
     best, (column,) = _first_max(x, (column,), 3, low_w, high_w, window, out, least)
@@ -205,42 +204,35 @@ def _first_max(
     return best, at
 
 
-def average_windows(
-    x: jax.Array, kernel: Shape, stride: Shape, pad: Shape, out: Shape, *, fast: bool = False
-) -> jax.Array:
-    """Means over windows of the last two of four axes; padding counts as zeros, overhang beyond it not at all."""
-    window = Window(kernel, stride, pad, (1, 1))
+def average_windows(x: jax.Array, window: Window, out: Shape, *, fast: bool = False) -> jax.Array:
+    """Average windows of the last two of four axes; padding counts as zeros, overhang beyond it not at all."""
+    around, areas = _around(x, window, out), _areas(x.shape[2:], window, out)
     if fast:
-        return average_pool(promote(x), _windows(x, window, out), _areas(x.shape[2:], window, out)).astype(x.dtype)
+        return average_pool(promote(x), around, areas).astype(x.dtype)
     total = promote(x)
-    for axis, (low, high) in zip((3, 2), reversed(_padding(x.shape[2:], out, window)), strict=True):
-        padded = _pad_axis(total, axis, low, high, 0)
+    for axis in (3, 2):
+        padded = _pad_axis(total, axis, *around.padding[axis - 2], 0)
+        kernel, stride = window.kernel[axis - 2], window.stride[axis - 2]
         if out[axis - 2] == 1:
-            total = lax.slice_in_dim(padded, 0, kernel[axis - 2], axis=axis).sum(axis, keepdims=True)
+            total = lax.slice_in_dim(padded, 0, kernel, axis=axis).sum(axis, keepdims=True)
         else:
-            total = sum(_slices(padded, axis, kernel[axis - 2], stride[axis - 2], out[axis - 2]))  # type: ignore[assignment]
-    return (total / _areas(x.shape[2:], window, out)).astype(x.dtype)
-
-
-def _windows(x: jax.Array, window: Window, out: Shape) -> Windows:
-    return Windows(window.kernel, window.stride, out, tuple(_padding(x.shape[2:], out, window)))
+            total = sum(_slices(padded, axis, kernel, stride, out[axis - 2]))  # type: ignore[assignment]
+    return (total / areas).astype(x.dtype)
 
 
 def _areas(size: Shape, window: Window, out: Shape) -> np.ndarray:
-    """How many cells of the padded plane each window covers."""
+    """Count the cells of the padded plane that each window covers."""
     lengths = []
-    for n, kernel, stride, pad, o in zip(size, window.kernel, window.stride, window.pad, out, strict=True):
-        start = np.arange(o) * stride - pad
-        lengths.append(np.minimum(start + kernel, n + pad) - start)
+    for n, kernel, stride, (low, high), o in zip(size, window.kernel, window.stride, window.padding, out, strict=True):
+        start = np.arange(o) * stride - low
+        lengths.append(np.minimum(start + kernel, n + high) - start)
     return np.outer(*lengths).astype(np.float32)
 
 
-def _padding(size: Shape, out: Shape, window: Window) -> list[tuple[int, int]]:
-    """Low and high padding per axis so that every window lies inside."""
-    return [
-        (pad, max(0, (o - 1) * stride + kernel - n - pad))
-        for n, o, kernel, stride, pad in zip(size, out, window.kernel, window.stride, window.pad, strict=True)
-    ]
+def _around(x: jax.Array, window: Window, out: Shape) -> Window:
+    """Pad the window such that all of `out` windows, and no more, lie inside of the padded plane."""
+    size = x.shape[2:]
+    return window.ending(size, out).without_rest(size)
 
 
 def _pad_axis(x: jax.Array, axis: int, low: int, high: int, value: Any) -> jax.Array:
@@ -249,7 +241,7 @@ def _pad_axis(x: jax.Array, axis: int, low: int, high: int, value: Any) -> jax.A
 
 
 def _slices(x: jax.Array, axis: int, kernel: int, stride: int, n: int) -> Iterator[jax.Array]:
-    """For each of the kernel's positions, the cells that the n windows have there."""
+    """Yield, for each of the kernel's positions, the cells that the n windows have there."""
     for i in range(kernel):
         yield lax.slice_in_dim(x, i, i + (n - 1) * stride + 1, stride, axis)
 

@@ -32,6 +32,9 @@ CARRIES: dict[Question, str] = {
 }
 
 
+NO_DIFFS_OF_STATES = "With expose_hidden the diffs of the last states are ignored; the first states get none."
+
+
 @dataclass(frozen=True)
 class Sequence:
     """A recurrent layer's arrays, sorted.
@@ -62,7 +65,7 @@ class Sequence:
         return drive + times(self.static, *static_weight) if self.static is not None else drive
 
     def drive_diffs(self, d: jax.Array) -> tuple[list[jax.Array], jax.Array, jax.Array | None]:
-        """From the diff of `drive` those of `into`, x and static."""
+        """Return the diffs of `into`, x and static from that of `drive`."""
         weight, _, *static_weight = self.into
         blobs = [jnp.einsum("tng,tnf->gf", d, promote(self.x)), d.sum((0, 1))]
         dx = d @ promote(weight)
@@ -72,7 +75,7 @@ class Sequence:
         return [*blobs, d_all.T @ promote(self.static)], dx, d_all @ promote(static_weight[0])
 
     def tops(self, top: jax.Array, end: Arrays) -> tuple[Arrays, Arrays]:
-        """Tops and carried state, given the first top and the state after the last step."""
+        """Return tops and carried state, given the first top and the state after the last step."""
         final = [lax.stop_gradient(e)[None] for e in end]
         if self.exposed:
             return (top, *(f.astype(top.dtype) for f in final)), ()
@@ -80,7 +83,7 @@ class Sequence:
 
 
 def sequence(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> Sequence:
-    """Blobs and bottoms of a layer whose state is `n_states` arrays, checked and sorted."""
+    """Check and sort the blobs and bottoms of a layer whose state is `n_states` arrays."""
     _check(ctx, n_states, bottoms)
     x, cont, *rest = bottoms
     exposed = ctx.param.expose_hidden
@@ -106,7 +109,7 @@ def sequence(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> Seq
 
 
 def declare(ctx: Context, n_states: int, width: int, bottoms: Any, own: list[ParamSpec]) -> list[ParamSpec]:
-    """The blobs in Caffe's order: x's weight and bias, static's weight, the layer's own; then what is carried."""
+    """Declare the blobs in Caffe's order: x's weight and bias, static's weight, the layer's own, what is carried."""
     _check(ctx, n_states, bottoms)
     p, x = ctx.param, bottoms[0]
     into = [
@@ -120,7 +123,7 @@ def declare(ctx: Context, n_states: int, width: int, bottoms: Any, own: list[Par
 
 
 def times(x: jax.Array, weight: jax.Array) -> jax.Array:
-    """`x` times the weight's rows, summed in float32 or better."""
+    """Multiply `x` by the weight's rows, and sum in float32 or better."""
     return jnp.matmul(x, weight.T, preferred_element_type=jnp.promote_types(x.dtype, jnp.float32))
 
 
@@ -174,7 +177,7 @@ def rnn_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
 
 
 def _hidden(s: Sequence) -> jax.Array:
-    """The state after every step, (T, N, num_output)."""
+    """Return the state after every step, (T, N, num_output)."""
     w_h = s.own[0]
 
     def step(h: jax.Array, now: Any) -> Pair:
@@ -212,19 +215,14 @@ register(
     LayerType(
         Signature("RNN", bottoms=(2, 4), tops=(1, 2), param="recurrent_param"),
         Traced(rnn, params=rnn_params, stateful=True),
-        Gradient(
-            rnn_backward,
-            indices=Indices((1,)),
-            unforced=(1,),
-            not_derivative="With expose_hidden the diffs of the last states are ignored; the first states get none.",
-        ),
+        Gradient(rnn_backward, indices=Indices((1,)), unforced=(1,), not_derivative=NO_DIFFS_OF_STATES),
         Facts(cannot=CARRIES),
     )
 )
 
 
 def diffs(s: Sequence, blobs: Arrays, bottoms: Arrays, d_drive: jax.Array, own: list[jax.Array]) -> tuple[Any, ...]:
-    """All diffs in a rule's order; cont and state get none."""
+    """Return all diffs in a rule's order; cont and state get none."""
     into, dx, d_static = s.drive_diffs(d_drive)
     known = [*into, *own]
     blob_diffs = (*known, *(None for _ in blobs[len(known) :]))

@@ -28,13 +28,13 @@ def register(layer_type: LayerType) -> LayerType:
 
 
 def layer_types() -> dict[str, LayerType]:
-    """All types by name, in alphabetical order."""
+    """Return all types by name, in alphabetical order."""
     _load_plugins()
     return dict(sorted(_types.items()))
 
 
 def layer_type(name: str) -> LayerType:
-    """The type of that name.
+    """Return the type of that name.
 
     Raises:
         GraphError: if there is none; the message names the nearest.

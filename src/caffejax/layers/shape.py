@@ -1,4 +1,4 @@
-"""Layers that only move numbers: joining, cutting, copying, other shapes."""
+"""Layers that only move numbers: concatenating, cutting, copying, other shapes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import require
-from ..kernels.elementwise import joined_channels
+from ..kernels.elementwise import concatenate_channels
 from .axes import canonical_axis
 from .context import Context, Shape
 from .dtypes import promote
@@ -20,7 +20,7 @@ Arrays = tuple[jax.Array, ...]
 
 
 def concat(ctx: Context, *xs: jax.Array) -> jax.Array:
-    """Bottoms joined along `axis` (or the old name `concat_dim`); all other axes must agree."""
+    """Bottoms concatenated along `axis` (or the old name `concat_dim`); all other axes must agree."""
     axis = _concat_axis(ctx, xs)
     first = xs[0].shape
     for i, x in enumerate(xs):
@@ -29,7 +29,7 @@ def concat(ctx: Context, *xs: jax.Array) -> jax.Array:
         )
         require(agree, f"bottom {i} has shape {x.shape}, bottom 0 {first}: only axis {axis} may differ")
     if ctx.fast and axis == 1 < len(first) - 1:
-        return joined_channels(xs)
+        return concatenate_channels(xs)
     return jnp.concatenate(xs, axis)
 
 
@@ -99,7 +99,7 @@ register(
 
 
 def _cuts(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
-    """The axis, and where each top but the first starts."""
+    """Return the axis, and where each top but the first starts."""
     p, n_tops = ctx.param, ctx.n_tops
     require(not (p.HasField("axis") and p.HasField("slice_dim")), "give either axis or slice_dim, not both")
     axis = canonical_axis(p.slice_dim if p.HasField("slice_dim") else p.axis, shape)

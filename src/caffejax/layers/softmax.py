@@ -77,7 +77,7 @@ register(
 def _parts(
     ctx: Context, scores: jax.Array, labels: jax.Array
 ) -> tuple[int, jax.Array, jax.Array, jax.Array, jax.Array | float]:
-    """The axis of the classes, their log-probabilities, where the labels' own are, which labels count, the divisor."""
+    """Return the classes' axis, their log-probabilities, where the labels' own are, which labels count, the divisor."""
     axis = canonical_axis(ctx.param.axis, scores.shape, name="softmax_param.axis")
     problem = label_shape_problem(scores.shape, labels.shape, axis)
     require(problem is None, problem or "")

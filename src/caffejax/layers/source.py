@@ -15,11 +15,11 @@ class Position(Protocol):
     """A place in some data, which can be kept and restored."""
 
     def get_state(self) -> Any:
-        """The place of the next unread example, as plain values."""
+        """Return the place of the next unread example, as plain values."""
         ...
 
     def set_state(self, state: Any) -> None:
-        """Goes to a place that `get_state` gave."""
+        """Go to a place that `get_state` gave."""
         ...
 
 
@@ -32,13 +32,13 @@ class Source(Position, Protocol):
         ...
 
     def __next__(self) -> tuple[np.ndarray, ...]:
-        """The next batch, one array per top. A source never ends: it wraps round as Caffe's do.
+        """Return the next batch, one array per top. A source never ends: it wraps round as Caffe's do.
 
         Where the look at it gave a `finish`, that makes the tops of them."""
         ...
 
     def close(self) -> None:
-        """Lets go of files and workers."""
+        """Let go of files and workers."""
         ...
 
 

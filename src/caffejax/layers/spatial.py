@@ -1,37 +1,22 @@
-"""Kernel, stride, pad and dilation of convolution and pooling, in the several ways Caffe writes them."""
+"""Kernel, stride, pad and dilation of convolution, in the several ways Caffe writes them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import require
+from ..kernels.window import Window
 from .context import Shape
 
 
-@dataclass(frozen=True)
-class Window:
-    """A sliding window over the spatial axes, one number per axis."""
-
-    kernel: Shape
-    stride: Shape
-    pad: Shape
-    dilation: Shape
-
-    @property
-    def extent(self) -> Shape:
-        """What the kernel spans, holes included."""
-        return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
-
-
 def convolution_window(p: Any, n_axes: int) -> Window:
-    """The window of a ConvolutionParameter over `n_axes` spatial axes.
+    """Read the window of a ConvolutionParameter over `n_axes` spatial axes.
 
     Raises:
         LayerError: for numbers that are missing, zero, or given twice.
     """
-    window = Window(
+    window = Window.symmetric(
         kernel=_per_axis(p, "kernel_size", ("kernel_h", "kernel_w"), n_axes, None),
         stride=_per_axis(p, "stride", ("stride_h", "stride_w"), n_axes, 1),
         pad=_per_axis(p, "pad", ("pad_h", "pad_w"), n_axes, 0),
@@ -63,25 +48,15 @@ def _per_axis(p: Any, name: str, pair: Sequence[str], n_axes: int, default: int 
 
 
 def convolution_output(size: Shape, window: Window) -> Shape:
-    """Output size along each axis, rounding towards zero as Caffe's integer division does.
+    """Return the output size along each axis, rounded towards zero as Caffe's integer division does.
 
     Raises:
         LayerError: if the kernel does not fit.
     """
-    out = tuple(
-        int((n + 2 * pad - extent) / stride) + 1
-        for n, extent, stride, pad in zip(size, window.extent, window.stride, window.pad, strict=True)
-    )
+    axes = zip(size, window.extent, window.stride, window.padding, strict=True)
+    out = tuple(int((n + low + high - extent) / stride) + 1 for n, extent, stride, (low, high) in axes)
     require(
         all(n > 0 for n in out),
-        f"the kernel does not fit: input {size}, kernel extent {window.extent}, pad {window.pad}",
+        f"the kernel does not fit: input {size}, kernel extent {window.extent}, pad {window.low}",
     )
     return out
-
-
-def window_padding(size: Shape, out: Shape, window: Window) -> list[tuple[int, int]]:
-    """Low and high padding per axis such that the windows end exactly where the padding does."""
-    return [
-        (pad, (o - 1) * stride + extent - n - pad)
-        for n, o, extent, stride, pad in zip(size, out, window.extent, window.stride, window.pad, strict=True)
-    ]

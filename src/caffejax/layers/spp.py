@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
+from ..kernels.window import Window
 from .context import Context, Shape
 from .pooling import check_window, pool, pool_diff, pool_method, pooled_size
 from .registry import register
-from .spatial import Window
 from .types import Facts, Gradient, LayerType, Signature, Traced
 
 
@@ -55,7 +55,7 @@ def _key(ctx: Context, level: int) -> jax.Array | None:
 
 
 def _levels(ctx: Context, x: Any) -> list[tuple[Window, Shape]]:
-    """Window and output size of each level."""
+    """Return window and output size of each level."""
     height = ctx.param.pyramid_height
     require(height > 0, "pyramid_height must be given and positive")
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
@@ -70,6 +70,6 @@ def _levels(ctx: Context, x: Any) -> list[tuple[Window, Shape]]:
 def _level(method: str, size: Shape, bins: int) -> tuple[Window, Shape]:
     kernel = tuple(math.ceil(n / bins) for n in size)
     pad = tuple((k * bins - n + 1) // 2 for k, n in zip(kernel, size, strict=True))
-    window = Window(kernel, kernel, pad, (1, 1))
+    window = Window.symmetric(kernel, kernel, pad)
     check_window(method, window)
     return window, pooled_size(size, window, math.ceil)

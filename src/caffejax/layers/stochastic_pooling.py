@@ -11,14 +11,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ..kernels.window import Window
 from .context import Shape
 from .dtypes import promote
 from .im2col import overlay, windows
-from .spatial import Window
 
 
 def stochastic_windows(x: jax.Array, window: Window, out: Shape, key: jax.Array | None) -> jax.Array:
-    """The drawn cells, or without a key the means of each window's values weighted by themselves.
+    """Return the drawn cells, or without a key the means of each window's values weighted by themselves.
 
     A window of zeros gives 0. The gradient goes to the cell that was drawn.
     """
@@ -32,7 +32,7 @@ def stochastic_windows(x: jax.Array, window: Window, out: Shape, key: jax.Array 
 
 
 def stochastic_diff(x: jax.Array, dy: jax.Array, window: Window, out: Shape, key: jax.Array | None) -> jax.Array:
-    """The bottom's diff, cell by cell of each window and then added up."""
+    """Return the bottom's diff, cell by cell of each window and then added up."""
     cells = _cells(x, window, out)
     if key is not None:
         slope = (jnp.arange(cells.shape[2])[:, None, None] == _drawn(cells, key)).astype(jnp.float32)
@@ -46,12 +46,12 @@ def stochastic_diff(x: jax.Array, dy: jax.Array, window: Window, out: Shape, key
 
 
 def _cells(x: jax.Array, window: Window, out: Shape) -> jax.Array:
-    """(N, C, kernel cells in row-major order, *out); cells beyond the plane are 0 and never drawn."""
+    """Return (N, C, kernel cells in row-major order, *out); cells beyond the plane are 0 and never drawn."""
     return windows(x, window, out).reshape(*x.shape[:2], math.prod(window.kernel), *out)
 
 
 def _drawn(cells: jax.Array, key: jax.Array) -> jax.Array:
-    """Which cell of each window: the first where the running sum reaches a random part of the whole."""
+    """Draw a cell of each window: the first where the running sum reaches a random part of the whole."""
     running = jnp.cumsum(lax.stop_gradient(promote(cells)), axis=2)
     whole = running[:, :, -1:]
     part = 1 - jax.random.uniform(key, whole.shape, whole.dtype)  # above 0: zeros are not drawn

@@ -59,7 +59,7 @@ class Signature:
     fork_settings: tuple[str, ...] = ()
 
     def count_problems(self, n_bottoms: int, n_tops: int) -> Iterator[str]:
-        """What is wrong with these numbers of bottoms and tops."""
+        """Yield what is wrong with these numbers of bottoms and tops."""
         if not _fits(n_bottoms, self.bottoms):
             yield f"takes {_words(self.bottoms, 'bottom')}, but {n_bottoms} given"
         tops = n_bottoms if isinstance(self.tops, str) else self.tops
@@ -72,12 +72,12 @@ class Fusion:
     """A faster way to compute a layer together with some that follow in place on its only top.
 
     Attributes:
-        takes: `takes(ctx, bottom, followers)` is how many of the followers it computes, 0 for none; all have shapes
+        fusible: `fusible(ctx, bottom, epilogues)` is how many of the epilogues it can be fused with; all have shapes
             only.
-        run: `run(ctx, blobs, bottom, followers)`, given just those, returns what forward does.
+        run: `run(ctx, blobs, bottom, epilogues)`, given just those, returns what forward does.
     """
 
-    takes: Callable[..., int]
+    fusible: Callable[..., int]
     run: Function
 
 
@@ -90,7 +90,7 @@ class Traced:
         params: `params(ctx, *bottoms)` lists a `ParamSpec` for each blob that the layer owns; bottoms have `.shape`
             and `.dtype`. None if it owns none.
         stateful: forward returns `(tops, new values of the blobs that are not learnable)`.
-        fusion: how it takes in layers that follow, if it can.
+        fusion: how it is fused with layers that follow, if it can be.
         instance: the object of the user's that computes, if it is one.
     """
 
@@ -187,7 +187,7 @@ class Indices:
     picks: bool = False
 
     def of(self, n: int) -> frozenset[int]:
-        """Their numbers, counted from 0, in a layer of n bottoms."""
+        """Return their numbers, counted from 0, in a layer of n bottoms."""
         return frozenset(i % n for i in self.bottoms if -n <= i < n)
 
 
@@ -294,7 +294,7 @@ class LayerType:
 
     @property
     def fusion(self) -> Fusion | None:
-        """How it takes in layers that follow."""
+        """How it is fused with layers that follow."""
         return self.runs.fusion if isinstance(self.runs, Traced) else None
 
     @property

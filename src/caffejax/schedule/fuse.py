@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ..graph import Graph, Layer
-from ..layers.follower import Follower
+from ..layers.epilogue import Epilogue
 from .model import Part, Schedule, Step
 
 
@@ -49,10 +49,10 @@ def _taken(graph: Graph, layer: Layer, later: Sequence[Layer]) -> int:
     """How many of the layers after it a layer takes in."""
     if layer.type.fusion is None or not layer.context.fast or any(layer.loss_weights):
         return 0
-    followers = [_follower(other) for other in takewhile(lambda other: _follows(layer, other), later)]
-    if not followers:
+    epilogues = [_epilogue(other) for other in takewhile(lambda other: _follows(layer, other), later)]
+    if not epilogues:
         return 0
-    return layer.type.fusion.takes(layer.context, graph.blobs[layer.bottoms[0]], followers)
+    return layer.type.fusion.fusible(layer.context, graph.blobs[layer.bottoms[0]], epilogues)
 
 
 def _follows(layer: Layer, other: Layer) -> bool:
@@ -61,5 +61,5 @@ def _follows(layer: Layer, other: Layer) -> bool:
     return alone and not any(other.loss_weights) and not any(other.gradient_stops)
 
 
-def _follower(layer: Layer) -> Follower:
-    return Follower(layer.context, tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in layer.owned))
+def _epilogue(layer: Layer) -> Epilogue:
+    return Epilogue(layer.context, tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in layer.owned))

@@ -14,7 +14,7 @@ from ..graph import Layer, Param
 from ..layers.calling import call_once_traced, fused_once_traced
 from ..layers.checking import check_dtypes
 from ..layers.dtypes import cast_inputs, matmul_precision
-from ..layers.follower import Follower
+from ..layers.epilogue import Epilogue
 from ..options import Backward
 from .model import Part, Schedule, Step
 
@@ -141,8 +141,8 @@ def _tops(
         return layer.finish([given.inputs[top] for top in layer.tops]), ()
     blobs, bottoms = inputs_of(layer, given.params, state, values)
     if taken:
-        followers = [Follower(other.context, _blobs(other, given.params, state)) for other in taken]
-        return fused_once_traced(layer.context, blobs, bottoms, followers)
+        epilogues = [Epilogue(other.context, _blobs(other, given.params, state)) for other in taken]
+        return fused_once_traced(layer.context, blobs, bottoms, epilogues)
     context = layer.context
     if layer.type.on_host:
         context = replace(context, propagate_down=layer.bottom_need_backward)

@@ -49,7 +49,7 @@ register(
 
 
 def find_in(module: Any, name: str) -> Any:
-    """The class or function of that name.
+    """Return the class or function of that name.
 
     Raises:
         LayerError: if the module has none; the message names the nearest.
@@ -67,7 +67,7 @@ def find_in(module: Any, name: str) -> Any:
 
 
 def module_and_name(layer: Any) -> tuple[str, str]:
-    """What `python_param` says to mean a class or function.
+    """Return the module and the name that `python_param` is to give for a class or function.
 
     Raises:
         LayerError: if it cannot be found by name, as it was made inside a function.

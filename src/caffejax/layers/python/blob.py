@@ -60,7 +60,7 @@ class Blob:
         return self._legacy(3)
 
     def reshape(self, *shape: int) -> None:
-        """Takes another shape. As in Caffe the memory stays the same as long as the new shape fits into it."""
+        """Take another shape. As in Caffe the memory stays the same as long as the new shape fits into it."""
         new = tuple(map(operator.index, shape))
         if any(n < 0 for n in new):
             raise ValueError(f"a blob cannot have shape {shape}")

@@ -25,7 +25,7 @@ log = logging.getLogger("caffejax.net")
 
 
 def class_type(kind: LayerType, site: Site, cls: type, where: str) -> LayerType:
-    """The type of one layer: the functions of an instance of its own.
+    """Make the type of one layer: the functions of an instance of its own.
 
     One without bottoms and blobs is a source of data like any other, so that the net proper can be compiled.
     """
@@ -78,17 +78,17 @@ class HostLayer:
         self._last: tuple[Arrays, Arrays] | None = None  # what the last forward was given
 
     def params(self, bottoms: Sequence[Shape]) -> list[ParamSpec]:
-        """The learnable blobs, with the values that `setup` gave them."""
+        """Declare the learnable blobs, with the values that `setup` gave them."""
         self._set_up(bottoms)
         return [ParamSpec(blob.shape, value=blob.data.copy()) for blob in self._blobs]
 
     def top_shapes(self, bottoms: Sequence[Shape]) -> list[Shape]:
-        """The tops' shapes after `setup` and `reshape`."""
+        """Return the tops' shapes after `setup` and `reshape`."""
         self._set_up(bottoms)
         return [top.shape for top in self._tops]
 
     def forward(self, blobs: Arrays, bottoms: Arrays) -> Arrays:
-        """Runs `reshape` and `forward`; gives copies of the tops."""
+        """Run `reshape` and `forward`; return copies of the tops."""
         self._set_up([b.shape for b in bottoms])
         _write(self._bottoms, bottoms)
         _write(self._blobs, blobs)
@@ -101,7 +101,7 @@ class HostLayer:
     def backward(
         self, blobs: Arrays, bottoms: Arrays, top_diffs: Arrays, propagate_down: Sequence[bool] | None
     ) -> tuple[Any, ...]:
-        """Runs `backward`; gives the blobs' diffs, then the bottoms', None where none was asked for."""
+        """Run `backward`; return the blobs' diffs, then the bottoms', None where none was asked for."""
         if not _same(self._last, (blobs, bottoms)):  # the instance remembers another forward pass
             self.forward(blobs, bottoms)
         wanted = [True] * len(bottoms) if propagate_down is None else list(propagate_down)
@@ -119,7 +119,7 @@ class HostLayer:
         return all(callable(getattr(self.user, name, None)) for name in ("get_state", "set_state"))
 
     def get_state(self) -> Any:
-        """Where the instance is in its data, as plain values.
+        """Return where the instance is in its data, as plain values.
 
         Raises:
             LayerError: if it gives what JSON cannot hold.
@@ -131,7 +131,7 @@ class HostLayer:
             raise LayerError(f"{self._where}.get_state must return plain values, as JSON has them: {error}") from error
 
     def set_state(self, state: Any) -> None:
-        """Takes the instance to a place that `get_state` gave."""
+        """Take the instance to a place that `get_state` gave."""
         noted(self.user.set_state, self._site, f"{self._where}.set_state")(state)
 
     @property
@@ -179,20 +179,20 @@ class HostSource:
         return tuple(jax.ShapeDtypeStruct(shape, np.float32) for shape in self._layer.top_shapes([]))
 
     def __next__(self) -> Arrays:
-        """Runs the layer."""
+        """Run the layer."""
         return self._layer.forward((), ())
 
     def get_state(self) -> Any:
-        """Its position; None if it does not tell."""
+        """Return its position; None if it does not tell."""
         return self._layer.get_state() if self._layer.has_position else None
 
     def set_state(self, state: Any) -> None:
-        """Goes to a position, if it can."""
+        """Go to a position, if it can."""
         if state is not None and self._layer.has_position:
             self._layer.set_state(state)
 
     def close(self) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
 
 def _write(blobs: Sequence[Blob], arrays: Arrays) -> None:

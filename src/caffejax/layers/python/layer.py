@@ -11,7 +11,7 @@ class BlobVec(list[Blob]):
     """A layer's learnable blobs."""
 
     def add_blob(self, *shape: int) -> None:
-        """Adds a blob of zeros."""
+        """Add a blob of zeros."""
         self.append(Blob(*shape))
 
 
@@ -44,7 +44,7 @@ class Layer:
         return "Python"
 
     def setup(self, bottom: list[Blob], top: list[Blob]) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     def reshape(self, bottom: list[Blob], top: list[Blob]) -> None:
-        """Leaves the tops as they are."""
+        """Leave the tops as they are."""

@@ -19,7 +19,7 @@ _lock = threading.Lock()
 
 
 def find_module(name: str, folder: Path | None) -> ModuleType:
-    """The module, imported: as Python finds it, else from the working directory, else from the net's folder.
+    """Import a module: as Python finds it, else from the working directory, else from the net's folder.
 
     Raises:
         LayerError: if there is no such module. What the module raises itself passes as it is, with a note.
@@ -64,7 +64,7 @@ def _remove_last(path: list[str], place: str) -> None:
 
 
 def named(module: ModuleType, name: str) -> Any:
-    """What the module has under a name, which may have dots; None if nothing."""
+    """Return what the module has under a name, which may have dots; None if nothing."""
     found: Any = module
     for part in name.split("."):
         found = getattr(found, part, None)

@@ -17,7 +17,7 @@ from .user import give_settings, noted
 
 
 def function_type(kind: LayerType, site: Site, function: Callable[..., Any], where: str) -> LayerType:
-    """The type of a function `f(*bottoms)`, which gets `key=` too if it has a parameter of that name."""
+    """Make the type of a function `f(*bottoms)`, which gets `key=` too if it has a parameter of that name."""
     call = noted(function, site, where)
     takes_key = _takes_key(function)
 
@@ -28,7 +28,7 @@ def function_type(kind: LayerType, site: Site, function: Callable[..., Any], whe
 
 
 def class_type(kind: LayerType, site: Site, cls: Callable[[], Any], where: str) -> LayerType:
-    """The type of a class whose instances are called like such a function.
+    """Make the type of a class whose instances are called like such a function.
 
     With `blobs(*bottoms)`, a list of `caffejax.ParamSpec`, it has learnable blobs, of which it gets a tuple first.
     With `backward`, a rule in the registry's form but without `ctx`, it has a hand-written Backward.

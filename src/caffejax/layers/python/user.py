@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 def noted(function: Callable[..., R], site: Site, what: str) -> Callable[..., R]:
-    """The function, able to import what its module was; an exception it raises gets a note with layer and function."""
+    """Let the function import what its module could, and note layer and function on an exception that it raises."""
     note = f"in layer '{site.layer.name}' ({site.layer.type}): {what}"
 
     @functools.wraps(function, updated=())
@@ -30,6 +30,6 @@ def noted(function: Callable[..., R], site: Site, what: str) -> Callable[..., R]
 
 
 def give_settings(instance: Any, site: Site) -> None:
-    """Sets `param_str` (and `param_str_`, its earlier name) and `phase`, 0 for TRAIN and 1 for TEST."""
+    """Set `param_str` (and `param_str_`, its earlier name) and `phase`, 0 for TRAIN and 1 for TEST."""
     instance.param_str = instance.param_str_ = site.layer.python_param.param_str
     instance.phase = 0 if site.training else 1

@@ -1,4 +1,4 @@
-"""A layer that another may take in, as it shows itself to that one."""
+"""A layer that may be fused with the one before it, as that one sees it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .context import Context
 
 
 @dataclass(frozen=True)
-class Follower:
-    """A layer that works in place on what the one before it leaves.
+class Epilogue:
+    """A layer that works in place on the top of the one before it.
 
     Attributes:
-        ctx: what it computes with.
+        ctx: its context.
         blobs: its blobs, or what has their shapes.
     """
 
@@ -21,12 +21,12 @@ class Follower:
     blobs: tuple[Any, ...]
 
     def is_by_channel(self, axis: int, channels: int) -> bool:
-        """Whether it is no more than a factor and a bias for each channel."""
+        """Return whether it is no more than a factor and a bias for each channel."""
         known = self.ctx.type.facts.by_channel
         return known is not None and known.holds(self.ctx, [tuple(b.shape) for b in self.blobs], axis, channels)
 
     def factor_and_bias(self) -> tuple[Any, Any]:
-        """These, (channels,) each, of a layer that is no more."""
+        """Return these, (channels,) each, of a layer that is no more."""
         known = self.ctx.type.facts.by_channel
         assert known is not None
         found: tuple[Any, Any] = known.factor_and_bias(self.ctx, self.blobs)
