@@ -136,16 +136,16 @@ def test_layers_that_run_as_one_stay_together() -> None:
         assert not group[-1].inserted_split
 
 
-def test_what_is_kept() -> None:
+def test_what_the_residuals_are() -> None:
     """Of convolution with ReLU its top; of pooling places in int8; of a view nothing; of what is fed nothing."""
     net = Net(CONFIGS / "lenet" / "train_val.prototxt", "TRAIN")
     variables = net.init(KEY)
     units, values = units_of(net.schedule, Given(*variables, inputs_of(net, 64), KEY, {}))
-    kept = {unit.steps[0].first.name: unit.kept for unit in units}
+    residuals = {unit.steps[0].first.name: unit.residuals for unit in units}
     top = {name: int(np.prod(blob.shape)) for name, blob in net.graph.blobs.items()}
-    assert kept["data"] == kept["label"] == 0
-    assert kept["pool1"] == top["pool1"] * 5
-    assert kept["ip1"] >= top["ip1"] * 4
+    assert residuals["data"] == residuals["label"] == 0
+    assert residuals["pool1"] == top["pool1"] * 5
+    assert residuals["ip1"] >= top["ip1"] * 4
     assert sum(v.bytes for v in values if v.made < 2) == 0
 
 
@@ -166,7 +166,7 @@ def test_plans_are_the_best(seed: int) -> None:
     def peak(starts: list[int]) -> int:
         held, most = 0, 0
         for a, b in zip(starts, [*starts[1:], n], strict=True):
-            most = max(most, held + sum(u.kept for u in units[a:b]) + max(u.passing for u in units[a:b]))
+            most = max(most, held + sum(u.residuals for u in units[a:b]) + max(u.passing for u in units[a:b]))
             held += sum(v.bytes for v in values if a <= v.made < b <= v.last)
         return most
 

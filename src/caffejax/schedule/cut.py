@@ -16,7 +16,7 @@ from .model import How, Part, Schedule
 
 
 def cut_round_host(schedule: Schedule) -> Schedule:
-    """The schedule in parts of one kind: host layers, layers on padded rows, all others."""
+    """Cut a schedule into parts of one kind: host layers, layers on padded rows, all others."""
     how = _how([layer for part in schedule.parts for layer in part.layers])
     return replace(schedule, parts=tuple(cut for part in schedule.parts for cut in _cut(part, how)))
 
@@ -27,7 +27,7 @@ def _cut(part: Part, how: dict[str, How]) -> list[Part]:
 
 
 def _how(layers: Sequence[Layer]) -> dict[str, How]:
-    """Which layers run on the host, which on padded rows, which are traced as they are."""
+    """Return which layers run on the host, which on padded rows, which are traced as they are."""
     ragged: set[str] = set()
     how: dict[str, How] = {}
     for layer in layers:

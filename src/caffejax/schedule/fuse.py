@@ -1,4 +1,4 @@
-"""The pass that fuses layers: a layer takes in those that follow in place and that it computes faster together."""
+"""The pass that fuses layers: a layer with those that follow in place, where its type computes them faster together."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .model import Part, Schedule, Step
 
 
 def fuse(schedule: Schedule) -> Schedule:
-    """The schedule with layers fused, within its parts; gradients by rules want every layer by itself."""
+    """Fuse layers within each part; gradients by rules want every layer by itself."""
     return replace(schedule, parts=tuple(_fused(schedule.graph, part) for part in schedule.parts))
 
 
 def keep_apart(schedule: Schedule, blobs: frozenset[str]) -> Schedule:
-    """The schedule with the layers apart that work on these blobs, so that each of their values is there."""
+    """Undo the fusion of layers that work on these blobs, so that each of their values is there."""
 
     def apart(step: Step) -> tuple[Step, ...]:
         if blobs.isdisjoint(step.first.tops):
@@ -41,12 +41,12 @@ def _steps(graph: Graph, layers: Sequence[Layer]) -> Iterator[Step]:
     done = 0
     for i, layer in enumerate(layers):
         if i >= done:
-            done = i + 1 + _taken(graph, layer, layers[i + 1 :])
+            done = i + 1 + _n_fused(graph, layer, layers[i + 1 :])
             yield Step(tuple(layers[i:done]))
 
 
-def _taken(graph: Graph, layer: Layer, later: Sequence[Layer]) -> int:
-    """How many of the layers after it a layer takes in."""
+def _n_fused(graph: Graph, layer: Layer, later: Sequence[Layer]) -> int:
+    """Return how many of the layers after it are fused with a layer."""
     if layer.type.fusion is None or not layer.context.fast or any(layer.loss_weights):
         return 0
     epilogues = [_epilogue(other) for other in takewhile(lambda other: _follows(layer, other), later)]
@@ -56,7 +56,7 @@ def _taken(graph: Graph, layer: Layer, later: Sequence[Layer]) -> int:
 
 
 def _follows(layer: Layer, other: Layer) -> bool:
-    """Whether `other` works in place on a layer's only top, and nothing stops a gradient between them."""
+    """Return whether `other` works in place on a layer's only top, and nothing stops a gradient between them."""
     alone = other.in_place and layer.tops == other.tops
     return alone and not any(other.loss_weights) and not any(other.gradient_stops)
 

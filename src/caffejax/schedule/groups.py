@@ -38,7 +38,7 @@ class Plan:
 
 
 def make_plan(units: Sequence[Unit], values: Sequence[Value], limit: int, fixed: int = 0) -> Plan:
-    """The plan for a limit in bytes, `fixed` of them taken: no recomputation where all fits, else as little as will do.
+    """Plan for a limit in bytes, `fixed` of them taken: no recomputation where all fits, else as little as will do.
 
     The backward pass of a group holds what crosses the ends of the groups up to it, what the group keeps inside, and
     diffs. The last group's backward pass comes right after its forward pass, so that one need not be run again; it
@@ -75,15 +75,15 @@ class _Costs:
         self.crossing = np.zeros((n + 1, n + 1))
         for v in values:
             self.crossing[: v.made + 1, v.made + 1 : v.last + 1] += v.bytes
-        kept = np.concatenate([[0], np.cumsum([float(u.kept) for u in units])])
+        residuals = np.concatenate([[0], np.cumsum([float(u.residuals) for u in units])])
         passing = np.array([float(u.passing) for u in units])
         self.inside = np.full((n + 1, n + 1), np.inf)
         for start in range(n):
             most = np.maximum.accumulate(passing[start:])
-            self.inside[start, start + 1 :] = kept[start + 1 :] - kept[start] + most
+            self.inside[start, start + 1 :] = residuals[start + 1 :] - residuals[start] + most
 
     def cuts(self, limit: float) -> tuple[list[int], float] | None:
-        """Where the groups start, and the peak, such that it stays within the limit; None if it cannot."""
+        """Return where the groups start, and the peak, such that it stays within the limit; None if it cannot."""
         n = len(self.inside) - 1
         held = np.full(n, np.inf)  # the least that crosses the ends of the groups before this place
         held[0] = 0

@@ -13,7 +13,7 @@ _SHARE = 0.9  # of what is free: others want some, and estimates are estimates
 
 
 def available_memory(device: jax.Device) -> int:
-    """Bytes that a program may take on a device: of the CPU nine tenths of what is free, within its cgroup's limit."""
+    """Return the bytes that a program may take: of the CPU nine tenths of what is free, within its cgroup's limit."""
     stats = device.memory_stats() if device.platform != "cpu" else None
     if stats and "bytes_limit" in stats:
         return int(stats["bytes_limit"])

@@ -69,7 +69,7 @@ class Part:
         return frozenset(p.owner.layer for layer in self.layers for p in layer.owned)
 
     def using(self, tree: Mapping[str, Any]) -> dict[str, Any]:
-        """What it uses of params or state."""
+        """Return what it uses of params or state."""
         return {key: value for key, value in tree.items() if key in self.owners}
 
 
@@ -86,7 +86,7 @@ class Schedule:
     parts: tuple[Part, ...]
 
     def needed_after(self, part: int) -> frozenset[str]:
-        """The blobs that parts after this one read."""
+        """Return the blobs that parts after this one read."""
         return self._needed[part]
 
     @cached_property
@@ -97,7 +97,7 @@ class Schedule:
         return needed[::-1]
 
     def __str__(self) -> str:
-        """The plan in words: a line for each part and for each step of several layers or with a type of its own."""
+        """Describe the plan: a line for each part, and one for each step of several layers."""
         lines = []
         for part in self.parts:
             first, last = part.layers[0].name, part.layers[-1].name
@@ -108,25 +108,25 @@ class Schedule:
 
 
 def schedule_of(graph: Graph, backward: Backward, first: int = 0, last: int | None = None) -> Schedule:
-    """A graph's layers from number `first` to `last`, all unless given, as one part and each a step of its own."""
+    """Return a graph's layers from number `first` to `last` (all unless given) as one part, each a step of its own."""
     layers = graph.layers[first : None if last is None else last + 1]
     return Schedule(graph, (part_of(layers, backward),) if layers else ())
 
 
 def part_of(layers: Iterable[Layer], backward: Backward) -> Part:
-    """Layers as one part, each a step of its own."""
+    """Return layers as one part, each a step of its own."""
     return Part(tuple(Step((layer,)) for layer in layers), backward=backward)
 
 
 def one_by_one(schedule: Schedule) -> Schedule:
-    """The schedule with a part for each layer."""
+    """Give each layer a part of its own."""
     layers = (layer for part in schedule.parts for layer in part.layers)
     backward = schedule.parts[0].backward if schedule.parts else "autodiff"
     return replace(schedule, parts=tuple(part_of((layer,), backward) for layer in layers))
 
 
 def blobs_read(layers: Sequence[Layer]) -> tuple[str, ...]:
-    """The blobs that layers read and do not make before, in the order of reading."""
+    """Return the blobs that layers read and do not make before, in the order of reading."""
     read: dict[str, None] = {}
     made: set[str] = set()
     for layer in layers:

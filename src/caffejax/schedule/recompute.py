@@ -41,7 +41,7 @@ class Recomputing:
         self._plans: dict[Any, Plan] = {}
 
     def plan(self, given: Given) -> Plan:
-        """What is run twice for arrays, or `jax.ShapeDtypeStruct`, of these shapes."""
+        """Return what is run twice for arrays, or `jax.ShapeDtypeStruct`, of these shapes."""
         shapes = tuple((name, x.shape, x.dtype) for name, x in sorted(given.inputs.items()))
         if shapes not in self._plans:
             limit = available_memory(jax.devices()[0]) if self._limit is None else self._limit
@@ -52,12 +52,12 @@ class Recomputing:
         return self._plans[shapes]
 
     def schedule(self, given: Given) -> Schedule:
-        """The schedule for such arrays."""
+        """Return the schedule for such arrays."""
         return recompute(self._schedule, self.plan(given._replace(taps={})))
 
 
 def recompute(schedule: Schedule, plan: Plan) -> Schedule:
-    """The schedule with a part for each of the plan's groups, of which all but the last run again."""
+    """Make each of a plan's groups a part; all but the last run again in the backward pass."""
     (part,) = schedule.parts
     *groups, last = plan.groups
     again = (replace(part, steps=steps, how="again") for steps in groups)
@@ -78,7 +78,7 @@ def run_again(part: Part, given: Given, before: Mapping[str, jax.Array], keep: f
 
 
 def recomputed(run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """`run(given, before) -> (result, aux)`, which the backward pass runs again instead of keeping what it made.
+    """Make the backward pass of `run(given, before) -> (result, aux)` run it again instead of keeping its residuals.
 
     No gradient passes through `aux`. The second run waits for the diffs of the result; otherwise a compiler would see
     the same computation twice, do it once and keep everything. An optimization barrier, by which `jax.checkpoint`
@@ -99,14 +99,14 @@ def recomputed(run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def _nan_in(diffs: Any) -> jax.Array:
-    """Whether the first number of any of the arrays is NaN: something that is known only when all of them are."""
+    """Return whether the first number of any of the arrays is NaN, which is known only when all of them are."""
     firsts = [x.ravel()[0] for x in jax.tree.leaves(diffs) if jnp.issubdtype(x.dtype, jnp.floating) and x.size]
     found: jax.Array = jnp.any(jnp.stack([jnp.isnan(x) for x in firsts]))
     return found
 
 
 def _after(late: jax.Array, tree: Any) -> Any:
-    """The same arrays, known only when `late` is. If that is true, NaN: so are the diffs, and so it shows."""
+    """Return the same arrays, known only when `late` is; NaN if that is true, as are the diffs."""
 
     def wait(x: jax.Array) -> jax.Array:
         return jnp.where(late, jnp.nan if jnp.issubdtype(x.dtype, jnp.floating) else 0, x).astype(x.dtype)

@@ -52,7 +52,7 @@ class Runner(Protocol):
     """What runs a part, given just what it reads; of the blobs only those in `keep` are wanted, all if None."""
 
     def __call__(self, part: Part, given: Given, before: Values, keep: frozenset[str] | None) -> Result:
-        """The part's blobs, its state and its losses."""
+        """Return the part's blobs, its state and its losses."""
         ...
 
 
@@ -123,7 +123,7 @@ def run_parts(
 
 
 def restricted(given: Given, part: Part) -> Given:
-    """What a part uses of all that is given."""
+    """Return what a part uses of all that is given."""
     return given._replace(
         params=part.using(given.params),
         state=part.using(given.state),
@@ -135,7 +135,7 @@ def restricted(given: Given, part: Part) -> Given:
 def _tops(
     step: Step, mode: Backward, given: Given, state: Mapping[str, Any], values: Mapping[str, jax.Array]
 ) -> tuple[Arrays, Arrays]:
-    """A step's tops, and the new state of its first layer."""
+    """Return a step's tops, and the new state of its first layer."""
     layer, *taken = step.layers
     if layer.type.is_fed:
         return layer.finish([given.inputs[top] for top in layer.tops]), ()
@@ -152,7 +152,7 @@ def _tops(
 def inputs_of(
     layer: Layer, params: Mapping[str, Any], state: Mapping[str, Any], values: Mapping[str, jax.Array]
 ) -> tuple[Arrays, Arrays]:
-    """A layer's blobs and bottoms, in the floats that it computes in."""
+    """Return a layer's blobs and bottoms, in the dtypes that it computes in."""
     bottoms = [
         jax.lax.stop_gradient(values[name]) if stops else values[name]
         for name, stops in zip(layer.bottoms, layer.gradient_stops, strict=True)

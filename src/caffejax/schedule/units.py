@@ -1,4 +1,4 @@
-"""What consecutive layers leave in memory for the backward pass, found by tracing them and not by running them."""
+"""The residuals of consecutive layers: what they leave in memory for the backward pass, found by tracing them."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class Unit:
 
     Attributes:
         steps: the steps.
-        kept: bytes that its backward pass, or that of what reads its tops, needs of what is made here.
+        residuals: bytes that its backward pass, or that of what reads its tops, needs of what is made here.
         passing: bytes of its bottoms and tops: as much goes through its backward pass as diffs.
     """
 
     steps: tuple[Step, ...]
-    kept: int
+    residuals: int
     passing: int
 
 
 def units_of(schedule: Schedule, given: Given) -> tuple[list[Unit], list[Value]]:
-    """A schedule's steps as units, in order, and what passes between them.
+    """Return a schedule's steps as units, in order, and what passes between them.
 
     Args:
         schedule: of one part, without host layers.
@@ -75,14 +75,14 @@ class _Made:
     bytes: int
     made: int
     last: int
-    kept: bool = False
+    is_residual: bool = False
 
 
 class _Traced(NamedTuple):
-    """What a unit makes and keeps, each with its origin: a bottom's name, `_GIVEN`, or a mark of its own."""
+    """What a unit makes and its residuals, each with its origin: a bottom's name, `_GIVEN`, or a mark of its own."""
 
     tops: dict[str, tuple[Any, jax.ShapeDtypeStruct]]
-    kept: dict[Any, int]  # bytes by origin
+    residuals: dict[Any, int]  # bytes by origin
     state: Any
 
 
@@ -93,7 +93,9 @@ class _Trace:
         self._given = given
         self._shapes: dict[str, jax.ShapeDtypeStruct] = {}
         self._made: dict[str, _Made] = {}
-        self._found: list[tuple[tuple[Step, ...], int, int]] = []  # steps, bytes kept within them, bytes passing
+        self._found: list[
+            tuple[tuple[Step, ...], int, int]
+        ] = []  # steps, bytes of residuals within them, bytes passing
         self.values: list[_Made] = []
 
     def add(self, part: Part) -> None:
@@ -111,19 +113,19 @@ class _Trace:
                 self.values.append(origins[origin])
             self._made[name], self._shapes[name] = origins[origin], shape
         within = 0
-        for origin, count in traced.kept.items():
+        for origin, count in traced.residuals.items():
             if origin in origins:
-                origins[origin].kept = True
+                origins[origin].is_residual = True
             elif origin != _GIVEN:
                 within += count
         tops = (shape for _, shape in traced.tops.values())
         self._found.append((part.steps, within, sum(map(size, [*before.values(), *tops]))))
 
     def units(self) -> list[Unit]:
-        kept = [within for _, within, _ in self._found]
+        residuals = [within for _, within, _ in self._found]
         for value in self.values:
-            kept[value.made] += value.bytes if value.kept else 0
-        return [Unit(steps, k, passing) for (steps, _, passing), k in zip(self._found, kept, strict=True)]
+            residuals[value.made] += value.bytes if value.is_residual else 0
+        return [Unit(steps, k, passing) for (steps, _, passing), k in zip(self._found, residuals, strict=True)]
 
 
 def _traced(part: Part, given: Given, before: Mapping[str, Any]) -> _Traced:
@@ -137,20 +139,20 @@ def _traced(part: Part, given: Given, before: Mapping[str, Any]) -> _Traced:
         (_, tops), pullback, state = jax.vjp(forward, params, before, has_aux=True)
         return tops, jax.tree.leaves(pullback), state
 
-    traced, (tops, kept, state) = jax.make_jaxpr(run, return_shape=True)(given.params, dict(before), given)
+    traced, (tops, residuals, state) = jax.make_jaxpr(run, return_shape=True)(given.params, dict(before), given)
     others = (len(jax.tree.leaves(tree)) for tree in (given.params, given))
     ahead, behind = ([_GIVEN] * n for n in others)
     origins = _origins(traced.jaxpr, [*ahead, *sorted(before), *behind])
-    of_tops, of_kept = origins[: len(tops)], origins[len(tops) : len(tops) + len(kept)]
+    of_tops, of_residuals = origins[: len(tops)], origins[len(tops) : len(tops) + len(residuals)]
     return _Traced(
         tops=dict(zip(names, zip(of_tops, tops, strict=True), strict=True)),
-        kept={origin: size(x) for origin, x in zip(of_kept, kept, strict=True)},
+        residuals={origin: size(x) for origin, x in zip(of_residuals, residuals, strict=True)},
         state=state,
     )
 
 
 def _origins(jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
-    """For each result of a jaxpr the origin of the array of which it is a view: an argument's, or a mark of its own.
+    """Find for each result of a jaxpr the origin of the array that it is a view of: an argument's, or a mark of its own.
 
     Args:
         jaxpr: a `jax.extend.core.Jaxpr`.
@@ -171,7 +173,7 @@ def _origins(jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
 
 
 def size(tree: Any) -> int:
-    """Bytes of all arrays in a tree."""
+    """Return the bytes of all arrays in a tree."""
     return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
 
