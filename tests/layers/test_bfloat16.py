@@ -50,8 +50,8 @@ def test_recorded_case_in_bfloat16(case: dict[str, Any], backward: str) -> None:
             assert_near(diff, replay.recorded[f"bottom_diff/{name}"], DIFFS, name)
 
 
-def test_floats_of_each_type() -> None:
-    """Losses and figures, and what was not thought of, are in float32."""
+def test_dtype_policy_of_each_type() -> None:
+    """Losses and figures, and what says nothing about it, are in float32."""
     types = layer_types()
     products = {name for name, kind in types.items() if kind.facts.dtypes == "products"}
     assert products == {"Convolution", "Deconvolution", "InnerProduct"}

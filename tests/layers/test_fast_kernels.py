@@ -134,7 +134,7 @@ BLOCK = """
 def test_block_of_everything_is_the_same_both_ways(
     rows: int, phase: Any, library: str, request: pytest.FixtureRequest
 ) -> None:
-    """What lies between two operations may be moved and joined by the compiler."""
+    """What lies between two operations may be moved and fused by the compiler."""
     if library == "XLA":
         request.getfixturevalue("no_onednn")
     elif not onednn.available():

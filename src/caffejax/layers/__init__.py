@@ -21,6 +21,7 @@ from . import (  # noqa: F401  importing them registers their types
     neuron,
     normalization,
     pooling,
+    power,
     python,
     recurrent,
     reduction,

@@ -152,7 +152,7 @@ def _traced(part: Part, given: Given, before: Mapping[str, Any]) -> _Traced:
 
 
 def _origins(jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
-    """Find for each result of a jaxpr the origin of the array that it is a view of: an argument's, or a mark of its own.
+    """Find the origin of the array that each result of a jaxpr is a view of: an argument's, or a mark of its own.
 
     Args:
         jaxpr: a `jax.extend.core.Jaxpr`.
