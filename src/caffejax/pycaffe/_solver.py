@@ -19,8 +19,8 @@ from ..solvers.loop import TrainingLoop
 from ..solvers.state import TrainState
 from . import _modes
 from ._net import Net
-from ._running import Running
 from ._updater import BlobUpdater
+from ._workspace import Workspace
 
 AnyPath = str | os.PathLike[str]
 
@@ -51,20 +51,20 @@ class Solver:
             _modes.set_random_seed(param.random_seed)
         if tune:
             tune_process()
-        running: dict[PureNet, Running] = {}
+        workspaces: dict[PureNet, Workspace] = {}
         setup, start = build(
             param,
             source_file(solver_file),
             device=_modes.device(),
             seed=_modes.next_seed(),
-            open_loader=lambda net: Loader(net.graph, by_hand=lambda: running[net].feed_by_hand()),
+            open_loader=lambda net: Loader(net.graph, by_hand=lambda: workspaces[net].feed_by_hand()),
         )
-        _set_to_work(setup, start, running)
-        self._updater = BlobUpdater(setup, start, running[setup.net])
+        _set_to_work(setup, start, workspaces)
+        self._updater = BlobUpdater(setup, start, workspaces[setup.net])
         self._loop = TrainingLoop(setup, self._updater, FiniteCheck(setup.net, param.iter_size))
         self._param = setup.param
-        self.net = Net._of(running[setup.net])
-        self.test_nets = [Net._of(running[evaluator.net]) for evaluator in setup.tests.evaluators]
+        self.net = Net._of(workspaces[setup.net])
+        self.test_nets = [Net._of(workspaces[evaluator.net]) for evaluator in setup.tests.evaluators]
         for net in self.test_nets:
             net.share_with(self.net)
 
@@ -141,22 +141,22 @@ class Solver:
         self._updater.on_gradients.append(on_gradients)
 
 
-def _set_to_work(setup: Setup, start: TrainState, running: dict[PureNet, Running]) -> None:
+def _set_to_work(setup: Setup, start: TrainState, workspaces: dict[PureNet, Workspace]) -> None:
     """Set the train net and the test nets to work, and have tests use what the test nets' blobs then hold."""
     trained = Variables(start.params, start.state)
-    running[setup.net] = Running(setup.net, trained, setup.loader)
+    workspaces[setup.net] = Workspace(setup.net, trained, setup.loader)
     tests = setup.tests
     for i, evaluator in enumerate(tests.evaluators):
         variables = share_trained(evaluator.net.graph, tests.own[i](), setup.net.graph, trained)
-        running[evaluator.net] = Running(evaluator.net, variables, evaluator.loader)
-        tests.own[i] = partial(_current, evaluator, running[evaluator.net])
+        workspaces[evaluator.net] = Workspace(evaluator.net, variables, evaluator.loader)
+        tests.own[i] = partial(_current, evaluator, workspaces[evaluator.net])
 
 
-def _current(evaluator: Evaluator, running: Running) -> Variables:
+def _current(evaluator: Evaluator, workspace: Workspace) -> Variables:
     """What a test net's blobs hold, brought with its evaluator to the device of the moment."""
-    running.follow()
-    evaluator.device = running.device
-    return running.variables
+    workspace.follow()
+    evaluator.device = workspace.memories.device
+    return workspace.memories.variables
 
 
 class SGDSolver(Solver):
