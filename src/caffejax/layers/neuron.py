@@ -68,7 +68,7 @@ register(
         Signature("PReLU", param="prelu_param"),
         Traced(prelu, params=prelu_params),
         Gradient(prelu_backward),
-        Facts(row_wise=True, dtypes="bottoms"),
+        Facts(row_wise=True, dtypes="bottoms", pixels="same"),
     )
 )
 
@@ -300,7 +300,7 @@ register(
         Signature("Dropout", param="dropout_param"),
         Traced(dropout),
         Gradient(dropout_backward),
-        Facts(row_wise=True, dtypes="bottoms"),
+        Facts(row_wise=True, dtypes="bottoms", pixels="same"),
     )
 )
 

@@ -88,8 +88,7 @@ class Net:
         )
         self._blob_names, self._blobs = list(self.blobs), list(self.blobs.values())
         self.inputs, self.outputs = list(graph.inputs), list(graph.outputs)
-        self._inputs = [self._blob_names.index(n) for n in self.inputs]
-        self._outputs = [self._blob_names.index(n) for n in self.outputs]
+        self._inputs, self._outputs = (list(map(self._blob_names.index, n)) for n in (self.inputs, self.outputs))
         self.bottom_names = OrderedDict((layer.name, list(layer.bottoms)) for layer in graph.layers)
         self.top_names = OrderedDict((layer.name, list(layer.tops)) for layer in graph.layers)
 
@@ -104,14 +103,10 @@ class Net:
         return list(self.blob_loss_weights.values())
 
     def _bottom_ids(self, i: int) -> list[int]:
-        """Return the indices of a layer's bottoms among the blobs."""
-        return [self._blob_names.index(n) for n in self._workspace.graph.layers[i].bottoms]
+        return list(map(self._blob_names.index, self._workspace.graph.layers[i].bottoms))
 
     def _top_ids(self, i: int) -> list[int]:
-        """Return the indices of a layer's tops among the blobs."""
-        return [self._blob_names.index(n) for n in self._workspace.graph.layers[i].tops]
-
-    # -- running
+        return list(map(self._blob_names.index, self._workspace.graph.layers[i].tops))
 
     def forward(
         self, blobs: Iterable[str] | None = None, start: str | None = None, end: str | None = None, **kwargs: Any
@@ -191,8 +186,8 @@ class Net:
         for batch, top_diffs in zip_longest(ahead, back, fillvalue=dict[str, Any]()):
             found.add(self.forward(blobs=blobs, **batch))
             found_diffs.add(self.backward(diffs=diffs, **top_diffs))
-        n = len(next(iter(kwargs.values())))
-        return found.cut(n, self._batch_size), found_diffs.cut(n, self._batch_size)
+        n, size = len(next(iter(kwargs.values()))), self._batch_size
+        return found.cut(n, size), found_diffs.cut(n, size)
 
     def reshape(self) -> None:
         """Take the shapes that the input blobs have now for the whole net.
@@ -237,8 +232,6 @@ class Net:
 
     _set_input_arrays = set_input_arrays
 
-    # -- weights
-
     def copy_from(self, weights: AnyPath) -> None:
         """Take the blobs of a .caffemodel or .caffemodel.h5 for the layers of the same names.
 
@@ -277,14 +270,11 @@ class Net:
         share_data(zip(self._layer_names, self._layer_blobs, strict=True), theirs)
         self._workspace.forget_passes()
 
-    # -- below
-
     def _forward(self, first: int, last: int) -> float:
         """Run layers by their indices; return the weighted loss."""
         return float(sum(float(loss) for loss in self._run(first, last)))
 
     def _backward(self, high: int, low: int) -> None:
-        """Run layers backward by their indices."""
         self._workspace.backward(high, low)
 
     def _run(self, first: int, last: int) -> list[Any]:
@@ -292,7 +282,6 @@ class Net:
         return self._workspace.forward(first, last)
 
     def _batch(self, blobs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield arrays with all examples in batches as large as the net's."""
         return batches(blobs, self._batch_size)
 
     @property
