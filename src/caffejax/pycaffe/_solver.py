@@ -94,7 +94,7 @@ class Solver:
         return self._loop.rate
 
     def step(self, iterations: int) -> None:
-        """Trains for some iterations, testing, displaying and snapshotting when due; then snapshots are complete.
+        """Train for some iterations, testing, displaying and snapshotting when due; then snapshots are complete.
 
         Raises:
             SolverError: if a loss is found not to be finite.
@@ -104,11 +104,11 @@ class Solver:
         self._loop.snapshots.wait()
 
     def solve(self, resume_file: AnyPath | None = None) -> None:
-        """Trains to `max_iter`, from now or from a snapshot."""
+        """Train to `max_iter`, from now or from a snapshot."""
         self._loop.solve(resume_file)
 
     def snapshot(self) -> None:
-        """Writes a snapshot: Caffe's two files and a checkpoint.
+        """Write a snapshot: Caffe's two files and a checkpoint.
 
         Raises:
             WeightsError: if it cannot be written.
@@ -116,7 +116,7 @@ class Solver:
         self._loop.snapshot()
 
     def restore(self, state_file: AnyPath) -> None:
-        """Goes back to a snapshot: a .solverstate[.h5] or a checkpoint.
+        """Go back to a snapshot: a .solverstate[.h5] or a checkpoint.
 
         Raises:
             WeightsError: if it cannot be read, or is of another net.
@@ -124,16 +124,16 @@ class Solver:
         self._loop.restore(state_file)
 
     def apply_update(self) -> None:
-        """One update from what stands in the params' diffs; `iter` advances."""
+        """Make one update from what stands in the params' diffs; `iter` advances."""
         self._updater.apply_update(self._loop.schedule(self._loop.iteration))
         self._loop.iteration += 1
 
     def share_weights(self, net: Net) -> None:
-        """Has another net share the params of this solver's."""
+        """Have another net share the params of this solver's."""
         net.share_with(self.net)
 
     def add_callback(self, on_start: Callable[[], object], on_gradients: Callable[[], object]) -> None:
-        """Has functions called in every iteration: before its first pass, and when the gradients are there.
+        """Have functions called in every iteration: before its first pass, and when the gradients are there.
 
         `on_gradients` may change the params' diffs: the update is made of what it leaves.
         """
@@ -153,7 +153,7 @@ def _set_to_work(setup: Setup, start: TrainState, workspaces: dict[PureNet, Work
 
 
 def _current(evaluator: Evaluator, workspace: Workspace) -> Variables:
-    """What a test net's blobs hold, brought with its evaluator to the device of the moment."""
+    """Return what a test net's blobs hold, brought with its evaluator to the device of the moment."""
     workspace.follow()
     evaluator.device = workspace.memories.device
     return workspace.memories.variables
@@ -201,7 +201,7 @@ _CLASSES: Mapping[str, type[Solver]] = {
 
 
 def get_solver(solver_file: AnyPath) -> Solver:
-    """A solver of the type that its file names.
+    """Return a solver of the type that its file names.
 
     Raises:
         CaffejaxError: for settings or nets that cannot work.
