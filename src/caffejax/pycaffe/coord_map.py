@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..layers import layer_types
+from ..errors import GraphError
+from ..layers import layer_type, layer_types
 from ..layers.types import Pixels
 from .net_spec import Function, Top, layers
 
@@ -79,10 +80,11 @@ def coord_map(fn: Function) -> CoordMap:
 
 def _pixels(fn: Function) -> Pixels:
     """Return how a layer moves pixels; unknown of a type that is not registered."""
-    kind = layer_types().get(fn.type_name)
-    if kind is None:
+    try:
+        facts = layer_type(fn.type_name).facts
+    except GraphError:
         return "unknown"
-    return "same" if kind.facts.keeps_pixels else kind.facts.pixels
+    return "same" if facts.keeps_pixels else facts.pixels
 
 
 def compose(base_map: CoordMap, next_map: CoordMap) -> CoordMap:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..atomic import replacing
-from ..errors import CaffejaxError
-from ..layers import layer_types
+from ..errors import CaffejaxError, GraphError
+from ..layers import layer_type
 from ..layers.label import UNLABELLED, Label
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, PoolingParameter
 from ._svg import to_svg
@@ -101,8 +101,10 @@ def get_layer_label(layer: LayerParameter, rankdir: str, display_lrm: bool = Fal
 
 def _label(type_name: str) -> Label:
     """Return what the type says of its layers; of one that is not registered nothing is known."""
-    kind = layer_types().get(type_name)
-    return kind.facts.label if kind else UNLABELLED
+    try:
+        return layer_type(type_name).facts.label
+    except GraphError:
+        return UNLABELLED
 
 
 def choose_color_by_layertype(layertype: str) -> str:
