@@ -64,7 +64,7 @@ def to_svg(nodes: Nodes, edges: Iterable[Edge], rankdir: str) -> str:
 
 
 def _chain(edge: Edge, number: int, ranks: Mapping[str, int]) -> list[str]:
-    """Return the nodes that an edge is led along: its two, and between them one in each rank, so that it evades others."""
+    """Return the nodes that an edge is led along: its two, and one in each rank between, so that it evades others."""
     source, target, _ = edge
     return [source, *(f"\0{number}/{rank}" for rank in range(ranks[source] + 1, ranks[target])), target]
 
