@@ -102,15 +102,15 @@ def test_in_place_layers_read_what_was_made_anew(net: Any) -> None:
 def test_a_blob_is_computed_when_looked_at_and_returned_when_looked_at_often(
     net: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stretch = net._running._stretch(0, 4)
+    layers = net._workspace._ranges.of(0, 4)
     asked: list[tuple[str, ...]] = []
-    forward = type(stretch).forward
+    forward = type(layers).forward
 
     def counted(self: Any, args: Any, wanted: tuple[str, ...]) -> Any:
         asked.append(wanted)
         return forward(self, args, wanted)
 
-    monkeypatch.setattr(type(stretch), "forward", counted)
+    monkeypatch.setattr(type(layers), "forward", counted)
     for i in range(5):
         net.blobs["x"].data[...] = i
         net.forward()
@@ -221,7 +221,6 @@ def test_host_and_device_never_disagree(actions: list[str]) -> None:
         elif action == "device write":
             value = np.full((2, 3), -i, np.float32)
             blob.data_memory.store(jnp.asarray(value))
-            blob.data_memory.refresh()
         elif action == "hold":
             held = blob.data[0]
         elif action == "drop":

@@ -197,8 +197,7 @@ def test_equal_to_the_pure_net() -> None:
     out = net.forward()
     sum_ = net.blobs["sum"].data.copy()
     net.backward()
-    pure = net._running
-    args = pure._passes[-1].args
+    args = net._workspace._history.last(-1).args
     reference = caffejax.Net(FED, "TRAIN")
     inputs = {n: jnp.asarray(net.blobs[n].data) for n in net.inputs}
     taps = {n: jnp.zeros(reference.graph.blobs[n].shape) for n in ("sum", "pool", "conv")}
@@ -313,7 +312,7 @@ def test_reshape_keeps_params_and_compiles_once_per_shape() -> None:
     net = fed()
     whole = net.forward(blobs=["sum"])["sum"].copy()
     x = net.blobs["data"].data.copy()
-    stretches = []
+    ranges = []
     for n, size in ((1, 9), (4, 6), (1, 9)):
         net.blobs["data"].reshape(n, 2, size, size)
         net.blobs["label"].reshape(n)
@@ -322,8 +321,8 @@ def test_reshape_keeps_params_and_compiles_once_per_shape() -> None:
         assert net.blobs["sum"].data.shape == (n, 5)
         net.blobs["data"].data[...] = x if size == 6 else 1
         net.forward()
-        stretches.append(net._running._passes[0].stretch)
-    assert stretches[0] is stretches[2]
+        ranges.append(net._workspace._history.last(0).range)
+    assert ranges[0] is ranges[2]
     net.blobs["data"].reshape(4, 2, 6, 6)
     net.blobs["label"].reshape(4)
     net.blobs["data"].data[...] = x

@@ -16,7 +16,7 @@ import caffejax.pycaffe as caffe
 from caffejax import Net
 from caffejax.data.loader import Loader
 from caffejax.net import Variables
-from caffejax.pycaffe._running import Running
+from caffejax.pycaffe._workspace import Workspace
 from caffejax.schedule import Given, compute, part_of
 from caffejax.schema import read_net
 from caffejax.schema.caffe_pb2 import NetParameter
@@ -129,32 +129,33 @@ def one_by_one(net: Net) -> Numbers:
     return Numbers(total, outputs, grads, state)
 
 
-def in_pycaffe(net: Net, run: Callable[[Running, int], list[jax.Array]]) -> Numbers:
+def in_pycaffe(net: Net, run: Callable[[Workspace, int], list[jax.Array]]) -> Numbers:
     """What a net of pycaffe's holds when `run(net, index of its last layer)` has run it and given its losses."""
-    running = Running(net, variables_of(net), Loader(net.graph, by_hand=dict))
+    workspace = Workspace(net, variables_of(net), Loader(net.graph, by_hand=dict))
     for name, value in inputs_of(net).items():
-        running.blobs[name].data[...] = value
-    loss = sum(run(running, len(net.graph.layers) - 1))
-    return Numbers(loss, running.values(net.outputs), running.param_diffs, running.variables.state)
+        workspace.memories.blobs[name].data[...] = value
+    loss = sum(run(workspace, len(net.graph.layers) - 1))
+    memories = workspace.memories
+    return Numbers(loss, memories.values(net.outputs), memories.param_diffs, memories.variables.state)
 
 
-def at_once(running: Running, last: int) -> list[jax.Array]:
-    return running.forward_backward((KEY,))
+def at_once(workspace: Workspace, last: int) -> list[jax.Array]:
+    return workspace.forward_backward((KEY,))
 
 
-def in_ranges(running: Running, last: int) -> list[jax.Array]:
+def in_ranges(workspace: Workspace, last: int) -> list[jax.Array]:
     ranges = [(a, b - 1) for a, b in itertools.pairwise(sorted({0, last // 3 + 1, 2 * last // 3 + 1, last + 1}))]
-    losses = [loss for low, high in ranges for loss in running.forward(low, high, (KEY,))]
+    losses = [loss for low, high in ranges for loss in workspace.forward(low, high, (KEY,))]
     for low, high in reversed(ranges):
-        running.backward(high, low)
+        workspace.backward(high, low)
     return losses
 
 
-def with_callbacks(running: Running, last: int) -> list[jax.Array]:
+def with_callbacks(workspace: Workspace, last: int) -> list[jax.Array]:
     seen: list[tuple[str, int]] = []
-    for what, calls in running.callbacks.items():
+    for what, calls in workspace.callbacks.items():
         calls.append(lambda i, what=what: seen.append((what, i)))
-    losses = running.forward_backward((KEY,))
+    losses = workspace.forward_backward((KEY,))
     assert len(seen) == 4 * (last + 1)
     return losses
 
@@ -170,7 +171,7 @@ def assert_same(found: Numbers, wanted: Numbers) -> None:
 
 @every_net
 @pytest.mark.parametrize("way", [at_once, in_ranges, pytest.param(with_callbacks, marks=pytest.mark.long)])
-def test_pycaffe(case: Case, way: Callable[[Running, int], list[jax.Array]]) -> None:
+def test_pycaffe(case: Case, way: Callable[[Workspace, int], list[jax.Array]]) -> None:
     assert_same(in_pycaffe(case.net(), way), expected(case))
 
 

@@ -8,9 +8,10 @@ import numpy as np
 
 from ..errors import DataError, Problem, located
 from ..layers.context import Site
+from ..layers.label import Label
 from ..layers.registry import register
 from ..layers.source import Tops
-from ..layers.types import LayerType, Signature
+from ..layers.types import Facts, LayerType, Signature
 from ..schema import caffe_pb2
 from .datum import AS_STORED, COLOUR, GREY, DatumReader, is_compressed
 from .fields import refuse_unsupported
@@ -100,5 +101,6 @@ register(
     LayerType(
         Signature("Data", bottoms=0, tops=(1, 2), param="data_param"),
         reads_batches(open_data, prefetch_depth, make_finish),
+        facts=Facts(label=Label(edge=lambda layer: f"Batch {layer.data_param.batch_size}")),
     )
 )

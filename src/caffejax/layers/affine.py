@@ -55,7 +55,7 @@ register(
         Signature("Bias", bottoms=(1, 2), param="bias_param"),
         Traced(bias, params=bias_params),
         Gradient(bias_backward),
-        Facts(dtypes="bottoms", by_channel=ByChannel(_of_channels, bias_by_channel)),
+        Facts(dtypes="bottoms", pixels="same", by_channel=ByChannel(_of_channels, bias_by_channel)),
     )
 )
 
@@ -96,7 +96,7 @@ register(
         Signature("Scale", bottoms=(1, 2), param="scale_param"),
         Traced(scale, params=scale_params),
         Gradient(scale_backward),
-        Facts(dtypes="bottoms", by_channel=ByChannel(_of_channels, scale_by_channel)),
+        Facts(dtypes="bottoms", pixels="same", by_channel=ByChannel(_of_channels, scale_by_channel)),
     )
 )
 

@@ -20,6 +20,7 @@ from .axes import after_first_axis, canonical_axis
 from .context import Context, ParamSpec, Shape
 from .dtypes import promote
 from .epilogue import Epilogue
+from .label import Label, window_lines
 from .registry import register
 from .spatial import convolution_output, convolution_window
 from .types import SAME_AS_BOTTOMS, Facts, Fusion, Gradient, LayerType, Signature, Traced
@@ -189,12 +190,19 @@ def convolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy
     )
 
 
+CONVOLUTION_LABEL = Label(
+    "#FF5050",
+    window=lambda layer: window_lines(layer.convolution_param),
+    edge=lambda layer: str(layer.convolution_param.num_output),
+    lr_mult=True,
+)
+
 register(
     LayerType(
         Signature("Convolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param"),
         Traced(convolution, params=convolution_params, fusion=Fusion(convolution_fusible, convolution_fused)),
         Gradient(convolution_backward),
-        Facts(row_wise=after_first_axis, dtypes="products"),
+        Facts(row_wise=after_first_axis, dtypes="products", pixels="windows", label=CONVOLUTION_LABEL),
     )
 )
 

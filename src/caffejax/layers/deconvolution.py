@@ -9,7 +9,7 @@ import jax
 from ..errors import require
 from .axes import after_first_axis
 from .context import Context, ParamSpec, Shape
-from .convolution import Correlation, correlation, summed
+from .convolution import CONVOLUTION_LABEL, Correlation, correlation, summed
 from .registry import register
 from .types import SAME_AS_BOTTOMS, Facts, Gradient, LayerType, Signature, Traced
 from .weights import weight_and_bias
@@ -48,7 +48,7 @@ register(
         Signature("Deconvolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param"),
         Traced(deconvolution, params=deconvolution_params),
         Gradient(deconvolution_backward),
-        Facts(row_wise=after_first_axis, dtypes="products"),
+        Facts(row_wise=after_first_axis, dtypes="products", pixels="transposed", label=CONVOLUTION_LABEL),
     )
 )
 

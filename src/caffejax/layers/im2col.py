@@ -38,7 +38,7 @@ register(
         Signature("Im2col", param="convolution_param"),
         Traced(im2col),
         Gradient(im2col_backward),
-        Facts(row_wise=after_first_axis, dtypes="bottoms", integers=True),
+        Facts(row_wise=after_first_axis, dtypes="bottoms", integers=True, pixels="windows"),
     )
 )
 

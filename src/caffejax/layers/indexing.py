@@ -106,7 +106,7 @@ register(
         Signature("Crop", bottoms=2, param="crop_param"),
         Traced(crop),
         Gradient(crop_backward),
-        Facts(dtypes="bottoms", integers=True),
+        Facts(dtypes="bottoms", integers=True, pixels="cropped"),
     )
 )
 

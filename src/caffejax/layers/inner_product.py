@@ -13,6 +13,7 @@ from ..kernels.product import rows_times
 from .axes import after_first_axis, canonical_axis
 from .context import Context, ParamSpec
 from .dtypes import promote
+from .label import Label
 from .registry import register
 from .types import Facts, Gradient, LayerType, Signature, Traced
 from .weights import weight_and_bias
@@ -48,11 +49,13 @@ def inner_product_backward(
     return (d_weight, *(promote(d_rows).sum(0) for _ in bias)), dx.reshape(x.shape)
 
 
+INNER_PRODUCT_LABEL = Label("#CC33FF", edge=lambda layer: str(layer.inner_product_param.num_output), lr_mult=True)
+
 register(
     LayerType(
         Signature("InnerProduct", param="inner_product_param"),
         Traced(inner_product, params=inner_product_params),
         Gradient(inner_product_backward),
-        Facts(row_wise=after_first_axis, dtypes="products"),
+        Facts(row_wise=after_first_axis, dtypes="products", label=INNER_PRODUCT_LABEL),
     )
 )

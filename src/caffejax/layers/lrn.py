@@ -47,7 +47,10 @@ def lrn_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> 
 
 register(
     LayerType(
-        Signature("LRN", param="lrn_param"), Traced(lrn), Gradient(lrn_backward), Facts(row_wise=True, dtypes="bottoms")
+        Signature("LRN", param="lrn_param"),
+        Traced(lrn),
+        Gradient(lrn_backward),
+        Facts(row_wise=True, dtypes="bottoms", pixels="same"),
     )
 )
 

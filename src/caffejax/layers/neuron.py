@@ -67,7 +67,7 @@ register(
         Signature("PReLU", param="prelu_param"),
         Traced(prelu, params=prelu_params),
         Gradient(prelu_backward),
-        Facts(row_wise=True, dtypes="bottoms"),
+        Facts(row_wise=True, dtypes="bottoms", pixels="same"),
     )
 )
 
@@ -241,7 +241,7 @@ register(
         Signature("Dropout", param="dropout_param"),
         Traced(dropout),
         Gradient(dropout_backward),
-        Facts(row_wise=True, dtypes="bottoms"),
+        Facts(row_wise=True, dtypes="bottoms", pixels="same"),
     )
 )
 

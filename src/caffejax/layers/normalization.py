@@ -88,7 +88,7 @@ register(
             batch_norm, params=batch_norm_params, stateful=True, fusion=Fusion(batch_norm_fusible, batch_norm_fused)
         ),
         Gradient(batch_norm_backward),
-        Facts(dtypes="bottoms", by_channel=ByChannel(_of_channels, batch_norm_by_channel)),
+        Facts(dtypes="bottoms", pixels="same", by_channel=ByChannel(_of_channels, batch_norm_by_channel)),
     )
 )
 
@@ -160,7 +160,7 @@ register(
         Signature("MVN", param="mvn_param"),
         Traced(mvn),
         Gradient(mvn_backward, preferred=True),
-        Facts(dtypes="bottoms"),
+        Facts(dtypes="bottoms", pixels="same"),
     )
 )
 

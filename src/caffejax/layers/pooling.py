@@ -16,6 +16,7 @@ from ..kernels.pooling import average_pool, max_pool
 from ..kernels.window import Window
 from .context import Context, Shape
 from .dtypes import promote
+from .label import Label, window_lines
 from .registry import register
 from .stochastic_pooling import stochastic_diff, stochastic_windows
 from .types import Facts, Gradient, LayerType, Signature, Traced
@@ -42,12 +43,18 @@ def pooling_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Arra
     return pool_diff(pool_method(ctx.param), x, d_top, *_window(ctx, x), _key(ctx))
 
 
+POOLING_LABEL = Label(
+    "#FF9900",
+    kind=lambda layer: layer.pooling_param.PoolMethod.Name(layer.pooling_param.pool),
+    window=lambda layer: window_lines(layer.pooling_param, everything=layer.pooling_param.global_pooling),
+)
+
 register(
     LayerType(
         Signature("Pooling", tops=(1, 2), param="pooling_param", fork_settings=("ceil_mode",)),
         Traced(pooling),
         Gradient(pooling_backward),
-        Facts(row_wise=True, dtypes="bottoms"),
+        Facts(row_wise=True, dtypes="bottoms", pixels="windows", label=POOLING_LABEL),
     )
 )
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
+from .label import UNLABELLED, Label
 from .questions import ON_HOST, QUESTIONS, Question
 from .source import Look, Position
 
@@ -32,6 +33,7 @@ Function = Callable[..., Any]
 Count = int | tuple[int, int | None]  # exactly n, or (at least, at most or None)
 DtypePolicy = Literal["float32", "bottoms", "products"]
 Moves = Literal["nothing", "whole", "parts"]
+Pixels = Literal["same", "windows", "transposed", "cropped", "unknown"]
 
 SAME_AS_BOTTOMS = "same as bottoms"
 
@@ -243,6 +245,9 @@ class Facts:
             see `layers.dtypes`.
         integers: integers will do for every bottom, as numbers are only moved, or made float32 first; others are
             refused but for indices.
+        pixels: where the bottom's pixels lie in the top: at the "same" places, as in all that is elementwise; in
+            "windows", each a pixel of the top; "transposed", the other way round; "cropped"; or "unknown".
+        label: what drawings say of such a layer.
         restrictions: what the type does not do, for the table of layers.
         cannot: what JAX does not do with it, of `QUESTIONS`, each with the reason in words; tests ask all the rest.
     """
@@ -254,8 +259,15 @@ class Facts:
     moves: Moves = "nothing"
     dtypes: DtypePolicy = "float32"
     integers: bool = False
+    pixels: Pixels = "unknown"
+    label: Label = UNLABELLED
     restrictions: str = ""
     cannot: Mapping[Question, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+
+    @property
+    def keeps_pixels(self) -> bool:
+        """Whether the bottom's pixels lie at the same places of the top."""
+        return self.elementwise or self.pixels == "same"
 
     @property
     def copies(self) -> bool:

@@ -7,7 +7,7 @@ from ..process import alias_package
 
 
 def install() -> None:
-    """From now on `import caffe`, `import caffe.io` and so on give this package and its modules.
+    """Have `import caffe`, `import caffe.io` and so on give this package and its modules, from now on.
 
     They are found before a Caffe that is installed. Calling it again does no harm.
 

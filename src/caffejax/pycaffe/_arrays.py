@@ -1,29 +1,71 @@
-"""What Caffe's MemoryData layer asks of the arrays that feed it."""
+"""Arrays that a net is given, checked: those that feed a MemoryData layer, and batches for its blobs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
 import numpy as np
 
+from ..data.memory import ArraySource
 from ..errors import GraphError
-from ..graph import Layer
+from ..graph import Graph, Layer
 from ..layers import Fed
+from ..layers.python.blob import Blob
+
+_MISMATCH = {
+    "data": "Input blob arguments do not match net inputs",
+    "diff": "Top diff arguments do not match net outputs",
+}
 
 
 def takes_arrays(layer: Layer) -> bool:
-    """Whether a layer is fed from arrays, of which it takes the next batch each time: a MemoryData layer."""
+    """Return whether a layer is fed from arrays, of which it takes the next batch each time: a MemoryData layer."""
     return isinstance(layer.type.runs, Fed) and layer.type.runs.from_arrays
 
 
-def check_arrays(layer: Layer, top: tuple[int, ...], data: np.ndarray, labels: np.ndarray) -> None:
-    """Raises `GraphError` unless a MemoryData layer can read these arrays, as Caffe wants them.
+def array_source(graph: Graph, data: np.ndarray, labels: np.ndarray) -> ArraySource:
+    """Return what feeds arrays to a net's MemoryData layer, its first, as Caffe wants them.
 
-    Args:
-        layer: the layer.
-        top: the shape of its first top.
-        data, labels: the arrays.
+    Raises:
+        GraphError: if the layer cannot read them, or is none.
     """
+    layer = graph.layers[0]
     if not takes_arrays(layer):
         raise GraphError("set_input_arrays needs a net whose first layer is MemoryData")
+    if labels.ndim == 1:
+        labels = np.ascontiguousarray(labels[:, None, None, None])
+    top = graph.blobs[layer.tops[0]].shape
+    _check_arrays(layer, top, data, labels)
+    return ArraySource(data, labels, top[0])
+
+
+def write_batch(
+    which: Literal["data", "diff"], arrays: Mapping[str, Any], blobs: Mapping[str, Blob], names: Sequence[str]
+) -> None:
+    """Write arrays to the data of a net's inputs, or the diffs of its outputs.
+
+    Args:
+        which: what to write to.
+        arrays: an array for each of the names.
+        blobs: the net's.
+        names: those inputs or outputs.
+
+    Raises:
+        GraphError: for arrays of other names, or with another number of rows than the blob.
+    """
+    if set(arrays) != set(names):
+        raise GraphError(f"{_MISMATCH[which]}: given {sorted(arrays)}, the net has {sorted(names)}")
+    what = "Input" if which == "data" else "Diff"
+    for name, array in arrays.items():
+        shape = blobs[name].shape
+        if np.shape(array)[:1] != shape[:1]:
+            raise GraphError(f"{what} is not batch sized: '{name}' is {np.shape(array)}, the blob {shape}")
+        getattr(blobs[name], which)[...] = array
+
+
+def _check_arrays(layer: Layer, top: tuple[int, ...], data: np.ndarray, labels: np.ndarray) -> None:
+    """Raise `GraphError` unless a MemoryData layer with a first top of this shape can read the arrays."""
     batch_size, *image = top
     problems: list[str] = []
     for what, array, shape in (

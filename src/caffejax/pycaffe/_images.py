@@ -48,7 +48,7 @@ class ImageNet(Net):
             self.transformer.set_channel_swap(name, channel_swap)
 
     def _predict(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """The net's first output for each image."""
+        """Return the net's first output for each image."""
         name = self.inputs[0]
         batch: dict[str, Any] = {name: np.stack([self.transformer.preprocess(name, image) for image in images])}
         return np.asarray(self.forward_all(**batch)[self.outputs[0]])

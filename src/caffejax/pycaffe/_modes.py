@@ -39,17 +39,17 @@ _process = _Process()
 
 
 def set_mode_cpu() -> None:
-    """From now on nets run on the CPU."""
+    """Run nets on the CPU from now on."""
     _process.mode = "cpu"
 
 
 def set_mode_gpu() -> None:
-    """From now on nets run on the GPU. Where JAX finds none they run on the CPU, and a warning says so once."""
+    """Run nets on the GPU from now on. Where JAX finds none they run on the CPU, and a warning says so once."""
     _process.mode = "gpu"
 
 
 def set_device(device_id: int) -> None:
-    """Chooses the GPU that `set_mode_gpu` means.
+    """Choose the GPU that `set_mode_gpu` means.
 
     Raises:
         ValueError: if there are GPUs, but none of this number.
@@ -61,7 +61,7 @@ def set_device(device_id: int) -> None:
 
 
 def device() -> jax.Device:
-    """Where nets run now."""
+    """Return the device on which nets run now."""
     if _process.mode == "cpu":
         return jax.devices("cpu")[0]
     if _process.mode == "gpu":
@@ -75,13 +75,13 @@ def device() -> jax.Device:
 
 
 def set_random_seed(seed: int) -> None:
-    """Fixes what is drawn from now on: fillers and data layers of new nets, and dropout in every net."""
+    """Fix what is drawn from now on: fillers and data layers of new nets, and dropout in every net."""
     with _process.lock:
         _process.seed, _process.key, _process.drawn = int(seed), None, 0
 
 
 def next_key() -> tuple[jax.Array, np.uint32]:
-    """A new random key, as a key and a number still to be folded into it."""
+    """Return a new random key, as a key and a number still to be folded into it."""
     with _process.lock:
         if _process.seed is None:
             _process.seed = secrets.randbits(31)
@@ -92,39 +92,39 @@ def next_key() -> tuple[jax.Array, np.uint32]:
 
 
 def next_seed() -> int:
-    """A new seed, for what is random on the host."""
+    """Return a new seed, for what is random on the host."""
     return int(jax.random.bits(jax.random.fold_in(*next_key()))) & 0x7FFFFFFF
 
 
 def set_multiprocess(multiprocess: bool) -> None:
-    """Remembered only: one process trains on one device here."""
+    """Remember this and no more: one process trains on one device here."""
     _process.multiprocess = bool(multiprocess)
 
 
 def solver_count() -> int:
-    """How many solvers are said to train together."""
+    """Return how many solvers are said to train together."""
     return _process.solvers
 
 
 def set_solver_count(count: int) -> None:
-    """Says how many solvers train together; only 1 can be trained with."""
+    """Say how many solvers train together; only 1 can be trained with."""
     if count != 1:
         raise NotImplementedError(f"{count} solvers: {_ONE_DEVICE}")
     _process.solvers = count
 
 
 def solver_rank() -> int:
-    """Which of the solvers this one is."""
+    """Return which of the solvers this one is."""
     return _process.rank
 
 
 def set_solver_rank(rank: int) -> None:
-    """Says which of the solvers this one is; 0 is the one that logs and saves."""
+    """Say which of the solvers this one is; 0 is the one that logs and saves."""
     _process.rank = int(rank)
 
 
 def has_nccl() -> bool:
-    """Whether Caffe's way of training on several GPUs is there: it is not."""
+    """Return False: Caffe's way of training on several GPUs is not there."""
     return False
 
 
@@ -139,7 +139,7 @@ class NCCL:
 
     @staticmethod
     def new_uid() -> str:
-        """Raises NotImplementedError."""
+        """Raise NotImplementedError."""
         raise NotImplementedError(_ONE_DEVICE)
 
 
@@ -150,11 +150,11 @@ class Timer:
         self._started = self._seconds = 0.0
 
     def start(self) -> None:
-        """Starts measuring."""
+        """Start measuring."""
         self._started = time.perf_counter()
 
     def stop(self) -> None:
-        """Ends measuring."""
+        """Stop measuring."""
         self._seconds = time.perf_counter() - self._started
 
     @property
@@ -164,12 +164,12 @@ class Timer:
 
 
 def layer_type_list() -> list[str]:
-    """The names of all layer types."""
+    """Return the names of all layer types."""
     return list(layer_types())
 
 
 def init_log(level: int = 0, to_stderr: bool = True) -> None:
-    """Sends the log to stderr in Caffe's form.
+    """Send the log to stderr in Caffe's form.
 
     Args:
         level: 0 for all, 1 from warnings, 2 from errors.
@@ -181,7 +181,7 @@ def init_log(level: int = 0, to_stderr: bool = True) -> None:
 
 
 def log(message: str) -> None:
-    """Writes a line to the log."""
+    """Write a line to the log."""
     _log.info("%s", message)
 
 

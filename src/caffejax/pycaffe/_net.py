@@ -12,33 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from .. import net as pure
 from ..checkpoints.loading import load_weights, save_weights
-from ..data.loader import Loader
-from ..data.memory import ArraySource
 from ..errors import GraphError, Problem, WeightsError, did_you_mean
-from ..graph import Layer as GraphLayer
-from ..layers.context import Phase, name_key
+from ..layers.context import Phase
 from ..schema.caffe_pb2 import TRAIN
-from . import _modes
-from ._arrays import check_arrays, takes_arrays
-from ._running import Callback, Running
+from ._arrays import array_source, write_batch
+from ._batches import Rows, batches
+from ._layers import layer_blobs, share_data, shown_layer
 from ._synced import SyncedBlob
+from ._workspace import Callback, Workspace, open_workspace
 
 AnyPath = str | os.PathLike[str]
 Arrays = dict[str, np.ndarray]
-
-
-class NetLayer:
-    """A layer of a net.
-
-    Attributes:
-        type: Caffe's name of the type.
-        blobs: its params, running statistics among them.
-    """
-
-    def __init__(self, type: str, blobs: list[SyncedBlob]) -> None:
-        self.type, self.blobs = type, blobs
 
 
 class Net:
@@ -76,28 +61,26 @@ class Net:
         if weights is not None and not Path(weights).is_file():
             raise WeightsError(Problem("no such file; check the path and the working directory", str(weights)))
         name: Phase = "TRAIN" if phase == TRAIN else "TEST"
-        net = pure.Net(network_file, name, level=level, stages=tuple(stages or ()), seed=_modes.next_seed())
-        key, number = _modes.next_key()
-        loader = Loader(net.graph, by_hand=dict)
-        self._show(Running(net, net.init(name_key(key, f"net {number}")), loader))
+        workspace, loader = open_workspace(network_file, name, level, tuple(stages or ()))
+        self._show(workspace)
         weakref.finalize(self, loader.close)
         if weights is not None:
             self.copy_from(weights)
 
     @classmethod
-    def _of(cls, running: Running) -> Net:
-        """The interface of a net that runs already."""
+    def _of(cls, workspace: Workspace) -> Net:
+        """Return the interface of a net that has a workspace already."""
         net = cls.__new__(cls)
-        net._show(running)
+        net._show(workspace)
         return net
 
-    def _show(self, running: Running) -> None:
-        self._running = running
-        graph = running.graph
+    def _show(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        graph = workspace.graph
         self.name = graph.name
-        self.blobs: OrderedDict[str, SyncedBlob] = OrderedDict(running.blobs)
-        self._layer_blobs = [_layer_blobs(running, layer) for layer in graph.layers]
-        self.layers = [_shown(layer, blobs) for layer, blobs in zip(graph.layers, self._layer_blobs, strict=True)]
+        self.blobs: OrderedDict[str, SyncedBlob] = OrderedDict(workspace.memories.blobs)
+        self._layer_blobs = [layer_blobs(workspace, layer) for layer in graph.layers]
+        self.layers = [shown_layer(layer, blobs) for layer, blobs in zip(graph.layers, self._layer_blobs, strict=True)]
         self._layer_names = [layer.name for layer in graph.layers]
         self.layer_dict = OrderedDict(zip(self._layer_names, self.layers, strict=True))
         self.params = OrderedDict(
@@ -105,15 +88,14 @@ class Net:
         )
         self._blob_names, self._blobs = list(self.blobs), list(self.blobs.values())
         self.inputs, self.outputs = list(graph.inputs), list(graph.outputs)
-        self._inputs = [self._blob_names.index(n) for n in self.inputs]
-        self._outputs = [self._blob_names.index(n) for n in self.outputs]
+        self._inputs, self._outputs = (list(map(self._blob_names.index, n)) for n in (self.inputs, self.outputs))
         self.bottom_names = OrderedDict((layer.name, list(layer.bottoms)) for layer in graph.layers)
         self.top_names = OrderedDict((layer.name, list(layer.tops)) for layer in graph.layers)
 
     @property
     def blob_loss_weights(self) -> OrderedDict[str, float]:
         """The loss weight of every blob."""
-        losses = self._running.graph.losses
+        losses = self._workspace.graph.losses
         return OrderedDict((name, losses.get(name, 0.0)) for name in self._blob_names)
 
     @property
@@ -121,19 +103,15 @@ class Net:
         return list(self.blob_loss_weights.values())
 
     def _bottom_ids(self, i: int) -> list[int]:
-        """The indices of a layer's bottoms among the blobs."""
-        return [self._blob_names.index(n) for n in self._running.graph.layers[i].bottoms]
+        return list(map(self._blob_names.index, self._workspace.graph.layers[i].bottoms))
 
     def _top_ids(self, i: int) -> list[int]:
-        """The indices of a layer's tops among the blobs."""
-        return [self._blob_names.index(n) for n in self._running.graph.layers[i].tops]
-
-    # -- running
+        return list(map(self._blob_names.index, self._workspace.graph.layers[i].tops))
 
     def forward(
         self, blobs: Iterable[str] | None = None, start: str | None = None, end: str | None = None, **kwargs: Any
     ) -> Arrays:
-        """Runs layers on what stands in the blobs; data layers read their next batch.
+        """Run layers on what stands in the blobs; data layers read their next batch.
 
         Args:
             blobs: blobs to return beside the outputs.
@@ -146,7 +124,7 @@ class Net:
         first = self._layer_index(start) if start is not None else 0
         last = self._layer_index(end) if end is not None else len(self.layers) - 1
         if kwargs:
-            self._set("data", kwargs, self.inputs, "Input blob arguments do not match net inputs", "Input is")
+            write_batch("data", kwargs, self.blobs, self.inputs)
         self._run(first, last)
         names = self.top_names[end] if end is not None else self.outputs
         return {name: self._blob(name).data for name in dict.fromkeys((*names, *(blobs or ())))}
@@ -154,7 +132,7 @@ class Net:
     def backward(
         self, diffs: Iterable[str] | None = None, start: str | None = None, end: str | None = None, **kwargs: Any
     ) -> Arrays:
-        """Runs layers backward: from the diffs of the losses, which are their weights, and what stands in the diffs.
+        """Run layers backward, from the diffs of the losses, which are their weights, and what stands in the diffs.
 
         The diffs of params add up until `clear_param_diffs`.
 
@@ -169,14 +147,14 @@ class Net:
         high = self._layer_index(start) if start is not None else len(self.layers) - 1
         low = self._layer_index(end) if end is not None else 0
         if kwargs:
-            self._set("diff", kwargs, self.outputs, "Top diff arguments do not match net outputs", "Diff is")
+            write_batch("diff", kwargs, self.blobs, self.outputs)
         names = self.bottom_names[end] if end is not None else self.inputs
         wanted = dict.fromkeys((*names, *(diffs or ())))
-        self._running.backward(high, low, wanted)
+        self._workspace.backward(high, low, wanted)
         return {name: self._blob(name).diff for name in wanted}
 
     def forward_all(self, blobs: Sequence[str] | None = None, **kwargs: Any) -> Arrays:
-        """Runs forward over any number of examples, in batches.
+        """Run forward over any number of examples, in batches.
 
         Args:
             blobs: blobs to return beside the outputs.
@@ -185,16 +163,15 @@ class Net:
         Returns:
             Copies, with as many rows as there were examples; of a loss, which has no rows, a number for each batch.
         """
-        found: dict[str, list[Any]] = {name: [] for name in (*self.outputs, *(blobs or ()))}
+        found = Rows((*self.outputs, *(blobs or ())))
         for batch in self._batch(kwargs):
-            for name, array in self.forward(blobs=blobs, **batch).items():
-                found[name].extend(np.atleast_1d(array).copy())
-        return self._cut(found, len(next(iter(kwargs.values()))))
+            found.add(self.forward(blobs=blobs, **batch))
+        return found.cut(len(next(iter(kwargs.values()))), self._batch_size)
 
     def forward_backward_all(
         self, blobs: Sequence[str] | None = None, diffs: Sequence[str] | None = None, **kwargs: Any
     ) -> tuple[Arrays, Arrays]:
-        """Runs forward and backward over any number of examples, in batches.
+        """Run forward and backward over any number of examples, in batches.
 
         Args:
             blobs, diffs: what to return beside the outputs, and beside the inputs' diffs.
@@ -203,48 +180,45 @@ class Net:
         Returns:
             Copies of the blobs and of the diffs.
         """
-        found: dict[str, list[Any]] = {name: [] for name in (*self.outputs, *(blobs or ()))}
-        found_diffs: dict[str, list[Any]] = {name: [] for name in (*self.inputs, *(diffs or ()))}
+        found, found_diffs = Rows((*self.outputs, *(blobs or ()))), Rows((*self.inputs, *(diffs or ())))
         ahead = self._batch({name: kwargs[name] for name in self.inputs if name in kwargs})
         back = self._batch({name: kwargs[name] for name in self.outputs if name in kwargs})
         for batch, top_diffs in zip_longest(ahead, back, fillvalue=dict[str, Any]()):
-            for name, array in self.forward(blobs=blobs, **batch).items():
-                found[name].extend(np.atleast_1d(array).copy())
-            for name, array in self.backward(diffs=diffs, **top_diffs).items():
-                found_diffs[name].extend(np.atleast_1d(array).copy())
-        n = len(next(iter(kwargs.values())))
-        return self._cut(found, n), self._cut(found_diffs, n)
+            found.add(self.forward(blobs=blobs, **batch))
+            found_diffs.add(self.backward(diffs=diffs, **top_diffs))
+        n, size = len(next(iter(kwargs.values()))), self._batch_size
+        return found.cut(n, size), found_diffs.cut(n, size)
 
     def reshape(self) -> None:
-        """Takes the shapes that the input blobs have now for the whole net.
+        """Take the shapes that the input blobs have now for the whole net.
 
         Raises:
             GraphError: if a layer cannot work with them.
         """
-        self._running.reshape()
+        self._workspace.reshape()
 
     def clear_param_diffs(self) -> None:
-        """Makes the diffs of all params zero."""
-        self._running.clear_param_diffs()
+        """Make the diffs of all params zero."""
+        self._workspace.memories.clear_param_diffs()
 
     def before_forward(self, callback: Callback) -> None:
-        """Has `callback(index)` called before each layer's forward pass. The net then runs layer by layer."""
-        self._running.callbacks["before_forward"].append(callback)
+        """Have `callback(index)` called before each layer's forward pass. The net then runs layer by layer."""
+        self._workspace.callbacks["before_forward"].append(callback)
 
     def after_forward(self, callback: Callback) -> None:
-        """Has `callback(index)` called after each layer's forward pass."""
-        self._running.callbacks["after_forward"].append(callback)
+        """Have `callback(index)` called after each layer's forward pass."""
+        self._workspace.callbacks["after_forward"].append(callback)
 
     def before_backward(self, callback: Callback) -> None:
-        """Has `callback(index)` called before each layer's backward pass."""
-        self._running.callbacks["before_backward"].append(callback)
+        """Have `callback(index)` called before each layer's backward pass."""
+        self._workspace.callbacks["before_backward"].append(callback)
 
     def after_backward(self, callback: Callback) -> None:
-        """Has `callback(index)` called after each layer's backward pass."""
-        self._running.callbacks["after_backward"].append(callback)
+        """Have `callback(index)` called after each layer's backward pass."""
+        self._workspace.callbacks["after_backward"].append(callback)
 
     def set_input_arrays(self, data: np.ndarray, labels: np.ndarray) -> None:
-        """Gives the net's MemoryData layer, its first, arrays to read from, again and again.
+        """Give the net's MemoryData layer, its first, arrays to read from, again and again.
 
         Args:
             data: (N, channels, height, width), float32, contiguous; N a multiple of the batch size.
@@ -253,105 +227,66 @@ class Net:
         Raises:
             GraphError: if they are not like that, or the first layer is none.
         """
-        layer = self._running.graph.layers[0]
-        if labels.ndim == 1:
-            labels = np.ascontiguousarray(labels[:, None, None, None])
-        check_arrays(layer, self._running.graph.blobs[layer.tops[0]].shape if layer.tops else (), data, labels)
-        self._running.arrays[layer.key] = ArraySource(data, labels, len(self.blobs[layer.tops[0]].data))
+        graph = self._workspace.graph
+        self._workspace.fed.arrays[graph.layers[0].key] = array_source(graph, data, labels)
 
     _set_input_arrays = set_input_arrays
 
-    # -- weights
-
     def copy_from(self, weights: AnyPath) -> None:
-        """Takes the blobs of a .caffemodel or .caffemodel.h5 for the layers of the same names.
+        """Take the blobs of a .caffemodel or .caffemodel.h5 for the layers of the same names.
 
         Raises:
             WeightsError: if it cannot be read, or blobs do not fit.
         """
-        self._running.variables = load_weights(self._running.graph, self._running.variables, weights)
+        memories = self._workspace.memories
+        memories.variables = load_weights(self._workspace.graph, memories.variables, weights)
 
     load_hdf5 = copy_from
 
     def save(self, path: AnyPath) -> None:
-        """Writes a .caffemodel, whatever the name ends in.
+        """Write a .caffemodel, whatever the name ends in.
 
         Raises:
             WeightsError: if it cannot be written.
         """
-        save_weights(path, self._running.graph, self._running.variables, hdf5=False)
+        save_weights(path, self._workspace.graph, self._workspace.memories.variables, hdf5=False)
 
     def save_hdf5(self, path: AnyPath, write_diff: bool = False) -> None:
-        """Writes a .caffemodel.h5, whatever the name ends in, with the params' diffs if wanted.
+        """Write a .caffemodel.h5, whatever the name ends in, with the params' diffs if wanted.
 
         Raises:
             WeightsError: if it cannot be written.
         """
-        diffs = self._running.param_diffs if write_diff else None
-        save_weights(path, self._running.graph, self._running.variables, diffs, hdf5=True)
+        diffs = self._workspace.memories.param_diffs if write_diff else None
+        save_weights(path, self._workspace.graph, self._workspace.memories.variables, diffs, hdf5=True)
 
     def share_with(self, other: Net) -> None:
-        """From now on layers of the same names have their blobs' data in common with another net.
+        """Share with another net the data of the blobs of layers that have the same names, from now on.
 
         Raises:
             GraphError: if their blobs differ in number or shape.
         """
         theirs = dict(zip(other._layer_names, other._layer_blobs, strict=True))
-        mine = [(n, b) for n, b in zip(self._layer_names, self._layer_blobs, strict=True) if n in theirs]
-        shapes = [(n, [b.shape for b in blobs], [b.shape for b in theirs[n]]) for n, blobs in mine]
-        if problems := [
-            Problem(f"has blobs of shapes {here} in one net, {there} in the other", layer=name)
-            for name, here, there in shapes
-            if here != there
-        ]:
-            raise GraphError(problems)
-        for name, blobs in mine:
-            for blob, shared in zip(blobs, theirs[name], strict=True):
-                blob.data_memory = shared.data_memory
-        self._running.forget_passes()
-
-    # -- below
+        share_data(zip(self._layer_names, self._layer_blobs, strict=True), theirs)
+        self._workspace.forget_passes()
 
     def _forward(self, first: int, last: int) -> float:
-        """Runs layers by their indices; the weighted loss."""
+        """Run layers by their indices; return the weighted loss."""
         return float(sum(float(loss) for loss in self._run(first, last)))
 
     def _backward(self, high: int, low: int) -> None:
-        """Runs layers backward by their indices."""
-        self._running.backward(high, low)
+        self._workspace.backward(high, low)
 
     def _run(self, first: int, last: int) -> list[Any]:
-        for layer in self._running.graph.layers[first : last + 1]:
-            if takes_arrays(layer) and layer.key not in self._running.arrays:
-                raise GraphError(Problem("has no data; call set_input_arrays first", layer=layer.name))
-        return self._running.forward(first, last)
+        self._workspace.fed.check(self._workspace.graph.layers[first : last + 1])
+        return self._workspace.forward(first, last)
 
     def _batch(self, blobs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """Cuts arrays with all examples into batches as large as the net's; the last is filled up with zeros."""
-        if not blobs:
-            return
-        size = next(iter(self.blobs.values())).shape[0]
-        for start in range(0, len(next(iter(blobs.values()))), size):
-            batch = {name: np.asarray(array[start : start + size]) for name, array in blobs.items()}
-            yield {name: _filled(array, size) for name, array in batch.items()}
+        return batches(blobs, self._batch_size)
 
-    def _cut(self, found: Mapping[str, list[Any]], n: int) -> Arrays:
-        """Arrays of the rows found, without those that only filled up the last of the batches for `n` examples."""
-        size = next(iter(self.blobs.values())).shape[0]
-        filled = -(-n // size) * size
-        return {name: np.asarray(rows[:n] if len(rows) == filled else rows) for name, rows in found.items()}
-
-    def _set(
-        self, which: str, arrays: Mapping[str, Any], expected: Sequence[str], mismatch: str, not_batch: str
-    ) -> None:
-        """Writes arrays for exactly these blobs."""
-        if set(arrays) != set(expected):
-            raise GraphError(f"{mismatch}: given {sorted(arrays)}, the net has {sorted(expected)}")
-        for name, array in arrays.items():
-            blob = self.blobs[name]
-            if np.shape(array)[:1] != blob.shape[:1]:
-                raise GraphError(f"{not_batch} not batch sized: '{name}' is {np.shape(array)}, the blob {blob.shape}")
-            getattr(blob, which)[...] = array
+    @property
+    def _batch_size(self) -> int:
+        return next(iter(self.blobs.values())).shape[0]
 
     def _layer_index(self, name: str) -> int:
         if name not in self._layer_names:
@@ -362,23 +297,3 @@ class Net:
         if name not in self.blobs:
             raise GraphError(f"no blob '{name}' in the net{did_you_mean(name, self.blobs)}")
         return self.blobs[name]
-
-
-def _shown(layer: GraphLayer, blobs: list[SyncedBlob]) -> Any:
-    """What `layers` shows of a layer."""
-    user = layer.type.instance
-    return NetLayer(layer.type.name, blobs) if user is None else user
-
-
-def _layer_blobs(running: Running, layer: GraphLayer) -> list[SyncedBlob]:
-    """A layer's blobs; one that it shares is another layer's memory, perhaps in another shape."""
-
-    def blob(owner: SyncedBlob, shape: tuple[int, ...], owned: bool) -> SyncedBlob:
-        return owner if owned else SyncedBlob(shape, owner.data_memory, owner.diff_memory)
-
-    return [blob(running.slots[p.owner], p.spec.shape, p.owned) for p in layer.params]
-
-
-def _filled(array: np.ndarray, size: int) -> np.ndarray:
-    """An array filled up with rows of zeros."""
-    return np.concatenate([array, np.zeros((size - len(array), *array.shape[1:]), array.dtype)])

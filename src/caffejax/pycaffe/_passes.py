@@ -1,31 +1,55 @@
-"""Passes that have run: what can still be asked of them, and what a layer read in them."""
+"""Passes over ranges of layers on what stands in the memories. What they do not return can still be asked of them."""
 
 from __future__ import annotations
 
-from ..graph import Graph, Layer
-from ._execution import Args, Section, Seeds, Stretch
-from ._synced import Memory
+from ..inspect import check_indices
+from ._backward import BackwardRange, Diffs, Seeds
+from ._memories import Memories
+from ._range import Args, Forward, Key, LayerRange
+from ._synced import Memory, now
 
 
 class Pass:
-    """A forward pass, which can be computed again for what it has not returned.
+    """A forward pass, which can be run again for what it has not returned.
 
     Attributes:
-        stretch: the layers that it ran.
-        args: what it was given.
+        range: the layers that it runs.
+        args: what it is given.
         time: when it was done: memories of a later version have been written to since.
-        waiting: the memories of blobs that it has not returned.
     """
 
-    def __init__(self, stretch: Stretch, args: Args) -> None:
-        self.stretch, self.args = stretch, args
+    def __init__(self, layers: LayerRange, args: Args) -> None:
+        self.range, self.args = layers, args
         self.time = -1
-        self.waiting: dict[str, Memory] = {}
+        self._waiting: dict[str, Memory] = {}
+
+    def finish(self, found: Forward, memories: Memories) -> None:
+        """Put the results into the memories.
+
+        Raises:
+            LayerError: for an index out of range.
+        """
+        blobs = self.range.graph.blobs
+        known = {**self.args.blobs, **found.values}
+        for layer, _ in self.range.indices:
+            check_indices(layer, [known.get(self.range.root(b), blobs[b]) for b in layer.bottoms])
+        for slot, array in found.state.items():
+            memories.slots[slot].data_memory.store(array)
+        for name in self.range.makes:
+            if name in found.values:
+                memories.store(name, found.values[name])
+            else:
+                memories.set_shape(name, blobs[name].shape)  # the pass before may have left another
+                memory = self._waiting[name] = memories.blobs[name].data_memory
+                memory.defer(self)
+        if self.range.on_host:  # its backward pass is given the tops
+            self.args = self.args._replace(tops=found.values)
+        self.time = now()
 
     def resolve(self) -> None:
-        """Computes the blobs that were not returned."""
-        values = self.stretch.forward(self.args, self.stretch.makes).values
-        for name, memory in self.waiting.items():
+        """Compute the blobs that were not returned."""
+        values = self.range.forward(self.args, self.range.makes).values
+        for name, memory in self._waiting.items():
             memory.fill(self, values[name])
 
 
@@ -33,28 +57,49 @@ class BackwardPass:
     """A backward pass likewise.
 
     Args:
-        work: the forward pass before it.
-        seeds: what it started from.
-        section: the layers that it ran.
+        forward: the forward pass before it.
+        layers: the layers that it runs.
+        memories: where the diffs are that it starts from.
+
+    Attributes:
+        forward: as above.
+        seeds: those diffs.
     """
 
-    def __init__(self, work: Pass, seeds: Seeds, section: Section) -> None:
-        self.work, self.seeds, self.section = work, seeds, section
-        self.waiting: dict[str, Memory] = {}
+    def __init__(self, forward: Pass, layers: BackwardRange, memories: Memories) -> None:
+        self.forward, self._layers = forward, layers
+        params = {slot: memories.slots[slot] for slot in layers.owners}
+        self.seeds = Seeds(
+            {name: memories.blobs[name].diff_on(memories.device) for name in layers.reads},
+            {slot: blob.diff_on(memories.device) for slot, blob in params.items() if not blob.diff_memory.is_zero},
+        )
+        self._waiting: dict[str, Memory] = {}
+
+    def run(self, wanted: tuple[str, ...]) -> Diffs:
+        """Run it; return the diffs of params, and of the blobs in `wanted`."""
+        return self.forward.range.backward(self.forward.args, self.seeds, self._layers, wanted)
+
+    def finish(self, diffs: Diffs, memories: Memories) -> None:
+        """Put the results into the memories."""
+        self.seeds = self.seeds._replace(params={})  # diffs of params are there; only those of blobs are still wanted
+        for slot, array in diffs.params.items():
+            memories.slots[slot].diff_memory.store(array)
+        for name in self._layers.writes:
+            memory = memories.blobs[name].diff_memory
+            if name in diffs.blobs:
+                memory.store(diffs.blobs[name])
+            else:
+                self._waiting[name] = memory
+                memory.defer(self)
 
     def resolve(self) -> None:
-        """Computes the diffs that were not returned."""
-        stretch = self.work.stretch
-        diffs = stretch.backward(self.work.args, self.seeds, self.section, self.section.writes)
-        for name, memory in self.waiting.items():
+        """Compute the diffs that were not returned."""
+        diffs = self.run(self._layers.writes)
+        for name, memory in self._waiting.items():
             memory.fill(self, diffs.blobs[name])
 
 
-def in_place(layer: Layer) -> frozenset[str]:
-    """The bottoms that a layer writes its tops over: afterwards no memory holds what it read."""
-    return frozenset(layer.bottoms).intersection(layer.tops)
-
-
-def maker(graph: Graph, i: int, name: str) -> int:
-    """The index of the layer that makes of a blob what layer `i` reads of it."""
-    return max(j for j, layer in enumerate(graph.layers[:i]) if name in layer.tops)
+def new_pass(layers: LayerRange, memories: Memories, key: Key) -> Pass:
+    """Return a pass, still to be run, over these layers on what stands in the memories."""
+    params, state = memories.data_of(layers.params), memories.data_of(layers.state)
+    return Pass(layers, Args(params, state, memories.values(layers.reads), key, {}))

@@ -19,8 +19,8 @@ from ..solvers.loop import TrainingLoop
 from ..solvers.state import TrainState
 from . import _modes
 from ._net import Net
-from ._running import Running
 from ._updater import BlobUpdater
+from ._workspace import Workspace
 
 AnyPath = str | os.PathLike[str]
 
@@ -51,20 +51,20 @@ class Solver:
             _modes.set_random_seed(param.random_seed)
         if tune:
             tune_process()
-        running: dict[PureNet, Running] = {}
+        workspaces: dict[PureNet, Workspace] = {}
         setup, start = build(
             param,
             source_file(solver_file),
             device=_modes.device(),
             seed=_modes.next_seed(),
-            open_loader=lambda net: Loader(net.graph, by_hand=lambda: running[net].feed_by_hand()),
+            open_loader=lambda net: Loader(net.graph, by_hand=lambda: workspaces[net].feed_by_hand()),
         )
-        _set_to_work(setup, start, running)
-        self._updater = BlobUpdater(setup, start, running[setup.net])
+        _set_to_work(setup, start, workspaces)
+        self._updater = BlobUpdater(setup, start, workspaces[setup.net])
         self._loop = TrainingLoop(setup, self._updater, FiniteCheck(setup.net, param.iter_size))
         self._param = setup.param
-        self.net = Net._of(running[setup.net])
-        self.test_nets = [Net._of(running[evaluator.net]) for evaluator in setup.tests.evaluators]
+        self.net = Net._of(workspaces[setup.net])
+        self.test_nets = [Net._of(workspaces[evaluator.net]) for evaluator in setup.tests.evaluators]
         for net in self.test_nets:
             net.share_with(self.net)
 
@@ -94,7 +94,7 @@ class Solver:
         return self._loop.rate
 
     def step(self, iterations: int) -> None:
-        """Trains for some iterations, testing, displaying and snapshotting when due; then snapshots are complete.
+        """Train for some iterations, testing, displaying and snapshotting when due; then snapshots are complete.
 
         Raises:
             SolverError: if a loss is found not to be finite.
@@ -104,11 +104,11 @@ class Solver:
         self._loop.snapshots.wait()
 
     def solve(self, resume_file: AnyPath | None = None) -> None:
-        """Trains to `max_iter`, from now or from a snapshot."""
+        """Train to `max_iter`, from now or from a snapshot."""
         self._loop.solve(resume_file)
 
     def snapshot(self) -> None:
-        """Writes a snapshot: Caffe's two files and a checkpoint.
+        """Write a snapshot: Caffe's two files and a checkpoint.
 
         Raises:
             WeightsError: if it cannot be written.
@@ -116,7 +116,7 @@ class Solver:
         self._loop.snapshot()
 
     def restore(self, state_file: AnyPath) -> None:
-        """Goes back to a snapshot: a .solverstate[.h5] or a checkpoint.
+        """Go back to a snapshot: a .solverstate[.h5] or a checkpoint.
 
         Raises:
             WeightsError: if it cannot be read, or is of another net.
@@ -124,16 +124,16 @@ class Solver:
         self._loop.restore(state_file)
 
     def apply_update(self) -> None:
-        """One update from what stands in the params' diffs; `iter` advances."""
+        """Make one update from what stands in the params' diffs; `iter` advances."""
         self._updater.apply_update(self._loop.rate_schedule(self._loop.iteration))
         self._loop.iteration += 1
 
     def share_weights(self, net: Net) -> None:
-        """Has another net share the params of this solver's."""
+        """Have another net share the params of this solver's."""
         net.share_with(self.net)
 
     def add_callback(self, on_start: Callable[[], object], on_gradients: Callable[[], object]) -> None:
-        """Has functions called in every iteration: before its first pass, and when the gradients are there.
+        """Have functions called in every iteration: before its first pass, and when the gradients are there.
 
         `on_gradients` may change the params' diffs: the update is made of what it leaves.
         """
@@ -141,22 +141,22 @@ class Solver:
         self._updater.on_gradients.append(on_gradients)
 
 
-def _set_to_work(setup: Setup, start: TrainState, running: dict[PureNet, Running]) -> None:
+def _set_to_work(setup: Setup, start: TrainState, workspaces: dict[PureNet, Workspace]) -> None:
     """Set the train net and the test nets to work, and have tests use what the test nets' blobs then hold."""
     trained = Variables(start.params, start.state)
-    running[setup.net] = Running(setup.net, trained, setup.loader)
+    workspaces[setup.net] = Workspace(setup.net, trained, setup.loader)
     tests = setup.tests
     for i, evaluator in enumerate(tests.evaluators):
         variables = share_trained(evaluator.net.graph, tests.own[i](), setup.net.graph, trained)
-        running[evaluator.net] = Running(evaluator.net, variables, evaluator.loader)
-        tests.own[i] = partial(_current, evaluator, running[evaluator.net])
+        workspaces[evaluator.net] = Workspace(evaluator.net, variables, evaluator.loader)
+        tests.own[i] = partial(_current, evaluator, workspaces[evaluator.net])
 
 
-def _current(evaluator: Evaluator, running: Running) -> Variables:
-    """What a test net's blobs hold, brought with its evaluator to the device of the moment."""
-    running.follow()
-    evaluator.device = running.device
-    return running.variables
+def _current(evaluator: Evaluator, workspace: Workspace) -> Variables:
+    """Return what a test net's blobs hold, brought with its evaluator to the device of the moment."""
+    workspace.follow()
+    evaluator.device = workspace.memories.device
+    return workspace.memories.variables
 
 
 class SGDSolver(Solver):
@@ -201,7 +201,7 @@ _CLASSES: Mapping[str, type[Solver]] = {
 
 
 def get_solver(solver_file: AnyPath) -> Solver:
-    """A solver of the type that its file names.
+    """Return a solver of the type that its file names.
 
     Raises:
         CaffejaxError: for settings or nets that cannot work.

@@ -16,7 +16,7 @@ Edge = tuple[str, str, str]
 
 
 def to_svg(nodes: Nodes, edges: Iterable[Edge], rankdir: str) -> str:
-    """Draws a graph, each node in a rank after those that lead to it, and near its neighbours in the next ranks.
+    """Draw a graph, each node in a rank after those that lead to it, and near its neighbours in the next ranks.
 
     Args:
         nodes: label and style (shape, fillcolor) by node; edges of layers that work in place lead back.
@@ -64,7 +64,7 @@ def to_svg(nodes: Nodes, edges: Iterable[Edge], rankdir: str) -> str:
 
 
 def _chain(edge: Edge, number: int, ranks: Mapping[str, int]) -> list[str]:
-    """The nodes that an edge is led along: its two, and between them one in each rank, so that it evades others."""
+    """Return the nodes that an edge is led along: its two, and one in each rank between, so that it evades others."""
     source, target, _ = edge
     return [source, *(f"\0{number}/{rank}" for rank in range(ranks[source] + 1, ranks[target])), target]
 
@@ -110,7 +110,7 @@ def _ranks(nodes: Nodes, edges: list[Edge]) -> dict[str, int]:
 
 
 def _order(nodes: Iterable[str], edges: list[tuple[str, str]], ranks: Mapping[str, int]) -> list[list[str]]:
-    """The nodes of each rank, each near the mean place of its neighbours."""
+    """Return the nodes of each rank, each near the mean place of its neighbours."""
     order: list[list[str]] = [[] for _ in range(max(ranks.values(), default=-1) + 1)]
     for node in nodes:
         order[ranks[node]].append(node)

@@ -21,11 +21,13 @@ from ..layers.python.blob import Blob
 
 Shape = tuple[int, ...]
 
+_OFTEN = 2  # values in a row that were looked at: from then on every pass returns the next
+
 _versions = itertools.count()
 
 
 def now() -> int:
-    """A number larger than all that it has given before."""
+    """Return a number larger than all before."""
     return next(_versions)
 
 
@@ -33,7 +35,7 @@ class Deferred(Protocol):
     """A computation that has been put off until somebody looks at one of its results."""
 
     def resolve(self) -> None:
-        """Gives every memory that still waits for this its value, by `Memory.fill`."""
+        """Give every memory that still waits for this its value, by `Memory.fill`."""
         ...
 
 
@@ -68,15 +70,15 @@ class Memory:
         return self._array is None and not self._on_host and self._waiting_for is None
 
     def view(self, shape: Shape) -> np.ndarray:
-        """The host's buffer, up to date, in this shape."""
+        """Return the host's buffer, up to date, in this shape."""
         self.looked_at = True
         count = math.prod(shape)
-        self._pull(count)
+        self._to_host(count)
         self._handed_out = True
         return self._buffer[:count].reshape(shape)
 
     def on_device(self, shape: Shape, device: jax.Device) -> jax.Array:
-        """The newest value in this shape, on the device."""
+        """Return the newest value in this shape, on the device."""
         if self._array is not None and not self._on_host and self._array.shape == shape:
             return self._array
         if self._waiting_for is not None:
@@ -86,49 +88,52 @@ class Memory:
         written = self._on_host and self._handed_out
         if written or self._array is None or self._array.shape != shape:
             count = math.prod(shape)
-            self._pull(count)
+            self._to_host(count)
             self._array = jax.device_put(_private_copy(self._buffer[:count]).reshape(shape), device)
             self._handed_out = self.held  # who holds a view may write, and let go of it unseen
             self.version = now()
         return self._array
 
     def store(self, array: jax.Array) -> None:
-        """Takes a new value."""
+        """Take a new value; views that somebody holds show it."""
         self._array, self._waiting_for = array, None
         self._on_host = self._handed_out = self.looked_at = False
         self.version = now()
+        self._refresh()
 
     def defer(self, work: Deferred) -> None:
-        """Takes a new value that `work` will compute when it is wanted."""
+        """Take a new value that `work` will compute when it is wanted."""
         self._array, self._waiting_for = None, work
         self._on_host = self._handed_out = self.looked_at = False
         self.version = now()
 
     def fill(self, work: Deferred, array: jax.Array) -> None:
-        """Takes the value that `work` has computed, if it is still waited for."""
+        """Take the value that `work` has computed, if it is still waited for."""
         if self._waiting_for is work:
             self._array, self._waiting_for = array, None
 
-    def refresh(self) -> None:
-        """Brings views that somebody holds up to date."""
-        if not self._on_host and self.held:
-            self._pull(0)
-            self._handed_out = True
-
     def clear(self) -> None:
-        """Makes it zero."""
+        """Make it zero."""
         self._array = self._waiting_for = None
         self._on_host = self._handed_out = False
         self.version = now()
-        self.refresh()
+        self._refresh()
 
     def move(self, device: jax.Device) -> None:
-        """Takes the device's copy, where there is one, to another device."""
+        """Take the device's copy, where there is one, to another device."""
         if self._array is not None:
             self._array = jax.device_put(self._array, device)
 
+    def expects_look(self) -> bool:
+        """Return whether the next value is likely to be looked at. To be called once for each new value."""
+        if self.looked_at:
+            self.streak += 1
+        elif self.streak < _OFTEN:
+            self.streak = 0
+        return self.streak >= _OFTEN or self.held
+
     def settled_version(self) -> int:
-        """The version, after a look at whether the host's buffer has been written to since the device read it."""
+        """Return the version, a new one if the host's buffer has been written to since the device read it."""
         suspect = self._array is not None and self._on_host and self._handed_out
         if suspect and not self._same():
             self._array = None
@@ -139,8 +144,14 @@ class Memory:
         array = np.asarray(self._array).reshape(-1)
         return bool(np.array_equal(self._buffer[: array.size].view(np.int32), array.view(np.int32)))  # NaNs too
 
-    def _pull(self, count: int) -> None:
-        """Makes the host's buffer current, and at least `count` long."""
+    def _refresh(self) -> None:
+        """Bring views that somebody holds up to date."""
+        if not self._on_host and self.held:
+            self._to_host(0)
+            self._handed_out = True
+
+    def _to_host(self, count: int) -> None:
+        """Make the host's buffer current, and at least `count` long."""
         if self._waiting_for is not None:
             self._waiting_for.resolve()
         size = max(count, 0 if self._array is None or self._on_host else self._array.size)
@@ -171,11 +182,11 @@ class SyncedBlob(Blob):
         self.diff_memory = diff or Memory()
 
     def data_on(self, device: jax.Device) -> jax.Array:
-        """The data as JAX's array."""
+        """Return the data as JAX's array."""
         return self.data_memory.on_device(self._shape, device)
 
     def diff_on(self, device: jax.Device) -> jax.Array:
-        """The diff as JAX's array."""
+        """Return the diff as JAX's array."""
         return self.diff_memory.on_device(self._shape, device)
 
     def _view(self, which: str) -> np.ndarray:
@@ -184,7 +195,7 @@ class SyncedBlob(Blob):
 
 
 def _private_copy(array: np.ndarray) -> Any:
-    """A copy that nobody will write to, placed so that JAX on a CPU takes it as it is."""
+    """Return a copy that nobody will write to, placed so that JAX on a CPU takes it as it is."""
     bytes_ = np.empty(array.nbytes + 64, np.uint8)
     start = -bytes_.ctypes.data % 64
     copy = bytes_[start : start + array.nbytes].view(np.float32)
@@ -193,7 +204,7 @@ def _private_copy(array: np.ndarray) -> Any:
 
 
 def _references() -> int:
-    """How many references `held` counts where there is no view."""
+    """Return how many references `held` counts where there is no view."""
     memory = Memory()
     return sys.getrefcount(memory._buffer)
 

@@ -14,7 +14,7 @@ from ..net import Params, Variables
 from ..solvers.build import Setup
 from ..solvers.state import StepResult, TrainState, make_update, pass_key
 from . import _modes
-from ._running import Running
+from ._workspace import Workspace
 
 Callback = Callable[[], object]
 
@@ -24,8 +24,8 @@ class BlobUpdater:
 
     Args:
         setup: the parts of training.
-        train_state: where to start; the net at work has its params and running statistics already.
-        running: the train net at work.
+        train_state: where to start; the train net has its params and running statistics already.
+        workspace: the train net's.
 
     Attributes:
         on_start, on_gradients: called before an iteration's first pass, and before its update.
@@ -34,11 +34,11 @@ class BlobUpdater:
 
     steps_per_dispatch = 1
 
-    def __init__(self, setup: Setup, train_state: TrainState, running: Running) -> None:
+    def __init__(self, setup: Setup, train_state: TrainState, workspace: Workspace) -> None:
         self.on_start: list[Callback] = []
         self.on_gradients: list[Callback] = []
         self.last_update: Params | None = None
-        self._running, self._device, self._iter_size = running, setup.device, setup.param.iter_size
+        self._workspace, self._device, self._iter_size = workspace, setup.device, setup.param.iter_size
         self._rest = _without_variables(train_state)
         self._fed = setup.net.fed
         self._outputs = [name for name in setup.net.outputs if name != AUTOMATIC]
@@ -50,13 +50,13 @@ class BlobUpdater:
     def train_state(self) -> TrainState:
         """Params and running statistics as they are in the net now, and the rest, on the device of the moment."""
         self._follow()
-        params, state = self._running.variables
+        params, state = self._workspace.memories.variables
         return self._rest.replace(params=params, state=state)  # type: ignore[attr-defined]
 
     @train_state.setter
     def train_state(self, new: TrainState) -> None:
         self._rest = _without_variables(new)
-        self._running.variables = Variables(new.params, new.state)
+        self._workspace.memories.variables = Variables(new.params, new.state)
 
     def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool = False) -> StepResult:
         """Make one update, from as many passes as an iteration has."""
@@ -64,38 +64,38 @@ class BlobUpdater:
         for call in self.on_start:
             call()
         self._follow()
-        self._running.clear_param_diffs()
+        self._workspace.memories.clear_param_diffs()
         losses = [self._pass(i, debug_info) for i in range(self._iter_size)]
         loss = jnp.mean(jnp.stack(losses)) if len(losses) > 1 else losses[0]
         for call in self.on_gradients:
             call()
         self.apply_update(rate)
-        return StepResult(loss, self._running.values(self._outputs), self.last_update)
+        return StepResult(loss, self._workspace.memories.values(self._outputs), self.last_update)
 
     def apply_update(self, rate: np.float32) -> None:
         """Turn the diffs of the train net's params into updates, which the diffs then are, and subtract them."""
         self._follow()
-        before = self._rest.replace(params=self._running.params)  # type: ignore[attr-defined]
-        after, update = self._apply(self._running.param_diffs, before, rate)
+        before = self._rest.replace(params=self._workspace.memories.params)  # type: ignore[attr-defined]
+        after, update = self._apply(self._workspace.memories.param_diffs, before, rate)
         assert update is not None
-        self._running.params = after.params
-        self._running.param_diffs = self.last_update = update
+        self._workspace.memories.params = after.params
+        self._workspace.memories.param_diffs = self.last_update = update
         self._rest = _without_variables(after)
 
     def final_loss(self) -> jax.Array:
         """Run forward once more, on the next batch; return the loss."""
-        return sum(self._running.forward(0, self._last_layer), start=jnp.zeros(()))
+        return sum(self._workspace.forward(0, self._last_layer), start=jnp.zeros(()))
 
     def _pass(self, number: int, debug_info: bool) -> jax.Array:
-        first, *others = self._running.forward_backward((self._rest.key, self._rest.iteration, number))
+        first, *others = self._workspace.forward_backward((self._rest.key, self._rest.iteration, number))
         if debug_info:
             self._log_debug_info(number)
         return sum(others, start=first)
 
     def _log_debug_info(self, number: int) -> None:
         assert self._debug_info is not None
-        batch = self._running.values(self._fed)
-        for line in self._debug_info.lines(*self._running.variables, batch, pass_key(self._rest, number)):
+        batch = self._workspace.memories.values(self._fed)
+        for line in self._debug_info.lines(*self._workspace.memories.variables, batch, pass_key(self._rest, number)):
             _modes.log(line)
 
     def _follow(self) -> None:
@@ -103,7 +103,7 @@ class BlobUpdater:
         if (device := _modes.device()) is not self._device:
             self._device = device
             self._rest = jax.device_put(self._rest, device)
-            self._running.follow()
+            self._workspace.follow()
 
 
 def _without_variables(state: TrainState) -> TrainState:

@@ -37,7 +37,7 @@ class Classifier(ImageNet):
         self.image_dims = tuple(int(n) for n in (self.crop_dims if image_dims is None else image_dims))
 
     def predict(self, inputs: Sequence[np.ndarray], oversample: bool = True) -> np.ndarray:
-        """Class probabilities.
+        """Return class probabilities.
 
         Args:
             inputs: images (H, W, K), as `io.load_image` gives them.

@@ -12,16 +12,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..errors import GraphError
+from ..layers import layer_type, layer_types
+from ..layers.types import Pixels
 from .net_spec import Function, Top, layers
 
 CoordMap: TypeAlias = tuple[int | None, Any, Any]
 
 _IDENTITY: CoordMap = (None, 1, 0)
 
-PASS_THROUGH_LAYERS = (
-    "AbsVal BatchNorm Bias BNLL Clip Dropout Eltwise ELU Exp Log LRN MVN Power PReLU ReLU Scale Sigmoid Split Swish "
-    "TanH Threshold"
-).split()
+PASS_THROUGH_LAYERS = [name for name, kind in layer_types().items() if kind.facts.keeps_pixels]  # scripts add theirs
 
 
 class UndefinedMapException(Exception):  # noqa: N818  Caffe's name
@@ -33,7 +33,7 @@ class AxisMismatchException(Exception):  # noqa: N818  Caffe's name
 
 
 def conv_params(fn: Function) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
-    """Axis, and per spatial axis stride, kernel size with dilation, and pad of a convolution or pooling.
+    """Return the axis, and per spatial axis stride, kernel size with dilation, and pad of a convolution or pooling.
 
     Raises:
         UndefinedMapException: if the layer has no kernel size, as global pooling.
@@ -52,33 +52,43 @@ def conv_params(fn: Function) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def crop_params(fn: Function) -> tuple[int, np.ndarray]:
-    """The first axis that a Crop layer crops, and the offset per axis from there on."""
+    """Return the first axis that a Crop layer crops, and the offset per axis from there on."""
     given = fn.params.get("crop_param") or fn.params
     return given.get("axis", 2), np.atleast_1d(given.get("offset", 0))
 
 
 def coord_map(fn: Function) -> CoordMap:
-    """The map from a layer's bottom to its top.
+    """Return the map from a layer's bottom to its top.
 
     Raises:
         UndefinedMapException: if its type has none.
     """
-    if fn.type_name in ("Convolution", "Pooling", "Im2col"):
+    pixels = _pixels(fn)
+    if pixels == "windows":
         axis, stride, kernel, pad = conv_params(fn)
         return axis, 1 / stride, (pad - (kernel - 1) / 2) / stride
-    if fn.type_name == "Deconvolution":
+    if pixels == "transposed":
         axis, stride, kernel, pad = conv_params(fn)
         return axis, stride, (kernel - 1) / 2 - pad
-    if fn.type_name in PASS_THROUGH_LAYERS:
+    if pixels == "same" or fn.type_name in PASS_THROUGH_LAYERS:
         return _IDENTITY
-    if fn.type_name == "Crop":
+    if pixels == "cropped":
         axis, offset = crop_params(fn)
         return axis - 1, 1, -offset  # the first spatial axis comes after a map's axis, the channels
     raise UndefinedMapException(f"coordinates cannot be followed through {fn.type_name}")
 
 
+def _pixels(fn: Function) -> Pixels:
+    """Return how a layer moves pixels; unknown of a type that is not registered."""
+    try:
+        facts = layer_type(fn.type_name).facts
+    except GraphError:
+        return "unknown"
+    return "same" if facts.keeps_pixels else facts.pixels
+
+
 def compose(base_map: CoordMap, next_map: CoordMap) -> CoordMap:
-    """`base_map` after `next_map`.
+    """Return `base_map` after `next_map`.
 
     Raises:
         AxisMismatchException: if they begin at different axes, or have different numbers of them.
@@ -93,13 +103,13 @@ def compose(base_map: CoordMap, next_map: CoordMap) -> CoordMap:
 
 
 def inverse(coord_map: CoordMap) -> CoordMap:
-    """The map the other way."""
+    """Return the map the other way."""
     axis, scale, shift = coord_map
     return axis, 1 / scale, -shift / scale
 
 
 def _walk(top: Top) -> Iterator[tuple[Top, CoordMap]]:
-    """A blob and all that it can be followed back to, each with the map from there to the blob; nearest first."""
+    """Yield a blob and all that it can be followed back to, each with the map from there to the blob; nearest first."""
     maps = {top: _IDENTITY}
     waiting = [top]
     for here in waiting:  # grows on the way
@@ -108,15 +118,15 @@ def _walk(top: Top) -> Iterator[tuple[Top, CoordMap]]:
             step = coord_map(here.fn)
         except UndefinedMapException:
             continue
-        # what a Crop's second bottom gives is its size only
-        for bottom in here.fn.inputs[:1] if here.fn.type_name == "Crop" else here.fn.inputs:
+        # a crop's second bottom gives its size only
+        for bottom in here.fn.inputs[:1] if _pixels(here.fn) == "cropped" else here.fn.inputs:
             if bottom not in maps:
                 maps[bottom] = compose(maps[here], step)
                 waiting.append(bottom)
 
 
 def coord_map_from_to(top_from: Top, top_to: Top) -> CoordMap:
-    """The map from a blob's coordinates to another's, by way of the nearest blob that both are computed from.
+    """Return the map from a blob's coordinates to another's, by way of the nearest blob that both are computed from.
 
     Where several ways lead there they are taken to agree, as in any net whose sums make sense.
 
@@ -132,7 +142,7 @@ def coord_map_from_to(top_from: Top, top_to: Top) -> CoordMap:
 
 
 def crop(top_from: Top, top_to: Top) -> Top:
-    """A Crop layer that cuts `top_from` to the part that lies where `top_to` does.
+    """Return a Crop layer that cuts `top_from` to the part that lies where `top_to` does.
 
     Raises:
         AssertionError: if they differ in scale, or the part does not begin at a pixel of `top_from`.

@@ -1,4 +1,4 @@
-"""Classifies windows of images, as R-CNN does."""
+"""Classify windows of images, as R-CNN does."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Detector(ImageNet):
         return found
 
     def detect_selective_search(self, image_fnames: Iterable[str]) -> list[dict[str, Any]]:
-        """Classifies the windows that selective search, a program of its own in MATLAB, finds in images.
+        """Classify the windows that selective search, a program of its own in MATLAB, finds in images.
 
         Raises:
             CaffejaxError: if its Python package, selective_search_ijcv_with_python, is not there.
@@ -88,7 +88,7 @@ class Detector(ImageNet):
         return self.detect_windows(zip(files, windows, strict=True))
 
     def crop(self, im: np.ndarray, window: Window) -> np.ndarray:
-        """Cuts a window out of an image; with `context_pad` what is around it too, and the mean where nothing is.
+        """Cut a window out of an image; with `context_pad` what is around it too, and the mean where nothing is.
 
         Args:
             im: (H, W, K).
@@ -115,7 +115,7 @@ class Detector(ImageNet):
         return crop
 
     def configure_crop(self, context_pad: int | None) -> None:
-        """Sets how many pixels of context `crop` includes, and the mean that it fills up with.
+        """Set how many pixels of context `crop` includes, and the mean that it fills up with.
 
         Raises:
             ValueError: if the net's input has no room for so much context, or is not square.

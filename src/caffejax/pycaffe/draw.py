@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..atomic import replacing
-from ..errors import CaffejaxError
+from ..errors import CaffejaxError, GraphError
+from ..layers import layer_type
+from ..layers.label import UNLABELLED, Label
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, PoolingParameter
 from ._svg import to_svg
 
@@ -21,8 +23,6 @@ LAYER_STYLE_DEFAULT = {"shape": "record", "fillcolor": "#6495ED", "style": "fill
 NEURON_LAYER_STYLE = {"shape": "record", "fillcolor": "#90EE90", "style": "filled"}
 BLOB_STYLE = {"shape": "octagon", "fillcolor": "#E0E0E0", "style": "filled"}
 
-_COLOURS = {"Convolution": "#FF5050", "Deconvolution": "#FF5050", "Pooling": "#FF9900", "InnerProduct": "#CC33FF"}
-_LEARNING = ("Convolution", "Deconvolution", "InnerProduct")
 _DIRECTIONS = ("LR", "RL", "TB", "BT")
 
 
@@ -43,7 +43,7 @@ class Drawing:
     edges: list[tuple[str, str, str]] = field(default_factory=list)
 
     def to_dot(self) -> str:
-        """The drawing in the DOT language."""
+        """Return the drawing in the DOT language."""
         lines = [f"digraph {_quoted(self.name)} {{", f"rankdir={self.rankdir};"]
         for node, (label, style) in self.nodes.items():
             settings = ", ".join(f"{key}={_quoted(value)}" for key, value in style.items())
@@ -54,35 +54,30 @@ class Drawing:
 
 
 def _quoted(text: str, record: bool = False) -> str:
-    """A string of the DOT language; in a record's label some characters more have a meaning."""
+    """Return a string of the DOT language; in a record's label some characters more have a meaning."""
     for mark in '\\"' + ("{}|<>" if record else ""):
         text = text.replace(mark, f"\\{mark}")
     return '"' + text.replace("\n", "\\n") + '"'
 
 
 def get_pooling_types_dict() -> dict[int, str]:
-    """The names of the pooling methods, by number."""
+    """Return the names of the pooling methods, by number."""
     return {number: name for name, number in PoolingParameter.PoolMethod.items()}
 
 
 def get_edge_label(layer: LayerParameter) -> str:
-    """What stands at the edges to a layer's tops: batch size, or number of outputs; else nothing."""
-    if layer.type == "Data":
-        return f"Batch {layer.data_param.batch_size}"
-    if layer.type in ("Convolution", "Deconvolution"):
-        return str(layer.convolution_param.num_output)
-    if layer.type == "InnerProduct":
-        return str(layer.inner_product_param.num_output)
-    return ""
+    """Return what stands at the edges to a layer's tops: batch size, or number of outputs; else nothing."""
+    label = _label(layer.type)
+    return label.edge(layer) if label.edge else ""
 
 
 def get_layer_lr_mult(layer: LayerParameter) -> tuple[float, float]:
-    """The multipliers of the learning rate of weights and biases; 1 where the layer says nothing.
+    """Return the multipliers of the learning rate of weights and biases; 1 where the layer says nothing.
 
     Raises:
         ValueError: for layers other than convolutions and inner products.
     """
-    if layer.type not in _LEARNING:
+    if not _label(layer.type).lr_mult:
         raise ValueError(f"{layer.type} layers do not have a learning rate multiplier")
     if len(layer.param) > 2:
         raise ValueError(f"layer '{layer.name}' has {len(layer.param)} param entries; weights and biases are two")
@@ -92,36 +87,29 @@ def get_layer_lr_mult(layer: LayerParameter) -> tuple[float, float]:
 
 
 def get_layer_label(layer: LayerParameter, rankdir: str, display_lrm: bool = False) -> str:
-    """The text in a layer's box: name, type, kernel, stride and pad; in one line if the net runs up or down."""
+    """Return the text in a layer's box: name, type, kernel, stride and pad; in one line if the net runs up or down."""
     separator = " " if rankdir in ("TB", "BT") else "\n"
-    kind = layer.type
-    if kind == "Pooling":
-        kind += f" {get_pooling_types_dict()[layer.pooling_param.pool]}"
+    label = _label(layer.type)
+    kind = f"{layer.type} {label.kind(layer)}" if label.kind else layer.type
     parts = [layer.name, f"({kind})"]
-    if layer.type in ("Convolution", "Deconvolution", "Pooling"):
-        param: Any = layer.pooling_param if layer.type == "Pooling" else layer.convolution_param
-        if layer.type == "Pooling" and param.global_pooling:
-            parts.append("global")
-        else:
-            parts.append(f"kernel size: {_spatial(param, 'kernel_size', 'kernel', 1)}")
-        parts.append(f"stride: {_spatial(param, 'stride', 'stride', 1)}")
-        parts.append(f"pad: {_spatial(param, 'pad', 'pad', 0)}")
-    if display_lrm and layer.type in _LEARNING:
+    if label.window:
+        parts += label.window(layer)
+    if display_lrm and label.lr_mult:
         parts.append("lr mult: {:.1f}, {:.1f}".format(*get_layer_lr_mult(layer)))
     return separator.join(parts)
 
 
-def _spatial(param: Any, name: str, prefix: str, default: int) -> str:
-    """A size as it was given: 3, or 1x3."""
-    pair = [getattr(param, f"{prefix}_{axis}") for axis in "hw" if param.HasField(f"{prefix}_{axis}")]
-    value = getattr(param, name)
-    sizes = pair or ([value] if isinstance(value, int) else list(value)) or [default]
-    return "x".join(map(str, sizes[:1] if len(set(sizes)) == 1 else sizes))
+def _label(type_name: str) -> Label:
+    """Return what the type says of its layers; of one that is not registered nothing is known."""
+    try:
+        return layer_type(type_name).facts.label
+    except GraphError:
+        return UNLABELLED
 
 
 def choose_color_by_layertype(layertype: str) -> str:
-    """The colour of a layer's box, in HTML's notation."""
-    return _COLOURS.get(layertype, LAYER_STYLE_DEFAULT["fillcolor"])
+    """Return the colour of a layer's box, in HTML's notation."""
+    return _label(layertype).colour or LAYER_STYLE_DEFAULT["fillcolor"]
 
 
 def drawing(
@@ -131,7 +119,7 @@ def drawing(
     phase: int | None = None,
     display_lrm: bool = False,
 ) -> Drawing:
-    """A net as nodes and edges.
+    """Return a net as nodes and edges.
 
     Args:
         caffe_net: the net, in its current form, as `caffejax.read_net` reads it.
@@ -180,7 +168,7 @@ def get_pydot_graph(
     phase: int | None = None,
     display_lrm: bool = False,
 ) -> Any:
-    """The drawing as a `pydot.Dot`.
+    """Return the drawing as a `pydot.Dot`.
 
     Raises:
         CaffejaxError: if the package pydot is not installed.
@@ -202,7 +190,7 @@ def draw_net(
     phase: int | None = None,
     display_lrm: bool = False,
 ) -> bytes:
-    """A picture of a net.
+    """Return a picture of a net.
 
     Args:
         caffe_net: as for `drawing`, with the rest.
@@ -238,7 +226,7 @@ def draw_net_to_file(
     phase: int | None = None,
     display_lrm: bool = False,
 ) -> None:
-    """Draws a net to a file; the end of its name is the format. Raises as `draw_net`."""
+    """Draw a net to a file; the end of its name is the format. Raises as `draw_net`."""
     ext = os.path.splitext(filename)[1][1:]
     if not ext:
         raise CaffejaxError(f"{filename}: the end of the name says the format, as in net.svg")

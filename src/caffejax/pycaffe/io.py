@@ -36,7 +36,7 @@ _LUMINANCE = np.array([0.2125, 0.7154, 0.0721])  # of R, G, B, as scikit-image w
 
 
 def blobproto_to_array(blob: Any, return_diff: bool = False) -> np.ndarray:
-    """The array in a BlobProto, float64, in its shape: four axes if it states them in the old way.
+    """Return the array in a BlobProto, float64, in its shape: four axes if it states them in the old way.
 
     Raises:
         ValueError: if the shape does not go with the number of values.
@@ -48,7 +48,7 @@ def blobproto_to_array(blob: Any, return_diff: bool = False) -> np.ndarray:
 
 
 def array_to_blobproto(arr: np.ndarray, diff: np.ndarray | None = None) -> caffe_pb2.BlobProto:
-    """A BlobProto of an array of any shape, and of a diff of the same shape. Values become float32."""
+    """Return a BlobProto of an array of any shape, and of a diff of the same shape. Values become float32."""
     blob = caffe_pb2.BlobProto()
     blob.shape.dim.extend(arr.shape)
     blob.data.extend(np.ravel(arr).astype(float))
@@ -58,17 +58,17 @@ def array_to_blobproto(arr: np.ndarray, diff: np.ndarray | None = None) -> caffe
 
 
 def arraylist_to_blobprotovector_str(arraylist: Iterable[np.ndarray]) -> bytes:
-    """Arrays as a serialised BlobProtoVector."""
+    """Return arrays as a serialised BlobProtoVector."""
     return caffe_pb2.BlobProtoVector(blobs=[array_to_blobproto(arr) for arr in arraylist]).SerializeToString()
 
 
 def blobprotovector_str_to_arraylist(str: bytes) -> list[np.ndarray]:
-    """The arrays in a serialised BlobProtoVector."""
+    """Return the arrays in a serialised BlobProtoVector."""
     return [blobproto_to_array(blob) for blob in parse_binary(str, caffe_pb2.BlobProtoVector).blobs]
 
 
 def array_to_datum(arr: np.ndarray, label: int | None = None) -> caffe_pb2.Datum:
-    """A Datum of an image (K, H, W): bytes if it is uint8, else floats.
+    """Return a Datum of an image (K, H, W): bytes if it is uint8, else floats.
 
     Raises:
         ValueError: for any other number of axes.
@@ -86,7 +86,7 @@ def array_to_datum(arr: np.ndarray, label: int | None = None) -> caffe_pb2.Datum
 
 
 def datum_to_array(datum: Any) -> np.ndarray:
-    """The image (K, H, W) in a Datum: uint8, else float64. A compressed one is decoded, to B, G, R."""
+    """Return the image (K, H, W) in a Datum: uint8, else float64. A compressed one is decoded, to B, G, R."""
     if datum.encoded:
         return decode_image(datum.data)
     shape = datum.channels, datum.height, datum.width
@@ -96,7 +96,7 @@ def datum_to_array(datum: Any) -> np.ndarray:
 
 
 def load_image(filename: str | os.PathLike[str], color: bool = True) -> np.ndarray:
-    """Reads an image file.
+    """Read an image file.
 
     Args:
         filename: JPEG, PNG, or whatever else OpenCV reads. Transparency is dropped.
@@ -126,7 +126,7 @@ def load_image(filename: str | os.PathLike[str], color: bool = True) -> np.ndarr
 
 
 def oversample(images: Sequence[np.ndarray], crop_dims: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Crops each image at its four corners and its centre, and mirrors these.
+    """Crop each image at its four corners and its centre, and mirror these.
 
     Args:
         images: (H, W, K) each, of one shape.
@@ -168,7 +168,7 @@ class Transformer:
         self.input_scale: dict[str, float] = {}
 
     def preprocess(self, in_: str, data: np.ndarray) -> np.ndarray:
-        """An image (H, W, K) as input `in_` takes it, float32; a new array.
+        """Return an image (H, W, K) as input `in_` takes it, float32; a new array.
 
         Raises:
             ValueError: if the net has no such input.
@@ -190,7 +190,7 @@ class Transformer:
         return image
 
     def deprocess(self, in_: str, data: np.ndarray) -> np.ndarray:
-        """What `preprocess` made, as an image again (but for its size); a new array.
+        """Return what `preprocess` made, as an image again (but for its size); a new array.
 
         Raises:
             ValueError: if the net has no such input.
@@ -214,24 +214,24 @@ class Transformer:
         return image
 
     def set_transpose(self, in_: str, order: Sequence[int]) -> None:
-        """The order of axes: (2, 0, 1) makes (H, W, K) to (K, H, W)."""
+        """Set the order of axes: (2, 0, 1) makes (H, W, K) to (K, H, W)."""
         if len(order) != len(self._shape(in_)) - 1:
             raise ValueError("Transpose order needs to have the same number of dimensions as the input.")
         self.transpose[in_] = order
 
     def set_channel_swap(self, in_: str, order: Sequence[int]) -> None:
-        """The order of channels: (2, 1, 0) makes R, G, B to B, G, R. Needs the channels first by then."""
+        """Set the order of channels: (2, 1, 0) makes R, G, B to B, G, R. Needs the channels first by then."""
         if len(order) != self._shape(in_)[1]:
             raise ValueError("Channel swap needs to have the same number of dimensions as the input channels.")
         self.channel_swap[in_] = order
 
     def set_raw_scale(self, in_: str, scale: float) -> None:
-        """A factor before the mean is subtracted: 255 for nets trained on bytes."""
+        """Set a factor before the mean is subtracted: 255 for nets trained on bytes."""
         self._shape(in_)
         self.raw_scale[in_] = scale
 
     def set_mean(self, in_: str, mean: np.ndarray) -> None:
-        """What to subtract: a value per channel (K,), or an image (K, H, W), which is resized if need be.
+        """Set what to subtract: a value per channel (K,), or an image (K, H, W), which is resized if need be.
 
         Raises:
             ValueError: if its channels are not the input's.
@@ -251,7 +251,7 @@ class Transformer:
         self.mean[in_] = mean
 
     def set_input_scale(self, in_: str, scale: float) -> None:
-        """A factor after the mean is subtracted."""
+        """Set a factor after the mean is subtracted."""
         self._shape(in_)
         self.input_scale[in_] = scale
 

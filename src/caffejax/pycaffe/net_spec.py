@@ -16,97 +16,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from typing import Any
-
-import numpy as np
-from google.protobuf.message import Message
 
 from ..errors import did_you_mean
 from ..schema import caffe_pb2
 from ..schema.caffe_pb2 import LayerParameter, NetParameter
+from ._settings import assign_proto, fill_layer, param_name_dict
 
-_SUFFIX = "_param"
-_SINGLE = (str, bytes, Mapping, Message)  # what can be looped over, but is one value
-
-
-@cache
-def param_name_dict() -> dict[str, str]:
-    """`{"InnerProduct": "inner_product", ...}`: the parameter message of each type, without its `_param`."""
-    fields = {
-        field.name.removesuffix(_SUFFIX): field.message_type.name.removesuffix("Parameter")
-        for field in LayerParameter.DESCRIPTOR.fields[::-1]  # of several for one message the first
-        if field.name.endswith(_SUFFIX) and field.message_type
-    }
-    spelled = {name.replace("_", ""): name for name in fields}
-    return {kind: spelled.get(kind.lower(), name) for name, kind in fields.items()}
-
-
-@cache
-def _param_of(type_name: str) -> str | None:
-    """The LayerParameter field with a type's own settings, by its name or, as for LSTM, from the registry."""
-    for field in LayerParameter.DESCRIPTOR.fields:
-        if field.message_type and field.name.replace("_", "") == type_name.lower() + "param":
-            return str(field.name)
-    if type_name in param_name_dict():
-        return param_name_dict()[type_name] + _SUFFIX
-    from ..layers import layer_types
-
-    kind = layer_types().get(type_name)
-    return kind.signature.param if kind else None
-
-
-def assign_proto(proto: Message, name: str, val: Any) -> None:
-    """Sets a field of a message from plain Python values.
-
-    Args:
-        proto: the message.
-        name: the field.
-        val: a number, string or enum value; a dict for a message; a list (or array, ...) of those for a
-            repeated field, or one of them for a repeated field of one value.
-
-    Raises:
-        AttributeError: if there is no such field; the nearest name is told.
-        TypeError: if the value is none for that field.
-    """
-    fields = proto.DESCRIPTOR.fields_by_name
-    if name not in fields:
-        raise AttributeError(f"{proto.DESCRIPTOR.name} has no setting '{name}'{did_you_mean(name, fields)}")
-    field = fields[name]
-    if field.is_repeated:
-        values = list(val) if isinstance(val, Iterable) and not isinstance(val, _SINGLE) else [val]
-        if field.message_type:
-            for value in values:
-                _fill(getattr(proto, name).add(), name, value)
-        else:
-            _assign(name, values, lambda: getattr(proto, name).extend([_plain(v) for v in values]))
-    elif field.message_type:
-        getattr(proto, name).SetInParent()
-        _fill(getattr(proto, name), name, val)
-    else:
-        _assign(name, val, lambda: setattr(proto, name, _plain(val)))
-
-
-def _fill(message: Message, name: str, value: Any) -> None:
-    if isinstance(value, Message):
-        message.MergeFromString(value.SerializeToString())  # it may be of another schema's class
-    elif isinstance(value, Mapping):
-        for key, inner in value.items():
-            assign_proto(message, key, inner)
-    else:
-        raise TypeError(f"{name} takes a dict of settings, not {value!r}")
-
-
-def _assign(name: str, value: Any, assign: Callable[[], None]) -> None:
-    """Runs an assignment; protobuf's complaint about the value gets the setting's name."""
-    try:
-        assign()
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} cannot be {value!r}: {error}") from error
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+__all__ = [
+    "Function",
+    "Layers",
+    "NetSpec",
+    "Parameters",
+    "Top",
+    "assign_proto",
+    "layers",
+    "param_name_dict",
+    "params",
+    "to_proto",
+]
 
 
 class Top:
@@ -122,7 +50,7 @@ class Top:
         self.n = n
 
     def to_proto(self) -> NetParameter:
-        """The net of this layer and all that it needs."""
+        """Return the net of this layer and all that it needs."""
         return to_proto(self)
 
 
@@ -152,7 +80,7 @@ class Function:
         self.tops = tuple(Top(self, n) for n in range(self.ntop))
 
     def to_proto(self) -> NetParameter:
-        """The net of this layer and all that it needs."""
+        """Return the net of this layer and all that it needs."""
         return to_proto(self)
 
 
@@ -165,7 +93,7 @@ class _Naming:
         self.layers: dict[Function, LayerParameter] = {}
 
     def add(self, last: Function) -> None:
-        """Adds a layer, after those that it reads from."""
+        """Add a layer, after those that it reads from."""
         waiting = [last]  # no recursion: nets are deep
         while waiting:
             fn = waiting[-1]
@@ -182,21 +110,7 @@ class _Naming:
         layer.bottom.extend(self.layers[bottom.fn].top[bottom.n] for bottom in fn.inputs)
         layer.top.extend(layer.bottom if fn.in_place else [self.name(top, fn) for top in fn.tops])
         layer.name = self.name(fn.tops[0] if fn.tops else fn, fn)
-        own = _param_of(fn.type_name)
-        for key, value in fn.params.items():
-            place: Message = layer
-            if own and key in getattr(layer, own).DESCRIPTOR.fields_by_name:
-                place = getattr(layer, own)
-            elif key not in layer.DESCRIPTOR.fields_by_name:
-                known = [
-                    *layer.DESCRIPTOR.fields_by_name,
-                    *(getattr(layer, own).DESCRIPTOR.fields_by_name if own else ()),
-                ]
-                raise AttributeError(f"{self.told(layer)}: there is no setting '{key}'{did_you_mean(key, known)}")
-            try:
-                assign_proto(place, key, value)
-            except (AttributeError, TypeError) as error:
-                raise type(error)(f"{self.told(layer)}: {error}") from error
+        fill_layer(layer, fn.params)
         return layer
 
     def name(self, what: Top | Function, fn: Function) -> str:
@@ -205,16 +119,12 @@ class _Naming:
             self.names[what] = f"{fn.type_name}{self.counts[fn.type_name]}"
         return self.names[what]
 
-    @staticmethod
-    def told(layer: LayerParameter) -> str:
-        return f"layer '{layer.name}' ({layer.type})"
-
     def net(self) -> NetParameter:
         return NetParameter(layer=self.layers.values())
 
 
 def to_proto(*tops: Top | Function) -> NetParameter:
-    """The net of these layers and all that they need, with automatic names."""
+    """Return the net of these layers and all that they need, with automatic names."""
     naming = _Naming()
     for top in tops:
         naming.add(top.fn if isinstance(top, Top) else top)
@@ -265,19 +175,19 @@ class NetSpec:
         return name in self.tops
 
     def keys(self) -> list[str]:
-        """The names of the blobs."""
+        """Return the names of the blobs."""
         return list(self.tops)
 
     def vals(self) -> list[Top | Function]:
-        """The blobs."""
+        """Return the blobs."""
         return list(self.tops.values())
 
     def update(self, other: NetSpec) -> None:
-        """Takes over the blobs of another NetSpec."""
+        """Take over the blobs of another NetSpec."""
         self.tops.update(other.tops)
 
     def to_proto(self) -> NetParameter:
-        """The net.
+        """Return the net.
 
         Raises:
             AttributeError, TypeError: for a setting that does not exist or a value that it cannot have, with the

@@ -10,7 +10,7 @@ from ..data.opencv import cv2
 
 
 def resize_image(im: np.ndarray, new_dims: Sequence[int], interp_order: int = 1) -> np.ndarray:
-    """Resizes an image, without smoothing it first.
+    """Resize an image, without smoothing it first.
 
     As in Caffe, there are two ways. Images of one or three channels go as in `skimage.transform.resize` with mode
     "constant" and anti_aliasing=False: pixels are areas, and beyond the image lies its smallest value, which shows
@@ -51,7 +51,7 @@ def resize_image(im: np.ndarray, new_dims: Sequence[int], interp_order: int = 1)
 
 
 def _centres(new: int, old: int) -> np.ndarray:
-    """Where the centres of the new pixels lie among the old ones."""
+    """Return where the centres of the new pixels lie among the old ones."""
     return (np.arange(new) + 0.5) * (old / new) - 0.5
 
 
@@ -60,7 +60,7 @@ def _nearest(new: int, old: int) -> np.ndarray:
 
 
 def _inside(new: int, old: int) -> np.ndarray:
-    """The share of the two neighbours' weights that lies inside of the image."""
+    """Return the share of the two neighbours' weights that lies inside of the image."""
     centres = _centres(new, old)
     return 1 - np.maximum(np.maximum(-centres, centres - (old - 1)), 0)
 

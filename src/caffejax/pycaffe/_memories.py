@@ -1,0 +1,145 @@
+"""The memories of a net: data and diffs of its blobs, of its params and of its state."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+import jax
+
+from .. import net as pure
+from ..graph import AUTOMATIC, Graph, Slot
+from ..layers.python.layer import BlobVec
+from ._slots import Slots, slot_trees, split_roots
+from ._synced import Memory, Shape, SyncedBlob
+
+
+class Memories:
+    """What a net holds.
+
+    Args:
+        graph: the net's graph.
+        variables: params and state to start with.
+        device: where passes read and write.
+
+    Attributes:
+        device: as above, until `move`.
+        blobs: by name.
+        slots: params, and what layers carry from pass to pass, by where they are owned.
+    """
+
+    def __init__(self, graph: Graph, variables: pure.Variables, device: jax.Device) -> None:
+        self.device = device
+        self._graph = graph
+        self._roots = split_roots(graph)
+        self._params, self._state = slot_trees(graph)
+        self.blobs: dict[str, SyncedBlob] = {}
+        for name, blob in graph.blobs.items():
+            root = self.blobs.get(self._roots.get(name, ""))
+            self.blobs[name] = SyncedBlob(blob.shape, data=root.data_memory if root else None)
+        self._set_loss_weights(graph.losses)
+        self.slots = {
+            slot: SyncedBlob(array.shape, data=Memory(jax.device_put(array, device)))
+            for slot, array in _pairs((self._params, self._state), variables)
+        }
+
+    # -- params and state
+
+    @property
+    def variables(self) -> pure.Variables:
+        """Params and state as JAX's arrays."""
+        return pure.Variables(self.data_of(self._params), self.data_of(self._state))
+
+    @variables.setter
+    def variables(self, new: pure.Variables) -> None:
+        for slot, array in _pairs((self._params, self._state), new):
+            if self.slots[slot].data_on(self.device) is not array:
+                self.slots[slot].data_memory.store(array)
+        for layer in self._graph.layers:
+            blobs = getattr(layer.type.instance, "blobs", None)
+            if isinstance(blobs, BlobVec):  # a Python layer's own, which passes bring up to date too
+                for blob, param in zip(blobs, layer.params, strict=True):
+                    blob.data[...] = self.slots[param.owner].data_on(self.device).reshape(blob.shape)
+
+    @property
+    def params(self) -> pure.Params:
+        """The params."""
+        return self.data_of(self._params)
+
+    @params.setter
+    def params(self, new: pure.Params) -> None:
+        for slot, array in _pairs((self._params,), (new,)):
+            self.slots[slot].data_memory.store(array)
+
+    @property
+    def param_diffs(self) -> pure.Params:
+        """The diffs of the params."""
+        return {
+            key: tuple(None if slot is None else self.slots[slot].diff_on(self.device) for slot in slots)
+            for key, slots in self._params.items()
+        }
+
+    @param_diffs.setter
+    def param_diffs(self, new: pure.Params) -> None:
+        for slot, array in _pairs((self._params,), (new,)):
+            self.slots[slot].diff_memory.store(array)
+
+    def clear_param_diffs(self) -> None:
+        """Make the diffs of all params zero."""
+        for blob in self.slots.values():
+            blob.diff_memory.clear()
+
+    def data_of(self, tree: Slots) -> dict[str, Any]:
+        """Return the arrays of these slots, in a tree like theirs."""
+        return {
+            key: tuple(None if slot is None else self.slots[slot].data_on(self.device) for slot in slots)
+            for key, slots in tree.items()
+        }
+
+    # -- blobs
+
+    def values(self, names: Iterable[str]) -> dict[str, jax.Array]:
+        """Return blobs as JAX's arrays."""
+        return {name: self.blobs[name].data_on(self.device) for name in names}
+
+    def store(self, name: str, array: jax.Array) -> None:
+        """Take a blob's new value, of any shape."""
+        self.set_shape(name, array.shape)
+        self.blobs[name].data_memory.store(array)
+
+    def set_shape(self, name: str, shape: Shape) -> None:
+        """Give a blob, under all its names, the shape that it has in this pass."""
+        if self.blobs[name].shape != shape:
+            for other in (name, *(top for top, root in self._roots.items() if root == name)):
+                self.blobs[other].reshape(*shape)
+
+    def reshape(self, graph: Graph) -> None:
+        """Give blobs and state the shapes that they have in this graph of the net."""
+        self._graph = graph
+        changed = [name for name, blob in graph.blobs.items() if self.blobs[name].shape != blob.shape]
+        for name in changed:
+            self.blobs[name].reshape(*graph.blobs[name].shape)
+        for param in (param for layer in graph.layers for param in layer.carried):
+            if (carried := self.slots[param.slot]).shape != param.spec.shape:
+                carried.reshape(*param.spec.shape)
+                carried.data_memory.clear()
+        self._set_loss_weights(changed)
+
+    def move(self, device: jax.Device) -> None:
+        """Take everything to another device."""
+        self.device = device
+        for blob in (*self.blobs.values(), *self.slots.values()):
+            blob.data_memory.move(device)
+            blob.diff_memory.move(device)
+
+    def _set_loss_weights(self, names: Collection[str]) -> None:
+        """Make the diffs of those of these blobs that are losses their weights, as setting up a layer does."""
+        for name, weight in self._graph.losses.items():
+            if name != AUTOMATIC and name in names:
+                self.blobs[name].diff[...] = weight
+
+
+def _pairs(trees: Iterable[Mapping[str, Any]], values: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Slot, jax.Array]]:
+    for tree, arrays in zip(trees, values, strict=True):
+        for key, slots in tree.items():
+            yield from ((s, a) for s, a in zip(slots, arrays[key], strict=True) if s is not None)

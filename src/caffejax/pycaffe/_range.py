@@ -1,0 +1,203 @@
+"""Compiled forward and backward passes over ranges of a net's layers.
+
+A backward pass can start from any diffs and stop anywhere, and skips what Caffe skips. Forward is computed again for
+it inside the same compiled function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import jax
+
+from ..graph import Graph, Layer, Slot
+from ..graph.indices import index_blob
+from ..kernels import compiling
+from ..options import Backward
+from ..schedule import Given, Part, Result, Schedule, Values, compute, one_by_one, part_of, run
+from ..schedule.fuse import fuse
+from ._backward import BackwardRange, Diffs, Pullback, Seeds, pull_back, with_pullback
+from ._slots import slot_trees, split_roots
+
+Key = tuple[jax.Array, *tuple[Any, ...]]  # a key, and the numbers to fold into it one after the other
+
+
+class Args(NamedTuple):
+    """What a pass is a function of; for the backward pass of a host layer, also the tops of its forward pass."""
+
+    params: Mapping[str, Any]
+    state: Mapping[str, Any]
+    blobs: Mapping[str, jax.Array]
+    key: Key
+    tops: Mapping[str, jax.Array]
+
+
+class Forward(NamedTuple):
+    """What a forward pass gives: the blobs asked for, what has changed of the state, the weighted losses."""
+
+    values: Values
+    state: dict[Slot, jax.Array]
+    loss: jax.Array
+
+
+class LayerRange:
+    """Consecutive layers of a graph, to be run together.
+
+    Args:
+        graph: the graph.
+        first, last: indices of its layers; both belong to it. A host layer is a range of its own.
+        mode: how gradients are made.
+
+    Attributes:
+        on_host: whether it is a host layer, which is not compiled.
+        fed_layers: those of its layers that are fed; their tops stand in the blobs already.
+        reads: blobs that must be given: what Input and data layers produce, and what comes from layers before.
+        makes: blobs that it computes. An inserted Split's tops are its bottom under other names (see `split_roots`).
+        params, state: the slots that its layers use, in trees like those of `Net.init`.
+        indices: those of its layers that pick by number, and where they read it.
+    """
+
+    def __init__(self, graph: Graph, first: int, last: int, mode: Backward) -> None:
+        self.graph, self.first, self.last = graph, first, last
+        self.layers = graph.layers[first : last + 1]
+        self.on_host = any(layer.type.on_host for layer in self.layers)
+        self.fed_layers = tuple(layer for layer in self.layers if layer.type.is_fed)
+        self._mode = mode
+        self._roots = split_roots(graph)
+        self._part = self._part_to(last)
+        self.reads = tuple(dict.fromkeys(map(self.root, self._part.reads)))
+        self.makes = tuple(sorted(self._part.makes - self._roots.keys()))
+        self.params, self.state = (self._part.using(tree) for tree in slot_trees(graph))
+        picking = (layer for layer in self.layers if layer.type.gradient.indices.picks)
+        self.indices = tuple((layer, self.root(index_blob(layer))) for layer in picking)
+        self._backward_ranges: dict[tuple[int, int], BackwardRange] = {}
+        self._compiled: dict[Any, Any] = {}
+
+    @cached_property
+    def leaves(self) -> frozenset[str]:
+        """Blobs made here that layers after these read, or that no layer reads."""
+        later = part_of(self.graph.layers[self.last + 1 :], self._mode)
+        return frozenset(map(self.root, (*later.reads, *self.graph.outputs))).intersection(self.makes)
+
+    def root(self, name: str) -> str:
+        """Return the blob that a split's top is; any other blob is itself."""
+        return self._roots.get(name, name)
+
+    def forward(self, args: Args, wanted: tuple[str, ...]) -> Forward:
+        """Run forward; return the blobs in `wanted`."""
+        return self._function("forward", self._forward, wanted)(args)
+
+    def backward(self, args: Args, seeds: Seeds, back: BackwardRange, wanted: tuple[str, ...]) -> Diffs:
+        """Run some of the layers backward, after a forward pass of the same `args`; return the diffs in `wanted`."""
+        return self._function("backward", self._backward, back, wanted)(args, seeds)
+
+    def forward_backward(
+        self, args: Args, seeds: Seeds, back: BackwardRange, blobs: tuple[str, ...], diffs: tuple[str, ...]
+    ) -> tuple[Forward, Diffs]:
+        """Run forward and backward; return the blobs in `blobs` and the diffs in `diffs`."""
+        function = self._function("forward_backward", self._forward_backward, back, self.last, blobs, diffs)
+        return function(args, seeds)
+
+    def backward_range(self, low: int, high: int) -> BackwardRange:
+        """Return the layers from `low` to `high`, indices in the graph, for the backward pass."""
+        key = (low, high)
+        if key not in self._backward_ranges:
+            self._backward_ranges[key] = BackwardRange(self.graph, low, high)
+        return self._backward_ranges[key]
+
+    def _function(self, name: str, function: Any, *static: Any) -> Any:
+        key = (name, *static)
+        if key not in self._compiled:
+            bound = partial(function, *static)
+            self._compiled[key] = bound if self.on_host else compiling.jit(bound, self.layers[0].context.kernels)
+        return self._compiled[key]
+
+    def _forward(self, wanted: tuple[str, ...], args: Args) -> Forward:
+        schedule = fuse(Schedule(self.graph, (self._part,)))
+        return _forward_result(args, run(schedule, _given(args), before=self._before(args)), wanted)
+
+    def _backward(self, back: BackwardRange, wanted: tuple[str, ...], args: Args, seeds: Seeds) -> Diffs:
+        return self._forward_backward(back, back.high, (), wanted, args, seeds)[1]
+
+    def _forward_backward(
+        self,
+        back: BackwardRange,
+        last: int,
+        wanted: tuple[str, ...],
+        wanted_diffs: tuple[str, ...],
+        args: Args,
+        seeds: Seeds,
+    ) -> tuple[Forward, Diffs]:
+        """Run forward up to layer `last`, and then back."""
+        pullbacks: list[tuple[Layer, Pullback]] = []
+
+        def keeping_pullbacks(part: Part, given: Given, before: Values, keep: frozenset[str] | None) -> Result:
+            (layer,) = part.layers
+            if layer.key not in back.differentiated:
+                return compute(part, given, before)
+            result, pullback = with_pullback(part, given, before, args.tops)
+            pullbacks.append((layer, pullback))
+            return result
+
+        schedule = one_by_one(Schedule(self.graph, (self._part_to(last),)))
+        result = run(schedule, _given(args), before=self._before(args), runner=keeping_pullbacks)
+        diffs = pull_back(pullbacks, seeds)
+        wanted_blobs = {name: diffs.blobs[name] for name in wanted_diffs}
+        return _forward_result(args, result, wanted), diffs._replace(blobs=wanted_blobs)
+
+    def _part_to(self, last: int) -> Part:
+        """Return the layers up to `last`, an index in the graph, but for fed ones, as one part."""
+        layers = self.graph.layers[self.first : last + 1]
+        return part_of((layer for layer in layers if not layer.type.is_fed), self._mode)
+
+    def _before(self, args: Args) -> Values:
+        """Return the given blobs, also under the names that splits before these layers gave them."""
+        split = {name: args.blobs[self._roots[name]] for name in self._part.reads if name in self._roots}
+        return {**args.blobs, **split}
+
+
+class Ranges:
+    """The ranges of a graph's layers, each made once.
+
+    Attributes:
+        graph: the graph.
+        host_layers: indices of those on the host.
+    """
+
+    def __init__(self, graph: Graph, mode: Backward) -> None:
+        self.graph = graph
+        self.host_layers = tuple(i for i, layer in enumerate(graph.layers) if layer.type.on_host)
+        self._mode = mode
+        self._known: dict[tuple[int, int], LayerRange] = {}
+
+    def of(self, first: int, last: int) -> LayerRange:
+        """Return layers `first` to `last`."""
+        if (first, last) not in self._known:
+            self._known[first, last] = LayerRange(self.graph, first, last, self._mode)
+        return self._known[first, last]
+
+    def plan(self, first: int, last: int, one_by_one: bool) -> Iterator[LayerRange]:
+        """Yield layers `first` to `last` in one range, but for those on the host, or `one_by_one`."""
+        cuts = {first, last + 1}.union(*((i, i + 1) for i in self.host_layers if first <= i <= last))
+        for start, stop in pairwise(range(first, last + 2) if one_by_one else sorted(cuts)):
+            yield self.of(start, stop - 1)
+
+
+def _given(args: Args) -> Given:
+    key, *numbers = args.key
+    for number in numbers:
+        key = jax.random.fold_in(key, number)
+    return Given(args.params, args.state, {}, key, {})
+
+
+def _forward_result(args: Args, result: Result, wanted: tuple[str, ...]) -> Forward:
+    changed = {
+        Slot(key, i): new
+        for key, blobs in result.state.items()
+        for i, (new, old) in enumerate(zip(blobs, args.state[key], strict=True))
+        if new is not old
+    }
+    return Forward({name: result.values[name] for name in wanted}, changed, result.loss)

@@ -1,0 +1,205 @@
+"""A net at work: its memories, and forward and backward passes over ranges of its layers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import jax
+
+from .. import net as pure
+from ..data.loader import Loader
+from ..graph import Graph
+from ..graph.reshape import reshape_graph
+from ..layers import Fed
+from ..layers.context import Phase, name_key
+from . import _modes
+from ._backward import BackwardRange, takes_part
+from ._fed import FedLayers
+from ._history import History
+from ._memories import Memories
+from ._passes import BackwardPass, Pass, new_pass
+from ._range import Key, LayerRange, Ranges
+
+Callback = Callable[[int], object]
+
+
+class Workspace:
+    """A net's memories, and what runs on them.
+
+    Blobs that nobody looks at stay unknown: a pass returns the net's outputs, and what was looked at repeatedly.
+    The first look at another blob runs the same pass again, this time returning all of them.
+
+    Args:
+        net: the net.
+        variables: its params and state to start with.
+        loader: what feeds its data layers.
+
+    Attributes:
+        memories: blobs, params and state.
+        fed: the layers that are fed.
+        callbacks: called with a layer's index, by "before_forward" and so on; then layers run one by one.
+    """
+
+    def __init__(self, net: pure.Net, variables: pure.Variables, loader: Loader) -> None:
+        self.memories = Memories(net.graph, variables, _modes.device())
+        self.fed = FedLayers(loader, self.memories)
+        self.callbacks: dict[str, list[Callback]] = {
+            f"{when}_{what}": [] for when in ("before", "after") for what in ("forward", "backward")
+        }
+        self._mode = net.run.backward
+        self._by_hand = net.graph.fed_by_hand
+        self._known: dict[Any, Ranges] = {}  # by the shapes of what is fed by hand
+        self._use(net.graph)
+
+    @property
+    def graph(self) -> Graph:
+        """The net's graph, for the shapes that the inputs have now."""
+        return self._ranges.graph
+
+    def feed_by_hand(self) -> dict[str, jax.Array]:
+        """Return what stands in the tops of Input layers, and the next batch of those that arrays feed."""
+        self.fed.read_arrays(self.graph.layers)
+        return self.memories.values(self._by_hand)
+
+    def reshape(self) -> None:
+        """Take the shapes that the blobs of Input layers have now for the net's.
+
+        Raises:
+            GraphError: if a layer cannot work with them.
+        """
+        shapes = {name: self.memories.blobs[name].shape for name in self._by_hand}
+        if all(self.graph.blobs[name].shape == shape for name, shape in shapes.items()):
+            return
+        known = self._known.get(tuple(shapes.values()))
+        self._use(known.graph if known else reshape_graph(self.graph, shapes))
+        self.memories.reshape(self.graph)
+
+    def follow(self) -> None:
+        """Go to the device of the moment."""
+        if (device := _modes.device()) is not self.memories.device:
+            self.memories.move(device)
+            self.forget_passes()
+
+    def forget_passes(self) -> None:
+        """Have backward passes begin from what stands in the memories."""
+        self._history.forget()
+
+    def forward(self, first: int, last: int, key: Key | None = None) -> list[jax.Array]:
+        """Run layers `first` to `last` on what stands in the blobs; return the parts of the weighted loss."""
+        self._prepare(first, last)
+        key = key or _modes.next_key()
+        losses = []
+        for layers in self._ranges.plan(first, last, self._one_by_one):
+            self._call("before_forward", layers.first)
+            losses.append(self._forward(layers, key))
+            self._call("after_forward", layers.last)
+        return losses
+
+    def backward(self, high: int, low: int, wanted: Iterable[str] = ()) -> None:
+        """Run layers `high` down to `low` backward; the diffs in `wanted` are sure to be asked for next.
+
+        Raises:
+            GraphError: if a gradient does not exist.
+        """
+        self.graph.check_backward()
+        self._prepare(high, low, reshape=False)
+        wanted = frozenset(wanted)
+        groups = {layers.high: (done, layers) for done, layers in self._groups(high, low)}
+        for i in range(high, low - 1, -1):
+            self._call("before_backward", i)
+            if i in groups:
+                self._backward(*groups[i], wanted)
+            self._call("after_backward", i)
+
+    def forward_backward(self, key: Key | None = None) -> list[jax.Array]:
+        """Run everything forward and backward, in one compiled call where possible; return the loss's parts."""
+        last = len(self.graph.layers) - 1
+        self._prepare(0, last)
+        key = key or _modes.next_key()
+        part = [i for i, layer in enumerate(self.graph.layers) if takes_part(layer)]
+        if self._ranges.host_layers or self._one_by_one or not part:
+            losses = self.forward(0, last, key)
+            self.backward(last, 0)
+            return losses
+        self.graph.check_backward()
+        whole = self._ranges.of(0, last)
+        layers = whole.backward_range(part[0], part[-1])
+        forward = self._start(whole, key)
+        back = BackwardPass(forward, layers, self.memories)
+        blobs, diffs = self._wanted(whole), self._wanted_diffs(layers, frozenset())
+        found, found_diffs = whole.forward_backward(forward.args, back.seeds, layers, blobs, diffs)
+        forward.finish(found, self.memories)
+        self._history.add(forward)
+        back.finish(found_diffs, self.memories)
+        return [found.loss]
+
+    @property
+    def _one_by_one(self) -> bool:
+        return any(self.callbacks.values())
+
+    def _use(self, graph: Graph) -> None:
+        key = tuple(graph.blobs[name].shape for name in self._by_hand)
+        self._ranges = self._known.setdefault(key, Ranges(graph, self._mode))
+        self._history = History(self._ranges, self.memories)
+
+    def _prepare(self, first: int, last: int, reshape: bool = True) -> None:
+        self.follow()
+        if reshape and any(isinstance(layer.type.runs, Fed) for layer in self.graph.layers[first : last + 1]):
+            self.reshape()
+
+    def _start(self, layers: LayerRange, key: Key) -> Pass:
+        """Return a pass, still to be run; data layers read their next batch."""
+        self.fed.read(layers.fed_layers)
+        return new_pass(layers, self.memories, key)
+
+    def _forward(self, layers: LayerRange, key: Key) -> jax.Array:
+        forward = self._start(layers, key)
+        found = layers.forward(forward.args, self._wanted(layers))
+        forward.finish(found, self.memories)
+        self._history.add(forward)
+        return found.loss
+
+    def _wanted(self, layers: LayerRange) -> tuple[str, ...]:
+        """Return the blobs that a pass is to return."""
+        blobs, shapes = self.memories.blobs, self.graph.blobs
+        if self._ranges.host_layers or any(blobs[name].shape != shapes[name].shape for name in layers.reads):
+            return layers.makes  # their shapes are known only then
+        sure = {*layers.leaves, *(name for _, name in layers.indices)}
+        return tuple(name for name in layers.makes if blobs[name].data_memory.expects_look() or name in sure)
+
+    def _groups(self, high: int, low: int) -> Iterator[tuple[Pass, BackwardRange]]:
+        """Yield what to do on the way from `high` to `low`: ranges of the passes that made the blobs."""
+        part = [i for i in range(high, low - 1, -1) if takes_part(self.graph.layers[i])]
+        passes = {i: self._history.to_go_back(i) for i in part}
+        while part:
+            top = bottom = part.pop(0)
+            while part and passes[part[0]] is passes[top] and not self._one_by_one:
+                bottom = part.pop(0)
+            yield passes[top], passes[top].range.backward_range(bottom, top)
+
+    def _backward(self, forward: Pass, layers: BackwardRange, wanted: frozenset[str]) -> None:
+        back = BackwardPass(forward, layers, self.memories)
+        back.finish(back.run(self._wanted_diffs(layers, wanted)), self.memories)
+
+    def _wanted_diffs(self, layers: BackwardRange, wanted: frozenset[str]) -> tuple[str, ...]:
+        """Return the blobs whose diffs a backward pass is to return."""
+        if self._ranges.host_layers:
+            return layers.writes
+        sure, blobs = {*layers.leaves, *wanted}, self.memories.blobs
+        return tuple(name for name in layers.writes if blobs[name].diff_memory.expects_look() or name in sure)
+
+    def _call(self, what: str, layer: int) -> None:
+        for callback in self.callbacks[what]:
+            callback(layer)
+
+
+def open_workspace(
+    network_file: str | os.PathLike[str], phase: Phase, level: int, stages: tuple[str, ...]
+) -> tuple[Workspace, Loader]:
+    """Build a net with random numbers of the process's and set it to work; the loader is to be closed."""
+    net = pure.Net(network_file, phase, level=level, stages=stages, seed=_modes.next_seed())
+    key, number = _modes.next_key()
+    loader = Loader(net.graph, by_hand=dict)
+    return Workspace(net, net.init(name_key(key, f"net {number}")), loader), loader
