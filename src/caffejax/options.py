@@ -43,6 +43,15 @@ class Run:
     def __post_init__(self) -> None:
         _raise_of([*_wrong_choices(self), *self._wrong()])
 
+    @property
+    def of_layers(self) -> tuple[Kernels, Precision, Backward]:
+        """What each layer computes with; the rest concerns the net as a whole."""
+        return self.kernels, self.precision, self.backward
+
+    def plain(self) -> Run:
+        """Return the same with the plain lowering of every layer."""
+        return replace(self, kernels="reference")
+
     def _wrong(self) -> Iterator[str]:
         if self.memory_limit is not None and (not is_whole(self.memory_limit) or self.memory_limit < 0):
             yield f"memory_limit must be a number of bytes, not {quoted(self.memory_limit)}"

@@ -16,7 +16,7 @@ from caffejax.schedule import Given, Schedule, compute, one_by_one, run, run_par
 from caffejax.schedule.cut import cut_round_host
 from caffejax.schedule.fuse import fuse, keep_apart
 from caffejax.schedule.groups import Plan
-from caffejax.schedule.recompute import recompute, run_again
+from caffejax.schedule.recompute import recompute
 
 INPUT = 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 6 dim: 6 } } }'
 CONVOLUTION = """layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
@@ -46,7 +46,7 @@ def names(schedule: Schedule) -> list[list[str]]:
 
 
 def fused(net: Net) -> list[list[str]]:
-    return [step for step in names(fuse(schedule_of(net.graph, net.run.backward))) if len(step) > 1]
+    return [step for step in names(fuse(schedule_of(net.graph))) if len(step) > 1]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_schedule_is_cut_round_host_layers() -> None:
 
 
 def test_nothing_to_cut_is_not_cut() -> None:
-    whole = schedule_of(Net(CHAIN).graph, "autodiff")
+    whole = schedule_of(Net(CHAIN).graph)
     assert names(cut_round_host(whole)) == names(whole)
     assert len(cut_round_host(whole).parts) == 1
 
@@ -126,13 +126,13 @@ def test_the_groups_of_a_plan_are_parts_of_which_all_but_the_last_run_again() ->
     assert names(again) == names(net.schedule)
     assert str(again).splitlines() == [
         "compiled, and run again in the backward pass: data .. scale",
-        "  together: batchnorm + scale",
+        "  fused: batchnorm + scale",
         "compiled: relu .. loss",
     ]
     variables, inputs = net.init(jax.random.key(0)), {"data": jax.random.normal(jax.random.key(1), (2, 3, 6, 6))}
 
     def loss(params: Any, schedule: Schedule) -> jax.Array:
-        return run(schedule, Given(params, variables.state, inputs, None, {}), wanted=(), runner=run_again).loss
+        return run(schedule, Given(params, variables.state, inputs, None, {}), wanted=()).loss
 
     one, other = (jax.grad(loss)(variables.params, schedule) for schedule in (net.schedule, again))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), one, other)
@@ -152,8 +152,8 @@ def test_a_range_runs_on_what_was_made_before_it() -> None:
     net = Net(CHAIN)
     variables, inputs = net.init(jax.random.key(0)), {"data": jnp.ones((2, 3, 6, 6))}
     given = Given(*variables, inputs, None, {})
-    whole = run(schedule_of(net.graph, "autodiff"), given)
-    head, tail = schedule_of(net.graph, "autodiff", 0, 2), schedule_of(net.graph, "autodiff", 3)
+    whole = run(schedule_of(net.graph), given)
+    head, tail = schedule_of(net.graph, 0, 2), schedule_of(net.graph, 3)
     assert len(names(head)) + len(names(tail)) == len(net.graph.layers)
     before = run(head, given).values
     np.testing.assert_array_equal(run(tail, given, before=before).values["conv"], whole.values["conv"])

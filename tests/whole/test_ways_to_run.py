@@ -120,7 +120,7 @@ def one_by_one(net: Net) -> Numbers:
         total = jnp.zeros(())
         for layer in net.graph.layers:
             given = Given(params, state, inputs_of(net), KEY, {})
-            result = compute(part_of((layer,), net.run.backward), given, values)
+            result = compute(part_of((layer,)), given, values)
             values, state = values | result.values, result.state
             total += result.loss
         return total, ({name: values[name] for name in net.outputs}, state)

@@ -152,7 +152,7 @@ def _points(
 ) -> dict[str, tuple[Arrays, Arrays, Arrays]]:
     """Compute blobs, bottoms and tops of each of the layers in one forward pass."""
     wanted = {layer.key for layer in layers}
-    schedule = one_by_one(schedule_of(net.graph, net.run.backward))
+    schedule = one_by_one(schedule_of(net.graph))
 
     def walk(variables: Variables, inputs: Mapping[str, jax.Array], key: jax.Array) -> Any:
         points = {}

@@ -140,7 +140,7 @@ class _Wiring:
         phase: Any = caffe_pb2.Phase.Name(layer.phase) if layer.HasField("phase") else self.phase
         site = Site(layer, phase, self.file, self.reading)
         kind = layer_type(layer.type)
-        context = Context(without_wiring(layer), kind, phase, self.run.kernels, self.run.precision)
+        context = Context(without_wiring(layer), kind, phase, self.run)
         return settled(context, site), site
 
     def _infer(self, context: Context, site: Site, inserted: bool) -> None:

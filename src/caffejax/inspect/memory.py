@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import sys
 from dataclasses import dataclass
@@ -148,7 +147,7 @@ def _multiply_adds(layer: Layer, graph: Graph) -> int | None:
         return 0
     if layer.type.on_host:
         return None
-    plain = dataclasses.replace(layer.context, kernels="reference")
+    plain = layer.context.plain()
     blobs = [jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in layer.owned]
     bottoms = [graph.blobs[bottom] for bottom in layer.bottoms]
     return multiply_adds(lambda key, *arrays: forward(plain.with_key((key, 0)), *arrays), _KEY, blobs, bottoms)

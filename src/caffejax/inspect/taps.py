@@ -43,7 +43,7 @@ class Taps:
         batch: Mapping[str, jax.Array],
         key: jax.Array,
     ) -> None:
-        self._schedule = one_by_one(schedule_of(net.graph, net.run.backward))
+        self._schedule = one_by_one(schedule_of(net.graph))
         self._given = Given(params, state, batch, key, {})
         # a copy of what each layer reads, so that the shares of a shared param's gradient can be told apart
         self._params = {

@@ -46,7 +46,7 @@ class Timer:
         inputs = complete_inputs(net.graph, {}, np.random.default_rng(0)) if net.graph.fed_by_hand else {}
         self._by_hand = {top: jnp.asarray(inputs[top], jnp.float32) for top in net.graph.fed_by_hand}
         self._loader = Loader(net.graph, by_hand=lambda: self._by_hand)
-        self._schedule = one_by_one(schedule_of(net.graph, net.run.backward))
+        self._schedule = one_by_one(schedule_of(net.graph))
         self._compiled = {part: _Compiled(part) for part in self._schedule.parts}
         self._forward = net.jit(lambda v, x: net.loss(v.params, v.state, x, key))
         self._both = net.jit(lambda v, x: jax.value_and_grad(net.loss, has_aux=True)(v.params, v.state, x, key))
@@ -95,7 +95,7 @@ class _Compiled:
         (self._layer,) = part.layers
 
         def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-            return function if self._layer.type.on_host else compiling.jit(function, self._layer.context.kernels)
+            return function if self._layer.type.on_host else compiling.jit(function, self._layer.context.run.kernels)
 
         def forward_for_backward(given: Given, before: Values) -> Any:
             def tops(params: Any, before: Values) -> Any:

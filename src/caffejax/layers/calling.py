@@ -15,7 +15,6 @@ import numpy as np
 from ..errors import LayerError
 from ..kernels.elementwise import elementwise
 from ..kernels.gradient import with_gradient
-from ..options import Backward
 from .checking import checked
 from .context import Context
 from .dtypes import matmul_precision
@@ -58,31 +57,29 @@ def backward(
 
 
 @checked
-def call(
-    ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], mode: Backward = "autodiff"
-) -> tuple[Arrays, Arrays]:
-    """Run `forward`, differentiable as `mode` says: by autodiff, or by the hand-written rule where there is one.
+def call(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
+    """Run `forward`, differentiable as `Run.backward` says: by autodiff, or by the rule where there is one.
 
-    Types that prefer their rule use it in either mode.
+    Types that prefer their rule use it in either case.
     """
     kind = ctx.type
     if kind.facts.elementwise and ctx.fast:
-        plain = replace(ctx, kernels="reference")
-        return elementwise(lambda *bottoms: call(plain, blobs, bottoms, mode)[0], *bottoms), ()
+        plain = ctx.plain()
+        return elementwise(lambda *bottoms: call(plain, blobs, bottoms)[0], *bottoms), ()
     if kind.on_host:
         return _call_on_host(ctx, blobs, bottoms)
-    if kind.gradient.rule is None or not (kind.gradient.preferred or mode == "rules"):
+    if kind.gradient.rule is None or not (kind.gradient.preferred or ctx.run.backward == "rules"):
         return forward(ctx, blobs, bottoms)
     return _with_rule(ctx, blobs, bottoms)
 
 
 def call_once_traced(
-    ctx: Context, key: Any, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], mode: Backward
+    ctx: Context, key: Any, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]
 ) -> tuple[Arrays, Arrays]:
     """Run `call` in a forward pass with a base key; layers that compute the same are traced, and lowered, once."""
     if ctx.type.on_host or ctx.type.instance is not None:  # the latter belong to one layer
-        return call(ctx.with_key(key), blobs, bottoms, mode)
-    found: tuple[Arrays, Arrays] = _called(ctx, key, tuple(blobs), tuple(bottoms), mode)
+        return call(ctx.with_key(key), blobs, bottoms)
+    found: tuple[Arrays, Arrays] = _called(ctx, key, tuple(blobs), tuple(bottoms))
     return found
 
 
@@ -95,9 +92,9 @@ def fused_once_traced(
     return found
 
 
-@partial(jax.jit, static_argnums=(0, 4))
-def _called(ctx: Context, key: Any, blobs: Arrays, bottoms: Arrays, mode: Backward) -> tuple[Arrays, Arrays]:
-    return call(ctx.with_key(key), blobs, bottoms, mode)
+@partial(jax.jit, static_argnums=0)
+def _called(ctx: Context, key: Any, blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
+    return call(ctx.with_key(key), blobs, bottoms)
 
 
 @partial(jax.jit, static_argnums=(0, 1))

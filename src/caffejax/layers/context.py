@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from ..errors import LayerError
-from ..options import Kernels, Precision, Reading
+from ..options import Reading, Run
 from ..paths import find
 from .types import LayerType, PerLayer
 
@@ -44,17 +44,19 @@ class ParamSpec:
     value: Any = dataclasses.field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Context:
-    """All that a layer computes with besides its arrays. Layers that are equal in it are traced once.
+    """All that a layer computes with besides its arrays.
+
+    Two are equal if layers compute the same in them: by type, parameters, phase, and what of `run` concerns layers.
+    Such layers are traced once. `base_key` and `propagate_down` belong to one pass and do not count.
 
     Attributes:
         layer: the LayerParameter without what wires the layer into its net: no name, as many bottoms and tops as there
             are, nameless.
         type: the layer's type.
         phase: "TRAIN" or "TEST".
-        kernels: whether operations take their fast formulation; see `fast`.
-        precision: the floats that the net computes in; see `layers.dtypes`.
+        run: how the net computes.
         base_key: the key of one forward pass and a number for the layer in it, or None; see `key`.
         propagate_down: in a backward pass of a host layer, for which bottoms a gradient is wanted; None for all.
     """
@@ -62,8 +64,7 @@ class Context:
     layer: Any
     type: LayerType
     phase: Phase = "TEST"
-    kernels: Kernels = "fast"
-    precision: Precision = "float32"
+    run: Run = field(default_factory=Run)
     base_key: tuple[jax.Array, Any] | None = None
     propagate_down: tuple[bool, ...] | None = None
 
@@ -81,7 +82,7 @@ class Context:
     @property
     def fast(self) -> bool:
         """Whether to compute with what `caffejax.kernels` has, or by the plain lowering."""
-        return self.kernels == "fast"
+        return self.run.kernels == "fast"
 
     @property
     def n_tops(self) -> int:
@@ -99,8 +100,19 @@ class Context:
         """Return the same in a forward pass with this key and number of the layer."""
         return replace(self, base_key=base_key)
 
+    def plain(self) -> Context:
+        """Return the same with the plain lowering."""
+        return replace(self, run=self.run.plain())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Context) and self._computation == other._computation
+
     def __hash__(self) -> int:
-        return hash((self._definition, self.type.name, self.phase, self.kernels, self.precision))
+        return hash(self._computation[1:])
+
+    @functools.cached_property
+    def _computation(self) -> tuple[Any, ...]:
+        return self.type, self.type.name, self._definition, self.phase, self.run.of_layers
 
     @functools.cached_property
     def _definition(self) -> bytes:

@@ -38,14 +38,14 @@ def matmul_precision(ctx: Context) -> AbstractContextManager[None]:
 
     Their gradients by autodiff follow them, wherever those are taken.
     """
-    return jax.default_matmul_precision(_PRODUCTS[ctx.precision])
+    return jax.default_matmul_precision(_PRODUCTS[ctx.run.precision])
 
 
 def cast_inputs(
     ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]
 ) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
     """Cast a layer's blobs and bottoms as its dtype policy says; gradients come back in the dtypes given."""
-    if ctx.precision != "bfloat16" or ctx.type.facts.dtypes == "bottoms":
+    if ctx.run.precision != "bfloat16" or ctx.type.facts.dtypes == "bottoms":
         return tuple(blobs), tuple(bottoms)
     if ctx.type.facts.dtypes == "float32":
         return tuple(blobs), tuple(map(to_float32, bottoms))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple, Unpack
 
 import jax
@@ -18,11 +18,10 @@ from ..kernels import compiling
 from ..layers import Phase, Source
 from ..layers.dtypes import to_float32
 from ..options import Options, Reading, Run, resolved
-from ..schedule import Given, Result, compute, run, schedule_of
+from ..schedule import Given, Result, plan, run, run_part
 from ..schedule.compiled import CompiledParts
-from ..schedule.cut import cut_round_host
-from ..schedule.fuse import fuse, keep_apart
-from ..schedule.recompute import Recomputing, run_again
+from ..schedule.fuse import keep_apart
+from ..schedule.recompute import Recomputing
 from ..schema import read_net, source_file
 from ..schema.caffe_pb2 import NetParameter, NetState
 from .given import check_given, check_key, check_selection, known_names, shape_hints
@@ -122,10 +121,8 @@ class Net:
 
     def _set_graph(self, graph: Graph) -> None:
         self.graph = graph
-        whole = schedule_of(graph, self.run.backward)
-        self.schedule = fuse(cut_round_host(whole) if graph.has_host_layers else whole)
-        self._apart = cache(partial(keep_apart, self.schedule))  # parts are compiled once, so they must stay the same
-        self._runner = CompiledParts(self.run.kernels) if graph.has_host_layers else compute
+        self.schedule = plan(graph)
+        self._runner = CompiledParts(self.run.kernels) if graph.has_host_layers else run_part
         self.recomputing: Recomputing | None = None
         if self.run.remat == "auto" and not graph.has_host_layers:
             self.recomputing = Recomputing(self.schedule, self.run.memory_limit)
@@ -243,10 +240,9 @@ class Net:
         """Run the net, for its backward pass as well if `training`."""
         check_given(self.graph, given)
         with shape_hints(self.graph, given.inputs):
-            if training and self.recomputing is not None:
-                schedule = keep_apart(self.recomputing.schedule(given), frozenset(given.taps))
-                return run(schedule, given, wanted=wanted, runner=run_again)
-            return run(self._apart(frozenset(given.taps)), given, wanted=wanted, runner=self._runner)
+            again = training and self.recomputing is not None
+            schedule = self.recomputing.schedule(given) if again and self.recomputing else self.schedule
+            return run(keep_apart(schedule, frozenset(given.taps)), given, wanted=wanted, runner=self._runner)
 
     def _returned(self, values: Blobs, names: Iterable[str]) -> Blobs:
         own = to_float32 if self.run.precision == "bfloat16" else lambda value: value

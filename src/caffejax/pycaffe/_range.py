@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -16,8 +15,8 @@ import jax
 from ..graph import Graph, Layer, Slot
 from ..graph.indices import index_blob
 from ..kernels import compiling
-from ..options import Backward
-from ..schedule import Given, Part, Result, Schedule, Values, compute, one_by_one, part_of, run
+from ..schedule import Given, Part, Result, Schedule, Values, compute, one_by_one, part_of, run, schedule_of
+from ..schedule.cut import cut_round_host
 from ..schedule.fuse import fuse
 from ._backward import BackwardRange, Diffs, Pullback, Seeds, pull_back, with_pullback
 from ._slots import slot_trees, split_roots
@@ -49,7 +48,6 @@ class LayerRange:
     Args:
         graph: the graph.
         first, last: indices of its layers; both belong to it. A host layer is a range of its own.
-        mode: how gradients are made.
 
     Attributes:
         on_host: whether it is a host layer, which is not compiled.
@@ -60,12 +58,11 @@ class LayerRange:
         indices: those of its layers that pick by number, and where they read it.
     """
 
-    def __init__(self, graph: Graph, first: int, last: int, mode: Backward) -> None:
+    def __init__(self, graph: Graph, first: int, last: int) -> None:
         self.graph, self.first, self.last = graph, first, last
         self.layers = graph.layers[first : last + 1]
         self.on_host = any(layer.type.on_host for layer in self.layers)
         self.fed_layers = tuple(layer for layer in self.layers if layer.type.is_fed)
-        self._mode = mode
         self._roots = split_roots(graph)
         self._part = self._part_to(last)
         self.reads = tuple(dict.fromkeys(map(self.root, self._part.reads)))
@@ -79,7 +76,7 @@ class LayerRange:
     @cached_property
     def leaves(self) -> frozenset[str]:
         """Blobs made here that layers after these read, or that no layer reads."""
-        later = part_of(self.graph.layers[self.last + 1 :], self._mode)
+        later = part_of(self.graph.layers[self.last + 1 :])
         return frozenset(map(self.root, (*later.reads, *self.graph.outputs))).intersection(self.makes)
 
     def root(self, name: str) -> str:
@@ -112,7 +109,7 @@ class LayerRange:
         key = (name, *static)
         if key not in self._compiled:
             bound = partial(function, *static)
-            self._compiled[key] = bound if self.on_host else compiling.jit(bound, self.layers[0].context.kernels)
+            self._compiled[key] = bound if self.on_host else compiling.jit(bound, self.layers[0].context.run.kernels)
         return self._compiled[key]
 
     def _forward(self, wanted: tuple[str, ...], args: Args) -> Forward:
@@ -151,7 +148,7 @@ class LayerRange:
     def _part_to(self, last: int) -> Part:
         """Return the layers up to `last`, an index in the graph, but for fed ones, as one part."""
         layers = self.graph.layers[self.first : last + 1]
-        return part_of((layer for layer in layers if not layer.type.is_fed), self._mode)
+        return part_of(layer for layer in layers if not layer.type.is_fed)
 
     def _before(self, args: Args) -> Values:
         """Return the given blobs, also under the names that splits before these layers gave them."""
@@ -164,26 +161,25 @@ class Ranges:
 
     Attributes:
         graph: the graph.
-        host_layers: indices of those on the host.
     """
 
-    def __init__(self, graph: Graph, mode: Backward) -> None:
+    def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.host_layers = tuple(i for i, layer in enumerate(graph.layers) if layer.type.on_host)
-        self._mode = mode
         self._known: dict[tuple[int, int], LayerRange] = {}
 
     def of(self, first: int, last: int) -> LayerRange:
         """Return layers `first` to `last`."""
         if (first, last) not in self._known:
-            self._known[first, last] = LayerRange(self.graph, first, last, self._mode)
+            self._known[first, last] = LayerRange(self.graph, first, last)
         return self._known[first, last]
 
-    def plan(self, first: int, last: int, one_by_one: bool) -> Iterator[LayerRange]:
-        """Yield layers `first` to `last` in one range, but for those on the host, or `one_by_one`."""
-        cuts = {first, last + 1}.union(*((i, i + 1) for i in self.host_layers if first <= i <= last))
-        for start, stop in pairwise(range(first, last + 2) if one_by_one else sorted(cuts)):
-            yield self.of(start, stop - 1)
+    def cut(self, first: int, last: int, *, apart: bool) -> Iterator[LayerRange]:
+        """Yield layers `first` to `last` in ranges cut round those on the host, or each by itself if `apart`."""
+        whole = schedule_of(self.graph, first, last)
+        for part in (one_by_one(whole) if apart else cut_round_host(whole)).parts:
+            stop = first + len(part.layers)
+            yield self.of(first, stop - 1)
+            first = stop
 
 
 def _given(args: Args) -> Given:

@@ -48,7 +48,6 @@ class Workspace:
         self.callbacks: dict[str, list[Callback]] = {
             f"{when}_{what}": [] for when in ("before", "after") for what in ("forward", "backward")
         }
-        self._mode = net.run.backward
         self._by_hand = net.graph.fed_by_hand
         self._known: dict[Any, Ranges] = {}  # by the shapes of what is fed by hand
         self._use(net.graph)
@@ -91,7 +90,7 @@ class Workspace:
         self._prepare(first, last)
         key = key or _modes.next_key()
         losses = []
-        for layers in self._ranges.plan(first, last, self._one_by_one):
+        for layers in self._ranges.cut(first, last, apart=self._one_by_one):
             self._call("before_forward", layers.first)
             losses.append(self._forward(layers, key))
             self._call("after_forward", layers.last)
@@ -119,7 +118,7 @@ class Workspace:
         self._prepare(0, last)
         key = key or _modes.next_key()
         part = [i for i, layer in enumerate(self.graph.layers) if takes_part(layer)]
-        if self._ranges.host_layers or self._one_by_one or not part:
+        if self.graph.has_host_layers or self._one_by_one or not part:
             losses = self.forward(0, last, key)
             self.backward(last, 0)
             return losses
@@ -141,7 +140,7 @@ class Workspace:
 
     def _use(self, graph: Graph) -> None:
         key = tuple(graph.blobs[name].shape for name in self._by_hand)
-        self._ranges = self._known.setdefault(key, Ranges(graph, self._mode))
+        self._ranges = self._known.setdefault(key, Ranges(graph))
         self._history = History(self._ranges, self.memories)
 
     def _prepare(self, first: int, last: int, reshape: bool = True) -> None:
@@ -164,7 +163,7 @@ class Workspace:
     def _wanted(self, layers: LayerRange) -> tuple[str, ...]:
         """Return the blobs that a pass is to return."""
         blobs, shapes = self.memories.blobs, self.graph.blobs
-        if self._ranges.host_layers or any(blobs[name].shape != shapes[name].shape for name in layers.reads):
+        if self.graph.has_host_layers or any(blobs[name].shape != shapes[name].shape for name in layers.reads):
             return layers.makes  # their shapes are known only then
         sure = {*layers.leaves, *(name for _, name in layers.indices)}
         return tuple(name for name in layers.makes if blobs[name].data_memory.expects_look() or name in sure)
@@ -185,7 +184,7 @@ class Workspace:
 
     def _wanted_diffs(self, layers: BackwardRange, wanted: frozenset[str]) -> tuple[str, ...]:
         """Return the blobs whose diffs a backward pass is to return."""
-        if self._ranges.host_layers:
+        if self.graph.has_host_layers:
             return layers.writes
         sure, blobs = {*layers.leaves, *wanted}, self.memories.blobs
         return tuple(name for name in layers.writes if blobs[name].diff_memory.expects_look() or name in sure)

@@ -1,7 +1,8 @@
 """From a graph to what runs: passes over a schedule, and its one interpreter."""
 
 from .model import Part, Schedule, Step, one_by_one, part_of, schedule_of
-from .running import Given, Result, Values, compute, run, run_parts
+from .plan import plan
+from .running import Given, Result, Values, compute, run, run_part, run_parts
 
 __all__ = [
     "Given",
@@ -13,7 +14,9 @@ __all__ = [
     "compute",
     "one_by_one",
     "part_of",
+    "plan",
     "run",
+    "run_part",
     "run_parts",
     "schedule_of",
 ]

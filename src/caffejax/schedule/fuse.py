@@ -32,7 +32,7 @@ def keep_apart(schedule: Schedule, blobs: frozenset[str]) -> Schedule:
 
 
 def _fused(graph: Graph, part: Part) -> Part:
-    if part.backward != "autodiff" or part.how == "host":
+    if part.how == "host":
         return part
     return replace(part, steps=tuple(_steps(graph, part.layers)))
 
@@ -47,7 +47,12 @@ def _steps(graph: Graph, layers: Sequence[Layer]) -> Iterator[Step]:
 
 def _n_fused(graph: Graph, layer: Layer, later: Sequence[Layer]) -> int:
     """Return how many of the layers after it are fused with a layer."""
-    if layer.type.fusion is None or not layer.context.fast or any(layer.loss_weights):
+    if (
+        layer.type.fusion is None
+        or not layer.context.fast
+        or layer.context.run.backward == "rules"
+        or any(layer.loss_weights)
+    ):
         return 0
     epilogues = [_epilogue(other) for other in takewhile(lambda other: _follows(layer, other), later)]
     if not epilogues:

@@ -9,7 +9,6 @@ from itertools import chain
 from typing import Any, Literal
 
 from ..graph import Graph, Layer
-from ..options import Backward
 
 How = Literal["traced", "rows", "host", "again"]
 
@@ -41,17 +40,20 @@ class Part:
         steps: the steps.
         how: as they are traced with all else; compiled for padded rows; on the host; or "again" in the backward pass,
             which then keeps nothing of what they make.
-        backward: how gradients are made.
     """
 
     steps: tuple[Step, ...]
     how: How = "traced"
-    backward: Backward = "autodiff"
 
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
         """Its layers, in order."""
         return tuple(chain.from_iterable(step.layers for step in self.steps))
+
+    @cached_property
+    def plan(self) -> tuple[Any, ...]:
+        """What is done: in one graph, parts that are equal in it do the same."""
+        return self.how, tuple(tuple(layer.key for layer in step.layers) for step in self.steps)
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
@@ -103,26 +105,25 @@ class Schedule:
             first, last = part.layers[0].name, part.layers[-1].name
             names = first if first == last else f"{first} .. {last}"
             fused = [" + ".join(layer.name for layer in step.layers) for step in part.steps if len(step.layers) > 1]
-            lines += [f"{_WORDS[part.how]}: {names}", *(f"  together: {text}" for text in fused)]
+            lines += [f"{_WORDS[part.how]}: {names}", *(f"  fused: {text}" for text in fused)]
         return "\n".join(lines)
 
 
-def schedule_of(graph: Graph, backward: Backward, first: int = 0, last: int | None = None) -> Schedule:
+def schedule_of(graph: Graph, first: int = 0, last: int | None = None) -> Schedule:
     """Return a graph's layers from number `first` to `last` (all unless given) as one part, each a step of its own."""
     layers = graph.layers[first : None if last is None else last + 1]
-    return Schedule(graph, (part_of(layers, backward),) if layers else ())
+    return Schedule(graph, (part_of(layers),) if layers else ())
 
 
-def part_of(layers: Iterable[Layer], backward: Backward) -> Part:
+def part_of(layers: Iterable[Layer]) -> Part:
     """Return layers as one part, each a step of its own."""
-    return Part(tuple(Step((layer,)) for layer in layers), backward=backward)
+    return Part(tuple(Step((layer,)) for layer in layers))
 
 
 def one_by_one(schedule: Schedule) -> Schedule:
     """Give each layer a part of its own."""
     layers = (layer for part in schedule.parts for layer in part.layers)
-    backward = schedule.parts[0].backward if schedule.parts else "autodiff"
-    return replace(schedule, parts=tuple(part_of((layer,), backward) for layer in layers))
+    return replace(schedule, parts=tuple(part_of((layer,)) for layer in layers))
 
 
 def blobs_read(layers: Sequence[Layer]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from ..layers.calling import call_once_traced, fused_once_traced
 from ..layers.checking import check_dtypes
 from ..layers.dtypes import cast_inputs, matmul_precision
 from ..layers.epilogue import Epilogue
-from ..options import Backward
+from .again import recomputed
 from .model import Part, Schedule, Step
 
 Values = dict[str, jax.Array]
@@ -62,7 +62,7 @@ def compute(part: Part, given: Given, before: Mapping[str, jax.Array], keep: fro
     for step in part.steps:
         layer = step.first
         with jax.named_scope(layer.name), layer.located(), matmul_precision(layer.context):
-            tops, new = _tops(step, part.backward, given, state, values)
+            tops, new = _tops(step, given, state, values)
         _write(layer, new, state)
         tops = tuple(
             # an in-place blob's diff is that of its first value
@@ -77,13 +77,26 @@ def compute(part: Part, given: Given, before: Mapping[str, jax.Array], keep: fro
     return Result({name: values[name] for name in values if name in made}, state, total)
 
 
+def run_part(part: Part, given: Given, before: Values, keep: frozenset[str] | None = None) -> Result:
+    """Run a part as it says: at once, or again in the backward pass."""
+    if part.how != "again":
+        return compute(part, given, before, keep)
+
+    def layers(given: Given, before: Any) -> Any:
+        result = compute(part, given, before, keep)
+        return (result.values, result.loss), result.state
+
+    (values, loss), state = recomputed(layers)(given, dict(before))
+    return Result(values, state, loss)
+
+
 def run(
     schedule: Schedule,
     given: Given,
     *,
     before: Mapping[str, jax.Array] = MappingProxyType({}),
     wanted: Collection[str] | None = None,
-    runner: Runner = compute,
+    runner: Runner = run_part,
 ) -> Result:
     """Run a schedule.
 
@@ -92,7 +105,7 @@ def run(
         given: what the pass is given.
         before: of a range of layers, the blobs that were made before.
         wanted: the blobs to return; all unless given. The others are let go as soon as nothing reads them.
-        runner: what runs each part.
+        runner: what runs each part: others than `run_part` look at what it is given and makes.
     """
     result = Result(dict(before), dict(given.state), jnp.zeros(()))
     for done in run_parts(schedule, given, before=before, wanted=wanted, runner=runner):
@@ -106,7 +119,7 @@ def run_parts(
     *,
     before: Mapping[str, jax.Array] = MappingProxyType({}),
     wanted: Collection[str] | None = None,
-    runner: Runner = compute,
+    runner: Runner = run_part,
 ) -> Iterator[Done]:
     """Run a schedule part by part; yield what is known after each."""
     values, state, total = dict(before), dict(given.state), jnp.zeros(())
@@ -132,9 +145,7 @@ def restricted(given: Given, part: Part) -> Given:
     )
 
 
-def _tops(
-    step: Step, mode: Backward, given: Given, state: Mapping[str, Any], values: Mapping[str, jax.Array]
-) -> tuple[Arrays, Arrays]:
+def _tops(step: Step, given: Given, state: Mapping[str, Any], values: Mapping[str, jax.Array]) -> tuple[Arrays, Arrays]:
     """Return a step's tops, and the new state of its first layer."""
     layer, *taken = step.layers
     if layer.type.is_fed:
@@ -146,7 +157,7 @@ def _tops(
     context = layer.context
     if layer.type.on_host:
         context = replace(context, propagate_down=layer.bottom_need_backward)
-    return call_once_traced(context, layer.base_key(given.key), blobs, bottoms, mode)
+    return call_once_traced(context, layer.base_key(given.key), blobs, bottoms)
 
 
 def inputs_of(

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from .model import Part, Schedule, Step
-from .running import Given, compute, restricted
+from .running import Given, Result, compute, run
 
 _GIVEN = ""  # the origin of parameters and the like, which lie in memory anyway
 _VIEWS = {"transpose", "reshape", "squeeze", "expand_dims", "layout_constraint", "stop_gradient", "copy"}
@@ -52,9 +53,9 @@ def units_of(schedule: Schedule, given: Given) -> tuple[list[Unit], list[Value]]
         given: what a pass is given; arrays or `jax.ShapeDtypeStruct`.
     """
     (part,) = schedule.parts
-    trace = _Trace(jax.tree.map(_shape, given))
-    for steps in _together(part.steps):
-        trace.add(replace(part, steps=steps))
+    units = replace(schedule, parts=tuple(replace(part, steps=steps) for steps in _together(part.steps)))
+    trace = _Trace()
+    run(units, jax.tree.map(_shape, given), runner=trace)
     return trace.units(), [Value(v.bytes, v.made, v.last) for v in trace.values]
 
 
@@ -87,22 +88,17 @@ class _Traced(NamedTuple):
 
 
 class _Trace:
-    """The sweep over the units: what there is, by the names that blobs have so far."""
+    """Runs units on shapes, and finds what they leave, by the names that blobs have so far."""
 
-    def __init__(self, given: Given) -> None:
-        self._given = given
-        self._shapes: dict[str, jax.ShapeDtypeStruct] = {}
+    def __init__(self) -> None:
         self._made: dict[str, _Made] = {}
-        self._found: list[
-            tuple[tuple[Step, ...], int, int]
-        ] = []  # steps, bytes of residuals within them, bytes passing
+        # steps, bytes of residuals within them, bytes passing
+        self._found: list[tuple[tuple[Step, ...], int, int]] = []
         self.values: list[_Made] = []
 
-    def add(self, part: Part) -> None:
+    def __call__(self, part: Part, given: Given, before: Any, keep: frozenset[str] | None) -> Result:
         number = len(self._found)
-        before = {name: self._shapes[name] for name in part.reads}
-        traced = _traced(part, restricted(self._given, part), before)
-        self._given = self._given._replace(state={**self._given.state, **traced.state})
+        traced = _traced(part, given, before)
         made = {name: self._made[name] for name in before}
         for value in made.values():
             value.last = number
@@ -111,7 +107,7 @@ class _Trace:
             if origin not in origins:
                 origins[origin] = _Made(0 if origin == _GIVEN else size(shape), number, number)
                 self.values.append(origins[origin])
-            self._made[name], self._shapes[name] = origins[origin], shape
+            self._made[name] = origins[origin]
         within = 0
         for origin, count in traced.residuals.items():
             if origin in origins:
@@ -120,6 +116,8 @@ class _Trace:
                 within += count
         tops = (shape for _, shape in traced.tops.values())
         self._found.append((part.steps, within, sum(map(size, [*before.values(), *tops]))))
+        made_here: Any = {name: shape for name, (_, shape) in traced.tops.items()}
+        return Result(made_here, traced.state, jnp.zeros(()))
 
     def units(self) -> list[Unit]:
         residuals = [within for _, within, _ in self._found]
@@ -131,7 +129,7 @@ class _Trace:
 def _traced(part: Part, given: Given, before: Mapping[str, Any]) -> _Traced:
     names = sorted(part.makes)
 
-    def run(params: Any, before: Any, rest: Given) -> Any:
+    def with_pullback(params: Any, before: Any, rest: Given) -> Any:
         def forward(params: Any, before: Any) -> Any:
             result = compute(part, rest._replace(params=params), before)
             return (result.loss, [result.values[name] for name in names]), result.state
@@ -139,7 +137,9 @@ def _traced(part: Part, given: Given, before: Mapping[str, Any]) -> _Traced:
         (_, tops), pullback, state = jax.vjp(forward, params, before, has_aux=True)
         return tops, jax.tree.leaves(pullback), state
 
-    traced, (tops, residuals, state) = jax.make_jaxpr(run, return_shape=True)(given.params, dict(before), given)
+    traced, (tops, residuals, state) = jax.make_jaxpr(with_pullback, return_shape=True)(
+        given.params, dict(before), given
+    )
     others = (len(jax.tree.leaves(tree)) for tree in (given.params, given))
     ahead, behind = ([_GIVEN] * n for n in others)
     origins = _origins(traced.jaxpr, [*ahead, *sorted(before), *behind])
