@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import Problem, WeightsError, did_you_mean
+from ..layers import layer_types
 from ..schema.blobs import Array, Legacy4D
 from ..schema.caffe_pb2 import LayerParameter, NetParameter
 from . import flat
@@ -23,7 +24,6 @@ from .orbax import CheckpointFolder
 
 Weights = dict[str, tuple[Array | None, ...]]
 _MAX_BLOBS = 1000  # of a layer; a number beyond is damage
-_WEIGHT_AXES = {"Convolution": 4, "Deconvolution": 4, "InnerProduct": 2}  # of blob 0; other blobs are flat
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def _copy_shared(net: NetParameter, weights: Weights, file: str) -> Weights:
 
 def _drop_legacy_axes(net: NetParameter, weights: Weights, file: str) -> Weights:
     """Return the weights with the 4-D shapes of old files as they are today, which depends on the layer's type."""
-    types = {layer.name: layer.type for layer in net.layer}
+    types, known = {layer.name: layer.type for layer in net.layer}, layer_types()
     old = [name for name, blobs in weights.items() if any(isinstance(b, Legacy4D) for b in blobs)]
     unknown = [name for name in old if not types[name]]
     if unknown:
@@ -135,7 +135,7 @@ def _drop_legacy_axes(net: NetParameter, weights: Weights, file: str) -> Weights
     def drop_axes(type: str, i: int, blob: Array | None) -> Array | None:
         if not isinstance(blob, Legacy4D):
             return blob
-        axes = _WEIGHT_AXES.get(type, 1) if i == 0 else 1
+        axes = known[type].facts.weight_axes if i == 0 and type in known else 1
         shape = blob.shape[-axes:] if set(blob.shape[:-axes]) <= {1} else blob.shape
         return np.asarray(blob).reshape(shape)
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import LayerError
 from ..layers import LayerType, layer_type
 from ..layers.context import Phase
-from ..layers.python import module_and_name
+from ..layers.python import name_python_layer
 from ..net import Net, Variables
 from ..schema import parse_text
 from ..schema.caffe_pb2 import LayerParameter, NetParameter
@@ -34,8 +34,7 @@ def lone_layer(
     layer = LayerParameter()
     layer.CopyFrom(parse_text(param, LayerParameter, file="<param>") if isinstance(param, str) else param)
     if not isinstance(kind, LayerType | str):
-        layer.python_param.module, layer.python_param.layer = module_and_name(kind)
-        kind = "Python"
+        kind = name_python_layer(layer, kind)
     kind = kind if isinstance(kind, LayerType) else layer_type(kind)
     if layer.type not in ("", kind.name):
         raise LayerError(f"the LayerParameter is of type '{layer.type}', not '{kind.name}'")

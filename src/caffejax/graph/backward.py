@@ -52,10 +52,7 @@ def _from_loss(layers: Sequence[Layer]) -> list[Layer]:
 
 
 def _forced(layer: Layer) -> Layer:
-    # a loss's labels are the first of its indices; `force_backward` leaves them alone
-    gradient = layer.type.gradient
-    labels = gradient.indices.bottoms[:1] if layer.type.signature.loss else gradient.unforced
-    exempt = [i in labels for i in range(len(layer.bottoms))]
+    exempt = [i in layer.type.gradient.unforced for i in range(len(layer.bottoms))]
     return replace(
         layer,
         need_backward=True,

@@ -202,7 +202,7 @@ register(
         Signature("Convolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param"),
         Traced(convolution, params=convolution_params, fusion=Fusion(convolution_fusible, convolution_fused)),
         Gradient(convolution_backward),
-        Facts(row_wise=after_first_axis, dtypes="products", pixels="windows", label=CONVOLUTION_LABEL),
+        Facts(row_wise=after_first_axis, dtypes="products", weight_axes=4, pixels="windows", label=CONVOLUTION_LABEL),
     )
 )
 

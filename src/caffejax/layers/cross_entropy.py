@@ -43,7 +43,9 @@ register(
     LayerType(
         Signature("MultinomialLogisticLoss", bottoms=2, loss=True),
         Traced(multinomial_logistic_loss),
-        Gradient(multinomial_logistic_loss_backward, preferred=True, indices=Indices((1,), classes_of_rows)),
+        Gradient(
+            multinomial_logistic_loss_backward, preferred=True, indices=Indices((1,), classes_of_rows), unforced=(1,)
+        ),
     )
 )
 
@@ -83,7 +85,7 @@ register(
     LayerType(
         Signature("SigmoidCrossEntropyLoss", bottoms=2, loss=True),
         Traced(sigmoid_cross_entropy_loss),
-        Gradient(sigmoid_cross_entropy_loss_backward, indices=Indices((1,))),
+        Gradient(sigmoid_cross_entropy_loss_backward, indices=Indices((1,)), unforced=(1,)),
     )
 )
 

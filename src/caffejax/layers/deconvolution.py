@@ -48,7 +48,9 @@ register(
         Signature("Deconvolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param"),
         Traced(deconvolution, params=deconvolution_params),
         Gradient(deconvolution_backward),
-        Facts(row_wise=after_first_axis, dtypes="products", pixels="transposed", label=CONVOLUTION_LABEL),
+        Facts(
+            row_wise=after_first_axis, dtypes="products", weight_axes=4, pixels="transposed", label=CONVOLUTION_LABEL
+        ),
     )
 )
 

@@ -76,7 +76,7 @@ register(
     LayerType(
         Signature("ContrastiveLoss", bottoms=3, param="contrastive_loss_param", loss=True),
         Traced(contrastive_loss),
-        Gradient(contrastive_loss_backward, preferred=True, indices=Indices((2,))),
+        Gradient(contrastive_loss_backward, preferred=True, indices=Indices((2,)), unforced=(2,)),
     )
 )
 

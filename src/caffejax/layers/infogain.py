@@ -78,7 +78,7 @@ register(
     LayerType(
         Signature("InfogainLoss", bottoms=(2, 3), tops=(1, 2), param="infogain_loss_param", loss=True),
         PerLayer(make_infogain_loss),
-        Gradient(infogain_loss_backward, indices=Indices((1, 2), classes_along_axis, ignored_label)),
+        Gradient(infogain_loss_backward, indices=Indices((1, 2), classes_along_axis, ignored_label), unforced=(1,)),
     )
 )
 

@@ -56,6 +56,6 @@ register(
         Signature("InnerProduct", param="inner_product_param"),
         Traced(inner_product, params=inner_product_params),
         Gradient(inner_product_backward),
-        Facts(row_wise=after_first_axis, dtypes="products", label=INNER_PRODUCT_LABEL),
+        Facts(row_wise=after_first_axis, dtypes="products", weight_axes=2, label=INNER_PRODUCT_LABEL),
     )
 )

@@ -67,6 +67,7 @@ register(
         Gradient(
             softmax_with_loss_backward,
             indices=Indices((1,), classes_along_axis, ignored_label),
+            unforced=(1,),
             not_derivative="Below FLT_MIN the probability is clamped, which the gradient ignores.",
         ),
         Facts(restrictions="A second top (the softmax) is refused, as BVLC Caffe refuses it; add a Softmax layer."),

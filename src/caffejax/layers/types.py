@@ -120,7 +120,7 @@ class Gradient:
         preferred: use the rule rather than autodiff: where Caffe's gradient is not the derivative.
         exists: False where Caffe has no backward pass; asking for one is an error.
         indices: the bottoms that hold labels or indices.
-        unforced: those of them that `force_backward` leaves alone, as it does a loss's labels.
+        unforced: those of them that `force_backward` leaves alone, such as a loss's labels.
         not_derivative: where forward itself stops gradients that exist, as Caffe does, in words; checks then take
             rule and autodiff agreeing for enough.
     """
@@ -166,6 +166,7 @@ class Facts:
         pixels: where the bottom's pixels lie in the top: at the "same" places, as in all that is elementwise; in
             "windows", each a pixel of the top; "transposed", the other way round; "cropped"; or "unknown".
         label: what drawings say of such a layer.
+        weight_axes: how many axes its first param has; old weight files give all blobs four.
         restrictions: what the type does not do, for the table of layers.
         cannot: what JAX does not do with it, of `QUESTIONS`, each with the reason in words; tests ask all the rest.
     """
@@ -179,6 +180,7 @@ class Facts:
     integers: bool = False
     pixels: Pixels = "unknown"
     label: Label = UNLABELLED
+    weight_axes: int = 1
     restrictions: str = ""
     cannot: Mapping[Question, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 

@@ -38,7 +38,7 @@ def make_python(ctx: Context, site: Site) -> LayerType:
     )
 
 
-register(
+PYTHON = register(
     LayerType(
         Signature("Python", bottoms=(0, None), tops=(0, None), param="python_param"),
         PerLayer(make_python),
@@ -66,13 +66,14 @@ def find_in(module: Any, name: str) -> Any:
     return found
 
 
-def module_and_name(layer: Any) -> tuple[str, str]:
-    """Return the module and the name that `python_param` is to give for a class or function.
+def name_python_layer(layer: Any, user: Any) -> str:
+    """Have a LayerParameter name a class or function of the user's as its `python_param`; return the type's name.
 
     Raises:
         LayerError: if it cannot be found by name, as it was made inside a function.
     """
-    module, name = layer.__module__, layer.__qualname__
-    if named(find_module(module, None), name) is not layer:
+    module, name = user.__module__, user.__qualname__
+    if named(find_module(module, None), name) is not user:
         raise LayerError(f"{name} cannot be found in module '{module}': define it at the top level of a module")
-    return module, name
+    layer.python_param.module, layer.python_param.layer = module, name
+    return PYTHON.name
