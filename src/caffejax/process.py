@@ -99,7 +99,7 @@ def sleep_between_calls() -> None:
 
 
 def alias_package(alias: str, package: str) -> None:
-    """From now on have `import alias`, and of all modules in it, give a package: the same objects under both names.
+    """Have `import alias`, and of all modules in it, give a package from now on: the same objects under both names.
 
     It is found before another package of that name, until the process ends. `caffejax.pycaffe.install()` makes
     `import caffe` work with it.

@@ -31,14 +31,14 @@ def param_name_dict() -> dict[str, str]:
 
 @cache
 def _param_of(type_name: str) -> str | None:
-    """Return the LayerParameter field with a type's own settings, by its name or, as for LSTM, from the registry."""
+    """Return the LayerParameter field with a type's own settings; for a type that is not known here, by its name."""
+    if (kind := layer_types().get(type_name)) is not None:
+        return kind.signature.param
     for field in LayerParameter.DESCRIPTOR.fields:
         if field.message_type and field.name.replace("_", "") == type_name.lower() + "param":
             return str(field.name)
-    if type_name in param_name_dict():
-        return param_name_dict()[type_name] + _SUFFIX
-    kind = layer_types().get(type_name)
-    return kind.signature.param if kind else None
+    named = param_name_dict().get(type_name)
+    return named and named + _SUFFIX
 
 
 def assign_proto(proto: Message, name: str, val: Any) -> None:

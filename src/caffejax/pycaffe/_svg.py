@@ -75,7 +75,7 @@ def _size(label: str) -> tuple[float, float]:
 
 
 def _ranks(nodes: Nodes, edges: list[Edge]) -> dict[str, int]:
-    """Each node after all that lead to it; edges that close a cycle do not count."""
+    """Order each node after all that lead to it; edges that close a cycle do not count."""
     followers: dict[str, list[str]] = defaultdict(list)
     for source, target, _ in edges:
         followers[source].append(target)

@@ -1,4 +1,4 @@
-"""Classifies images, with Caffe's way of averaging over crops."""
+"""Classifying images, with Caffe's way of averaging over crops."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Detector(ImageNet):
     def detect_windows(
         self, images_windows: Iterable[tuple[str | os.PathLike[str], Iterable[Window]]]
     ) -> list[dict[str, Any]]:
-        """Classifies windows of images.
+        """Classify windows of images.
 
         Args:
             images_windows: the file name of each image, and its windows as (ymin, xmin, ymax, xmax).
