@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..errors import GraphError
+from ..errors import GraphError, Problem
 from ..graph import Graph, Layer
 from ..graph.reshape import reshape_graph
 from ..kernels import compiling
@@ -108,7 +108,9 @@ def compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:
         GraphError: if the net cannot take such a batch, has no gradients, or host layers, which are not compiled.
     """
     if net.has_host_layers:
-        raise GraphError("has layers that run on the host, and is not compiled as one; the report is there without it")
+        parts = "; ".join(str(net.schedule).splitlines())
+        message = f"has layers that run on the host and is not compiled as one ({parts}); leave --compiled out"
+        raise GraphError(Problem(message, file=net.graph.file))
     net.graph.check_backward()
     graph = _with_batch(net.graph, batch)
     variables = jax.eval_shape(net.init, _KEY)
