@@ -60,7 +60,7 @@ def test_draw_net_takes_old_nets(tmp_path: Path) -> None:
         (("upgrade_net_proto_binary", "junk", "new"), "junk: this is no NetParameter"),
     ],
 )
-def test_mistakes(
+def test_mistakes_are_named_and_leave_no_file(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -134,7 +134,7 @@ def test_what_is_no_log(tmp_path: Path, text: str) -> None:
             read_log(tmp_path / name)
 
 
-def test_tables(tmp_path: Path) -> None:
+def test_a_table_has_gaps_where_a_row_lacks_a_column(tmp_path: Path) -> None:
     rows = [{"a": 1.0, "b": 0.5}, {"a": 2.0, "c": NAN}]
     write_csv(tmp_path / "t.csv", rows, delimiter=";")
     assert (tmp_path / "t.csv").read_text() == "a;b;c\n1.0;0.5;\n2.0;;nan\n"

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from leveldb_records import RECORDS
 
 import caffejax.data  # registers the layers
 from caffejax.layers import Look, Reads, Site, Source, layer_type
@@ -76,6 +77,14 @@ def raw_db(tmp_path_factory: pytest.TempPathFactory, raw_datum: Callable[..., by
     """13 different random images 2x6x7 with labels 0 ... 12, as an LMDB."""
     path = tmp_path_factory.mktemp("db") / "raw"
     caffejax.data.write_lmdb(path, ((b"%03d" % i, raw_datum(i)) for i in range(13)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def leveldb_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`RECORDS` as a LevelDB."""
+    path = tmp_path_factory.mktemp("leveldb") / "db"
+    caffejax.data.write_leveldb(path, RECORDS)
     return path
 
 

@@ -13,7 +13,7 @@ from caffejax import Gradient, Net, check_gradients, layer_types, save_weights
 from caffejax.cli import main
 from caffejax.data.complete_inputs import complete_inputs
 from caffejax.errors import CaffejaxError
-from caffejax.layers.registry import _types
+from caffejax.layers import registered
 
 NET = """
 name: "small"
@@ -68,13 +68,11 @@ def test_command(net_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.slow
-def test_command_on_a_wrong_rule(
-    net_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_on_a_wrong_rule(net_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     relu = layer_types()["ReLU"]
     wrong = Gradient(lambda ctx, x, *, y, dy: dy)
-    monkeypatch.setitem(_types, "ReLU", dataclasses.replace(relu, gradient=wrong))
-    assert main(["gradcheck", f"--model={net_file}", "--layers=relu"]) == 1
+    with registered(dataclasses.replace(relu, gradient=wrong)):
+        assert main(["gradcheck", f"--model={net_file}", "--layers=relu"]) == 1
     printed = capsys.readouterr()
     assert "rule is wrong" in printed.out
     assert "layer 'relu' (ReLU): gradient of bottom 0 (conv): rule is wrong" in printed.err

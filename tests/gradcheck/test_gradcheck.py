@@ -1,5 +1,6 @@
 """Gradient checks of single layers: green for every type, red for every wrong rule, usable on a user's own types."""
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -22,14 +23,13 @@ from caffejax import (
     Traced,
     check_gradients,
     layer_types,
-    register,
 )
 from caffejax.data.complete_inputs import complete_inputs
 from caffejax.gradcheck.case import Case, by_net, by_rule
 from caffejax.gradcheck.check import cases
 from caffejax.gradcheck.report import OK
 from caffejax.gradcheck.verdict import Derivations, compare, derive
-from caffejax.layers.registry import _types
+from caffejax.layers import registered
 from caffejax.net import Variables
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "layers"
@@ -144,13 +144,17 @@ Change = Callable[..., LayerType]
 def cube() -> Iterator[Change]:
     """Registers a user's own type with a param, scale * x**3, with what is given of its gradient and its forward."""
 
-    def change(rule: Any = None, preferred: bool = False, forward: Any = lambda ctx, blobs, x: blobs[0] * x**3) -> Any:
-        _types.pop("Cube", None)
-        runs = Traced(forward, params=lambda ctx, x: [ParamSpec((1,))])
-        return register(LayerType(Signature("Cube"), runs, Gradient(rule, preferred)))
+    with contextlib.ExitStack() as until_the_end:
 
-    yield change
-    del _types["Cube"]
+        def change(
+            rule: Any = None, preferred: bool = False, forward: Any = lambda ctx, blobs, x: blobs[0] * x**3
+        ) -> LayerType:
+            runs = Traced(forward, params=lambda ctx, x: [ParamSpec((1,))])
+            return until_the_end.enter_context(
+                registered(LayerType(Signature("Cube"), runs, Gradient(rule, preferred)))
+            )
+
+        yield change
 
 
 def test_own_type_without_rule(cube: Change) -> None:

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from replay import MANIFEST, Replay, net
 
-from caffejax import Facts, LayerType, Signature, Traced, register
+from caffejax import Facts, LayerType, Signature, Traced
 from caffejax.errors import CaffejaxError, LayerError
 from caffejax.kernels import onednn
 from caffejax.kernels.window import Window
-from caffejax.layers import layer_type, layer_types
-from caffejax.layers.registry import _types
+from caffejax.layers import layer_type, layer_types, registered
 from caffejax.net import Net
 from caffejax.schedule import Given, compute, part_of
 
@@ -152,15 +151,12 @@ def test_types_of_other_packages_are_asked_as_any(error: type[Exception]) -> Non
             raise error("takes two rows")
         return x.astype(jnp.float32)
 
-    register(LayerType(Signature("TestPicky"), Traced(picky), facts=Facts(integers=True)))
-    try:
+    with registered(LayerType(Signature("TestPicky"), Traced(picky), facts=Facts(integers=True))):
         built = Net(net("TestPicky", "", [(2, 3)]))
         assert built.forward({}, {}, {"b0": np.ones((2, 3), np.uint8)})[0]["t0"].dtype == jnp.float32
         with pytest.raises(LayerError, match=r"layer 'layer' \(TestPicky\): .*takes two rows") as caught:
             built.forward({}, {}, {"b0": np.ones((4, 3), np.float32)})
         assert error is LayerError or isinstance(caught.value.__cause__, error)
-    finally:
-        del _types["TestPicky"]
 
 
 def test_labels_and_targets_of_integers_leave_gradients_alone() -> None:

@@ -95,7 +95,7 @@ def test_images_that_a_net_was_not_built_for(kernels: str) -> None:
         (batch()["data"], "inputs must be {blob: array}, not a value of type ndarray"),
     ],
 )
-def test_inputs(lenet: Net, variables: Variables, inputs: Any, words: str) -> None:
+def test_wrong_inputs_are_refused_by_name(lenet: Net, variables: Variables, inputs: Any, words: str) -> None:
     for run in (lenet.apply, lenet.loss):
         with pytest.raises(CaffejaxError) as caught:
             run(*variables, inputs)
@@ -121,7 +121,9 @@ def test_lists_of_numbers_are_arrays(lenet: Net, variables: Variables) -> None:
         ({"key": 3}, "a random key must be one of JAX's, such as jax.random.key(0), not a value of type int"),
     ],
 )
-def test_names_and_keys(lenet: Net, variables: Variables, more: dict[str, Any], words: str) -> None:
+def test_unknown_blobs_and_wrong_keys_are_refused(
+    lenet: Net, variables: Variables, more: dict[str, Any], words: str
+) -> None:
     for run in (lenet.loss, lenet.apply)[: 1 if "taps" in more else 2]:
         with pytest.raises(CaffejaxError) as caught:
             run(*variables, batch(), **more)
@@ -198,7 +200,7 @@ def test_statistics_and_what_is_carried_are_state() -> None:
         ),
     ],
 )
-def test_options(options: dict[str, Any], words: str) -> None:
+def test_wrong_options_of_a_net_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(CaffejaxError) as caught:
         Net(LENET, **options)
     assert str(caught.value).startswith(words)
@@ -220,7 +222,7 @@ def test_a_net_is_a_path_a_text_or_a_message() -> None:
         ({"remat": "all"}, 'remat must be "none" or "auto", not "all"'),
     ],
 )
-def test_options_of_a_solver(options: dict[str, Any], words: str) -> None:
+def test_wrong_options_of_a_solver_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(CaffejaxError) as caught:
         Solver(f'net: "{CONFIGS}/digits/lenet_train_test.prototxt" base_lr: 0.1 lr_policy: "fixed"\n', **options)
     assert str(caught.value) == words

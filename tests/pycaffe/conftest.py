@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import caffejax.pycaffe as caffe
@@ -42,7 +44,27 @@ layer { name: "sum" type: "Eltwise" bottom: "fc1" bottom: "fc2" top: "sum" }
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "sum" bottom: "label" top: "loss" }
 """
 
+CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 Write = Callable[[str, str], str]
+
+
+def fed(phase: int = caffe.TEST, prototxt: str = FED) -> Any:
+    """A net with something in its inputs."""
+    net = caffe.Net(prototxt, phase)
+    r = np.random.default_rng(0)
+    net.blobs["data"].data[...] = r.normal(size=net.blobs["data"].shape)
+    net.blobs["label"].data[...] = r.integers(0, 5, net.blobs["label"].shape)
+    return net
+
+
+def small(write: Write) -> Any:
+    """A net that makes its own data."""
+    return caffe.Net(write("small.prototxt", SMALL), caffe.TRAIN)
+
+
+def random(*shape: int, seed: int = 0) -> np.ndarray:
+    """Pixels, say."""
+    return np.random.default_rng(seed).normal(3, 20, shape).astype(np.float32)
 
 
 @pytest.fixture(autouse=True)

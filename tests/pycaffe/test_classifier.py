@@ -210,7 +210,7 @@ def test_detect(job: Path, tmp_path: Path, end: str) -> None:
         (("detect", "absent.csv", "out.csv"), r"absent\.csv: cannot be read"),
     ],
 )
-def test_mistakes(
+def test_mistakes_are_named_and_leave_no_file(
     job: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -13,7 +13,7 @@ import pytest
 
 import caffejax.pycaffe as caffe
 from caffejax.errors import CaffejaxError
-from caffejax.layers import Facts, LayerType, Signature, Traced, registry
+from caffejax.layers import Facts, LayerType, Signature, Traced, registered
 from caffejax.layers.label import Label
 from caffejax.pycaffe import draw
 from caffejax.schema import caffe_pb2, parse_text, read_net
@@ -88,16 +88,16 @@ def test_layers_without_learning_rates() -> None:
         draw.get_layer_lr_mult(layer(CONV + "param {} param {} param {}"))
 
 
-def test_any_type_says_how_it_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_type_says_how_it_is_drawn() -> None:
     label = Label(
         "#123456", lambda layer: "large", lambda layer: ["width: 3"], lambda layer: f"to {layer.top[0]}", True
     )
     mine = LayerType(Signature("Mine"), Traced(lambda ctx, x: x), facts=Facts(label=label))
-    monkeypatch.setitem(registry._types, "Mine", mine)
     described = layer('name: "m" type: "Mine" top: "y" param { lr_mult: 3 }')
-    assert draw.get_layer_label(described, "TB", display_lrm=True) == "m (Mine large) width: 3 lr mult: 3.0, 1.0"
-    assert draw.get_edge_label(described) == "to y"
-    assert draw.choose_color_by_layertype("Mine") == "#123456"
+    with registered(mine):
+        assert draw.get_layer_label(described, "TB", display_lrm=True) == "m (Mine large) width: 3 lr mult: 3.0, 1.0"
+        assert draw.get_edge_label(described) == "to y"
+        assert draw.choose_color_by_layertype("Mine") == "#123456"
 
 
 def test_colours_and_pooling_types() -> None:
@@ -140,7 +140,7 @@ def test_a_drawing_shows_layers_blobs_and_how_they_hang_together() -> None:
         (caffe.TEST, ["in", "test<1|2>", "relu", "late"]),
     ],
 )
-def test_phases(phase: int | None, layers: list[str]) -> None:
+def test_a_drawing_of_one_phase_shows_its_layers_alone(phase: int | None, layers: list[str]) -> None:
     nodes = draw.drawing(read_net(NET), phase=phase).nodes
     assert [label.split("\n")[0] for n, (label, _) in nodes.items() if not n.endswith("_blob")] == layers
 

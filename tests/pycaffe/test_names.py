@@ -49,3 +49,27 @@ def test_nets_blobs_and_solvers(write: Write) -> None:
 def test_layers(base: type[caffe.Layer]) -> None:
     assert not missing(base(), LAYER)
     assert not missing(_layer.BlobVec(), "add_blob append __len__ __getitem__ __iter__")
+
+
+def test_what_is_not_there_says_so(write: Write) -> None:
+    assert not caffe.has_nccl()
+    assert (caffe.solver_count(), caffe.solver_rank()) == (1, 0)
+    caffe.set_multiprocess(True)
+    caffe.set_solver_count(1)
+    caffe.set_solver_rank(0)
+    for call in (lambda: caffe.set_solver_count(2), caffe.NCCL.new_uid, lambda: caffe.NCCL(None, "")):
+        with pytest.raises(NotImplementedError, match="train on one"):
+            call()
+
+
+def test_the_modules_constants_types_timer_and_log_work(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (caffe.TRAIN, caffe.TEST) == (0, 1)
+    assert {"Convolution", "SoftmaxWithLoss", "MemoryData"} <= set(caffe.layer_type_list())
+    assert caffe.__version__ == "1.0.0"
+    timer = caffe.Timer()
+    timer.start()
+    timer.stop()
+    assert 0 <= timer.ms < 1e4
+    caffe.init_log(0, True)
+    caffe.log("hello")
+    assert capsys.readouterr().err.rstrip().endswith("] hello")

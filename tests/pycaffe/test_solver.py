@@ -84,7 +84,7 @@ def test_snapshot_and_restore(write: Write, more: str) -> None:
         ("Adam", caffe.AdamSolver),
     ],
 )
-def test_types(kind: str, cls: Any, write: Write) -> None:
+def test_each_type_of_solver_is_a_class(kind: str, cls: Any, write: Write) -> None:
     settings = SETTINGS.replace("momentum: 0.9", "") + "rms_decay: 0.9\n"
     file = solver_of(write, PLAIN, f'type: "{kind}"', settings)
     solver = caffe.get_solver(file)
@@ -253,30 +253,6 @@ def test_equal_to_the_solver_without_the_interface(write: Write) -> None:
         for mine, other in zip(ours.net.params[name], blobs, strict=True):
             np.testing.assert_allclose(mine.data, other, rtol=2e-5, atol=1e-6)
     pure.close()
-
-
-def test_what_is_not_there_says_so(write: Write) -> None:
-    assert not caffe.has_nccl()
-    assert (caffe.solver_count(), caffe.solver_rank()) == (1, 0)
-    caffe.set_multiprocess(True)
-    caffe.set_solver_count(1)
-    caffe.set_solver_rank(0)
-    for call in (lambda: caffe.set_solver_count(2), caffe.NCCL.new_uid, lambda: caffe.NCCL(None, "")):
-        with pytest.raises(NotImplementedError, match="train on one"):
-            call()
-
-
-def test_module(capsys: pytest.CaptureFixture[str]) -> None:
-    assert (caffe.TRAIN, caffe.TEST) == (0, 1)
-    assert {"Convolution", "SoftmaxWithLoss", "MemoryData"} <= set(caffe.layer_type_list())
-    assert caffe.__version__ == "1.0.0"
-    timer = caffe.Timer()
-    timer.start()
-    timer.stop()
-    assert 0 <= timer.ms < 1e4
-    caffe.init_log(0, True)
-    caffe.log("hello")
-    assert capsys.readouterr().err.rstrip().endswith("] hello")
 
 
 def test_a_net_without_params_is_stepped_too(write: Write) -> None:

@@ -13,7 +13,7 @@ from caffejax.schema import caffe_pb2, parse_binary, read_net, read_solver
 NET = caffe_pb2.NetParameter(name="x")
 
 
-def test_sources(tmp_path):
+def test_a_path_a_text_and_a_message_read_the_same(tmp_path):
     path = tmp_path / "net.prototxt"
     path.write_text('name: "x"\n')
     assert read_net(path) == read_net(str(path)) == read_net('name: "x"\n') == NET

@@ -104,7 +104,7 @@ def test_escapes_as_in_cpp(text, name):
         ("x { y [ }", "1:1: LayerParameter has no field 'x'\n1:9: expected ']', found '}'"),
     ],
 )
-def test_mistakes(text, said):
+def test_a_mistake_is_named_with_its_line_and_column(text, said):
     with pytest.raises(SchemaError) as caught:
         parse_text(text, LAYER)
     assert str(caught.value) == said

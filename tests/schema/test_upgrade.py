@@ -109,7 +109,7 @@ def test_of_a_v1_layer_beside_v0_layers_only_the_blobs_names_stay():
         ('input: "a" input_dim: 1 input_dim: 2\n', r"1 inputs \(a\) but 0 shapes; .* four input_dim"),
     ],
 )
-def test_refused(text, said):
+def test_old_forms_without_a_meaning_are_refused(text, said):
     with pytest.raises(SchemaError, match=said):
         read_net(text)
 

@@ -7,7 +7,7 @@ import pytest
 import caffejax
 from caffejax import LayerType, Signature, Traced
 from caffejax.errors import GraphError
-from caffejax.layers.registry import _types
+from caffejax.layers import layer_types, registered
 
 SOLVER = """
 base_lr: 0.1 lr_policy: "fixed" random_seed: 1
@@ -23,8 +23,7 @@ net_param {
 
 
 def test_without_a_rule_a_layer_trains_by_autodiff():
-    caffejax.register(LayerType(Signature("TestCube"), Traced(lambda ctx, x: x**3)))
-    try:
+    with registered(LayerType(Signature("TestCube"), Traced(lambda ctx, x: x**3))):
         solver = caffejax.Solver(SOLVER % "TestCube")
         solver.step(1)
         weight, bias = solver.train_state.params["ip"]
@@ -33,8 +32,7 @@ def test_without_a_rule_a_layer_trains_by_autodiff():
         np.testing.assert_allclose(weight, jnp.full((1, 3), 0.5 - step), rtol=1e-6)
         np.testing.assert_allclose(bias, [-step], rtol=1e-6)
         solver.close()
-    finally:
-        del _types["TestCube"]
+    assert "TestCube" not in layer_types()
 
 
 def test_where_caffe_has_no_backward_asking_for_one_is_an_error():

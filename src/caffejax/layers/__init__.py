@@ -30,7 +30,7 @@ from . import (  # noqa: F401  importing them registers their types
     spp,
 )
 from .context import Context, ParamSpec, Phase, Site
-from .registry import layer_type, layer_types, register
+from .registry import layer_type, layer_types, register, registered
 from .source import Look, Position, Source
 from .types import (
     SAME_AS_BOTTOMS,
@@ -72,4 +72,5 @@ __all__ = [
     "layer_type",
     "layer_types",
     "register",
+    "registered",
 ]

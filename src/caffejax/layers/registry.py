@@ -5,9 +5,11 @@ Other packages register theirs in a module named by an entry point of the group 
 
 from __future__ import annotations
 
+import contextlib
 import copyreg
 import functools
 import importlib.metadata
+from collections.abc import Iterator
 
 from ..errors import GraphError, did_you_mean
 from .types import LayerType
@@ -25,6 +27,21 @@ def register(layer_type: LayerType) -> LayerType:
         raise ValueError(f"layer type '{layer_type.name}' is registered already")
     _types[layer_type.name] = layer_type
     return layer_type
+
+
+@contextlib.contextmanager
+def registered(layer_type: LayerType) -> Iterator[LayerType]:
+    """Register a layer type for the time of a with block, in place of one of its name; yield it."""
+    _load_plugins()  # not within the block, where the name may be taken
+    replaced = _types.get(layer_type.name)
+    _types[layer_type.name] = layer_type
+    try:
+        yield layer_type
+    finally:
+        if replaced is None:
+            del _types[layer_type.name]
+        else:
+            _types[layer_type.name] = replaced
 
 
 def layer_types() -> dict[str, LayerType]:

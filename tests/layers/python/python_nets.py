@@ -4,6 +4,9 @@ from typing import Any
 
 import numpy as np
 
+REDUCE = """layer { name: "loss" type: "Reduction" bottom: "y" top: "loss" loss_weight: 1
+  reduction_param { operation: SUMSQ } }"""
+
 
 def python(name: str, layer: str, bottoms: str = "", tops: str = "", more: str = "", param_str: str = "") -> str:
     """A Python layer of user_layers; bottoms and tops are separated by blanks."""

@@ -10,7 +10,7 @@ import pytest
 from caffejax import Net, check_gradients, layer_types
 from caffejax.gradcheck import Report
 from caffejax.gradcheck import case as cases
-from caffejax.layers.registry import _types
+from caffejax.layers import registered
 
 SELECTOR = np.array([1.0, 0.0, 1.0, 1.0])
 
@@ -54,7 +54,7 @@ def test_only_the_rule_of_a_host_layer_is_derived(monkeypatch: pytest.MonkeyPatc
     assert derived == ["vjp"]
 
 
-def test_a_wrong_rule_of_a_host_layer_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_rule_of_a_host_layer_is_caught() -> None:
     kind = layer_types()["Filter"]
     rule = kind.gradient.rule
     assert rule is not None
@@ -64,8 +64,9 @@ def test_a_wrong_rule_of_a_host_layer_is_caught(monkeypatch: pytest.MonkeyPatch)
         return (1.01 * first, *rest)
 
     gradient = dataclasses.replace(kind.gradient, rule=wrong)
-    monkeypatch.setitem(_types, "Filter", dataclasses.replace(kind, gradient=gradient))
-    (row,) = report().rows
+    with registered(dataclasses.replace(kind, gradient=gradient)):
+        (row,) = report().rows
+    assert layer_types()["Filter"] is kind
     assert row.verdict == "backward is wrong"
     assert not row.ok
     np.testing.assert_allclose(row.rule_differences.error, 0.01 / 1.01, rtol=1e-3)
@@ -84,10 +85,10 @@ def test_in_a_net_other_layers_are_compared_in_all_ways() -> None:
     assert None not in (traced.rule_autodiff, traced.rule_differences, traced.autodiff_differences)
 
 
-def test_a_host_layer_without_a_rule_must_not_have_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_layer_without_a_rule_must_not_have_a_gradient() -> None:
     kind = layer_types()["Filter"]
     gradient = dataclasses.replace(kind.gradient, rule=None)
-    monkeypatch.setitem(_types, "Filter", dataclasses.replace(kind, gradient=gradient))
-    (row,) = report().rows
+    with registered(dataclasses.replace(kind, gradient=gradient)):
+        (row,) = report().rows
     assert row.verdict == "has no backward, but a gradient"
     assert (row.rule_autodiff, row.autodiff_differences) == (None, None)

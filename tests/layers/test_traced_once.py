@@ -1,8 +1,7 @@
-"""Layers that do the same are traced once, and nobody can tell."""
+"""Layers that compute the same are traced once, and nobody can tell."""
 
 from __future__ import annotations
 
-import gc
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax import LayerType, Signature, Traced, register
-from caffejax.kernels import compiling
-from caffejax.layers import calling
-from caffejax.layers.registry import _types
+from caffejax import LayerType, Signature, Traced
+from caffejax.layers import calling, registered
 from caffejax.net import Net
 from caffejax.schema.caffe_pb2 import BlobProto
 
@@ -62,11 +59,8 @@ def test_random_layers_alike_draw_for_themselves() -> None:
 
 
 def test_types_of_other_packages_are_traced_once_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    register(LayerType(Signature("TestSquare"), Traced(lambda ctx, x: x * x)))
-    try:
+    with registered(LayerType(Signature("TestSquare"), Traced(lambda ctx, x: x * x))):
         assert traced(monkeypatch, Net(stack(5, "TestSquare"), kernels="reference")) == 1
-    finally:
-        del _types["TestSquare"]
 
 
 def test_seeds_and_folders_are_no_part_of_a_trace(tmp_path: Path) -> None:
@@ -99,15 +93,3 @@ def test_a_file_that_a_layer_names_is_read_for_each_net(tmp_path: Path) -> None:
         inputs = {"x": np.ones((1, 2), np.float32), "l": np.zeros(1, np.float32)}
         losses.append(Net(tmp_path / "net.prototxt").forward({}, {}, inputs)[0]["loss"])
     np.testing.assert_allclose(losses[1], 3 * losses[0], rtol=1e-6)
-
-
-def test_garbage_is_collected_again_after_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling.Jitted, "collecting", False)
-
-    def failing(x: jax.Array) -> jax.Array:
-        assert not gc.isenabled()
-        raise TypeError("spoilt")
-
-    with pytest.raises(TypeError, match="spoilt"):
-        compiling.jit(failing, "fast")(1.0)
-    assert gc.isenabled()

@@ -46,7 +46,9 @@ def run(text: str, *bottoms: Any, backward: Any = "autodiff") -> tuple[dict[str,
         ("Clip", "clip_param { min: 1 max: -1 }", [-5, 0], [1, 1], [0, 0]),
     ],
 )
-def test_extremes(kind: str, text: str, x: list[float], y: list[float], dy: list[float], backward: str) -> None:
+def test_extreme_bottoms_give_the_limits(
+    kind: str, text: str, x: list[float], y: list[float], dy: list[float], backward: str
+) -> None:
     tops, diffs = run(net(kind, text, [(2,)]), x, backward=backward)
     np.testing.assert_allclose(tops["t0"], y, rtol=1e-4)
     np.testing.assert_allclose(diffs["b0"], dy, rtol=1e-4)

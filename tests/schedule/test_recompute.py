@@ -1,8 +1,9 @@
 """Recomputation: the same numbers in less memory, and the choice of what to run twice."""
 
+from __future__ import annotations
+
 import itertools
 import logging
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from schedule_nets import CHAIN, CONFIGS, KEY, inputs_of, names
 
 from caffejax import Net, Solver
 from caffejax.cli import main
-from caffejax.machine import limits
-from caffejax.schedule import Step
-from caffejax.schedule.groups import make_plan
-from caffejax.schedule.limit import available_memory
-from caffejax.schedule.running import Given
-from caffejax.schedule.units import Unit, Value, units_of
+from caffejax.schedule import Given, Schedule, run
+from caffejax.schedule.groups import Plan
+from caffejax.schedule.recompute import recompute
 from caffejax.schema import read_solver
-from caffejax.sizes import bytes_in, in_words
-
-CONFIGS = Path(__file__).parents[2] / "configs"
-KEY = jax.random.key(0)
 
 
 def residual_net(blocks: int = 3, size: int = 8) -> str:
@@ -53,12 +48,6 @@ layer {{ name: "side" type: "InnerProduct" bottom: "e1" top: "side"
 layer {{ name: "side_loss" type: "SoftmaxWithLoss" bottom: "side" bottom: "label" top: "side_loss" loss_weight: 0.3 }}
 layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }}
 """
-
-
-def inputs_of(net: Net, batch: int) -> dict[str, jax.Array]:
-    random = np.random.default_rng(0)
-    given = {name: random.normal(size=(batch, *net.graph.blobs[name].shape[1:])) for name in net.fed}
-    return {name: jnp.asarray(np.arange(batch) % 5 if x.ndim == 1 else x, jnp.float32) for name, x in given.items()}
 
 
 def step(net: Net, batch: int, **more: Any) -> Any:
@@ -136,50 +125,6 @@ def test_layers_that_run_as_one_stay_together() -> None:
         assert not group[-1].inserted_split
 
 
-def test_what_the_residuals_are() -> None:
-    """Of convolution with ReLU its top; of pooling places in int8; of a view nothing; of what is fed nothing."""
-    net = Net(CONFIGS / "lenet" / "train_val.prototxt", "TRAIN")
-    variables = net.init(KEY)
-    units, values = units_of(net.schedule, Given(*variables, inputs_of(net, 64), KEY, {}))
-    residuals = {unit.steps[0].first.name: unit.residuals for unit in units}
-    top = {name: int(np.prod(blob.shape)) for name, blob in net.graph.blobs.items()}
-    assert residuals["data"] == residuals["label"] == 0
-    assert residuals["pool1"] == top["pool1"] * 5
-    assert residuals["ip1"] >= top["ip1"] * 4
-    assert sum(v.bytes for v in values if v.made < 2) == 0
-
-
-def cut_anywhere(n: int) -> Iterator[list[int]]:
-    for count in range(n):
-        for cuts in itertools.combinations(range(1, n), count):
-            yield [0, *cuts]
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_plans_are_the_best(seed: int) -> None:
-    random = np.random.default_rng(seed)
-    n = 8
-    units = [Unit((Step((i,)),), *map(int, random.integers(1, 50, 2))) for i in range(n)]  # type: ignore[arg-type]
-    made = random.integers(0, n - 1, 10)
-    values = [Value(int(random.integers(1, 30)), int(m), int(random.integers(m + 1, n))) for m in made]
-
-    def peak(starts: list[int]) -> int:
-        held, most = 0, 0
-        for a, b in zip(starts, [*starts[1:], n], strict=True):
-            most = max(most, held + sum(u.residuals for u in units[a:b]) + max(u.passing for u in units[a:b]))
-            held += sum(v.bytes for v in values if a <= v.made < b <= v.last)
-        return most
-
-    lowest = min(map(peak, cut_anywhere(n)))
-    for limit in (0, lowest, (lowest + peak([0])) // 2, peak([0])):
-        plan = make_plan(units, values, limit)
-        starts = [int(group[0].layers[0]) for group in plan.groups]  # type: ignore[call-overload]
-        fits = [s for s in cut_anywhere(n) if peak(s) <= max(limit, lowest)]
-        assert (plan.peak, plan.fits, plan.without) == (peak(starts), limit >= lowest, peak([0]))
-        assert plan.peak <= max(limit, lowest)
-        assert plan.recomputed == min(s[-1] for s in fits)
-
-
 @pytest.mark.slow
 def test_what_fits_is_not_recomputed(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "caffejax.net")
@@ -211,7 +156,7 @@ def digits(**more: Any) -> Solver:
 
 
 @pytest.mark.slow
-def test_solver() -> None:
+def test_a_solver_trains_to_the_same_params() -> None:
     plain, saving = digits(), digits(remat="auto", memory_limit=1)
     for solver in (plain, saving):
         solver.step(3)
@@ -236,49 +181,20 @@ def test_the_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "Optimization Done" in err
 
 
-@pytest.mark.parametrize(
-    ("text", "size"), [("1000", 1000), ("8GiB", 8 << 30), ("1.5 kb", 1500), ("500MB", 500_000_000), ("2MiB", 2 << 20)]
-)
-def test_sizes(text: str, size: int) -> None:
-    assert bytes_in(text) == size
+def test_the_groups_of_a_plan_are_parts_of_which_all_but_the_last_run_again() -> None:
+    net = Net(CHAIN + 'layer { name: "loss" type: "Reduction" bottom: "conv" top: "loss" loss_weight: 1 }', "TRAIN")
+    (part,) = net.schedule.parts
+    again = recompute(net.schedule, Plan((part.steps[:3], part.steps[3:]), fixed=0, peak=0, without=0, fits=True))
+    assert names(again) == names(net.schedule)
+    assert str(again).splitlines() == [
+        "compiled, and run again in the backward pass: data .. scale",
+        "  fused: batchnorm + scale",
+        "compiled: relu .. loss",
+    ]
+    variables, inputs = net.init(jax.random.key(0)), {"data": jax.random.normal(jax.random.key(1), (2, 3, 6, 6))}
 
+    def loss(params: Any, schedule: Schedule) -> jax.Array:
+        return run(schedule, Given(params, variables.state, inputs, None, {}), wanted=()).loss
 
-@pytest.mark.parametrize("text", ["", "GiB", "-1", "8 TiBs", "0", "much"])
-def test_no_sizes(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["train", "--solver=absent", "--remat=auto", f"--memory_limit={text}"])
-    assert "is not a size; give a number of bytes" in capsys.readouterr().err
-
-
-def test_sizes_in_words() -> None:
-    assert [in_words(x) for x in (1, 2048, 3 << 20, 5 << 30)] == ["1 bytes", "2 KiB", "3 MiB", "5.00 GiB"]
-
-
-def write_files(folder: Path, **files: object) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        (folder / name.replace("__", ".")).write_text(f"{text}\n")
-
-
-@pytest.mark.parametrize(
-    ("own", "write"),
-    [
-        ("0::/a/b", lambda top: write_files(top / "a", memory__max=1000, memory__current=400)),
-        (
-            "3:memory:/a",
-            lambda top: write_files(top / "memory" / "a", memory__limit_in_bytes=1000, memory__usage_in_bytes=400),
-        ),
-    ],
-)
-def test_limits_of_control_groups(tmp_path: Path, own: str, write: Callable[[Path], None]) -> None:
-    (tmp_path / "own").write_text(own)
-    write_files(tmp_path, memory__max="max", memory__current=500)
-    write(tmp_path)
-    for stat in tmp_path.rglob("a"):
-        write_files(stat, memory__stat="anon 1\ninactive_file 50")
-    assert list(limits(tmp_path, tmp_path / "own")) == [(1000, 650)]
-    assert list(limits(tmp_path, tmp_path / "absent")) == []
-
-
-def test_memory_that_is_free() -> None:
-    assert 10**6 < available_memory(jax.devices("cpu")[0]) < 10**15
+    one, other = (jax.grad(loss)(variables.params, schedule) for schedule in (net.schedule, again))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), one, other)

@@ -1,0 +1,87 @@
+"""LevelDB folders to and from the LevelDB library."""
+
+import shutil
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from leveldb_records import needs_plyvel, plyvel, value
+
+from caffejax.data import LevelDb, write_leveldb
+from caffejax.errors import DataError
+
+STEP = st.one_of(
+    st.tuples(
+        st.just("batch"),
+        st.lists(
+            st.tuples(
+                st.integers(0, 40),  # the key
+                st.sampled_from([None, 0, 1, 100, 3000, 33_000, 140_000]),  # the size of the value; None deletes
+            ),
+            max_size=12,
+        ),
+    ),
+    st.tuples(st.sampled_from(["reopen", "compact"]), st.none()),
+)
+
+
+@needs_plyvel
+@settings(deadline=None, max_examples=60)
+@given(steps=st.lists(STEP, max_size=12), snappy=st.booleans(), seed=st.integers(0, 1000))
+def test_what_the_library_writes_is_what_we_read(tmp_path_factory, steps, snappy, seed):
+    path = tmp_path_factory.mktemp("plyvel")
+    small = {"write_buffer_size": 1 << 16, "block_size": 1 << 10, "max_file_size": 1 << 20}
+
+    def opened():
+        return plyvel.DB(str(path / "db"), create_if_missing=True, compression="snappy" if snappy else None, **small)
+
+    db, wanted = opened(), {}
+    for step, changes in steps:
+        if step == "reopen":
+            db.close()
+            db = opened()
+        elif step == "compact":
+            db.compact_range()
+        else:
+            with db.write_batch() as batch:
+                for key, size in changes:
+                    name = b"key" * (key % 3) + b"%03d" % key
+                    if size is None:
+                        batch.delete(name)
+                        wanted.pop(name, None)
+                    else:
+                        seed += 1
+                        wanted[name] = value(seed, size, compressible=key % 2 == 0)
+                        batch.put(name, wanted[name])
+    db.close()
+    try:
+        if wanted:
+            assert list(LevelDb(path / "db")) == sorted(wanted.items())
+        else:
+            with pytest.raises(DataError, match="the LevelDB has no records"):
+                len(LevelDb(path / "db"))
+    finally:
+        shutil.rmtree(path)
+
+
+@needs_plyvel
+@settings(deadline=None, max_examples=30)
+@given(
+    sizes=st.lists(st.sampled_from([0, 1, 500, 20_000, 140_000]), max_size=40),
+    compress=st.booleans(),
+    prefix=st.binary(max_size=300),
+)
+def test_what_we_write_is_what_the_library_reads(tmp_path_factory, sizes, compress, prefix):
+    path = tmp_path_factory.mktemp("ours")
+    wanted = [(prefix + b"%04d" % i, value(i, size, compressible=i % 2 == 0)) for i, size in enumerate(sizes)]
+    write_leveldb(path / "db", wanted, compress)
+    if wanted:
+        assert list(LevelDb(path / "db")) == wanted
+    db = plyvel.DB(str(path / "db"), paranoid_checks=True)
+    assert list(db.iterator(verify_checksums=True)) == wanted
+    assert all(db.get(key) == stored for key, stored in wanted)
+    db.put(b"", b"new")
+    db.compact_range()
+    db.close()
+    assert list(LevelDb(path / "db")) == [(b"", b"new"), *wanted]
+    shutil.rmtree(path)

@@ -1,0 +1,95 @@
+"""The logs of a LevelDB: of any layout, cut off, missing."""
+
+import os
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from leveldb_records import GOLDEN, plyvel, value
+
+from caffejax.data import LevelDb
+from caffejax.data.leveldb.format import encode_varint
+from caffejax.data.leveldb.log import frame_records
+from caffejax.errors import DataError
+
+
+def logged(path: Path, sizes: list[int]) -> list[tuple[bytes, bytes]]:
+    """A database whose records are all in its log, each in a batch of its own."""
+    shutil.copytree(GOLDEN / "leveldb_raw", path)
+    records = [(b"key%d" % i, value(i, size)) for i, size in enumerate(sizes)]
+    batches = [
+        struct.pack("<QIBB", i + 1, 1, 1, len(key)) + key + encode_varint(len(stored)) + stored
+        for i, (key, stored) in enumerate(records)
+    ]
+    (path / "000003.log").write_bytes(frame_records(batches))
+    return records
+
+
+@pytest.mark.parametrize("left", [1, 6, 7, 100, 32_760, 32_768, 32_774, 32_775, 40_000, 150_000, 190_000])
+def test_a_log_cut_off_as_by_a_crash_is_read_up_to_there(tmp_path, caplog, left):
+    sizes = [10, 0, 32_700 - 60, 100_000, 5, 7, 60_000]
+    records = logged(tmp_path / "db", sizes)
+    os.truncate(tmp_path / "db" / "000003.log", left)
+    try:
+        got = list(LevelDb(tmp_path / "db"))
+    except DataError as error:
+        got = []
+        message = str(error)
+        assert "has no records; 000003.log is cut off after byte 0" in message
+    assert got == records[: len(got)]
+    assert sum(sizes[: len(got)]) <= left
+    assert "000003.log: cut off after byte" in caplog.text
+    if plyvel is not None:
+        with plyvel.DB(str(tmp_path / "db")) as db:
+            assert list(db) == got
+
+
+@pytest.mark.parametrize("zeros", [7, 500, 70_000])
+def test_zeros_after_a_log_are_room_never_written_to(tmp_path, caplog, zeros):
+    records = logged(tmp_path / "db", [10, 40_000])
+    end = (tmp_path / "db" / "000003.log").stat().st_size
+    with open(tmp_path / "db" / "000003.log", "ab") as file:
+        file.write(bytes(zeros))
+    assert list(LevelDb(tmp_path / "db")) == records
+    assert f"000003.log: cut off after byte {end}" in caplog.text
+    with open(tmp_path / "db" / "000003.log", "ab") as file:
+        file.write(b"more" * 10)
+    with pytest.raises(DataError, match=rf"000003.log: the record at byte {end} has a wrong checksum"):
+        len(LevelDb(tmp_path / "db"))
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    sizes=st.lists(
+        st.one_of(st.integers(0, 200), st.integers(32_600, 32_800), st.just(100_000)), min_size=1, max_size=9
+    )
+)
+def test_logs_of_any_layout(tmp_path_factory, sizes):
+    path = tmp_path_factory.mktemp("logged") / "db"
+    records = logged(path, sizes)
+    assert list(LevelDb(path)) == records
+    if plyvel is not None:
+        with plyvel.DB(str(path)) as db:
+            assert list(db) == records
+    shutil.rmtree(path)
+
+
+def test_a_cut_log_that_another_follows_is_damage(tmp_path):
+    records = logged(tmp_path / "db", [100] * 9)
+    first, second = (tmp_path / "db" / name for name in ("000003.log", "000007.log"))
+    shutil.copy(first, second)
+    os.truncate(first, 500)
+    with pytest.raises(DataError, match=r"000003.log: ends within the record after byte \d+, but a later log follows"):
+        len(LevelDb(tmp_path / "db"))
+    second.write_bytes(b"")
+    assert list(LevelDb(tmp_path / "db")) == records[:3]
+
+
+def test_a_missing_log_is_warned_of(tmp_path, caplog):
+    copy = Path(shutil.copytree(GOLDEN / "leveldb_compacted", tmp_path / "db"))
+    (copy / "000006.log").unlink()
+    assert len(LevelDb(copy)) == 24
+    assert "000006.log is missing" in caplog.text

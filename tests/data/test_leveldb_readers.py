@@ -1,0 +1,66 @@
+"""LevelDB folders read by several at once: readers, threads, processes."""
+
+import multiprocessing
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from leveldb_records import FOLDERS, GOLDEN, RECORDS
+
+from caffejax.data import LevelDb
+
+
+def test_readers_write_nothing_and_do_not_disturb_each_other(leveldb_folder):
+    before = {file.name: file.stat().st_mtime_ns for file in leveldb_folder.iterdir()}
+    one, two = LevelDb(leveldb_folder), LevelDb(leveldb_folder)
+    assert one[3] == RECORDS[3]
+    assert two[400] == RECORDS[400]
+    one.close()
+    assert two[401] == RECORDS[401]
+    assert one[4] == RECORDS[4], "a closed reader opens the folder again"
+    assert {file.name: file.stat().st_mtime_ns for file in leveldb_folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_threads_read_at_once(name):
+    records = LevelDb(GOLDEN / name)
+    wanted = list(records)
+    order = np.random.default_rng(0).integers(len(wanted), size=(8, 100)).tolist()
+    with ThreadPoolExecutor(8) as pool:
+        for indices, got in zip(order, pool.map(lambda row: [records[i] for i in row], order), strict=True):
+            assert got == [wanted[i] for i in indices]
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_another_process_reads_a_copy(leveldb_folder, opened):
+    records = LevelDb(leveldb_folder)
+    if opened:
+        assert records[0] == RECORDS[0]
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(records.__getitem__, (300,)) == RECORDS[300]
+
+
+def test_worker_processes_read_caffes_batches(golden, open_source):
+    source = open_source(golden / "data_leveldb_compacted.prototxt", workers=2)
+    wanted = np.load("data_leveldb_compacted.npz")
+    for n in range(3):
+        data, label = next(source)
+        np.testing.assert_array_equal(data, wanted[f"{n}/data"])
+        np.testing.assert_array_equal(label, wanted[f"{n}/label"])
+
+
+@pytest.mark.filterwarnings("ignore:.*os.fork")  # JAX warns of it; the child does not use JAX
+def test_a_forked_process_reads_on(leveldb_folder):
+    records = LevelDb(leveldb_folder)
+    assert records[7] == RECORDS[7]
+    there, here = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(here, b"ok" if records[450] == RECORDS[450] and records[8] == RECORDS[8] else b"no")
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(there, 2) == b"ok"
+    os.close(there)
+    os.close(here)
+    assert records[8] == RECORDS[8]

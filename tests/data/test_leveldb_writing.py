@@ -1,0 +1,37 @@
+"""Writing a LevelDB: all of it, or nothing."""
+
+import pytest
+from leveldb_records import RECORDS
+
+from caffejax.data import LevelDb, write_leveldb
+from caffejax.errors import DataError
+
+
+def test_writing_never_overwrites(leveldb_folder):
+    with pytest.raises(DataError, match="exists already"):
+        write_leveldb(leveldb_folder, [(b"a", b"b")])
+    assert list(LevelDb(leveldb_folder)) == RECORDS
+
+
+def failing():
+    yield b"a", b"1"
+    raise RuntimeError("no more")
+
+
+@pytest.mark.parametrize(
+    ("records", "error"),
+    [
+        ([(b"a", b"1"), (b"b", b"1"), (b"b", b"2")], "db: key b'b' occurs twice"),
+        ([(b"a", b"1"), (b"c", b"1"), (b"b", b"2")], "db: key b'b' comes after b'c'; keys must ascend"),
+        (failing(), "no more"),
+    ],
+)
+def test_failed_writing_leaves_nothing(tmp_path, records, error):
+    with pytest.raises((DataError, RuntimeError), match=error):
+        write_leveldb(tmp_path / "db", records)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_writing_into_a_missing_parent(tmp_path):
+    with pytest.raises(DataError, match="cannot be written"):
+        write_leveldb(tmp_path / "no" / "db", [(b"a", b"1")])

@@ -1,0 +1,110 @@
+"""Blobs whose shapes change: by reshape, by a layer on the host, by a source."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import caffejax
+import caffejax.pycaffe as caffe
+
+from .conftest import CLOSE, FED, fed
+
+
+def test_reshape_keeps_params_and_compiles_once_per_shape() -> None:
+    net = fed()
+    whole = net.forward(blobs=["sum"])["sum"].copy()
+    x = net.blobs["data"].data.copy()
+    ranges = []
+    for n, size in ((1, 9), (4, 6), (1, 9)):
+        net.blobs["data"].reshape(n, 2, size, size)
+        net.blobs["label"].reshape(n)
+        net.reshape()
+        assert net.blobs["conv"].shape == (n, 3, size - 2, size - 2)
+        assert net.blobs["sum"].data.shape == (n, 5)
+        net.blobs["data"].data[...] = x if size == 6 else 1
+        net.forward()
+        ranges.append(net._workspace._history.last(0).range)
+    assert ranges[0] is ranges[2]
+    net.blobs["data"].reshape(4, 2, 6, 6)
+    net.blobs["label"].reshape(4)
+    net.blobs["data"].data[...] = x
+    net.forward()  # reshapes too
+    np.testing.assert_allclose(net.blobs["sum"].data, whole, **CLOSE)
+
+
+def test_reshape_that_a_layer_cannot_take() -> None:
+    prototxt = FED.replace("global_pooling: true pool: AVE", "kernel_size: 1")
+    net = fed(prototxt=prototxt)
+    net.blobs["data"].reshape(4, 2, 9, 9)
+    with pytest.raises(caffejax.GraphError, match=r"'fc1'.*blob 0 is of shape \(5, 48\).*needs \(5, 147\)"):
+        net.reshape()
+
+
+FILTERED = """
+layer { name: "x" type: "Input" top: "x" top: "s" input_param { shape { dim: 4 dim: 3 } shape { dim: 4 } } }
+layer { name: "fc" type: "InnerProduct" bottom: "x" top: "fc"
+  inner_product_param { num_output: 2 weight_filler { type: "xavier" } } }
+layer { name: "filter" type: "Filter" bottom: "fc" bottom: "s" top: "kept" }
+layer { name: "twice" type: "Power" bottom: "kept" top: "twice" power_param { scale: 2 } }
+"""
+
+
+def test_a_layer_on_the_host_with_tops_of_changing_shape() -> None:
+    net = caffe.Net(FILTERED, caffe.TEST)
+    net.blobs["x"].data[...] = np.random.default_rng(0).normal(size=(4, 3))
+    for kept in ([1, 0, 1, 1], [0, 1, 0, 0]):
+        net.blobs["s"].data[...] = kept
+        out = net.forward()["twice"]
+        rows = np.flatnonzero(kept)
+        assert net.blobs["twice"].shape == out.shape == (len(rows), 2)
+        np.testing.assert_allclose(out, 2 * net.blobs["fc"].data[rows], **CLOSE)
+
+
+class Rows(caffe.Layer):
+    """A source of as many rows as it likes, and the batch's number for each."""
+
+    def setup(self, bottom: Any, top: Any) -> None:
+        self.number = 0
+        top[0].reshape(2, 3)
+        top[1].reshape(2)
+
+    def forward(self, bottom: Any, top: Any) -> None:
+        rows = (2, 5, 2, 3, 2, 2)[self.number % 6]
+        self.number += 1
+        top[0].reshape(rows, 3)
+        top[1].reshape(rows)
+        top[0].data[...] = np.random.default_rng(self.number).normal(size=(rows, 3))
+        top[1].data[...] = self.number
+
+
+SOURCE = f"""
+force_backward: true
+layer {{ name: "rows" type: "Python" top: "x" top: "n" python_param {{ module: "{__name__}" layer: "Rows" }} }}
+layer {{ name: "ip" type: "InnerProduct" bottom: "x" top: "ip"
+  inner_product_param {{ num_output: 4 weight_filler {{ type: "xavier" }} }} }}
+layer {{ name: "tanh" type: "TanH" bottom: "ip" top: "tanh" }}
+layer {{ name: "twice" type: "Power" bottom: "ip" top: "twice" power_param {{ scale: 2 }} }}
+layer {{ name: "loss" type: "EuclideanLoss" bottom: "twice" bottom: "tanh" top: "loss" }}
+"""
+
+
+def test_a_source_whose_batches_change_shape_there_and_back() -> None:
+    net = caffe.Net(SOURCE, caffe.TRAIN)
+    w, b = (blob.data.copy() for blob in net.params["ip"])
+    for _ in range(8):
+        net.clear_param_diffs()
+        loss = float(net.forward()["loss"])
+        net.backward()
+        x = net.blobs["x"].data
+        ip = x @ w.T + b
+        error = (2 * ip - np.tanh(ip)) / len(x)
+        dip = error * (1 + np.tanh(ip) ** 2)
+        np.testing.assert_allclose(loss, (error**2).sum() * len(x) / 2, rtol=1e-4)
+        shapes = {name: (blob.data.shape, blob.diff.shape) for name, blob in net.blobs.items()}
+        assert shapes.pop("loss") == ((), ())
+        assert {shape[:1] for pair in shapes.values() for shape in pair} == {x.shape[:1]}
+        np.testing.assert_allclose(net.blobs["twice"].data, 2 * ip, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(net.blobs["ip_ip_0_split_1"].data, ip, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(net.blobs["ip"].diff, dip, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(net.params["ip"][0].diff, dip.T @ x, rtol=1e-4, atol=1e-5)

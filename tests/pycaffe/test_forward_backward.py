@@ -1,0 +1,188 @@
+"""Forward and backward of a net: whole, over ranges of layers, from what stands in its blobs."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import caffejax
+import caffejax.pycaffe as caffe
+
+from .conftest import CLOSE, FED, SMALL, Write, fed, small
+
+
+def test_forward_and_backward_run(write: Write) -> None:
+    net = small(write)
+    net.forward()
+    net.backward()
+    assert net.params["conv"][0].diff.any()
+
+
+def test_forward_to_and_from_a_layer() -> None:
+    net = caffe.Net(SMALL.replace('"constant" value: 1', '"gaussian" std: 1'), caffe.TRAIN)
+    conv = net.blobs["conv"]
+    net.forward(end="data")
+    assert net.blobs["data"].data.any()
+    assert not conv.data.any()
+    out = net.forward(start="conv", end="conv")
+    assert list(out) == ["conv"]
+    before = conv.data.copy()
+    data = net.blobs["data"].data.copy()
+    net.forward(start="ip")
+    np.testing.assert_array_equal(conv.data, before)
+    np.testing.assert_array_equal(net.blobs["data"].data, data)
+    assert net.blobs["loss"].data > 0
+
+
+def test_a_partial_pass_uses_what_stands_in_the_blobs() -> None:
+    net = fed()
+    net.forward()
+    net.blobs["pool"].data[...] = 1  # its copies for two readers are the same memory, as in Caffe
+    out = net.forward(start="fc1", end="sum")["sum"]
+    w = [net.params[n][0].data.sum(1) for n in ("fc1", "fc2")]
+    np.testing.assert_allclose(out, np.tile(w[0] + w[1], (4, 1)), **CLOSE)
+    net.forward()  # a whole pass writes over it
+    assert not np.allclose(net.blobs["pool"].data, 1)
+
+
+def test_clear_param_diffs(write: Write) -> None:
+    net = small(write)
+    net.forward()
+    net.backward()
+    diff = net.params["conv"][0].diff
+    assert (diff != 0).any()
+    net.clear_param_diffs()
+    assert (net.params["conv"][0].diff == 0).all()
+    assert (diff == 0).all()  # the array in hand is that memory
+
+
+def test_param_diffs_add_up() -> None:
+    net = fed()
+    net.forward()
+    net.backward()
+    once = net.params["fc1"][0].diff.copy()
+    net.backward()
+    np.testing.assert_allclose(net.params["fc1"][0].diff, 2 * once, rtol=1e-5)
+    net.params["fc1"][0].diff[...] = 0
+    net.backward()
+    np.testing.assert_allclose(net.params["fc1"][0].diff, once, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_equal_to_the_pure_net() -> None:
+    """Blobs, gradients and diffs in the middle, with one dropout mask for all that is asked of a pass."""
+    net = fed(caffe.TRAIN)
+    out = net.forward()
+    sum_ = net.blobs["sum"].data.copy()
+    net.backward()
+    args = net._workspace._history.last(-1).args
+    reference = caffejax.Net(FED, "TRAIN")
+    inputs = {n: jnp.asarray(net.blobs[n].data) for n in net.inputs}
+    taps = {n: jnp.zeros(reference.graph.blobs[n].shape) for n in ("sum", "pool", "conv")}
+    key = jax.random.fold_in(*args.key)
+
+    def loss(params: Any, taps: Any) -> Any:
+        return reference.loss(params, {}, inputs, key, blobs=["loss", "sum", "conv"], taps=taps)
+
+    params = {name: tuple(jnp.asarray(b.data) for b in blobs) for name, blobs in net.params.items()}
+    (_, outputs), (grads, diffs) = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(params, taps)
+    np.testing.assert_allclose(out["loss"], outputs.blobs["loss"], **CLOSE)
+    np.testing.assert_allclose(sum_, outputs.blobs["sum"], **CLOSE)
+    np.testing.assert_allclose(net.blobs["conv"].data, outputs.blobs["conv"], **CLOSE)
+    for name, blobs in grads.items():
+        for i, grad in enumerate(blobs):
+            np.testing.assert_allclose(net.params[name][i].diff, grad, **CLOSE)
+    for name, diff in diffs.items():
+        np.testing.assert_allclose(net.blobs[name].diff, diff, err_msg=name, **CLOSE)
+
+
+def test_backward_from_given_diffs_and_over_a_part() -> None:
+    net = fed(prototxt="force_backward: true\n" + FED.rsplit("layer {", 1)[0])  # without the loss
+    net.forward()
+    top = np.random.default_rng(1).normal(size=(4, 5)).astype(np.float32)
+    back = net.backward(sum=top, label=np.zeros(4), diffs=["fc1"])
+    assert set(back) == {"data", "label", "fc1"}
+    np.testing.assert_array_equal(back["fc1"], top)
+    np.testing.assert_allclose(net.params["fc2"][1].diff, top.sum(0), rtol=1e-5)
+    whole = net.blobs["data"].diff.copy()
+    assert whole.any()
+    net.blobs["pool"].diff[...] *= 2
+    back = net.backward(start="pool", end="conv")
+    assert list(back) == ["data"]
+    np.testing.assert_allclose(back["data"], 2 * whole, rtol=1e-5)
+
+
+def test_a_losses_diff_is_its_weight_and_scales_the_gradient() -> None:
+    net = fed(prototxt=FED.replace('top: "loss"', 'top: "loss" loss_weight: 3'))
+    assert net.blobs["loss"].diff == 3
+    net.forward()
+    net.backward()
+    once = net.params["conv"][0].diff.copy()
+    net.clear_param_diffs()
+    net.blobs["loss"].diff[...] = 6
+    net.backward()
+    np.testing.assert_allclose(net.params["conv"][0].diff, 2 * once, rtol=1e-5)
+
+
+def test_backward_sees_what_was_written_after_forward() -> None:
+    net = fed()
+    net.forward()
+    net.backward()
+    diff = net.blobs["sum"].diff.copy()
+    net.blobs["pool"].data[...] = 5
+    net.clear_param_diffs()
+    net.backward()
+    np.testing.assert_allclose(net.params["fc1"][0].diff, np.tile(diff.sum(0)[:, None] * 5, (1, 3)), **CLOSE)
+    assert net.params["conv"][0].diff.any()
+    net.params["fc2"][0].data[...] = 0  # and params
+    net.params["fc1"][0].data[...] = 0
+    net.backward()
+    assert not net.blobs["pool"].diff.any()
+
+
+def test_backward_of_two_partial_passes() -> None:
+    net = fed()
+    net.forward()
+    net.backward()
+    expected = {name: blobs[0].diff.copy() for name, blobs in net.params.items()}
+    net.clear_param_diffs()
+    net.forward(end="pool")
+    net.forward(start="fc1")
+    net.backward()
+    for name, diff in expected.items():
+        np.testing.assert_allclose(net.params[name][0].diff, diff, **CLOSE)
+
+
+def test_wrong_arguments_are_refused() -> None:
+    net = fed()
+    with pytest.raises(Exception, match="do not match net inputs"):
+        net.forward(data=np.zeros((4, 2, 6, 6)))
+    with pytest.raises(Exception, match="not batch sized"):
+        net.forward(data=np.zeros((3, 2, 6, 6)), label=np.zeros(4))
+    with pytest.raises(Exception, match="do not match net outputs"):
+        net.backward(sum=np.zeros((4, 5)))
+    with pytest.raises(Exception, match="not batch sized"):
+        net.backward(loss=np.zeros(3))
+    with pytest.raises(Exception, match=r"no layer 'covn'.*did you mean 'conv'"):
+        net.forward(start="covn")
+    with pytest.raises(Exception, match=r"no blob 'summ'.*did you mean 'sum'"):
+        net.forward(blobs=["summ"])
+
+
+def test_forward_all_cuts_and_fills_batches() -> None:
+    net = fed()
+    r = np.random.default_rng(3)
+    data, label = r.normal(size=(10, 2, 6, 6)).astype(np.float32), r.integers(0, 5, 10)
+    found = net.forward_all(blobs=["sum"], data=data, label=label)
+    assert found["sum"].shape == (10, 5)
+    net.forward(data=data[4:8], label=label[4:8])
+    np.testing.assert_allclose(found["sum"][4:8], net.blobs["sum"].data, **CLOSE)
+    assert [len(batch["data"]) for batch in net._batch({"data": data})] == [4, 4, 4]
+    without_loss = fed(prototxt="force_backward: true\n" + FED.rsplit("layer {", 1)[0])
+    blobs, diffs = without_loss.forward_backward_all(
+        blobs=["pool"], diffs=["fc2"], data=data, label=label, sum=np.ones((10, 5), np.float32)
+    )
+    assert (blobs["pool"].shape, diffs["fc2"].shape, diffs["data"].shape) == ((10, 3, 1, 1), (10, 5), data.shape)
+    np.testing.assert_array_equal(diffs["fc2"], 1)

@@ -1,0 +1,36 @@
+"""Callbacks of a net, called before and after each layer."""
+
+import numpy as np
+
+from .conftest import CLOSE, fed
+
+
+def test_callbacks_go_round_each_layer() -> None:
+    net, plain = fed(), fed()
+    plain.share_with(net)
+    calls: list[tuple[str, int]] = []
+    for what in ("before_forward", "after_forward", "before_backward", "after_backward"):
+        getattr(net, what)(lambda i, what=what: calls.append((what, i)))
+    for part, first, last in (({}, 0, len(net.layers) - 1), ({"start": "fc1", "end": "sum"}, 6, 9)):
+        calls.clear()
+        net.forward(**part)
+        assert calls == [(f"{w}_forward", i) for i in range(first, last + 1) for w in ("before", "after")]
+    calls.clear()
+    net.backward()
+    assert calls == [(f"{w}_backward", i) for i in range(len(net.layers) - 1, -1, -1) for w in ("before", "after")]
+    plain.forward()
+    plain.backward()
+    for name, blobs in plain.params.items():
+        np.testing.assert_allclose(net.params[name][0].diff, blobs[0].diff, **CLOSE)
+
+
+def test_a_callback_may_change_blobs_on_the_way() -> None:
+    net = fed()
+
+    def zero(i: int) -> None:
+        if net._layer_names[i] == "fc2":
+            net.blobs["fc2"].data[...] = 0
+
+    net.after_forward(zero)
+    net.forward()
+    np.testing.assert_array_equal(net.blobs["sum"].data, net.blobs["fc1"].data)
