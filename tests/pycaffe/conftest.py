@@ -63,7 +63,7 @@ def small(write: Write) -> Any:
 
 
 def random(*shape: int, seed: int = 0) -> np.ndarray:
-    """Pixels, say."""
+    """Normally distributed numbers."""
     return np.random.default_rng(seed).normal(3, 20, shape).astype(np.float32)
 
 
