@@ -106,7 +106,7 @@ def description(t: LayerType) -> str:
     match t.runs:
         case Traced(forward=function) | OnHost(forward=function):
             pass
-        case Reads(look=function) | Fed(shapes=function) | PerLayer(make=function):
+        case Reads(open=function) | Fed(shapes=function) | PerLayer(make=function):
             pass
     return inspect.getdoc(function) or ""
 

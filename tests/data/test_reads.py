@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -72,18 +71,3 @@ def test_a_source_is_looked_at_once_and_opened_when_it_is_read(seen: list[str]) 
     np.testing.assert_array_equal(next(loader)["x"], np.ones((2, 3)))
     values, _ = net.forward(*net.init(jax.random.key(0)), next(loader), blobs=("x",))
     np.testing.assert_array_equal(values["x"], np.full((2, 3), 4))  # the second batch, finished on the device
-
-
-def test_images_are_read_for_their_shapes_once(
-    raw_db: Path, data_layer: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from caffejax.data.labelled import LabelledBatches
-
-    runs = []
-    run = LabelledBatches._run
-    monkeypatch.setattr(LabelledBatches, "_run", lambda self, *more: runs.append(more) or run(self, *more))
-    net = Net(data_layer(raw_db))
-    assert runs == [(0, 1)]
-    for source in net.sources().values():
-        source.close()
-    assert runs == [(0, 1)]

@@ -1,14 +1,14 @@
 """Data layers and their sources. Importing this registers the layers."""
 
 from . import hdf5_output  # noqa: F401  registers its type
-from .data_layer import open_data
-from .hdf5_data import open_hdf5_data
-from .image_data import open_image_data
+from .data_layer import look_at_data, open_data
+from .hdf5_data import look_at_hdf5_data, open_hdf5_data
+from .image_data import look_at_image_data, open_image_data
 from .leveldb import LevelDb, leveldb_writer, write_leveldb
 from .lmdb import Lmdb, lmdb_writer, write_lmdb
 from .memory import ArraySource
 from .pipeline import Batch, Batches, Pipeline
-from .window_data import open_window_data
+from .window_data import look_at_window_data, open_window_data
 
 __all__ = [
     "ArraySource",
@@ -19,6 +19,10 @@ __all__ = [
     "Pipeline",
     "leveldb_writer",
     "lmdb_writer",
+    "look_at_data",
+    "look_at_hdf5_data",
+    "look_at_image_data",
+    "look_at_window_data",
     "open_data",
     "open_hdf5_data",
     "open_image_data",

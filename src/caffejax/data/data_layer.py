@@ -6,21 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..errors import DataError, Problem, located
+from ..errors import DataError, Problem
 from ..layers.context import Site
 from ..layers.label import Label
 from ..layers.registry import register
-from ..layers.source import Tops
+from ..layers.source import Look, Tops
 from ..layers.types import Facts, LayerType, Signature
 from ..schema import caffe_pb2
 from .datum import AS_STORED, COLOUR, GREY, DatumReader, is_compressed
 from .fields import refuse_unsupported
-from .labelled import LabelledBatches
+from .labelled import LabelledBatches, look_at_images
 from .pipeline import Batches, available_cores
 from .reads import prefetch_depth, reads_batches
 from .records import READERS, Records
 from .rng import CounterRng
-from .transform import make_finish
 
 # The second line is what old files say and Caffe ignores here; the third is how forks read, not what.
 _KNOWN = {"source", "batch_size", "backend", "rand_skip", "prefetch"} | {
@@ -44,9 +43,12 @@ class DatumExamples:
     def __init__(self, records: Records, decode: int, skip: int) -> None:
         self._records = records
         self._reader = DatumReader(decode)
-        self._skip = skip
+        self._first = skip % len(records)  # opens the database, and reads no record
+
+    def count_threads(self) -> int:
+        """Return how many threads can read faster than one: all, if the first record is compressed."""
         # decoding runs in OpenCV, outside of Python's lock; the rest is too little to share
-        self.threads = available_cores() if is_compressed(self._records[self._index(0)][1]) else 1
+        return available_cores() if is_compressed(self._records[self._index(0)][1]) else 1
 
     def read_range(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:
         """Return the images and the labels of that many examples."""
@@ -67,7 +69,7 @@ class DatumExamples:
         self._records.close()
 
     def _index(self, n: int) -> int:
-        return (self._skip + n) % len(self._records)
+        return (self._first + n) % len(self._records)
 
     def _example(self, key: bytes, value: bytes) -> tuple[np.ndarray, int]:
         try:
@@ -80,27 +82,38 @@ class DatumExamples:
         return type(error)(Problem(f"record '{name}' {error}", file=str(self._records.path)))
 
 
-def open_data(site: Site, tops: Tops | None = None) -> Batches:
+def look_at_data(site: Site) -> Look:
+    """Look at a Data layer's settings and the first record of its database. Of a LevelDB, no later keys are read."""
+    param = site.layer.data_param
+    if not param.source:
+        raise DataError("data_param has no source; name the database's folder")
+    if param.batch_size < 1:
+        raise DataError("data_param.batch_size must be 1 or more")
+    refuse_unsupported(param, "data_param", _KNOWN)
+    rng = CounterRng(site.reading.seed, site.layer.name)
+    enough = 1 + param.batch_size if site.reading.skip_bad else 1
+    return look_at_images(site, _open_examples(site, rng, enough), param.batch_size, rng)
+
+
+def open_data(site: Site, tops: Tops) -> Batches:
     """Open a Data layer's LMDB or LevelDB; `prefetch` batches are read ahead."""
+    rng = CounterRng(site.reading.seed, site.layer.name)
+    return LabelledBatches(site, _open_examples(site, rng), site.layer.data_param.batch_size, rng, tops)
+
+
+def _open_examples(site: Site, rng: CounterRng, enough: int | None = None) -> DatumExamples:
+    """Open the database; if only so many examples will be read as are `enough`, no further than these need."""
     param, transform_param = site.layer.data_param, site.layer.transform_param
-    with located(layer=site.layer.name, layer_type=site.layer.type):
-        if not param.source:
-            raise DataError("data_param has no source; name the database's folder")
-        if param.batch_size < 1:
-            raise DataError("data_param.batch_size must be 1 or more")
-        refuse_unsupported(param, "data_param", _KNOWN)
-        backend = caffe_pb2.DataParameter.DB.Name(param.backend).lower()
-        decode = COLOUR if transform_param.force_color else GREY if transform_param.force_gray else AS_STORED
-        rng = CounterRng(site.reading.seed, site.layer.name)
-        skip = rng.below(param.rand_skip) if param.rand_skip else 0
-        examples = DatumExamples(READERS[backend](site.path(param.source)), decode, skip)
-        return LabelledBatches(site, examples, param.batch_size, rng, tops)
+    decode = COLOUR if transform_param.force_color else GREY if transform_param.force_gray else AS_STORED
+    records = READERS[caffe_pb2.DataParameter.DB.Name(param.backend).lower()](site.path(param.source))
+    skip = rng.below(param.rand_skip) if param.rand_skip else 0
+    return DatumExamples(records if enough is None else records.head(skip + enough), decode, skip)
 
 
 register(
     LayerType(
         Signature("Data", bottoms=0, tops=(1, 2), param="data_param"),
-        reads_batches(open_data, prefetch_depth, make_finish),
+        reads_batches(look_at_data, open_data, prefetch_depth),
         facts=Facts(label=Label(edge=lambda layer: f"Batch {layer.data_param.batch_size}")),
     )
 )

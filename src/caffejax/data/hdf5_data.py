@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import h5py
@@ -11,7 +12,7 @@ import numpy as np
 from ..errors import DataError, Problem, did_you_mean, located
 from ..layers.context import Site
 from ..layers.registry import register
-from ..layers.source import Tops
+from ..layers.source import Look, Tops
 from ..layers.types import LayerType, Signature
 from .pipeline import Batch, Batches
 from .reads import reads_batches
@@ -29,12 +30,18 @@ class Hdf5Batches:
     Each top is float32 (N, ...): the rows of the data set of its name. With `shuffle`, every round has its
     own order of files, and of rows within each. One file at a time is held in memory.
 
+    Args:
+        site: the layer.
+        files: the files; how many rows each has is read of it here.
+        tops: what the look has shown.
+
     Raises:
-        DataError: with all that is wrong with the files.
+        DataError: naming the file that cannot be read.
     """
 
-    def __init__(self, site: Site, files: list[Path]) -> None:
+    def __init__(self, site: Site, files: list[Path], tops: Tops) -> None:
         param = site.layer.hdf5_data_param
+        self.tops = tops
         self._site = site
         self._files = files
         self._names = list(site.layer.top)
@@ -43,8 +50,7 @@ class Hdf5Batches:
         self._rng = CounterRng(site.reading.seed, site.layer.name) if param.shuffle else None
         self._held: tuple[int, Rows] | None = None  # the last file read
         self._order: tuple[tuple[int, int], np.ndarray] | None = None  # the last order drawn, and for what
-        self._sizes, shapes = _check_files(files, self._names)
-        self.tops = tuple(float32_top(self.batch_size, *shape) for shape in shapes)
+        self._sizes = [_count_rows(path, self._names[0]) for path in files]
 
     def read(self, start: int) -> Batch:
         """Read the batch from row `start` on. It may span files and rounds."""
@@ -84,19 +90,34 @@ class Hdf5Batches:
         return self._held[1]
 
     def _read_file(self, file: int) -> Rows:
-        path = self._files[file]
-        try:
-            with h5py.File(path, "r") as content:
-                return tuple(np.asarray(content[name][...], np.float32) for name in self._names)
-        except (OSError, KeyError) as error:
-            with located(layer=self._site.layer.name, layer_type=self._site.layer.type):
-                raise DataError(Problem(f"cannot be read: {error}", file=str(path))) from error
+        layer = self._site.layer
+        with located(layer=layer.name, layer_type=layer.type), _open_file(self._files[file]) as content:
+            return tuple(np.asarray(content[name][...], np.float32) for name in self._names)
 
 
-def _check_files(files: list[Path], names: list[str]) -> tuple[list[int], list[tuple[int, ...]]]:
-    """Return the number of rows of each file, and the shape of a row of each data set, which all files share."""
+@contextmanager
+def _open_file(path: Path) -> Iterator[h5py.File]:
+    """Open a file that has been looked at. Errors name it."""
+    try:
+        with h5py.File(path, "r") as content:
+            yield content
+    except (OSError, KeyError) as error:
+        raise DataError(Problem(f"cannot be read: {error}", file=str(path))) from error
+
+
+def _count_rows(path: Path, name: str) -> int:
+    with _open_file(path) as content:
+        return len(content[name])
+
+
+def _row_shapes(files: list[Path], names: list[str]) -> list[tuple[int, ...]]:
+    """Return the shape of a row of each data set, which all files share, from the files' metadata.
+
+    Raises:
+        DataError: with all that is wrong with the files.
+    """
     problems: list[Problem] = []
-    sizes: list[int] = []
+    any_rows = False
     wanted: dict[str, tuple[int, ...]] = {}
     for path in files:
         try:
@@ -113,12 +134,12 @@ def _check_files(files: list[Path], names: list[str]) -> tuple[list[int], list[t
                 before = dims(wanted[name]) or "a number"
                 wrong.append(f"a row of '{name}' is {dims(shape[1:]) or 'a number'}, in the first file {before}")
         problems += [Problem(message, file=str(path)) for message in wrong]
-        sizes.append(next(iter(rows.values()), 0))
-    if not problems and not sum(sizes):
+        any_rows |= any(rows.values())
+    if not problems and not any_rows:
         problems.append(Problem("the files have no rows"))
     if problems:
         raise DataError(problems)
-    return sizes, [wanted[name] for name in names]
+    return [wanted[name] for name in names]
 
 
 def _shapes(content: h5py.File, names: list[str]) -> tuple[dict[str, tuple[int, ...]], list[str]]:
@@ -161,22 +182,27 @@ def _read_file_list(path: Path) -> list[Path]:
     return [b if b.exists() and not Path(n).exists() else Path(n) for n, b in zip(names, beside, strict=True)]
 
 
-def open_hdf5_data(site: Site, tops: Tops | None = None) -> Batches:
-    """Open the files that an HDF5Data layer's list names."""
+def look_at_hdf5_data(site: Site) -> Look:
+    """Look at the metadata of all files of an HDF5Data layer, so that all wrong ones are reported at once."""
     param = site.layer.hdf5_data_param
-    with located(layer=site.layer.name, layer_type=site.layer.type):
-        if site.layer.HasField("transform_param"):
-            raise DataError("HDF5Data does not transform its data; remove transform_param")
-        if not param.source:
-            raise DataError("hdf5_data_param has no source; name a text file that lists HDF5 files")
-        if param.batch_size < 1:
-            raise DataError("hdf5_data_param.batch_size must be 1 or more")
-        return Hdf5Batches(site, _read_file_list(site.path(param.source)))
+    if site.layer.HasField("transform_param"):
+        raise DataError("HDF5Data does not transform its data; remove transform_param")
+    if not param.source:
+        raise DataError("hdf5_data_param has no source; name a text file that lists HDF5 files")
+    if param.batch_size < 1:
+        raise DataError("hdf5_data_param.batch_size must be 1 or more")
+    shapes = _row_shapes(_read_file_list(site.path(param.source)), list(site.layer.top))
+    return Look(tuple(float32_top(param.batch_size, *shape) for shape in shapes))
+
+
+def open_hdf5_data(site: Site, tops: Tops) -> Batches:
+    """Open the files that an HDF5Data layer's list names."""
+    return Hdf5Batches(site, _read_file_list(site.path(site.layer.hdf5_data_param.source)), tops)
 
 
 register(
     LayerType(
         Signature("HDF5Data", bottoms=0, tops=(1, None), param="hdf5_data_param"),
-        reads_batches(open_hdf5_data, lambda site: _READ_AHEAD),
+        reads_batches(look_at_hdf5_data, open_hdf5_data, lambda site: _READ_AHEAD),
     )
 )

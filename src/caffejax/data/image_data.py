@@ -6,19 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..errors import DataError, located
+from ..errors import DataError
 from ..layers.context import Site
 from ..layers.registry import register
-from ..layers.source import Tops
+from ..layers.source import Look, Tops
 from ..layers.types import LayerType, Signature
 from .fields import refuse_unsupported
 from .images import read_image
-from .labelled import LabelledBatches
+from .labelled import LabelledBatches, look_at_images
 from .lists import find_images, read_list
 from .pipeline import Batches, available_cores
 from .reads import prefetch_depth, reads_batches
 from .rng import CounterRng
-from .transform import make_finish
 
 # The second line is what old files say and Caffe ignores here; the third is how forks read, not what.
 _KNOWN = {
@@ -40,7 +39,6 @@ class FileExamples:
         file = site.path(param.source)
         images = read_list(file)
         folders = [folder for folder in (site.folder, file.parent) if folder is not None]
-        self.threads = available_cores()
         self._paths = find_images(images, param.root_folder, folders)
         self._labels = images.labels
         self._rng = rng
@@ -48,6 +46,10 @@ class FileExamples:
         if self._skip >= len(self._paths):
             raise DataError(f"rand_skip skips {self._skip} of {len(self._paths)} images; lower it")
         self._orders: dict[int, np.ndarray] = {}
+
+    def count_threads(self) -> int:
+        """Return how many threads can read faster than one: decoding runs outside of Python's lock."""
+        return available_cores()
 
     def read_range(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:
         """Return the images and the labels of that many examples."""
@@ -76,27 +78,35 @@ class FileExamples:
         return orders[epoch]
 
 
-def open_image_data(site: Site, tops: Tops | None = None) -> Batches:
+def look_at_image_data(site: Site) -> Look:
+    """Look at the first image of an ImageData layer. The list is read, and all that is wrong with it reported.
+
+    All images that are missing are, too, from listings of their folders.
+    """
+    param = site.layer.image_data_param
+    if not param.source:
+        raise DataError("image_data_param has no source; name a text file that lists images and labels")
+    if param.batch_size < 1:
+        raise DataError("image_data_param.batch_size must be 1 or more")
+    if bool(param.new_height) != bool(param.new_width):
+        raise DataError("image_data_param has only one of new_height and new_width; give both or none")
+    refuse_unsupported(param, "image_data_param", _KNOWN)
+    rng = CounterRng(site.reading.seed, site.layer.name)
+    return look_at_images(site, FileExamples(site, rng), param.batch_size, rng)
+
+
+def open_image_data(site: Site, tops: Tops) -> Batches:
     """Open the images that an ImageData layer's list names, `path label` on each line.
 
     `shuffle` draws a new order for each round, by the seed; it is not Caffe's.
     """
-    param = site.layer.image_data_param
-    with located(layer=site.layer.name, layer_type=site.layer.type):
-        if not param.source:
-            raise DataError("image_data_param has no source; name a text file that lists images and labels")
-        if param.batch_size < 1:
-            raise DataError("image_data_param.batch_size must be 1 or more")
-        if bool(param.new_height) != bool(param.new_width):
-            raise DataError("image_data_param has only one of new_height and new_width; give both or none")
-        refuse_unsupported(param, "image_data_param", _KNOWN)
-        rng = CounterRng(site.reading.seed, site.layer.name)
-        return LabelledBatches(site, FileExamples(site, rng), param.batch_size, rng, tops)
+    rng = CounterRng(site.reading.seed, site.layer.name)
+    return LabelledBatches(site, FileExamples(site, rng), site.layer.image_data_param.batch_size, rng, tops)
 
 
 register(
     LayerType(
         Signature("ImageData", bottoms=0, tops=2, param="image_data_param"),
-        reads_batches(open_image_data, prefetch_depth, make_finish),
+        reads_batches(look_at_image_data, open_image_data, prefetch_depth),
     )
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -10,7 +12,7 @@ import numpy as np
 
 from ..errors import DataError, located
 from ..layers.context import Site
-from ..layers.source import Tops
+from ..layers.source import Look, Tops
 from .datum import BadImageError
 from .pipeline import Batch
 from .rng import CounterRng
@@ -19,13 +21,11 @@ from .transform import Transform
 
 
 class Examples(Protocol):
-    """Labelled images by number, without end. Several threads may read at once.
+    """Labelled images by number, without end. Several threads may read at once."""
 
-    Attributes:
-        threads: how many threads can read faster than one.
-    """
-
-    threads: int
+    def count_threads(self) -> int:
+        """Return how many threads can read faster than one. May read an example to find out."""
+        ...
 
     def read_range(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:
         """Read that many examples from number `start` on: images (C, H, W), uint8 or float32, and labels.
@@ -46,6 +46,19 @@ class Examples(Protocol):
         ...
 
 
+def look_at_images(site: Site, examples: Examples, batch_size: int, rng: CounterRng) -> Look:
+    """Read the first image for the tops' shapes, and close the examples.
+
+    Raises:
+        DataError: if it cannot be read or does not fit the layer.
+    """
+    with closing(examples):
+        transform = Transform(site, rng)
+        first = _GoodExamples(examples, batch_size, site.reading.skip_bad).read_range(0, 1)
+        tops = float32_top(batch_size, *_batch_shape(first, examples, transform)), float32_top(batch_size)
+    return Look(tops[: len(site.layer.top)], transform.finish)
+
+
 class LabelledBatches:
     """Batches of labelled images, transformed as the layer says.
 
@@ -58,25 +71,25 @@ class LabelledBatches:
         examples: the images.
         batch_size: how many make a batch.
         rng: what decides over crops and mirroring.
-        tops: what an earlier look has shown; else the first image is read for them.
+        tops: what the look has shown.
 
     Raises:
-        DataError: if the first image cannot be read or does not fit the layer.
+        DataError: if transform_param is wrong.
     """
 
-    def __init__(
-        self, site: Site, examples: Examples, batch_size: int, rng: CounterRng, tops: Tops | None = None
-    ) -> None:
+    def __init__(self, site: Site, examples: Examples, batch_size: int, rng: CounterRng, tops: Tops) -> None:
+        self.tops = tops
         self.batch_size = batch_size
-        self._site = site
+        self._layer = {"layer": site.layer.name, "layer_type": site.layer.type}  # for errors
         self._examples = examples
+        self._good = _GoodExamples(examples, batch_size, site.reading.skip_bad)
         self._transform = Transform(site, rng)
-        self.threads = examples.threads
-        self.tops = self._look() if tops is None else tops
 
-    def _look(self) -> Tops:
-        tops = float32_top(self.batch_size, *self._shape(self._read_range(0, 1))), float32_top(self.batch_size)
-        return tops[: len(self._site.layer.top)]
+    @functools.cached_property
+    def threads(self) -> int:
+        """How many threads can read faster than one; asked for when reading begins."""
+        with located(**self._layer):
+            return self._examples.count_threads()
 
     def read(self, start: int) -> Batch:
         """Read the batch from example `start` on.
@@ -84,9 +97,9 @@ class LabelledBatches:
         Raises:
             DataError: naming the example that cannot be read or has another shape than the batch's first.
         """
-        with located(layer=self._site.layer.name, layer_type=self._site.layer.type):
-            examples = self._read_range(start, self.batch_size)
-            self._shape(examples)
+        with located(**self._layer):
+            examples = self._good.read_range(start, self.batch_size)
+            _batch_shape(examples, self._examples, self._transform)
             images = self._transform(examples.images, start)
         return Batch((images, np.array(examples.labels, np.float32))[: len(self.tops)], examples.warnings)
 
@@ -94,12 +107,21 @@ class LabelledBatches:
         """Let go of files. Reading on opens them again."""
         self._examples.close()
 
-    def _read_range(self, start: int, count: int) -> _ExampleRange:
+
+class _GoodExamples:
+    """Examples that can be decoded: with `skip_bad`, the next such one stands in for one that cannot."""
+
+    def __init__(self, examples: Examples, batch_size: int, skip_bad: bool) -> None:
+        self._examples = examples
+        self._batch_size = batch_size
+        self._skip_bad = skip_bad
+
+    def read_range(self, start: int, count: int) -> _ExampleRange:
         """Read that many examples from number `start` on, or what stands in for them."""
         try:
             return _ExampleRange(range(start, start + count), *self._examples.read_range(start, count))
         except BadImageError:
-            if not self._site.reading.skip_bad:
+            if not self._skip_bad:
                 raise
         bad: list[BadImageError] = []
         found = [self._next_good(n, bad) for n in range(start, start + count)]
@@ -108,36 +130,35 @@ class LabelledBatches:
 
     def _next_good(self, n: int, bad: list[BadImageError]) -> tuple[int, np.ndarray, int]:
         """Find the first example from number n on that can be decoded; return its number, image and label."""
-        for number in range(n, n + self.batch_size + 1):
+        for number in range(n, n + self._batch_size + 1):
             try:
                 [image], [label] = self._examples.read_range(number, 1)
                 return number, image, label
             except BadImageError as error:
                 bad.append(error)
         [last] = bad[-1].problems
-        raise DataError(replace(last, message=f"{last.message}; no better are the {self.batch_size} before it"))
+        raise DataError(replace(last, message=f"{last.message}; no better are the {self._batch_size} before it"))
 
-    def _shape(self, examples: _ExampleRange) -> tuple[int, ...]:
-        """Return the shape (C, h, w) that all images of a batch come out with."""
-        shape: tuple[int, ...] = ()
-        seen: tuple[int, ...] = ()
-        one_array = isinstance(examples.images, np.ndarray)
-        for n, image in zip(
-            examples.numbers, examples.images[:1] if one_array else examples.images, strict=not one_array
-        ):
-            if image.shape == seen:
-                continue
-            try:
-                own = self._transform.shape(image.shape)
-                if own != (shape or own):
-                    raise DataError(
-                        f"comes out as {dims(own)} (CxHxW), the batch's first as {dims(shape)}: "
-                        "a batch needs one shape; crop_size, force_color or batch_size: 1 may give it"
-                    )
-            except DataError as error:
-                raise self._examples.error(n, error) from error
-            shape, seen = own, image.shape
-        return shape
+
+def _batch_shape(batch: _ExampleRange, examples: Examples, transform: Transform) -> tuple[int, ...]:
+    """Return the shape (C, h, w) that all images of a batch come out with."""
+    shape: tuple[int, ...] = ()
+    seen: tuple[int, ...] = ()
+    one_array = isinstance(batch.images, np.ndarray)
+    for n, image in zip(batch.numbers, batch.images[:1] if one_array else batch.images, strict=not one_array):
+        if image.shape == seen:
+            continue
+        try:
+            own = transform.shape(image.shape)
+            if own != (shape or own):
+                raise DataError(
+                    f"comes out as {dims(own)} (CxHxW), the batch's first as {dims(shape)}: "
+                    "a batch needs one shape; crop_size, force_color or batch_size: 1 may give it"
+                )
+        except DataError as error:
+            raise examples.error(n, error) from error
+        shape, seen = own, image.shape
+    return shape
 
 
 class _ExampleRange(NamedTuple):

@@ -67,6 +67,10 @@ class Lmdb:
         except EOFError as error:
             raise self._error(f"{error} of {reader.length} records; the database is damaged") from error
 
+    def head(self, count: int) -> Lmdb:
+        """Return a reader of the first records: this one, since an LMDB is opened without reading its keys."""
+        return self
+
     def close(self) -> None:
         """Let go of the folder. The next read opens it again."""
         with _opening:

@@ -45,12 +45,15 @@ class Batches(Protocol):
     Attributes:
         tops: what the net sees, one for each top.
         batch_size: examples in a batch.
-        threads: how many threads can read faster than one.
     """
 
     tops: tuple[jax.ShapeDtypeStruct, ...]
     batch_size: int
-    threads: int
+
+    @property
+    def threads(self) -> int:
+        """How many threads can read faster than one; asked for when reading begins."""
+        ...
 
     def read(self, start: int) -> Batch:
         """Read the examples from number `start` on, counted from the start of training, wrapping round."""

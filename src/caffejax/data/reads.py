@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Protocol
 
 from ..errors import DataError, located
 from ..layers.context import Site
@@ -13,39 +12,32 @@ from ..layers.types import Reads
 from .pipeline import Batches, Pipeline
 
 
-class OpenBatches(Protocol):
-    """A function that opens a layer's batches. Given the `tops` that an earlier look has shown, it takes none."""
-
-    def __call__(self, site: Site, tops: Tops | None = None) -> Batches:
-        """Open them."""
-        ...
-
-
 def reads_batches(
-    open_batches: OpenBatches,
+    look: Callable[[Site], Look],
+    open_batches: Callable[[Site, Tops], Batches],
     depth: Callable[[Site], int],
-    make_finish: Callable[[Site], Callable[..., Any]] | None = None,
 ) -> Reads:
-    """Return how a type reads whose tops are batches by number.
+    """Return how a type reads whose tops are batches by number. Errors of both functions name the layer.
 
     Args:
-        open_batches: opens a layer's batches.
-        depth: gives how many to keep ready.
-        make_finish: makes `Look.finish` for a layer, if something is left to do on the device.
+        look: checks a layer's settings and reads of its source what the tops' shapes follow from; keeps nothing open.
+        open_batches: opens a layer's batches, given the tops that the look has shown.
+        depth: gives how many batches to keep ready.
     """
 
-    def look_at_batches(site: Site) -> Look:
+    @functools.wraps(look)
+    def checked_look(site: Site) -> Look:
         with located(layer=site.layer.name, layer_type=site.layer.type):
             if depth(site) < 1:
                 raise DataError(f"prefetch is {depth(site)}; at least 1 batch must be kept ready")
-        batches = open_batches(site)
-        batches.close()
-        return Look(batches.tops, None if make_finish is None else make_finish(site))
+            return look(site)
 
+    @functools.wraps(open_batches)
     def open_source(site: Site, tops: Tops) -> Source:
-        return Pipeline(open_batches(site, tops), depth(site), site.reading.workers)
+        with located(layer=site.layer.name, layer_type=site.layer.type):
+            return Pipeline(open_batches(site, tops), depth(site), site.reading.workers)
 
-    return Reads(functools.update_wrapper(look_at_batches, open_batches), open_source)
+    return Reads(checked_look, open_source)
 
 
 def prefetch_depth(site: Site) -> int:

@@ -26,6 +26,10 @@ class Records(Protocol):
         """Read that many records from number `start` on, not beyond the last."""
         ...
 
+    def head(self, count: int) -> Records:
+        """Return a reader of the first `count` records, or of more; it reads no more keys than it needs for these."""
+        ...
+
     def close(self) -> None:
         """Let go of the files."""
         ...

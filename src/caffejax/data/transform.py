@@ -45,6 +45,11 @@ class Transform:
         self._on_device = self._mean.file is None or not (param.crop_size or param.mirror)
         self._rng = rng
 
+    @property
+    def finish(self) -> Finish:
+        """What is left to do on the device."""
+        return Finish(self._mean.values, self._scale)
+
     def shape(self, image: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape (C, h, w) that an image (C, H, W) comes out with.
 
@@ -127,8 +132,3 @@ class Finish:
         if images.dtype == jnp.uint8:
             images = (images.astype(jnp.float32) - self.mean) * self.scale
         return (images, *labels)
-
-
-def make_finish(site: Site) -> Finish:
-    """Return what is left to do on the device of a layer's transform_param."""
-    return Finish(read_mean(site).values, np.float32(site.layer.transform_param.scale))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 
-import jax
 import numpy as np
 
 from ..errors import DataError, Problem, located
 from ..layers.context import Site
 from ..layers.registry import register
-from ..layers.source import Tops
+from ..layers.source import Look, Tops
 from ..layers.types import LayerType, Signature
 from .fields import refuse_unsupported
 from .images import decode_file, read_file
@@ -21,7 +20,7 @@ from .reads import prefetch_depth, reads_batches
 from .rng import CounterRng
 from .shapes import dims, float32_top
 from .warp import Warp
-from .window_file import read_windows
+from .window_file import ImageWindows, read_windows
 
 log = logging.getLogger("caffejax.data")
 
@@ -37,17 +36,19 @@ class WindowBatches:
 
     Tops are the windows, float32 (N, 3, crop_size, crop_size), and their classes, float32 (N,), 0 for background.
 
+    Args:
+        site: the layer. Its whole window file is read here.
+        tops: what the look has shown.
+
     Raises:
-        DataError: with what is wrong with the window file, its images or the settings.
+        DataError: with what is wrong with the window file or its images.
     """
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, tops: Tops) -> None:
         param, transform_param = site.layer.window_data_param, site.layer.transform_param
-        file = site.path(param.source)
+        self.tops = tops
         self._site = site
-        self._windows = read_windows(file, param.fg_threshold, param.bg_threshold)
-        folders = [folder for folder in (site.folder, file.parent) if folder is not None]
-        self._paths = find_images(self._windows.images, param.root_folder, folders)
+        self._windows, self._paths = _read_windows(site)
         self._warp = Warp(transform_param.crop_size, param.context_pad, param.crop_mode == "square")
         self._mirror: bool = transform_param.mirror
         # Caffe takes the scale from here, though all else from transform_param
@@ -58,18 +59,13 @@ class WindowBatches:
         self._cache: dict[int, bytes] | None = {} if param.cache_images else None
         self.batch_size: int = param.batch_size
         self.threads = available_cores()
-        square = self._warp.size, self._warp.size
-        self.tops: tuple[jax.ShapeDtypeStruct, ...] = (
-            float32_top(self.batch_size, 3, *square),
-            float32_top(self.batch_size),
-        )
         wanted = {"fg_threshold": self._foreground, "bg_threshold": self.batch_size - self._foreground}
         for name, count, windows in zip(wanted, wanted.values(), self._kinds, strict=True):
             if count and not len(windows):
                 threshold = f"{getattr(param, name):g}"
                 overlap = f"{threshold} or more" if name == "fg_threshold" else f"less than {threshold}"
                 message = f"no window overlaps by {overlap}, but a batch needs {count} such"
-                raise DataError(Problem(f"{message}; change {name} or fg_fraction", str(file)))
+                raise DataError(Problem(f"{message}; change {name} or fg_fraction", str(self._windows.images.file)))
 
     @property
     def _kinds(self) -> tuple[np.ndarray, np.ndarray]:
@@ -115,6 +111,15 @@ class WindowBatches:
         return self._cache[number]
 
 
+def _read_windows(site: Site, most: int | None = None) -> tuple[ImageWindows, list[str]]:
+    """Read the windows of all images, or of the first `most`, and find where these images lie."""
+    param = site.layer.window_data_param
+    file = site.path(param.source)
+    windows = read_windows(file, param.fg_threshold, param.bg_threshold, most)
+    folders = [folder for folder in (site.folder, file.parent) if folder is not None]
+    return windows, find_images(windows.images, param.root_folder, folders)
+
+
 def _mean(site: Site) -> np.ndarray:
     """Return the mean over the square: the middle of a mean file, or each channel's value."""
     mean, size = read_mean(site), site.layer.transform_param.crop_size
@@ -131,39 +136,49 @@ def _mean(site: Site) -> np.ndarray:
     return mean.values[:, offset : offset + size, offset : offset + size]
 
 
-def open_window_data(site: Site, tops: Tops | None = None) -> Batches:
+def look_at_window_data(site: Site) -> Look:
+    """Look at the settings of a WindowData layer, its mean and the first image of its window file.
+
+    The shapes are in the settings. The rest of the file, millions of lines, is read and checked when it is opened.
+    """
+    param, transform_param = site.layer.window_data_param, site.layer.transform_param
+    problems = []
+    if not param.source:
+        problems.append("window_data_param has no source; name a window file")
+    if param.batch_size < 1:
+        problems.append("window_data_param.batch_size must be 1 or more")
+    if transform_param.crop_size < 1:
+        problems.append("transform_param.crop_size must be 1 or more: the side of the squares")
+    elif 2 * param.context_pad >= transform_param.crop_size:
+        problems.append("window_data_param.context_pad must be less than half of transform_param.crop_size")
+    if param.crop_mode not in ("warp", "square"):
+        problems.append(f"window_data_param.crop_mode is '{param.crop_mode}'; it must be 'warp' or 'square'")
+    if not 0 <= param.fg_fraction <= 1:
+        problems.append(f"window_data_param.fg_fraction is {param.fg_fraction:g}; it must lie between 0 and 1")
+    if problems:
+        raise DataError(problems)
+    refuse_unsupported(param, "window_data_param", _KNOWN)
+    refuse_unsupported(transform_param, "transform_param", _KNOWN_TRANSFORMS)
+    if transform_param.scale != 1:
+        message = "layer '%s': transform_param.scale has no effect on WindowData, as in Caffe; "
+        log.warning(message + "window_data_param.scale has", site.layer.name)
+    _read_windows(site, most=1)
+    _mean(site)
+    size = transform_param.crop_size
+    return Look((float32_top(param.batch_size, 3, size, size), float32_top(param.batch_size)))
+
+
+def open_window_data(site: Site, tops: Tops) -> Batches:
     """Open the window file of a WindowData layer. Which windows are drawn is decided by the seed, not as in Caffe.
 
     crop_size, mirror and the mean stand in transform_param; `scale`, as in Caffe, in window_data_param alone.
     """
-    param, transform_param = site.layer.window_data_param, site.layer.transform_param
-    with located(layer=site.layer.name, layer_type=site.layer.type):
-        problems = []
-        if not param.source:
-            problems.append("window_data_param has no source; name a window file")
-        if param.batch_size < 1:
-            problems.append("window_data_param.batch_size must be 1 or more")
-        if transform_param.crop_size < 1:
-            problems.append("transform_param.crop_size must be 1 or more: the side of the squares")
-        elif 2 * param.context_pad >= transform_param.crop_size:
-            problems.append("window_data_param.context_pad must be less than half of transform_param.crop_size")
-        if param.crop_mode not in ("warp", "square"):
-            problems.append(f"window_data_param.crop_mode is '{param.crop_mode}'; it must be 'warp' or 'square'")
-        if not 0 <= param.fg_fraction <= 1:
-            problems.append(f"window_data_param.fg_fraction is {param.fg_fraction:g}; it must lie between 0 and 1")
-        if problems:
-            raise DataError(problems)
-        refuse_unsupported(param, "window_data_param", _KNOWN)
-        refuse_unsupported(transform_param, "transform_param", _KNOWN_TRANSFORMS)
-        if transform_param.scale != 1:
-            message = "layer '%s': transform_param.scale has no effect on WindowData, as in Caffe; "
-            log.warning(message + "window_data_param.scale has", site.layer.name)
-        return WindowBatches(site)
+    return WindowBatches(site, tops)
 
 
 register(
     LayerType(
         Signature("WindowData", bottoms=0, tops=2, param="window_data_param"),
-        reads_batches(open_window_data, prefetch_depth),
+        reads_batches(look_at_window_data, open_window_data, prefetch_depth),
     )
 )

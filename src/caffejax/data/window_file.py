@@ -37,8 +37,14 @@ class ImageWindows:
     background: np.ndarray
 
 
-def read_windows(file: Path, fg_threshold: float, bg_threshold: float) -> ImageWindows:
+def read_windows(file: Path, fg_threshold: float, bg_threshold: float, most: int | None = None) -> ImageWindows:
     """Read a window file. Windows with an overlap from `bg_threshold` up to `fg_threshold` are left out.
+
+    Args:
+        file: the file.
+        fg_threshold: the overlap from which on a window is foreground.
+        bg_threshold: the overlap below which it is background.
+        most: how many images to read the windows of; None for all.
 
     Raises:
         DataError: if the file cannot be read, is not of that form, or has foreground windows of class 0 or less.
@@ -50,7 +56,7 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float) -> ImageW
     try:
         with open(file, encoding="utf-8", errors="surrogateescape") as text:
             words = _Words(text)
-            for number, line in _image_numbers(words):
+            for number, line in itertools.islice(_image_numbers(words), most):
                 where = len(images.names)
                 if number != where:
                     problems.append(Problem(f"image {number} stands where image {where} should", str(file), line))

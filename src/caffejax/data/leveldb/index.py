@@ -55,8 +55,8 @@ class Index:
             start = last
 
 
-def build_index(files: Files, tables: dict[str, Table], logs: Iterable[list[Entry]]) -> Index:
-    """Read all keys of a database and index its records.
+def build_index(files: Files, tables: dict[str, Table], logs: Iterable[list[Entry]], most: int | None = None) -> Index:
+    """Read the keys of a database and index its records: all, or the first `most`.
 
     Raises:
         DataError: if a table is damaged.
@@ -81,6 +81,8 @@ def build_index(files: Files, tables: dict[str, Table], logs: Iterable[list[Entr
             index.places.extend((numbers.setdefault(file, len(numbers)), offset, size, n))
         before = (file, offset, n + 1)
         index.length += 1
+        if index.length == most:
+            break
     for file, offset, size in unverified:
         with located(file=files.path(file)):
             read_block(files, file, offset, size)

@@ -36,18 +36,23 @@ class LevelDb:
 
     Records of a log that a crash has cut off are left out with a warning, as LevelDB does.
 
+    Args:
+        path: the folder.
+        most: how many records to find; the first use reads no keys after theirs, and finds no damage there.
+
     Raises:
         DataError: on first use, if the folder is missing, not a LevelDB, empty, or damaged; or later, where a
             value is damaged.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], most: int | None = None) -> None:
         self.path = Path(path)
+        self._most = most
         self._index: Index | None = None
         self._connect()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "_index": self._index}
+        return {"path": self.path, "_most": self._most, "_index": self._index}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -72,6 +77,10 @@ class LevelDb:
             records += block[which]
         return records
 
+    def head(self, count: int) -> LevelDb:
+        """Return a reader of the first `count` records alone."""
+        return LevelDb(self.path, count)
+
     def close(self) -> None:
         """Let go of the files. The next read opens them again."""
         self._index = None
@@ -83,7 +92,7 @@ class LevelDb:
 
     def _get_index(self) -> Index:
         if self._index is None:
-            self._index = _open(self._files)
+            self._index = _open(self._files, self._most)
         return self._index
 
     def _block_reader(self) -> Callable[[str, int, int], Block]:
@@ -94,7 +103,7 @@ class LevelDb:
         return local.blocks
 
 
-def _open(files: Files) -> Index:
+def _open(files: Files, most: int | None) -> Index:
     tables, names = read_version(files)
     logs: list[list[Entry]] = []
     truncated: tuple[str, int] | None = None
@@ -110,7 +119,7 @@ def _open(files: Files) -> Index:
             message = "%s: cut off after byte %d, as by a crash; the records written last are not there"
             log.warning(message, files.path(name), truncated_at)
         logs.append(entries)
-    index = build_index(files, tables, logs)
+    index = build_index(files, tables, logs, most)
     if not index.length:
         why = f"; {truncated[0]} is cut off after byte {truncated[1]}: copy or make it anew" if truncated else ""
         raise DataError(Problem(f"the LevelDB has no records{why}", str(files.folder)))

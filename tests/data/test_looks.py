@@ -1,0 +1,206 @@
+"""What each kind of data reads of its files: when the graph is built, when it is opened, for the first batch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cv2
+import h5py
+import lmdb
+import numpy as np
+import pytest
+
+from caffejax import Net
+from caffejax.data import LevelDb, Lmdb, write_leveldb, write_lmdb
+from caffejax.errors import DataError, GraphError
+
+_watched: list[Callable[[Any], None]] = []  # what notes a file as opened, or none: a hook cannot be removed
+sys.addaudithook(lambda event, given: _watched[0](given[0]) if _watched and event == "open" else None)
+
+
+class Reading(NamedTuple):
+    """What was read by the time the net was built, then until its source was open, then for the first batch."""
+
+    build: list[str]
+    open: list[str]
+    batch: list[str]
+
+
+@pytest.fixture
+def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The names of files as they are opened, and the ranges of records as they are read, of this test's folder."""
+    seen: list[str] = []
+
+    def note(path: Any, event: str = "") -> None:
+        # threads of an earlier test may still be reading ahead
+        if isinstance(path, str | Path) and tmp_path in Path(path).parents:
+            seen.append(event or Path(path).name)
+
+    class File(h5py.File):
+        def __init__(self, name: Any, *more: Any, **options: Any) -> None:
+            note(name)
+            super().__init__(name, *more, **options)
+
+    def counted(read_range: Callable[..., Any]) -> Callable[..., Any]:
+        def read(db: Any, start: int, count: int) -> Any:
+            note(db.path, f"records {start} to {start + count - 1}")
+            return read_range(db, start, count)
+
+        return read
+
+    open_lmdb = lmdb.open
+    monkeypatch.setattr(h5py, "File", File)
+    monkeypatch.setattr(lmdb, "open", lambda path, **options: note(path) or open_lmdb(path, **options))
+    for records in Lmdb, LevelDb:
+        monkeypatch.setattr(records, "read_range", counted(records.read_range))
+    _watched.append(note)
+    yield seen
+    _watched.clear()
+
+
+def stages(net: str, events: list[str], **reading: Any) -> Reading:
+    """Build a net, open its one source, and read a batch."""
+
+    def since() -> list[str]:
+        found = events.copy()
+        events.clear()
+        return found
+
+    events.clear()
+    graph = Net(net, **reading)
+    built = since()
+    [source] = graph.sources().values()
+    opened = since()
+    next(source)
+    source.close()
+    return Reading(built, opened, since())
+
+
+@pytest.fixture
+def raw_records(raw_datum: Callable[..., bytes]) -> list[tuple[bytes, bytes]]:
+    """Thirty raw images."""
+    return [(b"%03d" % i, raw_datum(i)) for i in range(30)]
+
+
+def test_lmdb(
+    tmp_path: Path, data_layer: Callable[..., str], events: list[str], raw_records: list[tuple[bytes, bytes]]
+) -> None:
+    write_lmdb(tmp_path / "db", raw_records)
+    seen = stages(data_layer(tmp_path / "db", data="backend: LMDB prefetch: 1"), events)
+    assert seen.build == ["db", "records 0 to 0"]
+    assert seen.open == ["db"]
+    assert seen.batch[:2] == ["records 0 to 0", "records 0 to 3"]  # whether it is compressed, and a batch
+
+
+def test_a_look_leaves_no_database_open(
+    tmp_path: Path, data_layer: Callable[..., str], raw_records: list[tuple[bytes, bytes]]
+) -> None:
+    write_lmdb(tmp_path / "db", raw_records)
+    net = Net(data_layer(tmp_path / "db"))
+    lmdb.open(str(tmp_path / "db"), readonly=True, lock=False).close()  # refused to a process that has it open
+    assert net.graph.layers[0].look is not None
+
+
+def test_leveldb(
+    tmp_path: Path, data_layer: Callable[..., str], events: list[str], raw_records: list[tuple[bytes, bytes]]
+) -> None:
+    write_leveldb(tmp_path / "db", raw_records)
+    seen = stages(data_layer(tmp_path / "db", data="backend: LEVELDB prefetch: 1"), events)
+    assert [event for event in seen.build if event.startswith("records")] == ["records 0 to 0"]
+    assert not any(event.startswith("records") for event in seen.open)
+    assert not any(event.endswith(".ldb") for event in seen.batch)  # open already
+    assert seen.batch[:2] == ["records 0 to 0", "records 0 to 3"]
+
+
+def test_of_a_leveldb_only_the_first_keys_are_looked_at(
+    tmp_path: Path, data_layer: Callable[..., str], raw_datum: Callable[..., bytes]
+) -> None:
+    write_leveldb(tmp_path / "db", ((b"%04d" % i, raw_datum(i % 99)) for i in range(5000)), compress=False)
+    [table] = (tmp_path / "db").glob("*.ldb")
+    content = bytearray(table.read_bytes())
+    content[len(content) // 2] ^= 1
+    table.write_bytes(content)
+    net = Net(data_layer(tmp_path / "db", data="backend: LEVELDB"))
+    with pytest.raises(DataError, match=r"\.ldb: layer 'd' \(Data\): .*wrong checksum"):
+        net.sources()
+
+
+def test_the_stand_in_for_bad_first_images_is_looked_at(
+    tmp_path: Path, data_layer: Callable[..., str], events: list[str], raw_records: list[tuple[bytes, bytes]]
+) -> None:
+    records = [(key, b"\xff" if i < 2 else value) for i, (key, value) in enumerate(raw_records)]
+    write_leveldb(tmp_path / "db", records)
+    seen = stages(data_layer(tmp_path / "db", data="backend: LEVELDB prefetch: 1"), events, skip_bad=True)
+    ranges = {event for event in seen.build if event.startswith("records")}
+    assert ranges == {"records 0 to 0", "records 1 to 1", "records 2 to 2"}
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> list[str]:
+    """Names of nine image files in the folder."""
+    names = [f"{i}.png" for i in range(9)]
+    for i, name in enumerate(names):
+        cv2.imwrite(str(tmp_path / name), np.full((20, 20, 3), i, np.uint8))
+    return names
+
+
+def test_image_data(tmp_path: Path, events: list[str], images: list[str]) -> None:
+    (tmp_path / "list").write_text("".join(f"{name} 0\n" for name in images))
+    net = f"""layer {{ name: "d" type: "ImageData" top: "data" top: "label" data_param {{ prefetch: 1 }}
+        image_data_param {{ source: "{tmp_path}/list" batch_size: 2 }} }}"""
+    seen = stages(net, events)
+    assert seen.build == ["list", "0.png"]
+    assert seen.open == ["list"]
+    assert seen.batch[:2] == ["0.png", "1.png"]
+    assert "list" not in seen.batch
+
+
+def test_hdf5_data(tmp_path: Path, hdf5_layer: Callable[..., str], events: list[str]) -> None:
+    names = ["a.h5", "b.h5", "c.h5"]
+    for name in names:
+        with h5py.File(tmp_path / name, "w") as file:
+            file["x"] = np.zeros((1000, 2), np.float32)
+    (tmp_path / "list").write_text("\n".join(names))
+    seen = stages(hdf5_layer(tmp_path / "list", "x"), events)
+    assert seen.build == ["list", *names]  # their metadata: all wrong ones are reported at once
+    assert seen.open == ["list", *names]  # how many rows they have
+    assert seen.batch == ["a.h5"]
+
+
+@pytest.fixture
+def windows(tmp_path: Path, images: list[str]) -> Path:
+    """A window file of nine images, with a window of either kind in each."""
+    text = "".join(f"# {i}\n{name}\n3 20 20\n2\n1 0.9 1 1 9 9\n0 0.1 2 2 9 9\n" for i, name in enumerate(images))
+    (tmp_path / "windows").write_text(text)
+    return tmp_path / "windows"
+
+
+def window_net(windows: Path) -> str:
+    return f"""layer {{ name: "d" type: "WindowData" top: "data" top: "label" transform_param {{ crop_size: 8 }}
+        data_param {{ prefetch: 1 }}
+        window_data_param {{ source: "{windows}" root_folder: "{windows.parent}/" batch_size: 4 }} }}"""
+
+
+def test_window_data(events: list[str], windows: Path, images: list[str]) -> None:
+    seen = stages(window_net(windows), events)
+    assert seen.build == ["windows"]  # up to its first image
+    assert seen.open == ["windows"]
+    assert set(seen.batch) <= set(images)
+    assert len(seen.batch) >= 4
+
+
+def test_of_a_window_file_only_the_first_image_is_looked_at(windows: Path) -> None:
+    lines = windows.read_text().splitlines()
+    windows.write_text("\n".join([*lines[:-1], "0 0.1 2 two 9 9"]))
+    net = Net(window_net(windows))
+    with pytest.raises(DataError, match=r"windows:54: layer 'd' \(WindowData\): .*'two' does not belong here"):
+        net.sources()
+    windows.write_text("\n".join([lines[0], "none.png", *lines[2:]]))
+    with pytest.raises(GraphError, match=r"there is no image '.*none.png'"):
+        Net(window_net(windows))
+    windows.unlink()
+    with pytest.raises(GraphError, match=r"layer 'd' \(WindowData\): the window file cannot be read: No such file"):
+        Net(window_net(windows))
