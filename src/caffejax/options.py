@@ -117,7 +117,10 @@ def resolved(run: Run, reading: Reading, options: Mapping[str, Any]) -> tuple[Ru
     """
     problems = [f"there is no option '{name}'{did_you_mean(name, _NAMES)}" for name in options if name not in _NAMES]
     made: list[Any] = []
-    for value in (run, reading):
+    for name, value, kind in (("run", run, Run), ("reading", reading, Reading)):
+        if not isinstance(value, kind):
+            problems.append(f"{name} must be a caffejax.{kind.__name__}, not {quoted(value)}")
+            continue
         own = {f.name: options[f.name] for f in fields(value) if f.name in options}
         try:
             made.append(replace(value, **own))
@@ -146,7 +149,7 @@ def is_whole(value: Any) -> bool:
 def _wrong_choices(run: Run) -> Iterator[str]:
     for name in (field.name for field in fields(run)):
         known, value = choices(name), getattr(run, name)
-        if known and value not in known:
+        if known and not (isinstance(value, str) and value in known):
             hint = " (half precision is bfloat16, which needs no loss scaling)" if name == "precision" else ""
             yield f"{name} must be {' or '.join(map(quoted, known))}, not {quoted(value)}{hint}"
 

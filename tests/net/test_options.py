@@ -2,12 +2,15 @@
 
 import dataclasses
 import pickle
+import re
 from typing import Any, get_type_hints
 
+import numpy as np
 import pytest
 
-from caffejax import CaffejaxError, Net
+from caffejax import CaffejaxError, Net, Solver, SolverError
 from caffejax.options import Options, Reading, Run, SolverOptions, choices, resolved
+from caffejax.schema.caffe_pb2 import NetParameter
 
 INPUT = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 } } }'
 
@@ -110,3 +113,30 @@ def test_what_an_option_of_few_values_may_be() -> None:
         assert choices(name)[0] == getattr(Run(), name)
         for value in choices(name):
             assert getattr(Run(**{name: value}), name) == value  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"run": None}, "run must be a caffejax.Run, not None"),
+        ({"run": {"kernels": "fast"}}, "run must be a caffejax.Run, not {'kernels': 'fast'}"),
+        ({"reading": Run()}, "reading must be a caffejax.Reading, not Run("),
+        ({"run": None, "reading": Run(), "seed": "x"}, "reading must be a caffejax.Reading"),
+        ({"precision": np.array([1, 2])}, "precision must be"),
+    ],
+)
+def test_values_of_another_kind_are_refused(given: Any, message: str) -> None:
+    with pytest.raises(CaffejaxError, match=re.escape(message)):
+        Net(INPUT, **given)
+
+
+def test_a_solver_names_its_own_and_the_nets_options_together() -> None:
+    with pytest.raises(SolverError) as caught:
+        Solver("x", keep_best=3, debug_nans="q", kernels="quick", foo=1)  # type: ignore[arg-type, call-arg]
+    for words in ("keep_best must be", "debug_nans must be", "there is no option 'foo'", "kernels must be"):
+        assert words in str(caught.value)
+
+
+def test_a_net_without_layers_has_nothing_to_run_again() -> None:
+    net = Net(NetParameter(name="empty"), "TRAIN", remat="auto")
+    assert net.loss({}, {}, {})[0] == 0

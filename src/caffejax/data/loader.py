@@ -101,6 +101,8 @@ class Loader:
     def _check_shapes(self, batch: Mapping[str, np.ndarray]) -> None:
         """Log that the net is compiled again for other shapes than the first, and check that it can take them."""
         shapes = tuple(array.shape for array in batch.values())
+        if not self._shapes and self._by_hand is None:  # what is fed by hand may be reshaped by hand
+            self._shapes.add(tuple(self._graph.blobs[name].shape for name in batch))
         if shapes in self._shapes:
             return
         self._shapes.add(shapes)

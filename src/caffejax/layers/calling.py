@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import LayerError
+from ..errors import LayerError, require
 from ..kernels.elementwise import elementwise
 from ..kernels.gradient import with_gradient
 from .checking import checked
@@ -63,11 +63,11 @@ def call(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array])
     Types that prefer their rule use it in either case.
     """
     kind = ctx.type
-    if kind.facts.elementwise and ctx.fast:
-        plain = ctx.plain()
-        return elementwise(lambda *bottoms: call(plain, blobs, bottoms)[0], *bottoms), ()
     if kind.on_host:
         return _call_on_host(ctx, blobs, bottoms)
+    if kind.facts.elementwise and ctx.fast and kind.params is None:  # what a formulation computes closes over no array
+        plain = replace(ctx.plain(), base_key=None)
+        return elementwise(lambda *bottoms: call(plain, (), bottoms)[0], *bottoms), ()
     if kind.gradient.rule is None or not (kind.gradient.preferred or ctx.run.backward == "rules"):
         return forward(ctx, blobs, bottoms)
     return _with_rule(ctx, blobs, bottoms)
@@ -77,7 +77,7 @@ def call_once_traced(
     ctx: Context, key: Any, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]
 ) -> tuple[Arrays, Arrays]:
     """Run `call` in a forward pass with a base key; layers that compute the same are traced, and lowered, once."""
-    if ctx.type.on_host or ctx.type.instance is not None:  # the latter belong to one layer
+    if ctx.type.on_host or ctx.per_layer:
         return call(ctx.with_key(key), blobs, bottoms)
     found: tuple[Arrays, Arrays] = _called(ctx, key, tuple(blobs), tuple(bottoms))
     return found
@@ -87,6 +87,8 @@ def fused_once_traced(
     ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], epilogues: Sequence[Epilogue]
 ) -> tuple[Arrays, Arrays]:
     """Run `fused`, likewise."""
+    if any(c.per_layer for c in (ctx, *(e.ctx for e in epilogues))):
+        return checked(fused)(ctx, blobs, bottoms, epilogues)
     contexts, arrays = tuple(f.ctx for f in epilogues), tuple(f.blobs for f in epilogues)
     found: tuple[Arrays, Arrays] = _fused(ctx, contexts, tuple(blobs), tuple(bottoms), arrays)
     return found
@@ -175,7 +177,10 @@ def _blob_argument(ctx: Context, blobs: Sequence[Any]) -> tuple[Any, ...]:
 def _tops_and_state(ctx: Context, result: Any) -> tuple[Arrays, Arrays]:
     runs = ctx.type.runs
     tops, state = result if isinstance(runs, Traced) and runs.stateful else (result, ())
-    return _tuple(tops), tuple(state)
+    found = _tuple(tops)
+    for top in found:
+        require(hasattr(top, "shape"), f"forward must return an array, or a tuple of one per top, not {top!r}")
+    return found, tuple(state)
 
 
 def _tuple(value: Any) -> Arrays:
@@ -183,5 +188,11 @@ def _tuple(value: Any) -> Arrays:
 
 
 def _like(diffs: Sequence[Any], arrays: Sequence[jax.Array]) -> Arrays:
-    assert len(diffs) == len(arrays), f"{len(diffs)} diffs for {len(arrays)} arrays"
-    return tuple(jnp.zeros_like(a) if d is None else d.astype(a.dtype) for d, a in zip(diffs, arrays, strict=True))
+    require(
+        len(diffs) == len(arrays),
+        f"the backward rule must return one gradient per argument: {len(diffs)} diffs for {len(arrays)} arrays",
+    )
+    like = (
+        (jnp.zeros_like(a) if d is None else jnp.asarray(d)).astype(a.dtype) for d, a in zip(diffs, arrays, strict=True)
+    )
+    return tuple(like)

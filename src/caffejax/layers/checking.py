@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 
-from ..errors import CaffejaxError, LayerError
+from ..errors import CaffejaxError, LayerError, require
 from .context import Context, ParamSpec
 
 R = TypeVar("R")
@@ -37,7 +37,12 @@ def checked(run: Callable[..., R]) -> Callable[..., R]:
 
 def declared_params(ctx: Context, bottoms: Sequence[Any]) -> list[ParamSpec]:
     """Return the params that a layer owns for these bottoms, or for what has their shapes."""
-    return list(ctx.type.params(ctx, *bottoms)) if ctx.type.params else []
+    specs = list(ctx.type.params(ctx, *bottoms)) if ctx.type.params else []
+    for spec in specs:
+        require(isinstance(spec, ParamSpec), f"params must list ParamSpecs, not {spec!r}")
+    lasting = [spec.persistent for spec in specs]
+    require(lasting == sorted(lasting, reverse=True), "params that are not persistent must be declared last")
+    return specs
 
 
 def fitting_blobs(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> list[ParamSpec]:

@@ -6,13 +6,14 @@ import dataclasses
 import functools
 import zlib
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
 import jax
 import numpy as np
 
-from ..errors import LayerError
+from ..errors import LayerError, require
 from ..options import Reading, Run
 from ..paths import find
 from .types import LayerType, PerLayer
@@ -43,6 +44,13 @@ class ParamSpec:
     persistent: bool = True
     value: Any = dataclasses.field(default=None, compare=False, repr=False)
 
+    def __post_init__(self) -> None:
+        whole = isinstance(self.shape, tuple) and all(isinstance(n, Integral) and n >= 0 for n in self.shape)
+        require(whole, f"a ParamSpec's shape must be a tuple of whole numbers from 0 on, not {self.shape!r}")
+        require(self.persistent or not self.learnable, "a ParamSpec that is not persistent cannot be learnable")
+        given = None if self.value is None else tuple(np.shape(self.value))
+        require(given in (None, self.shape), f"a ParamSpec of shape {self.shape} has a value of shape {given}")
+
 
 @dataclass(frozen=True, eq=False)
 class Context:
@@ -59,6 +67,7 @@ class Context:
         run: how the net computes.
         base_key: the key of one forward pass and a number for the layer in it, or None; see `key`.
         propagate_down: in a backward pass of a host layer, for which bottoms a gradient is wanted; None for all.
+        per_layer: whether the type was made for this one layer, see `PerLayer`.
     """
 
     layer: Any
@@ -67,6 +76,7 @@ class Context:
     run: Run = field(default_factory=Run)
     base_key: tuple[jax.Array, Any] | None = None
     propagate_down: tuple[bool, ...] | None = None
+    per_layer: bool = False
 
     @functools.cached_property
     def param(self) -> Any:
@@ -108,11 +118,11 @@ class Context:
         return isinstance(other, Context) and self._computation == other._computation
 
     def __hash__(self) -> int:
-        return hash(self._computation[1:])
+        return hash(self._computation)
 
     @functools.cached_property
     def _computation(self) -> tuple[Any, ...]:
-        return self.type, self.type.name, self._definition, self.phase, self.run.of_layers
+        return id(self.type), self._definition, self.phase, self.run.of_layers
 
     @functools.cached_property
     def _definition(self) -> bytes:
@@ -165,7 +175,11 @@ def without_wiring(layer: Any) -> Any:
 def settled(context: Context, site: Site) -> Context:
     """Give the context the type that the layer's own parameters make of it."""
     runs = context.type.runs
-    return replace(context, type=runs.make(context, site)) if isinstance(runs, PerLayer) else context
+    if not isinstance(runs, PerLayer):
+        return context
+    made = runs.make(context, site)
+    require(isinstance(made, LayerType), f"the type's PerLayer must make a LayerType, not {made!r}")
+    return replace(context, type=made, per_layer=True)
 
 
 def name_key(key: jax.Array, name: str) -> jax.Array:

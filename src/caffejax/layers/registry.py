@@ -12,6 +12,7 @@ import importlib.metadata
 from collections.abc import Iterator
 
 from ..errors import GraphError, did_you_mean
+from ..schema.caffe_pb2 import LayerParameter
 from .types import LayerType
 
 _types: dict[str, LayerType] = {}
@@ -21,10 +22,11 @@ def register(layer_type: LayerType) -> LayerType:
     """Make a layer type known by its name; return it.
 
     Raises:
-        ValueError: if the name is taken.
+        ValueError: if the name is taken, or the parameter message is no field of a LayerParameter.
     """
     if layer_type.name in _types:
         raise ValueError(f"layer type '{layer_type.name}' is registered already")
+    _check(layer_type)
     _types[layer_type.name] = layer_type
     return layer_type
 
@@ -32,6 +34,7 @@ def register(layer_type: LayerType) -> LayerType:
 @contextlib.contextmanager
 def registered(layer_type: LayerType) -> Iterator[LayerType]:
     """Register a layer type for the time of a with block, in place of one of its name; yield it."""
+    _check(layer_type)
     _load_plugins()  # not within the block, where the name may be taken
     replaced = _types.get(layer_type.name)
     _types[layer_type.name] = layer_type
@@ -42,6 +45,12 @@ def registered(layer_type: LayerType) -> Iterator[LayerType]:
             del _types[layer_type.name]
         else:
             _types[layer_type.name] = replaced
+
+
+def _check(layer_type: LayerType) -> None:
+    param = layer_type.signature.param
+    if param is not None and param not in LayerParameter.DESCRIPTOR.fields_by_name:
+        raise ValueError(f"layer type '{layer_type.name}': a LayerParameter has no field '{param}'")
 
 
 def layer_types() -> dict[str, LayerType]:

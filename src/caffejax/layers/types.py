@@ -106,6 +106,10 @@ class Indices:
     ignored: Function | None = None
     picks: bool = False
 
+    def __post_init__(self) -> None:
+        if (self.picks and self.classes is None) or (self.classes is not None and not self.bottoms):
+            raise ValueError("Indices that number classes need bottoms, and those that pick need classes")
+
     def of(self, n: int) -> frozenset[int]:
         """Return their numbers, counted from 0, in a layer of n bottoms."""
         return frozenset(i % n for i in self.bottoms if -n <= i < n)

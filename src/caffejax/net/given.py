@@ -1,9 +1,8 @@
-"""What users give nets and solvers, checked before it is read: options, params and state, inputs, names, keys."""
+"""What users give nets, checked before it is read: params and state, inputs, names, keys."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, get_args
@@ -12,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import CaffejaxError, GraphError, LayerError, Problem, SolverError, WeightsError, did_you_mean
+from ..errors import CaffejaxError, GraphError, LayerError, Problem, WeightsError, did_you_mean
 from ..graph import Graph, Layer
 from ..layers.context import Phase, Shape
 from ..options import is_whole, quoted
@@ -32,22 +31,6 @@ def check_selection(*, phase: Any, level: Any, stages: Any) -> None:
         raise CaffejaxError(problems)
 
 
-def check_solver_options(*, weights: Any, device: Any, keep_last: Any, steps_per_dispatch: Any, seed: Any) -> None:
-    """Raise `SolverError` naming every option of a solver with a value of the wrong kind; nets check the rest."""
-    problems = []
-    if isinstance(weights, str | os.PathLike):
-        problems.append(f'weights must be a list of files, ["{os.fspath(weights)}"], not one')
-    if not (device is None or isinstance(device, jax.Device)):
-        problems.append(f"device must be one of JAX's, such as jax.devices()[0], not {quoted(device)}")
-    for name, value in {"keep_last": keep_last, "seed": seed}.items():
-        if not (value is None or is_whole(value)):
-            problems.append(f"{name} must be None or a whole number, not {quoted(value)}")
-    if not is_whole(steps_per_dispatch) or steps_per_dispatch < 1:
-        problems.append(f"steps_per_dispatch must be a whole number from 1 on, not {quoted(steps_per_dispatch)}")
-    if problems:
-        raise SolverError(problems)
-
-
 def check_key(key: Any) -> None:
     """Raise `CaffejaxError` unless this is a random key of JAX's, of the new form or the old."""
     dtype = getattr(key, "dtype", None)
@@ -65,6 +48,10 @@ def check_given(graph: Graph, given: Given) -> None:
     """
     _check_inputs(graph, graph.fed, given.inputs)
     known_names(graph, "taps", given.taps)
+    wrong = {name: _kind(value) for name, value in given.taps.items() if not hasattr(value, "dtype")}
+    _raise_of(
+        graph, [f"the tap of blob '{name}' must be an array of zeros, not {kind}" for name, kind in wrong.items()]
+    )
     _check_variables(graph, given.params, given.state)
     if given.key is not None:
         check_key(given.key)
@@ -95,7 +82,10 @@ def known_names(graph: Graph, argument: str, names: Any) -> tuple[str, ...]:
     """
     if isinstance(names, str):
         _raise_of(graph, [f'{argument} must be several names, ("{names}",), not one'])
+    if not isinstance(names, Iterable):
+        _raise_of(graph, [f"{argument} must be names of blobs, not {_kind(names)}"])
     found = tuple(names)
+    _raise_of(graph, [f"{argument} must be names of blobs, not {_kind(n)}" for n in found if not isinstance(n, str)])
     unknown = [name for name in found if name not in graph.blobs]
     _raise_of(graph, [f"{argument}: no blob '{n}' in the net{did_you_mean(n, graph.blobs)}" for n in unknown])
     return found

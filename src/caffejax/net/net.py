@@ -124,9 +124,9 @@ class Net:
         self.schedule = plan(graph)
         self._runner = CompiledParts(self.run.kernels) if graph.has_host_layers else run_part
         self.recomputing: Recomputing | None = None
-        if self.run.remat == "auto" and not graph.has_host_layers:
+        if self.run.remat == "auto" and graph.layers and not graph.has_host_layers:
             self.recomputing = Recomputing(self.schedule, self.run.memory_limit)
-        elif self.run.remat == "auto":
+        elif self.run.remat == "auto" and graph.has_host_layers:
             log.warning("no layers are recomputed to save memory: the net has some that run on the host")
         self.forward = self.jit(self.apply, static_argnames="blobs")
         self._other_phase: Net | None = None

@@ -40,4 +40,5 @@ def _how(layers: Sequence[Layer]) -> dict[str, How]:
 
 
 def _by_rows(layer: Layer) -> bool:
-    return layer.row_wise and not any(layer.loss_weights)
+    """Return whether rows of padding would change nothing; statistics and losses would count them."""
+    return layer.row_wise and not any(layer.loss_weights) and all(p.spec.learnable for p in layer.owned)

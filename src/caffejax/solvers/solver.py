@@ -10,13 +10,13 @@ import jax
 
 from ..errors import SolverError
 from ..net import Variables
-from ..net.given import check_solver_options
-from ..options import Reading, Run, SolverOptions, resolved
+from ..options import Reading, Run, SolverOptions
 from ..process import tune_process
 from ..schema.caffe_pb2 import SolverParameter
 from .build import build
 from .evaluate import Scores
 from .finite_check import FiniteCheck
+from .given import check_options
 from .jitted import JittedUpdater
 from .loop import Request, TrainingLoop
 from .policies import RateSchedule
@@ -77,10 +77,9 @@ class Solver:
         reading: Reading = Reading(),
         **options: Unpack[SolverOptions],
     ) -> None:
-        check_solver_options(
-            weights=weights, device=device, keep_last=keep_last, steps_per_dispatch=steps_per_dispatch, seed=seed
-        )
-        run, reading = resolved(run, reading, options)
+        own = {"weights": weights, "device": device, "keep_last": keep_last, "keep_best": keep_best, "seed": seed}
+        own |= {"steps_per_dispatch": steps_per_dispatch, "debug_nans": debug_nans}
+        run, reading = check_options(own, run, reading, options)
         if tune:
             tune_process()
         setup, start = build(

@@ -1,0 +1,48 @@
+"""What users give solvers, checked before anything is read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+
+from ..errors import CaffejaxError, SolverError
+from ..options import Reading, Run, is_whole, quoted, resolved
+
+
+def check_options(
+    own: Mapping[str, Any], run: Run, reading: Reading, options: Mapping[str, Any]
+) -> tuple[Run, Reading]:
+    """Return the options of nets, see `options.resolved`; check a solver's `own` by name as well.
+
+    Raises:
+        SolverError: naming every option with a value that it cannot have.
+    """
+    problems = list(_problems(**own))
+    try:
+        found = resolved(run, reading, options)
+    except CaffejaxError as error:
+        raise SolverError([*problems, *error.problems]) from None
+    if problems:
+        raise SolverError(problems)
+    return found
+
+
+def _problems(
+    *, weights: Any, device: Any, keep_last: Any, keep_best: Any, steps_per_dispatch: Any, debug_nans: Any, seed: Any
+) -> Iterator[str]:
+    if isinstance(weights, str | os.PathLike):
+        yield f'weights must be a list of files, ["{os.fspath(weights)}"], not one'
+    if not (device is None or isinstance(device, jax.Device)):
+        yield f"device must be one of JAX's, such as jax.devices()[0], not {quoted(device)}"
+    for name, value in {"keep_last": keep_last, "seed": seed}.items():
+        if not (value is None or is_whole(value)):
+            yield f"{name} must be None or a whole number, not {quoted(value)}"
+    if not (keep_best is None or isinstance(keep_best, str)):
+        yield f"keep_best must be None or the name of an output, not {quoted(keep_best)}"
+    if not is_whole(steps_per_dispatch) or steps_per_dispatch < 1:
+        yield f"steps_per_dispatch must be a whole number from 1 on, not {quoted(steps_per_dispatch)}"
+    if not isinstance(debug_nans, bool):
+        yield f"debug_nans must be True or False, not {quoted(debug_nans)}"

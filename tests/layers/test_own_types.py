@@ -1,0 +1,165 @@
+"""Types of other packages: whatever they say of themselves holds, and what cannot hold is refused in words."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from caffejax import (
+    Context,
+    Facts,
+    Gradient,
+    Indices,
+    LayerError,
+    LayerType,
+    Net,
+    OnHost,
+    ParamSpec,
+    PerLayer,
+    Signature,
+    Site,
+    Traced,
+)
+from caffejax.layers import registered
+
+INPUT = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 } } }'
+OWN = 'layer { name: "own" type: "Own" bottom: "x" top: "y" }'
+X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
+ELEMENTWISE = Facts(elementwise=True)
+
+
+def scaled(ctx: Context, blobs: Any, x: jax.Array) -> jax.Array:
+    return jnp.tanh(blobs[0] * x)
+
+
+def scale(ctx: Context, x: Any) -> list[ParamSpec]:
+    return [ParamSpec((1,), value=np.full(1, 2.0))]
+
+
+def counted(ctx: Context, blobs: Any, x: jax.Array) -> Any:
+    return x + 0 * blobs[0], (blobs[0] + x.shape[0],)
+
+
+def count(ctx: Context, x: Any) -> list[ParamSpec]:
+    return [ParamSpec((1,), learnable=False)]
+
+
+@pytest.mark.parametrize("kernels", ["fast", "reference"])
+def test_elementwise_layers_may_learn_and_count(kernels: Any) -> None:
+    for runs in Traced(scaled, params=scale), Traced(counted, params=count, stateful=True):
+        with registered(LayerType(Signature("Own"), runs, facts=ELEMENTWISE)):
+            net = Net(INPUT + OWN, kernels=kernels)
+            params, state = net.init(jax.random.key(0))
+            blobs, new = net.forward(params, state, {"x": X})
+            if params:
+                np.testing.assert_allclose(blobs["y"], np.tanh(2 * X), rtol=1e-6)
+                assert jax.grad(lambda p, net=net: net.apply(p, {}, {"x": X})[0]["y"].sum())(params)["own"][0] != 0
+            else:
+                assert new["own"][0] == 4
+
+
+def test_elementwise_layers_may_run_on_the_host() -> None:
+    runs = OnHost(lambda ctx, x: np.sin(x), lambda ctx, x: [x.shape])
+    with registered(LayerType(Signature("Own"), runs, facts=ELEMENTWISE)):
+        np.testing.assert_allclose(Net(INPUT + OWN).forward({}, {}, {"x": X})[0]["y"], np.sin(X), rtol=1e-6)
+
+
+def test_what_belongs_to_one_layer_goes_with_its_net() -> None:
+    made: list[weakref.ref[Any]] = []
+
+    def make(ctx: Context, site: Site) -> LayerType:
+        def forward(ctx: Context, x: jax.Array) -> jax.Array:
+            return 2 * x
+
+        made.append(weakref.ref(forward))
+        return replace(ctx.type, runs=Traced(forward))
+
+    with registered(LayerType(Signature("Own"), PerLayer(make))):
+        net = Net(INPUT + OWN)
+        np.testing.assert_array_equal(net.apply({}, {}, {"x": X})[0]["y"], 2 * X)
+        np.testing.assert_array_equal(net.forward({}, {}, {"x": X})[0]["y"], 2 * X)
+        del net
+        gc.collect()
+        assert made
+        assert [found() for found in made] == [None] * len(made)
+
+
+def test_statistics_do_not_count_rows_of_padding() -> None:
+    text = (
+        INPUT
+        + 'layer { name: "w" type: "Input" top: "w" input_param { shape { dim: 4 } } }'
+        + 'layer { name: "filter" type: "Filter" bottom: "x" bottom: "w" top: "z" }'
+        + 'layer { name: "own" type: "Own" bottom: "z" top: "y" }'
+    )
+    runs = Traced(counted, params=count, stateful=True)
+    with registered(LayerType(Signature("Own"), runs, facts=Facts(row_wise=True))):
+        net = Net(text)
+        params, state = net.init(jax.random.key(0))
+        _, state = net.apply(params, state, {"x": X, "w": np.array([1, 0, 1, 1], np.float32)})
+        assert state["own"][0] == 3
+
+
+def wrong_parts() -> dict[str, tuple[LayerType, str]]:
+    def traced(forward: Any = lambda ctx, *arrays: arrays[-1], **more: Any) -> LayerType:
+        return LayerType(Signature("Own"), Traced(forward, **more))
+
+    def per_layer(made: Any) -> LayerType:
+        return LayerType(Signature("Own"), PerLayer(lambda ctx, site: made))
+
+    def params(*specs: Any) -> LayerType:
+        return traced(params=lambda ctx, x: list(specs))
+
+    state = ParamSpec((1,), learnable=False, persistent=False)
+    return {
+        "no top": (traced(lambda ctx, x: None), "forward must return an array, or a tuple of one per top, not None"),
+        "no type": (per_layer(None), "the type's PerLayer must make a LayerType, not None"),
+        "half a type": (per_layer(Traced(scaled)), "the type's PerLayer must make a LayerType, not Traced"),
+        "no spec": (params((1,)), r"params must list ParamSpecs, not \(1,\)"),
+        "order": (params(state, ParamSpec((1,))), "params that are not persistent must be declared last"),
+    }
+
+
+@pytest.mark.parametrize("name", wrong_parts())
+def test_what_is_wrong_with_a_type_is_said_with_the_layer(name: str) -> None:
+    kind, message = wrong_parts()[name]
+    with registered(kind), pytest.raises(Exception, match=rf"layer 'own' \(Own\): .*{message}"):
+        Net(INPUT + OWN)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"shape": [3]}, r"a ParamSpec's shape must be a tuple of whole numbers from 0 on, not \[3\]"),
+        ({"shape": (3,), "persistent": False}, "a ParamSpec that is not persistent cannot be learnable"),
+        ({"shape": (3,), "value": np.ones(2)}, r"a ParamSpec of shape \(3,\) has a value of shape \(2,\)"),
+    ],
+)
+def test_what_is_wrong_with_a_param_spec(spec: Any, message: str) -> None:
+    with pytest.raises(LayerError, match=message):
+        ParamSpec(**spec)
+
+
+def test_what_is_wrong_when_a_type_is_registered() -> None:
+    with (
+        pytest.raises(ValueError, match="a LayerParameter has no field 'own_param'"),
+        registered(LayerType(Signature("Own", param="own_param"), Traced(scaled))),
+    ):
+        pass
+    with pytest.raises(ValueError, match="those that pick need classes"):
+        Indices((0,), picks=True)
+
+
+def test_a_rule_with_too_few_gradients_is_named() -> None:
+    kind = LayerType(Signature("Own"), Traced(scaled, params=scale), Gradient(lambda ctx, blobs, x, *, y, dy: ((), dy)))
+    with registered(kind):
+        net = Net(INPUT + OWN, backward="rules")
+        params, _ = net.init(jax.random.key(0))
+        with pytest.raises(LayerError, match="one gradient per argument: 0 diffs for 1 arrays"):
+            jax.grad(lambda p: net.apply(p, {}, {"x": X})[0]["y"].sum())(params)
