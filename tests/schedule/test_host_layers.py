@@ -128,6 +128,7 @@ def test_tapped_blobs_are_compiled_for_once(caplog: pytest.LogCaptureFixture) ->
         return jax.grad(lambda tap: net.loss(params, state, inputs, taps={"ip1": tap})[0])(jnp.zeros((ROWS, 6)))
 
     first = diff()
+    caplog.clear()
     with jax.log_compiles(), caplog.at_level(logging.WARNING):
         np.testing.assert_array_equal(diff(), first)
     assert not [record for record in caplog.records if "Compiling" in record.getMessage()]
