@@ -1,4 +1,4 @@
-"""Which layers to run twice: the plan is the best of all."""
+"""Which layers to run twice: the groups chosen are the best of all."""
 
 import itertools
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from caffejax.schedule import Step
-from caffejax.schedule.groups import make_plan
+from caffejax.schedule.groups import choose_groups
 from caffejax.schedule.units import Unit, Value
 
 
@@ -18,7 +18,7 @@ def cut_anywhere(n: int) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_plans_are_the_best(seed: int) -> None:
+def test_the_groups_chosen_are_the_best(seed: int) -> None:
     random = np.random.default_rng(seed)
     n = 8
     units = [Unit((Step((i,)),), *map(int, random.integers(1, 50, 2))) for i in range(n)]  # type: ignore[arg-type]
@@ -34,9 +34,9 @@ def test_plans_are_the_best(seed: int) -> None:
 
     lowest = min(map(peak, cut_anywhere(n)))
     for limit in (0, lowest, (lowest + peak([0])) // 2, peak([0])):
-        plan = make_plan(units, values, limit)
-        starts = [int(group[0].layers[0]) for group in plan.groups]  # type: ignore[call-overload]
+        chosen = choose_groups(units, values, limit)
+        starts = [int(group[0].layers[0]) for group in chosen.groups]  # type: ignore[call-overload]
         fits = [s for s in cut_anywhere(n) if peak(s) <= max(limit, lowest)]
-        assert (plan.peak, plan.fits, plan.without) == (peak(starts), limit >= lowest, peak([0]))
-        assert plan.peak <= max(limit, lowest)
-        assert plan.recomputed == min(s[-1] for s in fits)
+        assert (chosen.peak, chosen.fits, chosen.without) == (peak(starts), limit >= lowest, peak([0]))
+        assert chosen.peak <= max(limit, lowest)
+        assert chosen.recomputed == min(s[-1] for s in fits)

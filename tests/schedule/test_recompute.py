@@ -16,7 +16,7 @@ from schedule_nets import CHAIN, CONFIGS, KEY, inputs_of, names
 from caffejax import Net, Solver
 from caffejax.cli import main
 from caffejax.schedule import Given, Schedule, run
-from caffejax.schedule.groups import Plan
+from caffejax.schedule.groups import Groups
 from caffejax.schedule.recompute import recompute
 from caffejax.schema import read_solver
 
@@ -78,7 +78,7 @@ def test_the_same_numbers(options: dict[str, Any]) -> None:
     blobs = ["e1", "c2", "loss"]
     assert_same(step(net, 6, blobs=blobs), step(plain, 6, blobs=blobs))
     assert net.recomputing is not None
-    assert all(plan.recomputed for plan in net.recomputing._plans.values())
+    assert all(groups.recomputed for groups in net.recomputing._chosen.values())
 
 
 @pytest.mark.slow
@@ -116,9 +116,9 @@ def test_memory_falls_once_compiled() -> None:
 def test_layers_that_run_as_one_stay_together() -> None:
     net = least(residual_net())
     assert net.recomputing is not None
-    plan = net.recomputing.plan(Given(*net.init(KEY), inputs_of(net, 4), KEY, {}))
-    assert plan.recomputed
-    groups = [[layer for step in group for layer in step.layers] for group in plan.groups]
+    chosen = net.recomputing.groups(Given(*net.init(KEY), inputs_of(net, 4), KEY, {}))
+    assert chosen.recomputed
+    groups = [[layer for step in group for layer in step.layers] for group in chosen.groups]
     assert tuple(itertools.chain(*groups)) == net.graph.layers
     for group in groups:
         assert not group[0].in_place
@@ -181,10 +181,10 @@ def test_the_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "Optimization Done" in err
 
 
-def test_the_groups_of_a_plan_are_parts_of_which_all_but_the_last_run_again() -> None:
+def test_groups_are_parts_of_which_all_but_the_last_run_again() -> None:
     net = Net(CHAIN + 'layer { name: "loss" type: "Reduction" bottom: "conv" top: "loss" loss_weight: 1 }', "TRAIN")
     (part,) = net.schedule.parts
-    again = recompute(net.schedule, Plan((part.steps[:3], part.steps[3:]), fixed=0, peak=0, without=0, fits=True))
+    again = recompute(net.schedule, Groups((part.steps[:3], part.steps[3:]), fixed=0, peak=0, without=0, fits=True))
     assert names(again) == names(net.schedule)
     assert str(again).splitlines() == [
         "compiled, and run again in the backward pass: data .. scale",

@@ -53,14 +53,14 @@ def _print_table(rows: list[tuple[str, ...]]) -> None:
 
 
 def _print_training(found: MemoryReport) -> None:
-    if (plan := found.training) is None:
+    if (training := found.training) is None:
         return
-    print(f"\nParameters, gradients, history, statistics and a batch: {in_words(plan.fixed)}")
-    print(f"Training, with activations and their diffs: about {in_words(plan.without)}")
-    if plan.recomputed:
-        groups = f"{plan.recomputed} of {len(found.layers)} layers in {len(plan.groups) - 1} groups"
-        print(f"Training, computing {groups} twice: about {in_words(plan.peak)}")
-    if not plan.fits:
+    print(f"\nParameters, gradients, history, statistics and a batch: {in_words(training.fixed)}")
+    print(f"Training, with activations and their diffs: about {in_words(training.without)}")
+    if training.recomputed:
+        groups = f"{training.recomputed} of {len(found.layers)} layers in {len(training.groups) - 1} groups"
+        print(f"Training, computing {groups} twice: about {in_words(training.peak)}")
+    if not training.fits:
         print("That is more than the limit, and the least there is; a smaller batch takes less.")
 
 

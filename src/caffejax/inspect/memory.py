@@ -17,7 +17,7 @@ from ..kernels import compiling
 from ..layers.calling import forward
 from ..net import Net
 from ..schedule import Given
-from ..schedule.groups import Plan
+from ..schedule.groups import Groups
 from ..schedule.recompute import Recomputing
 from .counting import multiply_adds
 
@@ -72,7 +72,7 @@ class MemoryReport:
     """
 
     layers: tuple[LayerMemory, ...]
-    training: Plan | None
+    training: Groups | None
 
     @property
     def total(self) -> LayerMemory:
@@ -97,7 +97,7 @@ def memory_report(net: Net, batch: int | None = None) -> MemoryReport:
         params, state = jax.eval_shape(net.init, _KEY)
         inputs: Any = {name: graph.blobs[name] for name in net.fed}
         given = Given(params, state, inputs, _KEY, {})
-        training = (net.recomputing or Recomputing(net.schedule, sys.maxsize)).plan(given)
+        training = (net.recomputing or Recomputing(net.schedule, sys.maxsize)).groups(given)
     return MemoryReport(tuple(_of_layer(layer, graph) for layer in graph.layers), training)
 
 

@@ -27,7 +27,7 @@ _WIRING = ("name", "bottom", "top", "loss_weight", "param", "blobs", "propagate_
 
 @dataclass(frozen=True)
 class ParamSpec:
-    """A blob that a layer owns.
+    """A param that a layer owns, or a piece of its state; a blob of the layer, in Caffe's words.
 
     Attributes:
         shape: Caffe's shape of it.

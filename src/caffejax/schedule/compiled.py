@@ -32,7 +32,7 @@ class CompiledParts:
     def __init__(self, kernels: Kernels) -> None:
         self._kernels = kernels
         self._compiled: dict[Any, Any] = {}
-        self._seen: dict[Any, set[Any]] = {}  # by a part's plan: numbers of rows, or shapes of all that is read
+        self._seen: dict[Any, set[Any]] = {}  # by a part's key: numbers of rows, or shapes of all that is read
 
     def __call__(
         self, part: Part, given: Given, before: Mapping[str, jax.Array], keep: frozenset[str] | None = None
@@ -45,7 +45,7 @@ class CompiledParts:
             return run(given, before)
         (n,) = rows
         size = 1 << (n - 1).bit_length() if n else 1
-        seen = self._seen.setdefault(part.plan, set())
+        seen = self._seen.setdefault(part.key, set())
         if size not in seen:
             seen.add(size)
             log.info("Compiling layers %s for up to %d rows (%d sizes so far)", _names(part), size, len(seen))
@@ -54,7 +54,7 @@ class CompiledParts:
         return result._replace(values={name: v[:n] for name, v in result.values.items()})
 
     def _function(self, part: Part, keep: frozenset[str] | None) -> Any:
-        key = part.plan, keep
+        key = part.key, keep
         if key not in self._compiled:
             function = partial(compute, part, keep=keep)
             self._compiled[key] = function if part.how == "host" else compiling.jit(function, self._kernels)
@@ -62,7 +62,7 @@ class CompiledParts:
 
     def _log_shapes(self, part: Part, before: Mapping[str, jax.Array]) -> None:
         """Say so when other shapes than the first have to be compiled."""
-        seen = self._seen.setdefault(part.plan, set())
+        seen = self._seen.setdefault(part.key, set())
         shapes = tuple(v.shape for v in before.values())
         if part.how != "traced" or shapes in seen:
             return

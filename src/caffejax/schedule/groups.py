@@ -14,7 +14,7 @@ _HALVINGS = 40
 
 
 @dataclass(frozen=True)
-class Plan:
+class Groups:
     """Groups of layers, of which all but the last are run again in the backward pass.
 
     Attributes:
@@ -37,8 +37,8 @@ class Plan:
         return sum(len(step.layers) for group in self.groups[:-1] for step in group)
 
 
-def make_plan(units: Sequence[Unit], values: Sequence[Value], limit: int, fixed: int = 0) -> Plan:
-    """Plan for a limit in bytes, `fixed` of them taken: no recomputation where all fits, else as little as will do.
+def choose_groups(units: Sequence[Unit], values: Sequence[Value], limit: int, fixed: int = 0) -> Groups:
+    """Choose groups for a limit in bytes, `fixed` of them taken: one where all fits, else as few recomputed as will do.
 
     The backward pass of a group holds what crosses the ends of the groups up to it, what the group keeps inside, and
     diffs. The last group's backward pass comes right after its forward pass, so that one need not be run again; it
@@ -59,7 +59,7 @@ def make_plan(units: Sequence[Unit], values: Sequence[Value], limit: int, fixed:
         tuple(step for unit in units[a:b] for step in unit.steps)
         for a, b in zip(starts, [*starts[1:], len(units)], strict=True)
     ]
-    return Plan(tuple(groups), fixed, fixed + int(peak), fixed + int(everything), fits)
+    return Groups(tuple(groups), fixed, fixed + int(peak), fixed + int(everything), fits)
 
 
 class _Costs:

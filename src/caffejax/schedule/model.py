@@ -51,8 +51,8 @@ class Part:
         return tuple(chain.from_iterable(step.layers for step in self.steps))
 
     @cached_property
-    def plan(self) -> tuple[Any, ...]:
-        """What is done: in one graph, parts that are equal in it do the same."""
+    def key(self) -> tuple[Any, ...]:
+        """What is done: in one graph, parts of equal keys do the same."""
         return self.how, tuple(tuple(layer.key for layer in step.layers) for step in self.steps)
 
     @cached_property

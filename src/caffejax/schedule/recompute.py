@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 from ..sizes import in_words
-from .groups import Plan, make_plan
+from .groups import Groups, choose_groups
 from .limit import available_memory
 from .model import Schedule
 from .running import Given
@@ -35,40 +35,40 @@ class Recomputing:
 
     def __init__(self, schedule: Schedule, limit: int | None = None) -> None:
         self._schedule, self._limit = schedule, limit
-        self._plans: dict[Any, Plan] = {}
+        self._chosen: dict[Any, Groups] = {}
 
-    def plan(self, given: Given) -> Plan:
+    def groups(self, given: Given) -> Groups:
         """Return what is run twice for arrays, or `jax.ShapeDtypeStruct`, of these shapes."""
         shapes = tuple((name, x.shape, x.dtype) for name, x in sorted(given.inputs.items()))
-        if shapes not in self._plans:
+        if shapes not in self._chosen:
             limit = available_memory(jax.devices()[0]) if self._limit is None else self._limit
             fixed = _TIMES_PARAMS * size(given.params) + size(given.state) + size(given.inputs)
-            plan = make_plan(*units_of(self._schedule, given), limit, fixed)
-            self._plans[shapes] = plan
-            _log(plan, limit, len(self._schedule.graph.layers))
-        return self._plans[shapes]
+            groups = choose_groups(*units_of(self._schedule, given), limit, fixed)
+            self._chosen[shapes] = groups
+            _log(groups, limit, len(self._schedule.graph.layers))
+        return self._chosen[shapes]
 
     def schedule(self, given: Given) -> Schedule:
         """Return the schedule for such arrays."""
-        return recompute(self._schedule, self.plan(given._replace(taps={})))
+        return recompute(self._schedule, self.groups(given._replace(taps={})))
 
 
-def recompute(schedule: Schedule, plan: Plan) -> Schedule:
-    """Make each of a plan's groups a part; all but the last run again in the backward pass."""
+def recompute(schedule: Schedule, groups: Groups) -> Schedule:
+    """Make each group a part; all but the last run again in the backward pass."""
     (part,) = schedule.parts
-    *groups, last = plan.groups
-    again = (replace(part, steps=steps, how="again") for steps in groups)
+    *first, last = groups.groups
+    again = (replace(part, steps=steps, how="again") for steps in first)
     return replace(schedule, parts=(*again, replace(part, steps=last)))
 
 
-def _log(plan: Plan, limit: int, layers: int) -> None:
-    need, without = in_words(plan.peak), in_words(plan.without)
-    if plan.recomputed:
+def _log(groups: Groups, limit: int, layers: int) -> None:
+    need, without = in_words(groups.peak), in_words(groups.without)
+    if groups.recomputed:
         log.info(
-            f"Recomputing {plan.recomputed} of {layers} layers in {len(plan.groups) - 1} groups: training takes about "
-            f"{need} instead of {without}; the limit is {in_words(limit)}."
+            f"Recomputing {groups.recomputed} of {layers} layers in {len(groups.groups) - 1} groups: training takes "
+            f"about {need} instead of {without}; the limit is {in_words(limit)}."
         )
-    if not plan.fits:
+    if not groups.fits:
         log.warning(
             f"training takes about {need}, more than the limit of {in_words(limit)}, even with recomputation; "
             "a smaller batch (and iter_size for more passes per update) takes less"
