@@ -1,5 +1,6 @@
 """What a graph says of itself: its phase, what it is fed, which layers run on the host or treat rows by themselves."""
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +130,10 @@ def test_a_row_wise_layer_says_so_and_is(name: str) -> None:
     before, after = (net.apply(params, state, {"x": a})[0]["y"] for a in (x, other))
     same = before.shape[:1] == (4,) and np.allclose(before[1:], after[1:])
     assert same is row_wise
+
+
+def test_a_graph_cannot_be_written_to() -> None:
+    graph = Net('layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 } } }').graph
+    with pytest.raises(TypeError):
+        graph.blobs["x"] = graph.blobs["x"]  # type: ignore[index]
+    assert pickle.loads(pickle.dumps(graph)).blobs == graph.blobs

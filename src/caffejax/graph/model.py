@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -175,11 +176,18 @@ class Graph:
     name: str
     phase: Phase
     layers: tuple[Layer, ...]
-    blobs: dict[str, jax.ShapeDtypeStruct]
+    blobs: Mapping[str, jax.ShapeDtypeStruct]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     force_backward: bool
     file: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "blobs", MappingProxyType(dict(self.blobs)))
+
+    def __reduce__(self) -> Any:
+        # a mapping proxy cannot be pickled
+        return _graph, ({f.name: getattr(self, f.name) for f in fields(self)} | {"blobs": dict(self.blobs)},)
 
     @property
     def params(self) -> tuple[Param, ...]:
@@ -247,3 +255,7 @@ class Graph:
             problems += [layer.problem(m) for m in messages]
         if problems:
             raise GraphError(problems)
+
+
+def _graph(state: dict[str, Any]) -> Graph:
+    return Graph(**state)
