@@ -53,7 +53,7 @@ for shape in ((64, 1, 32, 32), (2, 1, 32, 32), (1, 1, 32, 32), (2, 1, 20, 20), (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kernels", ["fast", "reference"])
+@pytest.mark.parametrize("kernels", ["fast", pytest.param("reference", marks=pytest.mark.long)])
 def test_images_that_a_net_was_not_built_for(kernels: str) -> None:
     command = [sys.executable, "-c", ELSEWHERE, LENET, kernels]
     run = subprocess.run(command, capture_output=True, text=True, check=False)

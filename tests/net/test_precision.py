@@ -69,7 +69,9 @@ NETS: dict[str, Any] = {
     "lrn": LRN,
 }
 each_net = pytest.mark.parametrize("name", NETS)
-each_choice = pytest.mark.parametrize(("kernels", "backward"), [("fast", "autodiff"), ("reference", "rules")])
+each_choice = pytest.mark.parametrize(
+    ("kernels", "backward"), [("fast", "autodiff"), pytest.param("reference", "rules", marks=pytest.mark.long)]
+)
 
 
 def made(name: str, precision: Any, **options: Any) -> tuple[Net, Any, dict[str, jax.Array]]:

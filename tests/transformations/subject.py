@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import Case
+from cases import COMPILED, Case
 
 from caffejax.errors import CaffejaxError
 from caffejax.net import Net
@@ -154,14 +154,17 @@ def alike(case: Case) -> bool:
 
 
 def each(cases: list[Case]) -> Callable[[Callable[..., None]], Any]:
-    """Decorator: a test of `case` and `kernels`, for both kernels where they make a difference."""
-    marks = {"fast": (), "reference": (pytest.mark.long,)}
+    """Decorator: a test of `case` and `kernels`, for both kernels where they make a difference.
+
+    The plain kernels, and nets after the first, repeat the question at scale.
+    """
     quick = {("InnerProduct", "fast"): (pytest.mark.quick,)}
-    found = [
-        pytest.param(c, k, id=f"{c.name}-{k}", marks=(*m, *quick.get((c.name, k), ())))
-        for c in cases
-        for k, m in marks.items()
-    ]
+
+    def marks(case: Case, kernels: str) -> Any:
+        long = kernels == "reference" or case in COMPILED[1:]
+        return (pytest.mark.long,) if long else quick.get((case.name, kernels), ())
+
+    found = [pytest.param(c, k, id=f"{c.name}-{k}", marks=marks(c, k)) for c in cases for k in ("fast", "reference")]
 
     def decorate(test: Callable[..., None]) -> Any:
         @functools.wraps(test)
