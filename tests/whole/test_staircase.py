@@ -57,7 +57,11 @@ def imports_of(package: Path) -> list[Import]:
     found = []
     for importer, path in sorted(modules.items()):
         home = importer if path.name == "__init__.py" else importer.rpartition(".")[0]
-        for name, line in names_in(ast.parse(path.read_text()), home):
+        text = path.read_text()
+        if "iter_modules(__path__)" in text:  # it imports all beside it
+            beside = [name for name in modules if name.rpartition(".")[0] == importer]
+            found += [Import(importer, name, f"{path.relative_to(package.parent)}") for name in beside]
+        for name, line in names_in(ast.parse(text), home):
             imported = name if name in modules else name.rpartition(".")[0]  # a module, or something in it
             if imported in modules:
                 found.append(Import(importer, imported, f"{path.relative_to(package.parent)}:{line}"))

@@ -1,34 +1,8 @@
 """Layer types by Caffe's names. Importing this package registers all that need no files."""
 
-from . import (  # noqa: F401  importing them registers their types
-    accuracy,
-    affine,
-    convolution,
-    cross_entropy,
-    deconvolution,
-    distance,
-    eltwise,
-    embed,
-    filtering,
-    hinge,
-    im2col,
-    indexing,
-    infogain,
-    inner_product,
-    inputs,
-    lrn,
-    lstm,
-    neuron,
-    normalization,
-    pooling,
-    power,
-    python,
-    recurrent,
-    reduction,
-    shape,
-    softmax,
-    spp,
-)
+from importlib import import_module
+from pkgutil import iter_modules
+
 from .context import Context, ParamSpec, Phase, Site
 from .registry import layer_type, layer_types, register, registered
 from .source import Look, Position, Source
@@ -74,3 +48,6 @@ __all__ = [
     "register",
     "registered",
 ]
+
+for _module in iter_modules(__path__):  # a file here is all that a layer type touches: importing it registers it
+    import_module(f"{__name__}.{_module.name}")
