@@ -1,4 +1,4 @@
-"""A runner that compiles each part by itself: for nets with layers on the host, and for layers timed one by one.
+"""A runner that compiles each part by itself: for nets with layers on the host.
 
 Host layers may give tops of other shapes each time, and what follows them is compiled for each shape it meets. Each
 compilation that new shapes need is logged.
