@@ -240,8 +240,7 @@ class Net:
         """Run the net, for its backward pass as well if `training`."""
         check_given(self.graph, given)
         with shape_hints(self.graph, given.inputs):
-            again = training and self.recomputing is not None
-            schedule = self.recomputing.schedule(given) if again and self.recomputing else self.schedule
+            schedule = self.recomputing.schedule(given) if training and self.recomputing else self.schedule
             return run(keep_apart(schedule, frozenset(given.taps)), given, wanted=wanted, runner=self._runner)
 
     def _returned(self, values: Blobs, names: Iterable[str]) -> Blobs:
