@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from .elementwise import relu as maximum_with_0
 from .layout import channels_first, channels_last
 from .operation import Operation
 from .sums import FIRST, LAST, Channels
@@ -23,13 +24,26 @@ def by_channel(
     return (Operation(plain, cpu) if fast else plain)(*arrays)[0]
 
 
+def add_to_rows(x: jax.Array, bias: jax.Array, *, fast: bool = True) -> jax.Array:
+    """Add a bias (outputs,) to each of the rows (*rows, outputs)."""
+    return Operation(_added, _added_on_cpu)(x, bias)[0] if fast else x + bias
+
+
+def _added(x: jax.Array, bias: jax.Array) -> tuple[jax.Array]:
+    return (x + bias,)
+
+
+def _added_on_cpu(x: jax.Array, bias: jax.Array) -> tuple[jax.Array]:
+    return (along_channels(LAST, x, None, bias, relu=False),)
+
+
 def along_channels(
     c: Channels, x: jax.Array, factor: jax.Array | None, bias: jax.Array | None, relu: bool
 ) -> jax.Array:
     """Do the same with the channels of `x` where `c` says."""
     x = x if factor is None else x * c.along(factor, x)
     x = x if bias is None else x + c.along(bias, x)
-    return jnp.where(x > 0, x, 0) if relu else x
+    return maximum_with_0(x) if relu else x
 
 
 def _plain(x: jax.Array, *by: jax.Array, scaled: bool, relu: bool) -> tuple[jax.Array]:

@@ -17,6 +17,7 @@ from .folding import into_channels, into_rows, leading, out_of_channels, out_of_
 from .gradient import with_gradient
 from .grouping import groups_of, in_groups
 from .operation import Operation
+from .sums import promote
 from .window import Window
 
 Arrays = tuple[jax.Array, ...]
@@ -36,8 +37,8 @@ def correlate(
 ) -> jax.Array:
     """Correlate (batch, inputs, *size) with weight (outputs, inputs / groups, *kernel): (batch, outputs, *output size).
 
-    Times a factor (outputs,), plus a bias (outputs,), and with negatives set to 0 if `relu`. Without `fast` it is
-    XLA's own, with JAX's own derivatives.
+    Times a factor (outputs,), plus a bias (outputs,), and with negatives set to 0 if `relu`. The result has the type
+    of `x`. Without `fast` it is XLA's own, with JAX's own derivatives.
     """
     window = window.without_rest(x.shape[2:])
     size = x.shape[0] * weight.shape[0] * math.prod(window.output(x.shape[2:]))
@@ -61,7 +62,7 @@ def _differentiable(window: Window, relu: bool) -> Any:
         want = onednn.Wanted(want_x, want_weight)
         operation = _correlation_diffs(window, want, any(want_bias), y is not None)
         found = iter(operation(x, dy, weight, *(() if y is None else (y,))))
-        return [next(found) if w else None for w in wanted]
+        return [next(found).astype(a.dtype) if w else None for a, w in zip(residuals[0], wanted, strict=True)]
 
     return with_gradient(forward, backward)
 
@@ -76,24 +77,24 @@ def _correlation(window: Window, relu: bool) -> Operation:
 
 
 def _plain(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool) -> Arrays:
-    order = lax.ConvDimensionNumbers(*(tuple(range(x.ndim)),) * 3)
+    y = in_groups(partial(_convolved, window), x, weight, groups_of(x.shape[1], weight))
+    return (by_channel(y, None, bias, relu=relu, fast=False).astype(x.dtype),)
 
-    def run(x: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
-        return lax.conv_general_dilated(
-            x,
-            weight,
-            window.stride,
-            window.padding,
-            rhs_dilation=window.dilation,
-            dimension_numbers=order,
-            feature_group_count=groups,
-        )
 
-    return (by_channel(in_groups(run, x, weight, groups_of(x.shape[1], weight)), None, bias, relu=relu, fast=False),)
+def _convolved(window: Window, x: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
+    return lax.conv_general_dilated(
+        x,
+        weight,
+        window.stride,
+        window.padding,
+        rhs_dilation=window.dilation,
+        dimension_numbers=lax.ConvDimensionNumbers(*(tuple(range(x.ndim)),) * 3),
+        feature_group_count=groups,
+    )
 
 
 def _on_cpu(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool) -> Arrays:
-    return (convolution_cpu.correlate(x, weight, bias, window, relu),)
+    return (convolution_cpu.correlate(x, weight, bias, window, relu).astype(x.dtype),)
 
 
 def _batched(arrays: Sequence[jax.Array], axes: Axes, *, window: Window, relu: bool) -> Arrays:
@@ -113,6 +114,7 @@ def _correlation_diffs(window: Window, wanted: onednn.Wanted, bias: bool, relu: 
     return Operation(
         plain=partial(_wanted_of, _plain_diffs, **how),
         cpu=partial(_wanted_of, convolution_cpu.correlate_diffs, **how),
+        tpu=partial(_wanted_of, _diffs_on_tpu, **how),
         smooth=False,
         batched=partial(_batched_diffs, **how, relu=relu),
     )
@@ -136,8 +138,21 @@ def _wanted_of(
 
 def _plain_diffs(x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, **_others: Any) -> Arrays:
     product, pullback = jax.vjp(lambda x, weight: _plain(x, weight, window=window, relu=False)[0], x, weight)
-    dx, d_weight = pullback(dy.astype(product.dtype))
-    return dx, d_weight, jnp.sum(dy, (0, *range(2, dy.ndim)))
+    return *pullback(dy.astype(product.dtype)), jnp.sum(promote(dy), (0, *range(2, dy.ndim)))
+
+
+def _diffs_on_tpu(x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, **others: Any) -> Arrays:
+    """Make the weight's diff by a product of patches where the input has one channel and is float32.
+
+    As a convolution in full precision it takes the compiler minutes, or for ever.
+    """
+    dx, d_weight, d_bias = _plain_diffs(x, dy, weight, window=window, **others)
+    if x.shape[1] == 1 and x.dtype == jnp.float32:
+        padded = jnp.pad(x[:, 0], [(0, 0), *((max(low, 0), max(high, 0)) for low, high in window.padding)])
+        patches = jnp.stack([padded[(slice(None), *cells)] for cells in window.cells(dy.shape[2:])], 1)
+        space = tuple(range(2, dy.ndim))
+        d_weight = jnp.tensordot(dy, patches, ((0, *space), (0, *space))).reshape(weight.shape)
+    return dx, d_weight, d_bias
 
 
 def _batched_diffs(

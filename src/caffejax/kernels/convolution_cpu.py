@@ -6,7 +6,7 @@ Data come and go in Caffe's order and have their channels last in memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Literal
@@ -20,7 +20,7 @@ from . import onednn
 from .affine import along_channels
 from .grouping import group_by_group, groups_of
 from .layout import channels_first, channels_last, materialise, materialise_channels_last
-from .sums import LAST, row_sums
+from .sums import LAST, promote, row_sums
 from .window import Shape, Window
 
 Arrays = tuple[jax.Array, ...]
@@ -57,7 +57,7 @@ def correlate_diffs(
         return None if dx is None else materialise_channels_last(channels_first(dx)), d_weight, d_bias
     _, pullback = jax.vjp(partial(_by_xla, window=window), x, weight)
     dx, d_weight = pullback(dy.astype(x.dtype))
-    return dx, d_weight, row_sums(channels_last(dy)) if bias else None
+    return dx, d_weight, row_sums(promote(channels_last(dy))) if bias else None
 
 
 def _by_xla(x: jax.Array, weight: jax.Array, window: Window) -> jax.Array:
@@ -145,16 +145,9 @@ def _shifted_products(
 ) -> jax.Array:
     padded = lax.pad(channels_last(x), jnp.zeros((), x.dtype), [(0, 0, 0), *pads, (0, 0, 0)])
     total = jnp.zeros((), jnp.promote_types(x.dtype, jnp.float32))
-    for place, cells in _cells(padded, window, out):
-        total = total + cells * weight[(slice(None), 0, *place)]
+    for place, cells in zip(np.ndindex(*window.kernel), window.cells(out), strict=True):
+        total = total + padded[(slice(None), *cells)] * weight[(slice(None), 0, *place)]
     return materialise_channels_last(channels_first(total.astype(x.dtype)))
-
-
-def _cells(x: jax.Array, window: Window, out: Sequence[int]) -> Iterator[tuple[Shape, jax.Array]]:
-    """Yield each place of the kernel, and the cells of the padded input that the windows have there."""
-    for place in np.ndindex(*window.kernel):
-        axes = zip(place, out, window.stride, window.dilation, strict=True)
-        yield place, x[(slice(None), *(slice(i * d, i * d + (n - 1) * s + 1, s) for i, n, s, d in axes))]
 
 
 def _convolution(x: jax.Array, weight: jax.Array, window: Window) -> jax.Array:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 
+from .gradient import with_gradient
 from .layout import channels_first, channels_last
 from .operation import Operation
 
@@ -25,6 +26,20 @@ class _ChannelsLast:
 
     def __call__(self, *arrays: jax.Array) -> Arrays:
         return tuple(map(channels_first, self.function(*map(channels_last, arrays))))
+
+
+def relu(x: jax.Array) -> jax.Array:
+    """Return max(x, 0). The gradient, 0 at 0, is made from that, which the layers after it read in any case."""
+
+    def forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        y = jnp.maximum(x, 0)
+        return y, y
+
+    def backward(y: jax.Array, dy: jax.Array, wanted: Sequence[bool]) -> Arrays:
+        return (jnp.where(y > 0, dy, 0),)
+
+    y: jax.Array = with_gradient(forward, backward)(x)
+    return y
 
 
 def concatenate_channels(arrays: tuple[jax.Array, ...]) -> jax.Array:

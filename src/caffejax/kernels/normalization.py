@@ -2,50 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .gradient import with_gradient
 from .layout import channels_first, channels_last, materialise
 from .operation import Operation
-from .sums import FIRST, LAST, Channels
+from .sums import FIRST, LAST, Channels, promote
 
 Arrays = tuple[jax.Array, ...]
+WindowSums = Callable[[jax.Array, int, int], jax.Array]
 
 
-@partial(jax.jit, static_argnames="eps")
-def batch_normalized(x: jax.Array, factor: jax.Array, bias: jax.Array, eps: float) -> Arrays:
+@partial(jax.jit, static_argnames=("eps", "relu"))
+def batch_normalized(
+    x: jax.Array, factor: jax.Array, bias: jax.Array, near: jax.Array, eps: float, *, relu: bool = False
+) -> Arrays:
     """Normalise each channel of (batch, channels, *space) to mean `bias` and deviation `factor`.
 
-    Also return the old mean and variance; these, `factor` and `bias` are (channels,). The gradient is that of the first
-    result only.
+    Also return the old mean and variance; these, `factor`, `bias` and `near` are (channels,), of float32 at least. The
+    gradient is that of the first result only, which has the type of `x` and, with `relu`, negatives set to 0.
+
+    Args:
+        near: a guess at the mean. Where both sums are made in one pass, digits of the variance are lost as the mean
+            lies further from it than the deviation; of finite guesses any gives the same result but for that.
     """
-    run = Operation(partial(_normalized, FIRST, eps=eps), partial(_normalized_on_cpu, eps=eps))
-    diffs = Operation(partial(_normalized_diffs, FIRST, eps=eps), partial(_normalized_diffs_on_cpu, eps=eps))
+    how: Any = {"eps": eps, "relu": relu}
+    run = Operation(partial(_normalized, FIRST, **how), partial(_normalized_on_cpu, **how))
+    diffs = Operation(partial(_normalized_diffs, FIRST, **how), partial(_normalized_diffs_on_cpu, **how))
 
-    def forward(x: jax.Array, factor: jax.Array, bias: jax.Array) -> tuple[Arrays, Arrays]:
-        y, mean, variance = run(x, factor, bias)
-        return (y, mean, variance), (x, factor, mean, variance)
+    def forward(x: jax.Array, factor: jax.Array, bias: jax.Array, near: jax.Array) -> tuple[Arrays, Arrays]:
+        y, mean, variance = run(x, factor, bias, near)
+        return (y, mean, variance), (x, factor, bias, mean, variance)
 
-    def backward(residuals: Arrays, dy: Arrays, wanted: Any) -> Arrays:
-        return diffs(*residuals, dy[0])
+    def backward(residuals: Arrays, dy: Arrays, wanted: Any) -> Any:
+        return (*diffs(*residuals, dy[0]), None)
 
-    y, mean, variance = with_gradient(forward, backward)(x, factor, bias)
+    y, mean, variance = with_gradient(forward, backward)(x, factor, bias, near)
     return y, jax.lax.stop_gradient(mean), jax.lax.stop_gradient(variance)
 
 
-def _normalized(c: Channels, x: jax.Array, factor: jax.Array, bias: jax.Array, *, eps: float) -> Arrays:
-    mean = c.means(x)
-    variance = c.means(jnp.square(x - c.along(mean, x)))
-    return _normal(c, x, mean, variance, eps) * c.along(factor, x) + c.along(bias, x), mean, variance
+def _normalized(
+    c: Channels, x: jax.Array, factor: jax.Array, bias: jax.Array, near: jax.Array, *, eps: float, relu: bool
+) -> Arrays:
+    floats = promote(x)
+    if c.last:
+        mean = c.means(floats)
+        variance = c.means(jnp.square(floats - c.along(mean, x)))
+    else:
+        off = floats - c.along(near, x)
+        far, square = c.means(off), c.means(jnp.square(off))
+        mean, variance = near + far, jnp.maximum(square - jnp.square(far), 0)
+    y = _normal(c, floats, mean, variance, eps) * c.along(factor, x) + c.along(bias, x)
+    return (jnp.maximum(y, 0) if relu else y).astype(x.dtype), mean, variance
 
 
-def _normalized_on_cpu(x: jax.Array, factor: jax.Array, bias: jax.Array, *, eps: float) -> Arrays:
-    y, mean, variance = _normalized(LAST, channels_last(x), factor, bias, eps=eps)
+def _normalized_on_cpu(x: jax.Array, *by_channel: jax.Array, **how: Any) -> Arrays:
+    y, mean, variance = _normalized(LAST, channels_last(x), *by_channel, **how)
     return channels_first(y), mean, variance
 
 
@@ -57,34 +75,42 @@ def _normalized_diffs(
     c: Channels,
     x: jax.Array,
     factor: jax.Array,
+    bias: jax.Array,
     mean: jax.Array,
     variance: jax.Array,
     dy: jax.Array,
     *,
     eps: float,
+    relu: bool,
 ) -> Arrays:
     m = x.size // mean.size
-    normal = _normal(c, x, mean, variance, eps)
+    normal = _normal(c, promote(x), mean, variance, eps)
+    if relu:  # computed again, it need not be read
+        dy = jnp.where(normal * c.along(factor, x) + c.along(bias, x) > 0, dy, 0)
+    dy = promote(dy)
     d_bias, d_factor = c.sums(dy), c.sums(dy * normal)
     # the normal has mean 0 and variance 1 (but for eps): moving x only moves it across both directions
     across = dy - c.along(d_bias / m, x) - normal * c.along(d_factor / m, x)
-    return across * c.along(factor * jax.lax.rsqrt(variance + eps), x), d_factor, d_bias
+    return (across * c.along(factor * jax.lax.rsqrt(variance + eps), x)).astype(x.dtype), d_factor, d_bias
 
 
-def _normalized_diffs_on_cpu(
-    x: jax.Array, factor: jax.Array, mean: jax.Array, variance: jax.Array, dy: jax.Array, *, eps: float
-) -> Arrays:
-    dy = materialise(channels_last(dy))
-    dx, d_factor, d_bias = _normalized_diffs(LAST, channels_last(x), factor, mean, variance, dy, eps=eps)
+def _normalized_diffs_on_cpu(x: jax.Array, *arrays: jax.Array, **how: Any) -> Arrays:
+    *by_channel, dy = arrays
+    dx, d_factor, d_bias = _normalized_diffs(
+        LAST, channels_last(x), *by_channel, materialise(channels_last(dy)), **how
+    )
     return channels_first(dx), d_factor, d_bias
 
 
 @partial(jax.jit, static_argnames=("size", "k", "alpha", "beta"))
 def response_normalized(x: jax.Array, size: int, k: float, alpha: float, beta: float) -> jax.Array:
-    """Return x * (k + alpha * sum of squares over `size` neighbouring channels) ** -beta. x: (batch, channels, ...)."""
+    """Return x * (k + alpha * sum of squares over `size` neighbouring channels) ** -beta. x: (batch, channels, ...).
+
+    It is computed in float32 at least, and has the type of `x`.
+    """
     how: Any = {"size": size, "alpha": alpha, "beta": beta}
-    run = Operation(partial(_response, 1, k=k, **how), partial(_response_on_cpu, k=k, **how))
-    diffs = Operation(partial(_response_diff, 1, **how), partial(_response_diff_on_cpu, **how))
+    run = Operation(partial(_response_alone, k=k, **how), partial(_response_on_cpu, k=k, **how))
+    diffs = Operation(partial(_response_diff_alone, k=k, **how), partial(_response_diff_on_cpu, **how))
 
     def forward(x: jax.Array) -> tuple[jax.Array, Arrays]:
         y, scale = run(x)
@@ -97,36 +123,73 @@ def response_normalized(x: jax.Array, size: int, k: float, alpha: float, beta: f
     return y
 
 
-def _response(axis: int, x: jax.Array, *, size: int, k: float, alpha: float, beta: float) -> Arrays:
-    scale = k + alpha * _neighbours(jnp.square(x), size, axis)
-    return x * power(scale, beta), scale
+def _response(
+    sums: WindowSums, axis: int, x: jax.Array, *, size: int, k: float, alpha: float, beta: float
+) -> Arrays:
+    floats = promote(x)
+    scale = k + alpha * promote(sums(jnp.square(floats).astype(x.dtype), size, axis))
+    return (floats * power(scale, beta)).astype(x.dtype), scale.astype(x.dtype)
+
+
+def _response_alone(x: jax.Array, **how: Any) -> Arrays:
+    """Return no scale: to make it again moves less memory than to keep it."""
+    y, scale = _response(_window_sums, 1, x, **how)
+    return y, jnp.zeros_like(scale)
+
+
+def _response_diff_alone(x: jax.Array, scale: jax.Array, dy: jax.Array, *, k: float, **how: Any) -> Arrays:
+    _, scale = _response(_window_sums, 1, x, k=k, **how)
+    return _response_diff(_window_sums, 1, x, scale, dy, **how)
 
 
 def _response_on_cpu(x: jax.Array, **how: Any) -> Arrays:
-    y, scale = _response(x.ndim - 1, channels_last(x), **how)
+    y, scale = _response(_slice_sums, x.ndim - 1, channels_last(x), **how)
     return channels_first(y), channels_first(scale)
 
 
 def _response_diff(
-    axis: int, x: jax.Array, scale: jax.Array, dy: jax.Array, *, size: int, alpha: float, beta: float
+    sums: WindowSums,
+    axis: int,
+    x: jax.Array,
+    scale: jax.Array,
+    dy: jax.Array,
+    *,
+    size: int,
+    alpha: float,
+    beta: float,
 ) -> Arrays:
+    values, scale, diff = map(promote, (x, scale, dy))
     factor = power(scale, beta)
-    ratio = dy * x * factor / scale
-    ratio = materialise(ratio) if axis > 1 else ratio
-    return (dy * factor - (2 * alpha * beta) * x * _neighbours(ratio, size, axis),)
+    spread = promote(sums((diff * values * factor / scale).astype(x.dtype), size, axis))
+    return ((diff * factor - (2 * alpha * beta) * values * spread).astype(x.dtype),)
 
 
 def _response_diff_on_cpu(x: jax.Array, scale: jax.Array, dy: jax.Array, **how: Any) -> Arrays:
-    (dx,) = _response_diff(x.ndim - 1, channels_last(x), channels_last(scale), channels_last(dy), **how)
+    arrays = map(channels_last, (x, scale, dy))
+    (dx,) = _response_diff(_materialised_sums, x.ndim - 1, *arrays, **how)
     return (channels_first(dx),)
 
 
-def _neighbours(x: jax.Array, size: int, axis: int) -> jax.Array:
+def _window_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
     """Sum over `size` neighbours along an axis, zero beyond the edge."""
+    half, along = size // 2, [k == axis for k in range(x.ndim)]
+    kernel, padding = (size if a else 1 for a in along), [(half, half) if a else (0, 0) for a in along]
+    total: jax.Array = jax.lax.reduce_window(
+        x, np.zeros((), x.dtype), jax.lax.add, tuple(kernel), (1,) * x.ndim, padding
+    )
+    return total
+
+
+def _slice_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
+    """Do the same by slices, which CPUs add up faster."""
     half, n = size // 2, x.shape[axis]
     padded = jnp.pad(x, [(half, half) if k == axis else (0, 0) for k in range(x.ndim)])
     parts = (jax.lax.slice_in_dim(padded, i, i + n, axis=axis) for i in range(size))
     return sum(parts, start=jnp.zeros((), x.dtype))
+
+
+def _materialised_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
+    return _slice_sums(materialise(x) if axis > 1 else x, size, axis)
 
 
 def power(scale: jax.Array, beta: float) -> jax.Array:

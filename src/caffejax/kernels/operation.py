@@ -1,8 +1,8 @@
-"""One operation in several formulations: XLA's own, for every platform, and one that is tuned for CPUs.
+"""One operation in several formulations: XLA's own, for every platform, and those tuned for one.
 
 Which of them runs is settled when the operation is lowered, for the platform that it is lowered for. Until then JAX
-sees one primitive, which every transformation maps to all formulations. Exported code has XLA's own only: the tuned
-one may call functions that another process does not have.
+sees one primitive, which every transformation maps to all formulations. Exported code has XLA's own only: what is tuned
+for CPUs may call functions that another process does not have.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Operation:
     Attributes:
         plain: by XLA's own operations, which JAX can transform in any way.
         cpu: for CPUs, in the program of one device.
+        gpu, tpu: for these, in any program; `plain` unless given.
         cut: for a program that XLA is to cut for several devices, where it does not know how to cut `plain`.
         smooth: whether `cpu` can be transformed as well; else derivatives and batches are those of `plain`.
         batched: how `cpu` takes one axis more, where it cannot be transformed.
@@ -44,6 +45,8 @@ class Operation:
 
     plain: Function
     cpu: Function
+    gpu: Function | None = None
+    tpu: Function | None = None
     cut: Function | None = None
     smooth: bool = True
     batched: Batched | None = None
@@ -54,21 +57,39 @@ class Operation:
 
     def through(self, transform: Callable[[Function], Function], plain: ClosedJaxpr) -> Function:
         """Transform the formulations of the operation, traced to `plain`; `plain` alone where `cpu` cannot be."""
-        own = transform(jaxpr_as_fun(plain))
+        run = transform(jaxpr_as_fun(plain))
         if not self.smooth:
-            return own
-        return Operation(own, transform(self.cpu), None if self.cut is None else transform(self.cut))
+            return run
+        others = (None if own is None else transform(own) for own in (self.gpu, self.tpu, self.cut))
+        return Operation(run, transform(self.cpu), *others)
 
 
 _operation = Primitive("caffejax_operation")
 _operation.multiple_results = True
 
 
+def formulation(operation: Operation, plain: ClosedJaxpr, platform: str | None, *, whole: bool) -> Function:
+    """Choose how an operation runs.
+
+    Args:
+        operation: the operation.
+        plain: what it was traced to.
+        platform: what it runs on, as JAX calls it; None for several, and for code to be exported.
+        whole: whether the program is one device's.
+    """
+    own = {"cuda": operation.gpu, "rocm": operation.gpu, "tpu": operation.tpu}.get(platform or "")
+    if own is not None:
+        return own
+    if not whole:
+        return operation.cut or jaxpr_as_fun(plain)
+    return operation.cpu if platform == "cpu" else jaxpr_as_fun(plain)
+
+
 def _evaluate(*arrays: jax.Array, operation: Operation, plain: ClosedJaxpr) -> Sequence[jax.Array]:
     devices = {d for a in arrays if isinstance(a, jax.Array) for d in a.devices()}
-    if len(devices) == 1 and next(iter(devices)).platform == "cpu":
-        return operation.cpu(*arrays)
-    return list(jaxpr_as_fun(plain)(*arrays))
+    platforms = {"cuda" if d.platform == "gpu" else d.platform for d in devices}
+    platform = platforms.pop() if len(platforms) == 1 else None
+    return list(formulation(operation, plain, platform, whole=len(devices) == 1)(*arrays))
 
 
 _operation.def_impl(_evaluate)
@@ -77,11 +98,8 @@ _operation.def_abstract_eval(lambda *_, plain, **__: plain.out_avals)
 
 def _lower(ctx: mlir.LoweringRuleContext, *values: Any, operation: Operation, plain: ClosedJaxpr) -> Any:
     module = ctx.module_context
-    run: Callable[..., Any] = jaxpr_as_fun(plain)
-    if not _whole(module):
-        run = operation.cut or run
-    elif tuple(module.platforms) == ("cpu",) and not module.lowering_parameters.for_export:
-        run = operation.cpu
+    alone = len(module.platforms) == 1 and not module.lowering_parameters.for_export
+    run = formulation(operation, plain, module.platforms[0] if alone else None, whole=_whole(module))
     return mlir.lower_fun(run, multiple_results=True)(ctx, *values)
 
 

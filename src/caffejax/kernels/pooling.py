@@ -1,4 +1,4 @@
-"""Pooling over windows of the plane, maxima and means: XLA's own, and what `pooling_cpu` has for CPUs."""
+"""Pooling over windows of the plane, maxima and means: XLA's own, and what `pooling_slices` has for CPUs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from . import pooling_cpu
+from . import pooling_slices
 from .gradient import with_gradient
+from .layout import as_xla_likes
 from .operation import Operation
-from .pooling_cpu import place_type
+from .pooling_slices import place_type
 from .window import Window
 
 Arrays = tuple[jax.Array, ...]
@@ -25,11 +26,17 @@ def max_pool(x: jax.Array, window: Window) -> jax.Array:
 
     The gradient goes to the first maximum in row-major order.
     """
-    alone = Operation(partial(_maxima, window=window), partial(pooling_cpu.maxima, window=window))
+    alone = Operation(partial(_maxima, window=window), partial(pooling_slices.maxima, window=window))
     placed = Operation(
-        partial(_maxima_and_places, window=window), partial(pooling_cpu.maxima_and_places, window=window)
+        partial(_maxima_and_places, window=window),
+        partial(pooling_slices.maxima_and_places, window=window),
+        gpu=partial(pooling_slices.maxima_and_places, window=window, lay_out=as_xla_likes),
     )
-    diff = Operation(partial(_maxima_diff, window=window), partial(pooling_cpu.maxima_diff, window=window))
+    diff = Operation(
+        partial(_maxima_diff, window=window),
+        partial(pooling_slices.maxima_diff, window=window),
+        gpu=partial(pooling_slices.maxima_diff, window=window, lay_out=as_xla_likes),
+    )
 
     def forward(x: jax.Array) -> tuple[jax.Array, Arrays]:
         y, places = placed(x)
@@ -61,9 +68,9 @@ def _maxima_diff(x: jax.Array, places: jax.Array, dy: jax.Array, window: Window)
 
 def average_pool(x: jax.Array, window: Window, areas: np.ndarray) -> jax.Array:
     """Pool (batch, channels, height, width) to (batch, channels, *out): sums of windows, divided by `areas` (*out)."""
-    run = Operation(partial(_means, window=window, areas=areas), partial(pooling_cpu.means, window=window, areas=areas))
+    run = Operation(partial(_means, window=window, areas=areas), partial(pooling_slices.means, window=window, areas=areas))
     diff = Operation(
-        partial(_means_diff, window=window, areas=areas), partial(pooling_cpu.means_diff, window=window, areas=areas)
+        partial(_means_diff, window=window, areas=areas), partial(pooling_slices.means_diff, window=window, areas=areas)
     )
 
     def forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -1,4 +1,8 @@
-"""The product of rows with a weight, as an InnerProduct layer has it: XLA's own, and oneDNN's for CPUs."""
+"""The product of rows with a weight, as an InnerProduct layer has it: XLA's own, and oneDNN's for CPUs.
+
+Rows lie along any number of axes. On a CPU they are counted through; elsewhere the axes stay, as of two that become one
+XLA could not cut the second for several devices.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ Axes = Sequence[int | None]
 
 @partial(jax.jit, static_argnames=("transpose", "fast"))
 def rows_times(rows: jax.Array, weight: jax.Array, transpose: bool = False, fast: bool = True) -> jax.Array:
-    """Multiply (rows, inputs) by a weight (outputs, inputs), or (inputs, outputs) if `transpose`: (rows, outputs)."""
+    """Multiply (*rows, inputs) by a weight (outputs, inputs), or (inputs, outputs) if `transpose`: (*rows, outputs)."""
     return _differentiable(transpose)(rows, weight) if fast else _plain(rows, weight, transpose=transpose)[0]
 
 
@@ -44,12 +48,17 @@ def _plain(rows: jax.Array, weight: jax.Array, *, transpose: bool) -> Arrays:
     return (rows @ (weight if transpose else weight.T),)
 
 
-def _on_cpu(rows: jax.Array, weight: jax.Array, *, transpose: bool) -> Arrays:
+def _on_cpu(x: jax.Array, weight: jax.Array, *, transpose: bool) -> Arrays:
+    rows = x.reshape(-1, x.shape[-1])
+    return (_rows_on_cpu(rows, weight, transpose).reshape(*x.shape[:-1], -1),)
+
+
+def _rows_on_cpu(rows: jax.Array, weight: jax.Array, transpose: bool) -> jax.Array:
     if len(rows) == 1:  # a product with a vector reads the weight as it lies; as one of matrices it would be packed
-        return ((rows[0] @ weight if transpose else weight @ rows[0])[None],)
+        return (rows[0] @ weight if transpose else weight @ rows[0])[None]
     if onednn.suits(rows, weight):
-        return (onednn.matmul(rows, weight, transpose_b=not transpose),)
-    return _plain(rows, weight, transpose=transpose)
+        return onednn.matmul(rows, weight, transpose_b=not transpose)
+    return _plain(rows, weight, transpose=transpose)[0]
 
 
 def _batched(arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool) -> Arrays | None:
@@ -77,13 +86,12 @@ def _plain_diffs(
     return _pulled_back(_plain, rows, dy, weight, transpose, wanted)
 
 
-def _diffs_on_cpu(
-    rows: jax.Array, dy: jax.Array, weight: jax.Array, *, transpose: bool, wanted: onednn.Wanted
-) -> Arrays:
-    if len(rows) > 1 and onednn.suits(rows, dy, weight):
-        found = onednn.matmul_diffs(rows, dy, weight, wanted, transpose=transpose)
-        return tuple(d for d in found if d is not None)
-    return _pulled_back(_on_cpu, rows, dy, weight, transpose, wanted)
+def _diffs_on_cpu(x: jax.Array, dy: jax.Array, weight: jax.Array, *, transpose: bool, wanted: onednn.Wanted) -> Arrays:
+    rows, d_rows = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
+    if len(rows) > 1 and onednn.suits(rows, d_rows, weight):
+        dx, d_weight = onednn.matmul_diffs(rows, d_rows, weight, wanted, transpose=transpose)
+        return tuple(d for d in (None if dx is None else dx.reshape(x.shape), d_weight) if d is not None)
+    return _pulled_back(_on_cpu, x, dy, weight, transpose, wanted)
 
 
 def _pulled_back(

@@ -43,6 +43,11 @@ class Channels:
 FIRST, LAST = Channels(last=False), Channels(last=True)
 
 
+def promote(x: jax.Array) -> jax.Array:
+    """Promote to float32 at least: for sums, statistics and logarithms, which lose digits in less."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
 def row_sums(x: jax.Array) -> jax.Array:
     """Sum (batch, *space, channels) to (channels,), on a CPU."""
     return _weighted_sums(x, 1)

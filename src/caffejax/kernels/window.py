@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 Shape = tuple[int, ...]
 
@@ -43,6 +44,12 @@ class Window:
         """Return the number of windows along each axis of an input of that size."""
         axes = zip(size, self.extent, self.stride, self.padding, strict=True)
         return tuple((n + low + high - e) // s + 1 for n, e, s, (low, high) in axes)
+
+    def cells(self, out: Sequence[int]) -> Iterator[tuple[slice, ...]]:
+        """Yield, for each place of the kernel in row-major order, where `out` windows have it in the padded input."""
+        for place in product(*map(range, self.kernel)):
+            axes = zip(place, out, self.stride, self.dilation, strict=True)
+            yield tuple(slice(i * d, i * d + (n - 1) * s + 1, s) for i, n, s, d in axes)
 
     def ending(self, size: Sequence[int], out: Sequence[int]) -> Window:
         """Set the high padding such that it ends where the last of `out` windows does."""

@@ -66,8 +66,13 @@ def call(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array])
     if kind.on_host:
         return _call_on_host(ctx, blobs, bottoms)
     if kind.facts.elementwise and ctx.fast and kind.params is None:  # what a formulation computes closes over no array
-        plain = replace(ctx.plain(), base_key=None)
-        return elementwise(lambda *bottoms: call(plain, (), bottoms)[0], *bottoms), ()
+        keyless = replace(ctx, base_key=None)
+        return elementwise(lambda *bottoms: _call_traced(keyless, (), bottoms)[0], *bottoms), ()
+    return _call_traced(ctx, blobs, bottoms)
+
+
+def _call_traced(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
+    kind = ctx.type
     if kind.gradient.rule is None or not (kind.gradient.preferred or ctx.run.backward == "rules"):
         return forward(ctx, blobs, bottoms)
     return _with_rule(ctx, blobs, bottoms)

@@ -23,14 +23,10 @@ from contextlib import AbstractContextManager
 import jax
 import jax.numpy as jnp
 
+from ..kernels.sums import promote as promote
 from .context import Context
 
 _PRODUCTS = {"float32": "float32", "tf32": "tensorfloat32", "bfloat16": "float32"}
-
-
-def promote(x: jax.Array) -> jax.Array:
-    """Promote to float32 at least: for sums, statistics and logarithms, which lose digits in less."""
-    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
 def matmul_precision(ctx: Context) -> AbstractContextManager[None]:

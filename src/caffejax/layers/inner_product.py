@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from ..kernels.affine import by_channel
+from ..kernels.affine import add_to_rows
 from ..kernels.product import rows_times
 from .axes import after_first_axis, canonical_axis
 from .context import Context, ParamSpec
@@ -23,10 +23,10 @@ def inner_product(ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array) -> j
     """x flattened from `axis` on, times the weight's rows, plus a bias: (..., K) to (..., num_output)."""
     weight, *bias = blobs
     axis = canonical_axis(ctx.param.axis, x.shape)
-    rows = x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
+    rows = x.reshape(*(x.shape[:axis] or (1,)), math.prod(x.shape[axis:]))
     y = rows_times(rows, weight, ctx.param.transpose, fast=ctx.fast)
     if bias:
-        y = by_channel(y, None, bias[0], fast=ctx.fast).astype(y.dtype)
+        y = add_to_rows(y, bias[0], fast=ctx.fast).astype(y.dtype)
     return y.reshape(*x.shape[:axis], ctx.param.num_output)
 
 

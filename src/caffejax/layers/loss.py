@@ -54,24 +54,24 @@ def normalization(loss_param: Any, default: str) -> str:
     return default
 
 
-def loss_divisor(loss_param: Any, valid: jax.Array, default: str) -> jax.Array | float:
+def loss_divisor(loss_param: Any, valid: jax.Array, default: str, batch: int) -> jax.Array | float:
     """Return what a summed loss is divided by; never less than 1.
 
     Args:
         loss_param: the layer's LossParameter.
-        valid: which labels count, shape (batch, positions).
+        valid: which labels count.
         default: the mode if none is given.
+        batch: what BATCH_SIZE means.
     """
-    batch, positions = valid.shape
     match normalization(loss_param, default):
         case "FULL":
-            return _at_least_one(batch * positions)
+            return _at_least_one(math.prod(valid.shape))
         case "BATCH_SIZE":
             return _at_least_one(batch)
         case "NONE":
             return 1.0
         case _ if not loss_param.HasField("ignore_label"):
-            return _at_least_one(batch * positions)
+            return _at_least_one(math.prod(valid.shape))
         case _:
             return jnp.maximum(1.0, jnp.sum(valid, dtype=jnp.float32))
 

@@ -27,10 +27,10 @@ def lrn(ctx: Context, x: jax.Array) -> jax.Array:
     p = ctx.param
     if ctx.fast and not _within(p):
         _check(ctx, x)
-        return response_normalized(promote(x), p.local_size, p.k, p.alpha / p.local_size, p.beta).astype(x.dtype)
+        return response_normalized(x, p.local_size, p.k, p.alpha / p.local_size, p.beta)
     scale = _scale(ctx, x)
     if ctx.fast:
-        return elementwise(lambda x, scale: (x * power(scale, p.beta),), x, scale)[0].astype(x.dtype)
+        return elementwise(lambda x, scale: ((x * power(scale, p.beta)).astype(x.dtype),), x, scale)[0]
     return (x * scale**-p.beta).astype(x.dtype)
 
 
@@ -68,8 +68,8 @@ def _scale(ctx: Context, x: jax.Array) -> jax.Array:
     _check(ctx, x)
     p = ctx.param
     if _within(p) and ctx.fast:
-        (squares,) = elementwise(lambda x: (jnp.square(promote(x)),), x)
-        return elementwise(lambda mean: (1 + p.alpha * mean,), _window_mean(p, squares, fast=True))[0]
+        (squares,) = elementwise(lambda x: (jnp.square(promote(x)).astype(x.dtype),), x)
+        return elementwise(lambda mean: (1 + p.alpha * promote(mean),), _window_mean(p, squares, fast=True))[0]
     squares = jnp.square(promote(x))
     if _within(p):
         return 1 + p.alpha * _window_mean(p, squares)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
+from ..kernels.elementwise import relu as maximum_with_0
 from ..schema.caffe_pb2 import FillerParameter
 from .axes import four_axes
 from .context import Context, ParamSpec
@@ -20,6 +21,8 @@ Arrays = tuple[jax.Array, ...]
 
 def relu(ctx: Context, x: jax.Array) -> jax.Array:
     """x where positive, else negative_slope * x. At 0 the gradient is the slope."""
+    if ctx.fast and ctx.param.negative_slope == 0:
+        return maximum_with_0(x)
     return jnp.where(x > 0, x, ctx.param.negative_slope * x)
 
 

@@ -32,8 +32,7 @@ def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Ar
         mean, variance = _stored(blobs)
         new = blobs
     elif ctx.fast:
-        one, zero = jnp.ones(x.shape[1], values.dtype), jnp.zeros(x.shape[1], values.dtype)
-        return _normalized(ctx, blobs, x, one, zero)
+        return batch_norm_fused(ctx, blobs, x, ())
     else:
         mean = jnp.mean(values, axis=_but_channels(x))
         variance = jnp.mean(jnp.square(values - _along(mean, x)), axis=_but_channels(x))
@@ -70,15 +69,24 @@ def batch_norm_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.A
 
 
 def batch_norm_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
-    """Count a Scale right after it, where the batch is normalised by itself."""
-    return int(not _uses_stored(ctx) and epilogues[0].is_by_channel(1, x.shape[1]))
+    """Count a Scale right after it and a ReLU after that, where the batch is normalised by itself."""
+    if _uses_stored(ctx):
+        return 0
+    scaled = int(epilogues[0].is_by_channel(1, x.shape[1]))
+    return scaled + any(f.is_relu for f in epilogues[scaled : scaled + 1])
 
 
 def batch_norm_fused(
     ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
 ) -> tuple[jax.Array, Arrays]:
-    """Compute it with the factors and biases of a Scale."""
-    return _normalized(ctx, blobs, x, *map(promote, epilogues[0].factor_and_bias()))
+    """Compute it with what `batch_norm_fusible` counts."""
+    relu = bool(epilogues) and epilogues[-1].is_relu
+    scales = epilogues[:-1] if relu else epilogues
+    near = _stored(blobs)[0]
+    by = map(promote, scales[0].factor_and_bias()) if scales else (jnp.ones_like(near), jnp.zeros_like(near))
+    guess = jnp.where(jnp.isfinite(near), near, 0)
+    top, mean, variance = batch_normalized(x, *by, guess, ctx.param.eps, relu=relu)
+    return top, _updated(ctx, blobs, mean, variance, x.size // x.shape[1])
 
 
 register(
@@ -91,13 +99,6 @@ register(
         Facts(dtypes="bottoms", pixels="same", by_channel=ByChannel(_of_channels, batch_norm_by_channel)),
     )
 )
-
-
-def _normalized(
-    ctx: Context, blobs: Arrays, x: jax.Array, factor: jax.Array, bias: jax.Array
-) -> tuple[jax.Array, Arrays]:
-    top, mean, variance = batch_normalized(promote(x), factor, bias, ctx.param.eps)
-    return top.astype(x.dtype), _updated(ctx, blobs, mean, variance, x.size // x.shape[1])
 
 
 def _uses_stored(ctx: Context) -> bool:

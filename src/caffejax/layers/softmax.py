@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..errors import require
-from .axes import canonical_axis, outer_inner
+from .axes import canonical_axis
 from .context import Context
 from .dtypes import promote
 from .loss import (
@@ -84,13 +86,7 @@ def _parts(
     require(problem is None, problem or "")
     if axis > 0:  # with the classes along the first axis there is none that the two could share
         require_one_batch(scores.shape, labels.shape)
-    valid = valid_labels(ctx.layer.loss_param, labels.reshape(outer_inner(scores.shape, axis)))
-    divisor = loss_divisor(ctx.layer.loss_param, valid, "VALID")
+    valid = valid_labels(ctx.layer.loss_param, labels.reshape(scores.shape[:axis] + scores.shape[axis + 1 :]))
+    divisor = loss_divisor(ctx.layer.loss_param, valid, "VALID", math.prod(scores.shape[:axis]))
     own = own_classes(labels, scores.shape, axis)
-    return (
-        axis,
-        jax.nn.log_softmax(promote(scores), axis),
-        own,
-        valid.reshape(own.shape[:axis] + own.shape[axis + 1 :]),
-        divisor,
-    )
+    return axis, jax.nn.log_softmax(promote(scores), axis), own, valid, divisor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from ..kernels.apart import updated_apart
 from ..net import Blobs, Net, Params, Variables
+
+# Numbers in the largest params that are updated apart from the backward pass, so that their gradients are added up at
+# once. Gradients kept for that are little beside activations in float32, but not beside those in bfloat16.
+_MOST_APART = {"float32": math.inf, "tf32": math.inf, "bfloat16": 2**13}
 
 
 @flax.struct.dataclass
@@ -61,7 +67,9 @@ Step = Callable[[TrainState, Mapping[str, jax.Array], Any], tuple[TrainState, St
 Update = Callable[[Params, TrainState, Any], tuple[TrainState, Params | None]]
 
 
-def make_update(optimizer: optax.GradientTransformationExtraArgs, *, keep_update: bool) -> Update:
+def make_update(
+    optimizer: optax.GradientTransformationExtraArgs, *, keep_update: bool, most_apart: float = math.inf
+) -> Update:
     """Make the end of a step, a pure function `update(grads, train_state, rate)`.
 
     Gradients are sums over an iteration's passes. It returns the new state, and what it subtracted with `keep_update`.
@@ -69,10 +77,12 @@ def make_update(optimizer: optax.GradientTransformationExtraArgs, *, keep_update
 
     @jax.jit
     def update(grads: Params, ts: TrainState, rate: Any) -> tuple[TrainState, Params | None]:
-        updates, opt_state = optimizer.update(grads, ts.opt_state, ts.params, rate=rate, iteration=ts.iteration)
+        params, grads = updated_apart(ts.params, grads, most_apart)
+        updates, opt_state = optimizer.update(grads, ts.opt_state, params, rate=rate, iteration=ts.iteration)
         subtracted = jax.tree.map(lambda u: 0 - u, updates) if keep_update else None
-        params = optax.apply_updates(ts.params, updates)
-        new = ts.replace(params=params, opt_state=opt_state, iteration=ts.iteration + 1)  # type: ignore[attr-defined]
+        new: TrainState = ts.replace(  # type: ignore[attr-defined]
+            params=optax.apply_updates(params, updates), opt_state=opt_state, iteration=ts.iteration + 1
+        )
         return new, subtracted
 
     return update
@@ -91,7 +101,7 @@ def make_step(
     """
     net.graph.check_backward()
     grad = jax.value_and_grad(net.loss, has_aux=True)
-    update = make_update(optimizer, keep_update=keep_update)
+    update = make_update(optimizer, keep_update=keep_update, most_apart=_MOST_APART[net.run.precision])
 
     def step(ts: TrainState, batches: Mapping[str, jax.Array], rate: Any) -> tuple[TrainState, StepResult]:
         def one(carry: tuple[Any, Params], numbered: Any) -> tuple[tuple[Any, Params], Any]:

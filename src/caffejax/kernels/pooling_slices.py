@@ -1,12 +1,13 @@
-"""Pooling on CPUs: by slices, which XLA fuses.
+"""Pooling by slices, which XLA fuses: on CPUs, and maxima on GPUs.
 
-Data come and go in Caffe's order and have their channels last in memory.
+Data come and go in Caffe's order and have their channels last in memory, on CPUs by `materialise`; XLA does not know
+how to cut that for several devices, and on GPUs lays them out so by itself.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -19,6 +20,7 @@ from .sums import cell_sums
 from .window import Window
 
 Arrays = tuple[jax.Array, ...]
+LayOut = Callable[[jax.Array], jax.Array]
 
 
 def place_type(window: Window) -> Any:
@@ -38,20 +40,22 @@ def maxima(x: jax.Array, window: Window) -> Arrays:
     return (channels_first(x),)
 
 
-def maxima_and_places(x: jax.Array, window: Window) -> Arrays:
+def maxima_and_places(x: jax.Array, window: Window, lay_out: LayOut = materialise) -> Arrays:
     """Return the maximum of each window and the number of its cell, -1 for none."""
     least = float(jnp.finfo(x.dtype).min)
     dtype = place_type(window)
     best, at = jnp.asarray(least, x.dtype), jnp.asarray(-1, dtype)
-    for number, cells in enumerate(_all_cells(_padded(materialise(channels_last(x)), window, least), window)):
+    for number, cells in enumerate(_all_cells(_padded(lay_out(channels_last(x)), window, least), window)):
         best, at = jnp.where(cells > best, cells, best), jnp.where(cells > best, dtype(number), at)
     return channels_first(best), channels_first(at)
 
 
-def maxima_diff(x: jax.Array, places: jax.Array, dy: jax.Array, window: Window) -> Arrays:
+def maxima_diff(
+    x: jax.Array, places: jax.Array, dy: jax.Array, window: Window, lay_out: LayOut = materialise
+) -> Arrays:
     """Return the diff of `x`; of that only the shape matters."""
-    dx = _gathered(window, x.shape[2:], channels_last(dy), channels_last(places))
-    return (channels_first(materialise(dx)),)  # else it is gathered again by each layer that adds to it
+    dx = _gathered(window, x.shape[2:], lay_out(channels_last(dy)), lay_out(channels_last(places)))
+    return (channels_first(lay_out(dx)),)  # else it is gathered again by each layer that adds to it
 
 
 def means(x: jax.Array, window: Window, areas: np.ndarray) -> Arrays:
@@ -73,7 +77,7 @@ def means_diff(x: jax.Array, dy: jax.Array, window: Window, areas: np.ndarray) -
     if _one_window(window, size):
         whole = jnp.broadcast_to(share, (dy.shape[0], *size, share.shape[-1]))
         return (channels_first(whole),)
-    return (channels_first(_gathered(window, size, share)),)
+    return (channels_first(_gathered(window, size, materialise(share))),)
 
 
 def _one_window(window: Window, size: tuple[int, ...]) -> bool:
@@ -93,8 +97,8 @@ def _gathered(window: Window, size: tuple[int, ...], dy: jax.Array, at: jax.Arra
     reach = [-(-k // s) for k, s in zip(kernel, stride, strict=True)]
     blocks = [-(-(n + low) // s) for n, s, low in zip(size, stride, window.low, strict=True)]
     around = [(0, 0, 0), *((r - 1, b - o, 0) for r, b, o in zip(reach, blocks, out, strict=True)), (0, 0, 0)]
-    dy = lax.pad(materialise(dy), jnp.zeros((), dy.dtype), around)
-    at = None if at is None else lax.pad(materialise(at), jnp.asarray(-1, at.dtype), around)
+    dy = lax.pad(dy, jnp.zeros((), dy.dtype), around)
+    at = None if at is None else lax.pad(at, jnp.asarray(-1, at.dtype), around)
     total = jnp.zeros((), dy.dtype)
     for back in np.ndindex(*reach):
         rows, columns = (np.arange(s) + s * b for s, b in zip(stride, back, strict=True))

@@ -1,0 +1,45 @@
+"""Keeping the end of a training step apart from its backward pass, where XLA would tie them together."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+
+from .operation import Operation
+
+Arrays = tuple[jax.Array, ...]
+
+
+def updated_apart(params: Any, grads: Any, most: float = math.inf) -> tuple[Any, Any]:
+    """Return both trees as they are, such that no param is updated by what also prepares it for the backward pass.
+
+    XLA fuses the update of a weight with its transposition for a convolution of the backward pass, as both read it.
+    On several devices that convolution, and so the backward pass of all layers before, then waits for the weight's
+    gradient to be added up over the devices, and no two gradients can be added up at once. Gradients that are added up
+    at once are kept for that.
+
+    Args:
+        params, grads: trees alike.
+        most: how many numbers a param may have for this.
+    """
+    leaves, tree = jax.tree.flatten(params)
+    chosen = [i for i, leaf in enumerate(leaves) if leaf.size <= most]
+    if not chosen:
+        return params, grads
+    diffs = tree.flatten_up_to(grads)
+    found = Operation(_as_they_are, _as_they_are, cut=_by_twos)(*(a[i] for a in (leaves, diffs) for i in chosen))
+    for i, param, diff in zip(chosen, found, found[len(chosen) :], strict=False):
+        leaves[i], diffs[i] = param, diff
+    return tree.unflatten(leaves), tree.unflatten(diffs)
+
+
+def _as_they_are(*arrays: jax.Array) -> Arrays:
+    return arrays
+
+
+def _by_twos(*arrays: jax.Array) -> Arrays:
+    half = len(arrays) // 2
+    pairs = [jax.lax.optimization_barrier(pair) for pair in zip(arrays[:half], arrays[half:], strict=True)]
+    return tuple(p for p, _ in pairs) + tuple(g for _, g in pairs)
