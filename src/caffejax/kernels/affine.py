@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from .elementwise import relu as maximum_with_0
 from .layout import channels_first, channels_last

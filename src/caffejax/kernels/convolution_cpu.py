@@ -21,7 +21,7 @@ from .affine import along_channels
 from .grouping import group_by_group, groups_of
 from .layout import channels_first, channels_last, materialise, materialise_channels_last
 from .sums import LAST, promote, row_sums
-from .window import Shape, Window
+from .window import Window
 
 Arrays = tuple[jax.Array, ...]
 Pad = tuple[int, int, int]  # low, high, between

@@ -96,9 +96,7 @@ def _normalized_diffs(
 
 def _normalized_diffs_on_cpu(x: jax.Array, *arrays: jax.Array, **how: Any) -> Arrays:
     *by_channel, dy = arrays
-    dx, d_factor, d_bias = _normalized_diffs(
-        LAST, channels_last(x), *by_channel, materialise(channels_last(dy)), **how
-    )
+    dx, d_factor, d_bias = _normalized_diffs(LAST, channels_last(x), *by_channel, materialise(channels_last(dy)), **how)
     return channels_first(dx), d_factor, d_bias
 
 
@@ -123,9 +121,7 @@ def response_normalized(x: jax.Array, size: int, k: float, alpha: float, beta: f
     return y
 
 
-def _response(
-    sums: WindowSums, axis: int, x: jax.Array, *, size: int, k: float, alpha: float, beta: float
-) -> Arrays:
+def _response(sums: WindowSums, axis: int, x: jax.Array, *, size: int, k: float, alpha: float, beta: float) -> Arrays:
     floats = promote(x)
     scale = k + alpha * promote(sums(jnp.square(floats).astype(x.dtype), size, axis))
     return (floats * power(scale, beta)).astype(x.dtype), scale.astype(x.dtype)
