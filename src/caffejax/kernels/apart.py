@@ -24,6 +24,8 @@ def updated_apart(params: Any, grads: Any, most: float = math.inf) -> tuple[Any,
         params, grads: trees alike.
         most: how many numbers a param may have for this.
     """
+    leaves: list[jax.Array]
+    tree: Any
     leaves, tree = jax.tree.flatten(params)
     chosen = [i for i, leaf in enumerate(leaves) if leaf.size <= most]
     if not chosen:

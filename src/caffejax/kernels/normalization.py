@@ -94,9 +94,10 @@ def _normalized_diffs(
     return (across * c.along(factor * jax.lax.rsqrt(variance + eps), x)).astype(x.dtype), d_factor, d_bias
 
 
-def _normalized_diffs_on_cpu(x: jax.Array, *arrays: jax.Array, **how: Any) -> Arrays:
-    *by_channel, dy = arrays
-    dx, d_factor, d_bias = _normalized_diffs(LAST, channels_last(x), *by_channel, materialise(channels_last(dy)), **how)
+def _normalized_diffs_on_cpu(x: jax.Array, *others: jax.Array, **how: Any) -> Arrays:
+    *by_channel, dy = others
+    arrays = (channels_last(x), *by_channel, materialise(channels_last(dy)))
+    dx, d_factor, d_bias = _normalized_diffs(LAST, *arrays, **how)
     return channels_first(dx), d_factor, d_bias
 
 

@@ -60,8 +60,8 @@ class Operation:
         run = transform(jaxpr_as_fun(plain))
         if not self.smooth:
             return run
-        others = (None if own is None else transform(own) for own in (self.gpu, self.tpu, self.cut))
-        return Operation(run, transform(self.cpu), *others)
+        gpu, tpu, cut = (None if own is None else transform(own) for own in (self.gpu, self.tpu, self.cut))
+        return Operation(run, transform(self.cpu), gpu, tpu, cut)
 
 
 _operation = Primitive("caffejax_operation")

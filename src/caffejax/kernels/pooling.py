@@ -68,12 +68,9 @@ def _maxima_diff(x: jax.Array, places: jax.Array, dy: jax.Array, window: Window)
 
 def average_pool(x: jax.Array, window: Window, areas: np.ndarray) -> jax.Array:
     """Pool (batch, channels, height, width) to (batch, channels, *out): sums of windows, divided by `areas` (*out)."""
-    run = Operation(
-        partial(_means, window=window, areas=areas), partial(pooling_slices.means, window=window, areas=areas)
-    )
-    diff = Operation(
-        partial(_means_diff, window=window, areas=areas), partial(pooling_slices.means_diff, window=window, areas=areas)
-    )
+    how: Any = {"window": window, "areas": areas}
+    run = Operation(partial(_means, **how), partial(pooling_slices.means, **how))
+    diff = Operation(partial(_means_diff, **how), partial(pooling_slices.means_diff, **how))
 
     def forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
         return run(x)[0], x
