@@ -15,12 +15,12 @@ MSRA = 'weight_filler { type: "msra" }'
 class Writer:
     """A prototxt being written. Every method adds a layer named like its top and returns that."""
 
-    def __init__(self, name: str, *data: int) -> None:
+    def __init__(self, name: str, *data: int, labels: tuple[int, ...] = ()) -> None:
         self.classes = 1000
         self.filler = XAVIER
         self._lines = [f'name: "{name}"']
         self.add("Input", "data", [], f"input_param {{ shape {{ {_dims(data)} }} }}")
-        self.add("Input", "label", [], f"input_param {{ shape {{ dim: {data[0]} }} }}", phase="TRAIN")
+        self.add("Input", "label", [], f"input_param {{ shape {{ {_dims(labels or data[:1])} }} }}", phase="TRAIN")
 
     def add(self, kind: str, top: str, bottoms: list[str], more: str = "", *, name: str = "", phase: str = "") -> str:
         wiring = " ".join(f'bottom: "{b}"' for b in bottoms)
@@ -62,14 +62,15 @@ class Writer:
     def concat(self, top: str, *xs: str) -> str:
         return self.add("Concat", top, list(xs))
 
-    def loss(self, x: str, top: str = "loss", weight: float = 1) -> str:
+    def loss(self, x: str, top: str = "loss", weight: float = 1, axis: int = 1) -> str:
         more = f"loss_weight: {weight}" if weight != 1 else ""
+        more += f"softmax_param {{ axis: {axis} }}" if axis != 1 else ""
         return self.add("SoftmaxWithLoss", top, [x, "label"], more, phase="TRAIN")
 
-    def end(self, x: str) -> str:
-        """Add the loss and the probabilities; return the whole text."""
-        self.loss(x)
-        self.add("Softmax", "prob", [x], phase="TEST")
+    def end(self, x: str, axis: int = 1) -> str:
+        """Add the loss and the probabilities, of classes along that axis; return the whole text."""
+        self.loss(x, axis=axis)
+        self.add("Softmax", "prob", [x], f"softmax_param {{ axis: {axis} }}" if axis != 1 else "", phase="TEST")
         return "\n".join(self._lines) + "\n"
 
 
@@ -189,6 +190,15 @@ def mobilenet() -> str:
     return n.end(n.conv("fc", n.pool("pool", x, "global_pooling: true", "AVE"), 1000, 1))
 
 
+def lstm() -> str:
+    """Write a classifier of each step of sequences: (steps, streams, features)."""
+    n = Writer("LSTM", 20, 32, 256, labels=(20, 32))
+    n.add("Input", "cont", [], f"input_param {{ shape {{ {_dims((20, 32))} }} }}")
+    x = n.add("LSTM", "lstm", ["data", "cont"], f"recurrent_param {{ num_output: 512 {XAVIER} }}")
+    x = n.add("InnerProduct", "ip", [x], f"inner_product_param {{ num_output: 1000 axis: 2 {XAVIER} }}")
+    return n.end(x, axis=2)
+
+
 NETS = {
     "lenet": lenet,
     "cifar10_full": cifar10_full,
@@ -198,6 +208,7 @@ NETS = {
     "resnet50": lambda: resnet((3, 4, 6, 3), 8),
     "resnet152": lambda: resnet((3, 8, 36, 3), 8),
     "mobilenet": mobilenet,
+    "lstm": lstm,
 }
 
 if __name__ == "__main__":

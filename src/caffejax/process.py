@@ -15,7 +15,15 @@ from pathlib import Path
 
 from .aliases import install
 
-__all__ = ["alias_package", "keep_compiled", "keep_memory", "sleep_between_calls", "trace_uncollected", "tune_process"]
+__all__ = [
+    "alias_package",
+    "compile_for_absent_devices",
+    "keep_compiled",
+    "keep_memory",
+    "sleep_between_calls",
+    "trace_uncollected",
+    "tune_process",
+]
 
 
 def tune_process() -> None:
@@ -28,6 +36,28 @@ def tune_process() -> None:
     keep_compiled()
     keep_memory()
     trace_uncollected()
+
+
+def compile_for_absent_devices() -> None:
+    """Let the compilers of TPUs and GPUs run where there are none: the command line's `plan` calls it.
+
+    Call it before JAX is first used. JAX then sees CPUs only; no TPU is looked for, several processes may load libtpu
+    at once, XLA does not try kernels out on a GPU, and the compilers log little. What the environment says already
+    stays.
+    """
+    settings = {
+        "JAX_PLATFORMS": "cpu",
+        "TPU_SKIP_MDS_QUERY": "1",
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "TPU_MIN_LOG_LEVEL": "3",
+        "TPU_STDERR_LOG_LEVEL": "3",
+    }
+    for name, value in settings.items():
+        os.environ.setdefault(name, value)
+    tuning, xla = "--xla_gpu_autotune_level=", os.environ.get("XLA_FLAGS", "")
+    if tuning not in xla:
+        os.environ["XLA_FLAGS"] = f"{xla} {tuning}0".strip()
 
 
 def keep_compiled(folder: str | os.PathLike[str] | None = None) -> None:

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
+import jax
 import numpy as np
 
 from ..errors import DataError, located
@@ -56,7 +57,9 @@ def look_at_images(site: Site, examples: Examples, batch_size: int, rng: Counter
         transform = Transform(site, rng)
         first = _GoodExamples(examples, batch_size, site.reading.skip_bad).read_range(0, 1)
         tops = float32_top(batch_size, *_batch_shape(first, examples, transform)), float32_top(batch_size)
-    return Look(tops[: len(site.layer.top)], transform.finish)
+    given = jax.ShapeDtypeStruct(tops[0].shape, transform.dtype(first.images)), tops[1]
+    n = len(site.layer.top)
+    return Look(tops[:n], transform.finish, given[:n])
 
 
 class LabelledBatches:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -50,6 +51,10 @@ class Transform:
         """What is left to do on the device."""
         return Finish(self._mean.values, self._scale)
 
+    def dtype(self, images: Sequence[np.ndarray]) -> Any:
+        """Return the dtype of a batch of such images, as it goes to the device."""
+        return np.uint8 if self._on_device and all(image.dtype == np.uint8 for image in images) else np.float32
+
     def shape(self, image: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape (C, h, w) that an image (C, H, W) comes out with.
 
@@ -75,10 +80,11 @@ class Transform:
         origins = self._crop.origins(extents, words[:, 1:3])
         flips = (words[:, 0] % 2 == 1) & self._mirror
         shape = (len(images), *self._crop.shape(images[0].shape))
-        if isinstance(images, np.ndarray) and self._on_device:
+        as_bytes = self.dtype(images) == np.uint8
+        if isinstance(images, np.ndarray) and as_bytes:
             return _crop_batch(images, origins, flips, shape)
         cuts = zip(images, origins.tolist(), flips.tolist(), strict=True)
-        if self._on_device and all(image.dtype == np.uint8 for image in images):
+        if as_bytes:
             return _crop_each(cuts, np.empty(shape, np.uint8))
         batch = _crop_each(cuts, np.empty(shape, np.float32), self._mean)
         if self._scale != 1:

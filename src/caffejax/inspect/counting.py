@@ -7,32 +7,33 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 from jax.extend.core import jaxprs_in_params
 
 
-def multiply_adds(function: Callable[..., Any], *arguments: Any) -> int:
+def multiply_adds(function: Callable[..., Any], *arguments: Any, padding: bool = True) -> int:
     """Count the multiply-adds of one call; arguments are arrays or `jax.ShapeDtypeStruct`.
 
-    Zeros around a convolution's input count, those between its numbers (of a Deconvolution) do not. Of a branch the
-    longest counts, and the body of a loop as often as it surely runs: once, where that depends on data.
+    Zeros around a convolution's input count if `padding`; those between its numbers (of a Deconvolution) do not. Of a
+    branch the longest counts, and the body of a loop as often as it surely runs: once, where that depends on data.
     """
-    return _of_jaxpr(jax.make_jaxpr(function)(*arguments).jaxpr)
+    return _of_jaxpr(jax.make_jaxpr(function)(*arguments).jaxpr, _of_convolution if padding else _of_numbers)
 
 
-def _of_jaxpr(jaxpr: Any) -> int:
-    return sum(_of_equation(eqn) for eqn in jaxpr.eqns)
+def _of_jaxpr(jaxpr: Any, convolution: Callable[[Any], int]) -> int:
+    return sum(_of_equation(eqn, convolution) for eqn in jaxpr.eqns)
 
 
-def _of_equation(eqn: Any) -> int:
+def _of_equation(eqn: Any, convolution: Callable[[Any], int]) -> int:
     name, p = eqn.primitive.name, eqn.params
     if name == "dot_general":
         contracted = p["dimension_numbers"][0][0]
         return int(eqn.outvars[0].aval.size * math.prod(eqn.invars[0].aval.shape[axis] for axis in contracted))
     if name == "conv_general_dilated":
-        return _of_convolution(eqn)
+        return convolution(eqn)
     if name == "cond":
-        return max(_of_jaxpr(branch.jaxpr) for branch in p["branches"])
-    inner = sum(_of_jaxpr(jaxpr) for jaxpr in jaxprs_in_params(p))
+        return max(_of_jaxpr(branch.jaxpr, convolution) for branch in p["branches"])
+    inner = sum(_of_jaxpr(jaxpr, convolution) for jaxpr in jaxprs_in_params(p))
     return int(p["length"]) * inner if name == "scan" else inner
 
 
@@ -44,3 +45,17 @@ def _of_convolution(eqn: Any) -> int:
     if max(eqn.params["lhs_dilation"], default=1) > 1:  # each number of the input meets each of the kernel
         return int(x.size * kernel * weight.shape[outputs] // eqn.params["feature_group_count"])
     return int(eqn.outvars[0].aval.size * kernel * weight.shape[inputs])
+
+
+def _of_numbers(eqn: Any) -> int:
+    """Count where a number of the kernel meets one of the input, and nothing else."""
+    p, numbers = eqn.params, eqn.params["dimension_numbers"]
+    x, weight, y = (v.aval.shape for v in (*eqn.invars, *eqn.outvars))
+    meetings = y[numbers.out_spec[0]] * y[numbers.out_spec[1]] * weight[numbers.rhs_spec[1]]
+    axes = zip(numbers.lhs_spec[2:], numbers.rhs_spec[2:], numbers.out_spec[2:], strict=True)
+    for i, (of_x, of_weight, of_y) in enumerate(axes):
+        starts = np.arange(y[of_y])[:, None] * p["window_strides"][i] - p["padding"][i][0]
+        places, between = starts + np.arange(weight[of_weight]) * p["rhs_dilation"][i], p["lhs_dilation"][i]
+        inside = (places >= 0) & (places <= (x[of_x] - 1) * between) & (places % between == 0)
+        meetings *= int(inside.sum())
+    return int(meetings)

@@ -136,23 +136,30 @@ def _wanted_of(
     return tuple(d for d, want in zip(found, (wanted.x, wanted.weight, bias), strict=True) if want)
 
 
-def _plain_diffs(x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, **_others: Any) -> Arrays:
-    product, pullback = jax.vjp(lambda x, weight: _plain(x, weight, window=window, relu=False)[0], x, weight)
-    return *pullback(dy.astype(product.dtype)), jnp.sum(promote(dy), (0, *range(2, dy.ndim)))
+def _plain_diffs(
+    x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, wanted: onednn.Wanted, bias: bool
+) -> tuple[jax.Array | None, ...]:
+    run, dy = partial(_plain, window=window, relu=False), dy.astype(x.dtype)
+    dx = jax.linear_transpose(lambda x: run(x, weight)[0], x)(dy)[0] if wanted.x else None
+    d_weight = jax.linear_transpose(lambda weight: run(x, weight)[0], weight)(dy)[0] if wanted.weight else None
+    return dx, d_weight, jnp.sum(promote(dy), (0, *range(2, dy.ndim))) if bias else None
 
 
-def _diffs_on_tpu(x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, **others: Any) -> Arrays:
+def _diffs_on_tpu(
+    x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, wanted: onednn.Wanted, bias: bool
+) -> tuple[jax.Array | None, ...]:
     """Make the weight's diff by a product of patches where the input has one channel and is float32.
 
     As a convolution in full precision it takes the compiler minutes, or for ever.
     """
-    dx, d_weight, d_bias = _plain_diffs(x, dy, weight, window=window, **others)
-    if x.shape[1] == 1 and x.dtype == jnp.float32:
-        padded = jnp.pad(x[:, 0], [(0, 0), *((max(low, 0), max(high, 0)) for low, high in window.padding)])
-        patches = jnp.stack([padded[(slice(None), *cells)] for cells in window.cells(dy.shape[2:])], 1)
-        space = tuple(range(2, dy.ndim))
-        d_weight = jnp.tensordot(dy, patches, ((0, *space), (0, *space))).reshape(weight.shape)
-    return dx, d_weight, d_bias
+    if not (wanted.weight and x.shape[1] == 1 and x.dtype == jnp.float32):
+        return _plain_diffs(x, dy, weight, window=window, wanted=wanted, bias=bias)
+    others = onednn.Wanted(wanted.x, weight=False)
+    dx, _, d_bias = _plain_diffs(x, dy, weight, window=window, wanted=others, bias=bias)
+    padded = jnp.pad(x[:, 0], [(0, 0), *((max(low, 0), max(high, 0)) for low, high in window.padding)])
+    patches = jnp.stack([padded[(slice(None), *cells)] for cells in window.cells(dy.shape[2:])], 1)
+    along = (0, *range(2, dy.ndim))
+    return dx, jnp.tensordot(dy, patches, (along, along)).reshape(weight.shape), d_bias
 
 
 def _batched_diffs(

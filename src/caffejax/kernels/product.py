@@ -97,8 +97,12 @@ def _diffs_on_cpu(x: jax.Array, dy: jax.Array, weight: jax.Array, *, transpose: 
 def _pulled_back(
     run: Any, rows: jax.Array, dy: jax.Array, weight: jax.Array, transpose: bool, wanted: onednn.Wanted
 ) -> Arrays:
-    _, pullback = jax.vjp(partial(run, transpose=transpose), rows, weight)
-    return tuple(d for d, want in zip(pullback((dy,)), (wanted.x, wanted.weight), strict=True) if want)
+    found = []
+    if wanted.x:
+        found += jax.linear_transpose(lambda rows: run(rows, weight, transpose=transpose), rows)((dy,))
+    if wanted.weight:
+        found += jax.linear_transpose(lambda weight: run(rows, weight, transpose=transpose), weight)((dy,))
+    return tuple(found)
 
 
 def _batched_diffs(arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool, wanted: onednn.Wanted) -> Arrays | None:

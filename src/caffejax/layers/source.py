@@ -49,7 +49,9 @@ class Look(NamedTuple):
         tops: shape and dtype of each top.
         finish: `finish(*arrays) -> tops`, traced: what is left to do with the source's arrays on the device, if
             anything.
+        given: shape and dtype of those arrays, where they are not the tops'.
     """
 
     tops: Tops
     finish: Callable[..., tuple[jax.Array, ...]] | None = None
+    given: Tops | None = None

@@ -102,7 +102,7 @@ def build(
 
     given = [find(w, folder) for entry in param.weights for w in entry.split(",")]
     variables = _initial(net, key, [*given, *weights])
-    optimizer = caffe_optimizer(param, _multipliers(net, "lr_mult"), _multipliers(net, "decay_mult"))
+    optimizer = optimizer_of(param, net)
     setup = Setup(
         param=param,
         file=path,
@@ -116,7 +116,23 @@ def build(
         snapshots=Snapshots(param, path, tests.keep(keep_last, keep_best)),
         keep_best=keep_best,
     )
-    return setup, _start(variables, optimizer, key, device)
+    return setup, jax.device_put(start_of(variables, optimizer, key), device)
+
+
+def optimizer_of(param: SolverParameter, net: Net) -> optax.GradientTransformationExtraArgs:
+    """Make the update rule that a solver's settings ask for, of a net's params."""
+    return caffe_optimizer(param, _multipliers(net, "lr_mult"), _multipliers(net, "decay_mult"))
+
+
+def start_of(variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: jax.Array) -> TrainState:
+    """Make the state that training starts from."""
+    return TrainState(
+        params=variables.params,
+        state=variables.state,
+        opt_state=optimizer.init(variables.params),
+        iteration=jnp.int32(0),
+        key=name_key(key, "train"),
+    )
 
 
 def _seed(param: SolverParameter, given: int | None) -> int:
@@ -147,18 +163,3 @@ def _initial(net: Net, key: jax.Array, weights: Sequence[str | os.PathLike[str]]
 def _multipliers(net: Net, name: str) -> dict[str, tuple[float | None, ...]]:
     """Make a tree like the params, of each one's lr_mult or decay_mult."""
     return net.tree(lambda p: getattr(p, name) if p.spec.learnable else None)
-
-
-def _start(
-    variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: jax.Array, device: jax.Device
-) -> TrainState:
-    return jax.device_put(
-        TrainState(
-            params=variables.params,
-            state=variables.state,
-            opt_state=optimizer.init(variables.params),
-            iteration=jnp.int32(0),
-            key=name_key(key, "train"),
-        ),
-        device,
-    )

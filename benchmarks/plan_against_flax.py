@@ -1,0 +1,140 @@
+"""Training steps of the nets of configs/ against the same nets written by hand in flax, by the accelerators' compilers.
+
+    python benchmarks/plan_against_flax.py [--nets lenet,resnet50] [--targets tpu:v5e:2x2] [--precision bfloat16]
+
+Both are compiled for devices that need not be there; `pip install ".[plan-tpu,plan-cuda]"` first. Printed are ratios,
+caffejax to flax, of what each device does: bytes accessed by the compiler's own estimate (TPUs only) and traffic of the
+device's memory as `caffejax plan` counts it, temporary memory, collectives, fusions, and seconds to compile, with
+caffejax's own figures behind them. Matrix products of float32 are of full precision on both sides. A compilation that
+takes longer than `--limit` seconds is given up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from typing import Any
+
+from caffejax.process import compile_for_absent_devices
+
+compile_for_absent_devices()  # before jax is imported
+
+from competitor import CONFIGS  # noqa: E402
+
+BATCHES = {"lenet": 64, "cifar10_full": 100}  # examples a device; 32 of the others
+NETS = ["resnet50", "mobilenet", "googlenet", "squeezenet", "caffenet", "cifar10_full", "lenet", "lstm"]
+FIGURES = ("accessed", "traffic", "temporary", "collectives", "fusions", "compile")
+TITLES = ("bytes accessed", "memory traffic", "temporary memory", "collectives", "fusions", "seconds to compile")
+
+
+def ours(name: str, target: str, precision: Any, batch: int) -> dict[str, Any]:
+    from caffejax.net import Net
+    from caffejax.planning import plan, target_of
+
+    net = Net(CONFIGS / name / "train_val.prototxt", "TRAIN", precision=precision)
+    found = plan(net, target_of(target), batch=batch, batch_axis=1 if name == "lstm" else 0)
+    return figures(found.program, found.compile_seconds)
+
+
+def peer(name: str, target: str, precision: str, batch: int) -> dict[str, Any]:
+    import time
+
+    import flax_nets
+    import jax
+    import jax.numpy as jnp
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    from caffejax.planning import program_of, target_of
+    from caffejax.planning.devices import mesh_of
+
+    wanted = target_of(target)
+    mesh, batch = mesh_of(wanted), batch * wanted.devices
+    net = flax_nets.NETS[name](jnp.bfloat16 if precision == "bfloat16" else jnp.float32)
+    init, step = flax_nets.training_step(net)
+    cut, everywhere = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in (("data",), ()))
+    images = jax.ShapeDtypeStruct((batch, *net.size), jnp.float32, sharding=cut)
+    labels = (batch, net.size[0]) if name == "lstm" else (batch,)
+    with jax.default_matmul_precision("float32"):
+        state = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=everywhere),
+            jax.eval_shape(init, jax.random.key(0), images),
+        )
+        given = state, images, jax.ShapeDtypeStruct(labels, jnp.int32, sharding=cut)
+        lowered = jax.jit(step, donate_argnums=0).lower(*given)
+    began = time.perf_counter()
+    compiled = lowered.compile()
+    return figures(program_of(compiled), time.perf_counter() - began)
+
+
+def figures(program: Any, seconds: float) -> dict[str, Any]:
+    return {
+        "accessed": program.accessed,
+        "traffic": program.traffic,
+        "temporary": program.temporary,
+        "collectives": program.n_collectives,
+        "fusions": program.fusions,
+        "compile": round(seconds, 1),
+    }
+
+
+def in_a_process(side: str, case: tuple[str, str, str], limit: float) -> dict[str, Any] | None:
+    command = [sys.executable, __file__, "--side", side, *case]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=True)
+    except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
+        last = str(error.stderr or error)[-300:]
+        print(f"  {side} {case}: {type(error).__name__} {last if 'Called' in type(error).__name__ else ''}")
+        return None
+    result: dict[str, Any] = json.loads(found.stdout.splitlines()[-1])
+    return result
+
+
+def row(case: tuple[str, str, str], mine: dict[str, Any] | None, other: dict[str, Any] | None) -> str:
+    return "| " + " | ".join((*case, *(cell(figure, mine, other) for figure in FIGURES))) + " |"
+
+
+def cell(figure: str, mine: dict[str, Any] | None, other: dict[str, Any] | None) -> str:
+    if mine is None or mine[figure] is None:
+        return "-"
+    own = in_units(figure, mine[figure])
+    return f"{mine[figure] / other[figure]:.2f} ({own})" if other and other[figure] else f"flax fails ({own})"
+
+
+def in_units(figure: str, value: float) -> str:
+    if figure in ("accessed", "traffic"):
+        return f"{value / 1e9:.3g} GB"
+    return f"{value / 2**20:.4g} MiB" if figure == "temporary" else f"{value:g}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    split = lambda text: [s for s in text.split(",") if s]  # noqa: E731
+    parser.add_argument("--nets", type=split, default=NETS)
+    parser.add_argument("--targets", type=split, default=["tpu:v5e:2x2", "cuda:h100:4"])
+    parser.add_argument("--precision", type=split, default=["bfloat16", "float32"])
+    parser.add_argument("--limit", type=float, default=1200, help="seconds that a compilation may take")
+    parser.add_argument("--jobs", type=int, default=2, help="compilations at a time")
+    parser.add_argument("--side", nargs=4, metavar=("SIDE", "NET", "TARGET", "PRECISION"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.side:
+        side, name, target, precision = options.side
+        run = ours if side == "caffejax" else peer
+        print(json.dumps(run(name, target, precision, BATCHES.get(name, 32))))
+        return
+    print("| net | target | precision | " + " | ".join(TITLES) + " |\n" + "|---" * (3 + len(TITLES)) + "|")
+    cases = list(product(options.nets, options.targets, options.precision))
+    with ThreadPoolExecutor(options.jobs) as pool:
+        found = {
+            case: [pool.submit(in_a_process, side, case, options.limit) for side in ("caffejax", "flax")]
+            for case in cases
+        }
+        for case, (mine, other) in found.items():
+            print(row(case, mine.result(), other.result()), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""Compile a net, or a solver's training step, for TPUs or GPUs that need not be there, and say what becomes of it.
+
+The target's own compiler runs on this machine. Printed is what each device does in a step: whether it fits into
+memory, operations, memory traffic, collectives, the best time that the device's data sheet allows and what bounds it.
+Nothing is measured, and no data is read but a first image. Chips known by name: TPU v4, v5e, v5p, v6e; NVIDIA a100,
+h100, h200, b200.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..process import compile_for_absent_devices
+from ..sizes import in_words
+from . import flags, nets
+
+if TYPE_CHECKING:
+    from ..net import Net
+    from ..planning import Plan
+    from ..schema.caffe_pb2 import SolverParameter
+
+HELP = "compile for a TPU or GPU that need not be there: does it fit, how fast could it be"
+EXAMPLE = "caffejax plan configs/resnet50/train_val.prototxt --target tpu:v5e:2x2 --batch 32 --precision bfloat16"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    parser.add_argument("file", help="a net or solver prototxt; a net is trained by SGD with momentum", metavar="FILE")
+    flags.add(
+        parser,
+        "target",
+        "the devices: tpu:v5e:2x2, cuda:h100:4, or a chip's data sheet as chip.toml:4",
+        required=True,
+        metavar="TARGET",
+    )
+    flags.add(parser, "phase", "TRAIN for a training step, TEST for a forward pass", choices=_PHASES, default="TRAIN")
+    flags.add(parser, "batch", "examples a device; the net's own unless given", type=flags.positive, metavar="N")
+    flags.add(
+        parser,
+        "batch_axis",
+        "the axis of the inputs that examples lie along: 1 for recurrent nets",
+        type=flags.count,
+        default=0,
+        metavar="N",
+    )
+    flags.add_switch(parser, "largest", "look for the largest batch that fits: compiles some three times more")
+    flags.add_switch(parser, "json", "print JSON")
+    flags.add_options(parser, "precision", "kernels")
+    nets.add_state_flags(parser)
+
+
+_PHASES = ("TRAIN", "TEST")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Compile, and print the plan."""
+    compile_for_absent_devices()
+    from ..planning import plan, target_of
+
+    target = target_of(options.target)
+    net, solver = _subject(options)
+    given: dict[str, Any] = {} if solver is None else {"solver": solver}
+    found = plan(
+        net,
+        target,
+        batch=options.batch,
+        batch_axis=options.batch_axis,
+        largest=options.largest,
+        progress=lambda line: print(line, file=sys.stderr, flush=True),
+        **given,
+    )
+    print(json.dumps(_as_json(found), indent=2) if options.json else "\n".join(_lines(found)))
+
+
+def _subject(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
+    """Return the net that a file holds, or that the solver in it names, and the solver."""
+    from ..errors import SchemaError
+    from ..graph import net_state
+    from ..net import Net
+    from ..schema import read_net, read_solver
+    from ..solvers import settings
+
+    path, run = Path(options.file), flags.run_of(options)
+    try:
+        message = read_net(path)
+    except SchemaError as error:
+        try:
+            solver = read_solver(path)
+        except SchemaError:
+            raise error from None
+        settings.check(solver, str(path))
+        test = settings.test_nets(solver, path.parent) if options.phase == "TEST" else []
+        chosen = test[0] if test else settings.train_net(solver, path.parent)
+        return Net(chosen.message, state=chosen.state, file=chosen.file, run=run), solver
+    state = net_state(message, options.phase, options.level, nets.stages(options))
+    return Net(message, state=state, file=str(path), run=run), None
+
+
+def _lines(found: Plan) -> list[str]:
+    chip, n = found.target.chip, found.target.devices
+    what = "training step" if found.phase == "TRAIN" else "forward pass"
+    memory = f"{in_words(found.needed)} of {in_words(found.usable)} ({in_words(chip.memory)} less the runtime's share)"
+    lines = [
+        f"{what} in {found.precision} on {n} x {chip.platform} {chip.name}, {found.batch} examples each",
+        f"memory a device    {memory}: {'fits' if found.fits else 'DOES NOT FIT'}",
+    ]
+    if found.program is not None:
+        program = found.program
+        lines += [
+            f"                   arguments {in_words(program.arguments)}, results {in_words(program.results)}, "
+            f"temporary {in_words(program.temporary)}",
+            f"operations         {found.operations / 1e9:,.1f} G in products and convolutions",
+            f"memory traffic     {program.traffic / 1e9:,.2f} GB",
+            f"collectives        {program.n_collectives}",
+            *(f"                   {c.count} x {c.kind} of {in_words(c.bytes)}" for c in program.collectives),
+            f"fusions, copies    {program.fusions}, {program.copies}",
+            f"compiled in        {found.compile_seconds:.1f} s",
+        ]
+    if found.fits:
+        parts = ", ".join(f"{name} {1000 * s:.3g} ms" for name, s in found.seconds.items())
+        lines += [
+            f"best possible      {1000 * found.best:.3g} ms, bound by {found.bound_by} ({parts})",
+            f"                   {found.examples_per_second:,.0f} examples a second on all devices",
+        ]
+    if found.largest_batch is not None:
+        lines.append(f"largest batch      {found.largest_batch or 'none fits'}")
+    return lines
+
+
+def _as_json(found: Plan) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "target": str(found.target),
+        "devices": found.target.devices,
+        "precision": found.precision,
+        "phase": found.phase,
+        "batch": found.batch,
+        "fits": found.fits,
+        "memory_needed": found.needed,
+        "memory_usable": found.usable,
+        "operations": found.operations,
+        "program": None if found.program is None else asdict(found.program),
+        "seconds": found.seconds,
+        "best_seconds": found.best,
+        "bound_by": found.bound_by,
+        "examples_per_second": found.examples_per_second,
+        "compile_seconds": found.compile_seconds,
+        "largest_batch": found.largest_batch,
+    }

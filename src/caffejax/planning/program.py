@@ -1,0 +1,246 @@
+"""What a compiled program does, counted in its text: memory traffic, collectives, fusions, copies, calls to the host.
+
+The text is XLA's own after all its passes, one instruction a line. Traffic is what lies at the top: each instruction
+reads its operands from the device's memory and writes its results there, once; what is inside of a fusion, or lies in
+memory on the chip, costs nothing. Loops count as often as they run, where XLA knows it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "collective-permute", "all-to-all")
+
+_INSTRUCTION = re.compile(r"\s*(?:ROOT )?%?([\w.\-]+) = (.*?) ([\w\-]+)\((.*)")
+_COMPUTATION = re.compile(r"(ENTRY )?%?([\w.\-]+) \(.*\{$")
+_ARRAY = re.compile(r"\b(pred|[a-z]+\d+[a-z0-9]*)\[([\d,<=]*)\](\{[^{}]*\})?")
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+_BITS = re.compile(r"\d+")
+_ON_CHIP = re.compile(r"S\([1-9]\d*\)")
+_HOST = re.compile(r'custom_call_target="[^"]*(?:callback|host|CallbackTo|caffejax)[^"]*"', re.IGNORECASE)
+_NO_TRAFFIC = frozenset(
+    "parameter get-tuple-element tuple bitcast constant after-all partition-id replica-id opt-barrier "
+    "optimization-barrier add-dependency while call conditional".split()
+)
+_SLICES = frozenset(("slice", "dynamic-slice"))
+
+
+@dataclass(frozen=True)
+class Collective:
+    """Collectives of one kind and size.
+
+    Attributes:
+        kind: as XLA calls it, such as "all-reduce".
+        bytes: what each device holds of the result.
+        count: how many there are.
+    """
+
+    kind: str
+    bytes: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """What one device's program does in a call.
+
+    Attributes:
+        traffic: bytes to and from the device's memory.
+        accessed: bytes by the compiler's own estimate, on-chip memory included; None where it has none.
+        arguments, results, temporary: bytes that it takes in memory; results that reuse arguments are not counted.
+        collectives: largest first.
+        fusions: kernels that XLA made.
+        copies: that do no more than change a layout, or move.
+        host_calls: calls to the host.
+        float64: instructions that compute in float64.
+    """
+
+    traffic: int
+    accessed: int | None
+    arguments: int
+    results: int
+    temporary: int
+    collectives: tuple[Collective, ...]
+    fusions: int
+    copies: int
+    host_calls: int
+    float64: int
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it takes in all."""
+        return self.arguments + self.results + self.temporary
+
+    @property
+    def n_collectives(self) -> int:
+        """How many collectives there are."""
+        return sum(c.count for c in self.collectives)
+
+
+def program_of(compiled: Any) -> Program:
+    """Count what a compiled function (`jax.stages.Compiled`) does."""
+    counts, memory = count(compiled.as_text()), compiled.memory_analysis()
+    accessed = (compiled.cost_analysis() or {}).get("bytes accessed")
+    return Program(
+        accessed=None if accessed is None else int(accessed),
+        arguments=int(memory.argument_size_in_bytes),
+        results=int(memory.output_size_in_bytes - memory.alias_size_in_bytes),
+        temporary=int(memory.temp_size_in_bytes),
+        **counts,
+    )
+
+
+def count(text: str) -> dict[str, Any]:
+    """Return those fields of `Program` that a compiled program's text shows."""
+    module = _parsed(text)
+    total = _Totals()
+    _add(module, module.entry, 1, total)
+    collectives = (Collective(*key, n) for key, n in total.collectives.items())
+    return {
+        "traffic": total.traffic,
+        "collectives": tuple(sorted(collectives, key=lambda c: (-c.bytes, c.kind))),
+        "fusions": total.fusions,
+        "copies": total.copies,
+        "host_calls": len(_HOST.findall(text)),
+        "float64": sum(" f64[" in line for line in text.splitlines()),
+    }
+
+
+class _Instruction(NamedTuple):
+    shape: str
+    opcode: str
+    operands: tuple[str, ...]
+    rest: str
+    is_root: bool
+
+    @property
+    def bytes(self) -> int:
+        """What the result takes in the device's memory."""
+        return _bytes(self.shape)
+
+    def called(self, attribute: str) -> list[str]:
+        found = re.search(rf"\b{attribute}=(?:%?([\w.\-]+)|\{{([^}}]*)\}})", self.rest)
+        return re.findall(r"[\w.\-]+", found[1] or found[2]) if found else []
+
+
+Computation = dict[str, _Instruction]
+
+
+class _Module(NamedTuple):
+    entry: str
+    computations: Mapping[str, Computation]
+
+
+@dataclass
+class _Totals:
+    traffic: int = 0
+    fusions: int = 0
+    copies: int = 0
+    collectives: dict[tuple[str, int], int] = field(default_factory=dict)
+
+
+def _parsed(text: str) -> _Module:
+    computations: dict[str, Computation] = {}
+    entry, here = "", ""
+    for line in text.splitlines():
+        if head := _COMPUTATION.match(line):
+            here = head[2]
+            computations[here] = {}
+            entry = here if head[1] else entry
+        elif here and (found := _INSTRUCTION.match(line)):
+            name, shape, opcode, rest = found.groups()
+            operands, _, attributes = rest.partition(")")
+            named = (operands,) if opcode == "parameter" else tuple(re.findall(r"%([\w.\-]+)", operands))
+            computations[here][name] = _Instruction(shape, opcode, named, attributes, "ROOT" in line[: found.start(1)])
+    return _Module(entry, computations)
+
+
+def _add(module: _Module, name: str, times: int, total: _Totals) -> None:
+    """Add what a computation does to the total."""
+    body = module.computations.get(name, {})
+    for instruction in body.values():
+        opcode = instruction.opcode
+        total.fusions += opcode == "fusion"
+        total.copies += opcode in ("copy", "copy-start", "transpose")
+        kind = opcode.removesuffix("-start")
+        if kind in COLLECTIVES:
+            key = kind, _result_bytes(instruction)
+            total.collectives[key] = total.collectives.get(key, 0) + times
+        total.traffic += times * _traffic(module, body, instruction)
+        trips = _TRIPS.search(instruction.rest)
+        inner = times * (int(trips[1]) if trips and opcode == "while" else 1)
+        if opcode in ("while", "call", "conditional"):
+            for attribute in ("body", "to_apply", "branch_computations", "true_computation", "false_computation"):
+                for called in instruction.called(attribute):
+                    _add(module, called, inner, total)
+
+
+def _traffic(module: _Module, body: Computation, instruction: _Instruction) -> int:
+    opcode = instruction.opcode
+    if opcode in _NO_TRAFFIC or opcode.endswith("-start"):
+        return 0
+    operands = [body[name] for name in instruction.operands if name in body]
+    if opcode.endswith("-done"):  # what its start began: read on one side, written on the other
+        start = operands[0] if operands else instruction
+        sources = [body[name] for name in start.operands if name in body]
+        read = _size(instruction.shape) if any(s.bytes for s in sources) else 0
+        return instruction.bytes + read
+    if opcode == "fusion":
+        (called,) = instruction.called("calls") or [""]
+        return _traffic_of_fusion(module.computations.get(called, {}), instruction, operands)
+    if opcode in _SLICES:
+        return 2 * instruction.bytes
+    if opcode == "dynamic-update-slice":
+        return 2 * operands[1].bytes if len(operands) > 1 else 0
+    return instruction.bytes + sum(o.bytes for o in operands)
+
+
+def _traffic_of_fusion(inside: Computation, fusion: _Instruction, operands: list[_Instruction]) -> int:
+    """Count operands as far as they are read, and results as far as they are written: slices move no more."""
+    users: dict[str, list[tuple[int, _Instruction]]] = {}
+    for instruction in inside.values():
+        for place, name in enumerate(instruction.operands):
+            users.setdefault(name, []).append((place, instruction))
+    numbers = {i.operands[0]: name for name, i in inside.items() if i.opcode == "parameter"}
+    total = 0
+    for number, operand in enumerate(operands):
+        uses = users.get(numbers.get(str(number), ""), [])
+        if not operand.bytes:
+            continue
+        if uses and all(u.opcode in _SLICES for _, u in uses):
+            total += min(operand.bytes, sum(_size(u.shape) for _, u in uses))
+        elif not (uses and all(u.opcode == "dynamic-update-slice" and place == 0 for place, u in uses)):
+            total += operand.bytes
+    roots = [i for i in inside.values() if i.is_root]
+    if roots and roots[0].opcode == "dynamic-update-slice" and len(roots[0].operands) > 1:
+        return total + _size(inside[roots[0].operands[1]].shape)
+    return total + fusion.bytes
+
+
+def _arrays(shape: str) -> Iterator[tuple[int, bool]]:
+    """Yield the size of each array of a shape, and whether it lies on the chip."""
+    for dtype, dims, layout in _ARRAY.findall(shape):
+        bits = 8 if dtype == "pred" else int(_BITS.search(dtype)[0])  # type: ignore[index]
+        n = 1
+        for dim in filter(None, dims.split(",")):
+            n *= int(dim.lstrip("<="))
+        yield -(-n * bits // 8), bool(_ON_CHIP.search(layout))
+
+
+def _bytes(shape: str) -> int:
+    return sum(size for size, on_chip in _arrays(shape) if not on_chip)
+
+
+def _size(shape: str) -> int:
+    return sum(size for size, _ in _arrays(shape))
+
+
+def _result_bytes(instruction: _Instruction) -> int:
+    """Return the size of a collective's results: of one that is started, what follows its operands."""
+    sizes = [size for size, _ in _arrays(instruction.shape)]
+    if instruction.opcode in ("all-gather-start", "collective-permute-start"):
+        return sum(sizes[len(sizes) // 2 :]) if len(sizes) > 1 else sum(sizes)
+    return sum(sizes)

@@ -1,0 +1,201 @@
+"""Accelerators to compile for, by name or from a file: what their makers' data sheets say of one device.
+
+A device is what JAX counts as one: of a TPU v4, whose chips have two cores, a core.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from ..errors import CaffejaxError, Problem, did_you_mean
+
+_EXAMPLES = "tpu:v5e:2x2 or cuda:h100:4"
+_MOST = 4096  # devices along an axis
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_NUMBERS = ("memory", "bandwidth", "bfloat16", "tf32", "float32", "link")
+
+Platform = Literal["tpu", "cuda"]
+
+
+@dataclass(frozen=True)
+class Chip:
+    """One device.
+
+    Attributes:
+        platform: "tpu" or "cuda".
+        name: how the compiler calls it: of a TPU the generation, such as "v5e".
+        memory: bytes.
+        bandwidth: of that memory, bytes per second.
+        bfloat16, tf32, float32: dense operations per second in products of such factors.
+        link: bytes per second that it sends to, and at the same time receives from, its neighbours.
+        cores: how many devices a chip is.
+        compiler: for "cuda", further facts that the compiler asks for: fields of XLA's GpuDeviceInfoProto.
+    """
+
+    platform: Platform
+    name: str
+    memory: float
+    bandwidth: float
+    bfloat16: float
+    tf32: float
+    float32: float
+    link: float
+    cores: int = 1
+    compiler: Mapping[str, Any] = field(default_factory=dict)
+
+    def peak(self, precision: str) -> float:
+        """Return the operations per second of a net's precision."""
+        return float(getattr(self, precision))
+
+
+@dataclass(frozen=True)
+class Target:
+    """Several devices.
+
+    Attributes:
+        chip: what each is.
+        shape: how the chips are laid out; of GPUs one number.
+    """
+
+    chip: Chip
+    shape: tuple[int, ...]
+
+    @property
+    def devices(self) -> int:
+        """How many there are."""
+        return math.prod(self.shape) * self.chip.cores
+
+    def __str__(self) -> str:
+        return f"{self.chip.platform}:{self.chip.name}:{'x'.join(map(str, self.shape))}"
+
+
+def _tpu(name: str, memory: float, bandwidth: float, bfloat16: float, link: float, cores: int = 1) -> Chip:
+    # a product of float32 is six of bfloat16, with TF32's ten bits three
+    teras: Any = {"bfloat16": bfloat16 * 1e12, "tf32": bfloat16 * 1e12 / 3, "float32": bfloat16 * 1e12 / 6}
+    return Chip("tpu", name, memory * 2**30, bandwidth * 1e9, link=link * 1e9, cores=cores, **teras)
+
+
+_GPU = {
+    "threads_per_block_limit": 1024,
+    "threads_per_warp": 32,
+    "shared_memory_per_block": 49152,
+    "block_dim_limit_x": 2147483647,
+    "block_dim_limit_y": 65535,
+    "block_dim_limit_z": 65535,
+    "registers_per_core_limit": 65536,
+    "registers_per_block_limit": 65536,
+    "threads_per_core_limit": 2048,
+}
+_AMPERE = {"shared_memory_per_core": 167936, "shared_memory_per_block_optin": 166912, "fpus_per_core": 64}
+_HOPPER = {"shared_memory_per_core": 233472, "shared_memory_per_block_optin": 232448, "fpus_per_core": 128}
+
+
+def _gpu(
+    name: str, memory: float, bandwidth: float, bfloat16: float, tf32: float, float32: float, link: float, **facts: Any
+) -> Chip:
+    teras: Any = {"bfloat16": bfloat16 * 1e12, "tf32": tf32 * 1e12, "float32": float32 * 1e12}
+    return Chip("cuda", name, memory, bandwidth * 1e9, link=link * 1e9, compiler={**_GPU, **facts}, **teras)
+
+
+CHIPS = {
+    f"{chip.platform}:{chip.name}": chip
+    for chip in (
+        _tpu("v4", memory=16, bandwidth=614, bfloat16=137.5, link=75, cores=2),
+        _tpu("v5e", memory=16, bandwidth=819, bfloat16=197, link=100),
+        _tpu("v5p", memory=95, bandwidth=2765, bfloat16=459, link=300),
+        _tpu("v6e", memory=32, bandwidth=1640, bfloat16=918, link=224),
+        _gpu(
+            "a100", memory=85_095_874_560, bandwidth=2039, bfloat16=312, tf32=156, float32=19.5, link=300,
+            major=8, core_count=108, l2_cache_size=41_943_040, clock_rate_ghz=1.41, **_AMPERE,
+        ),
+        _gpu(
+            "h100", memory=84_942_979_072, bandwidth=3352.32, bfloat16=989, tf32=495, float32=67, link=450,
+            major=9, core_count=132, l2_cache_size=52_428_800, clock_rate_ghz=1.98, **_HOPPER,
+        ),
+        _gpu(
+            "h200", memory=150_020_292_608, bandwidth=4800, bfloat16=989, tf32=495, float32=67, link=450,
+            major=9, core_count=132, l2_cache_size=62_914_560, clock_rate_ghz=1.98, **_HOPPER,
+        ),
+        _gpu(
+            "b200", memory=191_514_017_792, bandwidth=7700, bfloat16=2250, tf32=1125, float32=75, link=900,
+            major=10, core_count=148, l2_cache_size=132_120_576, clock_rate_ghz=1.965, **_HOPPER,
+        ),
+    )
+}  # fmt: skip
+
+
+def target_of(text: str) -> Target:
+    """Read a target: "tpu:v5e:2x2", "cuda:h100:4", or a chip of your own as "chip.toml:4".
+
+    Such a file holds the fields of `Chip`, those for the compiler in a table `[compiler]`; with `like = "cuda:h100"`
+    only what differs.
+
+    Raises:
+        CaffejaxError: naming what is wrong, and what there is.
+    """
+    chip, _, shape = text.rpartition(":")
+    counts = shape.split("x")
+    if not chip or not all(n.isascii() and n.isdecimal() and 0 < int(n) <= _MOST for n in counts):
+        raise CaffejaxError(f"'{text}' is not a target; give one such as {_EXAMPLES}")
+    found = CHIPS.get(chip.lower()) or (_read(Path(chip)) if chip.endswith(".toml") else None)
+    if found is None:
+        names = ", ".join(CHIPS)
+        raise CaffejaxError(
+            f"no chip is called '{chip}'{did_you_mean(chip, CHIPS)}; known are {names}, or a .toml file"
+        )
+    if found.platform == "cuda" and len(counts) > 1:
+        raise CaffejaxError(f"'{text}': GPUs are counted, not laid out: {chip}:{math.prod(map(int, counts))}")
+    return Target(found, tuple(map(int, counts)))
+
+
+def _read(path: Path) -> Chip:
+    try:
+        table = tomllib.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise CaffejaxError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    problems = list(_problems(table))
+    if problems:
+        raise CaffejaxError([Problem(p, file=str(path)) for p in problems])
+    like = table.pop("like", None)
+    if like is None:
+        return Chip(**table)
+    facts = {**CHIPS[like].compiler, **table.pop("compiler", {})}
+    return replace(CHIPS[like], **table, compiler=facts)
+
+
+def _problems(table: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with a file's contents."""
+    known = [field.name for field in fields(Chip)]
+    like = table.get("like")
+    if like is not None and (not isinstance(like, str) or like not in CHIPS):
+        yield f"like must be one of {', '.join(CHIPS)}, not {like!r}"
+    for name, value in table.items():
+        if name == "like":
+            continue
+        if name not in known:
+            yield f"'{name}' is not a field of a chip{did_you_mean(name, known)}"
+        elif name == "platform" and value not in ("tpu", "cuda"):
+            yield f"platform must be tpu or cuda, not {value!r}"
+        elif name == "name" and not (isinstance(value, str) and _NAME.fullmatch(value)):
+            yield f"name must be a word, not {value!r}"
+        elif name == "compiler" and not _are_facts(value):
+            yield "compiler must be a table of names and numbers"
+        elif name == "cores" and (isinstance(value, bool) or value not in range(1, 9)):
+            yield f"cores must be a small number, not {value!r}"
+        elif name in _NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
+            yield f"{name} must be a positive number, not {value!r}"
+    if like is None:
+        missing = [name for name in known if name not in table and name not in ("cores", "compiler")]
+        if missing:
+            yield f'needs {", ".join(missing)}; or like = "cuda:h100" and what differs'
+
+
+def _are_facts(value: Any) -> bool:
+    number = lambda v: isinstance(v, int | float) and not isinstance(v, bool)  # noqa: E731
+    return isinstance(value, dict) and all(_NAME.fullmatch(k) and number(v) for k, v in value.items())
