@@ -18,7 +18,7 @@ def updated_apart(params: Any, grads: Any, most: float = math.inf) -> tuple[Any,
     XLA fuses the update of a weight with its transposition for a convolution of the backward pass, as both read it.
     On several devices that convolution, and so the backward pass of all layers before, then waits for the weight's
     gradient to be added up over the devices, and no two gradients can be added up at once. Gradients that are added up
-    at once are kept for that.
+    at once are kept for that. The TPUs' compiler does not tie them.
 
     Args:
         params, grads: trees alike.
@@ -31,7 +31,9 @@ def updated_apart(params: Any, grads: Any, most: float = math.inf) -> tuple[Any,
     if not chosen:
         return params, grads
     diffs = tree.flatten_up_to(grads)
-    found = Operation(_as_they_are, _as_they_are, cut=_by_twos)(*(a[i] for a in (leaves, diffs) for i in chosen))
+    found = Operation(_as_they_are, _as_they_are, tpu=_as_they_are, cut=_by_twos)(
+        *(a[i] for a in (leaves, diffs) for i in chosen)
+    )
     for i, param, diff in zip(chosen, found, found[len(chosen) :], strict=False):
         leaves[i], diffs[i] = param, diff
     return tree.unflatten(leaves), tree.unflatten(diffs)

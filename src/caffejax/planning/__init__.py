@@ -1,6 +1,6 @@
 """What a net becomes on an accelerator that need not be there: compiled for it, and counted."""
 
-from .plan import Plan, plan
+from .compiling import Plan, plan
 from .program import Program, program_of
 from .targets import Target, target_of
 

@@ -1,0 +1,98 @@
+"""That steps stay light on accelerators: counted in what is lowered for them and, with their compilers, compiled."""
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from planned_nets import LENET, resnet
+
+from caffejax import Net
+from caffejax.planning.compiling import SGD
+from caffejax.solvers.build import optimizer_of, start_of
+from caffejax.solvers.state import make_step
+
+NETS = {"lenet": LENET, "resnet": resnet()}
+# gradients of weights and inputs, but for the first layer's input; LeNet's first weight's is a product in float32
+CONVOLUTIONS = {"lenet": 2 + 2 + 1, "resnet": 5 + 5 + 4}
+NORMS = {"lenet": 0, "resnet": 4}  # that differ: equal layers are lowered once
+PRECISIONS = ("float32", "bfloat16")
+
+
+def lowered(name: str, platform: str, precision: Any) -> tuple[str, int]:
+    """A training step's text, and the number of arrays that it uses up."""
+    net = Net(NETS[name], "TRAIN", precision=precision)
+    optimizer, key = optimizer_of(SGD, net), jax.eval_shape(jax.random.key, 0)
+    start = jax.eval_shape(lambda key: start_of(net.init(key), optimizer, key), key)
+    fed = {name: jax.ShapeDtypeStruct((1, *net.graph.blobs[name].shape), jnp.float32) for name in net.fed}
+    step = jax.jit(make_step(net, optimizer, 1), donate_argnums=0)
+    traced = step.trace(start, fed, jax.ShapeDtypeStruct((), jnp.float32))
+    return traced.lower(lowering_platforms=(platform,)).as_text(), len(jax.tree.leaves(start))
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("platform", ["tpu", "cuda"])
+@pytest.mark.parametrize("name", NETS)
+def test_what_is_lowered_is_light(name: str, platform: str, precision: str) -> None:
+    text, used_up = lowered(name, platform, precision)
+    assert "f64" not in text
+    assert not re.findall(r"custom_call @(?!Sharding)\S*", text), "calls to the host, or layouts that are forced"
+    assert len(re.findall(r"tf\.aliasing_output|jax\.buffer_donor", text)) == used_up
+    by_product = name == "lenet" and platform == "tpu" and precision == "float32"
+    assert text.count("stablehlo.convolution") == CONVOLUTIONS[name] - by_product
+    # of channels, both of a BatchNorm's sums are made of the same numbers: one pass forward, one backward
+    sums = re.findall(r"stablehlo\.reduce\([^\n]*across dimensions = \[0, 2, 3\]", text)
+    assert len(sums) == 4 * NORMS[name] + (2 if name == "lenet" else 0)
+
+
+@pytest.mark.parametrize("platform", ["tpu", "cuda"])
+def test_activations_move_in_bfloat16(platform: str) -> None:
+    """Between layers; what BatchNorm sums is float32 inside of a fusion."""
+    text, _ = lowered("resnet", platform, "bfloat16")
+    for line in re.findall(r".*stablehlo\.convolution.*", text):
+        assert "f32" not in line.split("->")[-1], line
+        assert "xf32" not in line, line
+
+
+TARGETS = {"tpu:v5e:2x2": "libtpu", "cuda:h100:4": "jax_plugins.xla_cuda12"}
+# as compiled when this was written, with some room: collectives, fusions, copies
+MOST = {
+    ("lenet", "tpu:v5e:2x2"): (2, 36, 44),
+    ("lenet", "cuda:h100:4"): (2, 56, 4),
+    ("resnet", "tpu:v5e:2x2"): (13, 70, 110),
+    ("resnet", "cuda:h100:4"): (13, 130, 16),
+}
+
+
+def installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize(("name", "target"), MOST, ids=lambda value: str(value).replace(":", "-"))
+def test_what_is_compiled_is_light(name: str, target: str, precision: str, tmp_path: Path) -> None:
+    if not installed(TARGETS[target]):
+        pytest.skip(f"{TARGETS[target]} is not installed: pip install 'caffejax[plan-tpu,plan-cuda]'")
+    file = tmp_path / "net.prototxt"
+    file.write_text(Path(NETS[name]).read_text() if name == "lenet" else resnet())
+    command = [sys.executable, "-m", "caffejax", "plan", str(file), "--target", target, "--precision", precision]
+    run = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=300, check=True)
+    found = json.loads(run.stdout)
+    program = found["program"]
+    collectives, fusions, copies = MOST[name, target]
+    assert sum(c["count"] for c in program["collectives"]) <= collectives
+    assert program["fusions"] <= fusions
+    assert program["copies"] <= copies
+    assert (program["host_calls"], program["float64"]) == (0, 0)
+    assert program["results"] < 2**16, "something that is used up comes back in other memory"
+    assert found["fits"]

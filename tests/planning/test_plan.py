@@ -1,0 +1,139 @@
+"""Plans: their arithmetic, the search for the largest batch, and what is refused."""
+
+import importlib.util
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import Mesh
+from planned_nets import LENET, resnet
+
+from caffejax import CaffejaxError, GraphError, Net
+from caffejax.cli import main
+from caffejax.planning import Plan, compiling, plan, target_of
+from caffejax.planning.program import Collective, Program
+
+HERE = target_of("tpu:v5e:1")
+
+
+@pytest.fixture
+def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine's compiler stands in for the target's."""
+    monkeypatch.setattr(compiling, "mesh_of", lambda target: Mesh(np.array(jax.devices()[:1]), ("data",)))
+
+
+def planned(needed: int = 2**30, **program: Any) -> Plan:
+    nothing = Program(0, None, 0, 0, 0, (), 0, 0, 0, 0)
+    target = target_of("tpu:v5e:2x2")
+    return Plan(target, "bfloat16", "TRAIN", 32, replace(nothing, **program), needed, 197 * 10**9, 1.0)
+
+
+def test_the_roofline() -> None:
+    found = planned(traffic=819 * 10**7, collectives=(Collective("all-reduce", 10**8, 2),))
+    assert found.seconds == pytest.approx({"arithmetic": 1e-3, "memory": 1e-2, "links": 2 * 2e8 * 0.75 / 100e9})
+    assert (found.best, found.bound_by) == (pytest.approx(1e-2), "memory")
+    assert found.examples_per_second == pytest.approx(4 * 32 / 1e-2)
+    assert found.fits
+    assert not planned(needed=16 * 2**30).fits
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_training_step_and_a_forward_pass(on_cpu: None, precision: Any) -> None:
+    train = plan(Net(LENET, "TRAIN", precision=precision), HERE, batch=16)
+    test = plan(Net(LENET, "TEST", precision=precision), HERE, batch=16)
+    one = 2 * (20 * 24 * 24 * 25 + 50 * 8 * 8 * 500 + 800 * 500 + 500 * 10)
+    assert test.operations == 16 * one
+    assert train.operations == 16 * (3 * one - 2 * 20 * 24 * 24 * 25)  # no gradient of the images
+    for found in (train, test):
+        assert found.program is not None
+        assert found.program.host_calls == 0 or precision == "float32"  # a CPU's own kernels
+        assert found.needed == found.program.memory > 16 * 28 * 28 * 4
+        assert found.largest_batch is None
+
+
+@pytest.mark.parametrize("fixed", [0, 10**9])
+@pytest.mark.parametrize("own", [1, 32, 5000])
+def test_the_largest_batch(on_cpu: None, monkeypatch: pytest.MonkeyPatch, fixed: int, own: int) -> None:
+    """Found to 5 % from any start, without trying many."""
+    tried = []
+
+    def attempt(self: Any, batch: int) -> Plan:
+        tried.append(batch)
+        return replace(planned(needed=fixed + int(5e6 * batch**1.01)), batch=batch)
+
+    monkeypatch.setattr(compiling._Subject, "plan", attempt)
+    found = plan(Net(LENET, "TRAIN"), HERE, batch=own, largest=True).largest_batch
+    assert found is not None
+    usable = planned().usable
+    most = int(((usable - fixed) / 5e6) ** (1 / 1.01))
+    assert 0.93 * most <= found <= most
+    assert len(tried) <= 8
+
+
+def test_nothing_fits(on_cpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling._Subject, "plan", lambda self, batch: replace(planned(2**50), batch=batch))
+    assert plan(Net(LENET, "TRAIN"), HERE, batch=1, largest=True).largest_batch == 0
+
+
+@pytest.mark.parametrize(
+    ("message", "bytes_"),
+    [
+        ("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 20.50G of 15.75G hbm.", int(20.5 * 2**30)),
+        ("INTERNAL: something else", None),
+        ("RESOURCE_EXHAUSTED: without a number", None),
+    ],
+)
+def test_what_the_compiler_says_of_memory(message: str, bytes_: int | None) -> None:
+    assert compiling._needed(message) == bytes_
+
+
+def test_what_cannot_be_planned(on_cpu: None) -> None:
+    with pytest.raises(GraphError, match=r"has no axis 1 of examples in what it is fed as label"):
+        plan(Net(LENET, "TRAIN"), HERE, batch_axis=1)
+    recurrent = Path(__file__).parents[2] / "configs" / "lstm" / "train_val.prototxt"
+    assert plan(Net(recurrent, "TRAIN"), HERE, batch=4, batch_axis=1).batch == 4
+    host = resnet() + 'layer { name: "f" type: "Filter" bottom: "ip" bottom: "label" top: "f" }'
+    with pytest.raises(GraphError, match="run on the host, of which no other machine knows: f"):
+        plan(Net(host, "TRAIN"), HERE)
+
+
+@pytest.mark.parametrize(("target", "extra"), [("tpu:v5e:2x2", "plan-tpu"), ("cuda:h100:4", "plan-cuda")])
+def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch, target: str, extra: str) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(CaffejaxError, match=rf'pip install "caffejax\[{extra}\]"'):
+        plan(Net(LENET, "TRAIN"), target_of(target))
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """It is another process: what it sets is to be set before JAX is used."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-m", "caffejax", "plan", *arguments], capture_output=True, text=True)
+
+    bad = tmp_path / "bad.prototxt"
+    bad.write_text('layer { name: "a" typo: 1 }')
+    for arguments, message in (
+        ([str(bad), "--target", "tpu:v5e:2x2"], "typo"),
+        ([str(tmp_path / "none.prototxt"), "--target", "tpu:v5e:2x2"], "none.prototxt"),
+        ([str(LENET), "--target", "tpu:v7:2x2"], "no chip is called 'tpu:v7'"),
+    ):
+        found = run(*arguments)
+        assert found.returncode == 1
+        assert message in found.stderr
+        assert "Traceback" not in found.stderr
+        assert not found.stdout
+
+
+def test_a_solver_is_told_from_a_net(
+    on_cpu: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("caffejax.cli.plan.compile_for_absent_devices", lambda: None)
+    solver = LENET.parents[1] / "digits" / "lenet_solver.prototxt"
+    for phase, what in (("TRAIN", "training step"), ("TEST", "forward pass")):
+        assert main(["plan", str(solver), "--target", "tpu:v5e:1", "--batch", "2", "--phase", phase]) == 0
+        assert capsys.readouterr().out.startswith(f"{what} in float32 on 1 x tpu v5e, 2 examples each")

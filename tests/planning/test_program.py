@@ -1,0 +1,119 @@
+"""What is counted in a compiled program's text: against programs whose counts are known."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from caffejax.planning import program_of
+from caffejax.planning.program import Collective, count
+
+N = 1 << 16
+X = jax.ShapeDtypeStruct((N,), jnp.float32)
+
+
+def program(function: Any, *arguments: Any) -> Any:
+    return program_of(jax.jit(function).lower(*arguments).compile())
+
+
+def test_an_operation_reads_its_operands_and_writes_its_result() -> None:
+    found = program(lambda x, y: x * y + jnp.exp(x), X, X)
+    assert found.traffic == 3 * 4 * N
+    assert (found.arguments, found.results) == (2 * 4 * N, 4 * N)
+    assert (found.collectives, found.host_calls, found.float64) == ((), 0, 0)
+
+
+def test_a_loop_counts_as_often_as_it_runs() -> None:
+    def run(x: jax.Array, n: int) -> Any:
+        return jax.lax.fori_loop(0, n, lambda i, y: jnp.sort(y), x)
+
+    once, often = (program(lambda x, n=n: run(x, n), X).traffic for n in (10, 30))
+    assert 2.5 < often / once <= 3
+
+
+def test_calls_to_the_host_and_float64_are_seen() -> None:
+    def ask(x: jax.Array) -> jax.Array:
+        return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    assert program(ask, X).host_calls == 1
+    with jax.enable_x64(True):
+        assert program(jnp.cumsum, jax.ShapeDtypeStruct((100,), jnp.float64)).float64
+
+
+def test_collectives_are_counted_by_size() -> None:
+    code = """
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from caffejax.planning import program_of
+rows = NamedSharding(Mesh(np.array(jax.devices()), ("data",)), PartitionSpec("data"))
+x = jax.ShapeDtypeStruct((64, 1000), "float32", sharding=rows)
+found = program_of(jax.jit(lambda x: x.sum(0)).lower(x).compile())
+print(found.n_collectives, found.collectives[0])
+"""
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | flags, capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == f"1 {Collective('all-reduce', 4000, 1)}"
+
+
+TEXT = """HloModule m, is_scheduled=true
+
+%taking (param_0.1: f32[10,1000], param_1.1: s32[]) -> f32[1,1000] {
+  %param_0.1 = f32[10,1000]{1,0} parameter(0)
+  %param_1.1 = s32[] parameter(1)
+  %zero = s32[] constant(0)
+  ROOT %row = f32[1,1000]{1,0} dynamic-slice(%param_0.1, %param_1.1, %zero), dynamic_slice_sizes={1,1000}
+}
+
+%putting (param_0.2: f32[10,1000], param_1.2: f32[1,1000], param_2.2: s32[]) -> f32[10,1000] {
+  %param_0.2 = f32[10,1000]{1,0} parameter(0)
+  %param_1.2 = f32[1,1000]{1,0} parameter(1)
+  %param_2.2 = s32[] parameter(2)
+  %zero.2 = s32[] constant(0)
+  ROOT %put = f32[10,1000]{1,0} dynamic-update-slice(%param_0.2, %param_1.2, %param_2.2, %zero.2)
+}
+
+%body (state: (s32[], f32[10,1000])) -> (s32[], f32[10,1000]) {
+  %state = (s32[], f32[10,1000]{1,0}) parameter(0)
+  %i = s32[] get-tuple-element(%state), index=0
+  %x = f32[10,1000]{1,0} get-tuple-element(%state), index=1
+  %row.1 = f32[1,1000]{1,0} fusion(%x, %i), kind=kLoop, calls=%taking, metadata={op_name="a/b"}
+  %put.1 = f32[10,1000]{1,0} fusion(%x, %row.1, %i), kind=kLoop, calls=%putting
+  ROOT %next = (s32[], f32[10,1000]{1,0}) tuple(%i, %put.1)
+}
+
+ENTRY %main (p: f32[10,1000], q: bf16[4,8]) -> f32[10,1000] {
+  %p = f32[10,1000]{1,0:T(8,128)} parameter(0)
+  %q = bf16[4,8]{1,0:T(8,128)(2,1)} parameter(1)
+  %fast = bf16[4,8]{1,0:T(8,128)(2,1)S(1)} convert(%q)
+  %start = (f32[10,1000]{1,0}, f32[40,1000]{1,0}) all-gather-start(%p), dimensions={0}
+  %gathered = f32[40,1000]{1,0} all-gather-done(%start)
+  %begun = (f32[10,1000]{1,0:S(1)}, f32[10,1000]{1,0}, u32[]) copy-start(%p)
+  %near = f32[10,1000]{1,0:S(1)} copy-done(%begun)
+  %zero.3 = s32[] constant(0)
+  %first = (s32[], f32[10,1000]{1,0}) tuple(%zero.3, %p)
+  %loop = (s32[], f32[10,1000]{1,0}) while(%first), body=%body, backend_config={"known_trip_count":{"n":"7"}}
+  ROOT %result = f32[10,1000]{1,0} get-tuple-element(%loop), index=1
+}
+"""
+
+
+def test_slices_chips_and_starts() -> None:
+    """Slices move what they take, on-chip memory is free, and what is begun counts once, when it is done."""
+    row, whole = 4 * 1000, 4 * 10_000
+    loop = 7 * ((2 * row + 4) + (2 * row + 4))
+    conversion, gather, copy = 4 * 8 * 2, 2 * 4 * whole, whole
+    found = count(TEXT)
+    assert found["traffic"] == loop + conversion + gather + copy
+    assert found["collectives"] == (Collective("all-gather", 4 * whole, 1),)
+    assert (found["fusions"], found["copies"]) == (2, 1)
+
+
+def test_text_that_is_no_program_counts_nothing() -> None:
+    assert count("")["traffic"] == 0
+    assert count("ENTRY %x (a: f32[]) -> f32[] {\n  garbage\n}\n")["fusions"] == 0
