@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import jax
+from jax.experimental.layout import Layout, with_layout_constraint
 
 from .operation import Operation
 
@@ -28,9 +29,7 @@ def updated_apart(params: Any, grads: Any, most: float = math.inf) -> tuple[Any,
     tree: Any
     leaves, tree = jax.tree.flatten(params)
     chosen = [i for i, leaf in enumerate(leaves) if leaf.size <= most]
-    if not chosen:
-        return params, grads
-    diffs = tree.flatten_up_to(grads)
+    diffs = [_in_order(diff) for diff in tree.flatten_up_to(grads)]
     found = Operation(_as_they_are, _as_they_are, tpu=_as_they_are, cut=_by_twos)(
         *(a[i] for a in (leaves, diffs) for i in chosen)
     )
@@ -47,3 +46,16 @@ def _by_twos(*arrays: jax.Array) -> Arrays:
     half = len(arrays) // 2
     pairs = [jax.lax.optimization_barrier(pair) for pair in zip(arrays[:half], arrays[half:], strict=True)]
     return tuple(p for p, _ in pairs) + tuple(g for _, g in pairs)
+
+
+def _in_order(diff: jax.Array) -> jax.Array:
+    """Have a weight's gradient lie as the weight does, in the order of its axes.
+
+    Else it lies as the convolution left it, and XLA brings the weight and what the rule remembers of it into that
+    order, and both back.
+    """
+    return Operation(_as_they_are, _as_they_are, gpu=_row_major)(diff)[0] if diff.ndim > 2 else diff
+
+
+def _row_major(diff: jax.Array) -> Arrays:
+    return (with_layout_constraint(diff, Layout(major_to_minor=tuple(range(diff.ndim)))),)
