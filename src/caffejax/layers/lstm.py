@@ -11,7 +11,7 @@ from jax import lax
 from ..errors import require
 from .context import Context, ParamSpec
 from .dtypes import promote
-from .recurrent import CARRIES, NO_DIFFS_OF_STATES, Arrays, Pair, declare, diffs, sequence, times
+from .recurrent import CARRIES, NO_DIFFS_OF_STATES, Arrays, Pair, declare, diffs, sequence
 from .registry import register
 from .types import Facts, Gradient, Indices, LayerType, Signature, Traced
 
@@ -92,7 +92,7 @@ def lstm(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arra
 
     def step(state: Pair, now: Any) -> tuple[Pair, jax.Array]:
         (h, c), (drive, cont) = state, now
-        c, hidden = _unit(c, drive + times(cont * h, w_h), promote(cont))
+        c, hidden = _unit(c, drive + s.times(cont * h, w_h), promote(cont))
         h = hidden.astype(h.dtype)
         return (h, c), h
 
@@ -113,7 +113,7 @@ def lstm_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: 
     h_0, c_0 = s.start
     # the hidden states are known, so all gates are too; only the cells need a pass forward, the diffs one backward
     before = s.cont * jnp.concatenate([h_0[None].astype(top.dtype), top[:-1]])
-    gates = _activated(s.drive + times(before, w_h), promote(s.cont))
+    gates = _activated(s.drive + s.times(before, w_h), promote(s.cont))
 
     def cell(c: jax.Array, now: Any) -> Pair:
         i, f, _, g = now

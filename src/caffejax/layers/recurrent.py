@@ -47,6 +47,7 @@ class Sequence:
         into: the blobs that act on x and static: weight, bias, and a weight for static.
         own: the blobs that act on the state.
         exposed: whether the state is bottoms and tops.
+        products: the dtype that factors of products are rounded to; None for their own.
     """
 
     x: jax.Array
@@ -56,13 +57,20 @@ class Sequence:
     into: Arrays
     own: Arrays
     exposed: bool
+    products: Any = None
 
     @property
     def drive(self) -> jax.Array:
         """What does not depend on the state: the input's part of every step, (T, N, outputs of the weight)."""
         weight, bias, *static_weight = self.into
-        drive = times(self.x, weight) + bias
-        return drive + times(self.static, *static_weight) if self.static is not None else drive
+        drive = self.times(self.x, weight) + bias
+        return drive + self.times(self.static, *static_weight) if self.static is not None else drive
+
+    def times(self, x: jax.Array, weight: jax.Array) -> jax.Array:
+        """Multiply `x` by the weight's rows in the products' dtype, and sum in float32 or better."""
+        # cast here, and not once for all steps: so the weight's gradient is added up over them in float32
+        x, weight = (a if self.products is None else a.astype(self.products) for a in (x, weight))
+        return jnp.matmul(x, weight.T, preferred_element_type=jnp.promote_types(x.dtype, jnp.float32))
 
     def drive_diffs(self, d: jax.Array) -> tuple[list[jax.Array], jax.Array, jax.Array | None]:
         """Return the diffs of `into`, x and static from that of `drive`."""
@@ -105,6 +113,7 @@ def sequence(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> Seq
         into=blobs[:n_into],
         own=blobs[n_into:],
         exposed=exposed,
+        products=jnp.bfloat16 if ctx.run.precision == "bfloat16" else None,
     )
 
 
@@ -120,11 +129,6 @@ def declare(ctx: Context, n_states: int, width: int, bottoms: Any, own: list[Par
         into.append(ParamSpec((width, math.prod(bottoms[2].shape[1:])), p.weight_filler))
     state = ParamSpec((1, x.shape[1], p.num_output), learnable=False, persistent=False)
     return [*into, *own, *([] if p.expose_hidden else [state] * n_states)]
-
-
-def times(x: jax.Array, weight: jax.Array) -> jax.Array:
-    """Multiply `x` by the weight's rows, and sum in float32 or better."""
-    return jnp.matmul(x, weight.T, preferred_element_type=jnp.promote_types(x.dtype, jnp.float32))
 
 
 def _has_static(ctx: Context, n_states: int, bottoms: Any) -> bool:
@@ -165,7 +169,7 @@ def rnn(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Array
     s = sequence(ctx, 1, blobs, bottoms)
     _, w_out, b_out = s.own
     h = _hidden(s)
-    top = jnp.tanh(times(h, w_out) + b_out).astype(s.x.dtype)
+    top = jnp.tanh(s.times(h, w_out) + b_out).astype(s.x.dtype)
     return s.tops(top, (h[-1],))
 
 
@@ -182,7 +186,7 @@ def _hidden(s: Sequence) -> jax.Array:
 
     def step(h: jax.Array, now: Any) -> Pair:
         drive, cont = now
-        h = jnp.tanh(drive + times(cont * h, w_h)).astype(h.dtype)
+        h = jnp.tanh(drive + s.times(cont * h, w_h)).astype(h.dtype)
         return h, h
 
     return lax.scan(step, s.start[0].astype(s.x.dtype), (s.drive, s.cont))[1]
