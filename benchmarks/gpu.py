@@ -1,10 +1,11 @@
-"""Training on an accelerator: caffejax and PyTorch on the same nets, and LeNet from data that the device holds.
+"""Training on an accelerator: caffejax, PyTorch and flax on the same nets, and LeNet from data that the device holds.
 
     python benchmarks/gpu.py [--nets resnet50] [--batches 32,128,512] [--precision bfloat16,tf32] [--kernels fast]
 
 Images per second of whole training steps (forward, backward, SGD with momentum), the batch lying on the device, and the
 share of the device's peak: 2 operations for each multiply-add of the forward pass, three times for a step. PyTorch runs
-channels_last, under autocast for bfloat16, through torch.compile. Figures are medians over rounds of `--steps` steps.
+channels_last, under autocast for bfloat16, through torch.compile; flax the nets of `flax_nets.py`, which has no tf32 of
+its own: it gets JAX's. Figures are medians over rounds of `--steps` steps.
 Then LeNet's 10,000 iterations at batch 64, many steps to a call (`lax.scan`). It runs on a CPU too, to try it.
 """
 
@@ -21,6 +22,7 @@ from typing import Any
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the peer needs memory too
 
+import flax_nets
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -31,17 +33,11 @@ from torch_net import TorchNet, plain
 from caffejax import tune_process
 from caffejax.inspect import memory_report
 from caffejax.net import Net
+from caffejax.planning.targets import CHIPS
 from caffejax.solvers.state import TrainState
 
-# dense TFLOP/s by the makers' data sheets: the first name that is part of the device's
-PEAKS = {
-    "H100 PCIe": {"bfloat16": 756, "tf32": 378, "float32": 51},
-    "H100": {"bfloat16": 989, "tf32": 495, "float32": 67},
-    "H200": {"bfloat16": 989, "tf32": 495, "float32": 67},
-    "A100": {"bfloat16": 312, "tf32": 156, "float32": 19.5},
-    "L4": {"bfloat16": 121, "tf32": 60, "float32": 30},
-    "TPU v5 lite": {"bfloat16": 197},
-}
+# chips that devices of such kinds are; their data sheets are in caffejax.planning
+KINDS = {"H100": "cuda:h100", "H200": "cuda:h200", "A100": "cuda:a100", "B200": "cuda:b200", "TPU v5 lite": "tpu:v5e"}
 LENET_BATCH, LENET_ROWS = 64, 60_000
 Run = Callable[[], Any]  # some steps, all of them done when it returns
 
@@ -91,6 +87,26 @@ def peer(net: Net, batch: int, steps: int, precision: str) -> Run:
     return run
 
 
+def by_hand(name: str, batch: int, steps: int, precision: str) -> Run:
+    module = flax_nets.NETS[name](jnp.bfloat16 if precision == "bfloat16" else jnp.float32)
+    init, step = flax_nets.training_step(module)
+    random = np.random.default_rng(0)
+    images = jnp.asarray(random.normal(size=(batch, *module.size)), jnp.float32)
+    labels = jnp.arange(batch) % 10
+    precisions = {"tf32": "tensorfloat32"}
+    with jax.default_matmul_precision(precisions.get(precision, "float32")):
+        state = jax.jit(init)(jax.random.key(0), images)
+        compiled = jax.jit(step, donate_argnums=0).lower(state, images, labels).compile()
+
+    def run() -> None:
+        nonlocal state
+        for _ in range(steps):
+            state, loss = compiled(state, images, labels)
+        jax.block_until_ready((state, loss))
+
+    return run
+
+
 def seconds(run: Run) -> float:
     start = time.perf_counter()
     run()
@@ -114,8 +130,8 @@ def median(make: Callable[[], Run], rounds: int) -> float | None:
 def peak(precision: str, given: float | None) -> float | None:
     """Return the device's TFLOP/s; None where it is in no table and was not given."""
     kind = jax.devices()[0].device_kind
-    known = next((figures for name, figures in PEAKS.items() if name in kind), {})
-    return given or known.get(precision)
+    chip = next((CHIPS[chip] for name, chip in KINDS.items() if name in kind and "PCIe" not in kind), None)
+    return given or (chip and chip.peak(precision) * 1e-12)
 
 
 def compare(name: str, batch: int, precision: str, kernels: str, options: argparse.Namespace) -> str:
@@ -128,14 +144,15 @@ def compare(name: str, batch: int, precision: str, kernels: str, options: argpar
     net = train_net(name, precision, kernels)
     mine = rate(lambda: ours(net, batch, options.steps))
     theirs = rate(lambda: peer(net, batch, options.steps, precision)) if options.torch else None
+    flax = rate(lambda: by_hand(name, batch, options.steps, precision)) if options.flax else None
     most = peak(precision, options.peak_tflops)
     operations = 2 * 3 * (memory_report(net, 1).total.multiply_adds or 0) * 1e-12  # of one image
     cells = []
-    for found in (mine, theirs):
+    for found in (mine, theirs, flax):
         share = f"{100 * found * operations / most:.1f} %" if found and most else "-"
         cells += [f"{found:.0f}" if found else "-", share]
-    ratio = f"{mine / theirs:.2f}" if mine and theirs else "-"
-    return " | ".join([name, str(batch), precision, kernels, *cells, ratio])
+    ratios = [f"{mine / other:.2f}" if mine and other else "-" for other in (theirs, flax)]
+    return " | ".join([name, str(batch), precision, kernels, *cells, *ratios])
 
 
 def lenet(precision: str, kernels: str, iterations: int, rounds: int) -> float | None:
@@ -181,6 +198,7 @@ def main() -> None:
     parser.add_argument("--precision", type=split, default=["bfloat16"], help="float32,tf32,bfloat16")
     parser.add_argument("--kernels", type=split, default=["fast"], help="formulations of ours: fast,reference")
     parser.add_argument("--no-torch", dest="torch", action="store_false", help="leave PyTorch out")
+    parser.add_argument("--no-flax", dest="flax", action="store_false", help="leave flax out")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, help="steps of a round; 20, on a CPU 1")
     parser.add_argument("--iterations", type=int, help="of LeNet; 10000, on a CPU 100; 0 leaves it out")
@@ -194,8 +212,9 @@ def main() -> None:
     print(
         f"{datetime.date.today()}, {kind}, jax {jax.__version__}, torch {torch.__version__}, {options.rounds} rounds\n"
     )
-    print("| net | batch | precision | kernels | caffejax img/s | of peak | PyTorch img/s | of peak | ratio |")
-    print("|" + "---|" * 9)
+    titles = [f"{who} img/s | of peak" for who in ("caffejax", "PyTorch", "flax")]
+    print(f"| net | batch | precision | kernels | {' | '.join(titles)} | to PyTorch | to flax |")
+    print("|" + "---|" * 12)
     choices = [(precision, kernels) for precision in options.precision for kernels in options.kernels]
     for name in options.nets:
         for batch in options.batches:
