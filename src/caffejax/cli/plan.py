@@ -47,7 +47,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default=0,
         metavar="N",
     )
-    flags.add_switch(parser, "largest", "look for the largest batch that fits: compiles some three times more")
+    flags.add(
+        parser,
+        "largest",
+        "the largest batch that fits: an estimate compiles once more, to check it some four times",
+        choices=("estimate", "check", "none"),
+        default="estimate",
+    )
     flags.add_switch(parser, "json", "print JSON")
     flags.add_options(parser, "precision", "kernels")
     nets.add_state_flags(parser)
@@ -127,7 +133,9 @@ def _lines(found: Plan) -> list[str]:
             f"                   {found.examples_per_second:,.0f} examples a second on all devices",
         ]
     if found.largest_batch is not None:
-        lines.append(f"largest batch      {found.largest_batch or 'none fits'}")
+        lines.append(
+            f"largest batch      about {found.largest_batch}" if found.largest_batch else "largest batch      none"
+        )
     return lines
 
 

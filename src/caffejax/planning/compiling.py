@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,8 @@ from ..solvers.state import make_step
 from .devices import mesh_of
 from .program import Program, program_of
 from .targets import Target
+
+Search = Literal["none", "estimate", "check"]
 
 USABLE = 0.95  # of a device's memory; the rest is the runtime's own
 _TRIES = 4
@@ -42,7 +44,7 @@ class Plan:
         needed: bytes of each device's memory that it takes.
         operations: of each device, in products and convolutions; a multiply-add is two.
         compile_seconds: what compiling took here.
-        largest_batch: the most examples a device for which it fits; None if that was not looked for.
+        largest_batch: about the most examples a device for which it fits, 0 for none; None if that was not looked for.
     """
 
     target: Target
@@ -99,7 +101,7 @@ def plan(
     solver: SolverParameter = SGD,
     batch: int | None = None,
     batch_axis: int = 0,
-    largest: bool = False,
+    largest: Search = "none",
     progress: Callable[[str], None] = lambda line: None,
 ) -> Plan:
     """Compile a net for a target: in TRAIN a training step, with the batch cut over the devices; in TEST `apply`.
@@ -110,7 +112,8 @@ def plan(
         solver: the settings of the update rule.
         batch: examples a device; as many as the net has unless given.
         batch_axis: the axis of what the net is fed that the examples lie along: 1 for recurrent nets, (steps, streams).
-        largest: whether to look for the largest batch that fits, which compiles a few times more.
+        largest: how to look for the largest batch that fits: "estimate" compiles for one other batch, and takes memory
+            to grow in proportion; "check" compiles until a batch fits and one a twentieth larger does not.
         progress: is told what is being done.
 
     Raises:
@@ -119,10 +122,12 @@ def plan(
     """
     subject = _Subject(net, target, mesh_of(target), solver, batch_axis, progress)
     found = subject.plan(batch or subject.own_batch)
-    return replace(found, largest_batch=_largest(subject, found)) if largest else found
+    if largest == "none":
+        return found
+    return replace(found, largest_batch=_largest(subject, found, _TRIES if largest == "check" else 0))
 
 
-def _largest(subject: _Subject, first: Plan) -> int:
+def _largest(subject: _Subject, first: Plan, tries: int) -> int:
     """Look for the largest batch that fits: memory grows in proportion to it, all but exactly."""
     tried = {first.batch: first}
 
@@ -132,15 +137,13 @@ def _largest(subject: _Subject, first: Plan) -> int:
         return tried[batch]
 
     attempt(first.batch * 2 if first.fits else max(1, first.batch // 2))
-    for _ in range(_TRIES):
+    for _ in range(tries):
         good = [b for b, p in tried.items() if p.fits]
         bad = [b for b, p in tried.items() if not p.fits]
         low, high = max(good, default=0), min(bad, default=None)
         if high is not None and high - low <= max(1, low // 20):
             break
-        (b0, m0), (b1, m1) = ((b, tried[b].needed) for b in sorted(tried)[-2:])
-        slope = (m1 - m0) / (b1 - b0)
-        guess = int(b1 + (first.usable - m1) / slope) if slope > 0 else 2 * b1
+        guess = _extrapolated(tried)
         if guess <= low:
             guess = low + 1 if high is None else (low + high) // 2
         elif high is not None and guess >= high:
@@ -148,7 +151,17 @@ def _largest(subject: _Subject, first: Plan) -> int:
         if guess in tried:
             break
         attempt(max(1, guess))
-    return max((b for b, p in tried.items() if p.fits), default=0)
+    return max((b for b, p in tried.items() if p.fits), default=0) if tries else max(0, _extrapolated(tried))
+
+
+def _extrapolated(tried: Mapping[int, Plan]) -> int:
+    """Return the batch that just fits if memory goes on growing as between the two largest that were tried."""
+    if len(tried) == 1:
+        ((batch, only),) = tried.items()
+        return batch if only.fits else 0
+    (b0, p0), (b1, p1) = sorted(tried.items())[-2:]
+    slope = (p1.needed - p0.needed) / (b1 - b0)
+    return int(b1 + (p1.usable - p1.needed) / slope) if slope > 0 else 2 * b1
 
 
 @dataclass(frozen=True)
