@@ -42,7 +42,8 @@ def lowered(name: str, platform: str, precision: Any) -> tuple[str, int]:
 def test_what_is_lowered_is_light(name: str, platform: str, precision: str) -> None:
     text, used_up = lowered(name, platform, precision)
     assert "f64" not in text
-    assert not re.findall(r"custom_call @(?!Sharding)\S*", text), "calls to the host, or layouts that are forced"
+    # no calls to the host, and no layouts forced but of weights' gradients
+    assert set(re.findall(r"custom_call @(\w+)", text)) <= ({"LayoutConstraint"} if platform == "cuda" else set())
     assert len(re.findall(r"tf\.aliasing_output|jax\.buffer_donor", text)) == used_up
     by_product = name == "lenet" and platform == "tpu" and precision == "float32"
     assert text.count("stablehlo.convolution") == CONVOLUTIONS[name] - by_product
