@@ -25,7 +25,7 @@ KINDS = {
     "Convolution": "basic",
     "InnerProduct": "basic",
     "LRN": "across_default",
-    "Pooling": "ties_max",
+    "Pooling": "max_overlap",
     "ReLU": "basic",
     "Scale": "bias_term",
 }
