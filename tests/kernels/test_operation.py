@@ -1,6 +1,7 @@
 """Which formulation of an operation runs, under every transformation: the two here give numbers to be told apart."""
 
 import os
+import re
 import subprocess
 import sys
 from typing import Any
@@ -66,6 +67,20 @@ def test_another_platform_has_xlas_own() -> None:
     text = jax.jit(value(BOTH)).trace(X).lower(lowering_platforms=("tpu",)).as_text()
     assert "1.000000e+01" not in text
     assert "1.000000e+01" in jax.jit(value(BOTH)).lower(X).as_text()
+
+
+@pytest.mark.parametrize(("platform", "number"), [("cuda", 20), ("rocm", 20), ("tpu", 30)])
+def test_a_platform_may_have_its_own(platform: str, number: int) -> None:
+    """And the derivatives and batches of that, but not in exported code."""
+    own = Operation(lambda x: (1 * x,), lambda x: (10 * x,), gpu=lambda x: (20 * x,), tpu=lambda x: (30 * x,))
+
+    def factors(text: str) -> set[float]:
+        return {float(n) for n in re.findall(r"dense<([\d.e+]+)> : tensor<f32>", text)}
+
+    f = value(own)
+    for g in (f, jax.vmap(f), lambda x: jax.vjp(f, x)[1](x)):
+        assert factors(jax.jit(g).trace(X).lower(lowering_platforms=(platform,)).as_text()) == {number}
+    assert factors(export.export(jax.jit(f), platforms=[platform])(X).mlir_module()) == {1}
 
 
 DEVICES = """

@@ -1,6 +1,7 @@
 """What the tests of layers share: recorded cases as nets of ours, and small nets round one layer."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,43 @@ class Replay:
             return tops, state, *vjp(tuple(diffs))
 
         return tuple(self.net.jit(both)(self.params, self.inputs))
+
+
+def overwrites(replay: Replay, i: int) -> bool:
+    """Whether Caffe forgets the diff that a param had before: some of Scale's factors do not accumulate."""
+    if replay.layer.type.name != "Scale" or len(replay.layer.bottoms) == 2 or i > 0:
+        return False
+    bottom = replay.net.graph.blobs[replay.layer.bottoms[0]].shape
+    factor = replay.layer.params[0].spec.shape
+    nothing_precedes = replay.layer.context.param.axis in (0, -len(bottom))
+    return math.prod(factor) == math.prod(bottom) or (nothing_precedes and math.prod(factor) > 1)
+
+
+def assert_as_recorded(case: dict[str, Any], backward: Any = "autodiff", kernels: Any = "fast") -> None:
+    """Run a recorded case and compare its tops, state and diffs with Caffe's."""
+    replay = Replay(case, backward, kernels)
+    tops, state, param_diffs, bottom_diffs = replay.run(case["has_backward"])
+    for name, top in zip(replay.layer.tops, tops, strict=True):
+        expected = replay.recorded[f"top/{name}"]
+        assert top.shape == expected.shape
+        np.testing.assert_allclose(top, expected, atol=case["atol"], rtol=case["rtol"], err_msg=name)
+    for i, expected in enumerate(replay.group("param_after")):
+        np.testing.assert_allclose(state["layer"][i], expected, atol=case["atol"], rtol=case["rtol"], err_msg=str(i))
+    if not case["has_backward"]:
+        return
+    close = {"atol": max(case["atol"], 1e-7), "rtol": case["rtol"]}
+    compared = 0
+    parameters = {name: diffs[0] for name, diffs in param_diffs.items() if name != "layer"}
+    for name, diff in {**bottom_diffs, **parameters}.items():
+        if f"bottom_diff/{name}" in replay.recorded:
+            np.testing.assert_allclose(diff, replay.recorded[f"bottom_diff/{name}"], **close, err_msg=name)
+            compared += 1
+    for i, expected in enumerate(replay.group("param_diff")):
+        before = 0 if overwrites(replay, i) else replay.recorded.get(f"param_diff_before/{i}", 0)
+        diff = param_diffs["layer"][i]  # None for statistics: they never get one
+        np.testing.assert_allclose((0 if diff is None else diff) + before, expected, **close, err_msg=f"param {i}")
+        compared += 1
+    assert compared, "the case compares nothing"
 
 
 def net(kind: str, text: str, shapes: list[tuple[int, ...]], tops: int = 1) -> str:

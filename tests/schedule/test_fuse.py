@@ -16,6 +16,7 @@ from caffejax.schedule import schedule_of
 from caffejax.schedule.fuse import fuse, keep_apart
 
 LEAKY = CHAIN.replace('"ReLU"', '"ReLU" relu_param { negative_slope: 0.1 }')
+WITHOUT_SCALE = INPUT + in_place("BatchNorm", blob="data") + in_place("ReLU", blob="data")
 
 
 def fused(net: Net) -> list[list[str]]:
@@ -26,10 +27,12 @@ def fused(net: Net) -> list[list[str]]:
     ("text", "phase", "options", "expected"),
     [
         (CHAIN, "TEST", {}, [["conv", "batchnorm", "scale", "relu"]]),
-        (CHAIN, "TRAIN", {}, [["batchnorm", "scale"]]),
+        (CHAIN, "TRAIN", {}, [["batchnorm", "scale", "relu"]]),
         (CHAIN, "TEST", {"backward": "rules"}, []),
         (CHAIN, "TEST", {"kernels": "reference"}, []),
         (LEAKY, "TEST", {}, [["conv", "batchnorm", "scale"]]),
+        (LEAKY, "TRAIN", {}, [["batchnorm", "scale"]]),
+        (WITHOUT_SCALE, "TRAIN", {}, [["batchnorm", "relu"]]),
         (INPUT + CONVOLUTION + in_place("ReLU", "loss_weight: 1"), "TEST", {}, []),
         (INPUT + CONVOLUTION + in_place("ReLU", "propagate_down: false"), "TEST", {}, []),
         (INPUT + CONVOLUTION + in_place("TanH"), "TEST", {}, []),

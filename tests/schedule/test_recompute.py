@@ -187,9 +187,9 @@ def test_groups_are_parts_of_which_all_but_the_last_run_again() -> None:
     again = recompute(net.schedule, Groups((part.steps[:3], part.steps[3:]), fixed=0, peak=0, without=0, fits=True))
     assert names(again) == names(net.schedule)
     assert str(again).splitlines() == [
-        "compiled, and run again in the backward pass: data .. scale",
-        "  fused: batchnorm + scale",
-        "compiled: relu .. loss",
+        "compiled, and run again in the backward pass: data .. relu",
+        "  fused: batchnorm + scale + relu",
+        "compiled: tanh .. loss",
     ]
     variables, inputs = net.init(jax.random.key(0)), {"data": jax.random.normal(jax.random.key(1), (2, 3, 6, 6))}
 

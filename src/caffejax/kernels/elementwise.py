@@ -29,8 +29,14 @@ class _ChannelsLast:
 
 
 def relu(x: jax.Array) -> jax.Array:
-    """Return max(x, 0). The gradient, 0 at 0, is made from that, which the layers after it read in any case."""
+    """Return max(x, 0). The gradient, 0 at 0, is made from that, which the layers after it read in any case.
 
+    On CPUs it is made from x: there XLA would compute the result again, with all that leads to it.
+    """
+    return Operation(_relu, _relu_on_cpu)(x)[0]
+
+
+def _relu(x: jax.Array) -> Arrays:
     def forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
         y = jnp.maximum(x, 0)
         return y, y
@@ -38,8 +44,11 @@ def relu(x: jax.Array) -> jax.Array:
     def backward(y: jax.Array, dy: jax.Array, wanted: Sequence[bool]) -> Arrays:
         return (jnp.where(y > 0, dy, 0),)
 
-    y: jax.Array = with_gradient(forward, backward)(x)
-    return y
+    return (with_gradient(forward, backward)(x),)
+
+
+def _relu_on_cpu(x: jax.Array) -> Arrays:
+    return (jnp.where(x > 0, x, 0 * x),)  # NaN stays
 
 
 def concatenate_channels(arrays: tuple[jax.Array, ...]) -> jax.Array:

@@ -41,7 +41,8 @@ def batch_normalized(
         return (y, mean, variance), (x, factor, bias, mean, variance)
 
     def backward(residuals: Arrays, dy: Arrays, wanted: Any) -> Any:
-        return (*diffs(*residuals, dy[0]), None)
+        dx, *others = diffs(*residuals, dy[0])
+        return dx, *(d.astype(a.dtype) for d, a in zip(others, residuals[1:3], strict=True)), None
 
     y, mean, variance = with_gradient(forward, backward)(x, factor, bias, near)
     return y, jax.lax.stop_gradient(mean), jax.lax.stop_gradient(variance)
@@ -55,6 +56,7 @@ def _normalized(
         mean = c.means(floats)
         variance = c.means(jnp.square(floats - c.along(mean, x)))
     else:
+        near = near.astype(floats.dtype)
         off = floats - c.along(near, x)
         far, square = c.means(off), c.means(jnp.square(off))
         mean, variance = near + far, jnp.maximum(square - jnp.square(far), 0)

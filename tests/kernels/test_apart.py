@@ -1,0 +1,31 @@
+"""The end of a step apart from its backward pass: in programs for several devices, and numbers untouched."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
+
+from caffejax.kernels.apart import updated_apart
+
+PARAMS = {"large": (jnp.arange(6.0), None), "small": (jnp.ones(2),)}
+GRADS = jax.tree.map(lambda a: a + 1, PARAMS)
+
+
+@pytest.mark.parametrize("most", [0, 2, math.inf])
+def test_numbers_stay(most: float) -> None:
+    for run in (updated_apart, jax.jit(updated_apart, static_argnums=2)):
+        found, expected = map(jax.tree.flatten, (run(PARAMS, GRADS, most), (PARAMS, GRADS)))
+        assert found[1] == expected[1]
+        for a, b in zip(found[0], expected[0], strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(("devices", "most", "kept"), [(1, math.inf, 0), (2, math.inf, 2), (2, 2, 1), (2, 0, 0)])
+def test_params_are_kept_apart_on_several_devices(devices: int, most: float, kept: int) -> None:
+    everywhere = NamedSharding(AbstractMesh((devices,), ("rows",)), PartitionSpec())
+    like = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=everywhere), (PARAMS, GRADS))
+    traced = jax.jit(updated_apart, static_argnums=2).trace(*like, most)
+    assert traced.lower(lowering_platforms=("cuda",)).as_text().count("optimization_barrier") == kept

@@ -1,0 +1,138 @@
+"""The formulations for other platforms, run on this one: recorded cases, and whole nets against XLA's own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from replay import MANIFEST, assert_as_recorded, case_id
+
+from caffejax.kernels import operation
+from caffejax.kernels.normalization import batch_normalized
+from caffejax.kernels.pooling import max_pool
+from caffejax.kernels.window import Window
+from caffejax.net import Net
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+# the types whose kernels have formulations, and the recorded case that all platforms run
+KINDS = {
+    "BatchNorm": "train",
+    "Concat": "axis1",
+    "Convolution": "basic",
+    "InnerProduct": "basic",
+    "LRN": "across_default",
+    "Pooling": "max_overlap",
+    "ReLU": "basic",
+    "Scale": "bias_term",
+}
+TUNED = {"plain": tuple(KINDS), "cuda": ("Pooling",), "tpu": ("Convolution",)}  # for each platform
+
+
+@pytest.fixture(scope="module", params=TUNED)
+def platform(request: pytest.FixtureRequest) -> Iterator[str]:
+    """What runs here is what would run there, as far as the choice of formulations goes."""
+    choose = operation.formulation
+
+    def chosen(*args: Any, whole: bool) -> Any:
+        return choose(*args[:2], request.param, whole=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operation, "formulation", chosen)
+        jax.clear_caches()
+        yield request.param
+    jax.clear_caches()
+
+
+def marks(case: dict[str, Any]) -> list[pytest.MarkDecorator]:
+    return [] if case["case"] == KINDS[case["type"]] else [pytest.mark.long]
+
+
+@pytest.mark.parametrize(
+    ("platform", "case"),
+    [
+        pytest.param(platform, case, id=f"{platform}-{case_id(case)}", marks=marks(case))
+        for platform, kinds in TUNED.items()
+        for case in MANIFEST
+        if case["type"] in kinds
+    ],
+    indirect=["platform"],
+)
+def test_recorded_case_in_every_formulation(platform: str, case: dict[str, Any]) -> None:
+    assert_as_recorded(case)
+
+
+def test_formulations_are_those_of_the_platform(platform: str) -> None:
+    """Else all other tests here prove nothing."""
+    numbers = {"plain": 1, "cpu": 2, "gpu": 3, "tpu": 4}
+    one = operation.Operation(**{name: lambda x, n=n: (x * n,) for name, n in numbers.items()})
+    expected = {"plain": 1, "cuda": 3, "tpu": 4}[platform]
+    assert one(jnp.float32(1))[0] == jax.jit(one)(jnp.float32(1))[0] == expected
+    assert jax.jit(jax.grad(lambda x: one(x)[0]))(jnp.float32(1)) == expected
+
+
+NORMALISED = """
+    layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 6 dim: 3 dim: 9 dim: 8 } } }
+    layer { name: "label" type: "Input" top: "label" input_param { shape { dim: 6 } } }
+    layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+      convolution_param { num_output: 4 kernel_size: 3 bias_term: false weight_filler { type: "msra" } } }
+    layer { name: "bn" type: "BatchNorm" bottom: "conv" top: "conv" }
+    layer { name: "scale" type: "Scale" bottom: "conv" top: "conv" scale_param { bias_term: true } }
+    layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" }
+    layer { name: "pool" type: "Pooling" bottom: "conv" top: "pool" pooling_param { kernel_size: 3 stride: 2 } }
+    layer { name: "norm" type: "LRN" bottom: "pool" top: "norm" }
+    layer { name: "ip" type: "InnerProduct" bottom: "norm" top: "ip"
+      inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+    layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+"""
+
+
+def loss_and_gradients(model: Any, kernels: Any) -> Any:
+    net = Net(model, "TRAIN", kernels=kernels)
+    params, state = net.init(jax.random.key(0))
+    data = np.random.default_rng(0).normal(size=(6, *net.graph.blobs["data"].shape[1:])).astype(np.float32)
+    inputs = {"data": data, "label": np.arange(6, dtype=np.float32) % 5}
+    return net.jit(jax.value_and_grad(net.loss, has_aux=True))(params, state, inputs, jax.random.key(1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [CONFIGS / "lenet" / "train_val.prototxt", NORMALISED], ids=["lenet", "normalised"])
+def test_net_in_every_formulation(platform: str, model: Any) -> None:
+    found, expected = (jax.tree.flatten(loss_and_gradients(model, kernels)) for kernels in ("fast", "reference"))
+    assert found[1] == expected[1]
+    for a, b in zip(found[0], expected[0], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5 * np.abs(b).max(initial=1e-6))
+
+
+def test_first_maximum_gets_the_gradient_in_every_formulation(platform: str) -> None:
+    window = Window((3, 2), (2, 1), ((1, 1), (0, 1)), (1, 1))
+    x = np.random.default_rng(0).integers(0, 3, (2, 3, 7, 6)).astype(np.float32)
+    y, back = jax.vjp(jax.jit(lambda x: max_pool(x, window)), x)
+    dy = np.arange(1, y.size + 1, dtype=np.float32).reshape(y.shape)
+    padded = np.pad(x, [(0, 0), (0, 0), *window.padding], constant_values=-np.inf)
+    expected = np.zeros_like(padded)
+    for *plane, i, j in np.ndindex(*y.shape):
+        cells = (*plane, slice(2 * i, 2 * i + 3), slice(j, j + 2))
+        first = np.unravel_index(padded[cells].argmax(), window.kernel)
+        assert y[*plane, i, j] == padded[cells].max()
+        expected[cells][first] += dy[*plane, i, j]
+    np.testing.assert_array_equal(back(dy)[0], expected[:, :, 1:-1, :-1])
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_batch_far_off_zero_is_normalised_in_every_formulation(platform: str, relu: bool) -> None:
+    """What the stored mean is for: sums of the numbers as they are would lose four digits of the variance."""
+    random = np.random.default_rng(0)
+    x = (random.normal(size=(8, 3, 10, 10)) + np.reshape([100, -100, 0], (3, 1, 1))).astype(np.float32)
+    exact = x.astype(np.float64)
+    mean, variance = exact.mean((0, 2, 3)), exact.var((0, 2, 3))
+    factor, bias = jnp.asarray([1.0, 2.0, -3.0]), jnp.asarray([0.0, 0.5, -1.0])
+    near = jnp.asarray(mean + 0.3, jnp.float32)
+    y, *found = batch_normalized(x, factor, bias, near, 1e-5, relu=relu)
+    np.testing.assert_allclose(found, [mean, variance], rtol=1e-5, atol=1e-6)
+    centred, factors, biases = (a.reshape(-1, 1, 1) for a in (mean, np.asarray(factor), np.asarray(bias)))
+    expected = (exact - centred) / np.sqrt(variance + 1e-5).reshape(-1, 1, 1) * factors + biases
+    np.testing.assert_allclose(y, np.maximum(expected, 0) if relu else expected, atol=1e-4)
