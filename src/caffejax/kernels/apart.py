@@ -30,9 +30,10 @@ def updated_apart(params: Any, grads: Any, most: float = math.inf) -> tuple[Any,
     leaves, tree = jax.tree.flatten(params)
     chosen = [i for i, leaf in enumerate(leaves) if leaf.size <= most]
     diffs = [_in_order(diff) for diff in tree.flatten_up_to(grads)]
-    found = Operation(_as_they_are, _as_they_are, tpu=_as_they_are, cut=_by_twos)(
-        *(a[i] for a in (leaves, diffs) for i in chosen)
-    )
+    if not chosen:
+        return params, tree.unflatten(diffs)
+    run = Operation(_as_they_are, _as_they_are, tpu=_as_they_are, cut=_by_twos)
+    found = run(*(leaves[i] for i in chosen), *(diffs[i] for i in chosen))
     for i, param, diff in zip(chosen, found, found[len(chosen) :], strict=False):
         leaves[i], diffs[i] = param, diff
     return tree.unflatten(leaves), tree.unflatten(diffs)
