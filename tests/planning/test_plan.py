@@ -95,6 +95,12 @@ def test_what_the_compiler_says_of_memory(message: str, bytes_: int | None) -> N
     assert compiling._needed(message) == bytes_
 
 
+def test_images_are_fed_as_their_source_gives_them(on_cpu: None) -> None:
+    net = Net(LENET.parents[1] / "digits" / "lenet_train_test.prototxt", "TRAIN")
+    subject = compiling._Subject(net, HERE, compiling.mesh_of(HERE), compiling.SGD, 0, print)
+    assert {name: x.dtype for name, x in subject._fed(net, ()).items()} == {"data": np.uint8, "label": np.float32}
+
+
 def test_what_cannot_be_planned(on_cpu: None) -> None:
     with pytest.raises(GraphError, match=r"has no axis 1 of examples in what it is fed as label"):
         plan(Net(LENET, "TRAIN"), HERE, batch_axis=1)

@@ -37,7 +37,7 @@ def _tpus(target: Target) -> Sequence[Any]:
     try:
         found = topologies.get_topology_desc(platform="tpu", topology_name=f"{target.chip.name}:{layout}").devices
     except Exception as error:  # whatever libtpu raises for names and shapes that it does not have
-        raise CaffejaxError(f"libtpu has no {target}: {_first_line(error)}; {_REMEDY}") from error
+        raise CaffejaxError(f"libtpu has no {target}: {_why(error)}") from error
     if len(found) < target.devices:
         raise CaffejaxError(f"libtpu lays {target} out as {len(found)} devices, not {target.devices}")
     return found[: target.devices]
@@ -50,7 +50,7 @@ def _gpus(target: Target) -> Sequence[Any]:
     try:
         found = topologies.get_topology_desc(topology_name="", platform="cuda", target_config=text, topology=layout)
     except Exception as error:  # likewise
-        raise CaffejaxError(f"the CUDA compiler does not take {target}: {_first_line(error)}; {_REMEDY}") from error
+        raise CaffejaxError(f"the CUDA compiler does not take {target}: {_why(error)}") from error
     return found.devices
 
 
@@ -76,5 +76,7 @@ def mesh_of(target: Target) -> jax.sharding.Mesh:
     return jax.sharding.Mesh(np.array(devices(target)), ("data",))
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+def _why(error: Exception) -> str:
+    line = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+    # what JAX says of a compiler that it did not load, as it was told of other platforms, or of none
+    return f"{line}; {_REMEDY}" if "not implemented" in line or "not found" in line.lower() else line
