@@ -19,7 +19,8 @@ def updated_apart(params: Any, grads: Any, most: float = math.inf) -> tuple[Any,
     XLA fuses the update of a weight with its transposition for a convolution of the backward pass, as both read it.
     On several devices that convolution, and so the backward pass of all layers before, then waits for the weight's
     gradient to be added up over the devices, and no two gradients can be added up at once. Gradients that are added up
-    at once are kept for that. The TPUs' compiler does not tie them.
+    at once are kept for that. The TPUs' compiler does not tie them; kept apart, all of them or none, they take less
+    memory there.
 
     Args:
         params, grads: trees alike.
@@ -32,7 +33,8 @@ def updated_apart(params: Any, grads: Any, most: float = math.inf) -> tuple[Any,
     diffs = [_in_order(diff) for diff in tree.flatten_up_to(grads)]
     if not chosen:
         return params, tree.unflatten(diffs)
-    run = Operation(_as_they_are, _as_they_are, tpu=_as_they_are, cut=_by_twos)
+    tpu = _by_twos if math.isinf(most) else _as_they_are
+    run = Operation(_as_they_are, _as_they_are, tpu=tpu, cut=_by_twos)
     found = run(*(leaves[i] for i in chosen), *(diffs[i] for i in chosen))
     for i, param, diff in zip(chosen, found, found[len(chosen) :], strict=False):
         leaves[i], diffs[i] = param, diff
