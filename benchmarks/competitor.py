@@ -71,20 +71,15 @@ def random_inputs(net: Net, batch: int) -> dict[str, np.ndarray]:
 def training(net: Net, variables: Variables) -> tuple[TrainState, Step]:
     """Return what training starts from, and a step of SGD: a function to compile."""
     import jax
-    import jax.numpy as jnp
 
     from caffejax.schema.caffe_pb2 import SolverParameter
-    from caffejax.solvers.state import TrainState, make_step
-    from caffejax.solvers.transforms import caffe_optimizer
+    from caffejax.solvers.build import optimizer_of, start_of
+    from caffejax.solvers.state import make_step
 
     solver = SolverParameter(type="SGD", lr_policy="fixed", momentum=SETTINGS["momentum"])
     solver.weight_decay = SETTINGS["weight_decay"]
-    lr, decay = (
-        net.tree(lambda p, n=n: getattr(p, n) if p.spec.learnable else None) for n in ("lr_mult", "decay_mult")
-    )
-    optimizer = caffe_optimizer(solver, lr, decay)
-    state = TrainState(*variables, optimizer.init(variables.params), jnp.int32(0), jax.random.key(1))
-    return state, make_step(net, optimizer, 1)
+    optimizer = optimizer_of(solver, net)
+    return start_of(variables, optimizer, jax.random.key(1)), make_step(net, optimizer, 1)
 
 
 def ours(net: Net, task: str, batch: int) -> tuple[Run, Run]:
