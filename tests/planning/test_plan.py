@@ -87,6 +87,11 @@ def test_nothing_fits(on_cpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
     ("message", "bytes_"),
     [
         ("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 20.50G of 15.75G hbm.", int(20.5 * 2**30)),
+        (
+            "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO "
+            "temporaries (41.66G) exceeds available HBM (15.75G). HLO module: jit_step.",
+            int(41.66 * 2**30),
+        ),
         ("INTERNAL: something else", None),
         ("RESOURCE_EXHAUSTED: without a number", None),
     ],

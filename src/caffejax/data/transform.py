@@ -53,7 +53,8 @@ class Transform:
 
     def dtype(self, images: Sequence[np.ndarray]) -> Any:
         """Return the dtype of a batch of such images, as it goes to the device."""
-        return np.uint8 if self._on_device and all(image.dtype == np.uint8 for image in images) else np.float32
+        kinds = {images.dtype} if isinstance(images, np.ndarray) else {image.dtype for image in images}
+        return np.uint8 if self._on_device and kinds == {np.dtype(np.uint8)} else np.float32
 
     def shape(self, image: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape (C, h, w) that an image (C, H, W) comes out with.

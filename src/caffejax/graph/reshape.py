@@ -46,6 +46,16 @@ def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]]) -> Graph:
     return replace(graph, layers=tuple(layers), blobs=blobs)
 
 
+def with_batch(graph: Graph, batch: int, axis: int = 0) -> Graph:
+    """Infer the graph anew for another batch size: the length of that axis of all that the net is fed.
+
+    Raises:
+        GraphError: naming every layer that cannot take it, or whose params it would change.
+    """
+    shapes = {name: graph.blobs[name].shape for name in graph.fed}
+    return reshape_graph(graph, {name: (*s[:axis], batch, *s[axis + 1 :]) for name, s in shapes.items()})
+
+
 def _reshaped(
     graph: Graph, layer: Layer, bottoms: list[jax.ShapeDtypeStruct], inputs: Mapping[str, tuple[int, ...]]
 ) -> tuple[Layer, tuple[jax.ShapeDtypeStruct, ...]]:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from ..errors import GraphError, Problem
 from ..graph import Graph, Layer
-from ..graph.reshape import reshape_graph
+from ..graph.reshape import with_batch
 from ..kernels import compiling
 from ..layers.calling import forward
 from ..net import Net
@@ -91,7 +91,7 @@ def memory_report(net: Net, batch: int | None = None) -> MemoryReport:
     Raises:
         GraphError: if the net cannot take such a batch.
     """
-    graph = _with_batch(net.graph, batch)
+    graph = net.graph if batch is None else with_batch(net.graph, batch)
     training = None
     if not net.has_host_layers and any(graph.losses) and graph.phase == "TRAIN":
         params, state = jax.eval_shape(net.init, _KEY)
@@ -112,19 +112,13 @@ def compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:
         message = f"has layers that run on the host and is not compiled as one ({parts}); leave --compiled out"
         raise GraphError(Problem(message, file=net.graph.file))
     net.graph.check_backward()
-    graph = _with_batch(net.graph, batch)
+    graph = net.graph if batch is None else with_batch(net.graph, batch)
     variables = jax.eval_shape(net.init, _KEY)
     inputs = {name: graph.blobs[name] for name in net.fed}
     both = compiling.jit(jax.value_and_grad(net.loss, has_aux=True), net.run.kernels)
     analysis: Any = both.lower(*variables, inputs, _KEY).compile().memory_analysis()
     sizes = (analysis.argument_size_in_bytes, analysis.output_size_in_bytes, analysis.temp_size_in_bytes)
     return CompiledMemory(*map(int, sizes))
-
-
-def _with_batch(graph: Graph, batch: int | None) -> Graph:
-    if batch is None:
-        return graph
-    return reshape_graph(graph, {top: (batch, *graph.blobs[top].shape[1:]) for top in graph.fed})
 
 
 def _of_layer(layer: Layer, graph: Graph) -> LayerMemory:

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import jax
-from jax.experimental.layout import Layout, with_layout_constraint
 
+from .layout import materialise
 from .operation import Operation
 
 Arrays = tuple[jax.Array, ...]
@@ -57,8 +57,8 @@ def _in_order(diff: jax.Array) -> jax.Array:
     Else it lies as the convolution left it, and XLA brings the weight and what the rule remembers of it into that
     order, and both back.
     """
-    return Operation(_as_they_are, _as_they_are, gpu=_row_major)(diff)[0] if diff.ndim > 2 else diff
+    return Operation(_as_they_are, _as_they_are, gpu=_materialised)(diff)[0] if diff.ndim > 2 else diff
 
 
-def _row_major(diff: jax.Array) -> Arrays:
-    return (with_layout_constraint(diff, Layout(major_to_minor=tuple(range(diff.ndim)))),)
+def _materialised(diff: jax.Array) -> Arrays:
+    return (materialise(diff),)

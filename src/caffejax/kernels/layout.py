@@ -18,7 +18,7 @@ def channels_first(x: jax.Array) -> jax.Array:
 
 
 def materialise(x: jax.Array) -> jax.Array:
-    """Have XLA write `x`, with channels last, to memory as it is.
+    """Have XLA write `x`, such as an array with channels last, to memory as it is, in the order of its axes.
 
     XLA finds the layout by itself beside matrix products and convolutions. Nothing is fused across this: what makes
     `x` is not computed again for each place that reads it.

@@ -110,8 +110,8 @@ def response_normalized(x: jax.Array, size: int, k: float, alpha: float, beta: f
     It is computed in float32 at least, and has the type of `x`.
     """
     how: Any = {"size": size, "alpha": alpha, "beta": beta}
-    run = Operation(partial(_response_alone, k=k, **how), partial(_response_on_cpu, k=k, **how))
-    diffs = Operation(partial(_response_diff_alone, k=k, **how), partial(_response_diff_on_cpu, **how))
+    run = Operation(partial(_response, _window_sums, 1, k=k, **how), partial(_response_on_cpu, k=k, **how))
+    diffs = Operation(partial(_response_diff, _window_sums, 1, **how), partial(_response_diff_on_cpu, **how))
 
     def forward(x: jax.Array) -> tuple[jax.Array, Arrays]:
         y, scale = run(x)
@@ -128,17 +128,6 @@ def _response(sums: WindowSums, axis: int, x: jax.Array, *, size: int, k: float,
     floats = promote(x)
     scale = k + alpha * promote(sums(jnp.square(floats).astype(x.dtype), size, axis))
     return (floats * power(scale, beta)).astype(x.dtype), scale.astype(x.dtype)
-
-
-def _response_alone(x: jax.Array, **how: Any) -> Arrays:
-    """Return no scale: to make it again moves less memory than to keep it."""
-    y, scale = _response(_window_sums, 1, x, **how)
-    return y, jnp.zeros_like(scale)
-
-
-def _response_diff_alone(x: jax.Array, scale: jax.Array, dy: jax.Array, *, k: float, **how: Any) -> Arrays:
-    _, scale = _response(_window_sums, 1, x, k=k, **how)
-    return _response_diff(_window_sums, 1, x, scale, dy, **how)
 
 
 def _response_on_cpu(x: jax.Array, **how: Any) -> Arrays:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from .. import data  # noqa: F401  registers the data layers
 from ..data.loader import open_sources
 from ..graph import Graph, Param, build_graph, net_state
-from ..graph.reshape import reshape_graph
+from ..graph.reshape import with_batch
 from ..kernels import compiling
 from ..layers import Phase, Source
 from ..layers.dtypes import to_float32
@@ -132,13 +132,13 @@ class Net:
         self.forward = self.jit(self.apply, static_argnames="blobs")
         self._other_phase: Net | None = None
 
-    def reshaped(self, shapes: Mapping[str, tuple[int, ...]]) -> Net:
-        """Return the same net built for other shapes of what it is fed, by blob.
+    def with_batch(self, batch: int, axis: int = 0) -> Net:
+        """Return the same net built for another batch size: the length of that axis of all that it is fed.
 
         Raises:
-            GraphError: naming every layer that cannot take them, or whose params they would change.
+            GraphError: naming every layer that cannot take it, or whose params it would change.
         """
-        return self._with_graph(reshape_graph(self.graph, shapes))
+        return self._with_graph(with_batch(self.graph, batch, axis))
 
     def in_phase(self, phase: Phase) -> Net:
         """Return the same layers behaving as in another phase; include and exclude rules are not applied anew."""

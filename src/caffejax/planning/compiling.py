@@ -16,7 +16,6 @@ from ..errors import CaffejaxError, GraphError, Problem
 from ..inspect.counting import multiply_adds
 from ..net import Net
 from ..schema.caffe_pb2 import SolverParameter
-from ..sizes import bytes_in
 from ..solvers.build import optimizer_of, start_of
 from ..solvers.state import make_step
 from .devices import mesh_of
@@ -29,6 +28,10 @@ USABLE = 0.95  # of a device's memory; the rest is the runtime's own
 _TRIES = 4
 # what training is planned with where no solver says more
 SGD = SolverParameter(type="SGD", base_lr=0.01, lr_policy="fixed", momentum=0.9, weight_decay=0.0005)
+
+
+# as libtpu's versions say it: how much is used of how much, or how much the temporaries alone would take
+_TOO_MUCH = re.compile(r"(?:Used |required for [^()]*\()(?P<n>[\d.]+)(?P<unit>[KMGT]?)\b")
 
 
 @dataclass(frozen=True)
@@ -124,20 +127,17 @@ def plan(
     found = subject.plan(batch or subject.own_batch)
     if largest == "none":
         return found
-    return replace(found, largest_batch=_largest(subject, found, _TRIES if largest == "check" else 0))
+    other = found.batch * 2 if found.fits else max(1, found.batch // 2)
+    tried = {found.batch: found}
+    if other not in tried:
+        tried[other] = subject.plan(other)
+    batch = max(0, _extrapolated(tried)) if largest == "estimate" else _largest(subject, tried)
+    return replace(found, largest_batch=batch)
 
 
-def _largest(subject: _Subject, first: Plan, tries: int) -> int:
-    """Look for the largest batch that fits: memory grows in proportion to it, all but exactly."""
-    tried = {first.batch: first}
-
-    def attempt(batch: int) -> Plan:
-        if batch not in tried:
-            tried[batch] = subject.plan(batch)
-        return tried[batch]
-
-    attempt(first.batch * 2 if first.fits else max(1, first.batch // 2))
-    for _ in range(tries):
+def _largest(subject: _Subject, tried: dict[int, Plan]) -> int:
+    """Look for the largest batch that fits, from those tried: memory grows in proportion to it, all but exactly."""
+    for _ in range(_TRIES):
         good = [b for b, p in tried.items() if p.fits]
         bad = [b for b, p in tried.items() if not p.fits]
         low, high = max(good, default=0), min(bad, default=None)
@@ -150,8 +150,8 @@ def _largest(subject: _Subject, first: Plan, tries: int) -> int:
             guess = (low + high) // 2
         if guess in tried:
             break
-        attempt(max(1, guess))
-    return max((b for b, p in tried.items() if p.fits), default=0) if tries else max(0, _extrapolated(tried))
+        tried[guess] = subject.plan(guess)
+    return max((b for b, p in tried.items() if p.fits), default=0)
 
 
 def _extrapolated(tried: Mapping[int, Plan]) -> int:
@@ -231,7 +231,7 @@ class _Subject:
 
     def _function(self, batch: int) -> tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]:
         """Return what is compiled, what it is given, and which of that it may use up."""
-        net = self.net.reshaped({name: self._shape(name, batch) for name in self.net.fed})
+        net = self.net.with_batch(batch, self.batch_axis)
         key = jax.eval_shape(jax.random.key, 0)
         variables = jax.eval_shape(net.init, key)
         if not self.training:
@@ -246,10 +246,6 @@ class _Subject:
             self._everywhere(jax.ShapeDtypeStruct((), jnp.float32)),
         )
         return make_step(net, optimizer, passes), arguments, (0,)
-
-    def _shape(self, name: str, batch: int) -> tuple[int, ...]:
-        shape, axis = self.net.graph.blobs[name].shape, self.batch_axis
-        return (*shape[:axis], batch, *shape[axis + 1 :])
 
     def _fed(self, net: Net, ahead: tuple[int, ...]) -> dict[str, jax.ShapeDtypeStruct]:
         """Return what the net is fed, as its sources give it, cut over the devices."""
@@ -272,7 +268,5 @@ class _Subject:
 
 def _needed(message: str) -> int | None:
     """Return the bytes that a compiler says are too many; None if it says something else."""
-    found = re.search(r"Used ([\d.]+)([KMGT]?) of", message) or re.search(r"allocat\w* ([\d.]+)([KMGT]?)i?B?", message)
-    if found is None or "RESOURCE_EXHAUSTED" not in message:
-        return None
-    return bytes_in(f"{found[1]}{found[2] and found[2] + 'iB'}")
+    found = _TOO_MUCH.search(message) if "RESOURCE_EXHAUSTED" in message else None
+    return None if found is None else int(float(found["n"]) * 1024 ** " KMGT".index(found["unit"] or " "))
