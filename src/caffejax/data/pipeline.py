@@ -18,6 +18,7 @@ import grain
 import jax
 import numpy as np
 from absl import flags
+from grain.experimental import ThreadPrefetchIterDataset
 
 from ..errors import CaffejaxError, DataError
 from .position import decode_position, encode_position
@@ -114,8 +115,7 @@ class Pipeline:
             if warning not in self._warned:
                 self._warned.add(warning)
                 log.warning(warning)
-        # out of the memory shared with a worker, so that it is given back at once
-        return tuple(map(np.array, batch.arrays)) if self._workers else batch.arrays
+        return batch.arrays
 
     def get_state(self) -> Mapping[str, int]:
         """Return the position of the batch that `next` gives next, however much has been read ahead."""
@@ -140,7 +140,9 @@ class Pipeline:
             share = max(1, self._depth // self._workers)
             options = grain.MultiprocessingOptions(num_workers=self._workers, per_worker_buffer_size=share)
             alone = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
-            return batches.to_iter_dataset(alone).mp_prefetch(options, worker_init_fn=_ignore_sigint)
+            shared = batches.to_iter_dataset(alone).mp_prefetch(options, worker_init_fn=_ignore_sigint)
+            # In a thread, for a KeyboardInterrupt within the `__del__` of a shared array would be lost.
+            return ThreadPrefetchIterDataset(shared.map(_out_of_shared_memory), prefetch_buffer_size=1)
         threads = min(self._batches.threads, self._depth)
         return batches.to_iter_dataset(grain.ReadOptions(num_threads=threads, prefetch_buffer_size=self._depth))
 
@@ -150,6 +152,11 @@ def _mark_grain_flags_parsed() -> None:
     for name in flags.FLAGS:
         if name.startswith("grain_"):
             flags.FLAGS[name].present = True
+
+
+def _out_of_shared_memory(batch: Batch) -> Batch:
+    """Copy what a worker has read, so that the memory shared with it is given back at once."""
+    return batch._replace(arrays=tuple(map(np.array, batch.arrays)))
 
 
 def _stop_reading_ahead(ahead: list[grain.DatasetIterator[Batch]]) -> None:
