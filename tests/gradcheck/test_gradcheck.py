@@ -3,9 +3,7 @@
 import contextlib
 import dataclasses
 import functools
-import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -31,16 +29,15 @@ from caffejax.gradcheck.report import OK
 from caffejax.gradcheck.verdict import Derivations, compare, derive
 from caffejax.layers import registered
 from caffejax.net import Variables
-
-GOLDEN = Path(__file__).parents[1] / "golden" / "layers"
+from recorded import MANIFEST, recorded_type
 
 
 def recorded_cases() -> dict[str, list[dict[str, Any]]]:
     """For each type with a rule its first and its last recorded case away from kinks."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for case in json.loads((GOLDEN / "manifest.json").read_text()):
-        kind = layer_types().get(case["type"])
-        if kind and kind.gradient.rule and case["has_backward"] and not case["case"].startswith("ties_"):
+    for case in MANIFEST:
+        kind = recorded_type(case)
+        if kind.gradient.rule and case["has_backward"] and not case["case"].startswith("ties_"):
             found.setdefault(kind.name, []).append(case)
     return {name: [all_cases[0], *all_cases[1:][-1:]] for name, all_cases in found.items()}
 
@@ -52,7 +49,7 @@ FIRST = [f"{group[0]['type']}-{group[0]['case']}" for group in recorded_cases().
 @functools.cache
 def derived(name: str) -> tuple[Case, Derivations]:
     """The layer of a recorded case with the recorded arrays, and its gradients."""
-    path = GOLDEN / CASES[name]["type"] / CASES[name]["case"]
+    path = CASES[name]["path"]
     recorded = dict(np.load(path.with_suffix(".npz")))
     net = Net(path.with_suffix(".prototxt"), CASES[name]["phase"])
     random = np.random.default_rng(0)

@@ -6,16 +6,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replay import MANIFEST, Replay, case_id, net
+from replay import Replay, net
 
 from caffejax.layers import layer_types
 from caffejax.net import Net
+from recorded import MANIFEST, case_id, first_of_each, recorded_type
 
-CASES = [c for c in MANIFEST if "stochastic" not in c and not layer_types()[c["type"]].on_host]
-FIRST = {c["type"]: c for c in reversed(CASES)}
+CASES = [c for c in MANIFEST if "stochastic" not in c and not recorded_type(c).on_host]
+FIRST = first_of_each(CASES)
 # of these, whose float32 blobs meet bfloat16 bottoms, every case
 WITH_BLOBS = {"BatchNorm", "Bias", "Convolution", "Deconvolution", "InnerProduct", "PReLU", "Scale"}
-CHOSEN = [c for c in CASES if c["type"] in WITH_BLOBS or c is FIRST[c["type"]]]
+CHOSEN = [c for c in CASES if c["type"] in WITH_BLOBS or c in FIRST.values()]
 
 # error allowed, relative to the largest number of an array
 TOPS, DIFFS = 0.01, 0.05

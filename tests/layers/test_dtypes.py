@@ -7,14 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replay import MANIFEST, Replay
+from replay import Replay
 
 from caffejax.layers import layer_type, layer_types
+from recorded import MANIFEST, first_of_each, recorded_type
 
 # the first recorded case of each type that reads a bottom and is not random
-FIRST = {
-    c["type"]: c for c in reversed(MANIFEST) if "stochastic" not in c and layer_type(c["type"]).signature.bottoms != 0
-}
+FIRST = first_of_each([c for c in MANIFEST if "stochastic" not in c and layer_type(c["type"]).signature.bottoms != 0])
 
 # figures about a net rather than blobs of it: never in less than float32
 FIGURES = {name for name, kind in layer_types().items() if kind.signature.loss} | {"Accuracy"}
@@ -45,7 +44,7 @@ def test_other_floats(name: str, dtype: Any) -> None:
         np.testing.assert_allclose(top, expected, rtol=0, atol=tolerance * np.abs(expected).max(), err_msg=blob)
 
 
-@pytest.mark.parametrize("name", [n for n, c in FIRST.items() if c["has_backward"] and not layer_type(n).on_host])
+@pytest.mark.parametrize("name", [n for n, c in FIRST.items() if c["has_backward"] and not recorded_type(c).on_host])
 def test_gradients_in_bfloat16(name: str) -> None:
     """Gradients come in the bottom's type, near the recorded ones."""
     replay = Replay(FIRST[name])

@@ -8,13 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replay import MANIFEST, assert_as_recorded, case_id
+from replay import assert_as_recorded
 
 from caffejax.kernels import operation
 from caffejax.kernels.normalization import batch_normalized
 from caffejax.kernels.pooling import max_pool
 from caffejax.kernels.window import Window
 from caffejax.net import Net
+from recorded import MANIFEST, case_id
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 

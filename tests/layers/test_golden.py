@@ -6,21 +6,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replay import MANIFEST, Replay, assert_as_recorded, case_id
+from replay import Replay, assert_as_recorded
 
+from caffejax.errors import CaffejaxError
 from caffejax.layers import layer_types
+from caffejax.net import Net
+from recorded import MANIFEST, REJECTED, case_id, first_of_each
 
 
 def test_every_recorded_type_is_there() -> None:
     assert {c["type"] for c in MANIFEST} <= set(layer_types())
 
 
-FIRST = {case["type"]: case for case in reversed(MANIFEST) if "stochastic" not in case}
+FIRST = list(first_of_each([case for case in MANIFEST if "stochastic" not in case]).values())
 
 
 def marks(case: dict[str, Any], backward: str, kernels: str) -> list[pytest.MarkDecorator]:
     """The first case of each type is quick; that reference kernels repeat all others takes long."""
-    first = case is FIRST[case["type"]]
+    first = case in FIRST
     if kernels == "reference":
         return [] if first else [pytest.mark.long]
     return [pytest.mark.quick] if first and backward == "autodiff" else []
@@ -44,6 +47,16 @@ def marks(case: dict[str, Any], backward: str, kernels: str) -> list[pytest.Mark
 )
 def test_recorded_case(case: dict[str, Any], backward: str, kernels: str) -> None:
     assert_as_recorded(case, backward, kernels)
+
+
+@pytest.mark.parametrize("case", [c for c in REJECTED if c["type"] in layer_types()], ids=case_id)
+def test_what_the_fork_rejects(case: dict[str, Any]) -> None:
+    def run() -> None:
+        net = Net(case["path"].with_suffix(".prototxt"), case["phase"])
+        net.apply(*net.init(jax.random.key(0)), {name: np.ones(net.graph.blobs[name].shape) for name in net.fed})
+
+    with pytest.raises(CaffejaxError, match="layer 'layer'"):
+        run()
 
 
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])

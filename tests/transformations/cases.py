@@ -1,68 +1,20 @@
 """What the suite asks about: layers of every registered type, and the nets in `configs/`.
 
-A case is a net over fed blobs. In shapes, ROWS stands for the number of items of the batch, along whatever axis these
-lie, so that the same case can be had with as many rows as a question needs.
+Layers of forks' types are in `fork_cases`, a file for each family.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
+from case import ROWS, Case, Shape, layer
 
-CONFIGS = Path(__file__).parents[2] / "configs"
-ROWS = "ROWS"
-Shape = tuple[int | str, ...]
-Numbers = Literal["any", "positive", "probabilities"]
-
-
-@dataclass(frozen=True, eq=False)
-class Case:
-    """A net and how to feed it.
-
-    Attributes:
-        name: for the test's id.
-        layers: the prototxt of all layers but the fed ones.
-        fed: the shape of each fed blob.
-        phase: of the net.
-        numbers: what the fed floats are drawn from.
-        classes: labels and indices lie below this.
-        random: whether a pass draws numbers, so that parts of a batch are not what the whole batch is.
-        whole: whether it is a net rather than a layer.
-    """
-
-    name: str
-    layers: str
-    fed: Mapping[str, Shape]
-    phase: Literal["TRAIN", "TEST"] = "TRAIN"
-    numbers: Numbers = "any"
-    classes: int = 2
-    random: bool = False
-    whole: bool = False
-
-    def text(self, rows: int) -> str:
-        """The prototxt, for that many rows."""
-        dims = {name: " ".join(f"dim: {n}" for n in shape) for name, shape in self.fed.items()}
-        inputs = [
-            f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{ {text} }} }} }}'
-            for name, text in dims.items()
-        ]
-        return "\n".join([*inputs, self.layers]).replace(ROWS, str(rows))
-
-    def axis(self, blob: str) -> int | None:
-        """The axis of a fed blob along which the rows lie; None if it has none."""
-        shape = self.fed.get(blob, (ROWS,))  # a data layer's tops are named by itself
-        return shape.index(ROWS) if ROWS in shape else None
-
-
-def layer(kind: str, param: str, *bottoms: Shape, tops: int = 1, name: str = "", **options: Any) -> Case:
-    """One layer of that type over fed blobs b0, b1, ..."""
-    blobs = [*(f'bottom: "b{i}"' for i in range(len(bottoms))), *(f'top: "t{i}"' for i in range(tops))]
-    text = f'layer {{ name: "layer" type: "{kind}" {" ".join(blobs)} {param} }}'
-    return Case("_".join(filter(None, [kind, name])), text, {f"b{i}": s for i, s in enumerate(bottoms)}, **options)
+HERE = Path(__file__).parent
+CONFIGS = HERE.parents[1] / "configs"
 
 
 def convolution(param: str, *shape: int, name: str) -> Case:
@@ -183,6 +135,11 @@ LAYERS = [
     layer("Threshold", "", MATRIX),
     layer("Tile", "tile_param { tiles: 2 }", IMAGE),
 ]
+
+FORKS: list[Case] = []
+for _family in sorted(module.name for module in iter_modules([str(HERE / "fork_cases")])):
+    FORKS += import_module(f"fork_cases.{_family}").LAYERS
+LAYERS += FORKS
 
 # nets that are run, and nets that are traced and lowered, which takes long enough
 COMPILED = [

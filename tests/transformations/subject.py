@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import COMPILED, Case
+from case import Case
+from cases import COMPILED, FORKS
 
 from caffejax.errors import CaffejaxError
 from caffejax.net import Net
@@ -45,6 +46,8 @@ class Subject:
 
     def _fed(self, name: str, draw: np.random.Generator) -> np.ndarray:
         shape = self.net.graph.blobs[name].shape
+        if name in self.case.draws:
+            return np.asarray(self.case.draws[name](draw, shape), np.float32)
         if name in self.labels:
             return draw.integers(0, self.case.classes, shape).astype(np.float32)
         if self.case.numbers == "probabilities":
@@ -156,12 +159,12 @@ def alike(case: Case) -> bool:
 def each(cases: list[Case]) -> Callable[[Callable[..., None]], Any]:
     """Decorator: a test of `case` and `kernels`, for both kernels where they make a difference.
 
-    The plain kernels, and nets after the first, repeat the question at scale.
+    The plain kernels, nets after the first, and the many types of forks repeat the question at scale.
     """
     quick = {("InnerProduct", "fast"): (pytest.mark.quick,)}
 
     def marks(case: Case, kernels: str) -> Any:
-        long = kernels == "reference" or case in COMPILED[1:]
+        long = kernels == "reference" or case in COMPILED[1:] or case in FORKS
         return (pytest.mark.long,) if long else quick.get((case.name, kernels), ())
 
     found = [pytest.param(c, k, id=f"{c.name}-{k}", marks=marks(c, k)) for c in cases for k in ("fast", "reference")]

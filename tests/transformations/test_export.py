@@ -6,7 +6,8 @@ from typing import Any
 import jax
 import jax.export
 import pytest
-from cases import COMPILED, LAYERS, LOWERED, Case
+from case import Case
+from cases import COMPILED, LAYERS, LOWERED
 from processes import reload
 from subject import Subject, asked, assert_close, each, subject
 

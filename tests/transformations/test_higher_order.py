@@ -4,7 +4,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from cases import COMPILED, LAYERS, Case
+from case import Case
+from cases import COMPILED, LAYERS
 from subject import Subject, asked, assert_close, compiled, each, inner, moved, subject
 
 STEP = 1e-5

@@ -3,7 +3,8 @@
 from concurrent.futures import ProcessPoolExecutor
 
 import devices
-from cases import COMPILED, LAYERS, Case
+from case import Case
+from cases import COMPILED, LAYERS
 from subject import asked, each, subject
 
 

@@ -5,7 +5,8 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from cases import COMPILED, LAYERS, Case
+from case import Case
+from cases import COMPILED, LAYERS
 from subject import Subject, asked, assert_close, each, inner, moved, numpy, subject
 
 from caffejax.layers import layer_types

@@ -5,7 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from cases import COMPILED, LAYERS, Case
+from case import Case
+from cases import COMPILED, LAYERS
 from subject import Subject, asked, assert_close, compiled, each, subject
 
 COPIES = 3

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import CaffejaxError, GraphError, LayerError, Problem, located
-from ..layers import Context, Fed, LayerType, Look, OnHost, Reads, Site, layer_type
+from ..layers import Context, Fed, LayerType, Look, OnHost, Reads, Site, type_of
 from ..layers.calling import forward
 from ..layers.checking import declared_params, explained
 from ..layers.context import settled, without_wiring
@@ -75,7 +75,7 @@ def build_graph(
 def _layer_problems(layer: LayerParameter) -> Iterator[Problem]:
     """Yield what is wrong with a layer by itself: its type, its counts, its settings."""
     try:
-        kind = layer_type(layer.type)
+        kind = type_of(layer)
     except GraphError as error:
         yield Problem(str(error), layer=layer.name)
         return
@@ -124,7 +124,7 @@ class _Wiring:
         self.unknown.update(layer.top)
 
     def _connect(self, layer: LayerParameter) -> None:
-        kind = layer_type(layer.type)
+        kind = type_of(layer)
         self.unread.difference_update(layer.bottom)
         for i, top in enumerate(layer.top):
             in_place = i < len(layer.bottom) and top == layer.bottom[i]
@@ -139,7 +139,7 @@ class _Wiring:
     def _context(self, layer: LayerParameter) -> tuple[Context, Site]:
         phase: Any = caffe_pb2.Phase.Name(layer.phase) if layer.HasField("phase") else self.phase
         site = Site(layer, phase, self.file, self.reading)
-        kind = layer_type(layer.type)
+        kind = type_of(layer)
         context = Context(without_wiring(layer), kind, phase, self.run)
         return settled(context, site), site
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import GraphError, Problem, located
-from ..layers import Context, Fed, LayerType, ParamSpec, Phase, Site, layer_type
+from ..layers import Context, Fed, LayerType, ParamSpec, Phase, Site, type_of
 from ..layers.context import name_number, settled
 from ..layers.source import Look
 
@@ -142,7 +142,7 @@ class Layer:
     def in_phase(self, phase: Phase) -> Layer:
         """Return the layer as it is in another phase."""
         context, site = (
-            replace(self.context, type=layer_type(self.type.name), phase=phase),
+            replace(self.context, type=type_of(self.site.layer), phase=phase),
             replace(self.site, phase=phase),
         )
         return replace(self, context=settled(context, site), site=site)

@@ -1,10 +1,10 @@
 """Layer types by Caffe's names. Importing this package registers all that need no files."""
 
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 from .context import Context, ParamSpec, Phase, Site
-from .registry import layer_type, layer_types, register, registered
+from .registry import layer_type, layer_types, register, registered, type_of
 from .source import Look, Position, Source
 from .types import (
     SAME_AS_BOTTOMS,
@@ -20,6 +20,7 @@ from .types import (
     Reads,
     Signature,
     Traced,
+    Variants,
 )
 
 __all__ = [
@@ -43,11 +44,15 @@ __all__ = [
     "Site",
     "Source",
     "Traced",
+    "Variants",
     "layer_type",
     "layer_types",
     "register",
     "registered",
+    "type_of",
 ]
 
-for _module in iter_modules(__path__):  # a file here is all that a layer type touches: importing it registers it
-    import_module(f"{__name__}.{_module.name}")
+for _module in walk_packages(
+    __path__, f"{__name__}."
+):  # a file here is all that a type touches: importing it registers it
+    import_module(_module.name)

@@ -10,12 +10,14 @@ import copyreg
 import functools
 import importlib.metadata
 from collections.abc import Iterator
+from typing import Any
 
 from ..errors import GraphError, did_you_mean
 from ..schema.caffe_pb2 import LayerParameter
-from .types import LayerType
+from .types import LayerType, Variants
 
 _types: dict[str, LayerType] = {}
+_aliases: dict[str, str] = {}  # other names, each with the type's own
 
 
 def register(layer_type: LayerType) -> LayerType:
@@ -24,10 +26,12 @@ def register(layer_type: LayerType) -> LayerType:
     Raises:
         ValueError: if the name is taken, or the parameter message is no field of a LayerParameter.
     """
-    if layer_type.name in _types:
-        raise ValueError(f"layer type '{layer_type.name}' is registered already")
+    names = (layer_type.name, *layer_type.signature.aliases)
+    if taken := [name for name in names if name in _types or name in _aliases]:
+        raise ValueError(f"layer type '{taken[0]}' is registered already")
     _check(layer_type)
     _types[layer_type.name] = layer_type
+    _aliases.update(dict.fromkeys(layer_type.signature.aliases, layer_type.name))
     return layer_type
 
 
@@ -48,6 +52,11 @@ def registered(layer_type: LayerType) -> Iterator[LayerType]:
 
 
 def _check(layer_type: LayerType) -> None:
+    if isinstance(layer_type.runs, Variants):
+        for variant in layer_type.runs.types.values():
+            if variant.name != layer_type.name:
+                raise ValueError(f"layer type '{layer_type.name}': a variant is called '{variant.name}'")
+            _check(variant)
     param = layer_type.signature.param
     if param is not None and param not in LayerParameter.DESCRIPTOR.fields_by_name:
         raise ValueError(f"layer type '{layer_type.name}': a LayerParameter has no field '{param}'")
@@ -60,20 +69,45 @@ def layer_types() -> dict[str, LayerType]:
 
 
 def layer_type(name: str) -> LayerType:
-    """Return the type of that name.
+    """Return the type of that name, or that has it for an alias.
 
     Raises:
         GraphError: if there is none; the message names the nearest.
     """
-    if name not in _types:
+    if name not in _types and name not in _aliases:
         _load_plugins()
-    if name not in _types:
+    own = _aliases.get(name, name)
+    if own not in _types:
         raise GraphError(f"unknown layer type '{name}'{did_you_mean(name, _types)}")
-    return _types[name]
+    return _types[own]
+
+
+def type_of(layer: LayerParameter) -> LayerType:
+    """Return the type of a layer, and of a type with variants the one that the layer is of.
+
+    Raises:
+        GraphError: if there is no type of that name.
+    """
+    kind = layer_type(layer.type)
+    return kind.runs.types[kind.runs.choose(layer)] if isinstance(kind.runs, Variants) else kind
+
+
+def _variant(name: str, variant: str) -> LayerType:
+    runs = layer_type(name).runs
+    return runs.types[variant] if isinstance(runs, Variants) else layer_type(name)
+
+
+def _reduced(kind: LayerType) -> tuple[Any, tuple[str, ...]]:
+    runs = _types[kind.name].runs if kind.name in _types else None
+    if isinstance(runs, Variants):
+        for name, variant in runs.types.items():
+            if variant is kind:
+                return _variant, (kind.name, name)
+    return layer_type, (kind.name,)
 
 
 # a pickled type is its name: what a layer's own parameters make of it may be a function or an object
-copyreg.pickle(LayerType, lambda kind: (layer_type, (kind.name,)))
+copyreg.pickle(LayerType, _reduced)
 
 
 @functools.cache

@@ -1,9 +1,9 @@
-"""How a layer type runs: traced, on the host, read from a source, fed, or as each layer decides."""
+"""How a layer type runs: traced, on the host, read from a source, fed, as each layer decides, or as its fork does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from .source import Look, Position
@@ -110,3 +110,18 @@ class PerLayer:
 
     make: Function
     on_host: bool = False
+
+
+@dataclass(frozen=True)
+class Variants:
+    """Is of several types that forks call by one name; a layer's fields and blobs say which.
+
+    Attributes:
+        choose: `choose(layer)` gives the name of the variant that a LayerParameter is of.
+        types: LayerTypes of the same name, by names of variants; what the table of layers calls them.
+        told_apart: how, in words.
+    """
+
+    choose: Callable[[Any], str]
+    types: Mapping[str, Any] = field(hash=False)
+    told_apart: str

@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 from .label import UNLABELLED, Label
 from .questions import ON_HOST, QUESTIONS, Question
-from .runs import Fed, Function, Fusion, OnHost, PerLayer, Reads, Traced
+from .runs import Fed, Function, Fusion, OnHost, PerLayer, Reads, Traced, Variants
 from .source import Position
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "Reads",
     "Signature",
     "Traced",
+    "Variants",
 ]
 
 Count = int | tuple[int, int | None]  # exactly n, or (at least, at most or None)
@@ -69,6 +70,7 @@ class Signature:
         in_place: False where a top may not carry a bottom's name.
         loss: the first top has loss_weight 1 unless told otherwise, and is made if not named.
         fork_settings: settings of forks that it follows; others that are set are refused.
+        aliases: other names that forks have for it.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Signature:
     in_place: bool = True
     loss: bool = False
     fork_settings: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
 
     def count_problems(self, n_bottoms: int, n_tops: int) -> Iterator[str]:
         """Yield what is wrong with these numbers of bottoms and tops."""
@@ -173,6 +176,10 @@ class Facts:
         weight_axes: how many axes its first param has; old weight files give all blobs four.
         restrictions: what the type does not do, for the table of layers.
         cannot: what JAX does not do with it, of `QUESTIONS`, each with the reason in words; tests ask all the rest.
+        origin: whose type it is: BVLC's, or a fork's.
+        padded: the tops have as many rows (along the axis before the last) as there can be. Rows of padding come last
+            and begin with a negative number, where others have the number of an image. Outside of what is compiled,
+            tops have as many rows as there are, see `layers.rows`.
     """
 
     elementwise: bool = False
@@ -187,6 +194,8 @@ class Facts:
     weight_axes: int = 1
     restrictions: str = ""
     cannot: Mapping[Question, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    origin: str = "BVLC"
+    padded: bool = False
 
     @property
     def keeps_pixels(self) -> bool:
@@ -204,7 +213,7 @@ class LayerType:
     """A layer type; see the module's text."""
 
     signature: Signature
-    runs: Traced | OnHost | Reads | Fed | PerLayer
+    runs: Traced | OnHost | Reads | Fed | PerLayer | Variants
     gradient: Gradient = Gradient()
     facts: Facts = Facts()
 

@@ -1,0 +1,73 @@
+"""Boxes as detection layers have them: overlaps, and the suppression of those that overlap better ones.
+
+A box is (x1, y1, x2, y2) along the last axis. Forks that count pixels take its sides for x2 - x1 + 1, those that have
+fractions of the image for x2 - x1: `plus` is that 1 or 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+
+def areas(boxes: jax.Array, plus: float = 0.0) -> jax.Array:
+    """Return the areas of boxes (..., 4); 0 of those with x2 < x1 or y2 < y1."""
+    x1, y1, x2, y2 = (boxes[..., i] for i in range(4))
+    return jnp.where((x2 < x1) | (y2 < y1), 0.0, (x2 - x1 + plus) * (y2 - y1 + plus))
+
+
+def overlaps(a: jax.Array, b: jax.Array, plus: float = 0.0) -> jax.Array:
+    """Return intersection over union of boxes (..., 4) that broadcast; 0 where they do not meet."""
+    low = jnp.maximum(a[..., :2], b[..., :2])
+    high = jnp.minimum(a[..., 2:], b[..., 2:])
+    sides = high - low + plus
+    inside = jnp.where(jnp.all(sides > 0, axis=-1), sides[..., 0] * sides[..., 1], 0.0)
+    union = areas(a, plus) + areas(b, plus) - inside
+    return jnp.where(union > 0, inside / jnp.where(union > 0, union, 1.0), 0.0)
+
+
+def unsuppressed(
+    boxes: jax.Array,
+    valid: jax.Array,
+    threshold: Any,
+    *,
+    plus: float = 0.0,
+    eta: float = 1.0,
+    or_equal: bool = False,
+    most: int | None = None,
+) -> jax.Array:
+    """Go through boxes from the first on and keep each that overlaps none kept before by more than the threshold.
+
+    Args:
+        boxes: (N, 4), the best first.
+        valid: (N,), False for boxes that are not there.
+        threshold: of the overlap.
+        plus: see the module's text.
+        eta: below 1, the threshold is multiplied by it after every kept box while it is above 0.5.
+        or_equal: whether an overlap that equals the threshold suppresses, too.
+        most: how many to keep, no limit unless given.
+
+    Returns:
+        (N,), True for the boxes kept.
+    """
+    n = boxes.shape[0]
+
+    def step(i: Any, carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+        kept, limit, count = carry
+        overlap = overlaps(boxes[i], boxes, plus)
+        beaten = jnp.any(kept & ((overlap >= limit) if or_equal else (overlap > limit)))
+        keep = valid[i] & ~beaten
+        if most is not None:
+            keep &= count < most
+        kept = kept.at[i].set(keep)
+        limit = jnp.where(keep & (eta < 1) & (limit > 0.5), limit * eta, limit)
+        return kept, limit, count + keep
+
+    # what depends on the boxes from the start, for a loop mapped over devices to carry what it makes
+    kept = jnp.zeros_like(valid, dtype=bool)
+    limit = jnp.asarray(threshold, boxes.dtype) + 0 * jnp.sum(boxes[:0])
+    count = jnp.sum(kept, dtype=jnp.int32)
+    return lax.fori_loop(0, n, step, (kept, limit, count))[0]

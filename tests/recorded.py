@@ -1,0 +1,52 @@
+"""The recorded cases of layers: BVLC Caffe's and its forks'."""
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+from caffejax.layers import LayerType, Variants, layer_types, type_of
+from caffejax.schema import read_net
+
+GOLDEN = Path(__file__).parent / "golden"
+FOLDERS = ("layers", "fork_layers", "fork_layers_more")  # BVLC's types, those of the SSD fork, those of others
+
+
+def _recorded() -> list[dict[str, Any]]:
+    """All recorded cases, each with its path without the suffix."""
+    return [
+        {**case, "path": GOLDEN / folder / case["type"] / case["case"]}
+        for folder in FOLDERS
+        for case in json.loads((GOLDEN / folder / "manifest.json").read_text())
+    ]
+
+
+RECORDED = [case for case in _recorded() if not case.get("run_in_folder")]  # those have tests of their own
+REJECTED = [case for case in RECORDED if case.get("rejected")]
+MANIFEST = [
+    case for case in RECORDED if not case.get("rejected") and case["type"] in layer_types() and case["type"] != "Python"
+]
+
+
+def case_id(case: dict[str, Any]) -> str:
+    return f"{case['type']}-{case['case']}"
+
+
+@functools.cache
+def _layer_in(path: Path) -> Any:
+    return next(layer for layer in read_net(path).layer if layer.name == "layer")
+
+
+def recorded_type(case: dict[str, Any]) -> LayerType:
+    """The type, and of a type with variants the variant, of a recorded case."""
+    return type_of(_layer_in(case["path"].with_suffix(".prototxt")))
+
+
+def first_of_each(cases: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The first case of each type, by its name, and of each variant, by name and variant."""
+    found: dict[str, dict[str, Any]] = {}
+    for case in cases:
+        runs = layer_types()[case["type"]].runs
+        variant = runs.choose(_layer_in(case["path"].with_suffix(".prototxt"))) if isinstance(runs, Variants) else ""
+        found.setdefault(" ".join(filter(None, [case["type"], variant])), case)
+    return found

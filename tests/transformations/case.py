@@ -1,0 +1,59 @@
+"""A case: a net over fed blobs, and how to feed it; in shapes, ROWS stands for the number of items of its batch."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+ROWS = "ROWS"
+Shape = tuple[int | str, ...]
+Numbers = Literal["any", "positive", "probabilities"]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A net and how to feed it.
+
+    Attributes:
+        name: for the test's id.
+        layers: the prototxt of all layers but the fed ones.
+        fed: the shape of each fed blob.
+        phase: of the net.
+        numbers: what the fed floats are drawn from.
+        classes: labels and indices lie below this.
+        random: whether a pass draws numbers, so that parts of a batch are not what the whole batch is.
+        whole: whether it is a net rather than a layer.
+        draws: for blobs that are not just numbers, such as boxes: `draw(random, shape)` makes them.
+    """
+
+    name: str
+    layers: str
+    fed: Mapping[str, Shape]
+    phase: Literal["TRAIN", "TEST"] = "TRAIN"
+    numbers: Numbers = "any"
+    classes: int = 2
+    random: bool = False
+    whole: bool = False
+    draws: Mapping[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] = field(default_factory=dict)
+
+    def text(self, rows: int) -> str:
+        """The prototxt, for that many rows."""
+        dims = {name: " ".join(f"dim: {n}" for n in shape) for name, shape in self.fed.items()}
+        inputs = [
+            f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{ {text} }} }} }}'
+            for name, text in dims.items()
+        ]
+        return "\n".join([*inputs, self.layers]).replace(ROWS, str(rows))
+
+    def axis(self, blob: str) -> int | None:
+        """The axis of a fed blob along which the rows lie; None if it has none."""
+        shape = self.fed.get(blob, (ROWS,))  # a data layer's tops are named by itself
+        return shape.index(ROWS) if ROWS in shape else None
+
+
+def layer(kind: str, param: str, *bottoms: Shape, tops: int = 1, name: str = "", **options: Any) -> Case:
+    """One layer of that type over fed blobs b0, b1, ..."""
+    blobs = [*(f'bottom: "b{i}"' for i in range(len(bottoms))), *(f'top: "t{i}"' for i in range(tops))]
+    text = f'layer {{ name: "layer" type: "{kind}" {" ".join(blobs)} {param} }}'
+    return Case("_".join(filter(None, [kind, name])), text, {f"b{i}": s for i, s in enumerate(bottoms)}, **options)
