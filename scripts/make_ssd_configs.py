@@ -1,7 +1,7 @@
 """Writes SSD detectors to configs/: ssd300 (VGG), mobilenet_ssd, and ssd_shapes, which trains in minutes on a CPU.
 
-The first two are as their papers and authors have them, with Input layers; the last has a solver, and is for the pictures
-of `make_ssd_shapes.py`. Run it from anywhere; it takes no flags.
+The first two are as their authors have them, with Input layers; the last has a solver, and is for the pictures of
+`make_ssd_shapes.py`. Run it from anywhere; it takes no flags.
 """
 
 from __future__ import annotations
