@@ -1,0 +1,95 @@
+"""The memory and the time of a training step's forward and backward pass of large nets, at their published sizes.
+
+    python benchmarks/large_nets.py [--nets segnet,fcn8s]
+
+Each net is a process of its own, batch 1, random numbers; its peak of resident memory counts, compiling included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from competitor import CONFIGS, memory, random_boxes, variables_of
+
+NETS = (
+    "openpose",
+    "fcn8s",
+    "pspnet50",
+    "segnet",
+    "resnet152",
+    "densenet121",
+    "se_resnet50",
+    "mobilenet_ssd",
+)
+
+
+def inputs_of(net: Any) -> dict[str, np.ndarray]:
+    """Draw numbers for all that the net is fed; labels are classes, or boxes."""
+    random = np.random.default_rng(0)
+    found = {}
+    for name in net.fed:
+        shape = net.graph.blobs[name].shape
+        if name == "label" and shape[-1] == 8 and len(shape) == 4:
+            found[name] = random_boxes(random, 1)
+        elif name == "label":
+            found[name] = random.integers(0, 10, shape).astype(np.float32)
+        else:
+            found[name] = random.normal(size=shape).astype(np.float32)
+    return found
+
+
+def measure(name: str) -> dict[str, Any]:
+    """Run a net forward and backward, in this process."""
+    import jax
+
+    from caffejax import Net, tune_process
+
+    tune_process()
+    net = Net(CONFIGS / name / "train_val.prototxt", "TRAIN").with_batch(1)
+    variables, inputs = variables_of(net), inputs_of(net)
+    step = net.jit(jax.value_and_grad(net.loss, has_aux=True))
+
+    def run() -> float:
+        began = time.perf_counter()
+        (loss, _), grads = jax.block_until_ready(step(*variables, inputs, jax.random.key(0)))
+        seconds = time.perf_counter() - began
+        assert np.isfinite(loss)
+        assert all(np.isfinite(g).all() for g in jax.tree.leaves(grads))
+        return seconds
+
+    first = run()
+    seconds = float(np.median([run() for _ in range(3)]))
+    return {
+        "size": "x".join(map(str, net.graph.blobs["data"].shape[1:])),
+        "params": sum(a.size for a in jax.tree.leaves(variables.params)),
+        "first": first,
+        "seconds": seconds,
+        "peak": memory("VmHWM") / 2**30,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nets", type=lambda text: text.split(","), default=list(NETS))
+    parser.add_argument("--alone", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.alone:
+        print(json.dumps(measure(options.alone)))
+        return
+    print("| net | input | million params | first pass, s | pass, s | peak, GiB |\n|---|---|---|---|---|---|")
+    for name in options.nets:
+        command = [sys.executable, str(Path(__file__)), "--alone", name]
+        found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+        numbers = f"{found['first']:.0f} | {found['seconds']:.2f} | {found['peak']:.1f}"
+        print(f"| {name} | {found['size']} | {found['params'] / 1e6:.1f} | {numbers} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
