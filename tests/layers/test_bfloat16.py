@@ -9,6 +9,7 @@ import pytest
 from replay import Replay, net
 
 from caffejax.layers import layer_types
+from caffejax.layers.rows import trimmed
 from caffejax.net import Net
 from recorded import MANIFEST, case_id, first_of_each, recorded_type
 
@@ -41,7 +42,7 @@ def test_recorded_case_in_bfloat16(case: dict[str, Any], backward: str) -> None:
     tops, state, param_diffs, bottom_diffs = replay.run(case["has_backward"])
     for name, top in zip(replay.layer.tops, tops, strict=True):
         assert top.dtype == jnp.float32
-        assert_near(top, replay.recorded[f"top/{name}"], TOPS, name)
+        assert_near(trimmed(top) if kind.facts.padded else top, replay.recorded[f"top/{name}"], TOPS, name)
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(state))
     if not case["has_backward"]:
         return
