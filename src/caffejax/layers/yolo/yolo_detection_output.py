@@ -17,8 +17,8 @@ def yolo_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
     """Rows (image, class + 1, score, x1, y1, x2, y2), the best first, of maps (N, num_box * (5 + num_classes), H, W).
 
     One or two maps, and one row for each cell and anchor, with its best class: its score is objectness times
-    softmax, and at least `confidence_threshold`. A box is left out if a better one of whatever class overlaps it by `nms_threshold` or
-    more. All images of a batch make one list, in which all rows say image 0, as in the fork.
+    softmax, and at least `confidence_threshold`. A box is left out if a better one of whatever class overlaps it by
+    `nms_threshold` or more. All images of a batch make one list, in which all rows say image 0, as in the fork.
     """
     p = ctx.param
     require(p.num_classes > 0, "yolo_detection_output_param.num_classes must be above 0")
