@@ -15,25 +15,37 @@ def boxes(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return found
 
 
+def small(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Numbers whose losses, sums of squares over many cells, are not so large that their sine is noise."""
+    return random.uniform(-0.5, 0.5, shape).astype(np.float32)
+
+
 def loss(kind: str, param: str, channels: int, name: str = "") -> Case:
-    return layer(kind, param, (ROWS, channels, 3, 4), (ROWS, 1, 4, 5), name=name, draws={"b1": boxes})
+    return layer(kind, param, (ROWS, channels, 3, 4), (ROWS, 1, 5, 5), name=name, draws={"b0": small, "b1": boxes})
 
 
-V3 = f"num_class: 2 num: 2 anchors_scale: 32 mask: 1 mask: 2 {LARGE}"
+V3 = f"num_class: 2 num: 2 anchors_scale: 32 mask: 1 mask: 2 coord_scale: 0.1 {LARGE}"
 
 LAYERS = [
     layer("Reorg", "reorg_param { stride: 2 }", (ROWS, 4, 4, 6)),
     layer("Reorg", "reorg_param { stride: 2 reverse: true }", (ROWS, 4, 3, 2), name="reverse"),
-    loss("RegionLoss", f"region_loss_param {{ num_class: 2 num: 2 thresh: 0.6 {SMALL} }}", 14),
-    loss("RegionLoss", f"region_loss_param {{ num_class: 2 num: 2 rescore: 0 bias_match: 0 {SMALL} }}", 14, "match"),
+    loss("RegionLoss", f"region_loss_param {{ num_class: 2 num: 2 coord_scale: 0.1 thresh: 0.6 {SMALL} }}", 14),
+    loss(
+        "RegionLoss",
+        f"region_loss_param {{ num_class: 2 num: 2 rescore: 0 bias_match: 0 coord_scale: 0.1 {SMALL} }}",
+        14,
+        "match",
+    ),
     loss("Yolov3", f"yolov3_param {{ {V3} }}", 14),
     loss("Yolov3", f"yolov3_param {{ {V3} use_focal_loss: true use_logic_gradient: true }}", 14, "focal"),
     *(
         loss("Yolov3", f"yolov3_param {{ {V3} iou_loss: {kind} }}", 14, kind)
         for kind in ("IOU", "GIOU", "DIOU", "CIOU")
     ),
-    layer("YoloSeg", "", (ROWS, 2, 3, 4), (ROWS, 2, 3, 4)),
-    layer("YoloSeg", "", (ROWS, 2, 3, 4), (ROWS, 2, 3, 4), (ROWS, 2), name="weighted"),
+    layer("YoloSeg", "yolo_seg_param { object_scale: 0.5 }", (ROWS, 2, 3, 4), (ROWS, 2, 3, 4)),
+    layer(
+        "YoloSeg", "yolo_seg_param { object_scale: 0.5 }", (ROWS, 2, 3, 4), (ROWS, 2, 3, 4), (ROWS, 2), name="weighted"
+    ),
     layer("SegmentationEvaluate", "segmentation_evaluate_param { num_classes: 2 }", (ROWS, 2, 3, 4), (ROWS, 2, 3, 4)),
     layer(
         "SegmentationEvaluate",
@@ -47,6 +59,7 @@ LAYERS = [
         f"yolo_detection_output_param {{ num_classes: 2 num_box: 2 confidence_threshold: 0.2 {SMALL} }}",
         (ROWS, 14, 3, 4),
         (ROWS, 14, 2, 2),
+        draws={"b0": small, "b1": small},
     ),
     layer(
         "Yolov3DetectionOutput",
@@ -54,6 +67,7 @@ LAYERS = [
         f"mask: 2 mask: 0 confidence_threshold: 0.2 {LARGE} }}",
         (ROWS, 7, 2, 3),
         (ROWS, 7, 4, 6),
+        draws={"b0": small, "b1": small},
     ),
     layer(
         "Yolov3DetectionOutput",
@@ -61,5 +75,6 @@ LAYERS = [
         f"mask: 2 mask: 0 nms_threshold: 1.5 {LARGE} }}",
         (ROWS, 14, 2, 3),
         name="all",
+        draws={"b0": small},
     ),
 ]

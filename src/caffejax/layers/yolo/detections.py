@@ -6,7 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from ..detection.boxes import unsuppressed
+from ..questions import Question
 from .heads import as_corners
+
+ONE_LIST: dict[Question, str] = {"shard": "the boxes of all images make one list, in which they suppress each other"}
 
 
 def rows(
@@ -33,7 +36,7 @@ def rows(
     kept = unsuppressed(best, wanted[order], threshold, or_equal=True)
     first = jnp.argsort(~kept, stable=True)
     found = jnp.concatenate([(classes[order] + 1.0)[:, None], scores[order][:, None], best], axis=1)
-    numbers = jnp.arange(len(scores))
+    numbers = jnp.arange(scores.shape[0])
     image = jnp.where(jnp.any(kept), jnp.where(kept[first], 0, -1), jnp.where(numbers < n, numbers, -1))
     filled = jnp.where(kept[first][:, None], found[first], -1)
     return jnp.concatenate([image[:, None].astype(filled.dtype), filled], axis=1)[None, None]

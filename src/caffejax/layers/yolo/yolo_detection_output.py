@@ -9,7 +9,7 @@ from ...errors import require
 from ..context import Context
 from ..registry import register
 from ..types import Facts, Gradient, LayerType, Signature, Traced
-from .detections import rows
+from .detections import ONE_LIST, rows
 from .heads import anchor_sizes, head
 
 
@@ -48,6 +48,11 @@ register(
         Signature("YoloDetectionOutput", bottoms=(1, 2), param="yolo_detection_output_param"),
         Traced(yolo_detection_output),
         Gradient(exists=False),
-        Facts(padded=True, origin="MobileNet-YOLO", restrictions="`label_map_file` is not read, `side` does nothing."),
+        Facts(
+            padded=True,
+            cannot=ONE_LIST,
+            origin="MobileNet-YOLO",
+            restrictions="`label_map_file` is not read, `side` does nothing.",
+        ),
     )
 )

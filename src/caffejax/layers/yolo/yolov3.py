@@ -125,8 +125,9 @@ def _boxes(
         given = jnp.concatenate([s[:, :2], h.raw[:, 2:4]], axis=1)[cell]
         scale = p.coord_scale * (2 - truth[..., 2:3] * truth[..., 3:])
         return scale * (given - jnp.concatenate([middles, sizes], axis=-1)), jnp.zeros(cell.shape, dtype)
-    pull = p.iou_normalizer * delta(MEASURES[kind], boxes[cell], truth, h.raw[cell][..., 2:4])
-    return jnp.clip(pull, -p.max_delta, p.max_delta), p.iou_normalizer * (1 - MEASURES[kind](boxes[cell], truth))
+    measure, pred = MEASURES[kind], boxes[cell]
+    pull = p.iou_normalizer * delta(measure, pred, truth, h.raw[cell][..., 2:4])
+    return jnp.clip(pull, -p.max_delta, p.max_delta), p.iou_normalizer * (1 - measure(pred, truth, pred))
 
 
 def _classes(p: Any, s: jax.Array, at: jax.Array, classes: jax.Array, is_first: jax.Array) -> jax.Array:

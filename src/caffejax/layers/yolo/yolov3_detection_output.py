@@ -9,7 +9,7 @@ from ...errors import require
 from ..context import Context
 from ..registry import register
 from ..types import Facts, Gradient, LayerType, Signature, Traced
-from .detections import rows
+from .detections import ONE_LIST, rows
 from .heads import Head, anchor_sizes, head, masked
 
 Found = tuple[jax.Array, jax.Array, jax.Array]
@@ -35,7 +35,7 @@ register(
         Signature("Yolov3DetectionOutput", bottoms=(1, None), param="yolov3_detection_output_param"),
         Traced(yolov3_detection_output),
         Gradient(exists=False),
-        Facts(padded=True, origin="MobileNet-YOLO", restrictions="No `gaussian_box`."),
+        Facts(padded=True, cannot=ONE_LIST, origin="MobileNet-YOLO", restrictions="No `gaussian_box`."),
     )
 )
 
