@@ -1,0 +1,42 @@
+"""What YOLO's outputs share: the best of all boxes of a batch, as rows (image, class + 1, score, x1, y1, x2, y2)."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from ..detection.boxes import unsuppressed
+from ..questions import Question
+from .heads import as_corners
+
+ONE_LIST: dict[Question, str] = {"shard": "the boxes of all images make one list, in which they suppress each other"}
+
+
+def rows(
+    boxes: jax.Array, scores: jax.Array, classes: jax.Array, wanted: jax.Array, threshold: float, n: int
+) -> jax.Array:
+    """Suppress boxes, whatever their class and image, and return the others as rows, the best first.
+
+    The fork throws all images of a batch together, and says of every row that it is of image 0. Where nothing is
+    found, there is a row of -1 for each image, with its number.
+
+    Args:
+        boxes: (boxes, 4), around their middle.
+        scores: (boxes,).
+        classes: (boxes,).
+        wanted: (boxes,), those above the threshold of scores.
+        threshold: of the overlap, from which on a worse box is suppressed.
+        n: how many images there are.
+
+    Returns:
+        (1, 1, boxes, 7), padded with rows of -1.
+    """
+    order = jnp.argsort(jnp.where(wanted, -scores, jnp.inf), stable=True)
+    best = as_corners(boxes)[order]
+    kept = unsuppressed(best, wanted[order], threshold, or_equal=True)
+    first = jnp.argsort(~kept, stable=True)
+    found = jnp.concatenate([(classes[order] + 1.0)[:, None], scores[order][:, None], best], axis=1)
+    numbers = jnp.arange(scores.shape[0])
+    image = jnp.where(jnp.any(kept), jnp.where(kept[first], 0, -1), jnp.where(numbers < n, numbers, -1))
+    filled = jnp.where(kept[first][:, None], found[first], -1)
+    return jnp.concatenate([image[:, None].astype(filled.dtype), filled], axis=1)[None, None]

@@ -1,0 +1,62 @@
+"""SegmentationEvaluate: how well MobileNet-YOLO's segmentation fits."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...errors import require
+from ..context import Context
+from ..dtypes import promote
+from ..registry import register
+from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+
+
+def segmentation_evaluate(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
+    """Intersection over union, (1, 1, 1, C), of probabilities (N, C, H, W) and labels (N, C, H', W') above `threshold`.
+
+    0 for a class of which no pixel is found. Probabilities of another size than the labels are made whole 255ths and
+    scaled to theirs bilinearly.
+    """
+    shape, wanted, limit = x.shape, labels.shape, ctx.param.threshold
+    require(
+        len(shape) == 4 and len(wanted) == 4 and wanted[:2] == shape[:2],
+        f"needs probabilities and labels (images, classes, height, width), not {shape} and {wanted}",
+    )
+    found, true = promote(x), promote(labels) > limit
+    if wanted[2:] != shape[2:]:
+        found, limit = _scaled(jnp.floor(jnp.clip(found * 255, 0, 255)), wanted[2:]), float(int(limit * 255))
+    seen = found > limit
+    both, either = (jnp.sum(m, axis=(0, 2, 3), dtype=jnp.float32) for m in (seen & true, seen | true))
+    return (both / jnp.maximum(either, 1)).reshape(1, 1, 1, -1)
+
+
+register(
+    LayerType(
+        Signature("SegmentationEvaluate", bottoms=2, param="segmentation_evaluate_param"),
+        Traced(segmentation_evaluate),
+        Gradient(exists=False, indices=Indices((1,))),
+        Facts(
+            origin="MobileNet-YOLO",
+            restrictions="Counts over all images, the fork over the first alone. `num_classes` does nothing. No "
+            "recorded case; of scaled probabilities single pixels may differ.",
+        ),
+    )
+)
+
+
+def _scaled(x: jax.Array, size: tuple[int, ...]) -> jax.Array:
+    """Scale images of whole numbers bilinearly, to whole numbers, as OpenCV does."""
+    for axis, n in zip((2, 3), size, strict=True):
+        near, far, weight = _neighbours(x.shape[axis], n)
+        along = weight.reshape(-1, *(1,) * (3 - axis)).astype(x.dtype)
+        x = jnp.take(x, near, axis) * (1 - along) + jnp.take(x, far, axis) * along
+    return jnp.floor(x + 0.5)
+
+
+def _neighbours(old: int, new: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return for each new pixel the two old ones that it lies between, and the weight of the second."""
+    at = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
+    near = np.floor(at).astype(np.int32)
+    return near, np.minimum(near + 1, old - 1), at - near

@@ -1,0 +1,80 @@
+"""YOLO's layers."""
+
+import numpy as np
+from case import ROWS, Case, layer
+
+SMALL = "biases: 0.7 biases: 0.9 biases: 2.4 biases: 1.6"
+LARGE = "biases: 10 biases: 14 biases: 37 biases: 58 biases: 81 biases: 60"
+
+
+def boxes(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Labels of two classes; of the last image's boxes only one is there."""
+    found = random.uniform(0.1, 0.9, shape).astype(np.float32)
+    found[..., 0] = random.integers(2, size=shape[:-1])
+    found[-1, :, 1:] = 0
+    return found
+
+
+def small(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Numbers whose losses, sums of squares over many cells, are not so large that their sine is noise."""
+    return random.uniform(-0.5, 0.5, shape).astype(np.float32)
+
+
+def loss(kind: str, param: str, channels: int, name: str = "") -> Case:
+    return layer(kind, param, (ROWS, channels, 3, 4), (ROWS, 1, 5, 5), name=name, draws={"b0": small, "b1": boxes})
+
+
+V3 = f"num_class: 2 num: 2 anchors_scale: 32 mask: 1 mask: 2 coord_scale: 0.1 {LARGE}"
+
+LAYERS = [
+    layer("Reorg", "reorg_param { stride: 2 }", (ROWS, 4, 4, 6)),
+    layer("Reorg", "reorg_param { stride: 2 reverse: true }", (ROWS, 4, 3, 2), name="reverse"),
+    loss("RegionLoss", f"region_loss_param {{ num_class: 2 num: 2 coord_scale: 0.1 thresh: 0.6 {SMALL} }}", 14),
+    loss(
+        "RegionLoss",
+        f"region_loss_param {{ num_class: 2 num: 2 rescore: 0 bias_match: 0 coord_scale: 0.1 {SMALL} }}",
+        14,
+        "match",
+    ),
+    loss("Yolov3", f"yolov3_param {{ {V3} }}", 14),
+    loss("Yolov3", f"yolov3_param {{ {V3} use_focal_loss: true use_logic_gradient: true }}", 14, "focal"),
+    *(
+        loss("Yolov3", f"yolov3_param {{ {V3} iou_loss: {kind} }}", 14, kind)
+        for kind in ("IOU", "GIOU", "DIOU", "CIOU")
+    ),
+    layer("YoloSeg", "yolo_seg_param { object_scale: 0.5 }", (ROWS, 2, 3, 4), (ROWS, 2, 3, 4)),
+    layer(
+        "YoloSeg", "yolo_seg_param { object_scale: 0.5 }", (ROWS, 2, 3, 4), (ROWS, 2, 3, 4), (ROWS, 2), name="weighted"
+    ),
+    layer("SegmentationEvaluate", "segmentation_evaluate_param { num_classes: 2 }", (ROWS, 2, 3, 4), (ROWS, 2, 3, 4)),
+    layer(
+        "SegmentationEvaluate",
+        "segmentation_evaluate_param { num_classes: 2 }",
+        (ROWS, 2, 3, 4),
+        (ROWS, 2, 6, 8),
+        name="scaled",
+    ),
+    layer(
+        "YoloDetectionOutput",
+        f"yolo_detection_output_param {{ num_classes: 2 num_box: 2 confidence_threshold: 0.2 {SMALL} }}",
+        (ROWS, 14, 3, 4),
+        (ROWS, 14, 2, 2),
+        draws={"b0": small, "b1": small},
+    ),
+    layer(
+        "Yolov3DetectionOutput",
+        "yolov3_detection_output_param { num_classes: 2 num_box: 1 anchors_scale: 32 anchors_scale: 16 "
+        f"mask: 2 mask: 0 confidence_threshold: 0.2 {LARGE} }}",
+        (ROWS, 7, 2, 3),
+        (ROWS, 7, 4, 6),
+        draws={"b0": small, "b1": small},
+    ),
+    layer(
+        "Yolov3DetectionOutput",
+        "yolov3_detection_output_param { num_classes: 2 num_box: 2 anchors_scale: 32 mask_group_num: 1 "
+        f"mask: 2 mask: 0 nms_threshold: 1.5 {LARGE} }}",
+        (ROWS, 14, 2, 3),
+        name="all",
+        draws={"b0": small},
+    ),
+]
