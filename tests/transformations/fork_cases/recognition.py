@@ -21,7 +21,7 @@ LAYERS = [
         LABELS,
         classes=4,
     ),
-    layer("InnerDistance", f"inner_distance_param {{ num_output: 4 {FILL} }}", (ROWS, 5)),
+    layer("InnerDistance", f"inner_distance_param {{ num_output: 3 {FILL} }}", (ROWS, 4)),
     layer("InnerDistance", f"inner_distance_param {{ num_output: 4 normalize: true {FILL} }}", (ROWS, 5), name="unit"),
     layer("InnerDistance", 'inner_distance_param { distance_type: "L1" }', (ROWS, 5), (4, 5), name="l1_bottom"),
     layer("GeneralContrastiveLoss", "", (ROWS, 5), LABELS, classes=5, numbers="positive"),

@@ -19,8 +19,6 @@ from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
-_NO_TANGENT = "the centres' gradient is not linear in the top's, of which it takes no notice"
-
 
 def center_loss(ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) -> jax.Array:
     """Half the mean, over items, of the squared distance to the centre of the item's class.
@@ -59,7 +57,10 @@ def _classes(ctx: Context, x: Any, labels: Any) -> int:
     return int(ctx.param.num_output)
 
 
-_CANNOT: dict[Question, str] = {"jvp": _NO_TANGENT, "second": _NO_TANGENT}
+_CANNOT: dict[Question, str] = {
+    "jvp": "the centres' gradient is not linear in the top's, of which it takes no notice",
+    "shard_map": "the centres' gradient divides by the items that a class has in all of the batch",
+}
 
 register(
     LayerType(

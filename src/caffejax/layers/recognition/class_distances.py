@@ -1,4 +1,4 @@
-"""What GeneralContrastiveLoss and GeneralTripletLoss share: distances of items to classes, of which one is their own."""
+"""Distances of items to classes, one of them their own: for GeneralContrastiveLoss and GeneralTripletLoss."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ register(
 
 
 def _parts(ctx: Context, distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, ...]:
-    """Return distances, where own classes are, which items have nothing else, other classes, those within the margin."""
+    """Return distances, where own classes are, which items have nothing else, others, those within the margin."""
     d, own = class_distances(distances, labels)
     mine = jnp.sum(jnp.where(own, d, 0), axis=1)
     alone = no_others(ctx, mine)

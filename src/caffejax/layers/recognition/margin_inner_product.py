@@ -109,7 +109,7 @@ def _rows(x: jax.Array) -> jax.Array:
 def _products(ctx: Context, weight: jax.Array, x: jax.Array) -> Arrays:
     """Return x'w, the angles' cosines and the lengths of x."""
     rows = _rows(x)
-    product = rows @ promote(unit_rows(jax.lax.stop_gradient(weight))).T
+    product = rows @ promote(unit_rows(weight)).T
     norm = jnp.sqrt(jnp.sum(jnp.square(rows), axis=1, keepdims=True))
     return product, product / norm, norm
 
