@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from pathlib import Path
@@ -36,6 +37,8 @@ class ParamSpec:
         persistent: False for what one forward pass leaves to the next, such as the hidden state of an LSTM. It
             is state that Caffe does not count as a blob: in no list and in no weight file. Declared last.
         value: an array that starts it, in place of the filler.
+        rewritten: what a forward pass of Caffe makes of it, in its place, such as rows of length 1: training goes on
+            from there. Forward itself has to do it, too; see `Net.rewritten`.
     """
 
     shape: Shape
@@ -43,6 +46,7 @@ class ParamSpec:
     learnable: bool = True
     persistent: bool = True
     value: Any = dataclasses.field(default=None, compare=False, repr=False)
+    rewritten: Callable[[jax.Array], jax.Array] | None = None
 
     def __post_init__(self) -> None:
         whole = isinstance(self.shape, tuple) and all(isinstance(n, Integral) and n >= 0 for n in self.shape)

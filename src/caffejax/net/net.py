@@ -269,6 +269,17 @@ class Net:
         own = to_float32 if self.run.precision == "bfloat16" else lambda value: value
         return {name: own(values[name]) for name in names}
 
+    def rewritten(self, params: Params) -> Params:
+        """Return params as a forward pass of Caffe leaves them: some types write into theirs, see `ParamSpec`."""
+        new = dict(params)
+        for layer in self.graph.layers:
+            for param in layer.params:
+                if param.owned and param.spec.rewritten is not None:
+                    blobs = list(new[layer.key])
+                    blobs[param.slot.index] = param.spec.rewritten(blobs[param.slot.index])
+                    new[layer.key] = tuple(blobs)
+        return new
+
     def tree(self, value: Callable[[Param], Any]) -> Any:
         """Make `{layer: value of each param}`, None for params of other layers, without layers that have no value."""
         tree = {layer.key: tuple(value(p) if p.owned else None for p in layer.params) for layer in self.graph.layers}

@@ -104,6 +104,8 @@ def make_step(
     update = make_update(optimizer, keep_update=keep_update, most_apart=_MOST_APART[net.run.precision])
 
     def step(ts: TrainState, batches: Mapping[str, jax.Array], rate: Any) -> tuple[TrainState, StepResult]:
+        ts = ts.replace(params=net.rewritten(ts.params))  # type: ignore[attr-defined]
+
         def one(carry: tuple[Any, Params], numbered: Any) -> tuple[tuple[Any, Params], Any]:
             total, state = carry
             number, batch = numbered

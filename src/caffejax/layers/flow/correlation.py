@@ -1,0 +1,184 @@
+"""Correlation and Correlation1D: two maps compared, place by place, with the second one shifted in many ways."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ...errors import require
+from ...kernels.varying import vary_as
+from ..context import Context, Shape
+from ..dtypes import promote
+from ..registry import register
+from ..types import Facts, Gradient, LayerType, Signature, Traced
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How two padded maps are compared.
+
+    Attributes:
+        kernel: side of the windows that are compared.
+        stride: between windows.
+        pad: (rows, columns) added to the maps on all sides.
+        start: (row, column) of the first window of the first map.
+        out: (height, width) of the top.
+        shifts: (shifts, 2): how far down and right the second map's window lies, for each channel of the top.
+        absolute: whether means are of absolute differences, rather than products.
+        channels: of the maps.
+    """
+
+    kernel: int
+    stride: int
+    pad: Shape
+    start: Shape
+    out: Shape
+    shifts: np.ndarray
+    absolute: bool
+    channels: int
+
+    def padded(self, x: jax.Array) -> jax.Array:
+        """Return a map with its padding."""
+        return jnp.pad(promote(x), ((0, 0), (0, 0), *((p, p) for p in self.pad)))
+
+    def part(self, padded: jax.Array, shift: Any) -> jax.Array:
+        """Return the part of a map that the windows of all places cover, shifted."""
+        return lax.dynamic_slice(padded, self._begin(shift), (*padded.shape[:2], *self._size))
+
+    def put(self, padded: jax.Array, shift: Any, part: jax.Array) -> jax.Array:
+        """Add what belongs to that part."""
+        begin = self._begin(shift)
+        return lax.dynamic_update_slice(padded, lax.dynamic_slice(padded, begin, part.shape) + part, begin)
+
+    def means(self, compared: jax.Array) -> jax.Array:
+        """Return means over channels and windows of what was compared."""
+        total = jnp.sum(compared, axis=1)
+        sums = lax.reduce_window(
+            total,
+            np.array(0, total.dtype),
+            lax.add,
+            (1, self.kernel, self.kernel),
+            (1, self.stride, self.stride),
+            "VALID",
+        )
+        return sums / (self.kernel**2 * self.channels)
+
+    def spread(self, d_means: jax.Array) -> jax.Array:
+        """Return what each place of the part gets of the means' diffs, the same for all channels: (N, 1, ...)."""
+        edge, apart = self.kernel - 1, self.stride - 1
+        around = lax.pad(d_means, jnp.zeros((), d_means.dtype), [(0, 0, 0), (edge, edge, apart), (edge, edge, apart)])
+        sums = lax.reduce_window(
+            around, np.array(0, around.dtype), lax.add, (1, self.kernel, self.kernel), (1, 1, 1), "VALID"
+        )
+        return sums[:, None] / (self.kernel**2 * self.channels)
+
+    def _begin(self, shift: Any) -> list[jax.Array]:
+        return [jnp.asarray(at, jnp.int32) for at in (0, 0, self.start[0] + shift[0], self.start[1] + shift[1])]
+
+    @property
+    def _size(self) -> Shape:
+        return tuple((n - 1) * self.stride + self.kernel for n in self.out)
+
+
+def correlation(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
+    """Mean over channels and a window of a(x) * b(x + d), a channel for each shift d: rows of shifts first.
+
+    Shifts are multiples of stride_2 up to max_displacement in both directions, places multiples of stride_1. SUBTRACT
+    takes |a(x) - b(x + d)| in place of the product. Correlation1D shifts sideways only and pads no rows; its
+    single_direction -1 shifts to the left, by 1 to R + 1 steps where 1 shifts to the right by 0 to R.
+    """
+    c = _comparison(ctx, a, b)
+    first, second = c.part(c.padded(a), (0, 0)), c.padded(b)
+
+    def one(shift: jax.Array) -> jax.Array:
+        other = c.part(second, shift)
+        return c.means(jnp.abs(first - other) if c.absolute else first * other)
+
+    return jnp.moveaxis(lax.map(one, jnp.asarray(c.shifts)), 0, 1).astype(a.dtype)
+
+
+def correlation_backward(
+    ctx: Context, a: jax.Array, b: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    c = _comparison(ctx, a, b)
+    second = c.padded(b)
+    first = c.part(c.padded(a), (0, 0))
+
+    def one(diffs: tuple[jax.Array, jax.Array], given: Any) -> tuple[tuple[jax.Array, jax.Array], None]:
+        d_first, d_second = diffs
+        shift, d_means = given
+        other, share = c.part(second, shift), c.spread(d_means)
+        if c.absolute:
+            share = share * jnp.sign(first - other)
+            return (d_first + share, c.put(d_second, shift, -share)), None
+        return (d_first + share * other, c.put(d_second, shift, share * first)), None
+
+    start = tuple(vary_as(jnp.zeros_like(x), a, b, dy) for x in (first, second))
+    (d_first, d_second), _ = lax.scan(one, start, (jnp.asarray(c.shifts), jnp.moveaxis(promote(dy), 1, 0)))
+    d_a = c.put(vary_as(jnp.zeros_like(second), a, b, dy), (0, 0), d_first)
+    return _inner(d_a, c.pad, a), _inner(d_second, c.pad, b)
+
+
+for _name in ("Correlation", "Correlation1D"):
+    register(
+        LayerType(
+            Signature(_name, bottoms=2, param="correlation_param", in_place=False),
+            Traced(correlation),
+            Gradient(correlation_backward, preferred=True),
+            Facts(row_wise=True, origin="FlowNet 2", restrictions="do_abs is refused."),
+        )
+    )
+
+
+def _inner(padded: jax.Array, pad: Shape, x: jax.Array) -> jax.Array:
+    return padded[:, :, pad[0] : pad[0] + x.shape[2], pad[1] : pad[1] + x.shape[3]]
+
+
+def _comparison(ctx: Context, a: Any, b: Any) -> Comparison:
+    """Read a CorrelationParameter.
+
+    Raises:
+        LayerError: for settings that are missing or do not fit, and maps of several shapes.
+    """
+    p = ctx.param
+    require(len(a.shape) == 4 and a.shape == b.shape, f"needs two bottoms of one 4-axis shape: {a.shape}, {b.shape}")
+    for name in ("kernel_size", "max_displacement"):
+        require(p.HasField(name), f"{name} must be given")
+    require(p.kernel_size % 2 == 1, f"kernel_size must be odd, not {p.kernel_size}")
+    require(p.stride_1 > 0 and p.stride_2 > 0, f"strides must be positive: {p.stride_1} and {p.stride_2}")
+    require(not p.do_abs, "do_abs: true is not supported; use correlation_type: SUBTRACT")
+    sideways = ctx.type.name == "Correlation1D"
+    require(p.single_direction == 0 or sideways, "single_direction is for Correlation1D")
+    require(p.single_direction in (-1, 0, 1), f"single_direction must be -1, 0 or 1, not {p.single_direction}")
+    reach, steps = p.max_displacement, p.max_displacement // p.stride_2
+    pad, edge = ((0, p.pad), (0, reach)) if sideways else ((p.pad,) * 2, (reach,) * 2)
+    size = [n + 2 * more - 2 * less for n, more, less in zip(a.shape[2:], pad, edge, strict=True)]
+    out = tuple(-(-(n - p.kernel_size + 1) // p.stride_1) for n in size)
+    require(
+        all(n > 0 for n in out),
+        f"windows of {p.kernel_size} with shifts up to {reach} do not fit maps of {a.shape[2:]} with pad {p.pad}",
+    )
+    beyond = (0, p.stride_2 if p.single_direction < 0 else 0)  # the shift that is one step more
+    return Comparison(
+        kernel=p.kernel_size,
+        stride=p.stride_1,
+        pad=tuple(more + b for more, b in zip(pad, beyond, strict=True)),
+        start=tuple(less + b for less, b in zip(edge, beyond, strict=True)),
+        out=out,
+        shifts=_shifts(steps, p.stride_2, p.single_direction, sideways),
+        absolute=p.correlation_type == p.SUBTRACT,
+        channels=a.shape[1],
+    )
+
+
+@functools.cache
+def _shifts(steps: int, stride: int, direction: int, sideways: bool) -> np.ndarray:
+    across = np.arange(*{-1: (-steps - 1, 0), 0: (-steps, steps + 1), 1: (0, steps + 1)}[direction]) * stride
+    down = np.zeros(1, across.dtype) if sideways else across
+    return np.stack(np.meshgrid(down, across, indexing="ij"), axis=-1).reshape(-1, 2).astype(np.int32)

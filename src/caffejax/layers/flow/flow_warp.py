@@ -1,0 +1,89 @@
+"""FlowWarp: an image looked up where a flow points to."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from ...errors import require
+from ..context import Context
+from ..dtypes import promote
+from ..registry import register
+from ..types import Facts, Gradient, LayerType, Signature, Traced
+
+Arrays = tuple[jax.Array, ...]
+
+
+def flow_warp(ctx: Context, image: jax.Array, flow: jax.Array) -> jax.Array:
+    """Bilinear samples of (N, C, height, width) at each place plus the flow (N, 2, height, width), right and down.
+
+    Places outside of the image, [0, width) x [0, height), give 0, or NaN if fill_value says so.
+    """
+    inside, corners, (right, down) = _corners(image, flow)
+    top = _mix(corners, right, down)
+    fill = 0.0 if ctx.param.fill_value == ctx.param.ZERO else math.nan
+    return jnp.where(inside, top, fill).reshape(image.shape).astype(image.dtype)
+
+
+def flow_warp_backward(
+    ctx: Context, image: jax.Array, flow: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    inside, corners, (right, down) = _corners(image, flow)
+    d_top = jnp.where(inside, promote(dy).reshape(*dy.shape[:2], -1), 0)
+    d_image = jnp.zeros_like(d_top)
+    shares = ((1 - right) * (1 - down), right * (1 - down), (1 - right) * down, right * down)
+    of_item, of_channel = (jnp.arange(n)[at] for n, at in zip(d_top.shape[:2], (_ITEM, _CHANNEL), strict=True))
+    for place, share in zip(_places(image, flow)[1], shares, strict=True):
+        d_image = d_image.at[of_item, of_channel, place].add(share * d_top)
+    top_left, top_right, bottom_left, bottom_right = corners
+    across = (1 - down) * (top_right - top_left) + down * (bottom_right - bottom_left)
+    along = (1 - right) * (bottom_left - top_left) + right * (bottom_right - top_right)
+    d_flow = jnp.stack([jnp.sum(d_top * slope, axis=1) for slope in (across, along)], axis=1)
+    return d_image.reshape(image.shape), d_flow.reshape(flow.shape)
+
+
+register(
+    LayerType(
+        Signature("FlowWarp", bottoms=2, param="flow_warp_param", in_place=False),
+        Traced(flow_warp),
+        Gradient(flow_warp_backward),
+        Facts(row_wise=True, origin="FlowNet 2"),
+    )
+)
+
+_ITEM, _CHANNEL = (slice(None), None, None), (slice(None), None)
+
+
+def _mix(corners: Arrays, right: jax.Array, down: jax.Array) -> jax.Array:
+    top_left, top_right, bottom_left, bottom_right = corners
+    above = (1 - right) * top_left + right * top_right
+    below = (1 - right) * bottom_left + right * bottom_right
+    return (1 - down) * above + down * below
+
+
+def _places(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays, Arrays]:
+    """Return which samples lie inside, the four corners' places in the plane, and how far right and down of the first.
+
+    All are (N, 1, height * width).
+    """
+    require(len(image.shape) == 4, f"needs an image with 4 axes (number, channels, height, width), not {image.shape}")
+    n, _, height, width = image.shape
+    require(flow.shape == (n, 2, height, width), f"needs a flow of shape {(n, 2, height, width)}, not {flow.shape}")
+    moved = promote(flow)
+    x = (moved[:, 0] + jnp.arange(width)).reshape(n, 1, -1)
+    y = (moved[:, 1] + jnp.arange(height)[:, None]).reshape(n, 1, -1)
+    inside = (x >= 0) & (y >= 0) & (x < width) & (y < height)
+    x, y = (jnp.where(inside, v, 0) for v in (x, y))
+    left, above = (jax.lax.stop_gradient(jnp.floor(v)) for v in (x, y))
+    columns = left.astype(jnp.int32), jnp.minimum(left.astype(jnp.int32) + 1, width - 1)
+    rows = above.astype(jnp.int32), jnp.minimum(above.astype(jnp.int32) + 1, height - 1)
+    return inside, tuple(row * width + column for row in rows for column in columns), (x - left, y - above)
+
+
+def _corners(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays, Arrays]:
+    """Return which samples lie inside, the image at their four corners (N, C, height * width), and the fractions."""
+    inside, places, fractions = _places(image, flow)
+    plane = promote(image).reshape(*image.shape[:2], -1)
+    return inside, tuple(jnp.take_along_axis(plane, place, axis=2, mode="clip") for place in places), fractions

@@ -1,0 +1,47 @@
+"""Layers for recognising faces."""
+
+from case import ROWS, layer
+
+FILL = 'weight_filler { type: "gaussian" std: 1 }'
+LABELS = (ROWS,)
+
+LAYERS = [
+    layer(
+        "MarginInnerProduct",
+        f"margin_inner_product_param {{ num_output: 4 type: QUADRUPLE base: 10 gamma: 0.5 lambda_min: 1 {FILL} }}",
+        (ROWS, 5),
+        LABELS,
+        tops=2,
+        classes=4,
+    ),
+    layer(
+        "CenterLoss",
+        'center_loss_param { num_output: 4 center_filler { type: "gaussian" std: 1 } } loss_weight: 0.5',
+        (ROWS, 5),
+        LABELS,
+        classes=4,
+    ),
+    layer("InnerDistance", f"inner_distance_param {{ num_output: 3 {FILL} }}", (ROWS, 4)),
+    layer("InnerDistance", f"inner_distance_param {{ num_output: 4 normalize: true {FILL} }}", (ROWS, 5), name="unit"),
+    layer("InnerDistance", 'inner_distance_param { distance_type: "L1" }', (ROWS, 5), (4, 5), name="l1_bottom"),
+    layer("GeneralContrastiveLoss", "", (ROWS, 5), LABELS, classes=5, numbers="positive"),
+    layer(
+        "GeneralContrastiveLoss",
+        "general_contrastive_loss_param { max_negative_only: true exp_negative_weight: true }",
+        (ROWS, 5),
+        LABELS,
+        classes=5,
+        numbers="positive",
+        name="nearest",
+    ),
+    layer("GeneralTripletLoss", "", (ROWS, 5), LABELS, classes=5, numbers="positive"),
+    layer(
+        "GeneralTripletLoss",
+        "general_triplet_loss_param { hardest_only: true add_center_loss: false margin: 1 }",
+        (ROWS, 5),
+        LABELS,
+        classes=5,
+        numbers="positive",
+        name="hardest",
+    ),
+]

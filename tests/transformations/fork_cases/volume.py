@@ -1,0 +1,33 @@
+"""Layers over time and the plane, of C3D."""
+
+from case import ROWS, layer
+
+VOLUME = (ROWS, 2, 4, 5, 6)
+
+LAYERS = [
+    layer(
+        "Convolution3D",
+        "convolution3d_param { num_output: 3 kernel_size: 3 kernel_depth: 2 stride: 2 pad: 1 temporal_pad: 1 }",
+        VOLUME,
+    ),
+    layer(
+        "Convolution3D",
+        "convolution_param { num_output: 3 kernel_size: 3 kernel_depth: 3 pad: 1 temporal_pad: 1 bias_term: false }",
+        VOLUME,
+        name="first_version",
+    ),
+    layer(
+        "Deconvolution3D",
+        "convolution3d_param { num_output: 3 kernel_size: 4 kernel_depth: 2 stride: 2 temporal_stride: 2 pad: 1 }",
+        VOLUME,
+    ),
+    layer("Pooling3D", "pooling3d_param { kernel_size: 2 kernel_depth: 2 stride: 2 temporal_stride: 2 }", VOLUME),
+    layer(
+        "Pooling3D",
+        "pooling_param { pool: AVE kernel_size: 3 kernel_depth: 1 stride: 2 pad: 1 }",
+        VOLUME,
+        name="ave_first_version",
+    ),
+    layer("VoxelSoftmax", "", VOLUME),
+    layer("VoxelSoftmaxLoss", "", VOLUME, (ROWS, 1, 4, 5, 6)),
+]
