@@ -1,4 +1,4 @@
-"""Neurons and dropout that keep activations at mean 0 and variance 1: SeLu and SeLuDropout; dropout of whole channels."""
+"""SeLu and SeLuDropout, which keep mean and variance at 0 and 1, and SpatialDropout, of whole channels."""
 
 from __future__ import annotations
 
