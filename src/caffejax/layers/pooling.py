@@ -79,7 +79,7 @@ def pool_diff(
     (low_h, high_h), (low_w, high_w) = _around(x, window, out).padding
     dx = jnp.zeros((*x.shape[:2], x.shape[2] + low_h + high_h, x.shape[3] + low_w + high_w), x.dtype)
     if method == "AVE":
-        share = d_top / _areas(x.shape[2:], window, out).astype(x.dtype)
+        share = d_top / window_areas(x.shape[2:], window, out).astype(x.dtype)
     else:
         _, row, column = max_windows(x, window, out)
     for i in range(window.kernel[0]):
@@ -126,8 +126,8 @@ def _window(ctx: Context, x: Any) -> tuple[Window, Shape]:
         )
         kernel = size
     else:
-        kernel = _pair(p, "kernel_size", "kernel_h", "kernel_w")
-    pad, stride = _pair(p, "pad", "pad_h", "pad_w"), _pair(p, "stride", "stride_h", "stride_w")
+        kernel = window_pair(p, "kernel_size", "kernel_h", "kernel_w")
+    pad, stride = window_pair(p, "pad", "pad_h", "pad_w"), window_pair(p, "stride", "stride_h", "stride_w")
     require(all(k > 0 for k in kernel), f"kernel must be positive: {kernel}")
     require(all(s > 0 for s in stride), f"stride must be positive: {stride}")
     require(
@@ -161,11 +161,16 @@ def pooled_size(size: Shape, window: Window, rounding: Callable[[float], int]) -
     return tuple(out)
 
 
-def _pair(p: Any, both: str, height: str, width: str) -> Shape:
+def window_pair(p: Any, both: str, height: str, width: str) -> Shape:
+    """Return height and width of what a message has once for both, or once for each.
+
+    Raises:
+        LayerError: if it is given twice, or by half, or not and has no default.
+    """
     either = p.HasField(height) or p.HasField(width)
     require(not (p.HasField(both) and either), f"give either {both} or {height} and {width}, not both")
     if not either:
-        require(both != "kernel_size" or p.HasField(both), f"{both} (or {height} and {width}) must be given")
+        require(both in ("stride", "pad") or p.HasField(both), f"{both} (or {height} and {width}) must be given")
         return (getattr(p, both),) * 2
     require(p.HasField(height) and p.HasField(width), f"{height} and {width} must both be given")
     return (getattr(p, height), getattr(p, width))
@@ -213,7 +218,7 @@ def _first_max(
 
 def average_windows(x: jax.Array, window: Window, out: Shape, *, fast: bool = False) -> jax.Array:
     """Average windows of the last two of four axes; padding counts as zeros, overhang beyond it not at all."""
-    around, areas = _around(x, window, out), _areas(x.shape[2:], window, out)
+    around, areas = _around(x, window, out), window_areas(x.shape[2:], window, out)
     if fast:
         return average_pool(promote(x), around, areas).astype(x.dtype)
     total = promote(x)
@@ -227,7 +232,7 @@ def average_windows(x: jax.Array, window: Window, out: Shape, *, fast: bool = Fa
     return (total / areas).astype(x.dtype)
 
 
-def _areas(size: Shape, window: Window, out: Shape) -> np.ndarray:
+def window_areas(size: Shape, window: Window, out: Shape) -> np.ndarray:
     """Count the cells of the padded plane that each window covers."""
     lengths = []
     for n, kernel, stride, (low, high), o in zip(size, window.kernel, window.stride, window.padding, out, strict=True):

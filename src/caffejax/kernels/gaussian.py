@@ -1,0 +1,51 @@
+"""Gaussian filters, exact: sums over all points, weighted by their distance in some space of features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .gradient import with_gradient
+
+_BLOCK = 2**24  # weights at a time
+
+
+def gaussian_filter(x: jax.Array, features: jax.Array) -> jax.Array:
+    """Sum x, (points, channels), for each point over all points, by exp(-d**2 / 2), d between features (points, n).
+
+    The weights are never held, but computed by blocks, again for the gradient, of which features get none.
+    """
+
+    def forward(x: jax.Array, features: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return _filtered(x, features), features
+
+    def backward(features: jax.Array, dy: jax.Array, wanted: Any) -> tuple[jax.Array, None]:
+        return _filtered(dy, features), None  # the weights are symmetric
+
+    y: jax.Array = with_gradient(forward, backward)(x, jax.lax.stop_gradient(features))
+    return y
+
+
+def _filtered(x: jax.Array, features: jax.Array) -> jax.Array:
+    points, n = features.shape
+    rows = max(1, min(points, _BLOCK // points))
+    blocks = -(-points // rows)
+    padded = jnp.pad(features, ((0, blocks * rows - points), (0, 0))).reshape(blocks, rows, n)
+
+    def block(some: jax.Array) -> jax.Array:
+        square = sum(jnp.square(some[:, k, None] - features[:, k]) for k in range(n))
+        return jnp.exp(-square / 2) @ x
+
+    return jax.lax.map(block, padded).reshape(blocks * rows, -1)[:points]
+
+
+def plane_filter(x: jax.Array, deviation: float) -> jax.Array:
+    """Sum (..., height, width) for each pixel over all, by exp(-d**2 / 2), d in units of `deviation` pixels."""
+    for axis in (-2, -1):
+        at = np.arange(x.shape[axis]) / deviation
+        weights = np.exp(-np.square(at[:, None] - at) / 2).astype(x.dtype)
+        x = jnp.moveaxis(jnp.tensordot(x, weights, (axis, 0)), -1, axis)
+    return x

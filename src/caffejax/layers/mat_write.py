@@ -1,0 +1,96 @@
+"""The MatWrite layer: keeps what passes through a net in files of MATLAB."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..atomic import replacing_path
+from ..errors import DataError, Problem, require
+from .axes import four_axes
+from .context import Context, Shape, Site
+from .registry import register
+from .types import Facts, Gradient, LayerType, OnHost, PerLayer, Signature
+
+
+def make_mat_write(ctx: Context, site: Site) -> LayerType:
+    """Write each bottom to a file `<prefix><name>_blob_<number>.mat`, as `data` (width, height, channels, num).
+
+    Names are the first words of the lines of `source`, less their last `strip` characters, one for each pass, or
+    `iter_<pass>`; of every `period` passes the first is written.
+    """
+    p = ctx.param
+    require(p.period >= 1, f"period must be at least 1, not {p.period}")
+    require(p.strip >= 0, f"strip must not be negative: {p.strip}")
+    return replace(ctx.type, runs=OnHost(_MatFiles(p, site).write, mat_write_top_shapes))
+
+
+def mat_write_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
+    for i, bottom in enumerate(bottoms):
+        four_axes(bottom.shape, f"bottom {i}")
+    return []
+
+
+def mat_write_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[None, ...]:
+    return (None,) * len(bottoms)
+
+
+register(
+    LayerType(
+        Signature("MatWrite", bottoms=(1, None), tops=0, param="mat_write_param"),
+        PerLayer(make_mat_write, on_host=True),
+        Gradient(mat_write_backward),
+        Facts(integers=True, origin="DeepLab"),
+    )
+)
+
+
+class _MatFiles:
+    """The files that one layer writes, and how many passes there were."""
+
+    def __init__(self, p: Any, site: Site) -> None:
+        self._p, self._site = p, site
+        self._passes = 0
+
+    @cached_property
+    def _names(self) -> list[str]:
+        path = self._site.path(self._p.source)
+        try:
+            words = [line.split() for line in path.read_text().splitlines()]
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(Problem(f"cannot be read: {error}", str(path))) from error
+        names = [w[0] for w in words if w]
+        require(all(len(n) > self._p.strip for n in names), f"strip: {self._p.strip} leaves nothing of a name")
+        return [n[: len(n) - self._p.strip] for n in names]
+
+    def write(self, ctx: Context, *bottoms: np.ndarray) -> tuple[()]:
+        number = self._passes
+        self._passes += 1
+        if number % self._p.period == 0:
+            stem = self._p.prefix + self._name(number)
+            for i, bottom in enumerate(bottoms):
+                _write(Path(f"{stem}_blob_{i}.mat").expanduser().absolute(), bottom)
+        return ()
+
+    def _name(self, number: int) -> str:
+        if not self._p.HasField("source"):
+            return f"iter_{number}"
+        require(
+            number < len(self._names), f"'{self._p.source}' has {len(self._names)} names, but this is one pass more"
+        )
+        return self._names[number]
+
+
+def _write(path: Path, array: np.ndarray) -> None:
+    from scipy.io import savemat  # JAX needs scipy, but this part of it takes long to import
+
+    data = np.asarray(array, np.float32 if array.dtype != np.float64 else None).reshape(four_axes(array.shape))
+    try:
+        with replacing_path(path, DataError) as partial, open(partial, "wb") as file:
+            savemat(file, {"data": data.T})
+    except OSError as error:
+        raise DataError(Problem(f"cannot be written: {error}", str(path))) from error

@@ -1,0 +1,96 @@
+"""MultiStageMeanfield: the mean field of a dense conditional random field, a number of iterations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..errors import require
+from ..kernels.gaussian import gaussian_filter, plane_filter
+from ..kernels.varying import vary_as
+from .context import Context, ParamSpec
+from .registry import register
+from .types import Facts, Gradient, LayerType, Signature, Traced
+
+Arrays = tuple[jax.Array, ...]
+
+
+def multi_stage_meanfield(
+    ctx: Context, blobs: Arrays, unary: jax.Array, start: jax.Array, image: jax.Array
+) -> jax.Array:
+    """unary - compatibility * messages, `num_iterations` times over, from scores (num, classes, height, width).
+
+    Messages are the softmax of the scores, filtered by Gaussians of place (theta_gamma), and of place and colour
+    (theta_alpha, theta_beta), each divided by the filtered ones, and weighted between classes. Blobs are both filters'
+    weights and the compatibility, 1 x 1 x classes x classes. The image gets no gradient.
+    """
+    _check(ctx, unary, start, image)
+    p, classes = ctx.param, unary.shape[1]
+    by_place, by_colour, compatibility = (b.reshape(classes, classes) for b in blobs)
+    features = _features(p, jax.lax.stop_gradient(image))
+    places = plane_filter(jnp.ones(unary.shape[2:], unary.dtype), p.theta_gamma)
+    colours = jax.vmap(gaussian_filter)(jnp.ones((*features.shape[:2], 1), unary.dtype), features)
+
+    def iterate(scores: jax.Array, _: None) -> tuple[jax.Array, None]:
+        shares = jax.nn.softmax(scores, axis=1)
+        near = plane_filter(shares, p.theta_gamma) / places
+        pixels = shares.reshape(*shares.shape[:2], shares.shape[2] * shares.shape[3]).swapaxes(1, 2)
+        alike = (jax.vmap(gaussian_filter)(pixels, features) / colours).swapaxes(1, 2).reshape(shares.shape)
+        messages = _mixed(by_place, near) + _mixed(by_colour, alike)
+        return unary - _mixed(compatibility, messages), None
+
+    first = vary_as(start, unary, image, *blobs)
+    return jax.lax.scan(iterate, first, length=p.num_iterations)[0]
+
+
+def multi_stage_meanfield_params(ctx: Context, unary: Any, start: Any, image: Any) -> list[ParamSpec]:
+    _check(ctx, unary, start, image)
+    p, classes = ctx.param, unary.shape[1]
+    own = np.eye(classes, dtype=np.float32).reshape(1, 1, classes, classes)
+    weights = (p.spatial_filter_weight * own, p.bilateral_filter_weight * own, -own)
+    return [ParamSpec(own.shape, value=w) for w in weights]
+
+
+register(
+    LayerType(
+        Signature("MultiStageMeanfield", bottoms=3, param="multi_stage_meanfield_param", in_place=False),
+        Traced(multi_stage_meanfield, params=multi_stage_meanfield_params),
+        Gradient(),
+        Facts(
+            row_wise=True,
+            weight_axes=4,
+            origin="CRF-RNN",
+            restrictions="Filters are exact, where the fork's permutohedral lattice approximates them; the one by "
+            "colour takes time with the square of the pixels. No gradient for the image.",
+        ),
+    )
+)
+
+
+def _check(ctx: Context, unary: Any, start: Any, image: Any) -> None:
+    p = ctx.param
+    require(len(unary.shape) == 4, f"needs scores with 4 axes (num, classes, height, width), not {unary.shape}")
+    require(unary.shape == start.shape, f"bottoms 0 and 1 must have one shape: {unary.shape} and {start.shape}")
+    require(
+        len(image.shape) == 4 and image.shape[0] == unary.shape[0] and image.shape[2:] == unary.shape[2:],
+        f"bottom 2 must be images of the same number and size as the scores {unary.shape}, not {image.shape}",
+    )
+    require(p.num_iterations > 0, "num_iterations must be positive")
+    for name in ("theta_alpha", "theta_beta", "theta_gamma"):
+        require(getattr(p, name) > 0, f"{name} must be positive, not {getattr(p, name):g}")
+
+
+def _features(p: Any, image: jax.Array) -> jax.Array:
+    """Return each pixel's place and colour, in units of the deviations: (num, pixels, 2 + channels)."""
+    num, channels, height, width = image.shape
+    place = np.stack(np.meshgrid(np.arange(height), np.arange(width), indexing="ij"), -1).reshape(1, -1, 2)
+    places = jnp.broadcast_to(jnp.asarray(place / p.theta_alpha, image.dtype), (num, height * width, 2))
+    colours = image.reshape(num, channels, height * width).swapaxes(1, 2) / p.theta_beta
+    return jnp.concatenate([places, colours], axis=2)
+
+
+def _mixed(weights: jax.Array, x: jax.Array) -> jax.Array:
+    return jnp.einsum("ij,njhw->nihw", weights, x)

@@ -1,0 +1,96 @@
+"""SeLu and SeLuDropout, which keep mean and variance at 0 and 1, and SpatialDropout, of whole channels."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import require
+from .context import Context
+from .registry import register
+from .types import Facts, Gradient, LayerType, Signature, Traced
+
+
+def selu(ctx: Context, x: jax.Array) -> jax.Array:
+    """lambda * x where positive, else lambda * alpha * (exp(x) - 1)."""
+    p = ctx.param
+    below = jnp.where(x > 0, 0, x)  # an overflow in the branch not taken would reach the gradient
+    return getattr(p, "lambda") * jnp.where(x > 0, x, p.alpha * jnp.expm1(below))
+
+
+def selu_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    scale = getattr(ctx.param, "lambda")
+    return dy * jnp.where(x > 0, scale, y + scale * ctx.param.alpha)
+
+
+register(
+    LayerType(
+        Signature("SeLu", param="selu_param", aliases=("SELU", "SeLU")),
+        Traced(selu),
+        Gradient(selu_backward),
+        Facts(elementwise=True, dtypes="bottoms", origin="soeaver/caffe-model"),
+    )
+)
+
+
+def selu_dropout(ctx: Context, x: jax.Array) -> jax.Array:
+    """In TRAIN, `alpha` with probability dropout_ratio, then scaled and moved to the mean and variance before it."""
+    if not ctx.training:
+        return x
+    p, factor, added = ctx.param, *_alpha_factor_and_bias(ctx)
+    return (factor * jnp.where(_kept(ctx, x), x, p.alpha) + added).astype(x.dtype)
+
+
+def selu_dropout_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    if not ctx.training:
+        return dy
+    return jnp.where(_kept(ctx, x), dy * _alpha_factor_and_bias(ctx)[0], 0)
+
+
+register(
+    LayerType(
+        Signature("SeLuDropout", param="selu_dropout_param"),
+        Traced(selu_dropout),
+        Gradient(selu_dropout_backward),
+        Facts(row_wise=True, dtypes="bottoms", pixels="same", origin="soeaver/caffe-model"),
+    )
+)
+
+
+def _alpha_factor_and_bias(ctx: Context) -> tuple[float, float]:
+    dropped, alpha = ctx.param.dropout_ratio, ctx.param.alpha
+    kept = 1 - dropped
+    factor = 1 / math.sqrt(kept * (1 + dropped * alpha**2))
+    return factor, -factor * dropped * alpha
+
+
+def spatial_dropout(ctx: Context, x: jax.Array) -> jax.Array:
+    """In TRAIN, whole channels zero with probability dropout_ratio and the rest scaled up; the identity in TEST."""
+    return jnp.where(_kept_channels(ctx, x), x / (1 - ctx.param.dropout_ratio), 0) if ctx.training else x
+
+
+def spatial_dropout_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return jnp.where(_kept_channels(ctx, x), dy / (1 - ctx.param.dropout_ratio), 0) if ctx.training else dy
+
+
+register(
+    LayerType(
+        Signature("SpatialDropout", param="spatial_dropout_param"),
+        Traced(spatial_dropout),
+        Gradient(spatial_dropout_backward),
+        Facts(row_wise=True, dtypes="bottoms", pixels="same", origin="intel/caffe"),
+    )
+)
+
+
+def _kept_channels(ctx: Context, x: jax.Array) -> jax.Array:
+    require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
+    return _kept(ctx, x[(..., *(slice(0, 1),) * (x.ndim - 2))])
+
+
+def _kept(ctx: Context, x: jax.Array) -> jax.Array:
+    ratio = ctx.param.dropout_ratio
+    require(0 <= ratio < 1, f"dropout_ratio must be at least 0 and less than 1, not {ratio:g}")
+    return jax.random.bernoulli(ctx.key, 1 - ratio, x.shape)

@@ -1,0 +1,71 @@
+"""Layers of forks for segmentation, and of those with cheap convolutions."""
+
+import numpy as np
+from case import ROWS, Case, Shape, layer
+
+IMAGE: Shape = (ROWS, 4, 5, 6)
+LABELS: Shape = (ROWS, 1, 5, 6)
+ONE = '{ type: "constant" value: 1 }'
+
+DEPTHWISE_FUSED = """
+  layer { name: "conv" type: "ConvolutionDepthwise" bottom: "b0" top: "conv"
+    convolution_param { kernel_size: 3 pad: 1 bias_term: false } }
+  layer { name: "norm" type: "BN" bottom: "conv" top: "conv" bn_param { slope_filler { value: 1 } } }
+  layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" }
+"""
+
+
+def places(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Each plane's places in a top of twice the height and width, none twice."""
+    *planes, height, width = shape
+    drawn = [random.permutation(4 * height * width)[: height * width] for _ in range(int(np.prod(planes)))]
+    return np.reshape(drawn, shape).astype(np.float32)
+
+
+LAYERS = [
+    layer("Axpy", "", (ROWS, 4, 1, 1), IMAGE, IMAGE),
+    layer("BN", f"bn_param {{ slope_filler {ONE} bias_filler {ONE} }}", IMAGE, name="pspnet_train"),
+    layer("BN", f"bn_param {{ slope_filler {ONE} }}", IMAGE, name="pspnet_test", phase="TEST"),
+    layer("BN", f"bn_param {{ slope_filler {ONE} frozen: true }}", IMAGE, name="pspnet_frozen"),
+    layer("BN", f"bn_param {{ scale_filler {ONE} shift_filler {ONE} }}", IMAGE, name="segnet"),
+    layer("BN", f"bn_param {{ scale_filler {ONE} bn_mode: INFERENCE }}", IMAGE, name="segnet_inference"),
+    layer("BN", f"bn_param {{ scale_filler {ONE} }}", IMAGE, tops=3, name="segnet_three_tops"),
+    layer("ChannelScale", "", IMAGE, (ROWS, 1, 5, 6)),
+    layer("ConvolutionDepthwise", "convolution_param { kernel_size: 3 pad: 1 stride: 2 }", IMAGE),
+    Case("ConvolutionDepthwise_BN_ReLU_train", DEPTHWISE_FUSED, {"b0": IMAGE}),
+    Case("ConvolutionDepthwise_BN_ReLU_test", DEPTHWISE_FUSED, {"b0": IMAGE}, "TEST"),
+    layer("DepthwiseConvolution", "convolution_param { num_output: 4 group: 4 kernel_size: 3 pad: 1 }", IMAGE),
+    layer("EltwiseAccuracy", "eltwise_accuracy_param { top_k: 2 }", IMAGE, LABELS, classes=4),
+    layer("EuclideanDistance", "", (ROWS, 6), (ROWS, 6)),
+    layer("HardSigmoid", "", IMAGE),
+    layer("HardSwish", "", IMAGE),
+    layer("Interp", "interp_param { zoom_factor: 2 }", IMAGE, name="zoom"),
+    layer("Interp", "interp_param { shrink_factor: 2 pad_beg: -1 }", IMAGE, name="shrink"),
+    layer("Interp", "interp_param { height: 7 width: 3 }", IMAGE, name="size"),
+    layer("MultiStageMeanfield", "multi_stage_meanfield_param { num_iterations: 2 }", IMAGE, IMAGE, (ROWS, 3, 5, 6)),
+    layer("Padding", "padding_param { pad_beg: 2 pad_end: -1 }", IMAGE),
+    layer("ReLU6", "relu6_param { negative_slope: 0.1 }", IMAGE),
+    layer("SeLu", "", IMAGE),
+    layer("SeLuDropout", "", IMAGE, name="train", random=True),
+    layer("SeLuDropout", "", IMAGE, name="test", phase="TEST"),
+    layer("SegAccuracy", "", IMAGE, LABELS, classes=4),
+    layer("SegAccuracy", "seg_accuracy_param { reset: false ignore_label: 3 }", IMAGE, LABELS, classes=4, name="kept"),
+    layer("ShuffleChannel", "shuffle_channel_param { group: 2 }", IMAGE),
+    layer("SpatialDropout", "", IMAGE, name="train", random=True),
+    layer("SpatialDropout", "", IMAGE, name="test", phase="TEST"),
+    layer("SpatialSoftmax", "spatial_softmax_param { temperature: 2 }", IMAGE),
+    layer("Unpooling", "unpooling_param { unpool_h: 10 unpool_w: 12 }", IMAGE, IMAGE, draws={"b1": places}),
+    layer("Unpooling", "unpooling_param { kernel_size: 2 stride: 2 unpool_h: 10 unpool_w: 12 }", IMAGE, name="no_mask"),
+    *(
+        layer(
+            "Unpooling",
+            f"unpooling_param {{ unpool: {method} kernel_size: 3 stride: 2 unpool_h: 11 unpool_w: 13 }}",
+            IMAGE,
+            name=method,
+        )
+        for method in ("AVE", "TILE")
+    ),
+    layer("Upsample", "upsample_param { scale: 2 }", IMAGE, IMAGE, name="segnet", draws={"b1": places}),
+    layer("Upsample", "upsample_param { scale: 2 }", IMAGE, name="yolo"),
+    layer("WeightedEuclideanLoss", "", (ROWS, 3), (ROWS, 3), (ROWS, 3, 3)),
+]
