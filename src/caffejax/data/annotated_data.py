@@ -20,7 +20,7 @@ from .annotated.datum import Annotated, annotated, parse
 from .annotated.label_map import read_label_map
 from .annotated.labels import enough_rows, label_rows
 from .annotated.picture import Picture
-from .datum import image_of
+from .datum import BadImageError, image_of
 from .examples import RecordExamples, check_data_param, open_records
 from .fields import refuse_unsupported
 from .labelled import GoodExamples, batch_shape
@@ -55,9 +55,16 @@ class AnnotatedExamples(RecordExamples[Annotated]):
         """Return how many threads can read faster than one: decoding runs outside of Python's lock."""
         return available_cores()
 
-    def annotations(self, count: int) -> list[Annotated]:
+    def annotations(self, count: int, skip_bad: bool) -> list[Annotated]:
         """Return what the first records hold besides images, of at most that many. No image is decoded."""
-        return [annotated(parse(value)) for _, value in self.records(0, min(count, len(self._records)))]
+        found = []
+        for record in self.records(0, min(count, len(self._records))):
+            try:
+                found.append(self.read_one(record, lambda value: annotated(parse(value))))
+            except BadImageError:
+                if not skip_bad:
+                    raise
+        return found
 
 
 def _read(data: bytes, decode: int) -> tuple[np.ndarray, Annotated]:
@@ -88,7 +95,8 @@ class AnnotatedBatches:
         self.batch_size: int = site.layer.data_param.batch_size
         self._layer = {"layer": site.layer.name, "layer_type": site.layer.type}  # for errors
         self._examples = examples
-        self._good = GoodExamples(examples, self.batch_size, site.reading.skip_bad)
+        self._skip_bad = site.reading.skip_bad
+        self._good = GoodExamples(examples, self.batch_size, self._skip_bad)
         self._rng = rng
         self._transform = Transform(site, rng, also=FOLLOWED)
         self._augment = Augment(site, read_mean(site).values.reshape(-1))
@@ -101,8 +109,9 @@ class AnnotatedBatches:
 
     def look(self) -> Look:
         """Read the first image for the tops' shapes, and count the boxes of some more."""
-        size, boxes = self.batch_size, [len(record.objects) for record in self._examples.annotations(_COUNTED)]
-        boxed = self._any_type or self._examples.annotations(1)[0].type is not None
+        size, some = self.batch_size, self._examples.annotations(_COUNTED, self._skip_bad)
+        boxed = self._any_type or bool(some and some[0].type is not None)
+        boxes = [len(record.objects) for record in some]
         label = float32_top(*label_rows([], enough_rows(boxes, size)).shape) if boxed else float32_top(size)
         self.tops = (label, label)
         image = self._read(0, 1).arrays[0]

@@ -23,6 +23,7 @@ _KNOWN = {"source", "batch_size", "backend", "rand_skip", "prefetch"} | {
 
 
 Label = TypeVar("Label")
+Found = TypeVar("Found")
 Record = tuple[bytes, bytes]
 
 
@@ -59,12 +60,20 @@ class RecordExamples(Generic[Label]):
 
     def examples(self, records: Sequence[Record]) -> tuple[Sequence[np.ndarray], Sequence[Label]]:
         """Return the images and the labels of records."""
-        images, labels = zip(*[self._example(*record) for record in records], strict=True)
+        images, labels = zip(*[self.read_one(record, self._read) for record in records], strict=True)
         return images, labels
 
     def read_range(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[Label]]:
         """Return the images and the labels of that many examples."""
         return self.examples(self.records(start, count))
+
+    def read_one(self, record: Record, read: Callable[[bytes], Found]) -> Found:
+        """Read a record's value; errors name its key."""
+        key, value = record
+        try:
+            return read(value)
+        except DataError as error:
+            raise self._named(key, error) from error
 
     def error(self, n: int, error: DataError) -> DataError:
         """Return the error with the record's key."""
@@ -76,12 +85,6 @@ class RecordExamples(Generic[Label]):
 
     def _index(self, n: int) -> int:
         return (self._first + n) % len(self._records)
-
-    def _example(self, key: bytes, value: bytes) -> tuple[np.ndarray, Label]:
-        try:
-            return self._read(value)
-        except DataError as error:
-            raise self._named(key, error) from error
 
     def _named(self, key: bytes, error: DataError) -> DataError:
         name = key.decode("utf-8", "backslashreplace")

@@ -55,9 +55,9 @@ def annotated(message: AnnotatedDatum) -> Annotated:
     return Annotated(objects, message.datum.label, type_, message.datum.encoded)
 
 
-def make_annotated(datum: bytes, objects: np.ndarray) -> bytes:
-    """Serialise an AnnotatedDatum of a serialised Datum, and objects as `Picture` has them, grouped by class."""
-    message = AnnotatedDatum(datum=caffe_pb2.Datum.FromString(datum), type=AnnotatedDatum.BBOX)
+def make_annotated(datum: caffe_pb2.Datum, objects: np.ndarray) -> bytes:
+    """Serialise an AnnotatedDatum of a Datum, and objects as `Picture` has them, grouped by class."""
+    message = AnnotatedDatum(datum=datum, type=AnnotatedDatum.BBOX)
     groups: dict[float, Any] = {}
     for label, instance, xmin, ymin, xmax, ymax, difficult in np.asarray(objects, np.float32).reshape(-1, 7).tolist():
         if label not in groups:

@@ -19,8 +19,9 @@ def enough_rows(boxes: Sequence[int], batch_size: int) -> int:
         boxes: how many some images have.
         batch_size: how many images make a batch.
     """
-    wanted = batch_size * np.mean(boxes) + _RARELY * math.sqrt(batch_size) * np.std(boxes)
-    return _power_of_two(max(1, math.ceil(wanted)))
+    some = list(boxes) or [0]
+    wanted = batch_size * np.mean(some) + _RARELY * math.sqrt(batch_size) * np.std(some)
+    return _power_of_two(math.ceil(wanted))
 
 
 def label_rows(objects: Sequence[np.ndarray], least: int) -> np.ndarray:
