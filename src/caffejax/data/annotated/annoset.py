@@ -30,7 +30,7 @@ class Storing:
         min_dim: smaller images are enlarged until their shorter side is that long; 0 for no such limit.
         max_dim: larger images are then made smaller until their longer side is that long; 0 for no such limit.
         encoding: jpg, png, ...: store them compressed so. A file whose name ends in that and which is not resized is
-            stored byte by byte.
+            stored byte by byte, if it is stored with colours.
     """
 
     colour: bool = True
@@ -58,7 +58,7 @@ def encode_annotated(path: str, label: int | Callable[[Size], np.ndarray], stori
     content = read_file(path)
     original = decode_file(path, content, storing.colour)
     image = _resized(original, storing)
-    datum = make_datum(path, content if image is original else None, image, storing.encoding)
+    datum = make_datum(path, content if image is original and storing.colour else None, image, storing.encoding)
     datum.channels, datum.height, datum.width = image.shape
     if callable(label):
         datum.label = -1
