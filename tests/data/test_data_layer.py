@@ -99,8 +99,8 @@ def message_of(open_source, net, **kwargs):
         ('mean_file: "{large}" crop_size: 5', "must be equal, also with a crop_size"),
         ('mean_file: "{two}"', "mean_file has shape 2x2x6x7; it must be one image"),
         ('mean_file: "{blank}"', "mean_file: no .binaryproto, or damaged or cut short: the file is empty"),
-        ("crop_h: 3 flow: true", "transform_param.crop_h is not supported yet"),
-        ("crop_h: 3 flow: true", "transform_param.flow is not supported yet"),
+        ("pad: 3 flow: true", "transform_param.pad is not supported yet"),
+        ("pad: 3 flow: true", "transform_param.flow is not supported yet"),
     ],
 )
 def test_bad_transformations(open_source, data_layer, raw_db, mean_file, tmp_path, transform, message):

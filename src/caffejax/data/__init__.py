@@ -1,6 +1,8 @@
 """Data layers and their sources. Importing this registers the layers."""
 
 from . import hdf5_output  # noqa: F401  registers its type
+from .annotated.annoset import write_annotated
+from .annotated_data import look_at_annotated_data, open_annotated_data
 from .data_layer import look_at_data, open_data
 from .hdf5_data import look_at_hdf5_data, open_hdf5_data
 from .image_data import look_at_image_data, open_image_data
@@ -19,14 +21,17 @@ __all__ = [
     "Pipeline",
     "leveldb_writer",
     "lmdb_writer",
+    "look_at_annotated_data",
     "look_at_data",
     "look_at_hdf5_data",
     "look_at_image_data",
     "look_at_window_data",
+    "open_annotated_data",
     "open_data",
     "open_hdf5_data",
     "open_image_data",
     "open_window_data",
+    "write_annotated",
     "write_leveldb",
     "write_lmdb",
 ]

@@ -41,14 +41,19 @@ def read_datum(data: bytes, decode: int = AS_STORED) -> tuple[np.ndarray, int]:
         datum = caffe_pb2.Datum.FromString(data)
     except DecodeError as error:
         raise BadImageError("is not a Datum, or is damaged") from error
+    return image_of(datum, decode), datum.label
+
+
+def image_of(datum: caffe_pb2.Datum, decode: int = AS_STORED) -> np.ndarray:
+    """Return the image of a Datum, as `read_datum` does."""
     if datum.encoded:
-        return decode_image(datum.data, decode), datum.label
+        return decode_image(datum.data, decode)
     shape = datum.channels, datum.height, datum.width
     raw = datum.data
     image = np.frombuffer(raw, np.uint8) if raw else np.array(datum.float_data, np.float32)
     if image.size != math.prod(shape) or min(shape) < 1:
         raise BadImageError(f"is declared {'x'.join(map(str, shape))} (CxHxW), but has {image.size} values")
-    return image.reshape(shape), datum.label
+    return image.reshape(shape)
 
 
 class DatumReader:

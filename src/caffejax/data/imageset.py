@@ -36,15 +36,32 @@ def encode_image_datum(
     """
     content = read_file(path)
     image = resize(decode_file(path, content, colour), height, width)
-    datum = caffe_pb2.Datum(label=label, encoded=bool(encoding))
+    datum = make_datum(path, None if height and width else content, image, encoding)
+    datum.label = label
+    return datum.SerializeToString(), image.shape
+
+
+def make_datum(path: str, content: bytes | None, image: np.ndarray, encoding: str) -> caffe_pb2.Datum:
+    """Return a Datum without a label.
+
+    Args:
+        path: the image's file.
+        content: its bytes, or None if the image was changed.
+        image: the image (C, H, W).
+        encoding: jpg, png, ...; raw if empty.
+
+    Raises:
+        DataError: naming the file, if OpenCV knows no such encoding.
+    """
+    datum = caffe_pb2.Datum(encoded=bool(encoding))
     if not encoding:
         datum.channels, datum.height, datum.width = image.shape
         datum.data = image.tobytes()
-    elif not (height and width) and _ends_in(path, encoding):
+    elif content is not None and _ends_in(path, encoding):
         datum.data = content
     else:
         datum.data = _encoded(image, encoding, path)
-    return datum.SerializeToString(), image.shape
+    return datum
 
 
 def guess_encoding(name: str) -> str:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import jax
 import numpy as np
@@ -20,15 +20,18 @@ from .rng import CounterRng
 from .shapes import dims, float32_top
 from .transform import Transform
 
+Label = TypeVar("Label")
+AnyLabel_co = TypeVar("AnyLabel_co", covariant=True)
 
-class Examples(Protocol):
+
+class Examples(Protocol[AnyLabel_co]):
     """Labelled images by number, without end. Several threads may read at once."""
 
     def count_threads(self) -> int:
         """Return how many threads can read faster than one. May read an example to find out."""
         ...
 
-    def read_range(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:
+    def read_range(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[AnyLabel_co]]:
         """Read that many examples from number `start` on: images (C, H, W), uint8 or float32, and labels.
 
         Images of one shape may be one array (N, C, H, W).
@@ -47,7 +50,7 @@ class Examples(Protocol):
         ...
 
 
-def look_at_images(site: Site, examples: Examples, batch_size: int, rng: CounterRng) -> Look:
+def look_at_images(site: Site, examples: Examples[int], batch_size: int, rng: CounterRng) -> Look:
     """Read the first image for the tops' shapes, and close the examples.
 
     Raises:
@@ -55,8 +58,8 @@ def look_at_images(site: Site, examples: Examples, batch_size: int, rng: Counter
     """
     with closing(examples):
         transform = Transform(site, rng)
-        first = _GoodExamples(examples, batch_size, site.reading.skip_bad).read_range(0, 1)
-        tops = float32_top(batch_size, *_batch_shape(first, examples, transform)), float32_top(batch_size)
+        first = GoodExamples(examples, batch_size, site.reading.skip_bad).read_range(0, 1)
+        tops = float32_top(batch_size, *batch_shape(first, examples, transform)), float32_top(batch_size)
     given = jax.ShapeDtypeStruct(tops[0].shape, transform.dtype(first.images)), tops[1]
     n = len(site.layer.top)
     return Look(tops[:n], transform.finish, given[:n])
@@ -80,12 +83,12 @@ class LabelledBatches:
         DataError: if transform_param is wrong.
     """
 
-    def __init__(self, site: Site, examples: Examples, batch_size: int, rng: CounterRng, tops: Tops) -> None:
+    def __init__(self, site: Site, examples: Examples[int], batch_size: int, rng: CounterRng, tops: Tops) -> None:
         self.tops = tops
         self.batch_size = batch_size
         self._layer = {"layer": site.layer.name, "layer_type": site.layer.type}  # for errors
         self._examples = examples
-        self._good = _GoodExamples(examples, batch_size, site.reading.skip_bad)
+        self._good = GoodExamples(examples, batch_size, site.reading.skip_bad)
         self._transform = Transform(site, rng)
 
     @functools.cached_property
@@ -102,7 +105,7 @@ class LabelledBatches:
         """
         with located(**self._layer):
             examples = self._good.read_range(start, self.batch_size)
-            _batch_shape(examples, self._examples, self._transform)
+            batch_shape(examples, self._examples, self._transform)
             images = self._transform(examples.images, start)
         return Batch((images, np.array(examples.labels, np.float32))[: len(self.tops)], examples.warnings)
 
@@ -111,27 +114,27 @@ class LabelledBatches:
         self._examples.close()
 
 
-class _GoodExamples:
+class GoodExamples(Generic[Label]):
     """Examples that can be decoded: with `skip_bad`, the next such one stands in for one that cannot."""
 
-    def __init__(self, examples: Examples, batch_size: int, skip_bad: bool) -> None:
+    def __init__(self, examples: Examples[Label], batch_size: int, skip_bad: bool) -> None:
         self._examples = examples
         self._batch_size = batch_size
         self._skip_bad = skip_bad
 
-    def read_range(self, start: int, count: int) -> _ExampleRange:
+    def read_range(self, start: int, count: int) -> ExampleRange[Label]:
         """Read that many examples from number `start` on, or what stands in for them."""
         try:
-            return _ExampleRange(range(start, start + count), *self._examples.read_range(start, count))
+            return ExampleRange(range(start, start + count), *self._examples.read_range(start, count))
         except BadImageError:
             if not self._skip_bad:
                 raise
         bad: list[BadImageError] = []
         found = [self._next_good(n, bad) for n in range(start, start + count)]
         warnings = dict.fromkeys(f"{error}; the next one takes its place" for error in bad)
-        return _ExampleRange(*zip(*found, strict=True))._replace(warnings=tuple(warnings))
+        return ExampleRange(*zip(*found, strict=True))._replace(warnings=tuple(warnings))
 
-    def _next_good(self, n: int, bad: list[BadImageError]) -> tuple[int, np.ndarray, int]:
+    def _next_good(self, n: int, bad: list[BadImageError]) -> tuple[int, np.ndarray, Label]:
         """Find the first example from number n on that can be decoded; return its number, image and label."""
         for number in range(n, n + self._batch_size + 1):
             try:
@@ -143,7 +146,7 @@ class _GoodExamples:
         raise DataError(replace(last, message=f"{last.message}; no better are the {self._batch_size} before it"))
 
 
-def _batch_shape(batch: _ExampleRange, examples: Examples, transform: Transform) -> tuple[int, ...]:
+def batch_shape(batch: ExampleRange[Label], examples: Examples[Label], transform: Transform) -> tuple[int, ...]:
     """Return the shape (C, h, w) that all images of a batch come out with."""
     shape: tuple[int, ...] = ()
     seen: tuple[int, ...] = ()
@@ -164,10 +167,10 @@ def _batch_shape(batch: _ExampleRange, examples: Examples, transform: Transform)
     return shape
 
 
-class _ExampleRange(NamedTuple):
+class ExampleRange(NamedTuple, Generic[Label]):
     """Consecutive examples: their numbers, images and labels, and what to warn of."""
 
     numbers: Sequence[int]
     images: Sequence[np.ndarray]
-    labels: Sequence[int]
+    labels: Sequence[Label]
     warnings: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Lists of image files with labels, `path label` on each line."""
+"""Lists of image files with labels, `path label` on each line, or with other files."""
 
 from __future__ import annotations
 
@@ -37,15 +37,7 @@ def read_list(file: Path) -> ImageList:
     Raises:
         DataError: if the file cannot be read, is empty, or with all lines that are not of that form.
     """
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise DataError(Problem(f"the list of images cannot be read: {error.strerror}", str(file))) from error
-    if b"\0" in content:
-        raise DataError(Problem("is no text; a list has a path, a space and a label on each line", str(file)))
-    lines = content.decode("utf-8", "surrogateescape").rstrip().splitlines()
-    if not lines:
-        raise DataError(Problem("the list names no images", str(file)))
+    lines = _lines(file)
     images = ImageList(file, [], [])
     problems: list[Problem] = []
     for number, line in enumerate(lines, 1):
@@ -61,6 +53,45 @@ def read_list(file: Path) -> ImageList:
     return images
 
 
+def read_pairs(file: Path) -> tuple[list[str], list[str]]:
+    """Read a list of pairs of files, of which the second has no space in its name.
+
+    Raises:
+        DataError: if the file cannot be read, is empty, or with all lines that are not of that form.
+    """
+    pairs = [line.rstrip().rpartition(" ")[::2] for line in _lines(file)]
+    problems = [
+        Problem(f"'{first or second}' is not two paths with a space between them", str(file), number)
+        for number, (first, second) in enumerate(pairs, 1)
+        if not (first.strip() and second)
+    ]
+    if problems:
+        raise DataError(shorten(problems))
+    return [first.strip() for first, _ in pairs], [second for _, second in pairs]
+
+
+def read_names(file: Path) -> list[str]:
+    """Read a list of files, one on each line.
+
+    Raises:
+        DataError: if the list cannot be read, or is empty.
+    """
+    return [line.strip() for line in _lines(file) if line.strip()]
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise DataError(Problem(f"the list of images cannot be read: {error.strerror}", str(file))) from error
+    if b"\0" in content:
+        raise DataError(Problem("is no text; a list has a path, a space and a label on each line", str(file)))
+    lines = content.decode("utf-8", "surrogateescape").rstrip().splitlines()
+    if not lines:
+        raise DataError(Problem("the list names no images", str(file)))
+    return lines
+
+
 def find_images(images: ImageList, root: str, folders: Sequence[Path]) -> list[str]:
     """Return the images' paths: `root` and the name, joined as they are, from the working directory or a folder.
 
@@ -72,18 +103,23 @@ def find_images(images: ImageList, root: str, folders: Sequence[Path]) -> list[s
     Raises:
         DataError: with all images that are missing.
     """
+    return find_files(images.file, images.names, root, folders)
+
+
+def find_files(file: Path, names: Sequence[str], root: str, folders: Sequence[Path], what: str = "image") -> list[str]:
+    """Return the paths of files that a list names, as `find_images` does. `what` they are is for the message."""
     root = os.path.expanduser(root)
     folder_has = _Listings()
     paths: list[str] = []
     problems: list[Problem] = []
-    for number, name in enumerate(images.names, 1):
+    for number, name in enumerate(names, 1):
         given = root + name
         for path in (given, *(os.path.join(folder, given) for folder in folders)):
             if folder_has(path):
                 paths.append(path)
                 break
         else:
-            problems.append(Problem(f"there is no image '{given}'", str(images.file), number))
+            problems.append(Problem(f"there is no {what} '{given}'", str(file), number))
     if problems:
         raise DataError(shorten(problems))
     return paths

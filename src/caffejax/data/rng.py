@@ -23,6 +23,10 @@ class CounterRng:
         stream = np.random.Philox(key=np.array(self._seed, np.uint64), counter=start)
         return np.asarray(stream.random_raw(4 * count)).reshape(count, 4)
 
+    def generator(self, n: int) -> np.random.Generator:
+        """Return a generator of as many numbers as one example needs: those of example n, and none of its `words`."""
+        return np.random.Generator(np.random.Philox(key=np.array(self._seed, np.uint64), counter=[0, n, 0, 1]))
+
     def permutation(self, n: int, *where: int) -> np.ndarray:
         """Return an order of 0 ... n-1 for a place (an epoch, a file in it): int64 (n,)."""
         return np.random.default_rng((*self._seed, *where)).permutation(n)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,33 +17,52 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from ..errors import DataError
 from ..layers.context import Site
-from .crop import Crop
+from .crop import crop_of
 from .fields import refuse_unsupported
 from .mean import Mean, read_mean
 from .opencv import cv2
 from .rng import CounterRng
 
-_KNOWN = {"scale", "mirror", "crop_size", "mean_file", "mean_value", "force_color", "force_gray"}
+_KNOWN = {"scale", "mirror", "crop_size", "mean_file", "mean_value", "force_color", "force_gray"} | {
+    *("crop_h", "crop_w", "crop_height", "crop_width"),
+}
+
+
+class Cuts(NamedTuple):
+    """What is cut out of each image of a batch.
+
+    Attributes:
+        origins: the windows' upper left corners, row and column, uint64 (N, 2).
+        flips: whether they are mirrored, bool (N,).
+    """
+
+    origins: np.ndarray
+    flips: np.ndarray
 
 
 class Transform:
     """What a layer's transform_param asks for.
 
+    Args:
+        site: the layer.
+        rng: what decides over crops and mirroring.
+        also: settings that the layer follows itself.
+
     Raises:
         DataError: if it asks for what excludes each other, or what caffejax does not know.
     """
 
-    def __init__(self, site: Site, rng: CounterRng) -> None:
+    def __init__(self, site: Site, rng: CounterRng, also: Iterable[str] = ()) -> None:
         param = site.layer.transform_param
-        refuse_unsupported(param, "transform_param", _KNOWN)
+        refuse_unsupported(param, "transform_param", _KNOWN.union(also))
         if param.force_color and param.force_gray:
             raise DataError("transform_param has both force_color and force_gray; keep one of them")
-        self._crop = Crop(param.crop_size, random=site.training)
+        self._crop = crop_of(param, random=site.training)
         self._mean = read_mean(site)
         self._scale = np.float32(param.scale)
         self._mirror: bool = param.mirror
         # whether the same is subtracted from every crop, so that `Finish` can do it on the device
-        self._on_device = self._mean.file is None or not (param.crop_size or param.mirror)
+        self._on_device = self._mean.file is None or not (self._crop.height or param.mirror)
         self._rng = rng
 
     @property
@@ -76,18 +95,32 @@ class Transform:
         Returns:
             (N, C, h, w): float32, or uint8 if `finish` is to subtract and scale.
         """
+        return self.cut(images, self.draw(images, start))
+
+    def draw(self, images: Sequence[np.ndarray], start: int) -> Cuts:
+        """Draw what is cut out of each image; arguments as above."""
         words = self._rng.words(start, len(images))
         extents = np.array([image.shape[1:] for image in images], np.uint64)
-        origins = self._crop.origins(extents, words[:, 1:3])
-        flips = (words[:, 0] % 2 == 1) & self._mirror
+        return Cuts(self._crop.origins(extents, words[:, 1:3]), (words[:, 0] % 2 == 1) & self._mirror)
+
+    def windows(self, images: Sequence[np.ndarray], cuts: Cuts) -> np.ndarray:
+        """Return the windows in units of the images: float32 (N, 4), xmin, ymin, xmax, ymax."""
+        extents = np.array([image.shape[1:] for image in images], np.float32)
+        sides = np.array([self._crop.shape(image.shape)[1:] for image in images], np.float32)
+        low = cuts.origins.astype(np.float32)
+        return np.concatenate([(low / extents)[:, ::-1], ((low + sides) / extents)[:, ::-1]], axis=1)
+
+    def cut(self, images: Sequence[np.ndarray], cuts: Cuts) -> np.ndarray:
+        """Do with images what was drawn; arguments and result as above."""
+        origins, flips = cuts
         shape = (len(images), *self._crop.shape(images[0].shape))
         as_bytes = self.dtype(images) == np.uint8
         if isinstance(images, np.ndarray) and as_bytes:
             return _crop_batch(images, origins, flips, shape)
-        cuts = zip(images, origins.tolist(), flips.tolist(), strict=True)
+        each = zip(images, origins.tolist(), flips.tolist(), strict=True)
         if as_bytes:
-            return _crop_each(cuts, np.empty(shape, np.uint8))
-        batch = _crop_each(cuts, np.empty(shape, np.float32), self._mean)
+            return _crop_each(each, np.empty(shape, np.uint8))
+        batch = _crop_each(each, np.empty(shape, np.float32), self._mean)
         if self._scale != 1:
             batch *= self._scale
         return batch

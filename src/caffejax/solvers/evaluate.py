@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +14,7 @@ from ..errors import GraphError, Problem
 from ..graph import Graph
 from ..inspect import IndexCheck
 from ..net import Net, Params, Variables
+from .detection import Precisions, average_precisions, mean_precision, output_problems
 
 
 class Scores(NamedTuple):
@@ -20,11 +22,13 @@ class Scores(NamedTuple):
 
     Attributes:
         loss: the mean of the total loss.
-        outputs: the mean of each output blob, in the blob's shape.
+        outputs: the mean of each output blob, in the blob's shape; of detections the mean average precision.
+        precisions: of detections, the average precision of each class, by output.
     """
 
     loss: float
     outputs: dict[str, np.ndarray]
+    precisions: Mapping[str, Precisions] = MappingProxyType({})
 
 
 class Evaluator:
@@ -34,9 +38,19 @@ class Evaluator:
         net: the test net.
         device: where to run.
         loader: where its batches come from; its data layers unless given.
+        ap_version: how the average precision of detections is computed, if the net's outputs are that; see
+            `average_precision`.
+
+    Raises:
+        GraphError: if outputs are to be detections and are not.
     """
 
-    def __init__(self, net: Net, device: jax.Device, loader: Loader | None = None) -> None:
+    def __init__(
+        self, net: Net, device: jax.Device, loader: Loader | None = None, ap_version: str | None = None
+    ) -> None:
+        if ap_version is not None and (problems := output_problems(net.graph, net.outputs)):
+            raise GraphError(Problem(problem, file=net.graph.file) for problem in problems)
+        self._ap_version = ap_version
         self.net = net
         self.loader = Loader(net.graph) if loader is None else loader
         self.device = device
@@ -65,6 +79,11 @@ class Evaluator:
         self._last = state
         if not results:
             return Scores(0.0, {})
+        if self._ap_version is not None:
+            losses, outputs = zip(*results, strict=True)
+            precisions = average_precisions(outputs, self._ap_version)
+            means = {name: mean_precision(of_output) for name, of_output in precisions.items()}
+            return Scores(float(np.mean(losses)), means, precisions)
         _check_shapes([outputs for _, outputs in results], self.net.graph)
         loss, outputs = jax.tree.map(lambda *xs: np.mean(np.stack(xs), axis=0), *results)
         return Scores(float(loss), outputs)

@@ -82,3 +82,10 @@ def output_lines(prefix: str, outputs: Mapping[str, np.ndarray], loss_weights: M
     """Yield the lines of the train net's or a test net's outputs."""
     for index, line in enumerate(score_lines(outputs, loss_weights)):
         yield f"    {prefix} net output #{index}: {line}"
+
+
+def precision_lines(precisions: Mapping[str, Mapping[int, float]]) -> Iterator[str]:
+    """Yield a line for each class of each output, as the SSD fork does."""
+    for by_class in precisions.values():
+        for label, value in by_class.items():
+            yield f"class{label}: {value:g}"

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import Problem, SolverError, did_you_mean
+from ..inspect.average_precision import VERSIONS
 from ..paths import find
 from ..schema import read_net
 from ..schema.caffe_pb2 import NetParameter, NetState, SolverParameter
 from . import policies, rules
 
+_NAMES = {"eval_type": ("classification", "detection"), "ap_version": VERSIONS}
 _TRAIN_SOURCES = ("net", "net_param", "train_net", "train_net_param")
 
 
@@ -49,6 +51,9 @@ def _other_problems(param: SolverParameter) -> Iterator[str]:
         yield f"iter_size must be 1 or more, not {param.iter_size}"
     if param.average_loss < 1:
         yield f"average_loss must be 1 or more, not {param.average_loss}"
+    for name, known in _NAMES.items():
+        if (value := getattr(param, name)) not in known:
+            yield f"unknown {name} '{value}'; it is {' or '.join(known)}{did_you_mean(value, known)}"
     own, total = _own_test_nets(param), len(param.test_iter)
     generic = param.HasField("net") or param.HasField("net_param")
     if total < own or (total > own and not generic):

@@ -15,7 +15,7 @@ from ..layers.context import name_key
 from ..net import Net, Variables
 from ..schema.caffe_pb2 import SolverParameter
 from .evaluate import Evaluator, Scores, share_trained, sharing_problems
-from .report import log, output_lines
+from .report import log, output_lines, precision_lines
 
 
 class Tests:
@@ -35,7 +35,8 @@ class Tests:
         scores: the mean of each output in the last test; of nets with the same output the first counts.
 
     Raises:
-        GraphError: if layers of one name have other blobs than in the train net.
+        GraphError: if layers of one name have other blobs than in the train net, or eval_type is "detection" and a
+            net has other outputs.
         DataError: if a test net's data cannot be opened.
     """
 
@@ -56,7 +57,8 @@ class Tests:
         if problems:
             raise GraphError(problems)
         self._param, self._train, self._key = param, train, key
-        self.evaluators = [Evaluator(net, device, open_loader(net)) for net in nets]
+        ap_version = param.ap_version if param.eval_type == "detection" else None
+        self.evaluators = [Evaluator(net, device, open_loader(net), ap_version) for net in nets]
         self.own = [_own(net, jax.random.fold_in(key, 1 + i), train) for i, net in enumerate(nets)]
         self._tested_at: int | None = None
         self.scores: dict[str, float] = {}
@@ -109,6 +111,8 @@ class Tests:
         scores = evaluator(own, self._param.test_iter[i], key)
         if self._param.test_compute_loss:
             log.info(f"Test loss: {scores.loss:g}")
+        for line in precision_lines(scores.precisions) if self._param.show_per_class_result else ():
+            log.info(line)
         for line in output_lines("Test", scores.outputs, graph.losses):
             log.info(line)
         return scores

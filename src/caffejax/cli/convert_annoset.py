@@ -1,0 +1,119 @@
+"""Make a database of images with boxes, `image annotation` on each line of a list, as the SSD fork's tool does."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from ..errors import DataError
+from ..glog import log, start_logging
+from . import flags
+from .progress import counter
+
+HELP = "make a database of images with boxes"
+EXAMPLE = (
+    "caffejax convert_annoset --anno_type=detection --label_map_file=labelmap.prototxt --encoded VOCdevkit/ "
+    "trainval.txt trainval_lmdb"
+)
+
+_LOG_EVERY = 1000
+_KINDS = ("xml", "json", "txt")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    parser.add_argument("root", help="put before each path as it is, so with a slash at its end", metavar="ROOTFOLDER/")
+    parser.add_argument("list", help="the list of images and annotations, or labels", metavar="LISTFILE")
+    parser.add_argument("database", help="the folder to make", metavar="DB_NAME")
+    flags.add_backend_flag(parser)
+    kinds = ("classification", "detection")
+    flags.add(parser, "anno_type", "whether the list has labels or files of boxes", choices=kinds, default=kinds[0])
+    flags.add(parser, "label_type", "how these files are written", choices=_KINDS, default=_KINDS[0])
+    flags.add(parser, "label_map_file", "the numbers of the classes, a LabelMap; txt may do without", default="")
+    flags.add_switch(parser, "check_label", "accepted: that no name or label occurs twice is checked always")
+    flags.add_switch(parser, "gray", "store one channel instead of three")
+    flags.add_switch(parser, "shuffle", "store the images in a random order")
+    flags.add(parser, "seed", "what decides that order", type=flags.count, default=0, metavar="N")
+    flags.add(parser, "min_dim", "enlarge images until the shorter side is that long", type=flags.count, default=0)
+    flags.add(parser, "max_dim", "then shrink them until the longer side is that long", type=flags.count, default=0)
+    flags.add(parser, "resize_width", "resize to this width, if a height is given too", type=flags.count, default=0)
+    flags.add(parser, "resize_height", "resize to this height, if a width is given too", type=flags.count, default=0)
+    flags.add_switch(parser, "check_size", "stop if an image has another size than the first")
+    flags.add_switch(parser, "encoded", "store compressed images, files as they are where possible")
+    flags.add(parser, "encode_type", "compress to this: jpg, png, ...; else by each file's name", default="")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Make the database."""
+    start_logging()
+    import numpy as np
+
+    from ..data.records import WRITERS
+
+    if (options.min_dim or options.max_dim) and (options.resize_height or options.resize_width):
+        raise DataError("--min_dim and --max_dim exclude --resize_height and --resize_width")
+    images = _read_list(options)
+    if options.shuffle:
+        log.info("Shuffling data")
+        images = [images[i] for i in np.random.default_rng(options.seed).permutation(len(images)).tolist()]
+    log.info("A total of %d images.", len(images))
+    done = 0
+    with WRITERS[options.backend](options.database) as put, counter(len(images), "images") as advance:
+        for done, (key, record) in enumerate(_records(options, images), 1):
+            put(key, record)
+            advance()
+            if done % _LOG_EVERY == 0:
+                log.info("Processed %d files.", done)
+    if done % _LOG_EVERY:
+        log.info("Processed %d files.", done)
+
+
+class _Image(NamedTuple):
+    name: str
+    path: str
+    label: Any  # as `encode_annotated` takes it
+
+
+def _read_list(options: argparse.Namespace) -> list[_Image]:
+    from pathlib import Path
+
+    from ..data.annotated.annotation_files import read_annotation
+    from ..data.annotated.label_map import read_label_map
+    from ..data.lists import find_files, find_images, read_list, read_pairs
+
+    file = Path(options.list)
+    if options.anno_type == "classification":
+        images = read_list(file)
+        return list(map(_Image, images.names, find_images(images, options.root, ()), images.labels))
+    if not options.label_map_file and options.label_type == "xml":
+        raise DataError("--label_map_file is needed: XML has names of classes, and the net needs numbers")
+    numbers = read_label_map(Path(options.label_map_file)) if options.label_map_file else None
+    names, annotations = read_pairs(file)
+    paths = find_files(file, names, options.root, ())
+    found = find_files(file, annotations, options.root, (), "annotation")
+    if options.label_type == "txt":
+        numbers = None  # these files have numbers
+    return [
+        _Image(name, path, functools.partial(read_annotation, annotation, options.label_type, numbers=numbers))
+        for name, path, annotation in zip(names, paths, found, strict=True)
+    ]
+
+
+def _records(options: argparse.Namespace, images: list[_Image]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield key and AnnotatedDatum of each image, in this order."""
+    from ..data.annotated.annoset import Storing, encode_annotated
+    from ..data.imageset import guess_encoding
+
+    size = {"height": options.resize_height, "width": options.resize_width}
+    storing = Storing(not options.gray, min_dim=options.min_dim, max_dim=options.max_dim, **size)
+    first = None
+    for line, image in enumerate(images):
+        encoding = options.encode_type or (guess_encoding(image.name) if options.encoded else "")
+        record, shape = encode_annotated(image.path, image.label, replace(storing, encoding=encoding))
+        first = first or shape
+        if options.check_size and shape != first:
+            raise DataError(f"image '{image.path}' is {shape} (channels, height, width), the first is {first}")
+        yield b"%08d_" % line + image.name.encode("utf-8", "surrogateescape"), record

@@ -1,0 +1,143 @@
+"""Files that say what is in an image: VOC's XML, COCO's JSON, or lines of text.
+
+All give the objects of an image as `Picture` has them. Sizes in them are pixels.
+"""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+from xml.parsers import expat
+
+import numpy as np
+
+from ...errors import DataError, located
+from ..images import read_file
+
+Size = tuple[float, float]  # height and width
+
+
+class _Object(NamedTuple):
+    name: str
+    box: tuple[float, float, float, float]  # xmin, ymin, xmax, ymax in pixels
+    difficult: bool
+
+
+def read_annotation(path: str, kind: str, size: Size, numbers: Mapping[str, int] | None = None) -> np.ndarray:
+    """Read the objects of an image: float32 (G, 7).
+
+    Args:
+        path: the file.
+        kind: how it is written, one of `KINDS`.
+        size: the image's own height and width, which count where the file says none.
+        numbers: the classes' numbers by name; without, names must be numbers.
+
+    Raises:
+        DataError: naming the file, if it cannot be read, is not of that kind, or names an unknown class.
+    """
+    content = read_file(path)
+    with located(file=str(path)):
+        objects, (height, width) = KINDS[kind](content, size)
+        if height <= 0 or width <= 0:
+            raise DataError(f"says that the image is {height:g} x {width:g}")
+        scale = np.array([width, height] * 2, np.float32)
+        rows: list[tuple[float, ...]] = []
+        instances: dict[int, int] = {}
+        for name, box, difficult in objects:
+            label = _number(name, numbers)
+            instances[label] = instance = instances.get(label, -1) + 1
+            rows.append((label, instance, *(np.array(box, np.float32) / scale).tolist(), difficult))
+    return np.array(rows, np.float32).reshape(-1, 7)
+
+
+def _number(name: str, numbers: Mapping[str, int] | None) -> int:
+    if numbers is None:
+        if not name.isdecimal():
+            raise DataError(f"class '{name}' is no number; a label map gives names numbers")
+        return int(name)
+    if name not in numbers:
+        raise DataError(f"class '{name}' is not in the label map")
+    return numbers[name]
+
+
+def _xml(content: bytes, size: Size) -> tuple[list[_Object], Size]:
+    root = _tree(content)
+    found = []
+    for number, element in enumerate(root.findall("object")):
+        box = element.find("bndbox")
+        name = element.findtext("name")
+        if name is None or box is None:
+            raise DataError(f"object {number} has no {'name' if name is None else 'bndbox'}")
+        corners = _numbers((box.findtext(side) for side in ("xmin", "ymin", "xmax", "ymax")), f"object {number}")
+        found.append(_Object(name.strip(), corners, (element.findtext("difficult") or "").strip() == "1"))
+    if (said := root.find("size")) is None:
+        return found, size
+    height, width = (said.findtext(side) for side in ("height", "width"))
+    return found, (_float(height, "size.height"), _float(width, "size.width"))
+
+
+def _tree(content: bytes) -> ET.Element:
+    """Parse XML, but no DOCTYPE: its entities could grow without end, or read other files."""
+    builder, parser = ET.TreeBuilder(), expat.ParserCreate()
+
+    def refuse(*_: Any) -> None:
+        raise DataError("has a DOCTYPE, which is refused: annotations need none")
+
+    parser.StartDoctypeDeclHandler = refuse
+    parser.StartElementHandler, parser.EndElementHandler = builder.start, builder.end
+    parser.CharacterDataHandler = builder.data
+    try:
+        parser.Parse(content, True)
+    except expat.ExpatError as error:
+        raise DataError(f"is no XML: {error}") from error
+    return builder.close()
+
+
+def _json(content: bytes, size: Size) -> tuple[list[_Object], Size]:
+    try:
+        root = json.loads(content)
+        annotations, image = root["annotation"], root.get("image", {})
+        found = []
+        for number, one in enumerate(annotations):
+            x, y, w, h = _numbers(one["bbox"], f"annotation {number}")
+            found.append(_Object(str(one["category_id"]), (x, y, x + w, y + h), bool(one.get("iscrowd", False))))
+        return found, (float(image.get("height", size[0])), float(image.get("width", size[1])))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"is no JSON: {error}") from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"has another form than {{image: {{height, width}}, annotation: [{{category_id, bbox: [x, y, w, h]}}]}}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _txt(content: bytes, size: Size) -> tuple[list[_Object], Size]:
+    found = []
+    for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
+        if words := line.split():
+            if len(words) != 5:
+                raise DataError(f"line {number} is '{line.strip()}', not 'label xmin ymin xmax ymax'")
+            found.append(_Object(words[0], _numbers(words[1:], f"line {number}"), False))
+    return found, size
+
+
+def _numbers(values: Iterable[Any], what: str) -> tuple[float, float, float, float]:
+    corners = [_float(value, what) for value in values]
+    if len(corners) != 4:
+        raise DataError(f"{what} has a box of {len(corners)} numbers, not 4")
+    return corners[0], corners[1], corners[2], corners[3]
+
+
+def _float(value: Any, what: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if not np.isfinite(number):
+        raise DataError(f"{what} has '{value}' where a number should be")
+    return number
+
+
+KINDS: Mapping[str, Callable[[bytes, Size], tuple[list[_Object], Size]]] = {"xml": _xml, "json": _json, "txt": _txt}

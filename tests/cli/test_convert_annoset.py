@@ -1,0 +1,163 @@
+"""convert_annoset: what it stores is what AnnotatedData reads; and what it refuses."""
+
+import json
+
+import cv2
+import numpy as np
+import pytest
+
+from caffejax.cli import main
+from caffejax.data import LevelDb, Lmdb
+from caffejax.data.annotated.datum import annotated, parse
+from caffejax.data.datum import image_of
+
+MAP = """
+item { name: "none_of_the_above" label: 0 display_name: "background" }
+item { name: "cat" label: 1 display_name: "cat" }
+item { name: "dog" label: 2 display_name: "dog" }
+"""
+XML = """<annotation><size><width>40</width><height>20</height><depth>3</depth></size>
+<object><name>dog</name><difficult>1</difficult><bndbox><xmin>10</xmin><ymin>5</ymin><xmax>20</xmax><ymax>15</ymax></bndbox></object>
+<object><name>cat</name><bndbox><xmin>0</xmin><ymin>0</ymin><xmax>40</xmax><ymax>20</ymax></bndbox></object>
+<object><name>dog</name><bndbox><ymax>20</ymax><xmin>2</xmin><ymin>4</ymin><xmax>4.5</xmax></bndbox>
+<difficult>0</difficult><part><name>head</name><bndbox/></part></object></annotation>"""
+OBJECTS = [
+    [2, 0, 0.25, 0.25, 0.5, 0.75, 1],
+    [1, 0, 0, 0, 1, 1, 0],
+    [2, 1, 0.05, 0.2, 0.1125, 1, 0],
+]
+GROUPED = [OBJECTS[0], OBJECTS[2], OBJECTS[1]]  # one group for each class
+JSON = {
+    "image": {"height": 20, "width": 40},
+    "annotation": [
+        {"category_id": 2, "bbox": [10, 5, 10, 10], "iscrowd": 1},
+        {"category_id": 1, "bbox": [0, 0, 40, 20]},
+        {"category_id": 2, "bbox": [2, 4, 2.5, 16], "iscrowd": 0},
+    ],
+}
+TXT = "2 10 5 20 15\n\n1 0 0 40 20\n2 2 4 4.5 20\n"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Two images of 40 x 20, each with annotations of all kinds, and lists."""
+    monkeypatch.chdir(tmp_path)
+    for i in range(2):
+        image = np.random.default_rng(i).integers(0, 256, (20, 40, 3), np.uint8)
+        cv2.imwrite(f"im {i}.png", image)
+        (tmp_path / f"{i}.xml").write_text(XML)
+        (tmp_path / f"{i}.json").write_text(json.dumps(JSON))
+        (tmp_path / f"{i}.txt").write_text(TXT)
+    for kind in "xml", "json", "txt":
+        (tmp_path / f"{kind}.list").write_text("".join(f"im {i}.png {i}.{kind}\n" for i in range(2)))
+    (tmp_path / "names").write_text(MAP)
+    (tmp_path / "numbers").write_text('item { name: "1" label: 1 } item { name: "2" label: 2 }')
+    return tmp_path
+
+
+def convert(*flags, name="xml.list"):
+    return main(["convert_annoset", *flags, "./", name, "db"])
+
+
+def failed(capsys, *flags, name="xml.list"):
+    assert convert(*flags, name=name) == 1
+    return capsys.readouterr().err
+
+
+DETECTION = ("--anno_type=detection", "--label_map_file=names")
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [("xml", ["--label_map_file=names"]), ("json", ["--label_map_file=numbers"]), ("json", []), ("txt", [])],
+)
+def test_all_kinds_say_the_same(folder, kind, more):
+    assert convert("--anno_type=detection", f"--label_type={kind}", *more, "-encoded", name=f"{kind}.list") == 0
+    records = list(Lmdb("db"))
+    assert [key for key, _ in records] == [b"00000000_im 0.png", b"00000001_im 1.png"]
+    for i, (_, value) in enumerate(records):
+        message = parse(value)
+        columns = np.s_[:, :6] if kind == "txt" else np.s_[:]  # text says nothing of difficult objects
+        np.testing.assert_allclose(annotated(message).objects[columns], np.array(GROUPED)[columns], rtol=1e-6)
+        assert message.datum.data == (folder / f"im {i}.png").read_bytes()
+        assert (message.datum.channels, message.datum.height, message.datum.width) == (3, 20, 40)
+        assert message.datum.label == -1
+
+
+@pytest.mark.parametrize(
+    ("flags", "shape"),
+    [
+        (["--resize_height=10", "--resize_width=8"], (3, 10, 8)),
+        (["--min_dim=30"], (3, 30, 60)),
+        (["--max_dim=20"], (3, 10, 20)),
+        (["--min_dim=30", "--max_dim=50"], (3, 25, 50)),
+        (["--min_dim=10", "--max_dim=50", "--gray"], (1, 20, 40)),
+    ],
+)
+@pytest.mark.parametrize("encoding", [[], ["--encode_type=png"]])
+def test_sizes(folder, flags, shape, encoding):
+    assert convert(*DETECTION, *flags, *encoding, "--backend=leveldb", "--shuffle", "--check_size") == 0
+    for _, value in LevelDb("db"):
+        message = parse(value)
+        assert image_of(message.datum).shape == shape
+        assert (message.datum.channels, message.datum.height, message.datum.width) == shape
+        assert message.datum.encoded == bool(encoding)
+        np.testing.assert_allclose(annotated(message).objects, GROUPED, rtol=1e-6)
+
+
+def test_classification_stores_labels(folder):
+    (folder / "labels").write_text("im 0.png 3\nim 1.png 5\n")
+    assert convert(name="labels") == 0
+    found = [annotated(parse(value)) for _, value in Lmdb("db")]
+    assert [(one.label, one.type, len(one.objects)) for one in found] == [(3, None, 0), (5, None, 0)]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('<!DOCTYPE a [<!ENTITY b "c">]><annotation>&b;</annotation>', "has a DOCTYPE, which is refused"),
+        ("<annotation>", "is no XML: no element found"),
+        (XML.replace("cat", "cow"), "class 'cow' is not in the label map"),
+        (XML.replace("<name>cat</name>", ""), "object 1 has no name"),
+        (XML.replace("<xmin>10</xmin>", ""), "object 0 has 'None' where a number should be"),
+        (XML.replace("<xmin>10</xmin>", "<xmin>nan</xmin>"), "object 0 has 'nan' where a number should be"),
+        (XML.replace("<width>40", "<width>0"), "says that the image is 20 x 0"),
+    ],
+)
+def test_bad_xml_is_named_and_nothing_is_left(folder, capsys, content, message):
+    (folder / "1.xml").write_text(content)
+    error = failed(capsys, *DETECTION)
+    assert f"1.xml: {message}" in error
+    assert not (folder / "db").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is no JSON"),
+        ("[]", "has another form than"),
+        ('{"annotation": [{"category_id": "1"}]}', "has another form than"),
+        ('{"annotation": [{"category_id": 1, "bbox": [1, 2]}]}', "annotation 0 has a box of 2 numbers, not 4"),
+        ("[" * 100_000, "is no JSON"),
+    ],
+)
+def test_bad_json_is_named(folder, capsys, content, message):
+    (folder / "1.json").write_text(content)
+    assert f"1.json: {message}" in failed(capsys, "--anno_type=detection", "--label_type=json", name="json.list")
+
+
+def test_other_mistakes(folder, capsys):
+    (folder / "1.txt").write_text("1 2 3\n")
+    (folder / "twice").write_text(MAP.replace("dog", "cat"))
+    (folder / "lonely.list").write_text("im0.png\n")
+    (folder / "missing.list").write_text("im 0.png nowhere.xml\n")
+    txt = ("--anno_type=detection", "--label_type=txt")
+    assert "1.txt: line 1 is '1 2 3', not 'label xmin ymin xmax ymax'" in failed(capsys, *txt, name="txt.list")
+    (folder / "1.txt").write_text("cat 1 2 3 4\n")
+    assert "1.txt: class 'cat' is no number" in failed(capsys, *txt, name="txt.list")
+    assert "--label_map_file is needed" in failed(capsys, "--anno_type=detection")
+    assert "name 'cat' occurs twice" in failed(capsys, "--anno_type=detection", "--label_map_file=twice")
+    assert "nowhere: the label map cannot be read" in failed(capsys, DETECTION[0], "--label_map_file=nowhere")
+    assert "lonely.list:1: 'im0.png' is not two paths" in failed(capsys, *DETECTION, name="lonely.list")
+    assert "missing.list:1: there is no annotation './nowhere.xml'" in failed(capsys, *DETECTION, name="missing.list")
+    assert "exclude" in failed(capsys, *DETECTION, "--min_dim=3", "--resize_height=3")

@@ -1,0 +1,260 @@
+"""AnnotatedData apart from the recorded cases: what is random, padding of the label, bad settings and records."""
+
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caffejax.data import write_annotated, write_lmdb
+from caffejax.data.annotated.boxes import overlaps, shares_of, shares_within, within
+from caffejax.data.annotated.labels import enough_rows, label_rows
+from caffejax.data.annotated.picture import Picture
+from caffejax.errors import DataError
+from caffejax.layers.rows import trimmed
+from caffejax.schema import caffe_pb2
+
+COLOURS = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255]], np.uint8)
+MANY = "sampler { min_scale: 0.2 min_aspect_ratio: 0.5 max_aspect_ratio: 2 } max_sample: 1"
+
+
+def picture(i: int) -> tuple[np.ndarray, np.ndarray]:
+    """A black image with three coloured rectangles, and boxes that say where they are."""
+    rng = np.random.default_rng(i)
+    image = np.zeros((90 + i, 120 - i, 3), np.uint8)
+    h, w = image.shape[:2]
+    objects = []
+    for n, colour in enumerate(COLOURS):
+        x1, y1 = 40 * n + rng.integers(8), rng.integers(5, 40)
+        x2, y2 = min(w, x1 + rng.integers(16, 28)), y1 + rng.integers(20, 45)
+        image[y1:y2, x1:x2] = colour
+        objects.append([n + 1, 0, x1 / w, y1 / h, x2 / w, y2 / h, n == 2])
+    return image, np.array(objects, np.float32)
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory):
+    path = tmp_path_factory.mktemp("annotated") / "db"
+    write_annotated(path, map(picture, range(7)))
+    return path
+
+
+def layer(
+    source: Any, transform: str = "", annotated: str = "", data: str = "", tops: str = 'top: "data" top: "label"'
+) -> str:
+    return f"""layer {{ name: "d" type: "AnnotatedData" {tops} transform_param {{ {transform} }}
+        data_param {{ source: "{source}" backend: LMDB batch_size: 4 }}
+        annotated_data_param {{ {annotated} }} }}"""
+
+
+SIZE = "resize_param { height: 100 width: 100 interp_mode: NEAREST }"
+RANDOM = {
+    "mirror": f"mirror: true {SIZE}",
+    "crop": f"crop_h: 60 crop_w: 80 mirror: true {SIZE}",
+    "expand": f"{SIZE} expand_param {{ max_expand_ratio: 2 }}",
+    "sample": SIZE,
+    "pad": "resize_param { height: 100 width: 160 resize_mode: FIT_LARGE_SIZE_AND_PAD interp_mode: NEAREST }",
+}
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_boxes_move_with_what_they_enclose(db, open_source, name):
+    """Of every box that the net sees, the middle has the object's colour, and just outside of it there is none."""
+    sampler = "batch_sampler { sampler { min_scale: 0.6 min_aspect_ratio: 0.8 } }" if name == "sample" else ""
+    source = open_source(layer(db, RANDOM[name], sampler), "TRAIN", seed=5)
+    seen = 0
+    for _ in range(4):
+        data, label = next(source)
+        for image, kind, _, x1, y1, x2, y2, difficult in trimmed(label)[0, 0]:
+            pixels = data[int(image)].transpose(1, 2, 0)
+            h, w = pixels.shape[:2]
+            left, top, right, bottom = x1 * w, y1 * h, x2 * w, y2 * h
+            if right - left < 8 or bottom - top < 8:
+                continue
+            seen += 1
+            assert difficult == (kind == 3)
+            inside = pixels[int(top + 3) : int(bottom - 3), int(left + 3) : int(right - 3)]
+            assert (inside == COLOURS[int(kind) - 1]).all()
+            around = pixels[max(0, int(top) - 2) : int(bottom) + 3, max(0, int(left) - 2) : int(right) + 3]
+            colour = (around == COLOURS[int(kind) - 1]).all(axis=2)
+            assert colour.sum() <= (right - left + 4) * (bottom - top + 4)
+    assert seen > 20
+
+
+def test_example_n_follows_from_n_and_the_seed(db, open_source):
+    transform = f"mirror: true {SIZE} expand_param {{ max_expand_ratio: 3 }} crop_size: 90 " + (
+        "distort_param { brightness_prob: 0.5 brightness_delta: 32 hue_prob: 0.5 hue_delta: 18 saturation_prob: 0.5 "
+        "saturation_lower: 0.5 saturation_upper: 1.5 contrast_prob: 0.5 contrast_lower: 0.5 contrast_upper: 1.5 "
+        "random_order_prob: 0.5 }"
+    )
+    net = layer(db, transform, f"batch_sampler {{ {MANY} sample_constraint {{ min_jaccard_overlap: 0.3 }} }}")
+    first = [next(source) for source in [open_source(net, "TRAIN", seed=1)] for _ in range(4)]
+    hows: tuple[dict[str, int], ...] = {"seed": 1}, {"seed": 2}, {"seed": 1, "workers": 1}
+    again, other, worker = (open_source(net, "TRAIN", **how) for how in hows)
+    again.set_state({"examples": 8})
+    worker.set_state({"examples": 4})
+    for wanted, found in [(first[2], next(again)), (first[1], next(worker)), (first[2], next(worker))]:
+        for a, b in zip(wanted, found, strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert not np.array_equal(first[0][0], next(other)[0])
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.integers(0, 6))
+def test_rows_of_padding_come_last(counts, exponent):
+    objects = [np.arange(7 * n, dtype=np.float32).reshape(n, 7) for n in counts]
+    label, n = label_rows(objects, 2**exponent), sum(counts)
+    rows = label.shape[2]
+    assert label.shape == (1, 1, rows, 8)
+    assert rows & (rows - 1) == 0
+    assert rows == 2**exponent or rows < 2 * n
+    assert (label[0, 0, n:] == -1).all()
+    np.testing.assert_array_equal(label[0, 0, :n, 1:], np.concatenate(objects))
+    np.testing.assert_array_equal(label[0, 0, :n, 0], np.repeat(np.arange(len(counts)), counts))
+
+
+def test_the_look_asks_for_rows_enough_for_nearly_all_batches(db, open_source):
+    assert enough_rows([3] * 7, 4) == 16
+    assert enough_rows([0, 0], 4) == 1
+    boxes = np.random.default_rng(0).poisson(2.5, 10_000)
+    enough = enough_rows(boxes[:128].tolist(), 32)
+    assert enough == 128
+    assert boxes[:9984].reshape(-1, 32).sum(axis=1).max() <= enough
+    source = open_source(layer(db, SIZE))
+    assert [top.shape for top in source.tops] == [(4, 3, 100, 100), (1, 1, 16, 8)]
+    assert next(source)[1].shape == (1, 1, 16, 8)
+
+
+def naive(kind: str, box: list[float], window: list[float]) -> float:
+    def area(b: list[float]) -> float:
+        return max(0.0, b[2] - b[0]) * max(0.0, b[3] - b[1])
+
+    both = area([max(box[0], window[0]), max(box[1], window[1]), min(box[2], window[2]), min(box[3], window[3])])
+    whole = {"box": area(box), "window": area(window), "union": area(box) + area(window) - both}[kind]
+    return both / whole if both else 0.0
+
+
+sides = st.tuples(st.integers(0, 8), st.integers(0, 8)).map(lambda p: sorted([p[0] / 8, (p[1] + 1) / 8]))
+boxes = st.tuples(sides, sides).map(lambda p: [p[0][0], p[1][0], p[0][1], p[1][1]])
+
+
+@given(boxes, boxes)
+def test_overlaps_of_boxes(box, window):
+    a, b = np.array([box], np.float32), np.array(window, np.float32)
+    for function, kind in (overlaps, "union"), (shares_within, "box"), (shares_of, "window"):
+        np.testing.assert_allclose(function(a, b), naive(kind, box, window), atol=1e-6)
+
+
+@given(boxes, boxes)
+def test_what_a_window_shows_lies_in_it(box, window):
+    if window[0] == window[2] or window[1] == window[3]:
+        return
+    inside, there = within(np.array([box], np.float32), np.array(window, np.float32))
+    assert ((inside >= 0) & (inside <= 1)).all()
+    assert there[0] == (naive("box", box, window) > 0)
+
+
+@settings(max_examples=30)
+@given(
+    st.integers(0, 10_000), st.sampled_from(["jaccard_overlap", "sample_coverage", "object_coverage"]), st.booleans()
+)
+def test_sampled_windows_keep_to_their_constraints(seed, name, least: bool):
+    from caffejax.data.annotated.sampling import _windows
+
+    measure = {"jaccard_overlap": overlaps, "sample_coverage": shares_of, "object_coverage": shares_within}[name]
+    sampler = caffe_pb2.BatchSampler(max_sample=3, max_trials=40)
+    sampler.sampler.MergeFrom(caffe_pb2.Sampler(min_scale=0.3, min_aspect_ratio=0.5, max_aspect_ratio=2))
+    setattr(sampler.sample_constraint, f"{'min' if least else 'max'}_{name}", 0.25)
+    found = Picture(*picture(3)).boxes
+    windows = _windows(sampler, found, np.random.default_rng(seed))
+    assert len(windows) <= 3
+    assert ((windows >= 0) & (windows <= 1 + 1e-6)).all()
+    extents = windows[:, 2:] - windows[:, :2]
+    np.testing.assert_array_less(0.3**2 - 1e-6, extents.prod(axis=1))
+    for window in windows:
+        values = measure(found, window)
+        assert (values >= 0.25).any() if least else (values <= 0.25).any()
+
+
+def test_one_top_has_no_boxes_and_records_without_a_type_have_labels(open_source, tmp_path):
+    image = cv2.imencode(".png", picture(0)[0])[1].tobytes()
+
+    def record(label):
+        datum = caffe_pb2.Datum(encoded=True, data=image, label=label)
+        return caffe_pb2.AnnotatedDatum(datum=datum).SerializeToString()
+
+    write_lmdb(tmp_path / "db", [(b"%d" % i, record(i)) for i in range(3)])
+    assert next(open_source(layer(tmp_path / "db")))[1].tolist() == [0, 1, 2, 0]
+    assert [top.shape for top in open_source(layer(tmp_path / "db", tops='top: "data"')).tops] == [(4, 3, 90, 120)]
+    boxed = open_source(layer(tmp_path / "db", annotated="anno_type: BBOX"))
+    assert (next(boxed)[1] == np.full((1, 1, 1, 8), -1)).all()
+
+
+def test_a_record_of_another_kind_is_named(open_source, tmp_path, db):
+    image = cv2.imencode(".png", picture(0)[0])[1].tobytes()
+    good = caffe_pb2.AnnotatedDatum(datum=caffe_pb2.Datum(encoded=True, data=image), type=caffe_pb2.AnnotatedDatum.BBOX)
+    bare = caffe_pb2.AnnotatedDatum(datum=caffe_pb2.Datum(encoded=True, data=image))
+    for name, last, message in [
+        ("typeless", bare.SerializeToString(), "record 'b' has annotations of type none, not BBOX"),
+        ("broken", b"\xff", "record 'b' is not an AnnotatedDatum"),
+        ("imageless", b"", "record 'b' holds no image"),
+    ]:
+        write_lmdb(tmp_path / name, [(b"a", good.SerializeToString()), (b"b", last)])
+        with pytest.raises(DataError, match=message):
+            next(open_source(layer(tmp_path / name, SIZE)))
+    assert len(trimmed(next(open_source(layer(tmp_path / "broken", SIZE), skip_bad=True))[1])[0, 0]) == 0
+
+
+NOISE = {
+    "decolorize: true": lambda x: (x[:, 0] == x[:, 1]) & (x[:, 1] == x[:, 2]),
+    "inverse: true": lambda x: x[:, 0] >= 0,
+    "posterize: true": lambda x: np.isin(x[:, 0], [32, 96, 160, 224]),
+    "hist_eq: true clahe: true erode: true gauss_blur: true jpeg: 50": lambda x: x[:, 0] >= 0,
+    "convert_to_hsv: true": lambda x: x[:, 0] <= 180,
+    "convert_to_lab: true": lambda x: x[:, 0] <= 100,
+    "saltpepper: true saltpepper_param { fraction: 1 value: 7 }": lambda x: (x == 7).all(axis=1) | (x[:, 0] >= 0),
+}
+
+
+@pytest.mark.parametrize("noise", NOISE)
+def test_noise(db, open_source, noise):
+    data, _ = next(open_source(layer(db, f"{SIZE} noise_param {{ {noise} }}")))
+    plain, _ = next(open_source(layer(db, SIZE)))
+    assert NOISE[noise](data).all()
+    assert not np.array_equal(data, plain)
+    if noise.startswith("inverse"):
+        np.testing.assert_array_equal(data, 255 - plain)
+    if noise.startswith("salt"):
+        assert 0.5 < (data == 7).mean() < 0.75  # 1 - 1/e, drawn with repetition
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"transform": "resize_param { height: 5 }"}, "resize_param has height 5 and width 0"),
+        ({"transform": f"{SIZE} {SIZE}"}, "several resize_param"),
+        ({"transform": "crop_h: 5"}, "only one of crop_h and crop_w"),
+        ({"transform": "crop_size: 5 crop_h: 5 crop_w: 5"}, "both crop_size and crop_h"),
+        ({"transform": "crop_size: 95"}, "record '00000000' is 3x90x120 .*, smaller than crop_size 95"),
+        ({"transform": "expand_param { max_expand_ratio: 0.5 }"}, "max_expand_ratio must be 1 or more"),
+        ({"transform": 'mean_file: "x" expand_param { }'}, "x: .* no such file"),
+        ({"transform": "distort_param { hue_delta: -1 }"}, "hue_delta must not be negative"),
+        (
+            {"transform": "distort_param { contrast_prob: 1 contrast_lower: 2 }"},
+            "contrast_lower 2 and contrast_upper 0",
+        ),
+        ({"transform": "noise_param { saltpepper: true }"}, "saltpepper_param has no value"),
+        ({"transform": "force_gray: true distort_param { }"}, "record '00000000' has 1 channels .* force_color"),
+        ({"transform": "flow: true"}, "transform_param.flow is not supported"),
+        ({"annotated": "anno_type: LANE"}, "anno_type must be BBOX"),
+        ({"annotated": "yolo_data_type: 1"}, "yolo_data_type is not supported"),
+        ({"annotated": 'label_map_file: "nowhere"'}, "nowhere: .*the label map cannot be read"),
+        ({"annotated": "batch_sampler { sampler { min_scale: 0 } }"}, "batch_sampler 0: scales must be"),
+        ({"annotated": "batch_sampler { sampler { min_aspect_ratio: 3 } }"}, "batch_sampler 0: aspect ratios must be"),
+        ({}, "comes out as 3x91x119 .*, the batch's first as 3x90x120"),
+    ],
+)
+def test_bad_settings(db, open_source, settings, message):
+    with pytest.raises(DataError, match=message):
+        next(open_source(layer(db, **settings)))

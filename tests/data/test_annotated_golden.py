@@ -1,0 +1,36 @@
+"""AnnotatedData gives what the SSD fork gave: images within a grey level where they were resized, boxes to 1e-6."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from caffejax.layers.rows import count, trimmed
+
+FOLDER = Path(__file__).parents[1] / "golden/fork_layers/data/photos_a"
+CASES = {case["case"]: case for case in json.loads((FOLDER / "manifest.json").read_text())}
+
+SCALES = {"crop_center": 0.017}
+
+
+def test_every_recorded_case_is_tested():
+    recorded = {path.stem for path in FOLDER.glob("*.prototxt")}
+    assert set(CASES) == recorded == {"warp", "pad", "fit_small", "crop_center", "plain_sampler"}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_batches_are_the_forks(name, monkeypatch, open_source):
+    monkeypatch.chdir(FOLDER)
+    wanted = np.load(f"{name}.npz")
+    source = open_source(Path(f"{name}.prototxt"))
+    for k in range(CASES[name]["batches"]):
+        data, label = next(source)
+        wanted_data = wanted[f"batch/{k}/data"]
+        # another libjpeg may round otherwise
+        grey_levels = 4 if name == "plain_sampler" else 1
+        np.testing.assert_allclose(data, wanted_data, rtol=0, atol=grey_levels * SCALES.get(name, 1) + 1e-5)
+        assert np.mean(data != wanted_data) < 0.01
+        rows = trimmed(label, max(1, count(label)))
+        assert rows.shape == wanted[f"batch/{k}/label"].shape
+        np.testing.assert_allclose(rows, wanted[f"batch/{k}/label"], atol=1e-6)
