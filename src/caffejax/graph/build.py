@@ -15,6 +15,7 @@ from ..layers import Context, Fed, LayerType, Look, OnHost, Reads, Site, type_of
 from ..layers.calling import forward
 from ..layers.checking import declared_params, explained
 from ..layers.context import settled, without_wiring
+from ..layers.fillers import check_filler
 from ..options import Reading, Run
 from ..schema import caffe_pb2, ignored_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
@@ -133,6 +134,8 @@ class _Wiring:
         layer, key = site.layer, self._key(site.layer.name)
         bottoms = [self.blobs[b] for b in layer.bottom]
         specs = declared_params(context, bottoms)
+        for spec in specs:
+            check_filler(spec.filler)
         params = self.sharing.add(key, layer, [s for s in specs if s.persistent])
         carried = carried_params(key, len(params), [s for s in specs if not s.persistent])
         look = context.type.runs.look(site) if isinstance(context.type.runs, Reads) else None

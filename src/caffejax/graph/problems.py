@@ -63,9 +63,7 @@ def missing_problems(
         later = next((layer.name for layer in layers[i:] if name in layer.top), None)
         other = next((layer.name for layer in left_out if name in layer.top), None)
         if later is not None:
-            yield Problem(
-                f"{text}; layer '{later}' produces it only later", layer=reader.name, layer_type=reader.type
-            )
+            yield Problem(f"{text}; layer '{later}' produces it only later", layer=reader.name, layer_type=reader.type)
         elif other is None:
             yield Problem(f"{text}{did_you_mean(name, known)}", layer=reader.name, layer_type=reader.type)
         elif other not in told:

@@ -43,10 +43,10 @@ def insert_splits(layers: Sequence[LayerParameter], sources: Sources) -> list[tu
         layer = LayerParameter()
         layer.CopyFrom(original)
         for j in range(len(layer.bottom)):
-            source = sources.get((i, j))
-            if source is not None and readers[source] > 1:
-                layer.bottom[j] = _split_blob(layers, source, served[source])
-                served[source] += 1
+            read = sources.get((i, j))
+            if read is not None and readers[read] > 1:
+                layer.bottom[j] = _split_blob(layers, read, served[read])
+                served[read] += 1
         result.append((layer, i))
         for j in range(len(layer.top)):
             if readers[i, j] > 1:

@@ -70,6 +70,8 @@ def loss_divisor(loss_param: Any, valid: jax.Array, default: str, batch: int) ->
             return _at_least_one(batch)
         case "NONE":
             return 1.0
+        case "PRE_FIXED":
+            return max(1.0, float(loss_param.pre_fixed_normalizer))
         case _ if not loss_param.HasField("ignore_label"):
             return _at_least_one(math.prod(valid.shape))
         case _:

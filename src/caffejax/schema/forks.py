@@ -12,6 +12,9 @@ from google.protobuf.message import Message
 from .caffe_pb2 import LayerParameter, NetParameter
 from .hints import HINTS
 
+# what all types obey
+_OBEYED = {"FillerParameter": ("alpha",), "LossParameter": ("pre_fixed_normalizer",)}
+
 
 @functools.cache
 def fork_fields() -> dict[str, dict[str, str]]:
@@ -29,10 +32,10 @@ def unknown_settings(message: Message, known: Container[str] = ()) -> Iterator[s
         known: the fields that are obeyed.
     """
     name = message.DESCRIPTOR.name
-    added, hints = fork_fields().get(name, {}), HINTS.get(name, {})
+    added, passed = fork_fields().get(name, {}), (*HINTS.get(name, {}), *_OBEYED.get(name, ()))
     for field, value in message.ListFields():
         if field.name in added and field.name not in known and value != field.default_value:
-            if field.name not in hints:
+            if field.name not in passed:
                 yield f"{field.name} (of {added[field.name]})"
         elif isinstance(value, Message):
             yield from (f"{field.name}.{inner}" for inner in unknown_settings(value, known))
