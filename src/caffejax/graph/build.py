@@ -136,7 +136,8 @@ class _Wiring:
         specs = declared_params(context, bottoms)
         for spec in specs:
             check_filler(spec.filler)
-        params = self.sharing.add(key, layer, [s for s in specs if s.persistent])
+        lasting = [s for s in specs if s.persistent]
+        params = self.sharing.add(key, layer, lasting, strict=context.type.facts.origin == "BVLC")
         carried = carried_params(key, len(params), [s for s in specs if not s.persistent])
         look = context.type.runs.look(site) if isinstance(context.type.runs, Reads) else None
         tops = top_shapes(context, (*params, *carried), bottoms, look)

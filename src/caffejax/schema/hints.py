@@ -58,6 +58,5 @@ HINTS: dict[str, dict[str, str]] = {
         "group_id": _NODES,
         "richness": "it limits the memory of a GPU library",
         "test_and_snapshot_last_epochs": "tests and snapshots are when test_interval and snapshot say",
-        "show_per_class_result": _PRINTS,
     },
 }
