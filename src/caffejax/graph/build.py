@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,14 +15,18 @@ from ..layers import Context, Fed, LayerType, Look, OnHost, Reads, Site, type_of
 from ..layers.calling import forward
 from ..layers.checking import declared_params, explained
 from ..layers.context import settled, without_wiring
+from ..layers.fillers import check_filler
 from ..options import Reading, Run
-from ..schema import caffe_pb2, unknown_settings
+from ..schema import caffe_pb2, ignored_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from .backward import mark_backward
 from .model import AUTOMATIC, Graph, Layer, Param
+from .problems import layer_problems, missing_problems, net_problems
 from .rules import included, rule_problems
 from .sharing import Sharing, carried_params
 from .splits import find_sources, insert_splits
+
+log = logging.getLogger("caffejax")
 
 _KEY = jax.eval_shape(jax.random.key, 0)
 
@@ -47,19 +52,23 @@ def build_graph(
         GraphError: naming every problem found, each with its layer.
     """
     layers = [layer for layer in net.layer if included(layer, state)]
-    problems = [p for layer in net.layer for p in rule_problems(layer)]
-    problems += [p for layer in layers for p in _layer_problems(layer)]
-    sources, unknown_bottoms = find_sources(layers)
-    problems += unknown_bottoms
-    if problems:
-        with located(file=file):
-            raise GraphError(problems)
+    problems = [*net_problems(net), *(p for layer in net.layer for p in rule_problems(layer))]
+    of_layers = [list(layer_problems(layer)) for layer in layers]
+    problems += [p for of_layer in of_layers for p in of_layer]
+    sources, missing = find_sources(layers)
+    problems += missing_problems(layers, [layer for layer in net.layer if not included(layer, state)], missing)
     phase: Any = caffe_pb2.Phase.Name(state.phase)
     wiring = _Wiring(phase, file, run, reading)
-    for layer, inserted in insert_splits(layers, sources):
-        wiring.add(layer, inserted)
-    if wiring.problems:
-        raise GraphError(wiring.problems)
+    for layer, i in insert_splits(layers, sources):
+        if i is not None and (of_layers[i] or any((i, j) not in sources for j in range(len(layer.bottom)))):
+            wiring.unknown.update(layer.top)
+        else:
+            wiring.add(layer, inserted=i is None)
+    with located(file=file):
+        if problems := [*problems, *wiring.problems]:
+            raise GraphError(problems)
+    for sentence in ignored_settings(net, [(layer, type_of(layer).signature.param) for layer in layers]):
+        log.warning("%s%s", f"{file}: " if file else "", sentence)
     return Graph(
         name=net.name,
         phase=phase,
@@ -70,28 +79,6 @@ def build_graph(
         force_backward=net.force_backward,
         file=file,
     )
-
-
-def _layer_problems(layer: LayerParameter) -> Iterator[Problem]:
-    """Yield what is wrong with a layer by itself: its type, its counts, its settings."""
-    try:
-        kind = type_of(layer)
-    except GraphError as error:
-        yield Problem(str(error), layer=layer.name)
-        return
-    for message in kind.signature.count_problems(len(layer.bottom), len(layer.top)):
-        yield Problem(message, layer=layer.name, layer_type=layer.type)
-    for message in (m for m in (kind.signature.param, "loss_param") if m and layer.HasField(m)):
-        for setting in unknown_settings(getattr(layer, message), kind.signature.fork_settings):
-            text = f"setting {message}.{setting} is not supported; BVLC Caffe does not have it either"
-            yield Problem(text, layer=layer.name, layer_type=layer.type)
-    if layer.propagate_down and len(layer.propagate_down) != len(layer.bottom):
-        yield Problem(
-            f"propagate_down must be given once per bottom or not at all: {len(layer.propagate_down)} "
-            f"for {len(layer.bottom)} bottoms",
-            layer=layer.name,
-            layer_type=layer.type,
-        )
 
 
 @dataclass
@@ -147,7 +134,10 @@ class _Wiring:
         layer, key = site.layer, self._key(site.layer.name)
         bottoms = [self.blobs[b] for b in layer.bottom]
         specs = declared_params(context, bottoms)
-        params = self.sharing.add(key, layer, [s for s in specs if s.persistent])
+        for spec in specs:
+            check_filler(spec.filler)
+        lasting = [s for s in specs if s.persistent]
+        params = self.sharing.add(key, layer, lasting, strict=context.type.facts.origin == "BVLC")
         carried = carried_params(key, len(params), [s for s in specs if not s.persistent])
         look = context.type.runs.look(site) if isinstance(context.type.runs, Reads) else None
         tops = top_shapes(context, (*params, *carried), bottoms, look)

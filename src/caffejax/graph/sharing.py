@@ -28,8 +28,12 @@ class Sharing:
 
     _names: dict[str, _Shared] = field(default_factory=dict)
 
-    def add(self, key: str, layer: LayerParameter, specs: Sequence[ParamSpec]) -> tuple[Param, ...]:
+    def add(
+        self, key: str, layer: LayerParameter, specs: Sequence[ParamSpec], strict: bool = True
+    ) -> tuple[Param, ...]:
         """Return the params of a layer that declares these.
+
+        Unless `strict`, the multipliers of running statistics are 0 whatever the layer says, as forks have it.
 
         Raises:
             GraphError: if there are more `param` entries than params, or one cannot be shared.
@@ -38,7 +42,7 @@ class Sharing:
             raise GraphError(f"too many params specified: {len(layer.param)} for {len(specs)} blobs")
         messages = [*layer.param, *(caffe_pb2.ParamSpec() for _ in specs[len(layer.param) :])]
         return tuple(
-            self._param(Slot(key, i), layer.name, message, spec, given=i < len(layer.param))
+            self._param(Slot(key, i), layer.name, message, spec, given=strict and i < len(layer.param))
             for i, (message, spec) in enumerate(zip(messages, specs, strict=True))
         )
 

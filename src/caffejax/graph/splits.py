@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from ..errors import Problem, did_you_mean
 from ..schema.caffe_pb2 import LayerParameter
 
 _Top = tuple[int, int]  # index of the layer, index of its top
 Sources = dict[tuple[int, int], _Top]  # (index of the layer, index of its bottom): the top that it reads
+Missing = tuple[int, int, str]  # index of a layer, index of its bottom, the blob that nothing before it produces
 
 
-def insert_splits(layers: Sequence[LayerParameter], sources: Sources) -> list[tuple[LayerParameter, bool]]:
-    """Copy the layers with splits between them; the flag says which were inserted.
+def insert_splits(layers: Sequence[LayerParameter], sources: Sources) -> list[tuple[LayerParameter, int | None]]:
+    """Copy the layers with splits between them; each with its index among the layers, None for one inserted.
 
     A loss weight on a blob that others read counts as one more reader, the first.
 
     Args:
         layers: the net's layers, in order.
-        sources: what `find_sources` gave for them.
+        sources: what `find_sources` gave for them; bottoms without a source stay as they are.
     """
     readers: dict[_Top, int] = defaultdict(int)
     for source in sources.values():
@@ -38,48 +38,43 @@ def insert_splits(layers: Sequence[LayerParameter], sources: Sources) -> list[tu
         readers[top] += 1
 
     served: dict[_Top, int] = defaultdict(int)
-    result: list[tuple[LayerParameter, bool]] = []
+    result: list[tuple[LayerParameter, int | None]] = []
     for i, original in enumerate(layers):
         layer = LayerParameter()
         layer.CopyFrom(original)
         for j in range(len(layer.bottom)):
-            source = sources[i, j]
-            if readers[source] > 1:
-                layer.bottom[j] = _split_blob(layers, source, served[source])
-                served[source] += 1
-        result.append((layer, False))
+            read = sources.get((i, j))
+            if read is not None and readers[read] > 1:
+                layer.bottom[j] = _split_blob(layers, read, served[read])
+                served[read] += 1
+        result.append((layer, i))
         for j in range(len(layer.top)):
             if readers[i, j] > 1:
-                result.append((_split(layers, (i, j), readers[i, j], weights.get((i, j), 0)), True))
+                result.append((_split(layers, (i, j), readers[i, j], weights.get((i, j), 0)), None))
                 if (i, j) in weights:
                     layer.ClearField("loss_weight")
                     served[i, j] += 1
     return result
 
 
-def find_sources(layers: Sequence[LayerParameter]) -> tuple[Sources, list[Problem]]:
-    """Find the top that each bottom reads (the last of that name before it), and the bottoms that read none."""
-    latest: dict[str, _Top] = {}
+def find_sources(layers: Sequence[LayerParameter]) -> tuple[Sources, list[Missing]]:
+    """Find the top that each bottom reads (the last of that name before it), and the bottoms that read none.
+
+    Of the latter there is the first for each name; later readers of it have no source either.
+    """
+    latest: dict[str, _Top | None] = {}
     sources: Sources = {}
-    problems: list[Problem] = []
+    missing: list[Missing] = []
     for i, layer in enumerate(layers):
         for j, name in enumerate(layer.bottom):
-            if name in latest:
-                sources[i, j] = latest[name]
-                continue
-            later = [other.name for other in layers[i:] if name in other.top]
-            hint = f"; layer '{later[0]}' produces it only later" if later else did_you_mean(name, latest)
-            problems.append(
-                Problem(
-                    f"unknown bottom blob '{name}' (bottom index {j}){hint}",
-                    layer=layer.name,
-                    layer_type=layer.type,
-                )
-            )
-            latest[name] = (i, -1)  # one problem for each name is enough
+            if name not in latest:
+                missing.append((i, j, name))
+                latest[name] = None
+            elif (source := latest[name]) is not None:
+                sources[i, j] = source
         for j, name in enumerate(layer.top):
             latest[name] = (i, j)
-    return sources, problems
+    return sources, missing
 
 
 def _split_name(layers: Sequence[LayerParameter], top: _Top) -> str:

@@ -16,7 +16,8 @@ from .types import Gradient, Indices, LayerType, Signature, Traced
 def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     """A label is right if fewer than top_k other classes score at least as much as it does.
 
-    A label that is no class gives NaN. The second top holds the accuracy of each class, 0 for a class without labels.
+    With `min_is_better` it is the other way round, as for distances. A label that is no class gives NaN. The second top
+    holds the accuracy of each class, 0 for a class without labels.
     """
     p = ctx.param
     axis = canonical_axis(p.axis, scores.shape)
@@ -27,7 +28,7 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
         1 <= p.top_k <= classes,
         f"top_k must lie between 1 and the number of classes {classes}, not be {p.top_k}",
     )
-    rows = jnp.moveaxis(scores, axis, -1).reshape(-1, classes)
+    rows = jnp.moveaxis(-scores if p.min_is_better else scores, axis, -1).reshape(-1, classes)
     index = labels.astype(jnp.int32).reshape(-1)
     valid = valid_labels(p, index)
     index = jnp.where(valid, index, 0)
@@ -48,7 +49,7 @@ def _ignored_label(ctx: Context) -> int | None:
 
 register(
     LayerType(
-        Signature("Accuracy", bottoms=2, tops=(1, 2), param="accuracy_param"),
+        Signature("Accuracy", bottoms=2, tops=(1, 2), param="accuracy_param", fork_settings=("min_is_better",)),
         Traced(accuracy),
         Gradient(exists=False, indices=Indices((1,), classes_along_axis, _ignored_label)),
     )

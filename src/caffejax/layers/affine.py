@@ -15,6 +15,7 @@ from ..schema.caffe_pb2 import FillerParameter
 from .axes import canonical_axis
 from .context import Context, ParamSpec, Shape
 from .dtypes import promote
+from .loss import replaced
 from .registry import register
 from .types import ByChannel, Facts, Gradient, LayerType, Signature, Traced
 
@@ -63,14 +64,15 @@ register(
 def scale(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
     """x times a blob that lies along x's axes from `axis` on, as for Bias; with `bias_term` plus another.
 
-    With the factor from a second bottom, the bias is the only blob.
+    With the factor from a second bottom, the bias is the only blob. `min_value` and `max_value` hold the factor.
     """
     x, factor, *added = *bottoms, *blobs
+    factor = _held(ctx, factor)
     return _applied(ctx, x, [(operator.mul, factor), *((operator.add, b) for b in added)])
 
 
 def scale_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    factor, *added = blobs
+    factor, *added = _held(ctx, blobs[0]), *blobs[1:]
     return factor, added[0] if added else jnp.zeros_like(factor)
 
 
@@ -85,6 +87,7 @@ def scale_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
 def scale_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
     axis = ctx.param.axis
     x, factor, *added = *bottoms, *blobs
+    factor = _held(ctx, factor)
     dx = dy * _along(factor, x, axis)
     d_factor = _collected(promote(dy) * x, factor, x, axis)
     d_added = tuple(_collected(dy, b, x, axis) for b in added)
@@ -93,12 +96,19 @@ def scale_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Arra
 
 register(
     LayerType(
-        Signature("Scale", bottoms=(1, 2), param="scale_param"),
+        Signature("Scale", bottoms=(1, 2), param="scale_param", fork_settings=("min_value", "max_value")),
         Traced(scale, params=scale_params),
         Gradient(scale_backward),
         Facts(dtypes="bottoms", pixels="same", by_channel=ByChannel(_of_channels, scale_by_channel)),
     )
 )
+
+
+def _held(ctx: Context, factor: jax.Array) -> jax.Array:
+    """Hold a Scale's factor between `min_value` and `max_value`, of which the gradient takes no notice."""
+    p = ctx.param
+    low, high = (getattr(p, f) if p.HasField(f) else None for f in ("min_value", "max_value"))
+    return factor if low is None and high is None else replaced(factor, jnp.clip(factor, low, high))
 
 
 def _spanned(p: Any, shape: Shape) -> Shape:

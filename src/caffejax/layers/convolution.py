@@ -22,7 +22,7 @@ from .dtypes import promote
 from .epilogue import Epilogue
 from .label import Label, window_lines
 from .registry import register
-from .spatial import convolution_output, convolution_window
+from .spatial import DILATION_OF_FORKS, convolution_output, convolution_window
 from .types import SAME_AS_BOTTOMS, Facts, Fusion, Gradient, LayerType, Signature, Traced
 from .weights import weight_and_bias
 
@@ -199,7 +199,13 @@ CONVOLUTION_LABEL = Label(
 
 register(
     LayerType(
-        Signature("Convolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param"),
+        Signature(
+            "Convolution",
+            bottoms=(1, None),
+            tops=SAME_AS_BOTTOMS,
+            param="convolution_param",
+            fork_settings=DILATION_OF_FORKS,
+        ),
         Traced(convolution, params=convolution_params, fusion=Fusion(convolution_fusible, convolution_fused)),
         Gradient(convolution_backward),
         Facts(row_wise=after_first_axis, dtypes="products", weight_axes=4, pixels="windows", label=CONVOLUTION_LABEL),

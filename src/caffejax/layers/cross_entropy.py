@@ -69,9 +69,13 @@ def sigmoid_cross_entropy_loss(ctx: Context, scores: jax.Array, targets: jax.Arr
     `ignore_label` is compared with targets cut to whole numbers: 0 drops 0.75 as well.
     """
     x, t, valid, divisor = _targets(ctx, scores, targets)
+    return jnp.sum(jnp.where(valid, sigmoid_terms(x, t), 0)) / divisor
+
+
+def sigmoid_terms(x: jax.Array, t: jax.Array) -> jax.Array:
+    """Return -t * log p - (1 - t) * log(1 - p) with p = sigmoid(x), without overflow."""
     positive = x >= 0
-    term = x * (positive - t) + jnp.log1p(jnp.exp(jnp.where(positive, -x, x)))
-    return jnp.sum(jnp.where(valid, term, 0)) / divisor
+    return x * (positive - t) + jnp.log1p(jnp.exp(jnp.where(positive, -x, x)))
 
 
 def sigmoid_cross_entropy_loss_backward(
@@ -81,12 +85,10 @@ def sigmoid_cross_entropy_loss_backward(
     return (dy / divisor * jnp.where(valid, jax.nn.sigmoid(x) - t, 0)).reshape(scores.shape), None
 
 
-register(
-    LayerType(
-        Signature("SigmoidCrossEntropyLoss", bottoms=2, loss=True),
-        Traced(sigmoid_cross_entropy_loss),
-        Gradient(sigmoid_cross_entropy_loss_backward, indices=Indices((1,)), unforced=(1,)),
-    )
+SIGMOID_CROSS_ENTROPY_LOSS = LayerType(  # registered with its weighted form
+    Signature("SigmoidCrossEntropyLoss", bottoms=2, loss=True),
+    Traced(sigmoid_cross_entropy_loss),
+    Gradient(sigmoid_cross_entropy_loss_backward, indices=Indices((1,)), unforced=(1,)),
 )
 
 

@@ -11,6 +11,7 @@ from .axes import after_first_axis
 from .context import Context, ParamSpec, Shape
 from .convolution import CONVOLUTION_LABEL, Correlation, correlation, summed
 from .registry import register
+from .spatial import DILATION_OF_FORKS
 from .types import SAME_AS_BOTTOMS, Facts, Gradient, LayerType, Signature, Traced
 from .weights import weight_and_bias
 
@@ -45,7 +46,13 @@ def deconvolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, 
 
 register(
     LayerType(
-        Signature("Deconvolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param"),
+        Signature(
+            "Deconvolution",
+            bottoms=(1, None),
+            tops=SAME_AS_BOTTOMS,
+            param="convolution_param",
+            fork_settings=DILATION_OF_FORKS,
+        ),
         Traced(deconvolution, params=deconvolution_params),
         Gradient(deconvolution_backward),
         Facts(

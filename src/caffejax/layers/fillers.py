@@ -29,12 +29,18 @@ def fill(filler: Any, key: jax.Array | None, shape: Shape, dtype: Any = jnp.floa
     """
     if filler is None:
         return jnp.zeros(shape, dtype)
-    require(filler.type in _RULES, f"unknown filler type '{filler.type}'{did_you_mean(filler.type, _RULES)}")
+    check_filler(filler)
     require(
         filler.sparse == -1 or filler.type == "gaussian",
         f"filler '{filler.type}' does not support sparse; only gaussian does",
     )
     return _RULES[filler.type](filler, key, shape).astype(dtype)
+
+
+def check_filler(filler: Any) -> None:
+    """Raise `LayerError` for an unknown filler type; None fills with zeros."""
+    known = filler is None or filler.type in _RULES
+    require(known, "" if known else f"unknown filler type '{filler.type}'{did_you_mean(filler.type, _RULES)}")
 
 
 def is_random(filler: Any) -> bool:
@@ -77,13 +83,18 @@ def _positive_unitball(filler: Any, key: Any, shape: Shape) -> jax.Array:
     return (rows / rows.sum(axis=1, keepdims=True)).reshape(shape)
 
 
+def _gaussian_unitball(filler: Any, key: Any, shape: Shape) -> jax.Array:
+    rows = jax.random.normal(key, (shape[0], math.prod(shape[1:])))
+    return (rows / jnp.linalg.norm(rows, axis=1, keepdims=True)).reshape(shape)
+
+
 def _xavier(filler: Any, key: Any, shape: Shape) -> jax.Array:
     bound = math.sqrt(3 / _fan(filler, shape))
     return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
 
 
 def _msra(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    return math.sqrt(2 / _fan(filler, shape)) * jax.random.normal(key, shape)
+    return math.sqrt(2 / _fan(filler, shape) / (1 + filler.alpha**2)) * jax.random.normal(key, shape)
 
 
 def _bilinear(filler: Any, key: Any, shape: Shape) -> jax.Array:
@@ -100,6 +111,7 @@ _RULES: dict[str, _Rule] = {
     "uniform": _uniform,
     "gaussian": _gaussian,
     "positive_unitball": _positive_unitball,
+    "gaussian_unitball": _gaussian_unitball,
     "xavier": _xavier,
     "msra": _msra,
     "bilinear": _bilinear,

@@ -14,7 +14,7 @@ from ..kernels.window import Window
 from .axes import after_first_axis, canonical_axis
 from .context import Context, Shape
 from .registry import register
-from .spatial import convolution_output, convolution_window
+from .spatial import DILATION_OF_FORKS, convolution_output, convolution_window
 from .types import Facts, Gradient, LayerType, Signature, Traced
 
 
@@ -35,7 +35,7 @@ def im2col_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) 
 
 register(
     LayerType(
-        Signature("Im2col", param="convolution_param"),
+        Signature("Im2col", param="convolution_param", fork_settings=DILATION_OF_FORKS),
         Traced(im2col),
         Gradient(im2col_backward),
         Facts(row_wise=after_first_axis, dtypes="bottoms", integers=True, pixels="windows"),

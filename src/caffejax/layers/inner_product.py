@@ -14,20 +14,23 @@ from .axes import after_first_axis, canonical_axis
 from .context import Context, ParamSpec
 from .dtypes import promote
 from .label import Label
-from .registry import register
 from .types import Facts, Gradient, LayerType, Signature, Traced
 from .weights import weight_and_bias
 
 
 def inner_product(ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array) -> jax.Array:
     """x flattened from `axis` on, times the weight's rows, plus a bias: (..., K) to (..., num_output)."""
-    weight, *bias = blobs
+    return product_of_rows(ctx, x, *blobs)
+
+
+def product_of_rows(ctx: Context, x: jax.Array, weight: jax.Array, *bias: jax.Array) -> jax.Array:
+    """Multiply rows of x by a weight, and add a bias if there is one."""
     axis = canonical_axis(ctx.param.axis, x.shape)
     rows = x.reshape(*(x.shape[:axis] or (1,)), math.prod(x.shape[axis:]))
     y = rows_times(rows, weight, ctx.param.transpose, fast=ctx.fast)
     if bias:
         y = add_to_rows(y, bias[0], fast=ctx.fast).astype(y.dtype)
-    return y.reshape(*x.shape[:axis], ctx.param.num_output)
+    return y.reshape(*x.shape[:axis], weight.shape[1 if ctx.param.transpose else 0])
 
 
 def inner_product_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
@@ -51,11 +54,9 @@ def inner_product_backward(
 
 INNER_PRODUCT_LABEL = Label("#CC33FF", edge=lambda layer: str(layer.inner_product_param.num_output), lr_mult=True)
 
-register(
-    LayerType(
-        Signature("InnerProduct", param="inner_product_param"),
-        Traced(inner_product, params=inner_product_params),
-        Gradient(inner_product_backward),
-        Facts(row_wise=after_first_axis, dtypes="products", weight_axes=2, label=INNER_PRODUCT_LABEL),
-    )
+INNER_PRODUCT = LayerType(  # registered with its other forms
+    Signature("InnerProduct", param="inner_product_param"),
+    Traced(inner_product, params=inner_product_params),
+    Gradient(inner_product_backward),
+    Facts(row_wise=after_first_axis, dtypes="products", weight_axes=2, label=INNER_PRODUCT_LABEL),
 )

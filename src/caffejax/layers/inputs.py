@@ -78,12 +78,13 @@ def _dummy_shapes(ctx: Context) -> list[Shape]:
 
 
 def parameter(ctx: Context, blobs: tuple[jax.Array]) -> jax.Array:
-    """A learnable blob as a top."""
+    """A learnable blob as a top. It starts at zero, or as `blob_filler` says."""
     return blobs[0]
 
 
 def parameter_params(ctx: Context) -> list[ParamSpec]:
-    return [ParamSpec(tuple(int(d) for d in ctx.param.shape.dim))]
+    filler = ctx.param.blob_filler if ctx.param.HasField("blob_filler") else None
+    return [ParamSpec(tuple(int(d) for d in ctx.param.shape.dim), filler)]
 
 
 def parameter_backward(ctx: Context, blobs: tuple[jax.Array], *, y: jax.Array, dy: jax.Array) -> tuple[jax.Array]:
@@ -92,7 +93,7 @@ def parameter_backward(ctx: Context, blobs: tuple[jax.Array], *, y: jax.Array, d
 
 register(
     LayerType(
-        Signature("Parameter", bottoms=0, param="parameter_param"),
+        Signature("Parameter", bottoms=0, param="parameter_param", fork_settings=("blob_filler",)),
         Traced(parameter, params=parameter_params),
         Gradient(parameter_backward),
     )

@@ -231,17 +231,22 @@ register(
 
 
 def dropout(ctx: Context, x: jax.Array) -> jax.Array:
-    """In TRAIN, zero with probability dropout_ratio and the rest scaled up; the identity in TEST."""
-    return x * _dropout_mask(ctx, x) if ctx.training else x
+    """In TRAIN, zero with probability dropout_ratio and the rest scaled up; the identity in TEST.
+
+    With `scale_train: false` the rest stays as it is, and TEST scales down; `sample_weights_test: true` drops in TEST.
+    """
+    factor = _dropout_factor(ctx, x)
+    return x if factor is None else x * factor
 
 
 def dropout_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return dy * _dropout_mask(ctx, x) if ctx.training else dy
+    factor = _dropout_factor(ctx, x)
+    return dy if factor is None else dy * factor
 
 
 register(
     LayerType(
-        Signature("Dropout", param="dropout_param"),
+        Signature("Dropout", param="dropout_param", fork_settings=("scale_train", "sample_weights_test")),
         Traced(dropout),
         Gradient(dropout_backward),
         Facts(row_wise=True, dtypes="bottoms", pixels="same"),
@@ -249,8 +254,10 @@ register(
 )
 
 
-def _dropout_mask(ctx: Context, x: jax.Array) -> jax.Array:
-    ratio = ctx.param.dropout_ratio
+def _dropout_factor(ctx: Context, x: jax.Array) -> jax.Array | float | None:
+    ratio, scaled_in_training = ctx.param.dropout_ratio, ctx.param.scale_train
     require(0 <= ratio < 1, f"dropout_ratio must be at least 0 and less than 1, not {ratio:g}")
+    if not (ctx.training or ctx.param.sample_weights_test):
+        return None if scaled_in_training else 1 - ratio
     keep = jax.random.bernoulli(ctx.key, 1 - ratio, x.shape)
-    return keep.astype(x.dtype) / (1 - ratio)
+    return keep.astype(x.dtype) / ((1 - ratio) if scaled_in_training else 1)

@@ -28,16 +28,16 @@ def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Ar
     correction) and of weights, each times `moving_average_fraction` per update. They get no gradient.
     """
     values = promote(x)
-    if _uses_stored(ctx):
-        mean, variance = _stored(blobs)
+    if uses_stored(ctx):
+        mean, variance = stored(blobs)
         new = blobs
     elif ctx.fast:
         return batch_norm_fused(ctx, blobs, x, ())
     else:
-        mean = jnp.mean(values, axis=_but_channels(x))
-        variance = jnp.mean(jnp.square(values - _along(mean, x)), axis=_but_channels(x))
-        new = _updated(ctx, blobs, mean, variance, x.size // x.shape[1])
-    top = (values - _along(mean, x)) / _deviation(ctx, variance, x)
+        mean = jnp.mean(values, axis=but_channels(x))
+        variance = jnp.mean(jnp.square(values - along(mean, x)), axis=but_channels(x))
+        new = updated(ctx, blobs, mean, variance, x.size // x.shape[1])
+    top = (values - along(mean, x)) / _deviation(ctx, variance, x)
     return top.astype(x.dtype), new
 
 
@@ -50,27 +50,27 @@ def batch_norm_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[tuple[None, None, None], jax.Array]:
     no_diffs = (None, None, None)
-    if _uses_stored(ctx):
-        return no_diffs, promote(dy) / _deviation(ctx, _stored(blobs)[1], x)
+    if uses_stored(ctx):
+        return no_diffs, promote(dy) / _deviation(ctx, stored(blobs)[1], x)
     # y's mean is 0 and its variance 1 (but for eps): moving x only moves y across both directions
-    variance = jnp.var(promote(x), axis=_but_channels(x))
-    centred = _across(promote(dy), promote(y), _but_channels(x))
+    variance = jnp.var(promote(x), axis=but_channels(x))
+    centred = across(promote(dy), promote(y), but_channels(x))
     return no_diffs, centred / _deviation(ctx, variance, x)
 
 
-def _of_channels(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
-    return _uses_stored(ctx) and axis == 1 and shapes[0] == (channels,)
+def of_channels(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
+    return uses_stored(ctx) and axis == 1 and shapes[0] == (channels,)
 
 
 def batch_norm_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    mean, variance = _stored(blobs)
+    mean, variance = stored(blobs)
     factor = jax.lax.rsqrt(variance + ctx.param.eps)
     return factor, -mean * factor
 
 
 def batch_norm_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
     """Count a Scale right after it and a ReLU after that, where the batch is normalised by itself."""
-    if _uses_stored(ctx):
+    if uses_stored(ctx):
         return 0
     scaled = int(epilogues[0].is_by_channel(1, x.shape[1]))
     return scaled + any(f.is_relu for f in epilogues[scaled : scaled + 1])
@@ -82,37 +82,35 @@ def batch_norm_fused(
     """Compute it with what `batch_norm_fusible` counts."""
     relu = bool(epilogues) and epilogues[-1].is_relu
     scales = epilogues[:-1] if relu else epilogues
-    near = _stored(blobs)[0]
+    near = stored(blobs)[0]
     by = map(promote, scales[0].factor_and_bias()) if scales else (jnp.ones_like(near), jnp.zeros_like(near))
     guess = jnp.where(jnp.isfinite(near), near, 0)
     top, mean, variance = batch_normalized(x, *by, guess, ctx.param.eps, relu=relu)
-    return top, _updated(ctx, blobs, mean, variance, x.size // x.shape[1])
+    return top, updated(ctx, blobs, mean, variance, x.size // x.shape[1])
 
 
-register(
-    LayerType(
-        Signature("BatchNorm", param="batch_norm_param"),
-        Traced(
-            batch_norm, params=batch_norm_params, stateful=True, fusion=Fusion(batch_norm_fusible, batch_norm_fused)
-        ),
-        Gradient(batch_norm_backward),
-        Facts(dtypes="bottoms", pixels="same", by_channel=ByChannel(_of_channels, batch_norm_by_channel)),
-    )
+PLAIN_BATCH_NORM = LayerType(
+    Signature("BatchNorm", param="batch_norm_param"),
+    Traced(batch_norm, params=batch_norm_params, stateful=True, fusion=Fusion(batch_norm_fusible, batch_norm_fused)),
+    Gradient(batch_norm_backward),
+    Facts(dtypes="bottoms", pixels="same", by_channel=ByChannel(of_channels, batch_norm_by_channel)),
 )
 
 
-def _uses_stored(ctx: Context) -> bool:
+def uses_stored(ctx: Context) -> bool:
+    """Return whether a BatchNorm normalises by its stored statistics."""
     return bool(ctx.param.use_global_stats) if ctx.param.HasField("use_global_stats") else not ctx.training
 
 
-def _stored(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+def stored(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     """Return mean and variance from the sums; both 0 where nothing was summed yet."""
     means, variances, weight = (jax.lax.stop_gradient(promote(b)) for b in blobs)
     inverse = jnp.where(weight == 0, 0, 1 / jnp.where(weight == 0, 1, weight))
     return means * inverse, variances * inverse
 
 
-def _updated(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array, m: int) -> Arrays:
+def updated(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array, m: int) -> Arrays:
+    """Add the statistics of m numbers for each channel to the sums."""
     fraction = ctx.param.moving_average_fraction
     unbiased = variance * (m / (m - 1) if m > 1 else 1.0)
     new = (jax.lax.stop_gradient(promote(b) * fraction + s) for b, s in zip(blobs, (mean, unbiased, 1.0), strict=True))
@@ -120,18 +118,20 @@ def _updated(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array, 
 
 
 def _deviation(ctx: Context, variance: jax.Array, x: jax.Array) -> jax.Array:
-    return _along(jnp.sqrt(variance + ctx.param.eps), x)
+    return along(jnp.sqrt(variance + ctx.param.eps), x)
 
 
-def _but_channels(x: jax.Array) -> tuple[int, ...]:
+def but_channels(x: jax.Array) -> tuple[int, ...]:
+    """Return all axes but that of the channels."""
     return (0, *range(2, x.ndim))
 
 
-def _along(statistic: jax.Array, x: jax.Array) -> jax.Array:
+def along(statistic: jax.Array, x: jax.Array) -> jax.Array:
+    """Bring (channels,) to what broadcasts along `x`."""
     return statistic.reshape(-1, *(1,) * (x.ndim - 2))
 
 
-def _across(dy: jax.Array, y: jax.Array, axes: tuple[int, ...]) -> jax.Array:
+def across(dy: jax.Array, y: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     """Return `dy` less its mean and less its part along `y`, over the axes that were normalised over."""
     return dy - jnp.mean(dy, axis=axes, keepdims=True) - y * jnp.mean(dy * y, axis=axes, keepdims=True)
 
@@ -150,7 +150,7 @@ def mvn(ctx: Context, x: jax.Array) -> jax.Array:
 def mvn_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     axes, d_top = _mvn_axes(ctx), promote(dy)
     if ctx.param.normalize_variance:
-        dx = _across(d_top, promote(y), axes) / _mvn_divisor(ctx, x)
+        dx = across(d_top, promote(y), axes) / _mvn_divisor(ctx, x)
     else:
         dx = d_top - jnp.mean(d_top, axis=axes, keepdims=True)
     return dx.reshape(x.shape)

@@ -25,7 +25,7 @@ from .loss import (
 from .registry import register
 from .types import Facts, Gradient, Indices, LayerType, Signature, Traced
 
-_LOG_FLT_MIN = float(np.log(np.finfo(np.float32).tiny))  # Caffe never takes the log of less
+LOG_FLT_MIN = float(np.log(np.finfo(np.float32).tiny))  # Caffe never takes the log of less
 
 
 def softmax(ctx: Context, x: jax.Array) -> jax.Array:
@@ -47,37 +47,35 @@ def softmax_with_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax
     Labels hold one class index for every position of the scores without `axis`. What the sum is divided by
     is loss_param's `normalization`, VALID unless told otherwise. A label that is no class gives NaN.
     """
-    axis, log_prob, own, valid, divisor = _parts(ctx, scores, labels)
+    axis, log_prob, own, valid, divisor = softmax_loss_parts(ctx, scores, labels)
     # a sum over the classes, of which one counts, is fused with the softmax; looking it up would be done apart
     picked = jnp.where(jnp.any(own, axis), jnp.sum(jnp.where(own, log_prob, 0), axis), jnp.nan)
-    held = replaced(picked, jnp.maximum(picked, _LOG_FLT_MIN))
+    held = replaced(picked, jnp.maximum(picked, LOG_FLT_MIN))
     return -jnp.sum(jnp.where(valid, held, 0)) / divisor
 
 
 def softmax_with_loss_backward(
     ctx: Context, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    axis, log_prob, own, valid, divisor = _parts(ctx, scores, labels)
+    axis, log_prob, own, valid, divisor = softmax_loss_parts(ctx, scores, labels)
     diff = jnp.where(jnp.expand_dims(valid, axis), jnp.exp(log_prob) - own, 0)
     return (dy * diff / divisor).astype(scores.dtype), None
 
 
-register(
-    LayerType(
-        Signature("SoftmaxWithLoss", bottoms=2, param="softmax_param", loss=True),
-        Traced(softmax_with_loss),
-        Gradient(
-            softmax_with_loss_backward,
-            indices=Indices((1,), classes_along_axis, ignored_label),
-            unforced=(1,),
-            not_derivative="Below FLT_MIN the probability is clamped, which the gradient ignores.",
-        ),
-        Facts(restrictions="A second top (the softmax) is refused, as BVLC Caffe refuses it; add a Softmax layer."),
-    )
+SOFTMAX_WITH_LOSS = LayerType(  # registered with its other forms
+    Signature("SoftmaxWithLoss", bottoms=2, param="softmax_param", loss=True),
+    Traced(softmax_with_loss),
+    Gradient(
+        softmax_with_loss_backward,
+        indices=Indices((1,), classes_along_axis, ignored_label),
+        unforced=(1,),
+        not_derivative="Below FLT_MIN the probability is clamped, which the gradient ignores.",
+    ),
+    Facts(restrictions="A second top (the softmax) is refused, as BVLC Caffe refuses it; add a Softmax layer."),
 )
 
 
-def _parts(
+def softmax_loss_parts(
     ctx: Context, scores: jax.Array, labels: jax.Array
 ) -> tuple[int, jax.Array, jax.Array, jax.Array, jax.Array | float]:
     """Return the classes' axis, their log-probabilities, where the labels' own are, which labels count, the divisor."""

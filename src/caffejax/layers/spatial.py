@@ -20,11 +20,28 @@ def convolution_window(p: Any, n_axes: int) -> Window:
         kernel=_per_axis(p, "kernel_size", ("kernel_h", "kernel_w"), n_axes, None),
         stride=_per_axis(p, "stride", ("stride_h", "stride_w"), n_axes, 1),
         pad=_per_axis(p, "pad", ("pad_h", "pad_w"), n_axes, 0),
-        dilation=_per_axis(p, "dilation", (), n_axes, 1),
+        dilation=_dilation(p, n_axes),
     )
     for name in ("kernel", "stride", "dilation"):
         require(all(v > 0 for v in getattr(window, name)), f"{name} must be positive: {getattr(window, name)}")
     return window
+
+
+# other names that forks have for `dilation`: by axis as kernel_h is, and DeepLab's
+DILATION_OF_FORKS = ("dilation_h", "dilation_w", "hole", "hole_h", "hole_w")
+
+
+def _dilation(p: Any, n_axes: int) -> Shape:
+    given = [name for name in ("hole", "hole_h", "hole_w") if p.HasField(name)]
+    if not given:
+        return _per_axis(p, "dilation", ("dilation_h", "dilation_w"), n_axes, 1)
+    own = [name for name in ("dilation_h", "dilation_w") if p.HasField(name)] + ["dilation"] * bool(p.dilation)
+    require(not own, f"give either {given[0]} or {own[0] if own else ''}, which mean the same, not both")
+    if given == ["hole"]:
+        return (p.hole,) * n_axes
+    require(given == ["hole_h", "hole_w"], "give either hole or both of hole_h and hole_w")
+    require(n_axes == 2, f"hole_h and hole_w need 2 spatial axes, not {n_axes}; use dilation")
+    return (p.hole_h, p.hole_w)
 
 
 def _per_axis(p: Any, name: str, pair: Sequence[str], n_axes: int, default: int | None) -> Shape:

@@ -1,7 +1,7 @@
 """Caffe's messages: the schema, its text and binary forms, and upgrades of old files."""
 
 from . import caffe_pb2
-from .forks import unknown_settings
+from .forks import hints_in, ignored_settings, unknown_settings
 from .reading import parse_binary, read_net, read_solver, source_file
 from .text import format_text, parse_text
 from .upgrade import upgrade_net, upgrade_solver
@@ -9,6 +9,8 @@ from .upgrade import upgrade_net, upgrade_solver
 __all__ = [
     "caffe_pb2",
     "format_text",
+    "hints_in",
+    "ignored_settings",
     "parse_binary",
     "parse_text",
     "read_net",

@@ -7,6 +7,7 @@ no longer be followed (a missing brace, say) does it stop.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -22,6 +23,8 @@ from .scalars import Convert, make_converter, unquote
 from .tokens import END, Tokens
 
 M = TypeVar("M", bound=Message)
+
+log = logging.getLogger("caffejax")
 
 MAX_DEPTH = 100
 _CLOSING = {"{": "}", "<": ">", "[": "]"}
@@ -126,12 +129,27 @@ class _Parser:
             return
         self.expect(":")
         if self.tokens[self.at] == "[":
+            if field.name == "device_id":  # a list in forks for several GPUs
+                self.parse_first(message, field)
+                return
             self.note(self.at, f"{field.name} takes one value, not a list")
             self.skip_nested()
             return
         value = self.parse_scalar(field)
         if value is not None:
             setattr(message, field.name, value)
+
+    def parse_first(self, message: Message, field: _Field) -> None:
+        """Read a list, of which only the first value counts."""
+        log.warning("%s%s: only the first of the list counts", f"{self.file}: " if self.file else "", field.name)
+        self.at += 1
+        value = self.parse_scalar(field)
+        if value is not None:
+            setattr(message, field.name, value)
+        while self.tokens[self.at] == ",":
+            self.at += 1
+            self.parse_scalar(field)
+        self.expect("]")
 
     def parse_repeated(self, message: Message, field: _Field, depth: int) -> None:
         """Read one more value, or a list of values in brackets, of a repeated field."""

@@ -69,6 +69,9 @@ def _upgrade_layer(old: V1LayerParameter, new: LayerParameter) -> None:
         new.strict_dim = old.strict_dim
     if old.HasField("type"):
         new.type = type_name(old.type)
+    if len(old.softmaxloss_param.ignore_label) == 1 and not old.loss_param.HasField("ignore_label"):  # DeepLab's
+        new.loss_param.ignore_label = old.softmaxloss_param.ignore_label[0]
+        del new.softmaxloss_param.ignore_label[:]
     counts = len(old.param), len(old.blob_share_mode), len(old.blobs_lr), len(old.weight_decay)
     for _ in range(max(counts)):
         new.param.add()

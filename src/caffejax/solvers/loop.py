@@ -13,6 +13,7 @@ from ..net import Params, Variables
 from .build import Setup
 from .evaluate import Scores
 from .finite_check import FiniteCheck
+from .plateau import Plateau
 from .report import SmoothedLoss, Stopwatch, log, output_lines
 from .state import StepResult, TrainState
 
@@ -150,6 +151,8 @@ class TrainingLoop:
         if self._keep_best and self.tests.due(self.iteration):
             self.test()  # now, not with the next iteration: the checkpoint is ranked by it
         record = {"data": self._positions(), "seed": self._seed, "scores": self.tests.scores}
+        if isinstance(self.rate_schedule, Plateau):
+            record["plateau"] = dict(self.rate_schedule.state)
         self.snapshots.save(
             self.updater.train_state, self._graph, self.iteration, record, last_update=self.updater.last_update
         )
@@ -165,6 +168,8 @@ class TrainingLoop:
         positions = record.get("data", self._start)
         self._loader.set_state(positions["train"])
         self.tests.set_state(positions["test"])
+        if isinstance(self.rate_schedule, Plateau) and "plateau" in record:
+            self.rate_schedule.state.update(record["plateau"])
         self._finite_check.restart(os.fspath(snapshot))
         log.info("Restored iteration %d from %s", self.iteration, snapshot)
 
@@ -185,9 +190,12 @@ class TrainingLoop:
             tests.due(i + 1) or (p.snapshot and (i + 1) % p.snapshot == 0) or (p.display and i % p.display == 0)
             for i in between
         )
-        return 1 if anything_due or self.iteration + n > end else n
+        by_loss = isinstance(self.rate_schedule, Plateau)
+        return 1 if by_loss or anything_due or self.iteration + n > end else n
 
     def _update(self, n: int, stopwatch: Stopwatch) -> None:
+        if isinstance(self.rate_schedule, Plateau) and self._loss.noted:
+            self.rate_schedule.note(self.iteration, self.smoothed_loss)
         rates = [self.rate_schedule(i) for i in range(self.iteration, self.iteration + n)]
         debug_info = self._param.debug_info and self._due(self._param.display)
         result = self.updater.update(self.iteration, rates, debug_info=debug_info)

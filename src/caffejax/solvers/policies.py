@@ -13,18 +13,27 @@ from typing import Any
 import numpy as np
 
 from ..errors import did_you_mean
+from .plateau import Plateau
+from .warmup import beginning
 
 RateSchedule = Callable[[int], np.float32]
 _f32 = np.float32
 
 
 def rate_schedule(param: Any) -> RateSchedule:
-    """Return the rate by iteration (0-based, before the increment), of settings that `problems` found good."""
+    """Return the rate by iteration (0-based, before the increment), of settings that `problems` found good.
+
+    The rate of `plateau` depends on the loss as well: it is a `Plateau`.
+    """
+    if param.lr_policy == "plateau":
+        return Plateau(param)
     rate = POLICIES[param.lr_policy](param)
 
     def quiet(iteration: int) -> np.float32:
         with np.errstate(all="ignore"):  # poly beyond max_iter is NaN, an exp may overflow: as in Caffe
-            return rate(iteration)
+            begun = beginning(param, iteration)
+            found = rate(iteration) if begun is None else begun
+            return found if found >= param.min_lr or found != found else _f32(param.min_lr)
 
     return quiet
 
@@ -35,8 +44,17 @@ def problems(param: Any) -> list[str]:
         if not param.lr_policy:
             return [f"lr_policy is missing; it is one of {', '.join(POLICIES)}"]
         return [f"unknown lr_policy '{param.lr_policy}'{did_you_mean(param.lr_policy, POLICIES)}"]
-    found = []
-    if param.gamma < 0 and param.lr_policy not in ("fixed", "poly"):
+    found = [
+        f"{name} must not be negative"
+        for name in ("min_lr", "warmup_iter", "rampup_interval")
+        if getattr(param, name) < 0
+    ]
+    if param.lr_policy == "multifixed" and (not param.stagelr or len(param.stagelr) != len(param.stageiter)):
+        counts = f"{len(param.stagelr)} and {len(param.stageiter)}"
+        found.append(f"lr_policy 'multifixed' needs as many stagelr as stageiter, at least one, not {counts}")
+    if param.lr_policy == "plateau" and any(n <= 0 for n in param.plateau_winsize):
+        found.append(f"lr_policy 'plateau': plateau_winsize must be positive: {list(param.plateau_winsize)}")
+    if param.gamma < 0 and param.lr_policy not in ("fixed", "poly", "multifixed"):
         found.append(f"lr_policy '{param.lr_policy}': gamma must not be negative, but is {param.gamma:g}")
     if param.lr_policy in ("step", "sigmoid") and param.stepsize <= 0:
         found.append(f"lr_policy '{param.lr_policy}': stepsize must be positive, but is {param.stepsize}")
@@ -79,7 +97,8 @@ def _inv(p: Any) -> RateSchedule:
 
 
 def _poly(p: Any) -> RateSchedule:
-    return lambda i: _f32(_f32(p.base_lr) * (_f32(1) - _f32(i) / _f32(p.max_iter)) ** _f32(p.power))
+    least = _f32(p.min_lr)  # NVIDIA's, reached at the end
+    return lambda i: _f32((_f32(p.base_lr) - least) * (_f32(1) - _f32(i) / _f32(p.max_iter)) ** _f32(p.power) + least)
 
 
 def _sigmoid(p: Any) -> RateSchedule:
@@ -90,6 +109,12 @@ def _sigmoid(p: Any) -> RateSchedule:
     return rate
 
 
+def _multifixed(p: Any) -> RateSchedule:
+    """Return the first rate whose iteration is not passed yet, in the end the last."""
+    last = len(p.stagelr) - 1
+    return lambda i: _f32(p.stagelr[min(bisect.bisect_left(p.stageiter, i), last)])
+
+
 POLICIES: dict[str, Callable[[Any], RateSchedule]] = {
     "fixed": _fixed,
     "step": _stepped,
@@ -98,4 +123,6 @@ POLICIES: dict[str, Callable[[Any], RateSchedule]] = {
     "multistep": _stepped,
     "poly": _poly,
     "sigmoid": _sigmoid,
+    "multifixed": _multifixed,
+    "plateau": Plateau,
 }

@@ -34,6 +34,11 @@ class SmoothedLoss:
             self._read(1)
 
     @property
+    def noted(self) -> bool:
+        """Whether there was a loss."""
+        return bool(self._unread or self._losses)
+
+    @property
     def value(self) -> float:
         """The mean, up to the last iteration; 0 before the first."""
         self._read(len(self._unread))

@@ -151,11 +151,14 @@ def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExt
         return History(tuple(jax.tree.map(jnp.zeros_like, params) for _ in range(chosen.slots)))
 
     def update(
-        grads: Any, state: History, params: Any = None, *, rate: Any, iteration: Any, **extra: Any
+        grads: Any, state: History, params: Any = None, *, rate: Any, iteration: Any, rates: Any = None, **extra: Any
     ) -> tuple[Any, History]:
         del params, extra
         t = jnp.asarray(iteration, jnp.float32) + 1
-        results = jax.tree.map(lambda g, m, *slots: one(g, m, rate, t, *slots), grads, lr_mults, *state.history)
+        if rates is None:
+            results = jax.tree.map(lambda g, m, *slots: one(g, m, rate, t, *slots), grads, lr_mults, *state.history)
+        else:  # each its own, multiplier and all
+            results = jax.tree.map(lambda g, r, *slots: one(g, 1.0, r, t, *slots), grads, rates, *state.history)
         if not jax.tree.leaves(grads):
             return grads, state
         # from a tree of tuples to a tuple of trees

@@ -10,11 +10,17 @@ from typing import Any
 from ..errors import Problem, SolverError, did_you_mean
 from ..inspect.average_precision import VERSIONS
 from ..paths import find
-from ..schema import read_net
+from ..schema import hints_in, read_net, unknown_settings
 from ..schema.caffe_pb2 import NetParameter, NetState, SolverParameter
 from . import policies, rules
+from .report import log
 
 _NAMES = {"eval_type": ("classification", "detection"), "ap_version": VERSIONS}
+# of forks' settings, those that are followed; the rest are hints, or refused
+_FOLLOWED = (
+    *("ap_version", "eval_type", "larc", "larc_eta", "larc_policy", "min_lr", "plateau_winsize", "rampup_interval"),
+    *("rampup_lr", "show_per_class_result", "stageiter", "stagelr", "warmup_iter", "warmup_start_lr"),
+)
 _TRAIN_SOURCES = ("net", "net_param", "train_net", "train_net_param")
 
 
@@ -32,6 +38,8 @@ def check(param: SolverParameter, file: str | None = None) -> None:
     problems = [*policies.problems(param), *rules.problems(param), *_other_problems(param)]
     if problems:
         raise SolverError([Problem(p, file=file) for p in problems])
+    for setting, reason in hints_in(param):
+        log.warning("%s%s is ignored: %s", f"{file}: " if file else "", setting, reason)
 
 
 def _other_problems(param: SolverParameter) -> Iterator[str]:
@@ -39,6 +47,10 @@ def _other_problems(param: SolverParameter) -> Iterator[str]:
     if len(given) != 1:
         what = f"{', '.join(given)} are given" if given else "none is given"
         yield f"the train net must be one of {', '.join(_TRAIN_SOURCES)}: {what}"
+    for setting in unknown_settings(param, _FOLLOWED):
+        yield f"setting {setting} is not supported; BVLC Caffe does not have it either"
+    if param.larc and param.larc_policy not in ("scale", "clip"):
+        yield f"unknown larc_policy '{param.larc_policy}'; it is scale or clip"
     if param.weight_decay and param.regularization_type not in ("L1", "L2"):
         hint = did_you_mean(param.regularization_type, ("L1", "L2"))
         yield f"unknown regularization_type '{param.regularization_type}'; it is L1 or L2{hint}"
@@ -56,11 +68,12 @@ def _other_problems(param: SolverParameter) -> Iterator[str]:
             yield f"unknown {name} '{value}'; it is {' or '.join(known)}{did_you_mean(value, known)}"
     own, total = _own_test_nets(param), len(param.test_iter)
     generic = param.HasField("net") or param.HasField("net_param")
-    if total < own or (total > own and not generic):
+    untested = not (own or generic or param.test_interval)  # test_iter in forks older than its check
+    if not untested and (total < own or (total > own and not generic)):
         yield f"test_iter must be given once per test net: {total} for {own} test nets"
     elif param.test_state and len(param.test_state) != total:
         yield f"test_state must be given once per test net: {len(param.test_state)} for {total} test nets"
-    if total and param.test_interval <= 0:
+    if total and param.test_interval <= 0 and not untested:
         yield "test_interval must be positive where there are test nets"
 
 
@@ -81,6 +94,8 @@ def train_net(param: SolverParameter, folder: Path | None) -> NetSettings:
 def test_nets(param: SolverParameter, folder: Path | None) -> list[NetSettings]:
     """Read the test nets in Caffe's order: test_net_param, test_net, then the train net as often as needed."""
     sources: list[Any] = [*param.test_net_param, *param.test_net]
+    if not (sources or param.HasField("net") or param.HasField("net_param")):
+        return []  # whatever test_iter says
     generic = param.net if param.HasField("net") else param.net_param
     sources += [generic] * (len(param.test_iter) - len(sources))
     states = list(param.test_state) or [NetState()] * len(sources)

@@ -21,12 +21,36 @@ def caffe_optimizer(param: Any, lr_mults: Any, decay_mults: Any) -> optax.Gradie
     Gradients are the sums over `iter_size` passes. Decay comes after clipping, and enters what the rules
     remember.
     """
+    update = optax.chain(
+        add_decay(param.weight_decay, param.regularization_type, decay_mults), transformation(param, lr_mults)
+    )
     return optax.chain(
         clip_by_total_norm(param.clip_gradients),
         optax.scale(1 / param.iter_size) if param.iter_size > 1 else optax.identity(),
-        add_decay(param.weight_decay, param.regularization_type, decay_mults),
-        transformation(param, lr_mults),
+        with_local_rates(update, param, lr_mults) if param.larc else update,
     )
+
+
+def with_local_rates(
+    update: optax.GradientTransformationExtraArgs, param: Any, lr_mults: Any
+) -> optax.GradientTransformationExtraArgs:
+    """Give each blob a rate of its own, as NVIDIA's `larc`: larc_eta x |param| / |gradient|, decay not included.
+
+    By `larc_policy` that is the rate's factor ("scale") or its limit ("clip"). Of lr_mult it only matters whether it
+    is 0.
+    """
+
+    def run(grads: Any, state: Any, params: Any = None, *, rate: Any, **extra: Any) -> tuple[Any, Any]:
+        def local(g: jax.Array, blob: jax.Array, mult: float) -> jax.Array:
+            size, steepness = jnp.linalg.norm(blob.ravel()), jnp.linalg.norm(g.ravel())
+            known = (size > 0) & (steepness > 0)
+            own = jnp.where(known, param.larc_eta * size / jnp.where(known, steepness, 1), 1) * (mult > 0)
+            return rate * own if param.larc_policy == "scale" else jnp.minimum(rate, own)
+
+        rates = jax.tree.map(local, grads, params, lr_mults)
+        return update.update(grads, state, params, rate=rate, rates=rates, **extra)
+
+    return optax.GradientTransformationExtraArgs(update.init, run)
 
 
 def clip_by_total_norm(limit: float) -> optax.GradientTransformation:

@@ -1,0 +1,109 @@
+"""SoftmaxWithLoss as R-FCN has it, with two tops more, and as SegNet has it, with classes weighted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..errors import require
+from .context import Context
+from .loss import replaced
+from .registry import register
+from .softmax import LOG_FLT_MIN, SOFTMAX_WITH_LOSS, softmax_loss_parts, softmax_with_loss, softmax_with_loss_backward
+from .types import Facts, Gradient, LayerType, Traced, Variants
+
+Arrays = tuple[jax.Array, ...]
+
+
+def softmax_with_losses(ctx: Context, scores: jax.Array, labels: jax.Array) -> Arrays:
+    """SoftmaxWithLoss, and two tops without gradients: the probabilities, and each label's loss.
+
+    The losses have the labels' shape, with 0 where a label is ignored.
+    """
+    axis, log_prob, own, valid, _ = softmax_loss_parts(ctx, scores, labels)
+    picked = jnp.where(jnp.any(own, axis), jnp.sum(jnp.where(own, log_prob, 0), axis), jnp.nan)
+    losses = -jnp.where(valid, jnp.maximum(picked, LOG_FLT_MIN), 0).reshape(labels.shape)
+    rest = jnp.exp(log_prob).astype(scores.dtype), losses
+    return softmax_with_loss(ctx, scores, labels), *map(lax.stop_gradient, rest)
+
+
+def softmax_with_losses_backward(
+    ctx: Context, scores: jax.Array, labels: jax.Array, *, y: Arrays, dy: Arrays
+) -> tuple[jax.Array, None]:
+    return softmax_with_loss_backward(ctx, scores, labels, y=y[0], dy=dy[0])
+
+
+def weighted_softmax_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
+    """SoftmaxWithLoss with `weight_by_label_freqs`: each label's loss times its class's number in `class_weighting`.
+
+    Without such numbers, divided by how often the label occurs in the batch. The divisor counts labels, not weights.
+    """
+    axis, log_prob, own, valid, divisor = softmax_loss_parts(ctx, scores, labels)
+    weights = _weights(ctx, own, axis)
+    picked = jnp.where(jnp.any(own, axis), jnp.sum(jnp.where(own, log_prob, 0), axis), jnp.nan)
+    held = replaced(picked, jnp.maximum(picked, LOG_FLT_MIN))
+    return -jnp.sum(jnp.where(valid, held * weights, 0)) / divisor
+
+
+def weighted_softmax_loss_backward(
+    ctx: Context, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, None]:
+    axis, log_prob, own, valid, divisor = softmax_loss_parts(ctx, scores, labels)
+    weights = jnp.where(valid, _weights(ctx, own, axis), 0)
+    diff = (jnp.exp(log_prob) - own) * jnp.expand_dims(weights, axis)
+    return (dy * jnp.where(jnp.expand_dims(valid, axis), diff, 0) / divisor).astype(scores.dtype), None
+
+
+def _weights(ctx: Context, own: jax.Array, axis: int) -> jax.Array:
+    """Return each label's weight, in the shape of the scores without the classes."""
+    classes, given = own.shape[axis], ctx.layer.loss_param.class_weighting
+    require(
+        len(given) in (0, classes),
+        f"loss_param.class_weighting must have a number for each class: {len(given)} for {classes} classes",
+    )
+    others = tuple(k for k in range(own.ndim) if k != axis)
+    of_class = jnp.asarray(list(given), jnp.float32) if given else 1 / jnp.maximum(jnp.sum(own, others), 1)
+    return jnp.sum(own * of_class.reshape(-1, *(1,) * (own.ndim - axis - 1)), axis)
+
+
+def _variant(layer: Any) -> str:
+    if len(layer.top) == 3:
+        return "with each label's loss"
+    return "of weighted classes" if layer.loss_param.weight_by_label_freqs else "BVLC's"
+
+
+_SIGNATURE, _GRADIENT = SOFTMAX_WITH_LOSS.signature, SOFTMAX_WITH_LOSS.gradient
+
+WITH_LOSSES = LayerType(
+    replace(_SIGNATURE, tops=3),
+    Traced(softmax_with_losses),
+    Gradient(
+        softmax_with_losses_backward,
+        indices=_GRADIENT.indices,
+        unforced=(1,),
+        not_derivative="Below FLT_MIN the probability is clamped, and the further tops have no gradient.",
+    ),
+    Facts(origin="R-FCN"),
+)
+WEIGHTED = LayerType(
+    replace(_SIGNATURE, fork_settings=("weight_by_label_freqs", "class_weighting")),
+    Traced(weighted_softmax_loss),
+    replace(_GRADIENT, rule=weighted_softmax_loss_backward),
+    Facts(origin="SegNet"),
+)
+
+register(
+    replace(
+        SOFTMAX_WITH_LOSS,
+        signature=replace(_SIGNATURE, tops=(1, 3), fork_settings=("weight_by_label_freqs", "class_weighting")),
+        runs=Variants(
+            _variant,
+            {"BVLC's": SOFTMAX_WITH_LOSS, "with each label's loss": WITH_LOSSES, "of weighted classes": WEIGHTED},
+            told_apart="by the number of tops, and by `weight_by_label_freqs` in the loss_param",
+        ),
+    )
+)

@@ -1,0 +1,71 @@
+"""SigmoidCrossEntropyLoss as MNC has it, with a weight for each number. Here the type is registered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..errors import require
+from .context import Context
+from .cross_entropy import SIGMOID_CROSS_ENTROPY_LOSS, sigmoid_terms
+from .dtypes import promote
+from .loss import require_one_batch
+from .registry import register
+from .types import Facts, Gradient, Indices, LayerType, Signature, Traced, Variants
+
+
+def weighted_sigmoid_loss(ctx: Context, scores: jax.Array, targets: jax.Array, weights: jax.Array) -> jax.Array:
+    """SigmoidCrossEntropyLoss, each number's times its weight, over the sum of the weights; 0 where that is 0.
+
+    The loss_param means nothing to it.
+    """
+    x, t, w = _rows(scores, targets, weights)
+    return jnp.sum(w * sigmoid_terms(x, t)) / _sum_of(w)
+
+
+def weighted_sigmoid_loss_backward(
+    ctx: Context, scores: jax.Array, targets: jax.Array, weights: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, None, None]:
+    x, t, w = _rows(scores, targets, weights)
+    return (dy * w * (jax.nn.sigmoid(x) - t) / _sum_of(w)).reshape(scores.shape), None, None
+
+
+def _rows(scores: jax.Array, *others: jax.Array) -> list[jax.Array]:
+    """Return all three as (batch, the rest)."""
+    for other, what in zip(others, ("targets", "weights"), strict=True):
+        require_one_batch(scores.shape, other.shape)
+        require(scores.size == other.size, f"scores {scores.shape} and {what} {other.shape} must have the same count")
+    return [promote(a).reshape(scores.shape[0], -1) for a in (scores, *map(lax.stop_gradient, others))]
+
+
+def _sum_of(weights: jax.Array) -> jax.Array:
+    total = jnp.sum(weights)
+    return jnp.where(total > 0, total, 1)
+
+
+def _variant(layer: Any) -> str:
+    return "weighted" if len(layer.bottom) == 3 else "BVLC's"
+
+
+WEIGHTED = LayerType(
+    Signature("SigmoidCrossEntropyLoss", bottoms=3, loss=True),
+    Traced(weighted_sigmoid_loss),
+    Gradient(weighted_sigmoid_loss_backward, indices=Indices((1, 2)), unforced=(1, 2)),
+    Facts(origin="MNC"),
+)
+
+register(
+    replace(
+        SIGMOID_CROSS_ENTROPY_LOSS,
+        signature=replace(SIGMOID_CROSS_ENTROPY_LOSS.signature, bottoms=(2, 3)),
+        runs=Variants(
+            _variant,
+            {"BVLC's": SIGMOID_CROSS_ENTROPY_LOSS, "weighted": WEIGHTED},
+            told_apart="by the number of bottoms",
+        ),
+    )
+)
