@@ -10,12 +10,20 @@ import numpy as np
 def count(top: Any) -> int:
     """Return how many rows of a padded top are none of padding: those that begin with no negative number.
 
-    Rows lie along the axis before the last, in all that lies before it.
+    Rows lie along the axis before the last, in all that lies before it; last axes of size 1 do not count.
     """
-    first = np.asarray(top[..., 0])
-    return int(np.count_nonzero(first >= 0, axis=-1).max(initial=0))
+    first = np.asarray(top)[(slice(None),) * _axis(top) + (slice(None), 0)]
+    return int(np.count_nonzero(first >= 0, axis=_axis(top)).max(initial=0))
 
 
 def trimmed(top: Any, rows: int | None = None) -> Any:
     """Return a padded top without the padding: the first `rows` of it, or as many as it says itself."""
-    return top[..., : count(top) if rows is None else rows, :]
+    return top[(slice(None),) * _axis(top) + (slice(count(top) if rows is None else rows),)]
+
+
+def _axis(top: Any) -> int:
+    """Return the axis along which the rows lie: 2 of (1, 1, rows, columns), 0 of (rows, columns, 1, 1)."""
+    axes: int = top.ndim
+    while axes > 2 and top.shape[axes - 1] == 1:
+        axes -= 1
+    return axes - 2
