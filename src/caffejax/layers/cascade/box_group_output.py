@@ -16,7 +16,7 @@ from ..types import Facts, Gradient, LayerType, Signature, Traced
 from .fields import fields
 from .proposals import choice, proposals
 from .regression import bounds, normalization
-from .shapes import images_of, per_image
+from .shapes import images_of, per_image, require_pair
 
 
 def box_group_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
@@ -76,12 +76,4 @@ def _boxes(
         per_image(boxes, images, n_fields).reshape(images, flat, 4),
         per_image(scores, images, n_fields).reshape(images, flat),
         per_image(valid, images, n_fields).reshape(images, flat),
-    )
-
-
-def require_pair(scores: Any, deltas: Any) -> None:
-    """Raise `LayerError` unless these are shapes of class scores and of deltas, map for map."""
-    require(
-        len(scores) == len(deltas) == 4 and deltas[1] == 4 and scores[:1] + scores[2:] == deltas[:1] + deltas[2:],
-        f"needs scores N x classes x H x W and deltas N x 4 x H x W, not {scores} and {deltas}",
     )

@@ -10,11 +10,11 @@ from ..context import Context
 from ..dtypes import promote
 from ..registry import register
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
-from .detection_loss import require_scores_and_deltas
 from .fields import fields
 from .figures import mean_overlap, shares_of_right_classes
 from .multitask import labels_of
 from .regression import bounds, normalization
+from .shapes import require_scores_and_deltas
 
 
 def detection_accuracy(ctx: Context, x: jax.Array, truth: jax.Array) -> object:

@@ -10,12 +10,11 @@ from ..context import Context
 from ..dtypes import promote
 from ..registry import register
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
-from .box_group_output import require_pair
 from .fields import fields
 from .figures import mean_overlap, shares_of_right_classes
 from .multitask import labels_of
 from .regression import bounds, normalization
-from .shapes import images_of
+from .shapes import images_of, require_pair
 
 
 def detection_group_accuracy(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array) -> object:

@@ -12,12 +12,11 @@ from ..context import Context
 from ..dtypes import promote
 from ..registry import register
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
-from .box_group_output import require_pair
 from .fields import fields
 from .multitask import Labels, balanced, box_loss, class_loss, labels_of, two_losses
 from .ranks import drawn, highest
 from .regression import bounds, normalization
-from .shapes import images_of, per_image, per_item
+from .shapes import images_of, per_image, per_item, require_pair
 
 Losses = tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
-from ...errors import require
-from ..axes import four_axes
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
@@ -17,6 +13,7 @@ from .fields import fields
 from .multitask import Labels, balanced, box_loss, class_loss, labels_of, two_losses
 from .ranks import highest
 from .regression import bounds, normalization
+from .shapes import require_scores_and_deltas
 
 _FEWEST = 4  # background places of each class that are looked at in any case
 
@@ -74,17 +71,6 @@ def _losses(ctx: Context, x: jax.Array, truth: jax.Array) -> Losses:
     return of_classes, box_loss(deltas, targets, objects & ~ignored, p.bb_smooth)
 
 
-def require_scores_and_deltas(p: Any, shape: Any) -> None:
-    """Raise `LayerError` unless this is the shape of a map of scores and deltas as the parameters have them."""
-    require(p.coord_num == 4, f"coord_num must be 4, x, y, width and height, not {p.coord_num}")
-    require(p.cls_num > 1, f"cls_num, background included, must be 2 or more, not {p.cls_num}")
-    _, channels, _, _ = four_axes(shape, "bottom 0")
-    require(
-        channels == p.cls_num + 4,
-        f"bottom 0 must have cls_num + coord_num channels, {p.cls_num} + 4, not {channels}: shape {tuple(shape)}",
-    )
-
-
 def _background(ctx: Context, scores: jax.Array, labels: Labels) -> jax.Array:
     """Return which places of background count, (batch, height, width)."""
     p, shape = ctx.param, labels.classes.shape
@@ -102,14 +88,14 @@ def _background(ctx: Context, scores: jax.Array, labels: Labels) -> jax.Array:
             found |= highest(hard, among, jnp.maximum(count, _FEWEST))
     if p.sample_mode != "bootstrap":
         count = jnp.floor(jnp.sum(classes != 0, axis=1) * share).astype(jnp.int32)
-        found |= _drawn(ctx.key, among, jnp.maximum(count, _FEWEST * (p.cls_num - 1)), share)
+        fewest = _FEWEST * (p.cls_num - 1)
+        found |= _drawn(ctx.key, among, jnp.maximum(count, fewest), max(int(places * share), fewest))
     return found.reshape(shape)
 
 
-def _drawn(key: jax.Array, among: jax.Array, count: jax.Array, share: float) -> jax.Array:
+def _drawn(key: jax.Array, among: jax.Array, count: jax.Array, most: int) -> jax.Array:
     """Return which places of each row `count` draws hit, with repetition and of all places, of those that take part."""
     rows, places = among.shape
-    most = max(int(places * share), _FEWEST * places)
     hits = jax.random.randint(key, (rows, most), 0, places)
     hits = jnp.where(jnp.arange(most) < count[:, None], hits, places)  # out of range: no hit
     return among & jax.vmap(lambda h: jnp.zeros(places, bool).at[h].set(True, mode="drop"))(hits)

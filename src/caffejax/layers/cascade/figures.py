@@ -36,9 +36,12 @@ def mean_overlap(ctx: Context, boxes: jax.Array, labels: Labels, plus: float) ->
         plus: how much larger a side is than x2 - x1.
     """
     truth = jnp.concatenate([labels.boxes[:, :2] - labels.boxes[:, 2:] / 2, labels.boxes[:, 2:]], axis=1)
-    corners = [jnp.concatenate([b[:, :2], b[:, :2] + b[:, 2:] - plus], axis=1) for b in (boxes, truth)]
-    found = overlap(*(jnp.moveaxis(c, 1, -1) for c in corners), plus)
+    found = overlap(_corners(boxes, plus), _corners(truth, plus), plus)
     return _mean(found, (labels.classes != 0) & ~labels.ignored(ctx, labels.classes)).reshape(1, 1, 1, 1)
+
+
+def _corners(boxes: jax.Array, plus: float) -> jax.Array:
+    return jnp.moveaxis(jnp.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:] - plus], axis=1), 1, -1)
 
 
 def _mean(values: Any, counts: jax.Array) -> jax.Array:

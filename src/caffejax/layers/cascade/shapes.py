@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from ...errors import require
+from ..axes import four_axes
 
 
 def require_rows(shape: Any, name: str, *columns: int) -> int:
@@ -69,3 +70,22 @@ def per_item(x: Any, batch: Any, fields: int) -> Any:
     if isinstance(batch, int):
         return x.reshape(batch, *x.shape[2:])
     return x[jnp.arange(batch) // fields, jnp.arange(batch) % fields]
+
+
+def require_pair(scores: Any, deltas: Any) -> None:
+    """Raise `LayerError` unless these are shapes of class scores and of deltas, map for map."""
+    require(
+        len(scores) == len(deltas) == 4 and deltas[1] == 4 and scores[:1] + scores[2:] == deltas[:1] + deltas[2:],
+        f"needs scores N x classes x H x W and deltas N x 4 x H x W, not {scores} and {deltas}",
+    )
+
+
+def require_scores_and_deltas(p: Any, shape: Any) -> None:
+    """Raise `LayerError` unless this is the shape of a map of scores and deltas as the parameters have them."""
+    require(p.coord_num == 4, f"coord_num must be 4, x, y, width and height, not {p.coord_num}")
+    require(p.cls_num > 1, f"cls_num, background included, must be 2 or more, not {p.cls_num}")
+    _, channels, _, _ = four_axes(shape, "bottom 0")
+    require(
+        channels == p.cls_num + 4,
+        f"bottom 0 must have cls_num + coord_num channels, {p.cls_num} + 4, not {channels}: shape {tuple(shape)}",
+    )
