@@ -31,6 +31,7 @@ import numpy as np
 from competitor import BATCHES, CONFIGS, TORCH_FORMS, batch_of
 
 TASKS = ("forward 1", "forward", "step")
+LARGE = ("resnet152", "ssd300", "mobilenet_ssd")  # only if named
 HERE = Path(__file__).parent
 
 
@@ -140,7 +141,7 @@ def compare(name: str, task: str, options: argparse.Namespace) -> dict[str, str]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     split = lambda text: [s for s in text.split(",") if s]  # noqa: E731
-    parser.add_argument("--nets", type=split, default=[n for n in BATCHES if n != "resnet152"])
+    parser.add_argument("--nets", type=split, default=[n for n in BATCHES if n not in LARGE])
     parser.add_argument("--tasks", type=split, default=list(TASKS))
     parser.add_argument("--kernels", type=split, default=["fast"], help="formulations of ours: fast,reference")
     parser.add_argument("--torch", type=split, default=list(TORCH_FORMS))

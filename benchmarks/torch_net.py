@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import torch
 import torch.fx
 import torch.nn.functional as F
 from torch import nn
+from torch_ssd import OF_SSD, OfSsd
 
 from caffejax.graph import Graph, Layer
+from caffejax.layers.calling import forward
 from caffejax.net import Variables
 
 
@@ -25,6 +28,7 @@ class TorchNet(nn.Module):
         self.graph = graph
         self.weights = nn.ParameterDict()
         self.norms = nn.ModuleDict()
+        self.ssd = nn.ModuleDict()
         for layer in graph.layers:
             for i, array in enumerate(variables.params.get(layer.key, ())):
                 if array is not None:
@@ -35,6 +39,11 @@ class TorchNet(nn.Module):
                 count = count if count else 1
                 norm.running_mean, norm.running_var = torch.tensor(mean / count), torch.tensor(variance / count)
                 self.norms[layer.key] = norm
+            if layer.type.name in OF_SSD:
+                self.ssd[layer.key] = OfSsd(layer)
+            if layer.type.name == "PriorBox":  # the same for all images
+                bottoms = [jnp.zeros(graph.blobs[b].shape) for b in layer.bottoms]
+                self.register_buffer(layer.key, torch.from_numpy(np.array(forward(layer.context, (), bottoms)[0][0])))
         self._calls = [(layer, getattr(self, f"_{layer.type.name}")) for layer in graph.layers]
         self.train(graph.phase == "TRAIN")
 
@@ -62,8 +71,8 @@ class TorchNet(nn.Module):
 
     def _Convolution(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:  # noqa: N802
         p = layer.context.param
-        stride, pad = (p.stride or [1])[0], (p.pad or [0])[0]
-        return F.conv2d(x, self._blob(layer, 0), self._blob(layer, 1), stride, pad, groups=p.group)
+        stride, pad, dilation = (p.stride or [1])[0], (p.pad or [0])[0], (p.dilation or [1])[0]
+        return F.conv2d(x, self._blob(layer, 0), self._blob(layer, 1), stride, pad, dilation, p.group)
 
     def _InnerProduct(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:  # noqa: N802
         return F.linear(x.flatten(1), self._blob(layer, 0), self._blob(layer, 1))
@@ -96,22 +105,46 @@ class TorchNet(nn.Module):
         return sum(xs[1:], xs[0])
 
     def _Concat(self, layer: Layer, *xs: torch.Tensor) -> torch.Tensor:  # noqa: N802
-        return torch.cat(xs, 1)
+        return torch.cat(xs, layer.context.param.axis)
 
     def _Dropout(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:  # noqa: N802
         return F.dropout(x, layer.context.param.dropout_ratio, self.training)
 
     def _Softmax(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:  # noqa: N802
-        return F.softmax(x, 1)
+        return F.softmax(x, layer.context.param.axis)
 
     def _SoftmaxWithLoss(self, layer: Layer, x: torch.Tensor, label: torch.Tensor) -> torch.Tensor:  # noqa: N802
         return F.cross_entropy(x.flatten(1), label)
+
+    def _Flatten(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:  # noqa: N802
+        return x.flatten(layer.context.param.axis)
+
+    def _Reshape(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:  # noqa: N802
+        return x.reshape([n or x.shape[i] for i, n in enumerate(layer.context.param.shape.dim)])
+
+    def _PriorBox(self, layer: Layer, *_: torch.Tensor) -> torch.Tensor:  # noqa: N802
+        return getattr(self, layer.key)
+
+    def _Normalize(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:  # noqa: N802
+        return self.ssd[layer.key](x, self._blob(layer, 0))
+
+    def _of_ssd(self, layer: Layer, *xs: torch.Tensor) -> torch.Tensor:
+        return self.ssd[layer.key](*xs)
+
+    _Permute = _MultiBoxLoss = _DetectionOutput = _of_ssd
+
+
+class _Tracer(torch.fx.Tracer):
+    """Writes out all but the layers of SSD."""
+
+    def is_leaf_module(self, m: nn.Module, name: str) -> bool:
+        return isinstance(m, OfSsd) or super().is_leaf_module(m, name)
 
 
 def plain(net: TorchNet) -> torch.fx.GraphModule:
     """Write the net out as a torch user would, without a loop over layers: torch.compile could not look through it."""
     _fuse_norms(net)
-    return torch.fx.symbolic_trace(net)
+    return torch.fx.GraphModule(net, _Tracer().trace(net))
 
 
 def _fuse_norms(net: TorchNet) -> None:

@@ -5,77 +5,7 @@ In phase TRAIN each ends in SoftmaxWithLoss, in TEST in the probabilities. Run i
 
 from __future__ import annotations
 
-from pathlib import Path
-
-CONFIGS = Path(__file__).parents[1] / "configs"
-XAVIER = 'weight_filler { type: "xavier" }'
-MSRA = 'weight_filler { type: "msra" }'
-
-
-class Writer:
-    """A prototxt being written. Every method adds a layer named like its top and returns that."""
-
-    def __init__(self, name: str, *data: int, labels: tuple[int, ...] = ()) -> None:
-        self.classes = 1000
-        self.filler = XAVIER
-        self._lines = [f'name: "{name}"']
-        self.add("Input", "data", [], f"input_param {{ shape {{ {_dims(data)} }} }}")
-        self.add("Input", "label", [], f"input_param {{ shape {{ {_dims(labels or data[:1])} }} }}", phase="TRAIN")
-
-    def add(self, kind: str, top: str, bottoms: list[str], more: str = "", *, name: str = "", phase: str = "") -> str:
-        wiring = " ".join(f'bottom: "{b}"' for b in bottoms)
-        rule = f"include {{ phase: {phase} }}" if phase else ""
-        parts = (f'name: "{name or top}"', f'type: "{kind}"', wiring, f'top: "{top}"', more, rule)
-        self._lines.append("layer { " + " ".join(part for part in parts if part) + " }")
-        return top
-
-    def conv(self, top: str, x: str, outputs: int, kernel: int, more: str = "", *, bias: bool = True) -> str:
-        more = f"{more} bias_term: false" if not bias else more
-        inner = f"num_output: {outputs} kernel_size: {kernel} {more} {self.filler}"
-        return self.add("Convolution", top, [x], f"convolution_param {{ {' '.join(inner.split())} }}")
-
-    def relu(self, x: str) -> str:
-        return self.add("ReLU", x, [x], name=f"relu_{x}")
-
-    def conv_relu(self, top: str, x: str, outputs: int, kernel: int, more: str = "") -> str:
-        return self.relu(self.conv(top, x, outputs, kernel, more))
-
-    def conv_norm(self, top: str, x: str, outputs: int, kernel: int, more: str = "", *, relu: bool = True) -> str:
-        """Add Convolution, BatchNorm and Scale, the latter two in place."""
-        self.conv(top, x, outputs, kernel, more, bias=False)
-        self.add("BatchNorm", top, [top], name=f"bn_{top}")
-        self.add("Scale", top, [top], "scale_param { bias_term: true }", name=f"scale_{top}")
-        return self.relu(top) if relu else top
-
-    def pool(self, top: str, x: str, more: str, method: str = "MAX") -> str:
-        return self.add("Pooling", top, [x], f"pooling_param {{ pool: {method} {more} }}")
-
-    def lrn(self, top: str, x: str, more: str) -> str:
-        return self.add("LRN", top, [x], f"lrn_param {{ {more} beta: 0.75 }}")
-
-    def ip(self, top: str, x: str, outputs: int) -> str:
-        return self.add("InnerProduct", top, [x], f"inner_product_param {{ num_output: {outputs} {self.filler} }}")
-
-    def dropout(self, x: str, ratio: float) -> str:
-        return self.add("Dropout", x, [x], f"dropout_param {{ dropout_ratio: {ratio} }}", name=f"drop_{x}")
-
-    def concat(self, top: str, *xs: str) -> str:
-        return self.add("Concat", top, list(xs))
-
-    def loss(self, x: str, top: str = "loss", weight: float = 1, axis: int = 1) -> str:
-        more = f"loss_weight: {weight}" if weight != 1 else ""
-        more += f"softmax_param {{ axis: {axis} }}" if axis != 1 else ""
-        return self.add("SoftmaxWithLoss", top, [x, "label"], more, phase="TRAIN")
-
-    def end(self, x: str, axis: int = 1) -> str:
-        """Add the loss and the probabilities, of classes along that axis; return the whole text."""
-        self.loss(x, axis=axis)
-        self.add("Softmax", "prob", [x], f"softmax_param {{ axis: {axis} }}" if axis != 1 else "", phase="TEST")
-        return "\n".join(self._lines) + "\n"
-
-
-def _dims(shape: tuple[int, ...]) -> str:
-    return " ".join(f"dim: {n}" for n in shape)
+from config_writer import MSRA, XAVIER, Writer, dims, write
 
 
 def lenet() -> str:
@@ -140,11 +70,11 @@ def _inception(
 
 def _auxiliary_loss(n: Writer, name: str, x: str) -> None:
     """Add a side exit, which Caffe's file has in TEST as well; here inference does without."""
-    start = len(n._lines)
+    start = len(n.lines)
     x = n.conv_relu(f"{name}_conv", n.pool(f"{name}_pool", x, "kernel_size: 5 stride: 3", "AVE"), 128, 1)
     x = n.dropout(n.relu(n.ip(f"{name}_fc", x, 1024)), 0.7)
     n.loss(n.ip(f"{name}_classifier", x, 1000), name, 0.3)
-    n._lines[start:-1] = [f"{line[:-2]} include {{ phase: TRAIN }} }}" for line in n._lines[start:-1]]
+    n.lines[start:-1] = [f"{line[:-2]} include {{ phase: TRAIN }} }}" for line in n.lines[start:-1]]
 
 
 def squeezenet() -> str:
@@ -193,7 +123,7 @@ def mobilenet() -> str:
 def lstm() -> str:
     """Write a classifier of each step of sequences: (steps, streams, features)."""
     n = Writer("LSTM", 20, 32, 256, labels=(20, 32))
-    n.add("Input", "cont", [], f"input_param {{ shape {{ {_dims((20, 32))} }} }}")
+    n.add("Input", "cont", [], f"input_param {{ shape {{ {dims((20, 32))} }} }}")
     x = n.add("LSTM", "lstm", ["data", "cont"], f"recurrent_param {{ num_output: 512 {XAVIER} }}")
     x = n.add("InnerProduct", "ip", [x], f"inner_product_param {{ num_output: 1000 axis: 2 {XAVIER} }}")
     return n.end(x, axis=2)
@@ -213,6 +143,4 @@ NETS = {
 
 if __name__ == "__main__":
     for name, text in NETS.items():
-        folder = CONFIGS / name
-        folder.mkdir(exist_ok=True)
-        (folder / "train_val.prototxt").write_text("# scripts/make_configs.py writes this file\n" + text())
+        write(name, text())

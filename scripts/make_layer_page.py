@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import caffejax.data  # noqa: F401  registers the data layers
-from caffejax.layers import Fed, LayerType, OnHost, PerLayer, Reads, Traced, layer_types
+from caffejax.layers import Fed, LayerType, OnHost, PerLayer, Reads, Traced, Variants, layer_types
 from caffejax.layers.questions import ON_HOST, QUESTIONS
 from caffejax.schema import caffe_pb2
 from caffejax.schema.forks import fork_fields
@@ -37,6 +37,9 @@ QUESTIONS
 
 Tests ask this of every type; what one cannot do is among its restrictions.
 
+**Origin** says whose type it is: BVLC Caffe's, or that of a fork or project which defined it. Forks use some names for
+different things; such a type has a row for each variant, and its section says how they are told apart.
+
 """
 
 
@@ -45,28 +48,41 @@ def page() -> str:
     types = layer_types().values()
     lines = [
         INTRO.replace("QUESTIONS", "\n".join(f"- {text}" for text in QUESTIONS.values()))
-        + "| type | bottoms | tops | gradient | what it does | restrictions |",
-        "|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| [{t.name}](#{t.name.lower()}) | {count(t.signature.bottoms)} | {count(t.signature.tops)} | {gradient(t)} "
-        f"| {summary(t)} | {restrictions(t)} |"
-        for t in types
+        + "| type | origin | bottoms | tops | gradient | what it does | restrictions |",
+        "|---|---|---|---|---|---|---|",
     ]
     for t in types:
-        lines += ["", f"## {t.name}", "", description(t)]
-        if t.gradient.not_derivative:
-            lines += ["", f"Not the derivative: {t.gradient.not_derivative}"]
-        if t.signature.param:
-            lines += [
-                "",
-                f"`{t.signature.param}`:",
-                "",
-                "| parameter | type | default |",
-                "|---|---|---|",
-                *parameters(t),
-            ]
+        name = f"[{t.name}](#{t.name.lower()})"
+        lines += [row(name, t)] if not variants(t) else [row(f"{name}: {v}", t) for v, t in variants(t).items()]
+    for t in types:
+        lines += ["", f"## {t.name}", ""]
+        if t.signature.aliases:
+            lines += [f"Also called {', '.join(t.signature.aliases)}.", ""]
+        lines += section(t) if not isinstance(t.runs, Variants) else [t.runs.told_apart]
+        for name, variant in variants(t).items():
+            lines += ["", f"### {t.name}: {name}", "", *section(variant)]
     return "\n".join(lines) + "\n"
+
+
+def variants(t: LayerType) -> dict[str, LayerType]:
+    """Return the variants of a type by name; none of most."""
+    return dict(t.runs.types) if isinstance(t.runs, Variants) else {}
+
+
+def row(name: str, t: LayerType) -> str:
+    """Make a type's row in the table of all."""
+    counts = f"{count(t.signature.bottoms)} | {count(t.signature.tops)}"
+    return f"| {name} | {t.facts.origin} | {counts} | {gradient(t)} | {summary(t)} | {restrictions(t)} |"
+
+
+def section(t: LayerType) -> list[str]:
+    """Write what is to say of a type besides."""
+    lines = [description(t)]
+    if t.gradient.not_derivative:
+        lines += ["", f"Not the derivative: {t.gradient.not_derivative}"]
+    if t.signature.param:
+        lines += ["", f"`{t.signature.param}`:", "", "| parameter | type | default |", "|---|---|---|", *parameters(t)]
+    return lines
 
 
 def count(n: Any) -> str:
@@ -108,6 +124,8 @@ def description(t: LayerType) -> str:
             pass
         case Reads(open=function) | Fed(shapes=function) | PerLayer(make=function):
             pass
+        case Variants():
+            return t.runs.told_apart
     return inspect.getdoc(function) or ""
 
 

@@ -115,7 +115,12 @@ class Layer:
 
     @property
     def gradient_stops(self) -> tuple[bool, ...]:
-        """For each bottom, whether a gradient never passes: where `propagate_down` forbids it, and for indices."""
+        """For each bottom, whether a gradient never passes: where `propagate_down` forbids it, and for indices.
+
+        None passes through a layer with padded tops, either.
+        """
+        if self.type.facts.padded:
+            return (True,) * len(self.bottoms)
         asked = tuple(self.site.layer.propagate_down) or (True,) * len(self.bottoms)
         return tuple(i in self.index_bottoms or not wanted for i, wanted in enumerate(asked))
 
@@ -213,6 +218,11 @@ class Graph:
     def has_host_layers(self) -> bool:
         """Whether some layers run on the host, and are not compiled."""
         return any(layer.type.on_host for layer in self.layers)
+
+    @cached_property
+    def has_varying_rows(self) -> bool:
+        """Whether the data may say how many rows some blobs have: of layers on the host, or with padded tops."""
+        return self.has_host_layers or any(layer.type.facts.padded for layer in self.layers)
 
     def in_phase(self, phase: Phase) -> Graph:
         """Return the same layers in another phase; include and exclude rules are not applied anew."""

@@ -6,6 +6,7 @@ XLA could not cut the second for several devices.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -49,8 +50,12 @@ def _plain(rows: jax.Array, weight: jax.Array, *, transpose: bool) -> Arrays:
 
 
 def _on_cpu(x: jax.Array, weight: jax.Array, *, transpose: bool) -> Arrays:
-    rows = x.reshape(-1, x.shape[-1])
-    return (_rows_on_cpu(rows, weight, transpose).reshape(*x.shape[:-1], -1),)
+    y = _rows_on_cpu(_as_rows(x), weight, transpose)
+    return (y.reshape(*x.shape[:-1], y.shape[-1]),)
+
+
+def _as_rows(x: jax.Array) -> jax.Array:
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])  # -1 would not do for no rows
 
 
 def _rows_on_cpu(rows: jax.Array, weight: jax.Array, transpose: bool) -> jax.Array:
@@ -87,7 +92,7 @@ def _plain_diffs(
 
 
 def _diffs_on_cpu(x: jax.Array, dy: jax.Array, weight: jax.Array, *, transpose: bool, wanted: onednn.Wanted) -> Arrays:
-    rows, d_rows = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
+    rows, d_rows = _as_rows(x), _as_rows(dy)
     if len(rows) > 1 and onednn.suits(rows, d_rows, weight):
         dx, d_weight = onednn.matmul_diffs(rows, d_rows, weight, wanted, transpose=transpose)
         return tuple(d for d in (None if dx is None else dx.reshape(x.shape), d_weight) if d is not None)

@@ -42,8 +42,8 @@ def inner_product_backward(
 ) -> tuple[tuple[jax.Array, ...], jax.Array]:
     weight, *bias = blobs
     axis = canonical_axis(ctx.param.axis, x.shape)
-    rows = x.reshape(math.prod(x.shape[:axis]), -1)
-    d_rows = dy.reshape(rows.shape[0], -1)
+    rows = x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
+    d_rows = dy.reshape(rows.shape[0], ctx.param.num_output)
     d_weight = jnp.einsum("mn,mk->kn" if ctx.param.transpose else "mn,mk->nk", d_rows, rows)
     dx = jnp.einsum("mn,kn->mk" if ctx.param.transpose else "mn,nk->mk", d_rows, weight)
     return (d_weight, *(promote(d_rows).sum(0) for _ in bias)), dx.reshape(x.shape)

@@ -18,9 +18,11 @@ from ..graph.reshape import with_batch
 from ..kernels import compiling
 from ..layers import Phase, Source
 from ..layers.dtypes import to_float32
+from ..layers.rows import count, trimmed
 from ..options import Options, Reading, Run, resolved
 from ..schedule import Given, Result, plan, run, run_part
 from ..schedule.compiled import CompiledParts
+from ..schedule.cut import padded_blobs
 from ..schedule.fuse import keep_apart
 from ..schedule.recompute import Recomputing
 from ..schema import read_net, source_file
@@ -245,6 +247,17 @@ class Net:
         result = self._result(Given(params, state, inputs, key, taps or {}), wanted, training=True)
         return result.loss, Outputs(self._returned(result.values, wanted), result.state)
 
+    def trimmed(self, blobs: Blobs) -> Blobs:
+        """Return blobs without rows of padding, as Caffe has them.
+
+        The tops of layers whose number of rows depends on the data, such as DetectionOutput, have as many rows as
+        there can be while they are in compiled code; so do the blobs that follow row by row, which are trimmed if the
+        one that began it is among `blobs`. Not to be called in compiled code.
+        """
+        begun = padded_blobs(self.graph.layers)
+        rows = {name: count(blobs[name]) for name in set(begun.values()) if name in blobs}
+        return {name: _first_rows(begun, rows, name, blob) for name, blob in blobs.items()}
+
     def _result(self, given: Given, wanted: tuple[str, ...], *, training: bool = False) -> Result:
         """Run the net, for its backward pass as well if `training`."""
         check_given(self.graph, given)
@@ -260,6 +273,13 @@ class Net:
         """Make `{layer: value of each param}`, None for params of other layers, without layers that have no value."""
         tree = {layer.key: tuple(value(p) if p.owned else None for p in layer.params) for layer in self.graph.layers}
         return {key: blobs for key, blobs in tree.items() if any(b is not None for b in blobs)}
+
+
+def _first_rows(begun: Mapping[str, str], rows: Mapping[str, int], name: str, blob: jax.Array) -> jax.Array:
+    root = begun.get(name)
+    if root is None or root not in rows:
+        return blob
+    return trimmed(blob, rows[root]) if root == name else blob[: rows[root]]
 
 
 def _built(kind: type[Net], message: bytes, state: bytes, options: dict[str, Any], phase: Phase) -> Net:

@@ -15,6 +15,7 @@ import jax
 from ..graph import Graph, Layer, Slot
 from ..graph.indices import index_blob
 from ..kernels import compiling
+from ..layers.rows import trimmed
 from ..schedule import Given, Part, Result, Schedule, Values, compute, one_by_one, part_of, run, schedule_of
 from ..schedule.cut import cut_round_host
 from ..schedule.fuse import fuse
@@ -47,7 +48,8 @@ class LayerRange:
 
     Args:
         graph: the graph.
-        first, last: indices of its layers; both belong to it. A host layer is a range of its own.
+        first, last: indices of its layers; both belong to it. A host layer is a range of its own, and so is one with
+            padded tops.
 
     Attributes:
         on_host: whether it is a host layer, which is not compiled.
@@ -62,6 +64,7 @@ class LayerRange:
         self.graph, self.first, self.last = graph, first, last
         self.layers = graph.layers[first : last + 1]
         self.on_host = any(layer.type.on_host for layer in self.layers)
+        self._padded = any(layer.type.facts.padded for layer in self.layers)
         self.fed_layers = tuple(layer for layer in self.layers if layer.type.is_fed)
         self._roots = split_roots(graph)
         self._part = self._part_to(last)
@@ -84,8 +87,11 @@ class LayerRange:
         return self._roots.get(name, name)
 
     def forward(self, args: Args, wanted: tuple[str, ...]) -> Forward:
-        """Run forward; return the blobs in `wanted`."""
-        return self._function("forward", self._forward, wanted)(args)
+        """Run forward; return the blobs in `wanted`, padded tops trimmed to the rows that there are."""
+        found: Forward = self._function("forward", self._forward, wanted)(args)
+        if not self._padded:
+            return found
+        return found._replace(values={name: trimmed(value) for name, value in found.values.items()})
 
     def backward(self, args: Args, seeds: Seeds, back: BackwardRange, wanted: tuple[str, ...]) -> Diffs:
         """Run some of the layers backward, after a forward pass of the same `args`; return the diffs in `wanted`."""
@@ -176,7 +182,7 @@ class Ranges:
     def cut(self, first: int, last: int, *, apart: bool) -> Iterator[LayerRange]:
         """Yield layers `first` to `last` in ranges cut round those on the host, or each by itself if `apart`."""
         whole = schedule_of(self.graph, first, last)
-        for part in (one_by_one(whole) if apart else cut_round_host(whole)).parts:
+        for part in (one_by_one(whole) if apart else cut_round_host(whole, trim=True)).parts:
             stop = first + len(part.layers)
             yield self.of(first, stop - 1)
             first = stop

@@ -118,7 +118,7 @@ class Workspace:
         self._prepare(0, last)
         key = key or _modes.next_key()
         part = [i for i, layer in enumerate(self.graph.layers) if takes_part(layer)]
-        if self.graph.has_host_layers or self._one_by_one or not part:
+        if self.graph.has_varying_rows or self._one_by_one or not part:
             losses = self.forward(0, last, key)
             self.backward(last, 0)
             return losses
@@ -163,7 +163,7 @@ class Workspace:
     def _wanted(self, layers: LayerRange) -> tuple[str, ...]:
         """Return the blobs that a pass is to return."""
         blobs, shapes = self.memories.blobs, self.graph.blobs
-        if self.graph.has_host_layers or any(blobs[name].shape != shapes[name].shape for name in layers.reads):
+        if self.graph.has_varying_rows or any(blobs[name].shape != shapes[name].shape for name in layers.reads):
             return layers.makes  # their shapes are known only then
         sure = {*layers.leaves, *(name for _, name in layers.indices)}
         return tuple(name for name in layers.makes if blobs[name].data_memory.expects_look() or name in sure)
@@ -184,7 +184,7 @@ class Workspace:
 
     def _wanted_diffs(self, layers: BackwardRange, wanted: frozenset[str]) -> tuple[str, ...]:
         """Return the blobs whose diffs a backward pass is to return."""
-        if self.graph.has_host_layers:
+        if self.graph.has_varying_rows:
             return layers.writes
         sure, blobs = {*layers.leaves, *wanted}, self.memories.blobs
         return tuple(name for name in layers.writes if blobs[name].diff_memory.expects_look() or name in sure)

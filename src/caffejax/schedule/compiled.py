@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from ..kernels import compiling
+from ..layers.rows import trimmed
 from ..options import Kernels
 from .model import Part
 from .running import Given, Result, compute
@@ -42,7 +43,7 @@ class CompiledParts:
         rows = {len(v) for v in before.values()} if part.how == "rows" and not given.taps else set()
         if len(rows) != 1:
             self._log_shapes(part, before)
-            return run(given, before)
+            return trimmed_tops(part, run(given, before)) if part.how == "padded" else run(given, before)
         (n,) = rows
         size = 1 << (n - 1).bit_length() if n else 1
         seen = self._seen.setdefault(part.key, set())
@@ -70,6 +71,12 @@ class CompiledParts:
         if len(seen) > 1:
             text = ", ".join(f"{name} {shape}" for name, shape in zip(before, shapes, strict=True))
             log.info("Compiling layers %s for %s (%d shapes so far)", _names(part), text, len(seen))
+
+
+def trimmed_tops(part: Part, result: Result) -> Result:
+    """Return what a part of layers with padded tops gives without the rows of padding."""
+    tops = {top for layer in part.layers for top in layer.tops}
+    return result._replace(values={name: trimmed(v) if name in tops else v for name, v in result.values.items()})
 
 
 def _names(part: Part) -> str:

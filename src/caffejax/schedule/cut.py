@@ -1,7 +1,8 @@
 """The pass that cuts a schedule round the layers on the host.
 
 Of Filter the number of rows depends on the data, so layers after it that treat every row by itself make parts that run
-on rows padded to a power of two: at most log2(batch) compilations.
+on rows padded to a power of two: at most log2(batch) compilations. Where a schedule is cut at all, the same goes for
+layers whose tops are padded in compiled code: their tops are trimmed, and so all blobs have Caffe's shapes.
 """
 
 from __future__ import annotations
@@ -15,9 +16,14 @@ from ..layers import OnHost
 from .model import How, Part, Schedule
 
 
-def cut_round_host(schedule: Schedule) -> Schedule:
-    """Cut a schedule into parts of one kind: host layers, layers on padded rows, all others."""
-    how = _how([layer for part in schedule.parts for layer in part.layers])
+def cut_round_host(schedule: Schedule, *, trim: bool) -> Schedule:
+    """Cut a schedule into parts of one kind: host layers, layers on padded rows, all others.
+
+    Args:
+        schedule: the schedule.
+        trim: whether layers with padded tops are parts of their own, for the tops to be trimmed.
+    """
+    how = _how([layer for part in schedule.parts for layer in part.layers], trim)
     return replace(schedule, parts=tuple(cut for part in schedule.parts for cut in _cut(part, how)))
 
 
@@ -26,7 +32,7 @@ def _cut(part: Part, how: dict[str, How]) -> list[Part]:
     return [replace(part, steps=tuple(steps), how=kind) for kind, steps in groups]
 
 
-def _how(layers: Sequence[Layer]) -> dict[str, How]:
+def _how(layers: Sequence[Layer], trim: bool) -> dict[str, How]:
     """Return which layers run on the host, which on padded rows, which are traced as they are."""
     ragged: set[str] = set()
     how: dict[str, How] = {}
@@ -35,8 +41,25 @@ def _how(layers: Sequence[Layer]) -> dict[str, How]:
         how[layer.key] = "host" if layer.type.on_host else "rows" if rows else "traced"
         if isinstance(runs := layer.type.runs, OnHost):
             rows = runs.ragged
+        elif trim and layer.type.facts.padded:
+            how[layer.key], rows = "padded", True
         (ragged.update if rows else ragged.difference_update)(layer.tops)
     return how
+
+
+def padded_blobs(layers: Sequence[Layer]) -> dict[str, str]:
+    """Return the blobs that have rows of padding where nothing is trimmed, each with the padded top that began it."""
+    found: dict[str, str] = {}
+    for layer in layers:
+        roots = {found.get(bottom) for bottom in layer.bottoms}
+        for top in layer.tops:
+            if layer.type.facts.padded:
+                found[top] = top
+            elif len(roots) == 1 and (root := roots.copy().pop()) is not None and _by_rows(layer):
+                found[top] = root
+            else:
+                found.pop(top, None)
+    return found
 
 
 def _by_rows(layer: Layer) -> bool:

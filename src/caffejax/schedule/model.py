@@ -10,11 +10,12 @@ from typing import Any, Literal
 
 from ..graph import Graph, Layer
 
-How = Literal["traced", "rows", "host", "again"]
+How = Literal["traced", "rows", "padded", "host", "again"]
 
 _WORDS: Mapping[How, str] = {
     "traced": "compiled",
     "rows": "compiled for rows padded to a power of two",
+    "padded": "compiled, tops trimmed to the rows that there are",
     "host": "on the host",
     "again": "compiled, and run again in the backward pass",
 }
@@ -38,8 +39,8 @@ class Part:
 
     Attributes:
         steps: the steps.
-        how: as they are traced with all else; compiled for padded rows; on the host; or "again" in the backward pass,
-            which then keeps nothing of what they make.
+        how: as they are traced with all else; compiled for padded rows; compiled with padded tops, which are trimmed;
+            on the host; or "again" in the backward pass, which then keeps nothing of what they make.
     """
 
     steps: tuple[Step, ...]

@@ -1,0 +1,105 @@
+"""The layers of SSD detectors in torch, for `torch_net.TorchNet`, as torch's users write them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torchvision.ops import batched_nms, box_iou
+
+if TYPE_CHECKING:
+    from caffejax.graph import Layer
+
+
+def permute(layer: Layer, x: torch.Tensor) -> torch.Tensor:
+    return x.permute(*layer.context.param.order)
+
+
+def normalize(layer: Layer, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Scale a channel's numbers over the norm along channels."""
+    return F.normalize(x, dim=1, eps=layer.context.param.eps) * scale.view(1, -1, 1, 1)
+
+
+def multibox_loss(
+    layer: Layer, loc: torch.Tensor, conf: torch.Tensor, priors: torch.Tensor, truth: torch.Tensor
+) -> torch.Tensor:
+    """Match priors to ground truth (1, 1, G, 8), mine negatives, add up smooth L1 and cross entropy."""
+    p = layer.context.param
+    batch, boxes, variance = len(loc), priors[0, 0].view(-1, 4), priors[0, 1].view(-1, 4)
+    loc, conf = loc.view(batch, -1, 4), conf.view(batch, -1, p.num_classes)
+    classes = torch.zeros(conf.shape[:2], dtype=torch.long)
+    targets, overlaps = torch.zeros_like(loc), torch.zeros(conf.shape[:2])
+    for i in range(batch):
+        rows = truth[0, 0][truth[0, 0, :, 0] == i]
+        if not len(rows):
+            continue
+        iou = box_iou(rows[:, 3:7], boxes)
+        best, of = iou.max(0)
+        overlaps[i] = best
+        best = best.clone()
+        left = iou.clone()
+        for _ in range(len(rows)):  # each box of the truth gets the prior that is best for it
+            at = int(left.argmax())
+            g, prior = divmod(at, len(boxes))
+            of[prior], best[prior] = g, 2.0
+            left[g], left[:, prior] = -1, -1
+        matched = best >= p.overlap_threshold
+        classes[i] = torch.where(matched, rows[of, 1].long(), 0)
+        targets[i] = encoded(rows[of, 3:7], boxes, variance)
+    positive = classes > 0
+    n = positive.sum().clamp(min=1)
+    loc_loss = F.smooth_l1_loss(loc[positive], targets[positive], reduction="sum")
+    each = F.cross_entropy(conf.flatten(0, 1), classes.flatten(), reduction="none").view(batch, -1)
+    minable = each.detach().masked_fill(positive | (overlaps >= p.neg_overlap), -1)
+    order = minable.sort(1, descending=True)[1].sort(1)[1]
+    negative = (order < (positive.sum(1, keepdim=True) * p.neg_pos_ratio)) & (minable >= 0)
+    return (loc_loss * p.loc_weight + each[positive | negative].sum()) / n
+
+
+def encoded(box: torch.Tensor, prior: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+    """Return boxes relative to priors: centre and logarithm of the sides."""
+    size, prior_size = box[:, 2:] - box[:, :2], prior[:, 2:] - prior[:, :2]
+    shift = (box[:, :2] + box[:, 2:] - prior[:, :2] - prior[:, 2:]) / 2 / prior_size
+    return torch.cat([shift, torch.log(size.clamp(min=1e-8) / prior_size)], 1) / variance
+
+
+def detection_output(layer: Layer, loc: torch.Tensor, conf: torch.Tensor, priors: torch.Tensor) -> torch.Tensor:
+    """Decode, suppress class by class, keep the best of each image: rows of image, label, score, box."""
+    p = layer.context.param
+    boxes, variance = priors[0, 0].view(-1, 4), priors[0, 1].view(-1, 4)
+    size = boxes[:, 2:] - boxes[:, :2]
+    d = loc.view(len(loc), -1, 4) * variance
+    centre, sides = (boxes[:, :2] + boxes[:, 2:]) / 2 + d[..., :2] * size, torch.exp(d[..., 2:]) * size
+    decoded = torch.cat([centre - sides / 2, centre + sides / 2], 2)
+    scores = conf.view(len(loc), -1, p.num_classes)[:, :, 1:].transpose(1, 2)  # without the background
+    k = min(p.nms_param.top_k, scores.shape[2])
+    best, at = scores.topk(k, dim=2)
+    rows = []
+    for i in range(len(loc)):
+        label, place = torch.nonzero(best[i] > p.confidence_threshold, as_tuple=True)
+        score, box = best[i][label, place], decoded[i][at[i][label, place]]
+        kept = batched_nms(box, score, label, p.nms_param.nms_threshold)[: p.keep_top_k]
+        head = torch.stack([torch.full((len(kept),), float(i)), label[kept] + 1.0, score[kept]], 1)
+        rows.append(torch.cat([head, box[kept]], 1))
+    return torch.cat(rows)[None, None]
+
+
+OF_SSD = {
+    "Permute": permute,
+    "Normalize": normalize,
+    "MultiBoxLoss": multibox_loss,
+    "DetectionOutput": detection_output,
+}
+
+
+class OfSsd(nn.Module):
+    """One of these layers."""
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, *arrays: torch.Tensor) -> torch.Tensor:
+        return OF_SSD[self.layer.type.name](self.layer, *arrays)

@@ -1,0 +1,246 @@
+"""Writes SSD detectors to configs/: ssd300 (VGG), mobilenet_ssd, and ssd_shapes, which trains in minutes on a CPU.
+
+The first two are as their authors have them, with Input layers; the last has a solver, and is for the pictures of
+`make_ssd_shapes.py`. Run it from anywhere; it takes no flags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from config_writer import MSRA, XAVIER, Writer, write
+from make_ssd_shapes import CLASSES, SIZE
+
+RATES = "param { lr_mult: 1 } param { lr_mult: 2 decay_mult: 0 }"
+VARIANCE = "variance: 0.1 variance: 0.1 variance: 0.2 variance: 0.2"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A map that boxes are predicted from.
+
+    Attributes:
+        blob: the map.
+        sizes: the side of the smallest square, in pixels, and of the next larger one if there is one.
+        ratios: aspect ratios besides 1; each also the other way round.
+        step: pixels from one place to the next; as the map's size says unless given.
+    """
+
+    blob: str
+    sizes: tuple[int, ...]
+    ratios: tuple[int, ...] = ()
+    step: int | None = None
+
+    @property
+    def boxes(self) -> int:
+        """How many boxes there are at each place."""
+        return len(self.sizes) + 2 * len(self.ratios)
+
+    @property
+    def settings(self) -> str:
+        """The PriorBox layer's."""
+        sizes = " ".join(f"{name}: {size}" for name, size in zip(("min_size", "max_size"), self.sizes, strict=False))
+        ratios = "".join(f" aspect_ratio: {r}" for r in self.ratios)
+        step = f" step: {self.step}" if self.step else ""
+        return f"prior_box_param {{ {sizes}{ratios} flip: true clip: false{step} {VARIANCE} }}"
+
+
+class Detector(Writer):
+    """An SSD net being written."""
+
+    def normed(self, x: str) -> str:
+        """Add the scaled norm that the finest map gets."""
+        scale = 'scale_filler { type: "constant" value: 20 }'
+        more = f"norm_param {{ across_spatial: false channel_shared: false {scale} }}"
+        return self.add("Normalize", f"{x}_norm", [x], more)
+
+    def predictions(self, classes: int, sources: Sequence[Source], kernel: int) -> list[str]:
+        """Add what predicts from maps; return the blobs of locations, confidences and prior boxes."""
+        found: list[list[str]] = [[], [], []]
+        more = "pad: 1" if kernel == 3 else ""
+        for source in sources:
+            for kind, numbers, tops in ("loc", 4, found[0]), ("conf", classes, found[1]):
+                name = f"{source.blob}_mbox_{kind}"
+                x = self.conv(name, source.blob, source.boxes * numbers, kernel, more)
+                order = "permute_param { order: 0 order: 2 order: 3 order: 1 }"
+                x = self.add("Permute", f"{name}_perm", [x], order)
+                tops.append(self.add("Flatten", f"{name}_flat", [x], "flatten_param { axis: 1 }"))
+            boxes = f"{source.blob}_mbox_priorbox"
+            found[2].append(self.add("PriorBox", boxes, [source.blob, "data"], source.settings))
+        joined = zip(("loc", "conf", "priorbox"), found, (1, 1, 2), strict=True)
+        return [self.add("Concat", f"mbox_{n}", tops, f"concat_param {{ axis: {axis} }}") for n, tops, axis in joined]
+
+    def multibox_loss(self, classes: int, predicted: list[str]) -> None:
+        """Add the loss, in TRAIN."""
+        mining = "mining_type: MAX_NEGATIVE neg_pos_ratio: 3 neg_overlap: 0.5"
+        inner = f"num_classes: {classes} overlap_threshold: 0.5 code_type: CENTER_SIZE {mining}"
+        down = "propagate_down: true propagate_down: true propagate_down: false propagate_down: false"
+        more = f"{down} multibox_loss_param {{ {inner} }} loss_param {{ normalization: VALID }}"
+        self.add("MultiBoxLoss", "mbox_loss", [*predicted, "label"], more, phase="TRAIN")
+
+    def detections(self, classes: int, predicted: list[str], keep: str, phase: str = "TEST") -> str:
+        """Add what makes boxes with labels and scores of predictions, in TEST unless told."""
+        locations, x, priors = predicted
+        rows = f"reshape_param {{ shape {{ dim: 0 dim: -1 dim: {classes} }} }}"
+        x = self.add("Reshape", "mbox_conf_reshape", [x], rows, phase=phase)
+        x = self.add("Softmax", "mbox_conf_softmax", [x], "softmax_param { axis: 2 }", phase=phase)
+        x = self.add("Flatten", "mbox_conf_flatten", [x], "flatten_param { axis: 1 }", phase=phase)
+        more = f"detection_output_param {{ num_classes: {classes} code_type: CENTER_SIZE {keep} }}"
+        return self.add("DetectionOutput", "detection_out", [locations, x, priors], more, phase=phase)
+
+
+def detector(name: str, batch: int, size: int, boxes: int) -> Detector:
+    """Begin a net with Input layers."""
+    n = Detector(name, batch, 3, size, size, labels=(1, 1, boxes, 8))
+    n.params = RATES
+    return n
+
+
+def ssd300() -> str:
+    n = detector("SSD_300x300", 8, 300, 24)
+    x, pool = "data", "kernel_size: 2 stride: 2"
+    for block, (width, repeats) in enumerate(((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)), 1):
+        for i in range(1, repeats + 1):
+            x = n.conv_relu(f"conv{block}_{i}", x, width, 3, "pad: 1")
+        if block < 5:
+            x = n.pool(f"pool{block}", x, pool)
+    x = n.pool("pool5", x, "kernel_size: 3 stride: 1 pad: 1")
+    x = n.conv_relu("fc6", x, 1024, 3, "pad: 6 dilation: 6")
+    x = n.conv_relu("fc7", x, 1024, 1)
+    for block, (narrow, wide, window) in enumerate(
+        ((256, 512, "pad: 1 stride: 2"), (128, 256, "pad: 1 stride: 2"), (128, 256, ""), (128, 256, "")), 6
+    ):
+        x = n.conv_relu(f"conv{block}_2", n.conv_relu(f"conv{block}_1", x, narrow, 1), wide, 3, window)
+    sources = [
+        Source(n.normed("conv4_3"), (30, 60), (2,), 8),
+        Source("fc7", (60, 111), (2, 3), 16),
+        Source("conv6_2", (111, 162), (2, 3), 32),
+        Source("conv7_2", (162, 213), (2, 3), 64),
+        Source("conv8_2", (213, 264), (2,), 100),
+        Source("conv9_2", (264, 315), (2,), 300),
+    ]
+    return _voc(
+        n, sources, 3, "nms_param { nms_threshold: 0.45 top_k: 400 } keep_top_k: 200 confidence_threshold: 0.01"
+    )
+
+
+def mobilenet_ssd() -> str:
+    n = detector("MobileNet_SSD", 8, 300, 24)
+    n.filler, n.params = MSRA, ""
+    x, width = n.conv_norm("conv0", "data", 32, 3, "pad: 1 stride: 2"), 32
+    outputs = (64, 128, 128, 256, 256, *(512,) * 6, 1024, 1024)
+    for number, (out, stride) in enumerate(zip(outputs, (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1), strict=True), 1):
+        more = f"pad: 1 group: {width}" + (" stride: 2" if stride == 2 else "")
+        x = n.conv_norm(f"conv{number}", n.conv_norm(f"conv{number}_dw", x, width, 3, more), out, 1)
+        width = out
+    for block, (narrow, wide) in enumerate(((256, 512), (128, 256), (128, 256), (64, 128)), 14):
+        x = n.conv_norm(f"conv{block}_2", n.conv_norm(f"conv{block}_1", x, narrow, 1), wide, 3, "pad: 1 stride: 2")
+    n.params = RATES
+    sources = [
+        Source("conv11", (60,), (2,)),
+        Source("conv13", (105, 150), (2, 3)),
+        Source("conv14_2", (150, 195), (2, 3)),
+        Source("conv15_2", (195, 240), (2, 3)),
+        Source("conv16_2", (240, 285), (2, 3)),
+        Source("conv17_2", (285, 300), (2, 3)),
+    ]
+    keep = "nms_param { nms_threshold: 0.45 top_k: 100 } keep_top_k: 100 confidence_threshold: 0.25"
+    return _voc(n, sources, 1, keep)
+
+
+def _voc(n: Detector, sources: Sequence[Source], kernel: int, keep: str) -> str:
+    """End a net for the 20 classes of VOC."""
+    n.filler = XAVIER
+    predicted = n.predictions(21, sources, kernel)
+    n.multibox_loss(21, predicted)
+    n.detections(21, predicted, keep)
+    return n.text()
+
+
+KEEP = "nms_param { nms_threshold: 0.45 top_k: 100 } keep_top_k: 50 confidence_threshold: 0.05"
+
+
+def shapes_predictions(n: Detector) -> list[str]:
+    n.filler, n.params = MSRA, RATES
+    x, pool = "data", "kernel_size: 2 stride: 2"
+    for block, width in enumerate((16, 32, 64), 1):
+        x = n.pool(f"pool{block}", n.conv_relu(f"conv{block}", x, width, 3, "pad: 1"), pool)
+    fine = n.conv_relu("conv4_2", n.conv_relu("conv4_1", x, 64, 3, "pad: 1"), 64, 3, "pad: 1")
+    x = n.conv_relu("conv5", fine, 96, 3, "pad: 1 stride: 2")
+    n.conv_relu("conv6_2", n.conv_relu("conv6_1", x, 48, 1), 96, 3, "pad: 1 stride: 2")
+    sources = [
+        Source(n.normed(fine), (14, 26), step=8),
+        Source("conv5", (26, 40), step=16),
+        Source("conv6_2", (40, 56), step=32),
+    ]
+    return n.predictions(CLASSES, sources, 3)
+
+
+def shapes_source(n: Detector, part: str, batch: int) -> None:
+    """Add the data layer of a part."""
+    sampler = "sampler { min_scale: 0.5 max_scale: 1 min_aspect_ratio: 0.8 max_aspect_ratio: 1.25 }"
+    constraint = "sample_constraint { min_jaccard_overlap: 0.7 }"
+    samplers = f"batch_sampler {{ }} batch_sampler {{ {sampler} {constraint} max_sample: 1 max_trials: 30 }}"
+    resize = f"resize_param {{ resize_mode: WARP height: {SIZE} width: {SIZE} interp_mode: LINEAR }}"
+    mirror = "mirror: true " if part == "train" else ""
+    settings = [
+        'top: "label"',
+        f"transform_param {{ mean_value: 128 scale: 0.015625 {mirror}{resize} }}",
+        f'data_param {{ source: "shapes_{part}_lmdb" batch_size: {batch} backend: LMDB }}',
+        *([f"annotated_data_param {{ {samplers} }}"] if part == "train" else []),
+    ]
+    n.add("AnnotatedData", "data", [], " ".join(settings), phase=part.upper())
+
+
+def shapes_train_test() -> str:
+    n = Detector("ssd_shapes")
+    shapes_source(n, "train", 16)
+    shapes_source(n, "test", 25)
+    predicted = shapes_predictions(n)
+    n.multibox_loss(CLASSES, predicted)
+    found = n.detections(CLASSES, predicted, KEEP)
+    evaluate = f"detection_evaluate_param {{ num_classes: {CLASSES} overlap_threshold: 0.5 }}"
+    n.add("DetectionEvaluate", "detection_eval", [found, "label"], evaluate, phase="TEST")
+    return n.text()
+
+
+def shapes_deploy() -> str:
+    n = Detector("ssd_shapes")
+    n.input("data", 1, 3, SIZE, SIZE)
+    n.detections(CLASSES, shapes_predictions(n), KEEP, phase="")
+    return n.text()
+
+
+SHAPES_SOLVER = """net: "train_test.prototxt"
+type: "Adam"
+base_lr: 0.001
+momentum: 0.9
+momentum2: 0.999
+weight_decay: 0.0005
+lr_policy: "multistep"
+gamma: 0.2
+stepvalue: 900
+stepvalue: 1300
+max_iter: 1500
+display: 100
+average_loss: 20
+test_iter: 6
+test_interval: 500
+test_initialization: false
+eval_type: "detection"
+ap_version: "MaxIntegral"
+show_per_class_result: true
+snapshot_prefix: "snapshots/ssd_shapes"
+random_seed: 1
+"""
+
+if __name__ == "__main__":
+    write("ssd300", ssd300())
+    write("mobilenet_ssd", mobilenet_ssd())
+    for file, text in (
+        ("train_test", shapes_train_test()),
+        ("deploy", shapes_deploy()),
+        ("solver", SHAPES_SOLVER),
+    ):
+        write("ssd_shapes", text, file)

@@ -1,0 +1,100 @@
+"""Layers whose tops are padded: as many rows as there can be in compiled code, Caffe's number everywhere else."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from caffejax import Facts, LayerType, Net, Signature, Traced, pycaffe
+from caffejax.layers import registered
+
+NET = """
+  layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 6 dim: 3 } } }
+  layer { name: "found" type: "Found" bottom: "data" top: "found" }
+  layer { name: "ip" type: "InnerProduct" bottom: "found" top: "ip"
+    inner_product_param { num_output: 2 weight_filler { type: "xavier" } } }
+  layer { name: "relu" type: "ReLU" bottom: "ip" top: "ip" }
+"""
+HOST = """
+  layer { name: "second" type: "Slice" bottom: "found" top: "image" top: "selector" top: "last"
+    slice_param { slice_point: 1 slice_point: 2 } }
+  layer { name: "filter" type: "Filter" bottom: "ip" bottom: "selector" top: "filtered" }
+  layer { name: "loss" type: "Reduction" bottom: "filtered" top: "loss" loss_weight: 1 }
+"""
+
+
+def found(ctx: Any, x: jax.Array) -> jax.Array:
+    """Rows whose first number is not negative."""
+    there = x[:, 0] >= 0
+    return jnp.where(jnp.sort(there, descending=True)[:, None], x[jnp.argsort(~there, stable=True)], -1.0)
+
+
+@pytest.fixture(autouse=True)
+def found_type() -> Iterator[None]:
+    with registered(LayerType(Signature("Found"), Traced(found), facts=Facts(padded=True))):
+        yield
+
+
+def numbers(rows: int) -> np.ndarray:
+    x = np.random.default_rng(rows).uniform(0.1, 1, (6, 3)).astype(np.float32)
+    x[np.random.default_rng(1).permutation(6)[rows:], 0] = -1
+    return x
+
+
+@pytest.mark.parametrize("rows", [0, 1, 4, 6])
+def test_compiled_code_has_all_rows_and_the_surface_those_there_are(rows: int, tmp_path: Path) -> None:
+    net, x = Net(NET), numbers(rows)
+    params, state = net.init(jax.random.key(0))
+    blobs, _ = net.forward(params, state, {"data": x}, blobs=("found", "ip"))
+    assert blobs["found"].shape == (6, 3)
+    assert blobs["ip"].shape == (6, 2)
+    trimmed = net.trimmed(blobs)
+    np.testing.assert_array_equal(trimmed["found"], x[x[:, 0] >= 0])
+    weight, bias = params["ip"]
+    expected = np.maximum(x[x[:, 0] >= 0] @ np.asarray(weight).T + bias, 0)
+    np.testing.assert_allclose(trimmed["ip"], expected, rtol=1e-5)
+
+    file = tmp_path / "net.prototxt"
+    file.write_text(NET)
+    caffe = pycaffe.Net(str(file), pycaffe.TEST)
+    caffe.blobs["data"].data[...] = x
+    caffe.params["ip"][0].data[...], caffe.params["ip"][1].data[...] = weight, bias
+    caffe.forward()
+    np.testing.assert_array_equal(caffe.blobs["found"].data, trimmed["found"])
+    np.testing.assert_allclose(caffe.blobs["ip"].data, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [2, 5])
+def test_round_host_layers_blobs_have_the_rows_there_are(rows: int) -> None:
+    net, x = Net(NET + HOST, "TRAIN"), numbers(rows)
+    how = {layer.name: part.how for part in net.schedule.parts for layer in part.layers}
+    assert how["found"] == "padded"
+    assert how["ip"] == how["relu"] == "rows"
+    params, state = net.init(jax.random.key(0))
+    (loss, outputs), (grads, dx) = jax.value_and_grad(
+        lambda params, x: net.loss(params, state, {"data": x}, blobs=("found", "ip")), (0, 1), has_aux=True
+    )(params, x)
+    kept = x[x[:, 0] >= 0]
+    np.testing.assert_array_equal(outputs.blobs["found"], kept)
+    expected = np.maximum(kept @ np.asarray(params["ip"][0]).T, 0)
+    np.testing.assert_allclose(outputs.blobs["ip"], expected, rtol=1e-5)
+    np.testing.assert_allclose(loss, expected.sum(), rtol=1e-5)
+    np.testing.assert_allclose(grads["ip"][0], (expected > 0).T.astype(np.float32) @ kept, rtol=1e-5)
+    np.testing.assert_array_equal(dx, np.zeros_like(x))  # what was found is no function with a derivative
+
+
+def test_pycaffe_goes_back_past_it(tmp_path: Path) -> None:
+    file = tmp_path / "net.prototxt"
+    file.write_text(NET + 'layer { name: "loss" type: "Reduction" bottom: "ip" top: "loss" loss_weight: 1 }')
+    net = pycaffe.Net(str(file), pycaffe.TRAIN)
+    x = numbers(3)
+    net.blobs["data"].data[...] = x
+    net.forward()
+    net.backward()
+    kept = x[x[:, 0] >= 0]
+    expected = (net.blobs["ip"].data > 0).T.astype(np.float32) @ kept
+    np.testing.assert_allclose(net.params["ip"][0].diff, expected, rtol=1e-5)
