@@ -15,6 +15,7 @@ from ..context import Context, Shape, Site
 from ..dtypes import promote
 from ..registry import register
 from ..types import Facts, Gradient, LayerType, OnHost, PerLayer, Signature, Traced
+from .host import promoted
 from .regression import moved, normalization
 from .shapes import require_one_number_of_rows, require_rows, rows_of, with_four_axes
 from .stopping import no_gradient
@@ -41,13 +42,15 @@ def decode(ctx: Context, deltas: jax.Array, rois: jax.Array, *matched: jax.Array
 
 
 def decode_and_drop(ctx: Context, deltas: np.ndarray, rois: np.ndarray, *matched: np.ndarray) -> np.ndarray:
-    deltas, rows = _rows(deltas, rois, *matched)
-    boxes = moved(rows[:, 1:], normalization(ctx).undone(deltas[:, 4:], xp=np), xp=np)
+    given, rows = map(promoted, _rows(deltas, rois, *matched))
+    boxes = moved(rows[:, 1:], normalization(ctx).undone(given[:, 4:], xp=np), xp=np)
     keep = np.all(boxes[:, 2:] >= boxes[:, :2], axis=1) & (rows[:, 0] >= 0)
     for found in matched:
-        keep &= rows_of(found, "bottom 2 (matched ground truth)")[:, -1] < ctx.layer.decode_bbox_param.gt_iou_thr
+        keep &= (
+            rows_of(promoted(found), "bottom 2 (matched ground truth)")[:, -1] < ctx.layer.decode_bbox_param.gt_iou_thr
+        )
     require(np.any(keep), f"of {len(rows)} boxes none is left: all are without sides, or ground truth already")
-    return np.asarray(with_four_axes(np.concatenate([rows[:, :1], boxes], axis=1)[keep]))
+    return np.asarray(with_four_axes(np.concatenate([rows[:, :1], boxes], axis=1)[keep].astype(rois.dtype)))
 
 
 def decode_top_shapes(ctx: Context, deltas: Any, rois: Any, *matched: Any) -> list[Shape]:
@@ -61,7 +64,9 @@ register(
         Signature("DecodeBBox", bottoms=(2, 3), param="decode_bbox_param", in_place=False),
         PerLayer(make_decode_bbox),
         Gradient(no_gradient),
-        Facts(origin="Cascade R-CNN", row_wise=True, restrictions="In TRAIN it runs on the host."),
+        Facts(
+            origin="Cascade R-CNN", row_wise=lambda ctx: not ctx.training, restrictions="In TRAIN it runs on the host."
+        ),
     )
 )
 

@@ -10,6 +10,7 @@ from ...errors import require
 from ..context import Context, Shape
 from ..registry import register
 from ..types import Facts, Gradient, LayerType, OnHost, Signature
+from .host import promoted
 from .shapes import four_long, require_rows, rows_of, with_four_axes
 from .stopping import no_gradient
 
@@ -27,14 +28,14 @@ def hard_mining(ctx: Context, scores: np.ndarray, rois: np.ndarray, *others: np.
         np.all(images < p.num_image),
         f"ROIs must be of images 0 to {p.num_image - 1} (num_image {p.num_image}), not {images.max(initial=0)}",
     )
-    numbers = np.arange(len(images))
-    order = np.lexsort((-numbers, -scores.reshape(-1), images))  # of equal scores the last row comes first
+    numbers, ranked = np.arange(len(images)), promoted(scores).reshape(-1)
+    order = np.lexsort((-numbers, -ranked, images))  # of equal scores the last row comes first
     order = order[there[order]]
     first = np.searchsorted(images[order], images[order])
     rank = np.arange(len(order)) - first
     left = order[rank >= p.num_roi_per_image]
     chosen = order[rank < p.num_roi_per_image]
-    more = left[np.lexsort((-left, -scores.reshape(-1)[left]))][: _most(ctx, int(there.sum())) - len(chosen)]
+    more = left[np.lexsort((-left, -ranked[left]))][: _most(ctx, int(there.sum())) - len(chosen)]
     rows = np.sort(np.concatenate([chosen, more]))
     return tuple(with_four_axes(x)[rows] for x in (rois, *others))
 

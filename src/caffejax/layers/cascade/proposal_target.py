@@ -10,7 +10,7 @@ from ...errors import require
 from ..context import Context, Shape
 from ..registry import register
 from ..types import Facts, Gradient, LayerType, OnHost, Signature
-from .host_random import generator
+from .host import generator, promoted
 from .regression import normalization
 from .sampling import Sample, Truth, sampled
 from .shapes import require_rows, rows_of, with_four_axes
@@ -25,8 +25,8 @@ def proposal_target(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[
     `pickup_discard`. At most `fg_fraction` of `batch_size` are objects; -1 takes all. Matched rows are [label, box,
     overlap], 0 for background. A seventh top has weights by which objects make `fg_fraction` of all.
     """
-    p, found = ctx.param, _truth(ctx, truth)
-    rows = rows_of(rois, "bottom 0 (ROIs)", 5)
+    p, found = ctx.param, _truth(ctx, promoted(truth))
+    rows = rows_of(promoted(rois), "bottom 0 (ROIs)", 5)
     rows = rows[rows[:, 0] >= 0]
     for name, images in ("ROIs", rows[:, 0]), ("ground truth", found.rows[:, 0]):
         require(

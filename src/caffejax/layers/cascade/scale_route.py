@@ -16,6 +16,7 @@ from ..context import Context, Shape, Site
 from ..dtypes import promote
 from ..registry import register
 from ..types import SAME_AS_BOTTOMS, Facts, Gradient, LayerType, OnHost, PerLayer, Signature, Traced
+from .host import promoted
 from .shapes import four_long, require_rows, rows_of, with_four_axes
 from .stopping import no_gradient
 
@@ -45,7 +46,7 @@ def route(ctx: Context, rois: jax.Array) -> jax.Array:
 
 def route_rows(ctx: Context, rois: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
     require(len(rois), "needs one ROI or more")
-    suits = np.flatnonzero(_suits(ctx, rows_of(rois, "bottom 0 (ROIs)", 5), np))
+    suits = np.flatnonzero(_suits(ctx, rows_of(promoted(rois), "bottom 0 (ROIs)", 5), np))
     return tuple(with_four_axes(x)[suits] for x in (rois, *others))
 
 

@@ -1,4 +1,4 @@
-"""Random numbers for layers on the host, drawn from their keys."""
+"""What layers on the host share: floats to compute in, and random numbers from their keys."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import jax
 import numpy as np
 
 from ..context import Context
+
+
+def promoted(x: np.ndarray) -> np.ndarray:
+    """Return bfloat16 and other short floats as float32, all else as it is."""
+    return x.astype(np.float32) if x.dtype.itemsize < 4 else x
 
 
 def generator(ctx: Context) -> np.random.Generator:
