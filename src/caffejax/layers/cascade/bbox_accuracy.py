@@ -41,7 +41,7 @@ register(
     LayerType(
         Signature("BboxAccuracy", bottoms=3, tops=(1, 2), in_place=False),
         Traced(bbox_accuracy),
-        Gradient(exists=False, indices=Indices((2,))),
+        Gradient(exists=False, indices=Indices((1, 2))),
         Facts(origin="Cascade R-CNN"),
     )
 )

@@ -29,7 +29,7 @@ def detection_accuracy(ctx: Context, x: jax.Array, truth: jax.Array) -> object:
     require(1 <= p.top_k <= p.cls_num, f"top_k must lie between 1 and cls_num {p.cls_num}, not be {p.top_k}")
     require(not p.objectness or p.cls_num == 2, f"objectness needs cls_num 2, not {p.cls_num}")
     labels = labels_of(truth, x.shape, "bottom 1 (ground truth)")
-    x = jax.lax.stop_gradient(promote(x))
+    x = promote(x)
     scores, classes = x[:, : p.cls_num], jnp.minimum(labels.classes, 1) if p.objectness else labels.classes
     numbers = jnp.arange(p.cls_num)[:, None, None]
     own = jnp.max(jnp.where(numbers == classes[:, None], scores, -jnp.inf), axis=1, keepdims=True)

@@ -36,7 +36,7 @@ def detection_group_accuracy(ctx: Context, scores: jax.Array, deltas: jax.Array,
     shares = shares_of_right_classes(ctx, right, labels, classes)
     if ctx.n_tops < 2:
         return shares
-    boxes = field.decoded(jax.lax.stop_gradient(promote(deltas)), normalization(ctx), bounds(p))
+    boxes = field.decoded(promote(deltas), normalization(ctx), bounds(p))
     return shares, mean_overlap(ctx, boxes, labels, 1.0)
 
 
