@@ -10,13 +10,22 @@ import numpy as np
 def count(top: Any) -> int:
     """Return how many rows of a padded top are none of padding: those that begin with no negative number.
 
-    Rows lie along the axis before the last, in all that lies before it; of a top with one axis they are its numbers.
+    Rows lie along the axis before the last, in all that lies before it; last axes of size 1 do not count. Of a top with
+    one axis they are its numbers.
     """
-    first = np.asarray(top if top.ndim == 1 else top[..., 0])
-    return int(np.count_nonzero(first >= 0, axis=-1).max(initial=0))
+    axis = _axis(top)
+    first = np.asarray(top if top.ndim == 1 else top[(slice(None),) * axis + (slice(None), 0)])
+    return int(np.count_nonzero(first >= 0, axis=axis).max(initial=0))
 
 
 def trimmed(top: Any, rows: int | None = None) -> Any:
     """Return a padded top without the padding: the first `rows` of it, or as many as it says itself."""
-    n = count(top) if rows is None else rows
-    return top[:n] if top.ndim == 1 else top[..., :n, :]
+    return top[(slice(None),) * _axis(top) + (slice(count(top) if rows is None else rows),)]
+
+
+def _axis(top: Any) -> int:
+    """Return the axis along which the rows lie: 2 of (1, 1, rows, columns), 0 of (rows, columns, 1, 1) and (rows,)."""
+    axes: int = max(top.ndim, 2)
+    while axes > 2 and top.shape[axes - 1] == 1:
+        axes -= 1
+    return axes - 2

@@ -6,6 +6,7 @@ fractions of the image for x2 - x1: `plus` is that 1 or 0.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -38,6 +39,7 @@ def unsuppressed(
     eta: float = 1.0,
     or_equal: bool = False,
     most: int | None = None,
+    measure: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
 ) -> jax.Array:
     """Go through boxes from the first on and keep each that overlaps none kept before by more than the threshold.
 
@@ -49,6 +51,7 @@ def unsuppressed(
         eta: below 1, the threshold is multiplied by it after every kept box while it is above 0.5.
         or_equal: whether an overlap that equals the threshold suppresses, too.
         most: how many to keep, no limit unless given.
+        measure: `measure(kept, box)` of boxes (..., 4) that broadcast, in place of `overlaps` with `plus`.
 
     Returns:
         (N,), True for the boxes kept.
@@ -57,7 +60,7 @@ def unsuppressed(
 
     def step(i: Any, carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
         kept, limit, count = carry
-        overlap = overlaps(boxes[i], boxes, plus)
+        overlap = overlaps(boxes[i], boxes, plus) if measure is None else measure(boxes, boxes[i])
         beaten = jnp.any(kept & ((overlap >= limit) if or_equal else (overlap > limit)))
         keep = valid[i] & ~beaten
         if most is not None:

@@ -1,0 +1,119 @@
+"""ProposalTarget: what a stage of a detector learns from: sampled ROIs, their labels, and the deltas to be found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...errors import require
+from ..context import Context, Shape
+from ..registry import register
+from ..types import Facts, Gradient, LayerType, OnHost, Signature
+from .host import generator, promoted
+from .regression import normalization
+from .sampling import Sample, Truth, sampled
+from .shapes import require_rows, rows_of, with_four_axes
+from .stopping import no_gradient
+
+
+def proposal_target(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, ...]:
+    """A sample of ROIs (N x 5) for training: ROIs, labels, targets, inside and outside weights, matched ground truth.
+
+    Ground truth has rows [image, box, label, ignored, ...]; it joins the ROIs if `append_gtbox`. ROIs that overlap it
+    by `fg_thr` are objects, from `bg_thr_lw` to `bg_thr_hg` they are background, and others fill up if
+    `pickup_discard`. At most `fg_fraction` of `batch_size` are objects; -1 takes all. Matched rows are [label, box,
+    overlap], 0 for background. A seventh top has weights by which objects make `fg_fraction` of all.
+    """
+    p, found = ctx.param, _truth(ctx, promoted(truth))
+    rows = rows_of(promoted(rois), "bottom 0 (ROIs)", 5)
+    rows = rows[rows[:, 0] >= 0]
+    for name, images in ("ROIs", rows[:, 0]), ("ground truth", found.rows[:, 0]):
+        require(
+            np.all(images < p.num_img_per_batch),
+            f"{name} must be of images 0 to {p.num_img_per_batch - 1} (num_img_per_batch {p.num_img_per_batch}), "
+            f"not {images.max(initial=0):g}",
+        )
+    if p.append_gtbox:
+        rows = np.concatenate([rows, found.rows])
+    sample = sampled(p, rows, found, lambda: generator(ctx))
+    labels = np.zeros(len(sample.rows), rows.dtype)
+    labels[: sample.objects] = found.labels[sample.match[: sample.objects]]
+    tops = sample.rows, labels[:, None], *_targets(ctx, sample, labels, found), _matched(sample, labels, found)
+    weights = [_weights(p, sample, labels)] if ctx.n_tops > 6 else []
+    return tuple(with_four_axes(top.astype(rois.dtype)) for top in (*tops, *weights))
+
+
+def proposal_target_top_shapes(ctx: Context, rois: Any, truth: Any) -> list[Shape]:
+    p = ctx.param
+    require(p.batch_size == -1 or p.batch_size > 0, f"batch_size must be above 0, or -1 for all, not {p.batch_size}")
+    require(p.fg_thr >= p.bg_thr_hg, f"fg_thr {p.fg_thr} must not be below bg_thr_hg {p.bg_thr_hg}")
+    require(0 <= p.fg_fraction <= 1, f"fg_fraction must lie between 0 and 1, not be {p.fg_fraction}")
+    require(p.cls_num > 1, f"cls_num, background included, must be 2 or more, not {p.cls_num}")
+    require_rows(rois.shape, "bottom 0 (ROIs)", 5)
+    columns = require_rows(truth.shape, "bottom 1 (ground truth)")
+    require(columns >= 7, f"ground truth must have rows [image, x1, y1, x2, y2, label, ignored], not {columns} numbers")
+    normalization(ctx)
+    everything = rois.shape[0] + (truth.shape[0] if p.append_gtbox else 0)
+    rows = p.batch_size if p.batch_size > 0 else max(everything, 1)
+    return [(rows, n, 1, 1) for n in (5, 1, *[_columns(ctx)] * 3, 6, 1)[: ctx.n_tops]]
+
+
+register(
+    LayerType(
+        Signature("ProposalTarget", bottoms=2, tops=(6, 7), param="proposal_target_param", in_place=False),
+        OnHost(proposal_target, proposal_target_top_shapes, ragged=True),
+        Gradient(no_gradient),
+        Facts(
+            origin="Cascade R-CNN",
+            restrictions="One box is drawn at random where there is none; MS-CNN's first version filled the batch.",
+        ),
+    )
+)
+
+
+def _columns(ctx: Context) -> int:
+    return 4 * int(ctx.param.cls_num if ctx.layer.bbox_reg_param.cls_aware else 2)
+
+
+def _truth(ctx: Context, truth: np.ndarray) -> Truth:
+    rows = rows_of(truth, "bottom 1 (ground truth)")
+    rows = rows[rows[:, 0].astype(int) >= 0]
+    most = ctx.param.cls_num - 1
+    require(np.all(rows[:, 5] <= most), f"labels must not be above {most} (cls_num {most + 1}): {rows[:, 5]}")
+    return Truth(rows[:, :5], rows[:, 5].astype(int), rows[:, 6] != 0)
+
+
+def _targets(ctx: Context, sample: Sample, labels: np.ndarray, truth: Truth) -> tuple[np.ndarray, ...]:
+    """Return the normalized deltas from objects to their ground truth, and the weights, for each row and class."""
+    p, n = ctx.param, sample.objects
+    boxes, found = sample.rows[:n, 1:], truth.rows[sample.match[:n], 1:]
+    sides, new = (b[:, 2:] - b[:, :2] + 1 for b in (boxes, found))
+    away = (found[:, :2] + new / 2 - boxes[:, :2] - sides / 2) / sides
+    deltas = normalization(ctx).done(np.concatenate([away, np.log(new / sides)], axis=1), xp=np)
+    own = labels[:n].astype(int) if ctx.layer.bbox_reg_param.cls_aware else np.ones(n, int)
+    counts = (p.bbox_thr_lw <= sample.overlap[:n]) & (sample.overlap[:n] <= p.bbox_thr_hg)
+    targets = np.zeros((len(sample.rows), _columns(ctx) // 4, 4), boxes.dtype)
+    weights = np.zeros_like(targets)
+    targets[np.arange(n), own] = deltas
+    weights[np.arange(n), own] = counts[:, None]
+    flat = len(targets), _columns(ctx)
+    return targets.reshape(flat), weights.reshape(flat), weights.reshape(flat)
+
+
+def _matched(sample: Sample, labels: np.ndarray, truth: Truth) -> np.ndarray:
+    n = sample.objects
+    rows = np.zeros((len(sample.rows), 6), sample.rows.dtype)
+    rows[:n] = np.concatenate([labels[:n, None], truth.rows[sample.match[:n], 1:], sample.overlap[:n, None]], axis=1)
+    return rows
+
+
+def _weights(p: Any, sample: Sample, labels: np.ndarray) -> np.ndarray:
+    """Return weights, all 1 where there is no object."""
+    objects = labels > 0
+    weights = np.where(objects & p.iou_weighted, sample.overlap, 1).astype(sample.rows.dtype)
+    if np.any(objects):
+        share = np.where(objects, p.fg_fraction, 1 - p.fg_fraction)
+        sums = np.where(objects, weights[objects].sum(), max(weights[~objects].sum(), 1))
+        weights = weights * share * len(weights) / sums
+    return weights[:, None]
