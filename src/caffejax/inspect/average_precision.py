@@ -1,0 +1,41 @@
+"""Average precision of detections of one class, in the three ways in which the SSD fork's solver computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..errors import SolverError
+
+VERSIONS = ("11point", "MaxIntegral", "Integral")
+
+
+def average_precision(detections: Sequence[tuple[float, float, float]], positives: int, version: str) -> float:
+    """Return the area under the curve of precision over recall, by the best detections first.
+
+    Args:
+        detections: of each its score, and whether it is a true and a false positive (1 or 0), as the rows of a
+            DetectionEvaluate layer have them. One that is neither hit a box which does not count, and does not either.
+        positives: how many boxes there are to be found.
+        version: "11point", the mean of the best precisions at recalls of 0, 0.1 .. 1 and more; "MaxIntegral", the
+            integral with the best precision at a recall or a higher one; or "Integral", that of the curve itself.
+
+    Raises:
+        SolverError: for other versions.
+    """
+    if version not in VERSIONS:
+        raise SolverError(f"ap_version must be one of {', '.join(VERSIONS)}, not '{version}'")
+    rows = np.asarray(detections, np.float64).reshape(-1, 3)
+    rows = rows[(rows[:, 1] != 0) | (rows[:, 2] != 0)]
+    if len(rows) == 0 or positives <= 0:
+        return 0.0
+    true, false = np.cumsum(rows[np.argsort(-rows[:, 0], kind="stable"), 1:], axis=0).T
+    precision, recall = true / (true + false), true / positives
+    if version == "11point":
+        # the fork has recalls in float32 and tenths in float64: 7 of 10 is less than 0.7, 3 of 10 not than 0.3
+        reached = recall.astype(np.float32).astype(np.float64) >= np.arange(11)[:, None] / 10
+        return float(np.mean(np.max(np.where(reached, precision, 0), axis=1)))
+    if version == "MaxIntegral":
+        precision = np.maximum.accumulate(precision[::-1])[::-1]
+    return float(np.sum(precision * np.diff(recall, prepend=0)))
