@@ -9,6 +9,7 @@ import pytest
 from replay import Replay, net
 
 from caffejax.layers import layer_types
+from caffejax.layers.rows import trimmed
 from caffejax.net import Net
 from recorded import MANIFEST, case_id, first_of_each, recorded_type
 
@@ -27,6 +28,13 @@ def assert_near(actual: Any, expected: np.ndarray, tolerance: float, name: str) 
     np.testing.assert_allclose(np.asarray(actual) / scale, expected / scale, rtol=0, atol=tolerance, err_msg=name)
 
 
+def in_float32(case: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
+    """The tops of a case in a net of float32, fed these inputs."""
+    replay = Replay(case)
+    tops, _ = replay.tops(replay.params, {name: jnp.asarray(a, jnp.float32) for name, a in inputs.items()})
+    return dict(zip(replay.layer.tops, tops, strict=True))
+
+
 @pytest.mark.parametrize(
     ("case", "backward"),
     [pytest.param(c, "autodiff", id=f"{case_id(c)}-autodiff") for c in CHOSEN]
@@ -41,7 +49,10 @@ def test_recorded_case_in_bfloat16(case: dict[str, Any], backward: str) -> None:
     tops, state, param_diffs, bottom_diffs = replay.run(case["has_backward"])
     for name, top in zip(replay.layer.tops, tops, strict=True):
         assert top.dtype == jnp.float32
-        assert_near(top, replay.recorded[f"top/{name}"], TOPS, name)
+        expected = replay.recorded[f"top/{name}"]
+        if kind.facts.padded:  # rows found by decisions and exponentials: those in the bottoms as rounded
+            top, expected = trimmed(top), trimmed(np.asarray(in_float32(case, replay.inputs)[name]))
+        assert_near(top, expected, TOPS, name)
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(state))
     if not case["has_backward"]:
         return
