@@ -36,7 +36,6 @@ register(
             dtypes="bottoms",
             integers=True,
             origin="CTPN",
-            cannot={"shard": "along axis 0 the rows change places"},
         ),
     )
 )

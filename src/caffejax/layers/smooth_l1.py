@@ -10,7 +10,6 @@ import jax.numpy as jnp
 from ..errors import require
 from .context import Context
 from .dtypes import promote
-from .loss import replaced
 from .registry import register
 from .types import Facts, Gradient, Indices, LayerType, Signature, Traced, Variants
 
@@ -53,18 +52,16 @@ def _parts(ctx: Context, a: jax.Array, b: jax.Array, weights: tuple[jax.Array, .
     require(ctx.param.abssum, "abssum: false is not supported; leave it out")
     difference = promote(a) - promote(b)
     held = [jax.lax.stop_gradient(promote(w)) for w in weights]
-    if len(held) == 1:
-        difference = replaced(difference, held[0] * difference)
-    elif held:
+    if held:
         difference = held[0] * difference
     return difference, held[1] if len(held) == 2 else 1.0, ctx.param.sigma**2
 
 
-def _variant(origin: str, bottoms: int | tuple[int, int], *, loss: bool, not_derivative: str = "") -> LayerType:
+def _variant(origin: str, bottoms: int | tuple[int, int], *, loss: bool, preferred: bool = False) -> LayerType:
     return LayerType(
         Signature("SmoothL1Loss", bottoms=bottoms, param="smooth_l1_loss_param", loss=loss),
         Traced(smooth_l1_loss),
-        Gradient(smooth_l1_loss_backward, indices=Indices((2, 3)), unforced=(2, 3), not_derivative=not_derivative),
+        Gradient(smooth_l1_loss_backward, preferred=preferred, indices=Indices((2, 3)), unforced=(2, 3)),
         Facts(integers=True, origin=origin, restrictions="" if loss else "Without loss_weight it weighs nothing."),
     )
 
@@ -83,12 +80,7 @@ register(
             {
                 "SSD": _variant("SSD", 2, loss=True),
                 "py-faster-rcnn": _variant("py-faster-rcnn", (2, 4), loss=False),
-                "fast-rcnn": _variant(
-                    "fast-rcnn",
-                    3,
-                    loss=False,
-                    not_derivative="The gradient is not multiplied by the weights, which are 0 or 1.",
-                ),
+                "fast-rcnn": _variant("fast-rcnn", 3, loss=False, preferred=True),
             },
             told_apart="Two bottoms without smooth_l1_loss_param are the SSD fork's, three fast-rcnn's.",
         ),
