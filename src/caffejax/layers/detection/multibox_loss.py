@@ -15,6 +15,7 @@ from ..registry import register
 from ..types import Facts, Gradient, Indices, LayerType, PerLayer, Signature, Traced
 from .multibox_targets import Predictions, Targets, chosen, differences, find_targets
 from .multibox_terms import class_slopes, class_terms, location_slopes, location_terms
+from .predictions import read_predictions
 
 Parts = tuple[bool, bool]  # whether the loss of the locations counts, and that of the classes
 
@@ -98,28 +99,17 @@ def _compare(
     ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, label: jax.Array
 ) -> tuple[Predictions, Targets]:
     mining = _check(ctx)
-    p, images = ctx.param, conf.shape[0] if conf.shape else 0
-    require(
-        len(prior.shape) >= 3 and prior.shape[0] == 1 and prior.shape[1] == 2 and prior.size % 8 == 0 < prior.size,
-        f"bottom 2 must hold priors and their variances, (1, 2, priors * 4), not have shape {prior.shape}",
-    )
+    p = ctx.param
     require(
         len(label.shape) >= 2 and label.shape[-1] == 8,
         f"bottom 3 must hold ground truth in rows of 8, (1, 1, boxes, 8), not have shape {label.shape}",
     )
-    priors, groups = prior.size // 8, 1 if p.share_location else p.num_classes
-    for i, (x, each) in enumerate(((loc, groups * 4), (conf, p.num_classes))):
-        require(
-            x.shape and x.shape[0] == images and x.size == images * priors * each,
-            f"bottom {i} must hold {each} numbers for each of {priors} priors, ({images}, {priors * each}), "
-            f"not have shape {x.shape}",
-        )
-    predictions = Predictions(
-        promote(loc).reshape(images, priors, groups, 4), promote(conf).reshape(images, priors, p.num_classes)
-    )
+    groups = 1 if p.share_location else p.num_classes
+    locations, scores, priors = read_predictions(loc, conf, prior, groups, p.num_classes)
+    predictions = Predictions(locations, scores)
     fixed = Predictions(*map(jax.lax.stop_gradient, predictions))
-    boxes, truth = (jax.lax.stop_gradient(promote(x)) for x in (prior, label))
-    return predictions, find_targets(ctx, mining, fixed, boxes.reshape(2, priors, 4), truth.reshape(-1, 8))
+    truth = jax.lax.stop_gradient(promote(label)).reshape(-1, 8)
+    return predictions, find_targets(ctx, mining, fixed, priors, truth)
 
 
 def _check(ctx: Context) -> int:
