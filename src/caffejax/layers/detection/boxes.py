@@ -74,3 +74,42 @@ def unsuppressed(
     limit = jnp.asarray(threshold, boxes.dtype) + 0 * jnp.sum(boxes[:0])
     count = jnp.sum(kept, dtype=jnp.int32)
     return lax.fori_loop(0, n, step, (kept, limit, count))[0]
+
+
+def encode(code: str, boxes: jax.Array, priors: jax.Array, variances: jax.Array | None) -> jax.Array:
+    """Return boxes (..., 4) as offsets from priors (..., 4), the inverse of `decode`."""
+    sides = priors[..., 2:] - priors[..., :2]
+    if code == "CORNER":
+        offsets = boxes - priors
+    elif code == "CORNER_SIZE":
+        offsets = (boxes - priors) / _twice(sides)
+    else:
+        centers, own = (boxes[..., :2] + boxes[..., 2:]) / 2, boxes[..., 2:] - boxes[..., :2]
+        moved = (centers - (priors[..., :2] + priors[..., 2:]) / 2) / sides
+        offsets = jnp.concatenate([moved, jnp.log(own / sides)], axis=-1)
+    return offsets if variances is None else offsets / variances
+
+
+def decode(code: str, offsets: jax.Array, priors: jax.Array, variances: jax.Array | None) -> jax.Array:
+    """Return the boxes (..., 4) that offsets (..., 4) make of priors (..., 4), as the SSD fork codes them.
+
+    Args:
+        code: CORNER: of the corners; CORNER_SIZE: those over the prior's sides; CENTER_SIZE: of the center over the
+            prior's sides, and the logarithms of the sides over the prior's.
+        offsets: predicted, or encoded.
+        priors: the boxes that they move.
+        variances: (..., 4), what the offsets are multiplied by; None where that is in them.
+    """
+    offsets = offsets if variances is None else offsets * variances
+    sides = priors[..., 2:] - priors[..., :2]
+    if code == "CORNER":
+        return priors + offsets
+    if code == "CORNER_SIZE":
+        return priors + offsets * _twice(sides)
+    centers = (priors[..., :2] + priors[..., 2:]) / 2 + offsets[..., :2] * sides
+    half = jnp.exp(offsets[..., 2:]) * sides / 2
+    return jnp.concatenate([centers - half, centers + half], axis=-1)
+
+
+def _twice(sides: jax.Array) -> jax.Array:
+    return jnp.concatenate([sides, sides], axis=-1)

@@ -1,0 +1,121 @@
+"""DetectionEvaluate: which of the boxes found are right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...errors import require
+from ..context import Context, Shape, Site
+from ..registry import register
+from ..types import Facts, Gradient, LayerType, OnHost, PerLayer, Signature
+from .image_sizes import Image, check_resize, in_pixels, read_sizes
+
+
+def make_detection_evaluate(ctx: Context, site: Site) -> LayerType:
+    """How many boxes of each class there are, and for each box found whether it is right, (1, 1, rows, 5).
+
+    Bottoms: DetectionOutput's top, and ground truth as of MultiBoxLoss. Rows are (-1, label, boxes, -1, -1), then
+    (image, label, score, true positive, false positive): by score, each takes the box that it overlaps most, unless
+    that is taken. One that hits a difficult box, where these do not count, is neither.
+    """
+    return replace(ctx.type, runs=OnHost(_Evaluation(ctx.param, site).rows, top_shapes, ragged=True, in_float32=True))
+
+
+def top_shapes(ctx: Context, found: Any, truth: Any) -> list[Shape]:
+    for i, (shape, columns) in enumerate(((found.shape, 7), (truth.shape, 8))):
+        require(
+            len(shape) >= 2 and shape[-1] == columns,
+            f"bottom {i} must hold rows of {columns}, (1, 1, boxes, {columns}), not have shape {shape}",
+        )
+    return [(1, 1, len(_labels(ctx.param)) + int(np.prod(found.shape[:-1])), 5)]
+
+
+register(
+    LayerType(
+        Signature("DetectionEvaluate", bottoms=2, param="detection_evaluate_param", in_place=False),
+        PerLayer(make_detection_evaluate, on_host=True),
+        Gradient(exists=False),
+        Facts(origin="SSD", restrictions="resize_param only with resize_mode WARP."),
+    )
+)
+
+
+def _labels(p: Any) -> list[int]:
+    require(p.num_classes > 0, "detection_evaluate_param needs num_classes")
+    return [label for label in range(p.num_classes) if label != p.background_label_id]
+
+
+class _Evaluation:
+    """The layer: with a file of sizes, images that have boxes take the next one each, from pass to pass."""
+
+    def __init__(self, p: Any, site: Site) -> None:
+        check_resize(p)
+        require(p.overlap_threshold > 0, f"overlap_threshold must be positive: {p.overlap_threshold}")
+        self._site, self._file = site, p.name_size_file
+        self._images: list[Image] = []
+        self._passed = 0
+
+    def rows(self, ctx: Context, found: np.ndarray, truth: np.ndarray) -> np.ndarray:
+        p = ctx.param
+        found = np.asarray(found, np.float32).reshape(-1, 7)
+        truth = np.asarray(truth, np.float32).reshape(-1, 8)
+        ended = np.flatnonzero(truth[:, 0] == -1)
+        truth = truth[: ended[0]] if len(ended) else truth  # in the fork, such a row ends the ground truth
+        found = found[found[:, 0] >= 0]
+        require(not np.any(found[:, 1] == p.background_label_id), "a box found is labelled as background")
+        rows: list[tuple[float, ...]] = [(-1, n, self._positives(p, truth, n), -1, -1) for n in _labels(p)]
+        for image in np.unique(found[:, 0]):
+            size = self._next_image()
+            own, there = found[found[:, 0] == image], truth[truth[:, 0] == image]
+            for label in np.unique(own[own[:, 1] >= 0, 1]):
+                rows += self._judged(p, own[own[:, 1] == label], there[there[:, 1] == label], size)
+        return np.asarray(rows, np.float32).reshape(1, 1, -1, 5)
+
+    def _positives(self, p: Any, truth: np.ndarray, label: int) -> int:
+        counts = (truth[:, 1] == label) & (p.evaluate_difficult_gt | (truth[:, 7] == 0))
+        return int(np.count_nonzero(counts))
+
+    def _next_image(self) -> Image | None:
+        if not self._file:
+            return None
+        if not self._images:
+            self._images = read_sizes(self._site.path(self._file))
+        image = self._images[self._passed]
+        self._passed = (self._passed + 1) % len(self._images)
+        return image
+
+    def _judged(self, p: Any, found: np.ndarray, truth: np.ndarray, size: Image | None) -> list[tuple[float, ...]]:
+        """Return the rows for boxes of one class found in one image."""
+        if not len(truth):
+            return [(*row[:3], 0, 1) for row in found]
+        found = found[np.argsort(-found[:, 2], kind="stable")]
+        boxes, there = found[:, 3:], truth[:, 3:7]
+        if size is not None:
+            boxes, there = in_pixels(boxes, size), in_pixels(there, size)
+        overlap = _overlaps(boxes, there, 0 if size is None else 1)
+        taken: set[int] = set()
+        rows: list[tuple[float, ...]] = []
+        for row, best, most in zip(found, overlap.argmax(axis=1), overlap.max(axis=1), strict=True):
+            right, wrong = 0, 1
+            if most >= np.float32(p.overlap_threshold):
+                if not p.evaluate_difficult_gt and truth[best, 7]:
+                    wrong = 0
+                elif best not in taken:
+                    right, wrong = 1, 0
+                    taken.add(int(best))
+            rows.append((*row[:3], right, wrong))
+        return rows
+
+
+def _overlaps(a: np.ndarray, b: np.ndarray, plus: int) -> np.ndarray:
+    """Return intersection over union of each box of a (n, 4) with each of b (m, 4), (n, m)."""
+    low, high = np.maximum(a[:, None, :2], b[None, :, :2]), np.minimum(a[:, None, 2:], b[None, :, 2:])
+    inside = np.where(np.all(high >= low, axis=-1), np.prod(high - low + plus, axis=-1), 0)
+    size_a, size_b = (
+        np.where(np.all(x[:, 2:] >= x[:, :2], axis=1), np.prod(x[:, 2:] - x[:, :2] + plus, axis=1), 0) for x in (a, b)
+    )
+    union = size_a[:, None] + size_b - inside
+    return np.where(union > 0, inside / np.where(union > 0, union, 1), 0)

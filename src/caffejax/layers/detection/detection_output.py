@@ -1,0 +1,116 @@
+"""DetectionOutput: the boxes found, of each class the best that do not overlap, of each image the best of these."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ...errors import require
+from ...schema.caffe_pb2 import PriorBoxParameter
+from ..context import Context, Shape, Site
+from ..registry import register
+from ..rows import trimmed
+from ..types import Facts, Gradient, LayerType, OnHost, PerLayer, Signature, Traced
+from .boxes import decode, unsuppressed
+from .predictions import read_predictions
+from .result_files import ResultFiles, saves
+
+
+def make_detection_output(ctx: Context, site: Site) -> LayerType:
+    """Boxes found, (1, 1, boxes, 7), with rows of image, label, score, box; by image, class and score.
+
+    Bottoms: locations, confidences, priors, as of MultiBoxLoss; a fourth is not looked at. In compiled code there are
+    as many rows as there can be: for each image keep_top_k, or else top_k (or else the priors) for each class. Where
+    nothing is found in any image, there is a row (image, -1, ...) for each. With save_output_param's
+    output_directory, files are written as well, which runs on the host.
+    """
+    if not saves(ctx.param.save_output_param):
+        return replace(ctx.type, runs=Traced(detection_output))
+    files, compiled = ResultFiles(ctx.param, site), jax.jit(detection_output, static_argnums=0)
+
+    def saved(ctx: Context, *bottoms: Any) -> np.ndarray:
+        top = trimmed(np.asarray(compiled(ctx, *bottoms)))
+        files.add(top[0, 0], len(bottoms[0]))
+        return top
+
+    def top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
+        return [jax.eval_shape(partial(detection_output, ctx), *bottoms).shape]
+
+    return replace(ctx.type, runs=OnHost(saved, top_shapes, ragged=True))
+
+
+def detection_output(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, *_image: jax.Array) -> jax.Array:
+    """Decode, suppress, and keep the best of each image; rows of padding hold -1."""
+    p, (locations, scores, priors) = ctx.param, _read(ctx, loc, conf, prior)
+    labels = np.asarray([label for label in range(p.num_classes) if label != p.background_label_id], np.int32)
+    least = p.confidence_threshold if p.HasField("confidence_threshold") else np.finfo(np.float32).min
+    top_k = p.nms_param.top_k if p.nms_param.HasField("top_k") and p.nms_param.top_k >= 0 else priors.shape[1]
+    variances = None if p.variance_encoded_in_target else priors[1, :, None]
+    code = PriorBoxParameter.CodeType.Name(p.code_type)
+    boxes = jnp.swapaxes(decode(code, locations, priors[0, :, None], variances), 1, 2)
+    scores, best = lax.top_k(jnp.swapaxes(scores, 1, 2)[:, labels], min(top_k, priors.shape[1]))
+    boxes = jnp.take_along_axis(boxes if p.share_location else boxes[:, labels], best[..., None], axis=2)
+    suppress = partial(unsuppressed, threshold=p.nms_param.nms_threshold, eta=p.nms_param.eta)
+    kept = jax.vmap(jax.vmap(suppress))(boxes, scores > least)  # (images, labels, top_k)
+    image = jnp.arange(scores.shape[0], dtype=scores.dtype)[:, None, None]
+    label = jnp.asarray(labels, scores.dtype)[:, None]
+    numbers = (jnp.broadcast_to(x, scores.shape)[..., None] for x in (image, label, scores))
+    rows = jnp.concatenate([*numbers, boxes], axis=-1).reshape(scores.shape[0], -1, 7)
+    return _listed(*_best_of_image(rows, kept.reshape(rows.shape[:2]), p.keep_top_k))[None, None].astype(loc.dtype)
+
+
+register(
+    LayerType(
+        Signature("DetectionOutput", bottoms=(3, 4), param="detection_output_param", in_place=False),
+        PerLayer(make_detection_output),
+        Gradient(exists=False),
+        Facts(
+            padded=True,
+            origin="SSD",
+            cannot={"shard": "the boxes of all images make one list"},
+            restrictions="Nothing is drawn (visualize). Settings of other forks are refused.",
+        ),
+    )
+)
+
+
+def _best_of_image(rows: jax.Array, kept: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
+    """Keep no more than so many rows of each image, by score; they stay in their order."""
+    if not 0 < most < rows.shape[1]:
+        return rows, kept
+    _, best = lax.top_k(jnp.where(kept, rows[..., 2], -jnp.inf), most)
+    order = jnp.sort(best, axis=1)
+    return jnp.take_along_axis(rows, order[..., None], axis=1), jnp.take_along_axis(kept, order, axis=1)
+
+
+def _listed(rows: jax.Array, kept: jax.Array) -> jax.Array:
+    """Make one list of all images' rows, those that are kept first; where there are none, a row for each image."""
+    images, kept, rows = rows.shape[0], kept.reshape(-1), rows.reshape(-1, 7)
+    found = jnp.where(kept[:, None], rows, -1)[jnp.argsort(~kept, stable=True)]
+    number = jnp.arange(rows.shape[0])
+    nothing = jnp.full_like(rows, -1).at[:, 0].set(jnp.where(number < images, number, -1).astype(rows.dtype))
+    return jnp.where(jnp.any(kept), found, nothing)
+
+
+def _read(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return locations (images, priors, 1 or classes, 4), scores (images, priors, classes), priors (2, priors, 4)."""
+    p, nms = ctx.param, ctx.param.nms_param
+    for name in ("ratio_permute", "no_permute", "tflite_detection", "arm_conf_no_concat", "arm_loc_no_concat"):
+        require(not getattr(p, name), f"detection_output_param.{name} of another fork is not supported")
+    require(not p.scale_xywh, "detection_output_param.scale_xywh of another fork is not supported")
+    require(p.num_classes > (p.background_label_id == 0), "needs num_classes, one of them other than background")
+    require(
+        p.background_label_id >= 0 or not p.share_location,
+        "background_label_id: -1 needs share_location: false; the fork takes shared boxes for background then",
+    )
+    require(nms.nms_threshold >= 0, f"nms_threshold must not be negative: {nms.nms_threshold}")
+    require(0 < nms.eta <= 1, f"eta must be more than 0 and no more than 1: {nms.eta}")
+    require(nms.top_k != 0 or not nms.HasField("top_k"), "top_k must be positive, or -1 for all")
+    require(p.keep_top_k != 0, "keep_top_k must be positive, or -1 for all")
+    return read_predictions(loc, conf, prior, 1 if p.share_location else p.num_classes, p.num_classes)

@@ -1,0 +1,134 @@
+"""MultiBoxLoss: how far the boxes and classes predicted for priors are from the ground truth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from ...errors import require
+from ..context import Context, Site
+from ..dtypes import promote
+from ..registry import register
+from ..types import Facts, Gradient, Indices, LayerType, PerLayer, Signature, Traced
+from .multibox_targets import Predictions, Targets, chosen, differences, find_targets
+from .multibox_terms import class_slopes, class_terms, location_slopes, location_terms
+from .predictions import read_predictions
+
+Parts = tuple[bool, bool]  # whether the loss of the locations counts, and that of the classes
+
+
+def make_multibox_loss(ctx: Context, site: Site) -> LayerType:
+    """Loss of boxes and classes predicted for priors, matched to ground truth, with the hardest negatives.
+
+    Bottoms: locations (images, priors * 4, or that for each class), confidences (images, priors * classes), priors
+    with their variances (1, 2, priors * 4), ground truth (1, 1, boxes, 8) with rows of image, label, instance, box,
+    difficult; rows with the image -1 count for nothing. A part with `propagate_down: false` is left out.
+    """
+    given = list(site.layer.propagate_down)[:2]
+    parts = (given[:1] != [False], given[1:] != [False])
+    gradient = replace(
+        ctx.type.gradient,
+        rule=partial(multibox_loss_backward, parts),
+        preferred=ctx.param.encode_variance_in_target,  # the gradient by locations leaves the variances out
+    )
+    return replace(ctx.type, runs=Traced(partial(multibox_loss, parts)), gradient=gradient)
+
+
+def multibox_loss(
+    parts: Parts, ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, label: jax.Array
+) -> jax.Array:
+    """The sum of both parts, each over the number of matches, unless loss_param says otherwise."""
+    (locations, scores), targets = _compare(ctx, loc, conf, prior, label)
+    p, total = ctx.param, jnp.zeros((), scores.dtype)
+    if parts[0]:
+        terms = location_terms(p, differences(locations, targets))
+        total += p.loc_weight * jnp.sum(jnp.where(targets.matched, terms, 0))
+    if parts[1]:
+        total += jnp.sum(jnp.where(targets.counted, class_terms(p, scores, targets.classes), 0))
+    return total / targets.divisor
+
+
+def multibox_loss_backward(
+    parts: Parts,
+    ctx: Context,
+    loc: jax.Array,
+    conf: jax.Array,
+    prior: jax.Array,
+    label: jax.Array,
+    *,
+    y: jax.Array,
+    dy: jax.Array,
+) -> tuple[jax.Array | None, ...]:
+    (locations, scores), targets = _compare(ctx, loc, conf, prior, label)
+    p, factor = ctx.param, dy / targets.divisor
+    d_loc = d_conf = None
+    if parts[0]:
+        counts = targets.matched[..., None] & ~targets.right
+        slopes = p.loc_weight * jnp.where(counts, location_slopes(p, differences(locations, targets)), 0)
+        back = jax.linear_transpose(lambda x: chosen(x, targets), locations)
+        d_loc = (factor * back(slopes)[0]).reshape(loc.shape).astype(loc.dtype)
+    if parts[1]:
+        slopes = jnp.where(targets.counted[..., None], class_slopes(p, scores, targets.classes), 0)
+        d_conf = (factor * slopes).reshape(conf.shape).astype(conf.dtype)
+    return d_loc, d_conf, None, None
+
+
+register(
+    LayerType(
+        Signature("MultiBoxLoss", bottoms=4, param="multibox_loss_param", loss=True),
+        PerLayer(make_multibox_loss),
+        Gradient(
+            multibox_loss_backward,
+            indices=Indices((2, 3)),
+            unforced=(2, 3),
+            not_derivative="Below FLT_MIN the probability is clamped, which the gradient ignores.",
+        ),
+        Facts(
+            origin="SSD",
+            restrictions="nms_param (suppression before mining) and NVIDIA's ignore_difficult_gt are refused. With "
+            "LOGISTIC and no mining each image has targets of its own, where the fork mixes them up.",
+        ),
+    )
+)
+
+
+def _compare(
+    ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, label: jax.Array
+) -> tuple[Predictions, Targets]:
+    mining = _check(ctx)
+    p = ctx.param
+    require(
+        len(label.shape) >= 2 and label.shape[-1] == 8,
+        f"bottom 3 must hold ground truth in rows of 8, (1, 1, boxes, 8), not have shape {label.shape}",
+    )
+    groups = 1 if p.share_location else p.num_classes
+    locations, scores, priors = read_predictions(loc, conf, prior, groups, p.num_classes)
+    predictions = Predictions(locations, scores)
+    fixed = Predictions(*map(jax.lax.stop_gradient, predictions))
+    truth = jax.lax.stop_gradient(promote(label)).reshape(-1, 8)
+    return predictions, find_targets(ctx, mining, fixed, priors, truth)
+
+
+def _check(ctx: Context) -> int:
+    """Check the parameters and return how to mine: mining_type, or what the old flag do_neg_mining means."""
+    p, background = ctx.param, ctx.param.background_label_id
+    require(p.num_classes > 0, "multibox_loss_param needs num_classes")
+    for name in ("nms_param", "ignore_difficult_gt"):
+        require(not p.HasField(name), f"multibox_loss_param.{name} is not supported; leave it out")
+    require(
+        background < p.num_classes or p.conf_loss_type == p.LOGISTIC,
+        f"background_label_id {background} is none of the {p.num_classes} classes",
+    )
+    require(not p.map_object_to_agnostic or p.num_classes == 2, "map_object_to_agnostic needs num_classes: 2")
+    mining = p.mining_type
+    if p.HasField("do_neg_mining") and p.do_neg_mining != (mining != p.NONE):
+        require(not p.HasField("mining_type"), "do_neg_mining contradicts mining_type; leave do_neg_mining out")
+        mining = p.NONE
+    if mining != p.NONE:
+        require(p.share_location, "mining needs share_location: true; else give mining_type: NONE")
+        require(p.neg_pos_ratio > 0, f"neg_pos_ratio must be positive: {p.neg_pos_ratio}")
+        require(p.sample_size > 0, f"sample_size must be positive: {p.sample_size}")
+    return int(mining)

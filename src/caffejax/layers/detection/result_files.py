@@ -1,0 +1,127 @@
+"""The files of boxes found that DetectionOutput writes, in the forms of VOC, COCO and ILSVRC."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...atomic import replacing_path
+from ...errors import DataError, Problem, require
+from ...schema.caffe_pb2 import LabelMap
+from ...schema.text import parse_text
+from ..context import Site
+from .image_sizes import Image, check_resize, in_pixels, read_sizes
+
+
+class Found(NamedTuple):
+    """A box found: of which image, class and score, and its corner and sides in pixels."""
+
+    image: str
+    label: int
+    score: float
+    box: tuple[float, float, float, float]
+
+
+def saves(p: Any) -> bool:
+    """Whether a SaveOutputParameter names all that it takes to write files."""
+    return bool(p.output_directory and p.label_map_file and p.name_size_file)
+
+
+class ResultFiles:
+    """The files of one layer: written anew whenever as many images have passed as there are to test.
+
+    Files that the parameters name are read when the first boxes come.
+    """
+
+    def __init__(self, p: Any, site: Site) -> None:
+        self._param, self._site = p, site
+        require(
+            p.save_output_param.output_format in ("VOC", "COCO", "ILSVRC"),
+            f"output_format must be VOC, COCO or ILSVRC, not '{p.save_output_param.output_format}'",
+        )
+        check_resize(p.save_output_param)
+        self._images: list[Image] = []
+        self._names: dict[int, str] = {}
+        self._found: list[Found] = []
+        self._passed = 0
+
+    def add(self, rows: np.ndarray, images: int) -> None:
+        """Take the rows found in the next so many images."""
+        if not self._images:
+            self._read()
+        for number in range(images):
+            image = self._images[self._passed]
+            own = rows[(rows[:, 0] == number) & (rows[:, 1] >= 0)]
+            for (_, label, score, *_), box in zip(own, in_pixels(own[:, 3:7], image), strict=True):
+                low, sides = box[:2], box[2:] - box[:2]
+                rounded = (np.round(np.concatenate([low, sides]) * np.float32(100)) / 100.0).tolist()
+                self._found.append(Found(image.name, int(label), float(score), tuple(rounded)))
+            self._passed += 1
+            if self._passed == len(self._images):
+                self._write()
+                self._passed, self._found = 0, []
+
+    def _read(self) -> None:
+        p = self._param.save_output_param
+        path = self._site.path(p.label_map_file)
+        try:
+            labels = parse_text(path.read_text(), LabelMap, file=str(path))
+        except OSError as error:
+            raise DataError(Problem(f"cannot be read: {error}", str(path))) from error
+        self._names = {item.label: item.name for item in labels.item}
+        if missing := [label for label in self._labels if label not in self._names]:
+            raise DataError(Problem(f"has no label {missing[0]}", str(path)))
+        images = read_sizes(self._site.path(p.name_size_file))
+        if p.num_test_image > len(images):
+            raise DataError(Problem(f"names {len(images)} images, fewer than num_test_image", p.name_size_file))
+        self._images = images[: p.num_test_image] if p.HasField("num_test_image") else images
+
+    @property
+    def _labels(self) -> list[int]:
+        return [label for label in range(self._param.num_classes) if label != self._param.background_label_id]
+
+    def _write(self) -> None:
+        p = self._param.save_output_param
+        folder = Path(p.output_directory).expanduser()
+        for name, text in self._texts(p.output_format).items():
+            path = folder / f"{p.output_name_prefix}{name}"
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                with replacing_path(path, DataError) as partial:
+                    Path(partial).write_text(text)
+            except OSError as error:
+                raise DataError(Problem(f"cannot be written: {error}", str(path))) from error
+
+    def _texts(self, form: str) -> dict[str, str]:
+        """Return the files' texts by name."""
+        if form == "VOC":
+            return {
+                f"{self._names[label]}.txt": "".join(
+                    f"{f.image} {f.score:g} {_corners(f)}\n" for f in self._found if f.label == label
+                )
+                for label in self._labels
+            }
+        if form == "ILSVRC":
+            return {".txt": "".join(f"{f.image} {f.label} {f.score:g} {_corners(f)}\n" for f in self._found)}
+        found = [
+            {
+                "image_id": _number(f.image),
+                "category_id": _number(self._names[f.label]),
+                "bbox": list(f.box),
+                "score": f.score,
+            }
+            for f in self._found
+        ]
+        return {".json": json.dumps(found, indent=4) + "\n"}
+
+
+def _corners(found: Found) -> str:
+    x, y, width, height = map(int, found.box)
+    return f"{x} {y} {x + width} {y + height}"
+
+
+def _number(text: str) -> int | str:
+    return int(text) if text.isdigit() else text

@@ -1,0 +1,152 @@
+"""Normalize: to length 1. The SSD fork's, with a learned scale, and NormFace's, without."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import require
+from ..schema.caffe_pb2 import FillerParameter
+from .axes import four_axes
+from .context import Context, ParamSpec
+from .dtypes import promote
+from .registry import register
+from .types import Facts, Gradient, LayerType, Signature, Traced, Variants
+
+_NORMFACE_EPS = 1e-6
+
+
+def normalize(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) -> jax.Array:
+    """Each image (or, with across_spatial: false, each place of it) over its length, times a learned scale.
+
+    The scale is one number, or one for each channel with channel_shared: false; `eps` is added inside of the root.
+    """
+    y, _ = _scaled(ctx, blobs, x)
+    return y.astype(x.dtype)
+
+
+def normalize_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
+    p = ctx.layer.norm_param
+    _, channels, _, _ = four_axes(x.shape)
+    filler = p.scale_filler if p.HasField("scale_filler") else FillerParameter(value=1)
+    return [ParamSpec(shape=() if p.channel_shared else (channels,), filler=filler)]
+
+
+def normalize_backward(
+    ctx: Context, blobs: tuple[jax.Array], x: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[tuple[jax.Array], jax.Array]:
+    _, length = _scaled(ctx, blobs, x)
+    (scale,) = blobs
+    by_scale = jnp.sum(promote(dy) * promote(x) / length, axis=_other_axes(scale, x))
+    # the fork takes the part along x away before the scale: not the derivative where channels have scales of their own
+    dx = _along_channels(scale, x) * _unit_diff(promote(x), length, promote(dy), _lengths_axes(ctx, x))
+    return (by_scale,), dx.astype(x.dtype)
+
+
+NORMALIZE_SSD = LayerType(
+    Signature("Normalize", param="norm_param"),
+    Traced(normalize, params=normalize_params),
+    Gradient(normalize_backward, preferred=True),
+    Facts(
+        row_wise=True,
+        dtypes="bottoms",
+        pixels="same",
+        origin="SSD",
+        restrictions="add_eps_before_sqrt: false, of another fork, is refused.",
+    ),
+)
+
+
+def _scaled(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the top, in float32 at least, and the lengths that it was divided by."""
+    p = ctx.layer.norm_param
+    four_axes(x.shape)
+    require(len(x.shape) >= 2, f"needs a bottom with 2 to 4 axes, not shape {x.shape}")
+    require(p.add_eps_before_sqrt, "add_eps_before_sqrt: false is not supported; leave it out")
+    require(p.eps >= 0, f"eps must not be negative: {p.eps}")
+    length = _length(promote(x), _lengths_axes(ctx, x), p.eps)
+    return _along_channels(blobs[0], x) * promote(x) / length, length
+
+
+def _lengths_axes(ctx: Context, x: jax.Array) -> tuple[int, ...]:
+    return tuple(range(1, x.ndim)) if ctx.layer.norm_param.across_spatial else (1,)
+
+
+def _along_channels(scale: jax.Array, x: jax.Array) -> jax.Array:
+    return scale.reshape(-1, *(1,) * (x.ndim - 2)) if scale.ndim else scale
+
+
+def _other_axes(scale: jax.Array, x: jax.Array) -> tuple[int, ...]:
+    return tuple(axis for axis in range(x.ndim) if axis != 1 or not scale.ndim)
+
+
+def normalize_places(ctx: Context, x: jax.Array) -> object:
+    """Each place over its length across the channels; the top has four axes. A second top holds the lengths.
+
+    1e-6 is added inside of the root. Nothing comes back from the second top unless bp_norm is true.
+    """
+    y, length = _unit(ctx, x)
+    if ctx.n_tops == 1:
+        return y.astype(x.dtype)
+    return y.astype(x.dtype), (length if ctx.param.bp_norm else jax.lax.stop_gradient(length)).astype(x.dtype)
+
+
+def normalize_places_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
+    top, length = _unit(ctx, x)
+    d_top, *d_length = map(promote, dy if isinstance(dy, tuple) else (dy,))
+    dx = _unit_diff(top * length, length, d_top, (1,))
+    if ctx.param.bp_norm:
+        dx += sum(d_length) * top
+    return dx.reshape(x.shape).astype(x.dtype)
+
+
+NORMALIZE_NORMFACE = LayerType(
+    Signature("Normalize", tops=(1, 2), param="normalize_param"),
+    Traced(normalize_places),
+    Gradient(normalize_places_backward, not_derivative="Nothing comes back from the lengths unless bp_norm is true."),
+    Facts(
+        row_wise=True,
+        dtypes="bottoms",
+        pixels="same",
+        origin="NormFace",
+        restrictions="normalize_type is L2; fix_gradient is refused.",
+    ),
+)
+
+
+def _unit(ctx: Context, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the places of length 1, and what their lengths were, in float32 at least."""
+    require(ctx.param.normalize_type == "L2", f'normalize_type "{ctx.param.normalize_type}" is not supported; use "L2"')
+    require(not ctx.param.fix_gradient, "fix_gradient: true is not supported; leave it out")
+    images = promote(x).reshape(four_axes(x.shape))
+    length = _length(images, (1,), _NORMFACE_EPS)
+    return images / length, length
+
+
+def _length(x: jax.Array, axes: tuple[int, ...], eps: float) -> jax.Array:
+    return jnp.sqrt(jnp.sum(jnp.square(x), axis=axes, keepdims=True) + eps)
+
+
+def _unit_diff(x: jax.Array, length: jax.Array, dy: jax.Array, axes: tuple[int, ...]) -> jax.Array:
+    """Return the diff of x for that of x / length."""
+    along = jnp.sum(dy * x, axis=axes, keepdims=True) / jnp.square(length)
+    return (dy - along * x) / length
+
+
+def choose_normalize(layer: Any) -> str:
+    return "SSD" if layer.HasField("norm_param") or layer.blobs or layer.param else "NormFace"
+
+
+register(
+    LayerType(
+        Signature("Normalize", tops=(1, 2)),
+        Variants(
+            choose_normalize,
+            {"SSD": NORMALIZE_SSD, "NormFace": NORMALIZE_NORMFACE},
+            told_apart="With norm_param, or anything said of its blob, it is the SSD fork's.",
+        ),
+        facts=Facts(origin="SSD, NormFace"),
+    )
+)

@@ -1,0 +1,80 @@
+"""Permute and Transpose: the axes in another order."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import require
+from .axes import canonical_axis
+from .context import Context, Shape
+from .registry import register
+from .types import Facts, Gradient, LayerType, Signature, Traced
+
+
+def permute(ctx: Context, x: jax.Array) -> jax.Array:
+    """The bottom's axes in the order that `order` lists them; those it does not list follow as they were."""
+    return jnp.transpose(x, _order(ctx, x.shape))
+
+
+def permute_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return _transposed_back(dy, _order(ctx, x.shape))
+
+
+def permutes_rows(ctx: Context) -> bool:
+    return not ctx.param.order or ctx.param.order[0] == 0
+
+
+register(
+    LayerType(
+        Signature("Permute", param="permute_param", in_place=False),
+        Traced(permute),
+        Gradient(permute_backward),
+        Facts(row_wise=permutes_rows, moves="whole", dtypes="bottoms", integers=True, origin="SSD"),
+    )
+)
+
+
+def _order(ctx: Context, shape: Shape) -> tuple[int, ...]:
+    given = list(ctx.param.order)
+    require(
+        len(set(given)) == len(given) and all(axis < len(shape) for axis in given),
+        f"order must list axes of the bottom, shape {shape}, each at most once, not {given}",
+    )
+    return (*given, *(axis for axis in range(len(shape)) if axis not in given))
+
+
+def transpose(ctx: Context, x: jax.Array) -> jax.Array:
+    """The bottom's axes in the order that `dim` lists them, all of them; negative ones count from the end."""
+    return jnp.transpose(x, _all_axes(ctx, x.shape))
+
+
+def transpose_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return _transposed_back(dy, _all_axes(ctx, x.shape))
+
+
+def transposes_rows(ctx: Context) -> bool:
+    return bool(ctx.param.dim) and ctx.param.dim[0] == 0
+
+
+register(
+    LayerType(
+        Signature("Transpose", param="transpose_param", in_place=False),
+        Traced(transpose),
+        Gradient(transpose_backward),
+        Facts(row_wise=transposes_rows, moves="whole", dtypes="bottoms", integers=True, origin="CTPN"),
+    )
+)
+
+
+def _all_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
+    axes = tuple(canonical_axis(axis, shape, name="dim") for axis in ctx.param.dim)
+    require(
+        sorted(axes) == list(range(len(shape))),
+        f"transpose_param's dim must list each axis of the bottom, shape {shape}, once, not {list(ctx.param.dim)}",
+    )
+    return axes
+
+
+def _transposed_back(dy: jax.Array, order: tuple[int, ...]) -> jax.Array:
+    return jnp.transpose(dy, [order.index(axis) for axis in range(len(order))])

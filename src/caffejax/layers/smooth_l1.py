@@ -1,0 +1,89 @@
+"""SmoothL1Loss: squares of small differences and absolute values of others, in the forms of three forks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import require
+from .context import Context
+from .dtypes import promote
+from .registry import register
+from .types import Facts, Gradient, Indices, LayerType, Signature, Traced, Variants
+
+
+def smooth_l1_loss(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array) -> jax.Array:
+    """Sum over d = a - b of (sigma d)**2 / 2, where |d| < 1 / sigma**2, else |d| - 1 / (2 sigma**2); over the rows.
+
+    A third bottom multiplies the differences (the gradient not again), a fourth what is summed.
+    """
+    difference, outside, squared_sigma = _parts(ctx, a, b, weights)
+    return jnp.sum(outside * huber(difference, squared_sigma)) / a.shape[0]
+
+
+def smooth_l1_loss_backward(
+    ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array | None, ...]:
+    difference, outside, squared_sigma = _parts(ctx, a, b, weights)
+    inside = promote(weights[0]) if len(weights) == 2 else 1.0
+    diff = dy / a.shape[0] * outside * inside * huber_slope(difference, squared_sigma)
+    return diff.astype(a.dtype), -diff.astype(b.dtype), *(None for _ in weights)
+
+
+def huber(x: jax.Array, squared_sigma: Any = 1.0) -> jax.Array:
+    """Return sigma**2 x**2 / 2 where |x| < 1 / sigma**2, else |x| - 1 / (2 sigma**2)."""
+    size = jnp.abs(x)
+    return jnp.where(size * squared_sigma < 1, 0.5 * squared_sigma * jnp.square(x), size - 0.5 / squared_sigma)
+
+
+def huber_slope(x: jax.Array, squared_sigma: Any = 1.0) -> jax.Array:
+    """Return the derivative of `huber`."""
+    return jnp.clip(squared_sigma * x, -1, 1)
+
+
+def _parts(ctx: Context, a: jax.Array, b: jax.Array, weights: tuple[jax.Array, ...]) -> tuple[jax.Array, Any, float]:
+    """Return the weighted differences, what their losses are multiplied by, and sigma**2."""
+    require(len(a.shape) > 0, "needs bottoms with a batch axis, not single numbers")
+    for i, other in enumerate((b, *weights), start=1):
+        require(other.shape == a.shape, f"bottom {i} has shape {other.shape}, and must have bottom 0's, {a.shape}")
+    require(ctx.param.sigma > 0, f"sigma must be positive: {ctx.param.sigma}")
+    require(ctx.param.abssum, "abssum: false is not supported; leave it out")
+    difference = promote(a) - promote(b)
+    held = [jax.lax.stop_gradient(promote(w)) for w in weights]
+    if held:
+        difference = held[0] * difference
+    return difference, held[1] if len(held) == 2 else 1.0, ctx.param.sigma**2
+
+
+def _variant(origin: str, bottoms: int | tuple[int, int], *, loss: bool, preferred: bool = False) -> LayerType:
+    return LayerType(
+        Signature("SmoothL1Loss", bottoms=bottoms, param="smooth_l1_loss_param", loss=loss),
+        Traced(smooth_l1_loss),
+        Gradient(smooth_l1_loss_backward, preferred=preferred, indices=Indices((2, 3)), unforced=(2, 3)),
+        Facts(integers=True, origin=origin, restrictions="" if loss else "Without loss_weight it weighs nothing."),
+    )
+
+
+def choose_smooth_l1_loss(layer: Any) -> str:
+    if len(layer.bottom) == 2 and not layer.HasField("smooth_l1_loss_param"):
+        return "SSD"
+    return "fast-rcnn" if len(layer.bottom) == 3 else "py-faster-rcnn"
+
+
+register(
+    LayerType(
+        Signature("SmoothL1Loss", bottoms=(2, 4), loss=True),
+        Variants(
+            choose_smooth_l1_loss,
+            {
+                "SSD": _variant("SSD", 2, loss=True),
+                "py-faster-rcnn": _variant("py-faster-rcnn", (2, 4), loss=False),
+                "fast-rcnn": _variant("fast-rcnn", 3, loss=False, preferred=True),
+            },
+            told_apart="Two bottoms without smooth_l1_loss_param are the SSD fork's, three fast-rcnn's.",
+        ),
+        facts=Facts(origin="SSD, py-faster-rcnn, fast-rcnn"),
+    )
+)
