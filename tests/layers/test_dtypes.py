@@ -17,7 +17,9 @@ from recorded import MANIFEST, first_of_each, recorded_type
 FIRST = first_of_each([c for c in MANIFEST if "stochastic" not in c and layer_type(c["type"]).signature.bottoms != 0])
 
 # figures about a net rather than blobs of it: never in less than float32
-FIGURES = {name for name, kind in layer_types().items() if kind.signature.loss or name.endswith(("Accuracy", "Evaluate"))}
+FIGURES = {
+    name for name, kind in layer_types().items() if kind.signature.loss or name.endswith(("Accuracy", "Evaluate"))
+}
 
 # error allowed, relative to the largest number of the top
 FLOAT64, BFLOAT16 = 1e-5, 1e-2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,12 +14,13 @@ from ..errors import CaffejaxError, GraphError, LayerError, Problem, located
 from ..layers import Context, Fed, LayerType, Look, OnHost, Reads, Site, type_of
 from ..layers.calling import forward
 from ..layers.checking import declared_params, explained
-from ..layers.context import settled, without_wiring
+from ..layers.context import Shape, settled, without_wiring
 from ..layers.fillers import check_filler
 from ..options import Reading, Run
 from ..schema import caffe_pb2, ignored_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from .backward import mark_backward
+from .fitting import inputs_behind, label_shapes, with_inputs
 from .model import AUTOMATIC, Graph, Layer, Param
 from .problems import layer_problems, missing_problems, net_problems
 from .rules import included, rule_problems
@@ -51,27 +52,24 @@ def build_graph(
     Raises:
         GraphError: naming every problem found, each with its layer.
     """
-    layers = [layer for layer in net.layer if included(layer, state)]
-    problems = [*net_problems(net), *(p for layer in net.layer for p in rule_problems(layer))]
-    of_layers = [list(layer_problems(layer)) for layer in layers]
-    problems += [p for of_layer in of_layers for p in of_layer]
-    sources, missing = find_sources(layers)
-    problems += missing_problems(layers, [layer for layer in net.layer if not included(layer, state)], missing)
-    phase: Any = caffe_pb2.Phase.Name(state.phase)
-    wiring = _Wiring(phase, file, run, reading)
-    for layer, i in insert_splits(layers, sources):
-        if i is not None and (of_layers[i] or any((i, j) not in sources for j in range(len(layer.bottom)))):
-            wiring.unknown.update(layer.top)
-        else:
-            wiring.add(layer, inserted=i is None)
-    with located(file=file):
-        if problems := [*problems, *wiring.problems]:
+    fitted: dict[str, Shape] = {}
+    while True:
+        wiring, problems = _swept(net, state, file, run, reading, fitted)
+        if not wiring.fitted:
+            break
+        for top, shape in wiring.fitted.items():
+            log.warning("%sInput '%s' is taken to be of shape %s, as its readers need", _of(file), top, shape)
+        fitted |= wiring.fitted
+        net = with_inputs(net, wiring.fitted)
+    if problems:
+        with located(file=file):
             raise GraphError(problems)
+    layers = [layer for layer in net.layer if included(layer, state)]
     for sentence in ignored_settings(net, [(layer, type_of(layer).signature.param) for layer in layers]):
-        log.warning("%s%s", f"{file}: " if file else "", sentence)
+        log.warning("%s%s", _of(file), sentence)
     return Graph(
         name=net.name,
-        phase=phase,
+        phase=wiring.phase,
         layers=mark_backward(list(wiring.sharing.with_multipliers(wiring.layers)), net.force_backward),
         blobs=wiring.blobs,
         inputs=tuple(wiring.inputs),
@@ -79,6 +77,35 @@ def build_graph(
         force_backward=net.force_backward,
         file=file,
     )
+
+
+def _of(file: str | None) -> str:
+    return f"{file}: " if file else ""
+
+
+def _swept(
+    net: NetParameter, state: NetState, file: str | None, run: Run, reading: Reading, fitted: Mapping[str, Shape]
+) -> tuple[_Wiring, list[Problem]]:
+    """Go through the layers once; return what was found, and every problem.
+
+    Args:
+        net, state, file, run, reading: see `build_graph`.
+        fitted: Inputs that have been given the shape that their readers need.
+    """
+    layers = [layer for layer in net.layer if included(layer, state)]
+    problems = [*net_problems(net), *(p for layer in net.layer for p in rule_problems(layer))]
+    of_layers = [list(layer_problems(layer)) for layer in layers]
+    problems += [p for of_layer in of_layers for p in of_layer]
+    sources, missing = find_sources(layers)
+    problems += missing_problems(layers, [layer for layer in net.layer if not included(layer, state)], missing)
+    phase: Any = caffe_pb2.Phase.Name(state.phase)
+    wiring = _Wiring(phase, file, run, reading, fixed=frozenset(fitted))
+    for layer, i in insert_splits(layers, sources):
+        if i is not None and (of_layers[i] or any((i, j) not in sources for j in range(len(layer.bottom)))):
+            wiring.unknown.update(layer.top)
+        else:
+            wiring.add(layer, inserted=i is None)
+    return wiring, [*problems, *wiring.problems]
 
 
 @dataclass
@@ -97,18 +124,33 @@ class _Wiring:
     problems: list[Problem] = field(default_factory=list)
     unknown: set[str] = field(default_factory=set)  # tops of layers that failed: no errors that follow from them
     keys: set[str] = field(default_factory=set)
+    makers: dict[str, LayerParameter] = field(default_factory=dict)
+    fixed: frozenset[str] = frozenset()  # Inputs that are not to be fitted again
+    fitted: dict[str, Shape] = field(default_factory=dict)  # what readers need of Inputs that say otherwise
 
     def add(self, layer: LayerParameter, inserted: bool) -> None:
         try:
             with located(file=self.file, layer=layer.name, layer_type=layer.type):
                 self._connect(layer)
                 context, site = self._context(layer)
-                if self.unknown.isdisjoint(layer.bottom):
+                if not self._fit(context, layer) and self.unknown.isdisjoint(layer.bottom):
                     self._infer(context, site, inserted)
                     return
         except CaffejaxError as error:
             self.problems += error.problems
         self.unknown.update(layer.top)
+
+    def _fit(self, context: Context, layer: LayerParameter) -> bool:
+        """Return whether Inputs have other shapes than this layer needs of its labels, and note those."""
+        bottoms = [None if name in self.unknown else self.blobs[name] for name in layer.bottom]
+        found: dict[str, Shape] = {}
+        for i, shape in label_shapes(context, bottoms).items():
+            blob = bottoms[i]
+            if blob is None or blob.shape != shape:
+                found |= inputs_behind(self.makers, layer.bottom[i], shape)
+        found = {top: shape for top, shape in found.items() if top not in self.fixed}
+        self.fitted |= found
+        return bool(found)
 
     def _connect(self, layer: LayerParameter) -> None:
         kind = type_of(layer)
@@ -120,6 +162,7 @@ class _Wiring:
             if not in_place and (top in self.blobs or top in self.unknown or top in layer.top[:i]):
                 raise GraphError(f"top blob '{top}' produced by multiple sources")
         self.unread.update(layer.top)
+        self.makers.update((top, layer) for top in layer.top if top not in layer.bottom)
         if isinstance(kind.runs, Fed) and not kind.runs.from_arrays:
             self.inputs.extend(layer.top)
 

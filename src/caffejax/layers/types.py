@@ -71,6 +71,9 @@ class Signature:
         loss: the first top has loss_weight 1 unless told otherwise, and is made if not named.
         fork_settings: settings of forks that it follows; others that are set are refused.
         aliases: other names that forks have for it.
+        labels: `labels(ctx, *bottoms)` gives the shapes, by the bottoms' numbers, that labels must have which the net
+            is fed. Bottoms have `.shape`, those that are not known yet are None. Inputs that say otherwise are given these
+            shapes, with a warning; for labels that forks read from files, of which nets do not say the shapes.
     """
 
     name: str
@@ -81,6 +84,7 @@ class Signature:
     loss: bool = False
     fork_settings: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+    labels: Function | None = None
 
     def count_problems(self, n_bottoms: int, n_tops: int) -> Iterator[str]:
         """Yield what is wrong with these numbers of bottoms and tops."""
