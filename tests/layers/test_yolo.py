@@ -39,7 +39,7 @@ def loss_and_gradient(kind: str, text: str, x: np.ndarray, labels: np.ndarray) -
     def loss(x: Any) -> Any:
         return it.apply({}, {}, {"b0": x, "b1": np.float32(labels)}, blobs=["t0"])[0]["t0"]
 
-    found, gradient = jax.value_and_grad(loss)(np.float32(x))
+    found, gradient = jax.jit(jax.value_and_grad(loss))(np.float32(x))
     return float(found), np.asarray(gradient)
 
 
