@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ from jax import lax
 from ..errors import require
 from .context import Context, ParamSpec
 from .dtypes import promote
-from .recurrent import CARRIES, NO_DIFFS_OF_STATES, Arrays, Pair, declare, diffs, sequence
+from .recurrent import CARRIES, NO_DIFFS_OF_STATES, Arrays, Pair, Sequence, declare, diffs, sequence
 from .registry import register
 from .types import Facts, Gradient, Indices, LayerType, Signature, Traced
 
@@ -87,12 +88,16 @@ def lstm(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arra
 
     Bottoms: x, cont, [x_static], [h_0, c_0]. Tops: h, [h_T, c_T]. Blobs: W_xc, b_c, [W_xc_static], W_hc.
     """
-    s = sequence(ctx, 2, blobs, bottoms)
+    return run_lstm(sequence(ctx, 2, blobs, bottoms))
+
+
+def run_lstm(s: Sequence) -> tuple[Arrays, Arrays]:
+    """Return tops and carried state of a sequence."""
     (w_h,) = s.own
 
     def step(state: Pair, now: Any) -> tuple[Pair, jax.Array]:
         (h, c), (drive, cont) = state, now
-        c, hidden = _unit(c, drive + s.times(cont * h, w_h), promote(cont))
+        c, hidden = _unit(c, drive + s.recurrent(h, cont, w_h), promote(cont))
         h = hidden.astype(h.dtype)
         return (h, c), h
 
@@ -109,11 +114,19 @@ def lstm_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
 def lstm_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
     s = sequence(ctx, 2, blobs, bottoms)
     top, d_top = (v[0] if s.exposed else v for v in (y, dy))
+    return diffs(s, blobs, bottoms, *gate_diffs(s, top, d_top))
+
+
+def gate_diffs(s: Sequence, top: jax.Array, d_top: jax.Array, most: float = math.inf) -> tuple[jax.Array, Any]:
+    """Return the diffs of the gates before their nonlinearity, (T, N, 4D), and of the blobs that act on the state.
+
+    Each step's diffs of the gates are cut to `most` in size, before they go on.
+    """
     (w_h,) = s.own
     h_0, c_0 = s.start
     # the hidden states are known, so all gates are too; only the cells need a pass forward, the diffs one backward
-    before = s.cont * jnp.concatenate([h_0[None].astype(top.dtype), top[:-1]])
-    gates = _activated(s.drive + s.times(before, w_h), promote(s.cont))
+    before = jnp.concatenate([h_0[None].astype(top.dtype), top[:-1]])
+    gates = _activated(s.drive + s.recurrent(before, s.cont, w_h), promote(s.cont))
 
     def cell(c: jax.Array, now: Any) -> Pair:
         i, f, _, g = now
@@ -124,11 +137,12 @@ def lstm_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: 
     def step(diff: Pair, now: Any) -> tuple[Pair, jax.Array]:
         (dh, dc), (gates, c_prev, dh_now, cont) = diff, now
         dc, d_gates = _unit_diffs(gates, c_prev, dc, dh + dh_now)
+        d_gates = d_gates if math.isinf(most) else jnp.clip(d_gates, -most, most)
         return (cont * (d_gates @ promote(w_h)), dc), d_gates
 
     none = jnp.zeros_like(c_before[0])
     d = lax.scan(step, (none, none), (gates, c_before, promote(d_top), promote(s.cont)), reverse=True)[1]
-    return diffs(s, blobs, bottoms, d, [jnp.einsum("tng,tnd->gd", d, promote(before))])
+    return d, [jnp.einsum("tng,tnd->gd", d, promote(s.cont * before))]
 
 
 register(

@@ -72,6 +72,10 @@ class Sequence:
         x, weight = (a if self.products is None else a.astype(self.products) for a in (x, weight))
         return jnp.matmul(x, weight.T, preferred_element_type=jnp.promote_types(x.dtype, jnp.float32))
 
+    def recurrent(self, h: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
+        """Return what the state before adds to the gates."""
+        return self.times(cont * h, weight)
+
     def drive_diffs(self, d: jax.Array) -> tuple[list[jax.Array], jax.Array, jax.Array | None]:
         """Return the diffs of `into`, x and static from that of `drive`."""
         weight, _, *static_weight = self.into

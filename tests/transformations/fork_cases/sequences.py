@@ -1,0 +1,39 @@
+"""Layers for sequences, and those that pass on what they are given."""
+
+from typing import Any
+
+import numpy as np
+from case import ROWS, layer
+
+
+def words(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Labels 0 .. 2, and blanks: 3."""
+    return random.integers(0, 4, shape).astype(np.float32)
+
+
+FILL = 'weight_filler { type: "gaussian" std: 1 }'
+DRAWS: dict[str, Any] = {"b1": words}
+
+LAYERS = [
+    layer("Lstm", f"lstm_param {{ num_output: 3 batch_size: 2 {FILL} }}", (8, 4)),
+    layer("Lstm", f"lstm_param {{ num_output: 3 batch_size: 2 {FILL} }}", (8, 4), (8,), name="clip"),
+    layer(
+        "CtcLoss",
+        "ctc_loss_param { alphabet_size: 4 time_step: 6 blank_label: 3 }",
+        (6, ROWS, 4),
+        (ROWS, 3),
+        draws=DRAWS,
+        classes=4,
+    ),
+    layer(
+        "LabelsequenceAccuracy",
+        "labelsequence_accuracy_param { blank_label: 3 }",
+        (ROWS, 5, 4),
+        (ROWS, 3),
+        draws=DRAWS,
+        classes=4,
+    ),
+    layer("ContinuationIndicator", "continuation_indicator_param { time_step: 3 batch_size: 2 }"),
+    layer("Gather", "", (ROWS, 5), (ROWS,), tops=2),
+    layer("Debug", "", (ROWS, 5)),
+]
