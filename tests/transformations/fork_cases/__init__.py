@@ -1,0 +1,1 @@
+"""Layers of forks' types, a file for each family."""
