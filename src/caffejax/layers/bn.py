@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .bn_pspnet import PSPNET
+from .bn_pspnet import FROZEN, PSPNET
 from .bn_segnet import SEGNET, WITH_STATISTICS
 from .registry import register
 from .types import Facts, LayerType, Signature, Variants
@@ -16,7 +16,7 @@ def bn_variant(layer: Any) -> str:
     tells = any(p.HasField(field) for field in ("bn_mode", "scale_filler", "shift_filler"))
     if tells or len(layer.blobs) == 2 or len(layer.top) > 1:
         return "SegNet" if len(layer.top) == 1 else "SegNet, with statistics"
-    return "PSPNet"
+    return "PSPNet, frozen" if p.frozen else "PSPNet"
 
 
 register(
@@ -24,7 +24,7 @@ register(
         Signature("BN", tops=(1, 3), param="bn_param"),
         Variants(
             bn_variant,
-            {"PSPNet": PSPNET, "SegNet": SEGNET, "SegNet, with statistics": WITH_STATISTICS},
+            {"PSPNet": PSPNET, "PSPNet, frozen": FROZEN, "SegNet": SEGNET, "SegNet, with statistics": WITH_STATISTICS},
             "SegNet's has bn_mode, scale_filler or shift_filler, two blobs, or tops for the statistics",
         ),
         facts=Facts(origin="PSPNet; SegNet"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -23,10 +24,10 @@ def moving_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arr
     """slope * (x - mean) / sqrt(variance + eps) + bias, channel by channel; blobs of (1, channels, 1, 1).
 
     In TRAIN mean and variance are the batch's, and the blobs mean and variance become momentum * blob + (1 - momentum)
-    * batch's; in TEST, or if `frozen`, they are the blobs. If `frozen`, slope and bias are not learned, either.
+    * batch's; in TEST, or if `frozen`, they are the blobs. If `frozen`, slope and bias get no gradient.
     """
     if not _by_batch(ctx):
-        return scaled(ctx, x, *moving_factor_and_bias(ctx, blobs)), blobs[0 if ctx.param.frozen else 2 :]
+        return scaled(ctx, x, *moving_factor_and_bias(ctx, blobs)), blobs[2:]
     return moving_bn_fused(ctx, blobs, x, ())
 
 
@@ -35,7 +36,7 @@ def moving_bn_params(ctx: Context, x: Any) -> list[ParamSpec]:
     require(not p.icnet, "icnet: true is not supported")
     require(0 <= p.momentum <= 1, f"momentum must lie between 0 and 1, not be {p.momentum:g}")
     variance = type(p.slope_filler)(type="constant", value=1)
-    learned = [ParamSpec(shape, filler, learnable=not p.frozen) for filler in (p.slope_filler, p.bias_filler)]
+    learned = [ParamSpec(shape, p.slope_filler), ParamSpec(shape, p.bias_filler)]
     return [*learned, ParamSpec(shape, learnable=False), ParamSpec(shape, variance, learnable=False)]
 
 
@@ -62,7 +63,8 @@ def _moving_is_affine(ctx: Context, shapes: Sequence[Shape], axis: int, channels
 def moving_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     slope, bias, mean, variance = (promote(channels_of(b)) for b in blobs)
     factor = slope * jax.lax.rsqrt(variance + ctx.param.eps)
-    return factor, bias - mean * factor
+    bias = bias - mean * factor
+    return (jax.lax.stop_gradient(factor), jax.lax.stop_gradient(bias)) if ctx.param.frozen else (factor, bias)
 
 
 def moving_bn_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
@@ -95,6 +97,7 @@ PSPNET = LayerType(
         origin="yjxiong/caffe, PSPNet",
     ),
 )
+FROZEN = replace(PSPNET, gradient=Gradient(moving_bn_backward, preferred=True))
 
 
 def _by_batch(ctx: Context) -> bool:
