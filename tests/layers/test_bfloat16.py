@@ -16,8 +16,11 @@ from recorded import MANIFEST, case_id, first_of_each, recorded_type
 CASES = [c for c in MANIFEST if "stochastic" not in c and not recorded_type(c).on_host]
 FIRST = first_of_each(CASES)
 # of these, whose float32 blobs meet bfloat16 bottoms, every case
-WITH_BLOBS = {"BatchNorm", "Bias", "Convolution", "Deconvolution", "InnerProduct", "PReLU", "Scale"}
+WITH_BLOBS = {"BN", "BatchNorm", "Bias", "Convolution", "Deconvolution", "InnerProduct", "PReLU", "Scale"}
 CHOSEN = [c for c in CASES if c["type"] in WITH_BLOBS or c in FIRST.values()]
+
+# sums of large terms of both signs, of which rounding the bottoms changes much
+CANCEL = {"WeightedEuclideanLoss"}
 
 # error allowed, relative to the largest number of an array
 TOPS, DIFFS = 0.01, 0.05
@@ -50,6 +53,8 @@ def test_recorded_case_in_bfloat16(case: dict[str, Any], backward: str) -> None:
     for name, top in zip(replay.layer.tops, tops, strict=True):
         assert top.dtype == jnp.float32
         expected = replay.recorded[f"top/{name}"]
+        if kind.name in CANCEL:
+            expected = np.asarray(in_float32(case, replay.inputs)[name])
         if kind.facts.padded:  # rows found by decisions and exponentials: those in the bottoms as rounded
             top, expected = trimmed(top), trimmed(np.asarray(in_float32(case, replay.inputs)[name]))
         assert_near(top, expected, TOPS, name)
@@ -66,7 +71,7 @@ def test_dtype_policy_of_each_type() -> None:
     """Losses and figures, and what says nothing about it, are in float32."""
     types = layer_types()
     products = {name for name, kind in types.items() if kind.facts.dtypes == "products"}
-    assert products == {"Convolution", "Deconvolution", "InnerProduct"}
+    assert products == {"Convolution", "ConvolutionDepthwise", "Deconvolution", "DepthwiseConvolution", "InnerProduct"}
     figures = {"Accuracy", "ArgMax", "Embed", "Softmax", "Reduction", "Python"}
     for name, kind in types.items():
         if kind.signature.loss or kind.on_host or name in figures:

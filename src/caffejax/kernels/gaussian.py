@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-from .gradient import with_gradient
 
 _BLOCK = 2**24  # weights at a time
 
@@ -16,25 +12,14 @@ _BLOCK = 2**24  # weights at a time
 def gaussian_filter(x: jax.Array, features: jax.Array) -> jax.Array:
     """Sum x, (points, channels), for each point over all points, by exp(-d**2 / 2), d between features (points, n).
 
-    The weights are never held, but computed by blocks, again for the gradient, of which features get none.
+    The weights are never held, but computed by blocks, and again for the gradient.
     """
-
-    def forward(x: jax.Array, features: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return _filtered(x, features), features
-
-    def backward(features: jax.Array, dy: jax.Array, wanted: Any) -> tuple[jax.Array, None]:
-        return _filtered(dy, features), None  # the weights are symmetric
-
-    y: jax.Array = with_gradient(forward, backward)(x, jax.lax.stop_gradient(features))
-    return y
-
-
-def _filtered(x: jax.Array, features: jax.Array) -> jax.Array:
     points, n = features.shape
     rows = max(1, min(points, _BLOCK // points))
     blocks = -(-points // rows)
     padded = jnp.pad(features, ((0, blocks * rows - points), (0, 0))).reshape(blocks, rows, n)
 
+    @jax.checkpoint
     def block(some: jax.Array) -> jax.Array:
         square = sum(jnp.square(some[:, k, None] - features[:, k]) for k in range(n))
         return jnp.exp(-square / 2) @ x

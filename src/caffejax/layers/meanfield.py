@@ -25,12 +25,12 @@ def multi_stage_meanfield(
 
     Messages are the softmax of the scores, filtered by Gaussians of place (theta_gamma), and of place and colour
     (theta_alpha, theta_beta), each divided by the filtered ones, and weighted between classes. Blobs are both filters'
-    weights and the compatibility, 1 x 1 x classes x classes. The image gets no gradient.
+    weights and the compatibility, 1 x 1 x classes x classes.
     """
     _check(ctx, unary, start, image)
     p, classes = ctx.param, unary.shape[1]
     by_place, by_colour, compatibility = (b.reshape(classes, classes) for b in blobs)
-    features = _features(p, jax.lax.stop_gradient(image))
+    features = _features(p, image)
     places = plane_filter(jnp.ones(unary.shape[2:], unary.dtype), p.theta_gamma)
     colours = jax.vmap(gaussian_filter)(jnp.ones((*features.shape[:2], 1), unary.dtype), features)
 
@@ -64,7 +64,7 @@ register(
             weight_axes=4,
             origin="CRF-RNN",
             restrictions="Filters are exact, where the fork's permutohedral lattice approximates them; the one by "
-            "colour takes time with the square of the pixels. No gradient for the image.",
+            "colour takes time with the square of the pixels.",
         ),
     )
 )

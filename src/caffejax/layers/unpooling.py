@@ -43,7 +43,7 @@ def window_unpooling(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Arr
     shares = x
     if ctx.param.unpool == ctx.param.TILE:
         shares = x * window_areas(size, window, tuple(x.shape[2:])).astype(x.dtype)
-    like = jax.ShapeDtypeStruct((*x.shape[:2], *size), x.dtype)
+    like: Any = jax.ShapeDtypeStruct((*x.shape[:2], *size), x.dtype)
     top = (blobs[0] + pool_diff("AVE", like, shares, window, tuple(x.shape[2:]))).astype(x.dtype)
     return top, (jax.lax.stop_gradient(top).astype(blobs[0].dtype),)
 

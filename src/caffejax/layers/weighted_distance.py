@@ -20,7 +20,7 @@ def euclidean_distance(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
     difference = _difference(a, b)
     require(difference.shape[1] % 3 == 0, f"rows must hold points of 3 numbers each, not {difference.shape[1]} numbers")
     points = difference.reshape(a.shape[0], -1, 3)
-    return jnp.mean(jnp.sqrt(jnp.sum(jnp.square(points), axis=2))).reshape(1, 1, 1, 1)
+    return jnp.mean(jnp.sqrt(jnp.sum(jnp.square(points), axis=2))).reshape(1, 1, 1, 1).astype(a.dtype)
 
 
 register(
@@ -28,7 +28,7 @@ register(
         Signature("EuclideanDistance", bottoms=2),
         Traced(euclidean_distance),
         Gradient(exists=False),
-        Facts(integers=True, origin="cbfinn/caffe"),
+        Facts(origin="cbfinn/caffe"),
     )
 )
 
@@ -36,7 +36,7 @@ register(
 def weighted_euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array, weights: jax.Array) -> jax.Array:
     """Sum of d' P d over twice the batch size, for rows' differences d and a matrix P for each, the third bottom.
 
-    The gradient is P d over the batch size, as if P were symmetric; P gets none.
+    The gradient of both vectors is P d over the batch size, as if P were symmetric.
     """
     difference = _difference(a, b)
     return jnp.sum(difference * _weighted(difference, weights)) / (2 * a.shape[0])
@@ -44,9 +44,11 @@ def weighted_euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array, weights: j
 
 def weighted_euclidean_loss_backward(
     ctx: Context, a: jax.Array, b: jax.Array, weights: jax.Array, *, y: jax.Array, dy: jax.Array
-) -> tuple[jax.Array, jax.Array, None]:
-    diff = dy / a.shape[0] * _weighted(_difference(a, b), weights)
-    return diff.reshape(a.shape), -diff.reshape(b.shape), None
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    difference, share = _difference(a, b), dy / a.shape[0]
+    diff = share * _weighted(difference, weights)
+    d_weights = share / 2 * difference[:, :, None] * difference[:, None, :]
+    return diff.reshape(a.shape), -diff.reshape(b.shape), d_weights.reshape(weights.shape)
 
 
 register(
@@ -54,7 +56,7 @@ register(
         Signature("WeightedEuclideanLoss", bottoms=3, loss=True),
         Traced(weighted_euclidean_loss),
         Gradient(weighted_euclidean_loss_backward, preferred=True),
-        Facts(integers=True, origin="cbfinn/caffe"),
+        Facts(origin="cbfinn/caffe"),
     )
 )
 

@@ -5,6 +5,7 @@ from case import ROWS, Case, Shape, layer
 
 IMAGE: Shape = (ROWS, 4, 5, 6)
 LABELS: Shape = (ROWS, 1, 5, 6)
+MEANFIELD = "multi_stage_meanfield_param { num_iterations: 2 theta_alpha: 3 theta_beta: 2 theta_gamma: 3 }"
 ONE = '{ type: "constant" value: 1 }'
 
 DEPTHWISE_FUSED = """
@@ -39,10 +40,10 @@ LAYERS = [
     layer("EuclideanDistance", "", (ROWS, 6), (ROWS, 6)),
     layer("HardSigmoid", "", IMAGE),
     layer("HardSwish", "", IMAGE),
-    layer("Interp", "interp_param { zoom_factor: 2 }", IMAGE, name="zoom"),
-    layer("Interp", "interp_param { shrink_factor: 2 pad_beg: -1 }", IMAGE, name="shrink"),
+    layer("Interp", "interp_param { zoom_factor: 2 pad_beg: -1 }", IMAGE, name="zoom"),
+    layer("Interp", "interp_param { shrink_factor: 2 }", IMAGE, name="shrink"),
     layer("Interp", "interp_param { height: 7 width: 3 }", IMAGE, name="size"),
-    layer("MultiStageMeanfield", "multi_stage_meanfield_param { num_iterations: 2 }", IMAGE, IMAGE, (ROWS, 3, 5, 6)),
+    layer("MultiStageMeanfield", MEANFIELD, IMAGE, IMAGE, (ROWS, 3, 5, 6)),
     layer("Padding", "padding_param { pad_beg: 2 pad_end: -1 }", IMAGE),
     layer("ReLU6", "relu6_param { negative_slope: 0.1 }", IMAGE),
     layer("SeLu", "", IMAGE),

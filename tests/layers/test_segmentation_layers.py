@@ -1,0 +1,237 @@
+"""Layers of forks for segmentation and cheap convolutions: what the recorded cases do not show."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from replay import net
+from scipy.io import loadmat
+
+from caffejax.errors import CaffejaxError, DataError
+from caffejax.net import Net
+
+IMAGE = (2, 4, 5, 6)
+RANDOM = np.random.default_rng(0)
+
+
+def run(kind: str, text: str, *bottoms: Any, phase: Any = "TEST", tops: int = 1, seed: int = 0) -> Any:
+    """The first top of a layer over these arrays."""
+    built = Net(net(kind, text, [np.shape(b) for b in bottoms], tops=tops), phase)
+    key = jax.random.key(seed)
+    return built.apply(*built.init(key), {f"b{i}": jnp.asarray(b) for i, b in enumerate(bottoms)}, key=key)[0]["t0"]
+
+
+def drawn(*shape: int) -> np.ndarray:
+    return RANDOM.normal(size=shape).astype(np.float32)
+
+
+@settings(deadline=None, max_examples=8)
+@given(st.tuples(*[st.integers(1, 7)] * 4))
+def test_interp_by_hand(sizes: tuple[int, ...]) -> None:
+    h, w, out_h, out_w = sizes
+    x = drawn(1, 1, h, w)
+    expected = np.zeros((out_h, out_w))
+    for i in range(out_h):
+        for j in range(out_w):
+            y, z = (a * (n - 1) / (m - 1) if m > 1 else 0.0 for a, n, m in ((i, h, out_h), (j, w, out_w)))
+            rows, columns = (np.maximum(0, 1 - np.abs(np.arange(n) - at)) for n, at in ((h, y), (w, z)))
+            expected[i, j] = rows @ x[0, 0] @ columns
+    found = run("Interp", f"interp_param {{ height: {out_h} width: {out_w} }}", x)
+    np.testing.assert_allclose(found[0, 0], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("shrink_factor: 2", (513, 1025)),  # ICNet's first layers
+        ("zoom_factor: 2", (2049, 4097)),
+        ("shrink_factor: 4 zoom_factor: 2", (513, 1025)),
+        ("shrink_factor: 4 zoom_factor: 2 height: 33 width: 65", (33, 65)),
+        ("shrink_factor: 8 pad_beg: -1", (128, 256)),
+    ],
+)
+def test_sizes_of_interp(text: str, size: tuple[int, int]) -> None:
+    built = Net(net("Interp", f"interp_param {{ {text} }}", [(1, 3, 1025, 2049)]))
+    assert built.graph.blobs["t0"].shape == (1, 3, *size)
+
+
+def test_integers_are_interpolated_as_floats() -> None:
+    x = np.arange(12, dtype=np.int32).reshape(1, 1, 3, 4)
+    found = run("Interp", "interp_param { height: 5 width: 4 }", x)
+    np.testing.assert_allclose(found[0, 0, :, 0], [0, 2, 4, 6, 8])
+
+
+def test_padding_undoes_itself() -> None:
+    x = drawn(*IMAGE)
+    wide = run("Padding", "padding_param { pad_beg: 2 pad_end: 1 }", x)
+    np.testing.assert_array_equal(wide, np.pad(x, [(0, 0), (0, 0), (2, 1), (2, 1)]))
+    np.testing.assert_array_equal(run("Padding", "padding_param { pad_beg: -2 pad_end: -1 }", wide), x)
+
+
+@pytest.mark.parametrize("kind", ["Upsample", "UnPooling"])
+def test_maxima_go_back_where_they_came_from(kind: str) -> None:
+    param = "upsample_param { scale: 2 }" if kind == "Upsample" else "unpooling_param { unpool_h: 6 unpool_w: 8 }"
+    text = f"""
+        layer {{ name: "x" type: "Input" top: "x" input_param {{ shape {{ dim: 2 dim: 3 dim: 6 dim: 8 }} }} }}
+        layer {{ name: "pool" type: "Pooling" bottom: "x" top: "max" top: "mask"
+          pooling_param {{ kernel_size: 2 stride: 2 }} }}
+        layer {{ name: "up" type: "{kind}" bottom: "max" bottom: "mask" top: "up" {param} }}
+    """
+    x = drawn(2, 3, 6, 8)
+    up = Net(text).apply({}, {}, {"x": x})[0]["up"]
+    assert np.count_nonzero(up) == 2 * 3 * 3 * 4
+    np.testing.assert_array_equal(np.where(up != 0, x, 0), up)
+
+
+def test_a_place_outside_of_the_top() -> None:
+    mask = np.zeros((1, 2, 2, 2), np.float32)
+    mask[0, 1, 0, 0] = 16
+    found = run("Upsample", "upsample_param { scale: 2 }", np.ones_like(mask), mask)
+    assert not np.isnan(found[0, 0]).any()
+    assert np.isnan(found[0, 1]).all()
+
+
+def test_seg_accuracy_by_hand() -> None:
+    scores, labels = drawn(2, 3, 4, 5), RANDOM.integers(0, 3, (2, 1, 4, 5)).astype(np.float32)
+    labels[0, 0, 0, :3] = 255
+    guess, label = scores.argmax(1).ravel(), labels.ravel()
+    right = np.mean((guess == label)[label != 255])
+    found = run("SegAccuracy", "seg_accuracy_param { ignore_label: 255 }", scores, labels)
+    np.testing.assert_allclose(found.ravel()[0], right, rtol=1e-6)
+    assert np.isnan(run("SegAccuracy", "", scores, labels)).all()
+    share = run("EltwiseAccuracy", "eltwise_accuracy_param { ignore_label: 255 }", scores, labels)
+    np.testing.assert_allclose(share, np.reshape(right, (1, 1, 1, 1)), rtol=1e-6)
+    two = run("EltwiseAccuracy", "eltwise_accuracy_param { top_k: 2 ignore_label: 255 }", scores, labels)
+    best = scores.argsort(1)[:, 1:].transpose(0, 2, 3, 1).reshape(-1, 2)
+    np.testing.assert_allclose(two.item(), np.mean((best == label[:, None]).any(1)[label != 255]), rtol=1e-6)
+
+
+def test_meanfield_by_hand() -> None:
+    unary, start, image = drawn(1, 2, 3, 4), drawn(1, 2, 3, 4), drawn(1, 3, 3, 4)
+    text = """multi_stage_meanfield_param { num_iterations: 3 theta_alpha: 2 theta_beta: 0.7 theta_gamma: 1.5
+              spatial_filter_weight: 3 bilateral_filter_weight: 5 }"""
+    place = np.stack(np.meshgrid(np.arange(3), np.arange(4), indexing="ij"), -1).reshape(12, 2)
+    near = _weights(place / 1.5)
+    alike = _weights(np.concatenate([place / 2, image.reshape(3, 12).T / 0.7], 1))
+    q = start.reshape(2, 12)
+    for _ in range(3):
+        p = np.exp(q) / np.exp(q).sum(0)
+        q = unary.reshape(2, 12) + 3 * (near @ p.T).T + 5 * (alike @ p.T).T
+    found = run("MultiStageMeanfield", text, unary, start, image)
+    np.testing.assert_allclose(found.reshape(2, 12), q, rtol=1e-4, atol=1e-5)
+
+
+def _weights(features: np.ndarray) -> np.ndarray:
+    distance = np.square(features[:, None] - features).sum(-1)
+    weights = np.exp(-distance / 2)
+    return np.asarray(weights / weights.sum(1, keepdims=True))
+
+
+def test_hard_neurons() -> None:
+    x = np.array([[-4, -3, -1, 0, 1, 2.5, 3, 4]], np.float32)
+    np.testing.assert_allclose(run("HSwish", "", x), x * np.clip(x + 3, 0, 6) / 6, rtol=1e-6)
+    np.testing.assert_allclose(run("HardSigmoid", "", x), np.clip(0.2 * x + 0.5, 0, 1), rtol=1e-6)
+    np.testing.assert_allclose(run("SeLu", "", x)[0, 0], 1.0507010 * 1.6732632 * np.expm1(-4), rtol=1e-5)
+
+
+def test_dropout_of_whole_channels() -> None:
+    found = np.asarray(run("SpatialDropout", "", np.ones((50, 20, 3, 3), np.float32), phase="TRAIN"))
+    assert set(np.unique(found)) == {0, 2}
+    assert np.ptp(found, axis=(2, 3)).max() == 0
+    assert abs(found.mean() - 1) < 0.1
+
+
+def test_alpha_dropout_keeps_mean_and_variance() -> None:
+    x = drawn(400, 200)
+    found = run("SeLuDropout", "", x, phase="TRAIN")
+    assert abs(found.mean()) < 0.02
+    assert abs(found.std() - 1) < 0.02
+    np.testing.assert_array_equal(run("SeLuDropout", "", x), x)
+
+
+def test_depthwise_is_what_it_is_called() -> None:
+    built = Net(net("ConvolutionDepthwise", "convolution_param { kernel_size: 3 pad: 1 bias_term: false }", [IMAGE]))
+    weight, x = drawn(4, 1, 3, 3), drawn(*IMAGE)
+    found = built.apply({"layer": (weight,)}, {}, {"b0": x})[0]["t0"]
+    one = Net(
+        net("Convolution", "convolution_param { num_output: 1 kernel_size: 3 pad: 1 bias_term: false }", [(2, 1, 5, 6)])
+    )
+    for c in range(4):
+        expected = one.apply({"layer": (weight[c : c + 1],)}, {}, {"b0": x[:, c : c + 1]})[0]["t0"]
+        np.testing.assert_allclose(found[:, c : c + 1], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
+def test_bn_is_batch_norm_and_scale(phase: Any) -> None:
+    """PSPNet's, on the batch and on stored statistics."""
+    x, (slope, bias, mean), variance = drawn(*IMAGE), drawn(3, 4), np.square(drawn(4))
+    one = Net(net("BN", "bn_param { }", [IMAGE]), phase)
+    blobs = [b.reshape(1, 4, 1, 1) for b in (slope, bias, mean, variance)]
+    found = one.apply({"layer": (*blobs[:2], None, None)}, {"layer": (None, None, *blobs[2:])}, {"b0": x})[0]["t0"]
+    if phase == "TRAIN":
+        mean, variance = x.mean((0, 2, 3)), x.var((0, 2, 3))
+    normal = (x - mean[:, None, None]) / np.sqrt(variance + 1e-5)[:, None, None]
+    np.testing.assert_allclose(found, normal * slope[:, None, None] + bias[:, None, None], rtol=1e-4, atol=1e-4)
+
+
+def test_mat_write(tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text("first.jpg 1\nsecond.jpg 0\n")
+    text = f'mat_write_param {{ prefix: "{tmp_path}/" source: "{tmp_path}/list.txt" strip: 4 }}'
+    built = Net(net("MatWrite", text, [(2, 3, 4, 5), (2,)], tops=0))
+    for k in range(2):
+        built.forward({}, {}, {"b0": (x := drawn(2, 3, 4, 5)), "b1": np.full(2, k, np.float32)})
+        np.testing.assert_array_equal(loadmat(tmp_path / f"{('first', 'second')[k]}_blob_0.mat")["data"], x.T)
+    assert loadmat(tmp_path / "second_blob_1.mat")["data"].ravel().tolist() == [1, 1]
+    with pytest.raises(CaffejaxError, match="has 2 names, but this is one pass more"):
+        built.forward({}, {}, {"b0": x, "b1": np.zeros(2, np.float32)})
+    missing = Net(net("MatWrite", f'mat_write_param {{ prefix: "{tmp_path}/no/" }}', [(2,)], tops=0))
+    with pytest.raises(DataError, match="no/iter_0_blob_0"):
+        missing.forward({}, {}, {"b0": np.zeros(2, np.float32)})
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "shapes", "words"),
+    [
+        ("Interp", "", [IMAGE], "needs height and width, a shrink_factor or a zoom_factor"),
+        ("Interp", "interp_param { zoom_factor: 0 }", [IMAGE], "zoom_factor must be at least 1, not 0"),
+        ("Interp", "interp_param { zoom_factor: 2 pad_beg: 1 }", [IMAGE], "must not be positive"),
+        ("Interp", "interp_param { zoom_factor: 2 pad_beg: -5 }", [IMAGE], r"leave nothing of \(5, 6\)"),
+        ("Interp", "interp_param { height: -1 width: 3 }", [IMAGE], "height -1 and width 3 must be positive"),
+        ("Padding", "padding_param { pad_beg: -5 }", [IMAGE], "leave nothing of the plane"),
+        ("Upsample", "upsample_param { scale: 1 }", [IMAGE, IMAGE], "scale must be more than 1, not 1"),
+        ("Upsample", "upsample_param { scale: 0 }", [IMAGE], "scale must be positive, not 0"),
+        ("Upsample", "upsample_param { scale: 3 pad_out_h: true }", [IMAGE, IMAGE], "need scale 2"),
+        ("Upsample", "", [IMAGE, (2, 4, 5, 5)], "data and mask must have one shape"),
+        ("UnPooling", "", [IMAGE, IMAGE], "unpool_size .* must be given"),
+        ("Unpooling", "unpooling_param { unpool: AVE unpool_size: 9 }", [IMAGE], "kernel_size .* must be given"),
+        (
+            "Unpooling",
+            "unpooling_param { unpool: TILE unpool_size: 4 kernel_size: 2 stride: 2 }",
+            [IMAGE],
+            r"the last window would start at \(8, 10\), outside of the top of \(4, 4\)",
+        ),
+        ("ShuffleChannel", "shuffle_channel_param { group: 3 }", [IMAGE], "channels 4 must be a multiple of group 3"),
+        ("ShuffleChannel", "shuffle_channel_param { group: 0 }", [IMAGE], "group must be positive"),
+        ("Axpy", "", [(2, 3), IMAGE, IMAGE], r"bottom 0 must hold a factor for each channel, \(2, 4\)"),
+        ("ChannelScale", "", [IMAGE, IMAGE], "bottom 1 must have one channel"),
+        ("ChannelScale", "channel_scale_param { global_scale: true }", [IMAGE, (2, 1, 5, 6)], "not supported"),
+        ("SpatialSoftmax", "spatial_softmax_param { temperature: 0 }", [IMAGE], "temperature must be positive"),
+        ("EuclideanDistance", "", [(2, 4), (2, 4)], "points of 3 numbers each, not 4"),
+        ("WeightedEuclideanLoss", "", [(2, 4), (2, 4), (2, 4)], "a matrix of 4 x 4 for each row"),
+        ("SegAccuracy", "", [IMAGE, (2, 5)], "a label for each place"),
+        ("EltwiseAccuracy", "eltwise_accuracy_param { top_k: 5 }", [IMAGE, (2, 1, 5, 6)], "top_k must lie between 1"),
+        ("MultiStageMeanfield", "", [IMAGE, IMAGE, (2, 3, 5, 5)], "images of the same number and size"),
+        ("ConvolutionDepthwise", "convolution_param { kernel_size: 3 }", [(2, 4)], "needs a bottom with 4 axes"),
+        ("BN", "", [(3,)], "needs a bottom with a channel axis"),
+        ("SpatialDropout", "spatial_dropout_param { dropout_ratio: 1 }", [IMAGE], "dropout_ratio must be"),
+        ("MatWrite", 'mat_write_param { prefix: "x" period: 0 }', [IMAGE], "period must be at least 1"),
+    ],
+)
+def test_what_is_refused(kind: str, text: str, shapes: list[Any], words: str) -> None:
+    with pytest.raises(CaffejaxError, match=rf"layer 'layer' \({kind}\): .*{words}"):
+        Net(net(kind, text, shapes, tops=kind != "MatWrite"), "TRAIN")
