@@ -1,0 +1,87 @@
+"""What layers that take regions out of maps share: checks of their bottoms, the regions' numbers, borders of bins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ...errors import require
+from ..context import Context, Shape
+from ..dtypes import promote
+
+_FAR = 1e6  # no map is so large; further numbers would not fit into integers
+
+
+def require_maps_and_rois(data: Any, rois: Any) -> None:
+    """Raise `LayerError` unless bottom 0 holds maps and bottom 1 rows of five numbers."""
+    require(len(data.shape) == 4, f"bottom 0 must be N x C x H x W, not of shape {data.shape}")
+    good = len(rois.shape) >= 2 and rois.shape[1] == 5 and all(n == 1 for n in rois.shape[2:])
+    require(good, f"the ROIs, bottom 1, must have five numbers in each row (image, x1, y1, x2, y2), not {rois.shape}")
+
+
+def pooled_size(p: Any) -> tuple[int, int]:
+    """Read `pooled_h` and `pooled_w`."""
+    require(p.pooled_h > 0 and p.pooled_w > 0, f"pooled_h and pooled_w must be > 0, not {p.pooled_h} and {p.pooled_w}")
+    return p.pooled_h, p.pooled_w
+
+
+def numbers(rois: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the image of each region, (R,), and its box, (R, 4); no gradient comes through."""
+    rows = lax.stop_gradient(promote(rois)).reshape(rois.shape[0], 5)
+    return rows[:, 0].astype(jnp.int32), jnp.clip(rows[:, 1:], -_FAR, _FAR)
+
+
+def widened(boxes: jax.Array, ratio: float) -> jax.Array:
+    """Return boxes (R, 4) with `ratio` of their sides (x2 - x1 + 1) added on every side."""
+    if not ratio:
+        return boxes
+    pad = (boxes[:, 2:] - boxes[:, :2] + 1) * ratio
+    return jnp.concatenate([boxes[:, :2] - pad, boxes[:, 2:] + pad], axis=1)
+
+
+def rounded(x: jax.Array) -> jax.Array:
+    """Round halves away from zero, as C does."""
+    return lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO)
+
+
+def floor_divided(x: jax.Array, n: int) -> jax.Array:
+    """Return floor(x / n), exact on every device whatever it makes of a division."""
+    q = jnp.floor(x / n)
+    return q + (x >= (q + 1) * n) - (x < q * n)
+
+
+def ceil_divided(x: jax.Array, n: int) -> jax.Array:
+    """Return ceil(x / n), likewise."""
+    return -floor_divided(-x, n)
+
+
+def bins(start: jax.Array, size: jax.Array, n: int, limit: int) -> tuple[jax.Array, jax.Array]:
+    """Return where the n bins of each region begin and end along an axis of a map, (R, n) each, cut to the map.
+
+    Args:
+        start, size: of the regions, (R,), in the map's cells.
+        n: how many bins.
+        limit: the length of the axis.
+    """
+    i = jnp.arange(n, dtype=start.dtype)
+    low = floor_divided(start[:, None] * n + i * size[:, None], n)
+    high = ceil_divided(start[:, None] * n + (i + 1) * size[:, None], n)
+    cut = (jnp.clip(border, 0, limit).astype(jnp.int32) for border in (low, high))
+    return next(cut), next(cut)
+
+
+def images_in(image: jax.Array, data: Shape) -> tuple[jax.Array, jax.Array]:
+    """Return numbers of images that exist, and what to add to a region's values: 0, NaN if there is no such image.
+
+    A negative number marks a row of padding; its values are those of image 0, which nobody looks at.
+    """
+    there = image < data[0]
+    return jnp.where(there, jnp.maximum(image, 0), 0), jnp.where(there, 0.0, jnp.nan)
+
+
+def one_number_per_row(ctx: Context) -> bool:
+    """Return True: a region's rows depend on no other region."""
+    return True
