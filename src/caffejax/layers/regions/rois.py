@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...errors import require
-from ..context import Context, Shape
+from ..context import Shape
 from ..dtypes import promote
 
 _FAR = 1e6  # no map is so large; further numbers would not fit into integers
@@ -47,13 +47,13 @@ def rounded(x: jax.Array) -> jax.Array:
     return lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO)
 
 
-def floor_divided(x: jax.Array, n: int) -> jax.Array:
+def floor_divided(x: jax.Array, n: Any) -> jax.Array:
     """Return floor(x / n), exact on every device whatever it makes of a division."""
     q = jnp.floor(x / n)
     return q + (x >= (q + 1) * n) - (x < q * n)
 
 
-def ceil_divided(x: jax.Array, n: int) -> jax.Array:
+def ceil_divided(x: jax.Array, n: Any) -> jax.Array:
     """Return ceil(x / n), likewise."""
     return -floor_divided(-x, n)
 
@@ -81,7 +81,3 @@ def images_in(image: jax.Array, data: Shape) -> tuple[jax.Array, jax.Array]:
     there = image < data[0]
     return jnp.where(there, jnp.maximum(image, 0), 0), jnp.where(there, 0.0, jnp.nan)
 
-
-def one_number_per_row(ctx: Context) -> bool:
-    """Return True: a region's rows depend on no other region."""
-    return True
