@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Facts, Gradient, LayerType, Signature, Traced
 from .rois import images_in, numbers, pooled_size, require_maps_and_rois, widened
 from .samples import Along, beside, sampled, spread
 
@@ -17,7 +17,7 @@ def roi_align(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
     """Bilinear samples of a map at the corners of each region's bins: R x C x (pooled_h + 1) x (pooled_w + 1).
 
     Boxes, widened by `pad_ratio` of their sides, are scaled and not rounded. A cell's centre is half a cell from its
-    border; samples outside of the map, and of boxes without width or height, are 0.
+    border; samples outside of the map, and of boxes without width or height, are 0. No gradient reaches the boxes.
     """
     image, rows, columns, wrong = _points(ctx, data, rois)
     return (sampled(promote(data), image, rows, columns) + wrong).astype(data.dtype)
@@ -34,7 +34,7 @@ register(
     LayerType(
         Signature("ROIAlign", bottoms=2, param="roi_pooling_param", in_place=False),
         Traced(roi_align),
-        Gradient(roi_align_backward, indices=Indices((1,)), unforced=(1,)),
+        Gradient(roi_align_backward, preferred=True),
         Facts(
             origin="MS-CNN",
             dtypes="bottoms",

@@ -31,7 +31,7 @@ def pooled_size(p: Any) -> tuple[int, int]:
 def numbers(rois: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the image of each region, (R,), and its box, (R, 4); no gradient comes through."""
     rows = lax.stop_gradient(promote(rois)).reshape(rois.shape[0], 5)
-    return rows[:, 0].astype(jnp.int32), jnp.clip(rows[:, 1:], -_FAR, _FAR)
+    return rounded(rows[:, 0]).astype(jnp.int32), jnp.clip(rows[:, 1:], -_FAR, _FAR)
 
 
 def widened(boxes: jax.Array, ratio: float) -> jax.Array:
