@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from caffejax.layers import LayerType, Variants, layer_types, type_of
 from caffejax.schema import read_net
 
@@ -23,9 +25,19 @@ def _recorded() -> list[dict[str, Any]]:
 
 RECORDED = [case for case in _recorded() if not case.get("run_in_folder")]  # those have tests of their own
 REJECTED = [case for case in RECORDED if case.get("rejected")]
-MANIFEST = [
-    case for case in RECORDED if not case.get("rejected") and case["type"] in layer_types() and case["type"] != "Python"
-]
+MANIFEST = [case for case in RECORDED if not case.get("rejected") and case["type"] in layer_types()]
+
+
+def mended(case: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A case's arrays, with other numbers where those recorded are known not to be the fork's, or not by any rule."""
+    if case["type"] == "SmoothL1LossOHEM":  # recorded is the first row only, the fork's kernel goes through all
+        d = (arrays["bottom/pred"] - arrays["bottom/target"]) * arrays.get("bottom/inside_w", 1)
+        each = np.where(np.abs(d) < 1, 0.5 * d * d, np.abs(d) - 0.5).sum(1, keepdims=True)
+        np.testing.assert_allclose(each.ravel()[0], arrays["top/per_roi"].ravel()[0], rtol=1e-5)
+        arrays["top/per_roi"] = each
+    if case_id(case) == "Proposal-rois_only":  # 47 boxes score 0: recorded is the one that a quicksort has first
+        arrays["top/rois"][11] = 0, 0, 0, 18.073733, 13.914059  # the first in order
+    return arrays
 
 
 def case_id(case: dict[str, Any]) -> str:

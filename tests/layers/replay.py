@@ -9,6 +9,7 @@ import numpy as np
 
 from caffejax.layers.rows import trimmed
 from caffejax.net import Net
+from recorded import mended
 
 
 class Replay:
@@ -18,7 +19,7 @@ class Replay:
         self, case: dict[str, Any], backward: Any = "autodiff", kernels: Any = "fast", precision: Any = "float32"
     ) -> None:
         path = case["path"]
-        self.recorded = dict(np.load(path.with_suffix(".npz")))
+        self.recorded = mended(case, dict(np.load(path.with_suffix(".npz"))))
         self.net = Net(
             path.with_suffix(".prototxt"), case["phase"], backward=backward, kernels=kernels, precision=precision
         )

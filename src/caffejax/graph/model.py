@@ -50,6 +50,12 @@ class Param:
     need_backward: bool
 
     @property
+    def bottoms_with_rows(self) -> tuple[str, ...]:
+        """Of a row-wise layer the bottoms whose rows the tops' are."""
+        which = self.type.facts.rows_of
+        return self.bottoms if which is None else tuple(self.bottoms[i] for i in which)
+
+    @property
     def owned(self) -> bool:
         """Whether the array is the layer's own."""
         return self.owner == self.slot
@@ -134,6 +140,12 @@ class Layer:
         """Whether each row of its tops depends on the same row of its bottoms only."""
         facts = self.type.facts
         return facts.elementwise or (facts.row_wise(self.context) if callable(facts.row_wise) else facts.row_wise)
+
+    @property
+    def bottoms_with_rows(self) -> tuple[str, ...]:
+        """Of a row-wise layer the bottoms whose rows the tops' are."""
+        which = self.type.facts.rows_of
+        return self.bottoms if which is None else tuple(self.bottoms[i] for i in which)
 
     @property
     def owned(self) -> tuple[Param, ...]:

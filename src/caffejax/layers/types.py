@@ -163,6 +163,7 @@ class Facts:
             order of the axes makes no difference.
         row_wise: whether each row (index along axis 0) of the tops depends on the same row of the bottoms only; a
             function of the context where the parameters decide. What is elementwise is row-wise.
+        rows_of: the bottoms whose rows these are; all unless given. Of the others each row depends on the whole.
         relu: `relu(ctx)`: whether it is max(x, 0) and no more.
         by_channel: for what may be a factor and a bias for each channel.
         moves: whether all of its tops hold the bottoms' numbers: the "whole" of them, or "parts"; or "nothing".
@@ -184,6 +185,7 @@ class Facts:
 
     elementwise: bool = False
     row_wise: bool | Callable[..., bool] = False
+    rows_of: tuple[int, ...] | None = None
     relu: Callable[..., bool] | None = None
     by_channel: ByChannel | None = None
     moves: Moves = "nothing"

@@ -40,7 +40,7 @@ class CompiledParts:
     ) -> Result:
         """Run a part."""
         run = self._function(part, keep)
-        rows = {len(v) for v in before.values()} if part.how == "rows" and not given.taps else set()
+        rows = {len(v) for name, v in before.items() if name in part.ragged and not given.taps}
         if len(rows) != 1:
             self._log_shapes(part, before)
             return trimmed_tops(part, run(given, before)) if part.how == "padded" else run(given, before)
@@ -50,8 +50,11 @@ class CompiledParts:
         if size not in seen:
             seen.add(size)
             log.info("Compiling layers %s for up to %d rows (%d sizes so far)", _names(part), size, len(seen))
-        padded = {name: jnp.pad(v, [(0, size - n)] + [(0, 0)] * (v.ndim - 1)) for name, v in before.items()}
-        result = run(given, padded)
+
+        def filled(v: jax.Array) -> jax.Array:
+            return jnp.pad(v, [(0, size - n)] + [(0, 0)] * (v.ndim - 1))
+
+        result = run(given, {name: filled(v) if name in part.ragged else v for name, v in before.items()})
         return result._replace(values={name: v[:n] for name, v in result.values.items()})
 
     def _function(self, part: Part, keep: frozenset[str] | None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from typing import Any
 
 from ...errors import LayerError, did_you_mean
@@ -10,7 +11,10 @@ from ..context import Context, Site
 from ..registry import register
 from ..types import Facts, Gradient, LayerType, PerLayer, Signature
 from . import host, traced
+from .builtin import builtin_type
 from .modules import find_module, named
+
+log = logging.getLogger("caffejax.net")
 
 
 def make_python(ctx: Context, site: Site) -> LayerType:
@@ -18,14 +22,19 @@ def make_python(ctx: Context, site: Site) -> LayerType:
 
     A class with pycaffe's methods (setup, reshape, forward, backward) runs on the host, between the compiled parts of
     the net, and makes its own gradients. A function of the bottoms, or a class whose instances are one, is traced
-    and compiled with the rest. The module is looked for in sys.path, the working directory and the net's folder.
+    and compiled with the rest. The module is looked for in sys.path, the working directory and the net's folder; where
+    there is none, some layers of py-faster-rcnn, MNC and ENet are built in under their usual names.
     See [python_layers.md](python_layers.md).
     """
     p = ctx.param
     if not (p.module and p.layer):
         raise LayerError("python_param needs `module` and `layer`: a Python module, and a class or function in it")
     where = f"{p.module}.{p.layer}"
-    found = find_in(find_module(p.module, site.folder), p.layer)
+    try:
+        module = find_module(p.module, site.folder)
+    except LayerError as error:  # there is no such module
+        return _built_in(ctx, site, error)
+    found = find_in(module, p.layer)
     if not inspect.isclass(found):
         return traced.function_type(ctx.type, site, found, where)
     if callable(getattr(found, "forward", None)):
@@ -46,6 +55,17 @@ PYTHON = register(
         Facts(integers=True),  # what users' layers take is their affair
     )
 )
+
+
+def _built_in(ctx: Context, site: Site, missing: LayerError) -> LayerType:
+    """Return the type that is built in under the module's and class's names."""
+    kind = builtin_type(ctx.param.module, ctx.param.layer)
+    if kind is None:
+        raise missing
+    for problem in kind.signature.count_problems(len(site.layer.bottom), len(site.layer.top)):
+        raise LayerError(f"{ctx.param.layer}, which is built in, {problem}")
+    log.info("Layer '%s': there is no module '%s'; using what is built in", site.layer.name, ctx.param.module)
+    return kind
 
 
 def find_in(module: Any, name: str) -> Any:

@@ -25,7 +25,7 @@ from ..loss import (
 from ..registry import register
 from ..softmax import softmax, softmax_with_loss, softmax_with_loss_backward
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
-from .proposal import no_gradient
+from .gradients import no_gradient
 from .rois import rounded
 
 Arrays = tuple[jax.Array, ...]
@@ -82,7 +82,7 @@ def smooth_l1_loss_ohem(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.
     """Sum of smooth L1 of the weighted differences (third bottom) over the number of positions; and each position's.
 
     It is d**2 / 2 below 1, else |d| - 1/2. The second top, N x 1 x H x W, is summed over the channels alone and
-    passes no gradient. The divisor is loss_param's, VALID unless told otherwise.
+    passes no gradient, and weights are not in the gradient again. The divisor is loss_param's, else VALID.
     """
     d, divisor = _difference(ctx, a, b, *weights)
     size = jnp.abs(d)
@@ -96,7 +96,6 @@ def smooth_l1_loss_ohem_backward(
 ) -> tuple[jax.Array | None, ...]:
     d, divisor = _difference(ctx, a, b, *weights)
     diff = _first(dy) * jnp.clip(d, -1, 1) / divisor
-    diff = diff * promote(weights[0]) if weights else diff
     return diff, -diff, *(None,) * len(weights)
 
 
@@ -106,7 +105,7 @@ register(
             "SmoothL1LossOHEM", bottoms=(2, 3), tops=(1, 2), loss=True, fork_settings=("pre_fixed_normalizer",)
         ),
         Traced(smooth_l1_loss_ohem),
-        Gradient(smooth_l1_loss_ohem_backward, preferred=True, unforced=(2,)),  # weights, each position's loss: none
+        Gradient(smooth_l1_loss_ohem_backward, preferred=True, unforced=(2,)),
         Facts(origin="R-FCN"),
     )
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -14,6 +12,7 @@ from ..dtypes import promote
 from ..registry import register
 from ..types import Facts, Gradient, LayerType, Signature, Traced
 from .anchors import anchors, by_cell, clipped, decoded, grid, half_up
+from .gradients import no_gradient
 from .proposing import Limits, best, require_maps
 
 
@@ -40,11 +39,6 @@ def proposal(
     limits = Limits(p.pre_nms_topn, p.post_nms_topn, p.nms_thresh)
     found = best(boxes, score, jnp.ones_like(large), limits)
     return found.rois if ctx.n_tops == 1 else (found.rois, found.marked_scores)
-
-
-def no_gradient(ctx: Context, *bottoms: jax.Array, y: Any, dy: Any) -> tuple[None, ...]:
-    """Return that no bottom gets a gradient, whatever forward does: such are Backwards that do nothing."""
-    return (None,) * len(bottoms)
 
 
 register(

@@ -54,6 +54,8 @@ register(
         Traced(psroi_pooling),
         Gradient(psroi_pooling_backward),
         Facts(
+            row_wise=True,
+            rows_of=(1,),
             origin="R-FCN",
             dtypes="bottoms",
             restrictions="Bins have exact borders, where the fork's float32 may count one more row or column.",

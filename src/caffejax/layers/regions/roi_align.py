@@ -36,6 +36,8 @@ register(
         Traced(roi_align),
         Gradient(roi_align_backward, preferred=True),
         Facts(
+            row_wise=True,
+            rows_of=(1,),
             origin="MS-CNN",
             dtypes="bottoms",
             restrictions="Detectron's form, with several samples in each bin, is another layer.",

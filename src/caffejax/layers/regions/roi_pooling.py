@@ -34,6 +34,8 @@ register(
         Traced(roi_pooling),
         Gradient(roi_pooling_backward),
         Facts(
+            row_wise=True,
+            rows_of=(1,),
             origin="py-faster-rcnn",
             dtypes="bottoms",
             restrictions="Bins have exact borders, where the fork's float32 may count one more row or column.",

@@ -47,7 +47,7 @@ register(
         Signature("ROIWarping", bottoms=2, param="roi_warping_param", in_place=False),
         Traced(roi_warping),
         Gradient(roi_warping_backward, preferred=True),
-        Facts(origin="MNC", dtypes="bottoms"),
+        Facts(row_wise=True, rows_of=(1,), origin="MNC", dtypes="bottoms"),
     )
 )
 

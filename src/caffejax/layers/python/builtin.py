@@ -1,0 +1,31 @@
+"""Python layers of well-known projects that are built in, under the names that those projects' nets use.
+
+They stand in for modules that are not there: a module of that name that can be imported always wins.
+"""
+
+from __future__ import annotations
+
+from ..regions.anchor_target_layer import ANCHOR_TARGET_LAYER
+from ..regions.mask_layer import MASK_LAYER
+from ..regions.proposal_layer import MNC_PROPOSAL_LAYER, PROPOSAL_LAYER
+from ..regions.proposal_target_layer import PROPOSAL_TARGET_LAYER
+from ..spatial_dropout import SPATIAL_DROPOUT_LAYER
+from ..types import LayerType
+
+# by the end of a module's name, and the class
+BUILTIN: dict[tuple[str, str], LayerType] = {
+    ("rpn.proposal_layer", "ProposalLayer"): PROPOSAL_LAYER,
+    ("rpn.anchor_target_layer", "AnchorTargetLayer"): ANCHOR_TARGET_LAYER,
+    ("rpn.proposal_target_layer", "ProposalTargetLayer"): PROPOSAL_TARGET_LAYER,
+    ("pylayer.proposal_layer", "ProposalLayer"): MNC_PROPOSAL_LAYER,
+    ("pylayer.mask_layer", "MaskLayer"): MASK_LAYER,
+    ("spatial_dropout", "SpatialDropoutLayer"): SPATIAL_DROPOUT_LAYER,
+}
+
+
+def builtin_type(module: str, name: str) -> LayerType | None:
+    """Return what is built in under these names, None if nothing."""
+    for (ending, cls), kind in BUILTIN.items():
+        if name == cls and f".{module}".endswith(f".{ending}"):
+            return kind
+    return None

@@ -1,0 +1,110 @@
+"""py-faster-rcnn's ProposalTargetLayer, a Python layer that is built in: regions to train on, and what they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from ...errors import require
+from ..context import Context, Shape
+from ..python.settings import settings
+from ..types import Facts, Gradient, LayerType, OnHost, Signature
+from .anchor_target_layer import require_truth
+from .anchors import encoded
+from .gradients import no_gradient
+
+_DEFAULTS: dict[str, Any] = {
+    "num_classes": 21,
+    "batch_size": 128,
+    "fg_fraction": 0.25,
+    "fg_thresh": 0.5,
+    "bg_thresh_hi": 0.5,
+    "bg_thresh_lo": 0.1,
+    "bbox_inside_weights": (1.0, 1.0, 1.0, 1.0),
+    "bbox_normalize_targets_precomputed": False,
+    "bbox_normalize_means": (0.0, 0.0, 0.0, 0.0),
+    "bbox_normalize_stds": (0.1, 0.1, 0.2, 0.2),
+}
+
+
+def proposal_target_layer(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Sampled regions with their classes, box targets, inside and outside weights (4 columns for each class).
+
+    Candidates are the regions, bottom 0, and the true boxes, bottom 1: x1, y1, x2, y2, class, where rows of class 0 do
+    not count. The settings of py-faster-rcnn's cfg can be given in param_str, in lower case.
+    """
+    s = _settings(ctx)
+    rois = rois.reshape(len(rois), 5)[rois.reshape(len(rois), 5)[:, 0] >= 0]
+    truth = truth.reshape(len(truth), 5)[truth.reshape(len(truth), 5)[:, 4] >= 1]
+    require(not np.any(rois[:, 0]), "ROIs must all be of image 0: this layer takes one image, as the original does")
+    rois = np.concatenate([rois, np.pad(truth[:, :4], ((0, 0), (1, 0)))]).astype(np.float32)
+    overlap = _overlaps(rois[:, 1:], truth[:, :4])
+    most = overlap.max(axis=1, initial=0.0)
+    random = np.random.default_rng(np.asarray(jax.random.key_data(ctx.key)))
+    positive = np.flatnonzero(most >= s["fg_thresh"])
+    positive = _some(random, positive, round(s["fg_fraction"] * s["batch_size"]))
+    negative = np.flatnonzero((most < s["bg_thresh_hi"]) & (most >= s["bg_thresh_lo"]))
+    negative = _some(random, negative, s["batch_size"] - len(positive))
+    kept = np.concatenate([positive, negative])
+    nearest = truth[overlap[positive].argmax(axis=1)] if len(positive) else np.zeros((0, 5), np.float32)
+    labels = np.zeros(len(kept), np.float32)
+    labels[: len(positive)] = nearest[:, 4]
+    return rois[kept], labels, *_targets(s, rois[positive, 1:], nearest, len(kept))
+
+
+def proposal_target_layer_top_shapes(ctx: Context, rois: Any, truth: Any) -> list[Shape]:
+    good = len(rois.shape) >= 2 and rois.shape[1] == 5 and all(n == 1 for n in rois.shape[2:])
+    require(good, f"ROIs must be rows image, x1, y1, x2, y2, not of shape {rois.shape}")
+    require_truth(truth)
+    s = _settings(ctx)
+    n, columns = s["batch_size"], 4 * s["num_classes"]
+    return [(n, 5), (n,), (n, columns), (n, columns), (n, columns)]
+
+
+PROPOSAL_TARGET_LAYER = LayerType(
+    Signature("Python", bottoms=2, tops=5, param="python_param", in_place=False),
+    OnHost(proposal_target_layer, proposal_target_layer_top_shapes, ragged=True),
+    Gradient(no_gradient, preferred=True),
+    Facts(origin="py-faster-rcnn", restrictions="One image, as in the original."),
+)
+
+
+def _settings(ctx: Context) -> dict[str, Any]:
+    s = settings(ctx.param.param_str, _DEFAULTS)
+    require(s["num_classes"] > 1 and s["batch_size"] > 0, "needs num_classes > 1, the background's too, and batch_size > 0")
+    require(0 <= s["fg_fraction"] <= 1, f"fg_fraction must lie between 0 and 1, not be {s['fg_fraction']}")
+    for name in ("bbox_inside_weights", "bbox_normalize_means", "bbox_normalize_stds"):
+        require(len(s[name]) == 4, f"{name} must be four numbers")
+    require(all(std > 0 for std in s["bbox_normalize_stds"]), "bbox_normalize_stds must be > 0")
+    return s
+
+
+def _some(random: np.random.Generator, among: np.ndarray, n: int) -> np.ndarray:
+    return random.choice(among, n, replace=False) if len(among) > n else random.permutation(among)
+
+
+def _targets(
+    s: dict[str, Any], boxes: np.ndarray, truth: np.ndarray, rows: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return targets, inside and outside weights, 0 but in the columns of the classes of the first rows."""
+    deltas = encoded(boxes, truth[:, :4], np)
+    if s["bbox_normalize_targets_precomputed"]:
+        deltas = (deltas - np.float32(s["bbox_normalize_means"])) / np.float32(s["bbox_normalize_stds"])
+    targets, inside = np.zeros((2, rows, s["num_classes"], 4), np.float32)
+    classes = truth[:, 4].astype(int)
+    require(not np.any(classes >= s["num_classes"]), f"a true box's class is not below num_classes, {s['num_classes']}")
+    targets[np.arange(len(boxes)), classes] = deltas
+    inside[np.arange(len(boxes)), classes] = s["bbox_inside_weights"]
+    targets, inside = targets.reshape(rows, -1), inside.reshape(rows, -1)
+    return targets, inside, (inside > 0).astype(np.float32)
+
+
+def _overlaps(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return intersection over union of each of a, (N, 4), with each of b, (M, 4): in NumPy, which compiles nothing."""
+    low = np.maximum(a[:, None, :2], b[:, :2])
+    high = np.minimum(a[:, None, 2:], b[:, 2:])
+    inside = np.prod(np.maximum(high - low + 1, 0), axis=-1)
+    areas = [np.prod(x[:, 2:] - x[:, :2] + 1, axis=1) for x in (a, b)]
+    return np.asarray(inside / (areas[0][:, None] + areas[1] - inside))
