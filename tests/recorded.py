@@ -36,7 +36,7 @@ def mended(case: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, np.
         np.testing.assert_allclose(each.ravel()[0], arrays["top/per_roi"].ravel()[0], rtol=1e-5)
         arrays["top/per_roi"] = each
     if case_id(case) == "Proposal-rois_only":  # 47 boxes score 0: recorded is the one that a quicksort has first
-        arrays["top/rois"][11] = 0, 0, 0, 18.073733, 13.914059  # the first in order
+        arrays["top/rois"][11] = 0, 0, 0, 18.074474, 13.913549  # the first in order
     return arrays
 
 
