@@ -123,9 +123,9 @@ class Layer:
     def gradient_stops(self) -> tuple[bool, ...]:
         """For each bottom, whether a gradient never passes: where `propagate_down` forbids it, and for indices.
 
-        None passes through a layer with padded tops, either.
+        None passes through layers that choose or label boxes, either.
         """
-        if self.type.facts.padded:
+        if self.type.stops_gradients:
             return (True,) * len(self.bottoms)
         asked = tuple(self.site.layer.propagate_down) or (True,) * len(self.bottoms)
         return tuple(i in self.index_bottoms or not wanted for i, wanted in enumerate(asked))

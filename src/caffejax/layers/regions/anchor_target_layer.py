@@ -66,7 +66,7 @@ def anchor_target_layer(
 ANCHOR_TARGET_LAYER = LayerType(
     Signature("Python", bottoms=(3, 4), tops=4, param="python_param", in_place=False),
     Traced(anchor_target_layer),
-    Gradient(no_gradient, preferred=True),
+    Gradient(no_gradient, preferred=True, stops=True),
     Facts(
         origin="py-faster-rcnn",
         restrictions="One image, as in the original. A true box that meets no anchor makes none positive.",

@@ -141,7 +141,7 @@ register(
     LayerType(
         Signature("BoxAnnotatorOHEM", bottoms=4, tops=2, param="box_annotator_ohem_param", in_place=False),
         Traced(box_annotator_ohem),
-        Gradient(no_gradient, preferred=True),
+        Gradient(no_gradient, preferred=True, stops=True),
         Facts(origin="R-FCN", cannot={"shard": "the regions of an image are ranked among each other"}),
     )
 )

@@ -66,7 +66,7 @@ def proposal_target_layer_top_shapes(ctx: Context, rois: Any, truth: Any) -> lis
 PROPOSAL_TARGET_LAYER = LayerType(
     Signature("Python", bottoms=2, tops=5, param="python_param", in_place=False),
     OnHost(proposal_target_layer, proposal_target_layer_top_shapes, ragged=True),
-    Gradient(no_gradient, preferred=True),
+    Gradient(no_gradient, preferred=True, stops=True),
     Facts(origin="py-faster-rcnn", restrictions="One image, as in the original."),
 )
 
