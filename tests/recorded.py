@@ -14,21 +14,12 @@ GOLDEN = Path(__file__).parent / "golden"
 FOLDERS = ("layers", "fork_layers", "fork_layers_more")  # BVLC's types, those of the SSD fork, those of others
 
 
-# of one fork, where another's means something else by the same text, or where it is at fault
-LEFT_OUT = {
-    ("fork_layers", "Normalize", "default"),  # without norm_param it is NormFace's; see tests/layers/test_normalize.py
-    ("fork_layers", "SmoothL1Loss", "weights_rejected"),  # three bottoms are fast-rcnn's
-    ("fork_layers", "MultiBoxLoss", "logistic_no_mining_batch"),  # reads later images' targets from wrong rows
-}
-
-
 def _recorded() -> list[dict[str, Any]]:
     """All recorded cases, each with its path without the suffix."""
     return [
         {**case, "path": GOLDEN / folder / case["type"] / case["case"]}
         for folder in FOLDERS
         for case in json.loads((GOLDEN / folder / "manifest.json").read_text())
-        if (folder, case["type"], case["case"]) not in LEFT_OUT
     ]
 
 
@@ -45,7 +36,7 @@ def mended(case: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, np.
         np.testing.assert_allclose(each.ravel()[0], arrays["top/per_roi"].ravel()[0], rtol=1e-5)
         arrays["top/per_roi"] = each
     if case_id(case) == "Proposal-rois_only":  # 47 boxes score 0: recorded is the one that a quicksort has first
-        arrays["top/rois"][11] = 0, 0, 0, 18.073733, 13.914059  # the first in order
+        arrays["top/rois"][11] = 0, 0, 0, 18.074474, 13.913549  # the first in order
     return arrays
 
 

@@ -23,7 +23,7 @@ def _from_params(layers: Sequence[Layer]) -> list[Layer]:
     result = []
     for layer in layers:
         propagate = list(layer.site.layer.propagate_down)
-        below = [needing[b] and not layer.type.facts.padded for b in layer.bottoms]
+        below = [needing[b] and not layer.type.stops_gradients for b in layer.bottoms]
         need = any(below) or any(p.need_backward for p in layer.params)
         needing.update(dict.fromkeys(layer.tops, need))
         bottoms = tuple(propagate or below)
@@ -52,7 +52,7 @@ def _from_loss(layers: Sequence[Layer]) -> list[Layer]:
 
 
 def _forced(layer: Layer) -> Layer:
-    exempt = [i in layer.type.gradient.unforced or layer.type.facts.padded for i in range(len(layer.bottoms))]
+    exempt = [i in layer.type.gradient.unforced or layer.type.stops_gradients for i in range(len(layer.bottoms))]
     return replace(
         layer,
         need_backward=True,

@@ -50,6 +50,12 @@ class Param:
     need_backward: bool
 
     @property
+    def bottoms_with_rows(self) -> tuple[str, ...]:
+        """Of a row-wise layer the bottoms whose rows the tops' are."""
+        which = self.type.facts.rows_of
+        return self.bottoms if which is None else tuple(self.bottoms[i] for i in which)
+
+    @property
     def owned(self) -> bool:
         """Whether the array is the layer's own."""
         return self.owner == self.slot
@@ -117,9 +123,9 @@ class Layer:
     def gradient_stops(self) -> tuple[bool, ...]:
         """For each bottom, whether a gradient never passes: where `propagate_down` forbids it, and for indices.
 
-        None passes through a layer with padded tops, either.
+        None passes through layers that choose or label boxes, either.
         """
-        if self.type.facts.padded:
+        if self.type.stops_gradients:
             return (True,) * len(self.bottoms)
         asked = tuple(self.site.layer.propagate_down) or (True,) * len(self.bottoms)
         return tuple(i in self.index_bottoms or not wanted for i, wanted in enumerate(asked))

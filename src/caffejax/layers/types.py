@@ -134,6 +134,7 @@ class Gradient:
         unforced: those of them that `force_backward` leaves alone, such as a loss's labels.
         not_derivative: where forward itself stops gradients that exist, as Caffe does, in words; checks then take
             rule and autodiff agreeing for enough.
+        stops: where Caffe's backward pass does nothing: what lies above needs no gradient.
     """
 
     rule: Function | None = None
@@ -142,6 +143,7 @@ class Gradient:
     indices: Indices = Indices(())
     unforced: tuple[int, ...] = ()
     not_derivative: str = ""
+    stops: bool = False
 
 
 @dataclass(frozen=True)
@@ -262,6 +264,11 @@ class LayerType:
     def has_backward(self) -> bool:
         """Whether a gradient can pass: by the rule, or by autodiff, which a host layer does not have."""
         return self.gradient.exists and (self.gradient.rule is not None or not self.on_host)
+
+    @property
+    def stops_gradients(self) -> bool:
+        """Whether none passes it: none does where tops are padded, either."""
+        return self.gradient.stops or self.facts.padded
 
     @property
     def cannot(self) -> Mapping[Question, str]:

@@ -40,7 +40,7 @@ class CompiledParts:
     ) -> Result:
         """Run a part."""
         run = self._function(part, keep)
-        rows = {len(v) for name, v in before.items() if name in part.padded and not given.taps}
+        rows = {len(v) for name, v in before.items() if name in part.ragged and not given.taps}
         if len(rows) != 1:
             self._log_shapes(part, before)
             return trimmed_tops(part, run(given, before)) if part.how == "padded" else run(given, before)
@@ -54,7 +54,7 @@ class CompiledParts:
         def filled(v: jax.Array) -> jax.Array:
             return jnp.pad(v, [(0, size - n)] + [(0, 0)] * (v.ndim - 1))
 
-        result = run(given, {name: filled(v) if name in part.padded else v for name, v in before.items()})
+        result = run(given, {name: filled(v) if name in part.ragged else v for name, v in before.items()})
         return result._replace(values={name: v[:n] for name, v in result.values.items()})
 
     def _function(self, part: Part, keep: frozenset[str] | None) -> Any:

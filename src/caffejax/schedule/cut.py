@@ -1,9 +1,9 @@
 """The pass that cuts a schedule round the layers on the host.
 
 Of Filter the number of rows depends on the data, so layers after it that treat every row by itself make parts that run
-on rows padded to a power of two: at most log2(batch) compilations. Those that take regions out of maps treat every row
-of the regions so, and the maps stay as they are. Where a schedule is cut at all, the same goes for layers whose tops are
-padded in compiled code: their tops are trimmed, and so all blobs have Caffe's shapes.
+on rows padded to a power of two: at most log2(batch) compilations. Where a schedule is cut at all, the same goes for
+layers whose tops are padded in compiled code: their tops are trimmed, and so all blobs have Caffe's shapes. Of layers
+that take regions out of maps only the regions have such rows, and the maps stay as they are.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def _cut(part: Part, how: dict[str, tuple[How, frozenset[str]]]) -> list[Part]:
     parts = []
     for kind, steps in groupby(part.steps, key=lambda step: how[step.first.key][0]):
         cut = replace(part, steps=tuple(steps), how=kind)
-        ragged = how[cut.layers[0].key][1] if kind == "rows" else frozenset()
-        parts.append(replace(cut, padded=ragged.intersection(cut.reads)))
+        before = how[cut.layers[0].key][1] if kind == "rows" else frozenset()
+        parts.append(replace(cut, ragged=before.intersection(cut.reads)))
     return parts
 
 
@@ -45,12 +45,13 @@ def _how(layers: Sequence[Layer], trim: bool) -> dict[str, tuple[How, frozenset[
     ragged: set[str] = set()
     how: dict[str, tuple[How, frozenset[str]]] = {}
     for layer in layers:
-        rows = _by_rows(layer, ragged)
-        how[layer.key] = "host" if layer.type.on_host else "rows" if rows else "traced", frozenset(ragged)
+        rows = bool(layer.bottoms) and _own_rows(layer, ragged) and _by_rows(layer)
+        kind: How = "host" if layer.type.on_host else "rows" if rows else "traced"
         if isinstance(runs := layer.type.runs, OnHost):
             rows = runs.ragged
         elif trim and layer.type.facts.padded:
-            how[layer.key], rows = ("padded", frozenset(ragged)), True
+            kind, rows = "padded", True
+        how[layer.key] = kind, frozenset(ragged)
         (ragged.update if rows else ragged.difference_update)(layer.tops)
     return how
 
@@ -59,25 +60,22 @@ def padded_blobs(layers: Sequence[Layer]) -> dict[str, str]:
     """Return the blobs that have rows of padding where nothing is trimmed, each with the padded top that began it."""
     found: dict[str, str] = {}
     for layer in layers:
-        roots = {found[bottom] for bottom in layer.bottoms_with_rows if bottom in found}
-        follows = len(roots) == 1 and _by_rows(layer, found.keys())
+        roots = {found.get(bottom) for bottom in layer.bottoms_with_rows}
         for top in layer.tops:
             if layer.type.facts.padded:
                 found[top] = top
-            elif follows:
-                found[top] = min(roots)
+            elif len(roots) == 1 and (root := roots.copy().pop()) is not None and _by_rows(layer):
+                found[top] = root
             else:
                 found.pop(top, None)
     return found
 
 
-def _by_rows(layer: Layer, ragged: Set[str]) -> bool:
-    """Return whether its tops' rows are ragged ones, and rows of padding would change nothing.
+def _own_rows(layer: Layer, ragged: Set[str]) -> bool:
+    """Return whether just those of its bottoms whose rows the tops' are have ragged rows."""
+    return ragged.intersection(layer.bottoms) == set(layer.bottoms_with_rows)
 
-    Statistics and losses would count them.
-    """
-    if not (layer.bottoms and layer.row_wise) or any(layer.loss_weights):
-        return False
-    rows = layer.bottoms_with_rows
-    own = ragged.intersection(layer.bottoms) == set(rows)
-    return own and all(p.spec.learnable for p in layer.owned)
+
+def _by_rows(layer: Layer) -> bool:
+    """Return whether rows of padding would change nothing; statistics and losses would count them."""
+    return layer.row_wise and not any(layer.loss_weights) and all(p.spec.learnable for p in layer.owned)

@@ -41,12 +41,12 @@ class Part:
         steps: the steps.
         how: as they are traced with all else; compiled for padded rows; compiled with padded tops, which are trimmed;
             on the host; or "again" in the backward pass, which then keeps nothing of what they make.
-        padded: of "rows", the blobs that it reads whose rows are padded.
+        ragged: of "rows", the blobs that it reads whose rows are padded.
     """
 
     steps: tuple[Step, ...]
     how: How = "traced"
-    padded: frozenset[str] = frozenset()
+    ragged: frozenset[str] = frozenset()
 
     @cached_property
     def layers(self) -> tuple[Layer, ...]:

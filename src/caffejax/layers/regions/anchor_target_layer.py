@@ -66,7 +66,7 @@ def anchor_target_layer(
 ANCHOR_TARGET_LAYER = LayerType(
     Signature("Python", bottoms=(3, 4), tops=4, param="python_param", in_place=False),
     Traced(anchor_target_layer),
-    Gradient(no_gradient, preferred=True),
+    Gradient(no_gradient, preferred=True, stops=True),
     Facts(
         origin="py-faster-rcnn",
         restrictions="One image, as in the original. A true box that meets no anchor makes none positive.",
@@ -85,7 +85,9 @@ def _inside(boxes: jax.Array, image: jax.Array, border: int) -> jax.Array:
     return before & (boxes[:, 2] < image[1] + border) & (boxes[:, 3] < image[0] + border)
 
 
-def _labels(s: dict[str, Any], boxes: jax.Array, truth: jax.Array, image: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _labels(
+    s: dict[str, Any], boxes: jax.Array, truth: jax.Array, image: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Return for each anchor whether it is positive (1), negative (0) or neither (-1), and the true box it is nearest."""
     inside, real = _inside(boxes, image, s["allowed_border"]), truth[:, 4] >= 1
     overlap = overlaps(boxes[:, None], truth[:, :4], 1.0)
@@ -119,8 +121,5 @@ def _weights(labels: jax.Array, positive_weight: float) -> jax.Array:
     if positive_weight < 0:
         return (positive | negative) / jnp.maximum(jnp.sum(positive | negative), 1)
     require(0 < positive_weight < 1, f"rpn_positive_weight must be below 1, or negative, not {positive_weight}")
-    shares = (
-        positive_weight / jnp.maximum(jnp.sum(positive), 1),
-        (1 - positive_weight) / jnp.maximum(jnp.sum(negative), 1),
-    )
+    shares = positive_weight / jnp.maximum(jnp.sum(positive), 1), (1 - positive_weight) / jnp.maximum(jnp.sum(negative), 1)
     return jnp.where(positive, shares[0], jnp.where(negative, shares[1], 0.0))

@@ -101,7 +101,9 @@ def smooth_l1_loss_ohem_backward(
 
 register(
     LayerType(
-        Signature("SmoothL1LossOHEM", bottoms=(2, 3), tops=(1, 2), loss=True, fork_settings=("pre_fixed_normalizer",)),
+        Signature(
+            "SmoothL1LossOHEM", bottoms=(2, 3), tops=(1, 2), loss=True, fork_settings=("pre_fixed_normalizer",)
+        ),
         Traced(smooth_l1_loss_ohem),
         Gradient(smooth_l1_loss_ohem_backward, preferred=True, unforced=(2,)),
         Facts(origin="R-FCN"),
@@ -139,13 +141,15 @@ register(
     LayerType(
         Signature("BoxAnnotatorOHEM", bottoms=4, tops=2, param="box_annotator_ohem_param", in_place=False),
         Traced(box_annotator_ohem),
-        Gradient(no_gradient, preferred=True),
+        Gradient(no_gradient, preferred=True, stops=True),
         Facts(origin="R-FCN", cannot={"shard": "the regions of an image are ranked among each other"}),
     )
 )
 
 
-def _difference(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array) -> tuple[jax.Array, jax.Array | float]:
+def _difference(
+    ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array
+) -> tuple[jax.Array, jax.Array | float]:
     """Return the weighted difference, and what its sum is divided by."""
     require(len(a.shape) >= 2, f"bottom 0 must have rows and channels, not shape {a.shape}")
     require_one_batch(a.shape, b.shape)

@@ -52,7 +52,7 @@ register(
             fork_settings=("ratio", "scale", "base_size", "min_size"),
         ),
         Traced(proposal),
-        Gradient(no_gradient, preferred=True),
+        Gradient(no_gradient, preferred=True, stops=True),
         Facts(
             origin="pva-faster-rcnn",
             padded=True,

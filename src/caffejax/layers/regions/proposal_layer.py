@@ -44,7 +44,7 @@ def _layer(forward: Any, origin: str, most_tops: int) -> LayerType:
     return LayerType(
         Signature("Python", bottoms=3, tops=(1, most_tops), param="python_param", in_place=False),
         Traced(forward),
-        Gradient(no_gradient, preferred=True),
+        Gradient(no_gradient, preferred=True, stops=True),
         Facts(origin=origin, padded=True, restrictions="One image, as in the original."),
     )
 

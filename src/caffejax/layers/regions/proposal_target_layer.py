@@ -66,16 +66,14 @@ def proposal_target_layer_top_shapes(ctx: Context, rois: Any, truth: Any) -> lis
 PROPOSAL_TARGET_LAYER = LayerType(
     Signature("Python", bottoms=2, tops=5, param="python_param", in_place=False),
     OnHost(proposal_target_layer, proposal_target_layer_top_shapes, ragged=True),
-    Gradient(no_gradient, preferred=True),
+    Gradient(no_gradient, preferred=True, stops=True),
     Facts(origin="py-faster-rcnn", restrictions="One image, as in the original."),
 )
 
 
 def _settings(ctx: Context) -> dict[str, Any]:
     s = settings(ctx.param.param_str, _DEFAULTS)
-    require(
-        s["num_classes"] > 1 and s["batch_size"] > 0, "needs num_classes > 1, the background's too, and batch_size > 0"
-    )
+    require(s["num_classes"] > 1 and s["batch_size"] > 0, "needs num_classes > 1, the background's too, and batch_size > 0")
     require(0 <= s["fg_fraction"] <= 1, f"fg_fraction must lie between 0 and 1, not be {s['fg_fraction']}")
     for name in ("bbox_inside_weights", "bbox_normalize_means", "bbox_normalize_stds"):
         require(len(s[name]) == 4, f"{name} must be four numbers")

@@ -80,3 +80,4 @@ def images_in(image: jax.Array, data: Shape) -> tuple[jax.Array, jax.Array]:
     """
     there = image < data[0]
     return jnp.where(there, jnp.maximum(image, 0), 0), jnp.where(there, 0.0, jnp.nan)
+

@@ -1,0 +1,62 @@
+"""A small Faster R-CNN end to end, its Python layers built in: it learns eight drawn pictures by heart."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pictures import SIZE, picture
+
+import caffejax.pycaffe as caffe
+from caffejax.layers import layer_types
+from caffejax.layers.detection.boxes import overlaps
+from caffejax.layers.regions.anchors import decoded
+
+CONFIG = Path(__file__).parents[3] / "configs" / "faster_rcnn_toy"
+IM_INFO = np.asarray([[SIZE, SIZE, 1]], np.float32)
+STDS = np.asarray([0.1, 0.1, 0.2, 0.2], np.float32)
+
+
+def detections(tops: dict[str, Any]) -> list[tuple[int, float, np.ndarray]]:
+    """(class, score, box) of what is found, the best first: scores above a half, and no two alike of a class."""
+    found: list[tuple[int, float, np.ndarray]] = []
+    boxes = np.asarray(tops["rois"])[:, 1:]
+    deltas = np.asarray(tops["bbox_pred"]).reshape(len(boxes), 3, 4) * STDS
+    prob = np.asarray(tops["cls_prob"])
+    candidates = [(k, prob[i, k], i) for i in range(len(boxes)) for k in (1, 2) if prob[i, k] > 0.5]
+    for k, score, i in sorted(candidates, key=lambda c: -c[1]):
+        box = np.asarray(decoded(boxes[i], deltas[i, k]))
+        if all(other != k or float(overlaps(box, kept, 1.0)) <= 0.3 for other, _, kept in found):
+            found.append((k, float(score), box))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("SmoothL1Loss" not in layer_types(), reason="needs SmoothL1Loss")
+def test_it_learns_and_detects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(CONFIG)
+    random = np.random.default_rng(0)
+    pictures = [picture(random) for _ in range(8)]
+    solver = caffe.get_solver("solver.prototxt")
+    order = np.concatenate([random.permutation(8) for _ in range(50)])
+    for i in order:
+        data, boxes = pictures[i]
+        for name, value in {"data": data, "im_info": IM_INFO, "gt_boxes": boxes}.items():
+            solver.net.blobs[name].data[...] = value
+        solver.step(1)
+    weights = str(tmp_path / "toy.caffemodel")
+    solver.net.save(weights)
+    net = caffe.Net("test.prototxt", weights, caffe.TEST)
+    found, wrong = 0, 0
+    for data, boxes in pictures:
+        net.blobs["data"].data[...] = data
+        net.blobs["im_info"].data[...] = IM_INFO
+        seen = detections(net.forward(blobs=["rois"]))
+        hits = [any(k == truth[4] and overlap(box, truth) > 0.5 for k, _, box in seen) for truth in boxes]
+        found, wrong = found + sum(hits), wrong + len(seen) - sum(hits)
+    assert found == 16
+    assert wrong <= 2
+
+
+def overlap(box: np.ndarray, truth: np.ndarray) -> float:
+    return float(overlaps(box, truth[:4], 1.0))
