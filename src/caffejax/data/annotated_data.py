@@ -2,166 +2,25 @@
 
 from __future__ import annotations
 
-import functools
 from contextlib import closing
 
-import jax
-import numpy as np
-
-from ..errors import DataError, located
+from ..errors import DataError
 from ..layers.context import Site
 from ..layers.label import Label
 from ..layers.registry import register
 from ..layers.source import Look, Tops
 from ..layers.types import Facts, LayerType, Signature
 from ..schema.caffe_pb2 import AnnotatedDatum
-from .annotated.augment import FOLLOWED, Augment, Prepared
-from .annotated.datum import Annotated, annotated, parse
+from .annotated.batches import COUNTED, AnnotatedBatches
+from .annotated.examples import AnnotatedExamples
 from .annotated.label_map import read_label_map
-from .annotated.labels import enough_rows, label_rows
-from .annotated.picture import Picture
-from .datum import BadImageError, image_of
-from .examples import RecordExamples, check_data_param, open_records
+from .examples import check_data_param, open_records
 from .fields import refuse_unsupported
-from .labelled import GoodExamples, batch_shape
-from .mean import read_mean
-from .pipeline import Batch, Batches, available_cores
+from .pipeline import Batches
 from .reads import prefetch_depth, reads_batches
-from .records import Records
 from .rng import CounterRng
-from .shapes import float32_top
-from .transform import Transform
 
 _KNOWN = {"batch_sampler", "label_map_file", "anno_type"}
-_COUNTED = 128  # records whose boxes are counted
-
-
-class AnnotatedExamples(RecordExamples[Annotated]):
-    """The AnnotatedDatums in a database, round and round.
-
-    Args:
-        records: the database.
-        decode: what becomes of compressed images, see `read_datum`.
-        skip: how many records to leave out at the start.
-
-    Raises:
-        DataError: if the database cannot be read.
-    """
-
-    def __init__(self, records: Records, decode: int, skip: int) -> None:
-        super().__init__(records, functools.partial(_read, decode=decode), skip)
-
-    def count_threads(self) -> int:
-        """Return how many threads can read faster than one: decoding runs outside of Python's lock."""
-        return available_cores()
-
-    def annotations(self, count: int, skip_bad: bool) -> list[Annotated]:
-        """Return what the first records hold besides images, of at most that many. No image is decoded."""
-        found = []
-        for record in self.records(0, min(count, len(self._records))):
-            try:
-                found.append(self.read_one(record, lambda value: annotated(parse(value))))
-            except BadImageError:
-                if not skip_bad:
-                    raise
-        return found
-
-
-def _read(data: bytes, decode: int) -> tuple[np.ndarray, Annotated]:
-    message = parse(data)
-    return image_of(message.datum, decode), annotated(message)
-
-
-class AnnotatedBatches:
-    """Batches of images with boxes, changed at random as the layer says.
-
-    Tops are the images, (N, C, h, w), and if the layer has two, the label: of boxes `label_rows`, and of a database
-    whose first record has no type of annotation the images' labels, float32 (N,). What example n gives follows from n
-    and the seed.
-
-    Args:
-        site: the layer.
-        examples: the images and their boxes.
-        rng: what decides over all that is random.
-        tops: what the look has shown; none while it looks.
-
-    Raises:
-        DataError: with all that is wrong with the settings.
-    """
-
-    def __init__(self, site: Site, examples: AnnotatedExamples, rng: CounterRng, tops: Tops = ()) -> None:
-        param = site.layer.annotated_data_param
-        self.tops = tops
-        self.batch_size: int = site.layer.data_param.batch_size
-        self._layer = {"layer": site.layer.name, "layer_type": site.layer.type}  # for errors
-        self._examples = examples
-        self._skip_bad = site.reading.skip_bad
-        self._good = GoodExamples(examples, self.batch_size, self._skip_bad)
-        self._rng = rng
-        self._transform = Transform(site, rng, also=FOLLOWED)
-        self._augment = Augment(site, read_mean(site).values.reshape(-1))
-        self._any_type = param.HasField("anno_type")
-
-    @property
-    def threads(self) -> int:
-        """How many threads can read faster than one: decoding and most of the rest run outside of Python's lock."""
-        return available_cores()
-
-    def look(self) -> Look:
-        """Read the first image for the tops' shapes, and count the boxes of some more."""
-        size, some = self.batch_size, self._examples.annotations(_COUNTED, self._skip_bad)
-        boxed = self._any_type or bool(some and some[0].type is not None)
-        boxes = [len(record.objects) for record in some]
-        label = float32_top(*label_rows([], enough_rows(boxes, size)).shape) if boxed else float32_top(size)
-        self.tops = (label, label)
-        image = self._read(0, 1).arrays[0]
-        shape = (size, *image.shape[1:])
-        given = jax.ShapeDtypeStruct(shape, image.dtype), label
-        return Look((float32_top(*shape), label), self._transform.finish, given)
-
-    def read(self, start: int) -> Batch:
-        """Read the batch from example `start` on.
-
-        Raises:
-            DataError: naming the example that cannot be read, or has another shape or annotation than the others.
-        """
-        with located(**self._layer):
-            return self._read(start, self.batch_size)
-
-    def close(self) -> None:
-        """Close the database. Reading on opens it again."""
-        self._examples.close()
-
-    def _read(self, start: int, count: int) -> Batch:
-        given = self._good.read_range(start, count)
-        prepared = []
-        for i, (n, image, record) in enumerate(zip(given.numbers, given.images, given.labels, strict=True)):
-            try:
-                prepared.append(self._prepare(image, record, self._rng.generator(start + i)))
-            except DataError as error:
-                raise self._examples.error(n, error) from error
-        images = [p.picture.image.transpose(2, 0, 1) for p in prepared]
-        batch_shape(given._replace(images=images), self._examples, self._transform)
-        cuts = self._transform.draw(images, start)
-        arrays = (self._transform.cut(images, cuts),)
-        if len(self.tops) == 1:
-            return Batch(arrays, given.warnings)
-        if not self._boxed:
-            labels = np.array([record.label for record in given.labels], np.float32)
-            return Batch((*arrays, labels), given.warnings)
-        windows = self._transform.windows(images, cuts)
-        objects = [self._augment.after(*one) for one in zip(prepared, windows, cuts.flips.tolist(), strict=True)]
-        return Batch((*arrays, label_rows(objects, self.tops[1].shape[2])), given.warnings)
-
-    @property
-    def _boxed(self) -> bool:
-        return len(self.tops) == 2 and len(self.tops[1].shape) == 4
-
-    def _prepare(self, image: np.ndarray, record: Annotated, rng: np.random.Generator) -> Prepared:
-        if self._boxed and not self._any_type and record.type != AnnotatedDatum.BBOX:
-            type_ = "none" if record.type is None else AnnotatedDatum.AnnotationType.Name(record.type)
-            raise DataError(f"has annotations of type {type_}, not BBOX; annotated_data_param.anno_type overrides that")
-        return self._augment(Picture(image.transpose(1, 2, 0), record.objects), rng, record.compressed)
 
 
 def look_at_annotated_data(site: Site) -> Look:
@@ -173,7 +32,7 @@ def look_at_annotated_data(site: Site) -> Look:
         raise DataError("annotated_data_param.anno_type must be BBOX; others are not supported")
     if param.label_map_file:
         read_label_map(site.path(param.label_map_file))
-    enough = max(_COUNTED, 1 + site.layer.data_param.batch_size)
+    enough = max(COUNTED, 1 + site.layer.data_param.batch_size)
     with closing(_open_examples(site, enough)) as examples:
         look = AnnotatedBatches(site, examples, _rng(site)).look()
     n = len(site.layer.top)

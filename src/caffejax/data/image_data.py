@@ -11,10 +11,10 @@ from ..layers.context import Site
 from ..layers.registry import register
 from ..layers.source import Look, Tops
 from ..layers.types import LayerType, Signature
-from .fields import refuse_unsupported
 from .images import read_image
 from .labelled import LabelledBatches, look_at_images
 from .lists import find_images, read_list
+from .order import Order, check_list_param
 from .pipeline import Batches, available_cores
 from .reads import prefetch_depth, reads_batches
 from .rng import CounterRng
@@ -41,11 +41,7 @@ class FileExamples:
         folders = [folder for folder in (site.folder, file.parent) if folder is not None]
         self._paths = find_images(images, param.root_folder, folders)
         self._labels = images.labels
-        self._rng = rng
-        self._skip = rng.below(param.rand_skip) if param.rand_skip else 0
-        if self._skip >= len(self._paths):
-            raise DataError(f"rand_skip skips {self._skip} of {len(self._paths)} images; lower it")
-        self._orders: dict[int, np.ndarray] = {}
+        self._order = Order(len(self._paths), param, rng)
 
     def count_threads(self) -> int:
         """Return how many threads can read faster than one: decoding runs outside of Python's lock."""
@@ -53,29 +49,17 @@ class FileExamples:
 
     def read_range(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:
         """Return the images and the labels of that many examples."""
-        param, numbers = self._param, [self._image(n) for n in range(start, start + count)]
+        param, numbers = self._param, [self._order[n] for n in range(start, start + count)]
         size = param.new_height, param.new_width
         images = [read_image(self._paths[i], param.is_color, *size) for i in numbers]
         return images, [self._labels[i] for i in numbers]
 
     def error(self, n: int, error: DataError) -> DataError:
         """Return the error with the image's path."""
-        return DataError(f"image '{self._paths[self._image(n)]}' {error}")
+        return DataError(f"image '{self._paths[self._order[n]]}' {error}")
 
     def close(self) -> None:
         """Do nothing: no file is open between images."""
-
-    def _image(self, n: int) -> int:
-        epoch, i = divmod(self._skip + n, len(self._paths))
-        return int(self._order(epoch)[i]) if self._param.shuffle else i
-
-    def _order(self, epoch: int) -> np.ndarray:
-        orders = self._orders
-        if epoch not in orders:
-            # the one before may still be read by another thread
-            self._orders = orders = {e: order for e, order in orders.items() if abs(e - epoch) == 1}
-            orders[epoch] = self._rng.permutation(len(self._paths), epoch)
-        return orders[epoch]
 
 
 def look_at_image_data(site: Site) -> Look:
@@ -84,13 +68,7 @@ def look_at_image_data(site: Site) -> Look:
     All images that are missing are, too, from listings of their folders.
     """
     param = site.layer.image_data_param
-    if not param.source:
-        raise DataError("image_data_param has no source; name a text file that lists images and labels")
-    if param.batch_size < 1:
-        raise DataError("image_data_param.batch_size must be 1 or more")
-    if bool(param.new_height) != bool(param.new_width):
-        raise DataError("image_data_param has only one of new_height and new_width; give both or none")
-    refuse_unsupported(param, "image_data_param", _KNOWN)
+    check_list_param(param, "image_data_param", _KNOWN)
     rng = CounterRng(site.reading.seed, site.layer.name)
     return look_at_images(site, FileExamples(site, rng), param.batch_size, rng)
 

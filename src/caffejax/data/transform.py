@@ -126,6 +126,12 @@ class Transform:
         return batch
 
 
+def cut_each(images: Sequence[np.ndarray], cuts: Cuts, shape: tuple[int, ...]) -> np.ndarray:
+    """Cut windows of that shape (C, h, w) out of images of bytes, as they are: (N, C, h, w)."""
+    each = zip(images, cuts.origins.tolist(), cuts.flips.tolist(), strict=True)
+    return _crop_each(each, np.empty((len(images), *shape), np.uint8))
+
+
 def _crop_batch(images: np.ndarray, origins: np.ndarray, flips: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Cut the windows out of images (N, C, H, W), flipped or not."""
     places = sliding_window_view(images, shape[2:], axis=(2, 3))

@@ -1,0 +1,179 @@
+"""ImageSegData, DenseImageData and ImageLabelmapData: images and label images go the same way."""
+
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from caffejax.errors import DataError
+
+SIZES = [(20, 30), (24, 26), (31, 22), (20, 30), (28, 28)]
+PARAMS = {
+    "ImageSegData": "image_data_param",
+    "DenseImageData": "dense_image_data_param",
+    "ImageLabelmapData": "image_data_param",
+}
+PIXEL = "label_type: PIXEL"
+
+
+def labels_of(i: int) -> np.ndarray:
+    return np.random.default_rng(i).integers(0, 21, SIZES[i], np.uint8)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Images whose blue is their label, green 100 and red the image's number; HED's maps are 255 for odd labels."""
+    path = tmp_path_factory.mktemp("images")
+    for i, size in enumerate(SIZES):
+        labels = labels_of(i)
+        image = np.stack([labels, np.full(size, 100, np.uint8), np.full(size, i, np.uint8)], axis=2)
+        cv2.imwrite(str(path / f"im {i}.png"), image)
+        cv2.imwrite(str(path / f"{i}.png"), labels)
+        cv2.imwrite(str(path / f"edges{i}.png"), labels % 2 * 255)
+    (path / "list.txt").write_text("".join(f"im {i}.png {i}.png\n" for i in range(5)))
+    (path / "edges.txt").write_text("".join(f"im {i}.png edges{i}.png\n" for i in range(5)))
+    (path / "classes.txt").write_text("".join(f"im {i}.png {i + 3}\n" for i in range(5)))
+    (path / "images.txt").write_text("".join(f"im {i}.png\n" for i in range(5)))
+    return path
+
+
+def layer(
+    kind: str, source: Any, more: str = PIXEL, transform: str = "", batch_size: int = 4, tops: str = "data label"
+) -> str:
+    named = " ".join(f'top: "{top}"' for top in tops.split())
+    if kind == "DenseImageData":
+        more = more.replace(PIXEL, "")
+    return f"""layer {{ name: "d" type: "{kind}" {named} transform_param {{ {transform} }}
+        {PARAMS[kind]} {{ source: "{source}" batch_size: {batch_size} {more} }} }}"""
+
+
+KINDS = [
+    ("ImageSegData", "list.txt", PIXEL),
+    ("DenseImageData", "list.txt", ""),
+    ("ImageLabelmapData", "edges.txt", ""),
+]
+
+
+@pytest.mark.parametrize(("kind", "file", "more"), KINDS)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_crops_and_mirrors_are_the_same_for_both(folder, open_source, kind, file, more, workers):
+    if workers and kind != "ImageSegData":
+        return
+    net = layer(kind, folder / file, f"shuffle: true {more}", "crop_size: 16 mirror: true")
+    source = open_source(net, "TRAIN", seed=3, workers=workers)
+    assert [top.shape for top in source.tops] == [(4, 3, 16, 16), (4, 1, 16, 16)]
+    seen, batches = set(), []
+    for _ in range(10):
+        data, label = batch = next(source)
+        batches.append(batch)
+        assert (data[:, 1] == 100).all()
+        np.testing.assert_array_equal(label[:, 0], data[:, 0] % 2 if kind == "ImageLabelmapData" else data[:, 0])
+        for image in data:
+            i = int(image[2, 0, 0])
+            windows = np.lib.stride_tricks.sliding_window_view(labels_of(i), (16, 16))
+            for flip in 1, -1:
+                for at in np.argwhere((windows == image[0, :, ::flip]).all(axis=(2, 3))):
+                    seen.add((i, *at.tolist(), flip))
+    assert len(seen) > 30
+    assert {s[0] for s in seen} == set(range(5))
+    again = open_source(net, "TRAIN", seed=3)
+    again.set_state({"examples": 20})
+    for a, b in zip(next(again), batches[5], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(("kind", "file", "more"), KINDS)
+def test_whole_images_come_one_by_one_in_their_own_size(folder, open_source, kind, file, more):
+    source = open_source(layer(kind, folder / file, more, "mean_value: 100 scale: 0.5", batch_size=1))
+    for i in [*range(5), 0]:
+        data, label = next(source)
+        np.testing.assert_array_equal(data[0, 0], (labels_of(i) - np.float32(100)) * 0.5)
+        np.testing.assert_array_equal(label[0, 0], labels_of(i) % 2 if kind == "ImageLabelmapData" else labels_of(i))
+        assert label.dtype == np.float32
+
+
+def test_what_is_smaller_than_the_crop_is_padded(folder, open_source):
+    net = layer("ImageSegData", folder / "list.txt", f"{PIXEL} ignore_label: 77", "crop_size: 25 mean_value: 100.25")
+    net = net.replace('top: "label"', 'top: "label" top: "size"')
+    data, label, size = next(open_source(net))
+    assert data.shape == (4, 3, 25, 25)
+    assert label.shape == (4, 1, 25, 25)
+    np.testing.assert_array_equal(size.reshape(4, 2), [[20, 25], [24, 25], [25, 22], [20, 25]])
+    # 20 x 30, padded to 25 x 30, of which the middle is cut
+    np.testing.assert_array_equal(label[0, 0, :20], labels_of(0)[:, 2:27])
+    np.testing.assert_array_equal(data[0, 0, :20], labels_of(0)[:, 2:27] - np.float32(100.25))
+    assert (label[0, 0, 20:] == 77).all()
+    assert (data[0, :, 20:] == 0).all()
+    np.testing.assert_array_equal(label[2, 0, :, :22], labels_of(2)[3:28])
+    assert (label[2, 0, :, 22:] == 77).all()
+
+
+def test_labels_of_whole_images_and_none(folder, open_source):
+    data, label = next(open_source(layer("ImageSegData", folder / "classes.txt", "new_height: 8 new_width: 9")))
+    assert data.shape == (4, 3, 8, 9)
+    assert label.shape == (4, 1, 8, 9)
+    np.testing.assert_array_equal(label.reshape(4, -1), np.tile(np.arange(3, 7)[:, None], 72))
+    _, label = next(
+        open_source(layer("ImageSegData", folder / "images.txt", "label_type: NONE new_height: 8 new_width: 9"))
+    )
+    assert (label == 255).all()
+
+
+def test_resized_labels_stay_labels(folder, open_source):
+    source = open_source(layer("DenseImageData", folder / "list.txt", "new_height: 40 new_width: 60"))
+    data, label = next(source)
+    np.testing.assert_array_equal(label[0, 0], labels_of(0).repeat(2, axis=0).repeat(2, axis=1))
+    assert data.shape == (4, 3, 40, 60)
+
+
+def test_scale_factors_change_both(folder, open_source):
+    transform = "scale_factors: 0.5 scale_factors: 1 scale_factors: 2"
+    net = layer("ImageSegData", folder / "list.txt", PIXEL, transform, batch_size=1, tops="data")
+    source = open_source(net, "TRAIN", seed=1)
+    shapes = [next(source)[0].shape[2:] for _ in range(20)]
+    factors = {(h / SIZES[i % 5][0], w / SIZES[i % 5][1]) for i, (h, w) in enumerate(shapes)}
+    assert factors >= {(1, 1), (2, 2)}
+    assert all(0.48 < f <= 2 for pair in factors for f in pair)
+
+
+def test_dense_image_data_has_settings_of_its_own(folder, open_source):
+    net = layer("DenseImageData", folder / "list.txt", "mirror: true crop_height: 12 crop_width: 18")
+    data, label = next(open_source(net, "TRAIN"))
+    assert data.shape == (4, 3, 12, 18)
+    np.testing.assert_array_equal(label[:, 0], data[:, 0])
+    with pytest.raises(DataError, match="both have a crop"):
+        open_source(layer("DenseImageData", folder / "list.txt", "crop_height: 4 crop_width: 4", "crop_size: 4"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "more", "message"),
+    [
+        ("im 0.png\n", PIXEL, "list:1: .* there is no image 'im'"),
+        ("lonely\n", PIXEL, "list:1: .* 'lonely' is not two paths"),
+        ("im 0.png nowhere.png\n", PIXEL, "list:1: .* there is no label image 'nowhere.png'"),
+        ("im 0.png 1.png\n", PIXEL, r"im 0.png' is 20x30 \(HxW\), but its label image '.*1.png' is 24x26"),
+        ("im 0.png 300\n", "", "labels beyond 0 to 255"),
+        ("im 0.png 0.png\n", f"{PIXEL} ignore_label: -1", "ignore_label must be 0 to 255"),
+        ("im 0.png 0.png\n", f"{PIXEL} new_height: 4", "only one of new_height and new_width"),
+        ("im 0.png 0.png\n", f"{PIXEL} short_side: 4", "image_data_param.short_side is not supported"),
+        ("im 0.png 0.png\nim 1.png 1.png\n", PIXEL, "im 1.png' comes out as 3x24x26 .* the batch's first as 3x20x30"),
+    ],
+)
+def test_mistakes_are_named(folder, open_source, lines, more, message):
+    (folder / "list").write_text(lines)
+    with pytest.raises(DataError, match=message):
+        next(open_source(layer("ImageSegData", folder / "list", more)))
+
+
+def test_a_mean_file_does_not_fit_crops(folder, open_source):
+    with pytest.raises(DataError, match="mean"):
+        open_source(layer("ImageSegData", folder / "list.txt", PIXEL, 'crop_size: 4 mean_file: "nowhere"'))
+
+
+def test_skip_bad_takes_the_next_pair(folder, open_source):
+    (folder / "bad.png").write_bytes(b"no image")
+    (folder / "bad").write_text("im 3.png bad.png\nim 0.png 0.png\n")
+    data, label = next(open_source(layer("ImageSegData", folder / "bad", PIXEL), skip_bad=True))
+    assert (data[:, 2] == 0).all()
+    np.testing.assert_array_equal(label[:, 0], data[:, 0])
