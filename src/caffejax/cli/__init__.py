@@ -11,6 +11,7 @@ from .._version import __version__
 from ..errors import CaffejaxError
 from ..process import tune_process
 from . import (
+    check,
     classify,
     compute_image_mean,
     convert,
@@ -39,6 +40,7 @@ _COMMANDS = (
     time,
     memory,
     plan,
+    check,
     gradcheck,
     convert,
     convert_imageset,

@@ -5,7 +5,7 @@ from .culprit import Culprit, find_culprit, not_finite
 from .debug_info import DebugInfo
 from .features import features
 from .index_check import IndexCheck, check_indices
-from .memory import CompiledMemory, LayerMemory, MemoryReport, compiled_memory, memory_report
+from .memory import CompiledMemory, LayerMemory, MemoryReport, compiled_memory, memory_report, net_sizes
 from .timing import LayerTime, Timer, mean_times
 
 __all__ = [
@@ -24,5 +24,6 @@ __all__ = [
     "mean_times",
     "memory_report",
     "multiply_adds",
+    "net_sizes",
     "not_finite",
 ]

@@ -121,7 +121,13 @@ def compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:
     return CompiledMemory(*map(int, sizes))
 
 
-def _of_layer(layer: Layer, graph: Graph) -> LayerMemory:
+def net_sizes(graph: Graph) -> tuple[int, int]:
+    """Return how many numbers are in a net's params, and in its activations."""
+    layers = [_of_layer(layer, graph, count=False) for layer in graph.layers]
+    return sum(layer.parameters for layer in layers), sum(layer.activations for layer in layers)
+
+
+def _of_layer(layer: Layer, graph: Graph, count: bool = True) -> LayerMemory:
     tops = [graph.blobs[top] for top in layer.tops]
     shared = layer.tops if layer.type.facts.copies else layer.bottoms
     new = [x for name, x in zip(layer.tops, tops, strict=True) if name not in shared]
@@ -134,7 +140,7 @@ def _of_layer(layer: Layer, graph: Graph) -> LayerMemory:
         parameter_bytes=parameters * jnp.dtype(jnp.float32).itemsize,
         activations=sum(math.prod(x.shape) for x in new),
         activation_bytes=sum(math.prod(x.shape) * x.dtype.itemsize for x in new),
-        multiply_adds=_multiply_adds(layer, graph),
+        multiply_adds=_multiply_adds(layer, graph) if count else None,
     )
 
 

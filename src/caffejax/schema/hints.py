@@ -46,8 +46,13 @@ HINTS: dict[str, dict[str, str]] = {
     "BatchNormParameter": {"engine": _LIBRARY},
     "ConcatParameter": {"engine": _LIBRARY, "per_fla_fuse": _SPEED},
     "ConvolutionParameter": {"conv_algos_override": _LIBRARY, "conv_algorithm": _LIBRARY},
+    "DataParameter": {
+        **dict.fromkeys(("threads", "parser_threads", "disk_reader_threads", "cache", "precache"), _SPEED),
+        "verbose": _PRINTS,
+    },
     "DropoutParameter": {"engine": _LIBRARY, "random_seed": "randomness comes from the solver's seed"},
     "EltwiseParameter": {"engine": _LIBRARY},
+    "ImageDataParameter": dict.fromkeys(("threads", "cache", "precache"), _SPEED),
     "InnerProductParameter": {"engine": _LIBRARY},
     "ReLUParameter": {"fuse": _SPEED},
     "RecurrentParameter": {"engine": _LIBRARY},

@@ -1,0 +1,9 @@
+"""Which of the models that people have load: in which phases, what is missing, whether weights fit.
+
+`check.check_file` looks at one; `check_files` at many, each in a process.
+"""
+
+from .pool import check_files
+from .report import Finding, PhaseReport, Report, WeightsReport
+
+__all__ = ["Finding", "PhaseReport", "Report", "WeightsReport", "check_files"]

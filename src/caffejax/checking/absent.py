@@ -1,0 +1,121 @@
+"""Data layers whose source is not there: what takes their place, so that the rest of the net can be looked at."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import Message
+
+from ..errors import GraphError
+from ..layers import Reads, layer_type
+from ..paths import find
+from ..schema.caffe_pb2 import LayerParameter, NetParameter
+
+_SOURCES = ("source", "root_folder", "mean_file", "label_map_file", "name_size_file")
+_SIDES = (224, 227, 256, 299, 32, 28, 512, 64)  # of images whose size nothing tells, in the order of trying
+_BOXES = 8  # of a batch, each of eight numbers
+
+
+class AbsentError(Exception):
+    """A source that is not there, of a layer whose tops cannot be assumed."""
+
+
+def has_absent_source(layer: LayerParameter, folder: Path | None) -> bool:
+    """Return whether a layer reads from a file or folder that is not there."""
+    try:
+        if layer.bottom or not isinstance(layer_type(layer.type).runs, Reads):
+            return False
+    except GraphError:
+        return False
+    named = [(name, value) for message in _messages(layer) for name, value in _sources(message)]
+    return any(value and not find(value, folder).exists() for name, value in named if name != "root_folder")
+
+
+def side_guesses(layers: Sequence[LayerParameter]) -> Sequence[int]:
+    """Return the sides to try for images: one only where the layers' own settings tell all."""
+    return _SIDES if any(_size(layer) is None for layer in layers) else _SIDES[:1]
+
+
+def in_place_of(layer: LayerParameter, side: int) -> LayerParameter:
+    """Return an Input layer with the tops that a data layer would have, as far as its settings tell.
+
+    Raises:
+        AbsentError: if they tell too little.
+    """
+    batch = next((m.batch_size for m in _messages(layer) if getattr(m, "batch_size", 0)), 1)
+    channels = 1 if layer.transform_param.force_gray or _is_grey(layer) else 3
+    height, width = _size(layer) or (side, side)
+    shapes = [[batch, channels, height, width], *_other_tops(layer, batch, height, width)]
+    if layer.type == "HDF5Data" or len(shapes) < len(layer.top):
+        raise AbsentError(
+            f"the source of layer '{layer.name}' ({layer.type}) is absent, and its settings tell no shapes"
+        )
+    new = LayerParameter(name=layer.name, type="Input", top=layer.top, include=layer.include, exclude=layer.exclude)
+    for shape in shapes[: len(layer.top)]:
+        new.input_param.shape.add(dim=shape)
+    return new
+
+
+def replaced(net: NetParameter, absent: Sequence[LayerParameter], side: int) -> NetParameter:
+    """Return the net with Input layers in place of these."""
+    names = {id(layer) for layer in absent}
+    new = NetParameter()
+    new.CopyFrom(net)
+    del new.layer[:]
+    new.layer.extend(in_place_of(layer, side) if id(layer) in names else layer for layer in net.layer)
+    return new
+
+
+def described(layer: LayerParameter, side: int, guessed: bool) -> str:
+    """Say what was assumed of a layer, and that the images' size was, if so."""
+    shapes = ", ".join("x".join(map(str, s.dim)) for s in in_place_of(layer, side).input_param.shape)
+    guess = ", a guess, as no setting tells the images' size" if guessed and _size(layer) is None else ""
+    absent = f"the source of layer '{layer.name}' ({layer.type}) is absent and was not opened"
+    return f"{absent}: tops taken for {shapes}{guess}"
+
+
+def _messages(layer: LayerParameter) -> Iterator[Any]:
+    """Yield the messages in a layer: its parameters, and what transforms images."""
+    for field, value in layer.ListFields():
+        if isinstance(value, Message) and field.name.endswith("_param"):
+            yield value
+
+
+def _sources(message: Message) -> Iterator[tuple[str, str]]:
+    for field, value in message.ListFields():
+        if field.name in _SOURCES and isinstance(value, str):
+            yield field.name, os.fspath(value)
+
+
+def _size(layer: LayerParameter) -> tuple[int, int] | None:
+    """Return height and width of the images, where the settings tell."""
+    t = layer.transform_param
+    if t.crop_size:
+        return t.crop_size, t.crop_size
+    sizes = [
+        (t.crop_h, t.crop_w),
+        *((resize.height, resize.width) for resize in t.resize_param),
+        (layer.image_data_param.new_height, layer.image_data_param.new_width),
+        (layer.window_data_param.crop_size, layer.window_data_param.crop_size),
+    ]
+    return next(((h, w) for h, w in sizes if h and w), None)
+
+
+def _is_grey(layer: LayerParameter) -> bool:
+    return layer.HasField("image_data_param") and not layer.image_data_param.is_color
+
+
+def _other_tops(layer: LayerParameter, batch: int, height: int, width: int) -> list[list[int]]:
+    """Return the shapes of what comes after the images: labels, boxes, or maps of labels."""
+    match layer.type:
+        case "AnnotatedData":
+            return [[1, 1, _BOXES, 8]]
+        case "ImageSegData" | "DenseImageData" | "ImageLabelmapData":
+            return [[batch, 1, height, width], [batch, 1, 1, 2]]
+        case "Data" | "ImageData" | "WindowData" | "VideoData":
+            return [[batch]]
+        case _:
+            return []

@@ -1,0 +1,159 @@
+"""Look at one model file: what it is, and in which states its net loads."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from .. import data  # noqa: F401  registers the data layers
+from ..errors import CaffejaxError, Problem
+from ..graph import Graph, build_graph
+from ..graph.rules import included
+from ..inspect.memory import net_sizes
+from ..paths import find
+from ..schema import read_net, read_solver
+from ..schema.caffe_pb2 import NetParameter, SolverParameter
+from ..solvers import settings
+from .absent import AbsentError, described, has_absent_source, replaced, side_guesses
+from .files import kind_of, weights_beside
+from .report import PhaseReport, Report, findings_of
+from .states import State, lacks_data, states_of
+from .weights import weights_report
+
+_FLOAT = 4  # bytes
+_TRAINED = 3  # numbers for each of the parameters: itself, its gradient and its history
+_KEPT = 2  # and for each activation: itself and its gradient
+
+
+def check_file(path: str | os.PathLike[str], weights: Sequence[str | os.PathLike[str]] = ()) -> Report:
+    """Look at a net or a solver; nothing is run, and no data is opened that is not there.
+
+    Args:
+        path: a prototxt.
+        weights: files to compare with a net; if none are given, those beside it that are called as it is.
+    """
+    file = Path(path)
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        return Report(str(file), "other", findings_of([Problem(f"cannot be read: {error.strerror}")], "text"))
+    text = content.decode("utf-8-sig", "replace")
+    kind = "other" if b"\0" in content else kind_of(text)
+    with _notes(file) as notes:
+        try:
+            if kind == "net":
+                return _net_report(file, read_net(file), [Path(w) for w in weights] or weights_beside(file), notes)
+            if kind == "solver":
+                return _solver_report(file, read_solver(file), notes)
+        except CaffejaxError as error:
+            return Report(str(file), kind, findings_of(error.problems, "text"), notes=tuple(notes))
+    return Report(str(file), "other")
+
+
+def _net_report(file: Path, net: NetParameter, weights: Sequence[Path], notes: Sequence[str]) -> Report:
+    phases = tuple(_phase_report(file, net, state, weights) for state in states_of(net))
+    return Report(str(file), "net", (), _without_repetition(phases), tuple(dict.fromkeys(notes)))
+
+
+def _solver_report(file: Path, param: SolverParameter, notes: list[str]) -> Report:
+    """Check the settings and the nets inside; of nets that are only named, say whether they are there."""
+    problems: tuple[Problem, ...] = ()
+    try:
+        settings.check(param)
+    except CaffejaxError as error:
+        problems = error.problems
+    inside: list[tuple[str, NetParameter]] = [("TEST", net) for net in param.test_net_param]
+    inside += [("TRAIN", param.train_net_param)] if param.HasField("train_net_param") else []
+    inside += [("T", param.net_param)] if param.HasField("net_param") else []  # both
+    phases = [
+        _phase_report(file, net, state, ())
+        for start, net in inside
+        for state in states_of(net)
+        if state.name.startswith(start)
+    ]
+    for named in (param.net, param.train_net, *param.test_net):
+        if named:
+            found = find(named, file.parent).exists()
+            notes.append(f"its net {named} is {'looked at by itself' if found else 'not there'}")
+    return Report(str(file), "solver", findings_of(problems, "setting"), tuple(phases), tuple(dict.fromkeys(notes)))
+
+
+def _phase_report(file: Path, net: NetParameter, state: State, weights: Sequence[Path]) -> PhaseReport:
+    if lacks_data(net, state.message):
+        return PhaseReport(state.name, "no data")
+    absent = [x for x in net.layer if included(x, state.message) and has_absent_source(x, file.parent)]
+    sides = side_guesses(absent)
+    guessed = len(sides) > 1
+    error: CaffejaxError | None = None
+    best: PhaseReport | None = None
+    for side in sides:
+        try:
+            graph = build_graph(replaced(net, absent, side) if absent else net, state.message, file=str(file))
+        except AbsentError as reason:
+            return PhaseReport(state.name, "loads", assumed=(f"{reason}; the layers after it were not looked at",))
+        except CaffejaxError as failure:
+            error = error or failure
+        else:
+            assumed = tuple(described(layer, side, guessed) for layer in absent)
+            found = _loaded(state.name, graph, assumed, [weights_report(graph, path) for path in weights])
+            best = best or (replace(found, parameters=0, memory=0) if guessed else found)
+            if not weights or not any(w.misfits for w in found.weights):
+                return found if weights else best  # of a size that weights fit
+    if best is not None:
+        return best
+    assert error is not None
+    return PhaseReport(state.name, "fails", findings_of(error.problems))
+
+
+def _loaded(name: str, graph: Graph, assumed: tuple[str, ...], weights: Sequence[Any]) -> PhaseReport:
+    on_host = tuple(f"{x.name} ({x.type.name})" for x in graph.layers if x.type.on_host)
+    fed = sum(x.type.is_fed for x in graph.layers)
+    splits = sum(x.inserted_split for x in graph.layers)
+    parameters, activations = net_sizes(graph)
+    training = graph.phase == "TRAIN" and any(graph.losses)
+    memory = parameters * _FLOAT * (_TRAINED if training else 1) + activations * (_KEPT if training else 1)
+    return PhaseReport(
+        name,
+        "loads",
+        assumed=assumed,
+        compiled=len(graph.layers) - len(on_host) - fed - splits,
+        on_host=on_host,
+        parameters=parameters,
+        memory=memory,
+        weights=tuple(weights),
+    )
+
+
+def _without_repetition(phases: Sequence[PhaseReport]) -> tuple[PhaseReport, ...]:
+    """Leave out states with a stage in which nothing differs from the phase without."""
+    plain = {phase.state: phase for phase in phases if "+" not in phase.state}
+    return tuple(p for p in phases if "+" not in p.state or not _same(p, plain[p.state.partition("+")[0]]))
+
+
+def _same(a: PhaseReport, b: PhaseReport) -> bool:
+    return (a.outcome, a.findings, a.compiled, a.parameters) == (b.outcome, b.findings, b.compiled, b.parameters)
+
+
+@contextmanager
+def _notes(file: Path) -> Iterator[list[str]]:
+    """Collect what is logged as warnings meanwhile, instead of showing it."""
+    found: list[str] = []
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            found.append(record.getMessage().removeprefix(f"{file}: "))
+
+    log, collector = logging.getLogger("caffejax"), Collector(logging.WARNING)
+    propagate = log.propagate
+    log.addHandler(collector)
+    log.propagate = False
+    try:
+        yield found
+    finally:
+        log.removeHandler(collector)
+        log.propagate = propagate

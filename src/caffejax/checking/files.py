@@ -1,0 +1,55 @@
+"""Which files are models: found in folders, and told apart by what stands in them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from ..schema.caffe_pb2 import NetParameter, SolverParameter
+from ..schema.tokens import END, Tokens
+from .report import Kind
+
+_ENDINGS = (".prototxt", ".pt", ".pbtxt")
+_WEIGHTS = (".caffemodel", ".caffemodel.h5", ".h5")
+_OF_NETS = {"layer", "layers", "input", "input_shape", "input_dim"}
+
+
+def model_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
+    """Yield files as they are, and of folders all files with a prototxt's ending, in order, none of them twice."""
+    seen: set[Path] = set()
+    for path in map(Path, paths):
+        inside = sorted(p for p in path.rglob("*") if p.suffix in _ENDINGS and p.is_file()) if path.is_dir() else [path]
+        for file in inside:
+            if file not in seen:
+                seen.add(file)
+                yield file
+
+
+def kind_of(text: str) -> Kind:
+    """Return what a text is, by the names at its top level.
+
+    A net has layers or inputs, and a solver anything that nets do not have.
+    """
+    solvers = set(SolverParameter.DESCRIPTOR.fields_by_name) - set(NetParameter.DESCRIPTOR.fields_by_name)
+    names = set(_top_level(text))
+    if names & _OF_NETS:
+        return "net"
+    return "solver" if names & solvers else "other"
+
+
+def weights_beside(file: Path) -> list[Path]:
+    """Return the weights files in a net's folder that are called as it is."""
+    return [path for ending in _WEIGHTS if (path := file.with_name(file.stem + ending)).is_file()]
+
+
+def _top_level(text: str) -> Iterator[str]:
+    depth = 0
+    tokens = Tokens(text)
+    for token, after in zip(tokens, [*tokens[1:], END], strict=True):
+        if token in ("{", "<", "["):
+            depth += 1
+        elif token in ("}", ">", "]"):
+            depth -= 1
+        elif depth == 0 and after in (":", "{", "<"):
+            yield token

@@ -1,0 +1,138 @@
+"""Many files, each looked at in a process that may crash or hang without harm to the others."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from ..errors import Problem
+from .report import Report, findings_of
+from .worker import LENGTH
+
+_START = 120  # seconds for a process to be ready
+
+
+class _Worker:
+    """One process, started when it is first needed, and again after a crash or a hang."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def check(self, path: Path, weights: Sequence[str], timeout: float) -> Report:
+        """Return the report on a file, or one that says what became of the process."""
+        try:
+            process = self._started()
+            assert process.stdin is not None
+            pickle.dump((os.fspath(path), list(weights)), process.stdin)
+            process.stdin.flush()
+            found = self._reply(timeout)
+        except TimeoutError:
+            self.end(hangs=True)
+            return _failed(path, f"is still being looked at after {timeout:g} s; --timeout gives it longer")
+        except (EOFError, OSError, pickle.UnpicklingError):
+            code = self.end()
+            return _failed(path, f"the process that looked at it ended with code {code}")
+        assert isinstance(found, Report)
+        return found
+
+    def end(self, hangs: bool = False) -> int | None:
+        """End the process; return its exit code."""
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            with suppress(OSError):
+                pipe.close()  # it ends by itself where there are no more requests
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(0 if hangs else 2)
+        process.kill()
+        return process.wait()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            places = [p for p in (_package_folder(), os.environ.get("PYTHONPATH")) if p]
+            environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(places)}
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", f"{__package__}.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+            )
+            self._reply(_START)
+        return self._process
+
+    def _reply(self, timeout: float) -> Any:
+        end = time.monotonic() + timeout
+        return pickle.loads(self._read(int.from_bytes(self._read(LENGTH, end)), end))
+
+    def _read(self, size: int, end: float) -> bytes:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        pipe, content = self._process.stdout.fileno(), bytearray()
+        while len(content) < size:
+            ready, _, _ = select.select([pipe], [], [], max(0.0, end - time.monotonic()))
+            if not ready:
+                raise TimeoutError
+            piece = os.read(pipe, size - len(content))
+            if not piece:
+                raise EOFError
+            content += piece
+        return bytes(content)
+
+
+def check_files(
+    paths: Sequence[str | os.PathLike[str]],
+    weights: Sequence[str | os.PathLike[str]] = (),
+    *,
+    jobs: int | None = None,
+    timeout: float = 120,
+) -> Iterator[Report]:
+    """Look at many files at once; yield the reports in their order, each when it is there.
+
+    Args:
+        paths: the files.
+        weights: as for `check_file`.
+        jobs: how many processes; as many as there are cores unless given.
+        timeout: seconds for each file.
+    """
+    files, names = [Path(path) for path in paths], [os.fspath(w) for w in weights]
+    n = max(1, min(jobs or os.cpu_count() or 1, len(files)))
+    idle: SimpleQueue[_Worker] = SimpleQueue()
+    workers = [_Worker() for _ in range(n)]
+    for worker in workers:
+        idle.put(worker)
+
+    def check(path: Path) -> Report:
+        worker = idle.get()
+        try:
+            return worker.check(path, names, timeout)
+        finally:
+            idle.put(worker)
+
+    with ThreadPoolExecutor(n) as threads:
+        try:
+            yield from threads.map(check, files)
+        finally:
+            threads.shutdown(wait=True, cancel_futures=True)
+            for worker in workers:
+                worker.end()
+
+
+def _failed(path: Path, message: str) -> Report:
+    return Report(os.fspath(path), "net", findings_of([Problem(message)], "crash"))
+
+
+def _package_folder() -> str:
+    return str(Path(__file__).parents[2])

@@ -1,0 +1,132 @@
+"""What there is to say of a model file: plain values, which go through JSON and between processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from ..errors import Problem
+
+Kind = Literal["net", "solver", "other"]
+Cause = Literal["text", "type", "setting", "python", "blob", "shape", "weights", "crash"]
+
+# how messages begin, by cause; all others are about shapes, counts and values
+_BEGINNINGS: dict[str, Cause] = {
+    "unknown layer type": "type",
+    "setting ": "setting",
+    "there is no Python module": "python",
+    "unknown bottom blob": "blob",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong, or missing, and where.
+
+    Attributes:
+        cause: of which kind it is.
+        message: what it is.
+        layers: the layers concerned.
+    """
+
+    cause: Cause
+    message: str
+    layers: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"'{name}'" for name in self.layers[:3])
+        more = f" and {len(self.layers) - 3} more" if len(self.layers) > 3 else ""
+        count = f"{len(self.layers)} layers: " if len(self.layers) > 1 else "layer "
+        return f"{self.message} ({count}{shown}{more})" if self.layers else self.message
+
+
+@dataclass(frozen=True)
+class WeightsReport:
+    """How the blobs of a file fit a net.
+
+    Attributes:
+        file: the file.
+        matched: how many layers have blobs in it that fit.
+        misfits: what does not fit.
+        missing: layers with blobs of which the file has none; they would start from their fillers.
+        unused: how many layers of the file with blobs the net does not have.
+    """
+
+    file: str
+    matched: int = 0
+    misfits: tuple[Finding, ...] = ()
+    missing: tuple[str, ...] = ()
+    unused: int = 0
+
+
+@dataclass(frozen=True)
+class PhaseReport:
+    """A net in one state.
+
+    Attributes:
+        state: the phase, with the stages after a plus sign each.
+        outcome: "loads", "fails", or "no data": there is a data layer, but for other states only.
+        findings: why it fails.
+        assumed: data layers whose source is absent: what was assumed of their tops.
+        compiled: how many layers run in what is compiled.
+        on_host: those that run on the host, as `name (type)`.
+        parameters: numbers in all blobs.
+        memory: about how many bytes it takes to run, or in TRAIN to train, without the compiler's own.
+        weights: how each weights file fits.
+    """
+
+    state: str
+    outcome: Literal["loads", "fails", "no data"]
+    findings: tuple[Finding, ...] = ()
+    assumed: tuple[str, ...] = ()
+    compiled: int = 0
+    on_host: tuple[str, ...] = ()
+    parameters: int = 0
+    memory: int = 0
+    weights: tuple[WeightsReport, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """A file.
+
+    Attributes:
+        file: its path.
+        kind: "net", "solver" or "other".
+        findings: what is wrong with the file itself, or with a solver's settings.
+        phases: a net's states, or those of the nets inside a solver.
+        notes: what is worth knowing: old forms, settings of forks that are ignored, nets that a solver names.
+    """
+
+    file: str
+    kind: Kind
+    findings: tuple[Finding, ...] = ()
+    phases: tuple[PhaseReport, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def loads(self) -> bool:
+        """Whether nothing is wrong with it, and a net builds in every state that it is complete for, one at least."""
+        outcomes = [phase.outcome for phase in self.phases]
+        misfits = any(w.misfits for phase in self.phases for w in phase.weights)
+        return not (self.findings or misfits or "fails" in outcomes or (self.kind == "net" and "loads" not in outcomes))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as values that JSON has."""
+        return {**asdict(self), "loads": self.loads}
+
+
+def findings_of(problems: Iterable[Problem], cause: Cause | None = None) -> tuple[Finding, ...]:
+    """Return a finding for each thing that is wrong, with all layers of which it is said."""
+    found: dict[tuple[Cause, str], list[str]] = {}
+    for problem in problems:
+        message = problem.message if problem.line is None else f"line {problem.line}: {problem.message}"
+        begun: list[Cause] = [c for start, c in _BEGINNINGS.items() if problem.message.startswith(start)]
+        own: Cause = cause or (begun or ["shape"])[0]
+        if own == "python":  # without the places that were looked in
+            message = message.partition(";")[0]
+        layers = found.setdefault((own, message), [])
+        if problem.layer is not None and problem.layer not in layers:
+            layers.append(problem.layer)
+    return tuple(Finding(own, message, tuple(layers)) for (own, message), layers in found.items())

@@ -1,0 +1,140 @@
+"""Look at models: which load, in which phases, what is missing, whether weights fit, what runs where.
+
+FILE is a net or a solver; of a FOLDER, all *.prototxt, *.pt and *.pbtxt in it and below. Nothing is run, and data that
+is absent is not missed. The exit code is 0 if all load and 1 if not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import CaffejaxError
+from ..sizes import in_words
+from . import flags
+
+if TYPE_CHECKING:
+    from ..checking import PhaseReport, Report
+
+HELP = "tell which models load and what the others lack"
+EXAMPLE = "caffejax check -j 8 models/ my_net/deploy.prototxt"
+
+_WIDTH = 100
+_NAME = 50
+_ROW = "{:<50}  {:<20}  {:>8}  {:>10}"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments and flags."""
+    parser.add_argument("paths", nargs="+", type=_existing, metavar="FILE|FOLDER", help="nets, solvers, or folders")
+    weights = "compare with this file's blobs; else with a .caffemodel called as the net"
+    flags.add(parser, "weights", weights, type=_existing, metavar="FILE")
+    flags.add_switch(parser, "json", "print everything as JSON")
+    parser.add_argument("-j", "--jobs", type=flags.positive, metavar="N", help="files at once; as many as cores")
+    flags.add(parser, "timeout", "seconds for each file", type=flags.positive, default=120, metavar="N")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Look at the models, and say what there is to say of each."""
+    from ..checking.files import model_files
+    from ..checking.pool import check_files
+
+    files = list(model_files(options.paths))
+    if not files:
+        raise CaffejaxError("there are no *.prototxt, *.pt or *.pbtxt in what was named")
+    weights = [options.weights] if options.weights else []
+    reports = check_files(files, weights, jobs=options.jobs, timeout=options.timeout)
+    shown = list(reports) if options.json else list(_printed(reports))
+    models = [report for report in shown if report.kind != "other" or report.findings]
+    skipped = [report.file for report in shown if report not in models]
+    failed = [report for report in models if not report.loads]
+    if options.json:
+        print(json.dumps({"models": [report.as_json() for report in models], "skipped": skipped}, indent=1))
+    else:
+        _print_summary(models, failed, skipped)
+    if failed:
+        raise CaffejaxError(f"{len(failed)} of {len(models)} models do not load")
+
+
+def _existing(text: str) -> Path:
+    if not os.path.exists(text):
+        raise argparse.ArgumentTypeError(f"there is no file or folder '{text}'")
+    return Path(text)
+
+
+def _printed(reports: Iterator[Report]) -> Iterator[Report]:
+    print(_ROW.format("model", "loads in", "params", "memory"))
+    for report in reports:
+        if report.kind != "other" or report.findings:
+            for line in _lines(report):
+                print(line)
+            sys.stdout.flush()
+        yield report
+
+
+def _lines(report: Report) -> Iterator[str]:
+    loading = [phase for phase in report.phases if phase.outcome == "loads"]
+    where = " ".join(phase.state for phase in loading) or ("(settings)" if report.kind == "solver" else "-")
+    parameters, memory = (max((getattr(p, f) for p in loading), default=0) for f in ("parameters", "memory"))
+    numbers = (_count(parameters), in_words(memory) if memory else "-")
+    yield _ROW.format(_shortened(report.file), where if report.loads else f"FAILS ({where})", *numbers).rstrip()
+    yield from _told((str(finding) for finding in report.findings), "")
+    for phase in _distinct(report.phases):
+        if phase.outcome == "no data":
+            yield f"  {phase.state}: no data layer for it"
+        yield from _told((str(finding) for finding in phase.findings), f"{phase.state}: ")
+        yield from _told(phase.assumed, f"{phase.state}: ")
+        if phase.on_host:
+            hosts = f"on the host: {', '.join(phase.on_host)}; {phase.compiled} layers compiled"
+            yield from _told([hosts], f"{phase.state}: ")
+        for found in phase.weights:
+            lacking = f", none for {len(found.missing)}: {', '.join(found.missing[:5])}" if found.missing else ""
+            unused = f", {found.unused} not used" if found.unused else ""
+            fit = f"{found.file}: blobs for {found.matched} layers fit{lacking}{unused}"
+            yield from _told([fit], f"{phase.state}: ")
+            yield from _told((str(misfit) for misfit in found.misfits), f"{phase.state}: ")
+    yield from _told(report.notes, "note: ")
+
+
+def _distinct(phases: tuple[PhaseReport, ...]) -> Iterator[PhaseReport]:
+    """Yield states, but not those of which nothing else is to be said than of one before."""
+    from dataclasses import replace
+
+    seen: dict[PhaseReport, str] = {}
+    for phase in phases:
+        bare = replace(phase, state="", memory=0)
+        seen[bare] = f"{seen[bare]}, {phase.state}" if bare in seen else phase.state
+    for bare, states in seen.items():
+        yield replace(bare, state=states)
+
+
+def _told(sentences: Iterator[str] | tuple[str, ...] | list[str], start: str) -> Iterator[str]:
+    for sentence in sentences:
+        yield from textwrap.wrap(
+            f"{start}{sentence}", _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+        )
+
+
+def _print_summary(models: list[Report], failed: list[Report], skipped: list[str]) -> None:
+    print(f"\n{len(models) - len(failed)} of {len(models)} models load.")
+    if skipped:
+        many = "1 file is" if len(skipped) == 1 else f"{len(skipped)} files are"
+        for line in _told([f"{many} neither net nor solver: {', '.join(skipped)}"], ""):
+            print(line)
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _NAME else f"…{name[1 - _NAME :]}"
+
+
+def _count(n: int) -> str:
+    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if n >= size:
+            return f"{n / size:.4g} {unit}"
+    return str(n) if n else "-"
