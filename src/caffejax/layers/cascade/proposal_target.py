@@ -63,7 +63,7 @@ register(
     LayerType(
         Signature("ProposalTarget", bottoms=2, tops=(6, 7), param="proposal_target_param", in_place=False),
         OnHost(proposal_target, proposal_target_top_shapes, ragged=True),
-        Gradient(no_gradient),
+        Gradient(no_gradient, preferred=True),
         Facts(
             origin="Cascade R-CNN",
             restrictions="One box is drawn at random where there is none; MS-CNN's first version filled the batch.",
