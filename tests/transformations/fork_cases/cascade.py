@@ -21,7 +21,8 @@ def boxes(random: Random, n: int) -> np.ndarray:
 
 
 def rois(random: Random, shape: Shape) -> np.ndarray:
-    return np.concatenate([np.zeros((shape[0], 1)), boxes(random, shape[0])], axis=1)
+    image = np.full((shape[0], 1), 0.25)  # as 0, and none below it a small step away
+    return np.concatenate([image, boxes(random, shape[0])], axis=1)
 
 
 def two_images(random: Random, shape: Shape) -> np.ndarray:

@@ -79,9 +79,9 @@ def _columns(ctx: Context) -> int:
 def _truth(ctx: Context, truth: np.ndarray) -> Truth:
     rows = rows_of(truth, "bottom 1 (ground truth)")
     rows = rows[rows[:, 0].astype(int) >= 0]
-    most = ctx.param.cls_num - 1
-    require(np.all(rows[:, 5] <= most), f"labels must not be above {most} (cls_num {most + 1}): {rows[:, 5]}")
-    return Truth(rows[:, :5], rows[:, 5].astype(int), rows[:, 6] != 0)
+    labels, most = rows[:, 5].astype(int), ctx.param.cls_num - 1
+    require(np.all(labels <= most), f"labels must not be above {most} (cls_num {most + 1}): {labels}")
+    return Truth(rows[:, :5], labels, rows[:, 6] != 0)
 
 
 def _targets(ctx: Context, sample: Sample, labels: np.ndarray, truth: Truth) -> tuple[np.ndarray, ...]:
