@@ -73,8 +73,9 @@ class Subject:
 
     @property
     def prefers_rule(self) -> bool:
-        """Whether some gradient is Caffe's formula, and no derivative."""
-        return any(layer.type.gradient.preferred for layer in self.net.graph.layers)
+        """Whether some gradient is Caffe's formula, and no derivative; such as none through padded tops."""
+        kinds = [layer.type for layer in self.net.graph.layers]
+        return any(kind.gradient.preferred or kind.facts.padded for kind in kinds)
 
     def loss(self, params: Arrays, inputs: Arrays, state: Arrays = None) -> tuple[jax.Array, Arrays]:
         """A smooth function of all tops, no two numbers alike in it; and the tops and the new state."""

@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from ...errors import require
 from ..context import Context, Shape, Site
@@ -36,7 +35,7 @@ def make_decode_bbox(ctx: Context, site: Site) -> LayerType:
 def decode(ctx: Context, deltas: jax.Array, rois: jax.Array, *matched: jax.Array) -> jax.Array:
     """The ROIs moved. Rows of padding stay where they are."""
     require(not matched, "takes a third bottom, the matched ground truth, only in TRAIN")
-    deltas, rows = _rows(lax.stop_gradient(deltas), lax.stop_gradient(rois))
+    deltas, rows = _rows(deltas, rois)
     boxes = moved(promote(rows)[:, 1:], normalization(ctx).undone(promote(deltas)[:, 4:]))
     return with_four_axes(jnp.concatenate([rows[:, :1], boxes.astype(rows.dtype)], axis=1))
 
@@ -46,9 +45,8 @@ def decode_and_drop(ctx: Context, deltas: np.ndarray, rois: np.ndarray, *matched
     boxes = moved(rows[:, 1:], normalization(ctx).undone(given[:, 4:], xp=np), xp=np)
     keep = np.all(boxes[:, 2:] >= boxes[:, :2], axis=1) & (rows[:, 0] >= 0)
     for found in matched:
-        keep &= (
-            rows_of(promoted(found), "bottom 2 (matched ground truth)")[:, -1] < ctx.layer.decode_bbox_param.gt_iou_thr
-        )
+        overlap = rows_of(promoted(found), "bottom 2 (matched ground truth)")[:, -1]
+        keep &= overlap < ctx.layer.decode_bbox_param.gt_iou_thr
     require(np.any(keep), f"of {len(rows)} boxes none is left: all are without sides, or ground truth already")
     return np.asarray(with_four_axes(np.concatenate([rows[:, :1], boxes], axis=1)[keep].astype(rois.dtype)))
 
@@ -63,9 +61,11 @@ register(
     LayerType(
         Signature("DecodeBBox", bottoms=(2, 3), param="decode_bbox_param", in_place=False),
         PerLayer(make_decode_bbox),
-        Gradient(no_gradient),
+        Gradient(no_gradient, preferred=True),
         Facts(
-            origin="Cascade R-CNN", row_wise=lambda ctx: not ctx.training, restrictions="In TRAIN it runs on the host."
+            origin="Cascade R-CNN",
+            row_wise=lambda ctx: not ctx.training,
+            restrictions="In TRAIN it runs on the host.",
         ),
     )
 )

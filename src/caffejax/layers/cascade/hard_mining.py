@@ -56,7 +56,7 @@ register(
     LayerType(
         Signature("HardMining", bottoms=(2, None), tops=(1, None), param="hard_mining_param", in_place=False),
         OnHost(hard_mining, hard_mining_top_shapes, ragged=True),
-        Gradient(no_gradient),
+        Gradient(no_gradient, preferred=True),
         Facts(origin="Cascade R-CNN"),
     )
 )

@@ -63,7 +63,7 @@ register(
     LayerType(
         Signature("ProposalTarget", bottoms=2, tops=(6, 7), param="proposal_target_param", in_place=False),
         OnHost(proposal_target, proposal_target_top_shapes, ragged=True),
-        Gradient(no_gradient),
+        Gradient(no_gradient, preferred=True),
         Facts(
             origin="Cascade R-CNN",
             restrictions="One box is drawn at random where there is none; MS-CNN's first version filled the batch.",
@@ -79,9 +79,9 @@ def _columns(ctx: Context) -> int:
 def _truth(ctx: Context, truth: np.ndarray) -> Truth:
     rows = rows_of(truth, "bottom 1 (ground truth)")
     rows = rows[rows[:, 0].astype(int) >= 0]
-    most = ctx.param.cls_num - 1
-    require(np.all(rows[:, 5] <= most), f"labels must not be above {most} (cls_num {most + 1}): {rows[:, 5]}")
-    return Truth(rows[:, :5], rows[:, 5].astype(int), rows[:, 6] != 0)
+    labels, most = rows[:, 5].astype(int), ctx.param.cls_num - 1
+    require(np.all(labels <= most), f"labels must not be above {most} (cls_num {most + 1}): {labels}")
+    return Truth(rows[:, :5], labels, rows[:, 6] != 0)
 
 
 def _targets(ctx: Context, sample: Sample, labels: np.ndarray, truth: Truth) -> tuple[np.ndarray, ...]:

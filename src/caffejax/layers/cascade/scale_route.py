@@ -62,7 +62,7 @@ register(
     LayerType(
         Signature("ScaleRoute", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="scale_route_param", in_place=False),
         PerLayer(make_scale_route),
-        Gradient(no_gradient),
+        Gradient(no_gradient, preferred=True),
         Facts(
             origin="Cascade R-CNN",
             padded=True,
