@@ -37,6 +37,8 @@ def found(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 def multibox(param: str, name: str, groups: int = 1) -> Case:
     shapes = ((ROWS, PRIORS * groups * 4), (ROWS, PRIORS * CLASSES), (1, 2, PRIORS * 4), (1, 1, 9, 8))
     text = f"multibox_loss_param {{ num_classes: {CLASSES} overlap_threshold: 0.4 {param} }}"
+    if "NONE" in param:  # many terms, over as many
+        text += " loss_param { normalization: FULL }"
     return layer("MultiBoxLoss", text, *shapes, name=name, draws={"b2": priors, "b3": truth})
 
 

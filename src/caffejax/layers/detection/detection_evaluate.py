@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import require
 from ..context import Context, Shape, Site
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, OnHost, PerLayer, Signature
+from ..types import Facts, Gradient, Indices, LayerType, OnHost, PerLayer, Signature
 from .image_sizes import Image, check_resize, in_pixels, read_sizes
 
 
@@ -33,11 +33,15 @@ def top_shapes(ctx: Context, found: Any, truth: Any) -> list[Shape]:
     return [(1, 1, len(_labels(ctx.param)) + int(np.prod(found.shape[:-1])), 5)]
 
 
+def detection_evaluate_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[None, None]:
+    return None, None
+
+
 register(
     LayerType(
         Signature("DetectionEvaluate", bottoms=2, param="detection_evaluate_param", in_place=False),
         PerLayer(make_detection_evaluate, on_host=True),
-        Gradient(exists=False),
+        Gradient(detection_evaluate_backward, indices=Indices((0, 1))),
         Facts(origin="SSD", restrictions="resize_param only with resize_mode WARP."),
     )
 )

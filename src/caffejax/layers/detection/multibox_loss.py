@@ -108,8 +108,8 @@ def _compare(
     locations, scores, priors = read_predictions(loc, conf, prior, groups, p.num_classes)
     predictions = Predictions(locations, scores)
     fixed = Predictions(*map(jax.lax.stop_gradient, predictions))
-    truth = jax.lax.stop_gradient(promote(label)).reshape(-1, 8)
-    return predictions, find_targets(ctx, mining, fixed, priors, truth)
+    truth = promote(label).reshape(-1, 8)
+    return predictions, find_targets(ctx, mining, fixed, *map(jax.lax.stop_gradient, (priors, truth)))
 
 
 def _check(ctx: Context) -> int:

@@ -13,7 +13,7 @@ def read_predictions(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return locations (images, priors, groups, 4), scores (images, priors, classes), priors (2, priors, 4).
 
-    The priors are boxes and variances, and pass no gradient.
+    The priors are boxes and variances.
 
     Raises:
         LayerError: for shapes that do not go together.
@@ -34,5 +34,5 @@ def read_predictions(
     return (
         promote(loc).reshape(images, priors, groups, 4),
         promote(conf).reshape(images, priors, classes),
-        jax.lax.stop_gradient(promote(prior)).reshape(2, priors, 4),
+        promote(prior).reshape(2, priors, 4),
     )
