@@ -220,13 +220,13 @@ momentum2: 0.999
 weight_decay: 0.0005
 lr_policy: "multistep"
 gamma: 0.2
-stepvalue: 900
-stepvalue: 1300
-max_iter: 1500
+stepvalue: 500
+stepvalue: 700
+max_iter: 800
 display: 100
 average_loss: 20
 test_iter: 6
-test_interval: 500
+test_interval: 400
 test_initialization: false
 eval_type: "detection"
 ap_version: "MaxIntegral"
