@@ -235,3 +235,26 @@ def test_mat_write(tmp_path: Path) -> None:
 def test_what_is_refused(kind: str, text: str, shapes: list[Any], words: str) -> None:
     with pytest.raises(CaffejaxError, match=rf"layer 'layer' \({kind}\): .*{words}"):
         Net(net(kind, text, shapes, tops=kind != "MatWrite"), "TRAIN")
+
+
+def test_types_of_old_nets() -> None:
+    """DeconvNet's and DeepLab's, as enums."""
+    text = """
+        input: "x" input_dim: 1 input_dim: 3 input_dim: 8 input_dim: 8
+        input: "label" input_dim: 1 input_dim: 1 input_dim: 15 input_dim: 15
+        layers { name: "pool" type: POOLING bottom: "x" top: "max" top: "mask"
+          pooling_param { kernel_size: 2 stride: 2 } }
+        layers { name: "unpool" type: UNPOOLING bottom: "max" bottom: "mask" top: "up"
+          unpooling_param { unpool: MAX kernel_size: 2 stride: 2 unpool_size: 8 } }
+        layers { name: "interp" type: INTERP bottom: "up" top: "wide" interp_param { zoom_factor: 3 } }
+        layers { name: "crop" type: PADDING bottom: "wide" top: "score" padding_param { pad_beg: -3 pad_end: -4 } }
+        layers { name: "seg" type: SEG_ACCURACY bottom: "score" bottom: "label" top: "seg" }
+        layers { name: "right" type: ELTWISE_ACCURACY bottom: "score" bottom: "label" top: "right"
+          eltwise_accuracy_param { ignore_label: 255 } }
+        layers { name: "near" type: EUCLIDEAN_DISTANCE bottom: "score" bottom: "score" top: "near" }
+        layers { name: "soft" type: SPATIAL_SOFTMAX bottom: "score" top: "soft" }
+    """
+    shapes = {name: blob.shape for name, blob in Net(text).graph.blobs.items()}
+    assert shapes["up"] == (1, 3, 8, 8)
+    assert shapes["soft"] == (1, 3, 15, 15)
+    assert (shapes["seg"], shapes["right"], shapes["near"]) == ((1, 1, 1, 3), (1, 1, 1, 1), (1, 1, 1, 1))

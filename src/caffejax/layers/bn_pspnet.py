@@ -97,7 +97,13 @@ PSPNET = LayerType(
         origin="yjxiong/caffe, PSPNet",
     ),
 )
-FROZEN = replace(PSPNET, gradient=Gradient(moving_bn_backward, preferred=True))
+FROZEN = replace(
+    PSPNET,
+    gradient=Gradient(moving_bn_backward, preferred=True),
+    facts=replace(
+        PSPNET.facts, cannot={"second": "the top depends on slope and bias, of which its gradient takes no notice"}
+    ),
+)
 
 
 def _by_batch(ctx: Context) -> bool:
