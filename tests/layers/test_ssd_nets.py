@@ -64,7 +64,7 @@ def test_first_pass(folder: Path, backward: str) -> None:
         close(diff, recorded[f"first_diff/{name}"], f"diff of {name}")
     for name, blobs in grads.items():
         for i, grad in enumerate(blobs):
-            close(grad, recorded[f"first_grad/{name}/{i}"], f"gradient of {name} {i}", 1e-3)
+            close(grad, recorded[f"first_grad/{name}/{i}"], f"gradient of {name} {i}")
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
@@ -82,7 +82,8 @@ def test_training(folder: Path) -> None:
         close(result.loss, expected, f"loss of iteration {k}")
     for name, blobs in trained_weights(recorded, variables).items():
         for i, expected in enumerate(blobs):
-            close(state.params[name][i], expected, f"{name} {i}")
+            # float64 is as far from what the fork's float32 came to in the first layer
+            close(state.params[name][i], expected, f"{name} {i}", 2e-4)
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
