@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from ..errors import require
 from .context import Context
 from .dtypes import promote
+from .loss import normalization
 from .registry import register
 from .types import Facts, Gradient, Indices, LayerType, Signature, Traced, Variants
 
@@ -49,6 +50,10 @@ def _parts(ctx: Context, a: jax.Array, b: jax.Array, weights: tuple[jax.Array, .
     for i, other in enumerate((b, *weights), start=1):
         require(other.shape == a.shape, f"bottom {i} has shape {other.shape}, and must have bottom 0's, {a.shape}")
     require(ctx.param.sigma > 0, f"sigma must be positive: {ctx.param.sigma}")
+    require(
+        normalization(ctx.layer.loss_param, "BATCH_SIZE") != "PRE_FIXED",
+        "normalization: PRE_FIXED, of R-FCN, is not supported here; SmoothL1LossOHEM has it",
+    )
     require(ctx.param.abssum, "abssum: false is not supported; leave it out")
     difference = promote(a) - promote(b)
     held = [jax.lax.stop_gradient(promote(w)) for w in weights]

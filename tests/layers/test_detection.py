@@ -1,0 +1,310 @@
+"""The SSD fork's layers: files, plain oracles of matching and mining, laws of boxes, and what is refused."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from replay import Replay, assert_as_recorded, net
+
+from caffejax import CaffejaxError, Net, layer_types
+from caffejax.layers.detection.boxes import decode, encode
+from caffejax.layers.detection.matching import Truth, match
+from caffejax.layers.detection.mining import hardest
+from caffejax.layers.rows import trimmed
+from recorded import GOLDEN
+
+FORK = GOLDEN / "fork_layers"
+TOLERANCE = {"atol": 1e-5, "rtol": 1e-4}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with what the recorded cases read, to work in."""
+    for kind in ("DetectionOutput", "DetectionEvaluate"):
+        for file in (FORK / kind).glob("s*_*.*t"):
+            shutil.copy(file, tmp_path)
+    for case in ("DetectionOutput/save_voc", "DetectionEvaluate/sizes"):
+        for end in ("prototxt", "npz"):
+            shutil.copy(FORK / f"{case}.{end}", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_files_of_voc(folder: Path) -> None:
+    assert_as_recorded({"path": folder / "save_voc", "phase": "TEST", "has_backward": False, **TOLERANCE})
+    for expected in (FORK / "DetectionOutput" / "save_voc_out").iterdir():
+        assert (folder / "save_voc_out" / expected.name).read_text() == expected.read_text()
+
+
+@pytest.mark.parametrize("form", ["COCO", "ILSVRC"])
+def test_files_of_other_forms(folder: Path, form: str) -> None:
+    text = (folder / "save_voc.prototxt").read_text()
+    (folder / "save_voc.prototxt").write_text(text.replace('"VOC"', f'"{form}"'))
+    replay = Replay({"path": folder / "save_voc", "phase": "TEST"})
+    (top,), _ = replay.tops(replay.params, replay.inputs)
+    (file,) = (folder / "save_voc_out").iterdir()
+    if form == "ILSVRC":
+        lines = [line.split() for line in file.read_text().splitlines()]
+        assert len(lines) == top.shape[2]
+        assert [(line[0], int(line[1])) for line in lines] == [
+            (("first", "second")[int(r[0])], int(r[1])) for r in top[0, 0]
+        ]
+    else:
+        found = json.loads(file.read_text())
+        assert [f["score"] for f in found] == pytest.approx(np.asarray(top[0, 0, :, 2]).tolist())
+        assert found[0].keys() == {"image_id", "category_id", "bbox", "score"}
+
+
+def test_files_that_are_not_there(folder: Path) -> None:
+    replay = Replay({"path": folder / "save_voc", "phase": "TEST"})  # builds without them
+    (folder / "save_voc_sizes.txt").unlink()
+    with pytest.raises(CaffejaxError, match=r"save_voc_sizes\.txt: .*cannot be read"):
+        replay.tops(replay.params, replay.inputs)
+
+
+def test_sizes_of_images(folder: Path) -> None:
+    case = {"path": folder / "sizes", "phase": "TEST", "has_backward": False, "atol": 1e-6, "rtol": 1e-6}
+    assert_as_recorded(case)
+    (folder / "sizes_sizes.txt").write_text("one 60\n")
+    with pytest.raises(CaffejaxError, match=r"sizes_sizes\.txt:1: .*must be 'name height width', not 'one 60'"):
+        assert_as_recorded(case)
+
+
+def test_detections_of_a_padded_top_are_evaluated() -> None:
+    text = net("DetectionEvaluate", "detection_evaluate_param { num_classes: 4 }", [(1, 1, 11, 7), (1, 1, 5, 8)])
+    recorded = np.load(FORK / "DetectionEvaluate" / "basic.npz")
+    padding = np.full((1, 1, 9, 7), -1, np.float32)
+    found = np.concatenate([recorded["bottom/detection"], padding], axis=2)
+    tops, _ = Net(text, "TEST").apply({}, {}, {"b0": found, "b1": recorded["bottom/label"]})
+    np.testing.assert_allclose(tops["t0"], recorded["top/top"])
+
+
+# matching and mining
+
+
+def overlap_of(a: np.ndarray, b: np.ndarray) -> float:
+    """Intersection over union of two boxes, in float32."""
+    width, height = (max(min(a[i + 2], b[i + 2]) - max(a[i], b[i]), np.float32(0)) for i in (0, 1))
+    areas = [(x[2] - x[0]) * (x[3] - x[1]) for x in (a, b)]
+    return float(width * height / (areas[0] + areas[1] - width * height))
+
+
+def plain_match(boxes: np.ndarray, priors: np.ndarray, threshold: float | None) -> tuple[list[int], list[float]]:
+    """The best pair of all again and again, then for each prior that is left the best."""
+    overlap = np.asarray([[overlap_of(p, b) for b in boxes] for p in priors]).reshape(len(priors), len(boxes))
+    matches, left = [-1] * len(priors), set(range(len(boxes)))
+    while left:
+        pairs = [(overlap[i, j], -i, -j) for i in range(len(priors)) if matches[i] == -1 for j in left]
+        best, i, j = max(pairs, default=(0, 0, 0))
+        if best <= 1e-6:
+            break
+        matches[-i] = -j
+        left.remove(-j)
+    for i in range(len(priors)):
+        if matches[i] == -1 and threshold is not None and len(boxes) and overlap[i].max() >= threshold:
+            matches[i] = int(overlap[i].argmax())
+    return matches, list(overlap.max(axis=1, initial=0))
+
+
+def coarse_boxes(random: np.random.Generator, n: int) -> np.ndarray:
+    """Boxes on a grid, so that many overlaps are equal."""
+    low = random.integers(0, 6, (n, 2))
+    return (np.concatenate([low, low + random.integers(1, 4, (n, 2))], axis=1) / 8).astype(np.float32)
+
+
+@pytest.mark.parametrize("threshold", [None, 0.3])
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_matching(threshold: float | None, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    priors, image = coarse_boxes(random, 12), random.integers(-1, 3, 7)
+    boxes = coarse_boxes(random, 7)
+    truth = Truth(jnp.asarray(image), jnp.ones(7, jnp.int32), jnp.asarray(boxes))
+    found = matcher(truth, jnp.asarray(priors)[None], threshold)
+    for n in range(3):
+        own = np.flatnonzero(image == n)
+        expected, largest = plain_match(boxes[own], priors, threshold)
+        assert found.truth[n, 0].tolist() == [own[k] if k >= 0 else -1 for k in expected]
+        np.testing.assert_allclose(found.overlap[n, 0], largest, rtol=1e-6)
+
+
+def _match(truth: Truth, priors: Any, threshold: float | None) -> Any:
+    return match(truth, priors, jnp.arange(3), labels=None, threshold=threshold, inside_only=False)
+
+
+matcher = jax.jit(_match, static_argnums=2)
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 10_000), count=st.integers(0, 9))
+def test_mining(seed: int, count: int) -> None:
+    random = np.random.default_rng(seed)
+    losses, eligible = random.integers(0, 4, 8).astype(np.float32), random.random(8) < 0.7
+    best = sorted(np.flatnonzero(eligible), key=lambda i: -losses[i])[:count]  # stable: of equals the first
+    chosen = choose(losses[None], eligible[None], count)[0]
+    assert np.flatnonzero(chosen).tolist() == sorted(best)
+
+
+choose = jax.jit(hardest)
+
+
+# boxes
+
+
+@pytest.mark.parametrize("code", ["CORNER", "CENTER_SIZE", "CORNER_SIZE"])
+@pytest.mark.parametrize("variances", [None, np.asarray([0.1, 0.1, 0.2, 0.3], np.float32)])
+def test_decoding_inverts_encoding(code: str, variances: Any) -> None:
+    random = np.random.default_rng(0)
+    boxes, priors = coarse_boxes(random, 50), coarse_boxes(random, 50)
+    offsets = encode(code, jnp.asarray(boxes), jnp.asarray(priors), variances)
+    np.testing.assert_allclose(decode(code, offsets, jnp.asarray(priors), variances), boxes, atol=1e-5)
+    np.testing.assert_allclose(encode(code, jnp.asarray(priors), jnp.asarray(priors), variances), 0, atol=1e-6)
+
+
+# DetectionOutput's rows
+
+
+def plain_detections(scores: np.ndarray, priors: np.ndarray, threshold: float, keep: int) -> list[list[float]]:
+    """Rows of one batch whose offsets are 0, class 0 being background."""
+    rows = []
+    for image, own in enumerate(scores):
+        found = []
+        for label in range(1, scores.shape[2]):
+            kept: list[int] = []
+            for i in np.argsort(-own[:, label], kind="stable"):
+                overlap = [overlap_of(priors[i], priors[k]) for k in kept]
+                if own[i, label] > 0.5 and all(o <= threshold for o in overlap):
+                    kept.append(i)
+            found += [[image, label, own[i, label], *priors[i]] for i in kept]
+        best = sorted(found, key=lambda row: -row[2])[:keep]
+        rows += [row for row in found if row in best]
+    return rows
+
+
+@pytest.mark.parametrize("keep", [4, -1])
+def test_detections(keep: int) -> None:
+    random = np.random.default_rng(3)
+    priors, scores = coarse_boxes(random, 9), random.random((3, 9, 3)).astype(np.float32)
+    scores[1] = 0  # nothing in the second image
+    param = f"num_classes: 3 keep_top_k: {keep} confidence_threshold: 0.5 nms_param {{ nms_threshold: 0.2 }}"
+    text = net("DetectionOutput", f"detection_output_param {{ {param} }}", [(3, 36), (3, 27), (1, 2, 36)])
+    blob = np.stack([priors.ravel(), np.ones(36, np.float32)])[None]
+    fed = {"b0": np.zeros((3, 36), np.float32), "b1": scores.reshape(3, 27), "b2": blob}
+    run = Net(text, "TEST")
+    top = jax.jit(lambda fed: run.apply({}, {}, fed)[0]["t0"])(fed)
+    expected = plain_detections(scores, priors, 0.2, keep if keep > 0 else 100)
+    assert top.shape == (1, 1, 3 * (4 if keep > 0 else 18), 7)
+    np.testing.assert_allclose(trimmed(top)[0, 0], expected, rtol=1e-6)
+    assert np.all(np.asarray(top)[0, 0, len(expected) :] == -1)
+
+
+# what the fork mixes up, and what is refused
+
+
+def test_targets_of_each_image_are_its_own() -> None:
+    """With LOGISTIC and no mining the loss of a batch is that of its images; the fork's is not."""
+    recorded = np.load(FORK / "MultiBoxLoss" / "logistic_no_mining_batch.npz")
+    loc, conf, prior, label = (recorded[f"bottom/{name}"] for name in ("loc", "conf", "prior", "label"))
+    param = "multibox_loss_param { num_classes: 3 code_type: CENTER_SIZE conf_loss_type: LOGISTIC mining_type: NONE }"
+    text = net(
+        "MultiBoxLoss", f"{param} loss_param {{ normalization: NONE }}", [a.shape for a in (loc, conf, prior, label)]
+    )
+    run = Net(text, "TRAIN")
+
+    total = jax.jit(lambda fed: run.loss({}, {}, fed)[0])
+
+    def loss(images: slice) -> float:
+        own = label.copy()
+        own[..., 0] = np.where(
+            (label[..., 0] >= images.start) & (label[..., 0] < images.stop), label[..., 0] - images.start, -1
+        )
+        return float(total({"b0": loc[images], "b1": conf[images], "b2": prior, "b3": own}))
+
+    n = len(loc)
+    assert loss(slice(0, n)) == pytest.approx(sum(loss(slice(i, i + 1)) for i in range(n)), rel=1e-5)
+
+
+def test_a_label_that_is_no_class_makes_nan() -> None:
+    recorded = np.load(FORK / "MultiBoxLoss" / "defaults.npz")
+    bottoms = [recorded[f"bottom/{name}"].copy() for name in ("loc", "conf", "prior", "label")]
+    run = Net(net("MultiBoxLoss", "multibox_loss_param { num_classes: 3 }", [b.shape for b in bottoms]), "TRAIN")
+    total, fed = jax.jit(lambda fed: run.loss({}, {}, fed)[0]), {f"b{i}": b for i, b in enumerate(bottoms)}
+    assert np.isfinite(total(fed))
+    for label in (0, 3, -2):
+        fed["b3"][0, 0, 0, 1] = label
+        assert np.isnan(total(fed))
+
+
+@pytest.mark.parametrize("given", ["true false false false", "false true false false"])
+def test_a_part_that_is_not_propagated_is_left_out(given: str) -> None:
+    recorded = np.load(FORK / "MultiBoxLoss" / "defaults.npz")
+    bottoms = [recorded[f"bottom/{name}"] for name in ("loc", "conf", "prior", "label")]
+
+    def gradients(text: str) -> Any:
+        run = Net(net("MultiBoxLoss", text, [b.shape for b in bottoms]), "TRAIN")
+        f = jax.value_and_grad(
+            lambda a, b: run.loss({}, {}, {"b0": a, "b1": b, "b2": bottoms[2], "b3": bottoms[3]})[0], (0, 1)
+        )
+        return f(bottoms[0], bottoms[1])
+
+    param = "multibox_loss_param { num_classes: 3 }"
+    whole, (d_loc, d_conf) = gradients(param)
+    part, found = gradients(param + "".join(f" propagate_down: {word}" for word in given.split()))
+    expected = (0 * d_loc, d_conf) if given.startswith("false") else (d_loc, 0 * d_conf)
+    assert 0 < part < whole
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+PREDICTIONS = [(2, 8), (2, 6), (1, 2, 8)]
+TRUTH, FOUND = (1, 1, 3, 8), (1, 1, 3, 7)
+REFUSED: dict[str, list[tuple[str, list[tuple[int, ...]], str]]] = {
+    "multibox_loss_param": [
+        ("", [*PREDICTIONS, TRUTH], "needs num_classes"),
+        ("num_classes: 4", [*PREDICTIONS, TRUTH], r"bottom 1 .* 4 numbers for each of 2 priors, \(2, 8\)"),
+        ("num_classes: 3", [*PREDICTIONS, FOUND], "rows of 8"),
+        ("num_classes: 3", [*PREDICTIONS[:2], (1, 8), TRUTH], "bottom 2 must hold priors"),
+        ("num_classes: 3 share_location: false", [*PREDICTIONS, TRUTH], "mining needs share_location: true"),
+        ("num_classes: 3 do_neg_mining: false mining_type: MAX_NEGATIVE", [*PREDICTIONS, TRUTH], "contradicts"),
+        ("num_classes: 3 nms_param { }", [*PREDICTIONS, TRUTH], "nms_param is not supported"),
+    ],
+    "detection_output_param": [
+        ("num_classes: 1", PREDICTIONS, "other than background"),
+        ("num_classes: 3 keep_top_k: 0", PREDICTIONS, "keep_top_k must be positive"),
+        ("num_classes: 3 nms_param { eta: 2 }", PREDICTIONS, "eta must be"),
+    ],
+    "detection_evaluate_param": [("num_classes: 3", [(1, 1, 3, 6), TRUTH], "bottom 0 must hold rows of 7")],
+    "prior_box_param": [
+        ("", [(1, 1, 2, 2), (1, 3, 9, 9)], "needs a min_size"),
+        ("min_size: 4 max_size: 3", [(1, 1, 2, 2), (1, 3, 9, 9)], "more than its min_size"),
+        ("min_size: 4 variance: 1 variance: 2", [(1, 1, 2, 2), (1, 3, 9, 9)], "once or 4 times"),
+        ("min_size: 4 step: 0", [(1, 1, 2, 2), (1, 3, 9, 9)], "step, .* must be positive"),
+        ("min_size: 4 aspect_ratio: 0", [(1, 1, 2, 2), (1, 3, 9, 9)], "aspect_ratio must be positive"),
+        ("min_size: 4 keras: true", [(1, 1, 2, 2), (1, 3, 9, 9)], "keras of another fork"),
+    ],
+}
+TYPES = {t.signature.param: name for name, t in layer_types().items()}
+
+
+@pytest.mark.parametrize(
+    ("param", "text", "shapes", "words"), [(param, *case) for param, cases in REFUSED.items() for case in cases]
+)
+def test_refused(param: str, text: str, shapes: list[tuple[int, ...]], words: str) -> None:
+    with pytest.raises(CaffejaxError, match=f"layer 'layer'.*{words}"):
+        Net(net(TYPES[param], f"{param} {{ {text} }}", shapes), "TRAIN")
+
+
+def test_the_old_flag_for_no_mining() -> None:
+    recorded = np.load(FORK / "MultiBoxLoss" / "no_gt_no_mining.npz")
+    bottoms = [recorded[f"bottom/{name}"] for name in ("loc", "conf", "prior", "label")]
+    param = "multibox_loss_param { num_classes: 3 code_type: CENTER_SIZE do_neg_mining: false }"
+    run = Net(net("MultiBoxLoss", param, [b.shape for b in bottoms]), "TRAIN")
+    loss = jax.jit(lambda fed: run.loss({}, {}, fed)[0])({f"b{i}": b for i, b in enumerate(bottoms)})
+    np.testing.assert_allclose(loss, recorded["loss"], rtol=1e-5)

@@ -1,0 +1,70 @@
+"""Normalize, Permute and their like: what recorded cases cannot show."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from replay import net
+
+from caffejax import CaffejaxError, Net
+from recorded import GOLDEN
+
+
+@pytest.mark.parametrize("backward", ["autodiff", "rules"])
+def test_defaults_of_the_ssd_fork(backward: Any) -> None:
+    """The recorded case says nothing, as NormFace's nets do; here it says norm_param."""
+    recorded = np.load(GOLDEN / "fork_layers" / "Normalize" / "default.npz")
+    x = recorded["bottom/data"]
+    run = Net(net("Normalize", "norm_param { }", [x.shape]), "TRAIN", backward=backward)
+    params = {"layer": (recorded["param/0"],)}
+    y, vjp = jax.vjp(lambda p, x: run.apply(p, {}, {"b0": x})[0]["t0"], params, x)
+    d_params, dx = vjp(recorded["top_diff/top"])
+    np.testing.assert_allclose(y, recorded["top/top"], rtol=2e-4, atol=1e-5)
+    np.testing.assert_allclose(dx, recorded["bottom_diff/data"], rtol=2e-4, atol=1e-5)
+    np.testing.assert_allclose(d_params["layer"][0], recorded["param_diff/0"], rtol=2e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "blobs"),
+    [("", 0), ("normalize_param { }", 0), ("norm_param { }", 1), ("param { lr_mult: 0 }", 1), ("blobs { data: 2 }", 1)],
+)
+def test_which_fork_is_meant(text: str, blobs: int) -> None:
+    assert len(Net(net("Normalize", text, [(2, 3, 4, 5)]), "TRAIN").graph.layer("layer").params) == blobs
+
+
+@pytest.mark.parametrize("text", ["norm_param { across_spatial: false }", ""])
+def test_places_are_of_length_1(text: str) -> None:
+    x = np.random.default_rng(0).normal(size=(2, 3, 4, 5)).astype(np.float32)
+    run = Net(net("Normalize", text, [x.shape]), "TEST")
+    y = run.apply(*run.init(jax.random.key(0)), {"b0": x})[0]["t0"]
+    np.testing.assert_allclose(np.linalg.norm(y, axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "weight"),
+    [("", 1), ("smooth_l1_loss_param { sigma: 2 }", 0), ("loss_weight: 3 smooth_l1_loss_param { sigma: 2 }", 3)],
+)
+def test_default_weight_of_smooth_l1_losses(text: str, weight: float) -> None:
+    layer = Net(net("SmoothL1Loss", text, [(2, 3), (2, 3)]), "TRAIN").graph.layer("layer")
+    assert sum(layer.loss_weights) == weight
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "shapes", "words"),
+    [
+        ("Permute", "permute_param { order: 0 order: 0 }", [(2, 3)], "each at most once"),
+        ("Permute", "permute_param { order: 2 }", [(2, 3)], "must list axes of the bottom"),
+        ("Transpose", "transpose_param { dim: 1 }", [(2, 3)], "each axis of the bottom"),
+        ("Reverse", "reverse_param { axis: 1 axis: -1 }", [(2, 3)], "names an axis twice"),
+        ("Flip", "", [(2, 3)], "4 axes"),
+        ("Normalize", "norm_param { eps: -1 }", [(2, 3)], "eps must not be negative"),
+        ("Normalize", 'normalize_param { normalize_type: "L1" }', [(2, 3)], 'use "L2"'),
+        ("SmoothL1Loss", "smooth_l1_loss_param { sigma: 0 }", [(2, 3), (2, 3)], "sigma must be positive"),
+        ("SmoothL1Loss", "loss_param { normalization: PRE_FIXED }", [(2, 3), (2, 3)], "PRE_FIXED"),
+        ("SmoothL1Loss", "", [(2, 3), (3, 2)], "bottom 1 has shape"),
+    ],
+)
+def test_refused(kind: str, text: str, shapes: list[tuple[int, ...]], words: str) -> None:
+    with pytest.raises(CaffejaxError, match=f"layer 'layer'.*{words}"):
+        Net(net(kind, text, shapes), "TRAIN")
