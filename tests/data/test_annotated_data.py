@@ -249,7 +249,6 @@ def test_noise(db, open_source, noise):
         ({"transform": "flow: true"}, "transform_param.flow is not supported"),
         ({"annotated": "anno_type: LANE"}, "anno_type must be BBOX"),
         ({"annotated": "yolo_data_type: 1"}, "yolo_data_type is not supported"),
-        ({"annotated": 'label_map_file: "nowhere"'}, "nowhere: .*the label map cannot be read"),
         ({"annotated": "batch_sampler { sampler { min_scale: 0 } }"}, "batch_sampler 0: scales must be"),
         ({"annotated": "batch_sampler { sampler { min_aspect_ratio: 3 } }"}, "batch_sampler 0: aspect ratios must be"),
         ({}, "comes out as 3x91x119 .*, the batch's first as 3x90x120"),
@@ -294,3 +293,22 @@ def test_distorted_colours_are_within_what_is_asked(seed):
     np.testing.assert_array_equal(np.sort(mixed, axis=2), np.sort(image, axis=2))
     never = caffe_pb2.DistortionParameter(brightness_delta=30, hue_delta=18, contrast_upper=2, saturation_upper=2)
     np.testing.assert_array_equal(distorted(image, never, np.random.default_rng(seed)), image)
+
+
+def test_the_label_map_is_checked_where_there_is_one(db, open_source, tmp_path, caplog):
+    items = [f'item {{ name: "{n}" label: {n} }}' for n in range(4)]
+    (tmp_path / "map").write_text("\n".join(items))
+    (tmp_path / "short").write_text("\n".join(items[:2]))
+    (tmp_path / "junk").write_text("junk")
+
+    def opened(name):
+        return open_source(layer(db, SIZE, f'label_map_file: "{tmp_path}/{name}"'))
+
+    opened("map")
+    assert not caplog.records
+    opened("nowhere")
+    assert "there is no label map" in caplog.text
+    with pytest.raises(DataError, match=r"classes that label map .*short does not have: 2, 3"):
+        opened("short")
+    with pytest.raises(DataError, match=r"junk: .*is no label map"):
+        opened("junk")
