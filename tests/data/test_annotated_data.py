@@ -249,7 +249,6 @@ def test_noise(db, open_source, noise):
         ({"transform": "flow: true"}, "transform_param.flow is not supported"),
         ({"annotated": "anno_type: LANE"}, "anno_type must be BBOX"),
         ({"annotated": "yolo_data_type: 1"}, "yolo_data_type is not supported"),
-        ({"annotated": 'label_map_file: "nowhere"'}, "nowhere: .*the label map cannot be read"),
         ({"annotated": "batch_sampler { sampler { min_scale: 0 } }"}, "batch_sampler 0: scales must be"),
         ({"annotated": "batch_sampler { sampler { min_aspect_ratio: 3 } }"}, "batch_sampler 0: aspect ratios must be"),
         ({}, "comes out as 3x91x119 .*, the batch's first as 3x90x120"),
@@ -258,3 +257,58 @@ def test_noise(db, open_source, noise):
 def test_bad_settings(db, open_source, settings, message):
     with pytest.raises(DataError, match=message):
         next(open_source(layer(db, **settings)))
+
+
+def test_scales_of_height_and_width_change_the_boxes_alone(db, open_source):
+    small = "resize_mode: FIT_SMALL_SIZE height: 60 width: 60"
+    plain, scaled = (
+        next(open_source(layer(db, f"crop_size: 50 resize_param {{ {small} {more} }}")))
+        for more in ("", "height_scale: 25 width_scale: 20")
+    )
+    np.testing.assert_array_equal(plain[0], scaled[0])
+    # a crop of 50 x 50 of images whose other side is not whole: by the share of the exact size
+    exact = [60 * (120 - i) / (90 + i) for i in range(4)]
+    whole = np.floor(exact)
+    for one, other in zip(trimmed(plain[1])[0, 0], trimmed(scaled[1])[0, 0], strict=True):
+        width = 50 / whole[int(one[0])] * exact[int(one[0])]
+        wanted = one[3:7] * np.array([width / 20, 50 / 25] * 2)
+        np.testing.assert_allclose(other[3:7], wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_distorted_colours_are_within_what_is_asked(seed):
+    from caffejax.data.annotated.colours import distorted
+
+    image = np.random.default_rng(seed).integers(40, 200, (20, 30, 3), np.uint8)
+    param = caffe_pb2.DistortionParameter(brightness_prob=1, brightness_delta=30)
+    off = distorted(image, param, np.random.default_rng(seed)).astype(int) - image
+    assert len(np.unique(off)) == 1
+    assert abs(off[0, 0, 0]) <= 30
+    param = caffe_pb2.DistortionParameter(contrast_prob=1, contrast_lower=0.5, contrast_upper=1.2)
+    ratio = distorted(image, param, np.random.default_rng(seed)) / image
+    assert np.ptp(ratio) < 0.03
+    assert 0.48 < ratio.mean() < 1.22
+    param = caffe_pb2.DistortionParameter(random_order_prob=1)
+    mixed = distorted(image, param, np.random.default_rng(seed))
+    np.testing.assert_array_equal(np.sort(mixed, axis=2), np.sort(image, axis=2))
+    never = caffe_pb2.DistortionParameter(brightness_delta=30, hue_delta=18, contrast_upper=2, saturation_upper=2)
+    np.testing.assert_array_equal(distorted(image, never, np.random.default_rng(seed)), image)
+
+
+def test_the_label_map_is_checked_where_there_is_one(db, open_source, tmp_path, caplog):
+    items = [f'item {{ name: "{n}" label: {n} }}' for n in range(4)]
+    (tmp_path / "map").write_text("\n".join(items))
+    (tmp_path / "short").write_text("\n".join(items[:2]))
+    (tmp_path / "junk").write_text("junk")
+
+    def opened(name):
+        return open_source(layer(db, SIZE, f'label_map_file: "{tmp_path}/{name}"'))
+
+    opened("map")
+    assert not caplog.records
+    opened("nowhere")
+    assert "there is no label map" in caplog.text
+    with pytest.raises(DataError, match=r"classes that label map .*short does not have: 2, 3"):
+        opened("short")
+    with pytest.raises(DataError, match=r"junk: .*is no label map"):
+        opened("junk")

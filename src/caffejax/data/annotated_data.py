@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import closing
 
 from ..errors import DataError
@@ -14,11 +15,14 @@ from ..schema.caffe_pb2 import AnnotatedDatum
 from .annotated.batches import COUNTED, AnnotatedBatches
 from .annotated.examples import AnnotatedExamples
 from .annotated.label_map import read_label_map
+from .annotated.picture import CLASS
 from .examples import check_data_param, open_records
 from .fields import refuse_unsupported
 from .pipeline import Batches
 from .reads import prefetch_depth, reads_batches
 from .rng import CounterRng
+
+log = logging.getLogger("caffejax.data")
 
 _KNOWN = {"batch_sampler", "label_map_file", "anno_type"}
 
@@ -30,10 +34,9 @@ def look_at_annotated_data(site: Site) -> Look:
     refuse_unsupported(param, "annotated_data_param", _KNOWN)
     if param.anno_type != AnnotatedDatum.BBOX:
         raise DataError("annotated_data_param.anno_type must be BBOX; others are not supported")
-    if param.label_map_file:
-        read_label_map(site.path(param.label_map_file))
     enough = max(COUNTED, 1 + site.layer.data_param.batch_size)
     with closing(_open_examples(site, enough)) as examples:
+        _check_classes(site, examples)
         look = AnnotatedBatches(site, examples, _rng(site)).look()
     n = len(site.layer.top)
     return Look(look.tops[:n], look.finish, look.given[:n] if look.given else None)
@@ -45,6 +48,24 @@ def open_annotated_data(site: Site, tops: Tops) -> Batches:
     Rows of the label are padded with -1 to a power of two.
     """
     return AnnotatedBatches(site, _open_examples(site), _rng(site), tops)
+
+
+def _check_classes(site: Site, examples: AnnotatedExamples) -> None:
+    """Check that the label map, if it is there, has the classes of the first records. (The fork never reads it.)"""
+    name = site.layer.annotated_data_param.label_map_file
+    if not name:
+        return
+    path = site.path(name)
+    if not path.exists():
+        log.warning("layer '%s': there is no label map '%s', so classes are not checked", site.layer.name, name)
+        return
+    known = set(read_label_map(path).values())
+    found = {
+        int(c) for record in examples.annotations(COUNTED, site.reading.skip_bad) for c in record.objects[:, CLASS]
+    }
+    if found - known:
+        classes = ", ".join(map(str, sorted(found - known)))
+        raise DataError(f"the database has objects of classes that label map {path} does not have: {classes}")
 
 
 def _open_examples(site: Site, enough: int | None = None) -> AnnotatedExamples:
