@@ -10,9 +10,10 @@ import numpy as np
 def count(top: Any) -> int:
     """Return how many rows of a padded top are none of padding: those that begin with no negative number.
 
-    Rows lie along the axis before the last, in all that lies before it; last axes of size 1 do not count.
+    Rows lie along the axis before the last, in all that lies before it; last axes of size 1 do not count. Of a top with
+    one axis they are its numbers.
     """
-    first = np.asarray(top)[(slice(None),) * _axis(top) + (slice(None), 0)]
+    first = np.asarray(top) if top.ndim == 1 else np.asarray(top)[(slice(None),) * _axis(top) + (slice(None), 0)]
     return int(np.count_nonzero(first >= 0, axis=_axis(top)).max(initial=0))
 
 
@@ -26,4 +27,4 @@ def _axis(top: Any) -> int:
     axes: int = top.ndim
     while axes > 2 and top.shape[axes - 1] == 1:
         axes -= 1
-    return axes - 2
+    return max(axes - 2, 0)
