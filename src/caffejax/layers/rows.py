@@ -13,9 +13,8 @@ def count(top: Any) -> int:
     Rows lie along the axis before the last, in all that lies before it; last axes of size 1 do not count. Of a top with
     one axis they are its numbers.
     """
-    axis = _axis(top)
-    first = np.asarray(top if top.ndim == 1 else top[(slice(None),) * axis + (slice(None), 0)])
-    return int(np.count_nonzero(first >= 0, axis=axis).max(initial=0))
+    first = np.asarray(top) if top.ndim == 1 else np.asarray(top)[(slice(None),) * _axis(top) + (slice(None), 0)]
+    return int(np.count_nonzero(first >= 0, axis=_axis(top)).max(initial=0))
 
 
 def trimmed(top: Any, rows: int | None = None) -> Any:

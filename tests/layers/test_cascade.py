@@ -1,0 +1,391 @@
+"""MS-CNN's and Cascade R-CNN's layers: NumPy oracles, laws of what is sampled, rows that are not there, errors."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from replay import net
+
+from caffejax import LayerError, Net
+from caffejax.errors import CaffejaxError
+from caffejax.layers.cascade.overlap import overlap
+from caffejax.layers.cascade.ranks import drawn, highest
+
+REG = "bbox_reg_param { bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 " + (
+    "bbox_std: 0.1 bbox_std: 0.1 bbox_std: 0.2 bbox_std: 0.2 %s }"
+)
+
+
+def run(kind: str, text: str, *bottoms: Any, tops: int = 1, phase: Any = "TEST", key: int | None = 1) -> list[Any]:
+    arrays = [np.asarray(b, np.float32) for b in bottoms]
+    built = Net(net(kind, text, [a.shape for a in arrays], tops), phase)
+    given = {f"b{i}": a for i, a in enumerate(arrays)}
+    keys = None if key is None else jax.random.key(key)
+    names = [f"t{i}" for i in range(tops)]
+    found = built.trimmed(built.jit(lambda given: built.apply({}, {}, given, key=keys, blobs=names)[0])(given))
+    return [np.asarray(found[name]) for name in names]
+
+
+def some_rois(random: np.random.Generator, n: int, images: int = 1) -> np.ndarray:
+    corner, sides = random.uniform(0, 150, (n, 2)), random.uniform(5, 100, (n, 2))
+    return np.concatenate([random.integers(0, images, (n, 1)), corner, corner + sides], axis=1).astype(np.float32)
+
+
+def plain_overlap(a: Any, b: Any, plus: float, measure: str = "IOU") -> float:
+    sides = [min(a[i + 2], b[i + 2]) - max(a[i], b[i]) for i in (0, 1)]
+    inside = 0.0 if min(sides) < 0 else (sides[0] + plus) * (sides[1] + plus)
+    one, other = ((x[2] - x[0] + plus) * (x[3] - x[1] + plus) for x in (a, b))
+    whole = {"IOU": one + other - inside, "IOMU": min(one, other), "IOFU": one}[measure]
+    return float(inside / whole)
+
+
+def plain_suppression(rows: list[Any], threshold: float, plus: float, measure: str = "IOU") -> list[Any]:
+    kept: list[Any] = []
+    for row in rows:
+        if all(plain_overlap(k[:4], row[:4], plus, measure) <= threshold for k in kept):
+            kept.append(row)
+    return kept
+
+
+@pytest.mark.parametrize("measure", ["IOU", "IOMU", "IOFU"])
+@pytest.mark.parametrize("plus", [0.0, 1.0])
+def test_overlaps(measure: str, plus: float) -> None:
+    boxes = some_rois(np.random.default_rng(0), 12)[:, 1:]
+    boxes[1] = boxes[0]
+    boxes[2] = [0, 0, 9.5, 9]
+    boxes[3] = [10, 0, 20, 9]  # half a pixel away: not one that meets
+    expected = [[plain_overlap(a, b, plus, measure) for b in boxes] for a in boxes]
+    for module in (jnp, np):
+        found = overlap(module.asarray(boxes)[:, None], module.asarray(boxes)[None], plus, measure, xp=module)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert expected[2][3] == 0
+
+
+@pytest.mark.parametrize("measure", ["IOU", "IOFU"])
+def test_box_group_output_is_what_loops_find(measure: str) -> None:
+    random = np.random.default_rng(3)
+    widths, heights, stride = (30, 50), (60, 40), 16
+    scores, deltas = random.uniform(0, 1, (4, 2, 3, 4)), random.normal(size=(4, 4, 3, 4))
+    text = f"""box_group_output_param {{ fg_thr: 0.3 iou_thr: 0.5 nms_type: "{measure}" max_nms_num: 15
+        max_post_nms_num: 7 min_size: 20 field_whr: 4 field_xyr: 1
+        box_group_param {{ field_w: 30 field_w: 50 field_h: 60 field_h: 40 stride: 16 }} }} {REG % ""}"""
+    rois, with_scores = run("BoxGroupOutput", text, scores, deltas, tops=2)
+    expected = []
+    for image in range(2):
+        rows = []
+        for field in range(2):
+            for y in range(3):
+                for x in range(4):
+                    d = deltas[2 * image + field, :, y, x] * [0.1, 0.1, 0.2, 0.2]
+                    d = np.clip(d, [-1, -1, -np.log(4), -np.log(4)], [1, 1, np.log(4), np.log(4)])
+                    sides = np.exp(d[2:]) * (widths[field], heights[field])
+                    middle = d[:2] * (widths[field], heights[field]) + (np.array([x, y]) + 0.5) * stride
+                    low, high = middle - sides / 2, middle + sides / 2 - 1
+                    low, high = np.maximum(low, 0), np.minimum(high, [4 * stride, 3 * stride])
+                    score = 1 - scores[2 * image + field, 0, y, x]
+                    if score >= 0.3 and min(high - low + 1) >= 20:
+                        rows.append([*low, *high, score])
+        best = sorted(rows, key=lambda row: -row[4])[:15]
+        expected += [[image, *row] for row in plain_suppression(best, 0.5, 1.0, measure)[:7]]
+    np.testing.assert_allclose(with_scores[:, :, 0, 0], expected, rtol=1e-4, atol=1e-3)
+    np.testing.assert_array_equal(rois, with_scores[:, :5])
+
+
+def test_frcnn_output_is_what_loops_find_and_sees_no_rows_of_padding() -> None:
+    random = np.random.default_rng(4)
+    rois, n = some_rois(random, 20), 20
+    rois[[3, 11, 19], 0] = -1  # as a Concat of padded tops has them
+    prob, deltas = random.dirichlet(np.ones(4), n), random.normal(size=(n, 16))
+    text = f"frcnn_output_param {{ conf_thr: 0.1 iou_thr: 0.3 max_det_num: 12 }} {REG % ''}"
+    (found,) = run("FrcnnOutput", text, prob, deltas, rois, [[140.0, 160.0]])
+    kept = []
+    for c in (1, 2, 3):
+        rows = []
+        for i in np.flatnonzero((rois[:, 0] >= 0) & (prob[:, c] >= 0.1)):
+            d = deltas[i, 4 * c : 4 * c + 4] * [0.1, 0.1, 0.2, 0.2]
+            sides = rois[i, 3:] - rois[i, 1:3] + 1
+            middle, new = (rois[i, 3:] + rois[i, 1:3]) / 2 + d[:2] * sides, np.exp(d[2:]) * sides
+            low, high = np.maximum(middle - (new - 1) / 2, 0), np.minimum(middle + (new - 1) / 2, [160, 140])
+            rows.append([*low, *high, c, prob[i, c]])
+        kept += plain_suppression(sorted(rows, key=lambda row: -row[5]), 0.3, 1.0)
+    limit = sorted((row[5] for row in kept), reverse=True)[11]
+    expected = [[0, *[-1] * 6], *([0, *row] for row in kept if row[5] >= limit)]
+    assert len(kept) > 12
+    np.testing.assert_allclose(found[:, :, 0, 0], expected, rtol=1e-4, atol=1e-3)
+
+
+def test_each_roi_goes_to_one_level() -> None:
+    rois = some_rois(np.random.default_rng(5), 40, images=3)
+    rois[::7, 0] = -1
+    bounds = "high_scale: 30", "low_scale: 30 high_scale: 60", "low_scale: 60"
+    for phase in ("TRAIN", "TEST"):
+        parts = [run("ScaleRoute", f"scale_route_param {{ {b} }}", rois, phase=phase)[0] for b in bounds]
+        assert all(len(part) > 1 for part in parts)
+        found = np.concatenate(parts)[:, :, 0, 0]
+        there = rois[rois[:, 0] >= 0]
+        np.testing.assert_array_equal(found[np.lexsort(found.T)], there[np.lexsort(there.T)])
+
+
+def test_the_nearest_roi_where_none_suits() -> None:
+    rois = [[-1, 0, 0, 99, 99], [0, 0, 0, 9, 9], [0, 0, 0, 49, 49]]
+    for phase in ("TRAIN", "TEST"):
+        (found,) = run("ScaleRoute", "scale_route_param { low_scale: 200 }", rois, phase=phase)
+        np.testing.assert_array_equal(found[:, :, 0, 0], rois[2:])
+
+
+def test_deltas_of_zero_leave_boxes_where_they_are() -> None:
+    rois = some_rois(np.random.default_rng(6), 9, images=2)
+    rois[4, 0] = -1
+    zero = np.zeros((9, 8))
+    np.testing.assert_allclose(run("DecodeBBox", REG % "", zero, rois)[0][:, :, 0, 0], rois, rtol=1e-5)
+    (kept,) = run("DecodeBBox", REG % "", zero, rois, phase="TRAIN")
+    np.testing.assert_allclose(kept[:, :, 0, 0], rois[rois[:, 0] >= 0], rtol=1e-5)
+
+
+TARGET = "cls_num: 3 num_img_per_batch: 2 img_width: 300 img_height: 300"
+
+
+def test_proposal_target_samples_as_many_as_told_and_the_same_by_the_same_key() -> None:
+    random = np.random.default_rng(7)
+    truth = np.concatenate([some_rois(random, 4, 2), [[1, 0], [2, 0], [1, 1], [2, 0]]], axis=1)
+    near = truth[np.arange(40) % 4, :5] + np.concatenate([np.zeros((40, 1)), random.normal(0, 2, (40, 4))], axis=1)
+    rois = np.concatenate([near, some_rois(random, 60, 2)])
+    text = f"proposal_target_param {{ {TARGET} batch_size: 32 fg_fraction: 0.25 bg_thr_lw: 0.1 }} {REG % ''}"
+    rows, labels, targets, inside, outside, matched, weights = (
+        top[:, :, 0, 0] for top in run("ProposalTarget", text, rois, truth, tops=7, phase="TRAIN")
+    )
+    objects = labels[:, 0] > 0
+    assert (len(rows), objects.sum()) == (32, 8)
+    assert np.all(objects[:8])
+    np.testing.assert_allclose(weights[objects].sum(), 8, rtol=1e-5)
+    np.testing.assert_allclose(weights.sum(), 32, rtol=1e-5)
+    np.testing.assert_array_equal(inside, outside)
+    assert inside.sum() == 4 * 8
+    for i in range(8):  # targets lead from the ROI to the ground truth of its image
+        d = targets[i].reshape(3, 4)[int(labels[i, 0])] * [0.1, 0.1, 0.2, 0.2]
+        sides = rows[i, 3:] - rows[i, 1:3] + 1
+        middle, new = (rows[i, 3:] + rows[i, 1:3]) / 2 + d[:2] * sides, np.exp(d[2:]) * sides
+        found = [rows[i, 0], *(middle - (new - 1) / 2), *(middle + (new - 1) / 2), labels[i, 0], 0]
+        assert np.min(np.max(np.abs(truth - found), axis=1)) < 1e-3
+        np.testing.assert_allclose(matched[i, 5], plain_overlap(rows[i, 1:], matched[i, 1:5], 1.0), rtol=1e-4)
+    again, other = (run("ProposalTarget", text, rois, truth, tops=7, phase="TRAIN", key=k) for k in (1, 2))
+    np.testing.assert_array_equal(again[0][:, :, 0, 0], rows)
+    assert np.any(other[0][:, :, 0, 0] != rows)
+
+
+def test_proposal_target_draws_a_box_where_there_is_none() -> None:
+    truth = [[0, 10, 10, 80, 80, 1, 1]]  # ignored
+    rows, labels, *_ = run(
+        "ProposalTarget", f"proposal_target_param {{ {TARGET} }}", [[0, 10, 10, 80, 80]], truth, tops=6, phase="TRAIN"
+    )
+    assert rows.shape == (1, 5, 1, 1)
+    assert labels[0, 0, 0, 0] == 0
+    text = f"proposal_target_param {{ {TARGET} }}"
+    with pytest.raises(LayerError, match="random here and needs a key"):
+        run("ProposalTarget", text, [[0, 10, 10, 80, 80]], truth, tops=6, phase="TRAIN", key=None)
+
+
+def test_hard_mining_makes_up_for_images_with_few_rows() -> None:
+    rois = np.zeros((9, 5))
+    rois[5:, 0] = 1
+    scores = np.array([5, 1, 7, 7, 2, 0, 9, 3, 4.0])[:, None]
+    text = "hard_mining_param { num_image: 3 num_roi_per_image: 2 }"
+    _, found = run("HardMining", text, scores, rois, np.arange(9)[:, None], tops=2, phase="TRAIN")
+    assert found.ravel().tolist() == [0, 2, 3, 6, 7, 8]
+
+
+@pytest.mark.parametrize("count", [0, 3, 30])
+def test_ranks(count: int) -> None:
+    random = np.random.default_rng(8)
+    scores, among = random.integers(0, 4, (5, 12)), random.uniform(size=(5, 12)) < 0.7
+    found = highest(jnp.asarray(scores), jnp.asarray(among), jnp.full(5, count))
+    for row in range(5):
+        places = sorted(np.flatnonzero(among[row]), key=lambda i, row=row: (-scores[row, i], -i))[:count]
+        assert np.flatnonzero(found[row]).tolist() == sorted(places)
+    chosen = np.asarray(drawn(jax.random.key(0), jnp.asarray(among), jnp.full(5, count)))
+    np.testing.assert_array_equal(chosen.sum(1), np.minimum(count, among.sum(1)))
+    assert not np.any(chosen & ~among)
+
+
+GROUP = "field_w: 30 field_w: 50 field_h: 60 field_h: 40 stride: 16"
+
+
+def places(random: np.random.Generator, batch: int, most: int = 1) -> np.ndarray:
+    label = random.integers(0, most + 1, (batch, 1, 6, 7)) * random.integers(0, 2, (batch, 1, 6, 7))
+    box = random.uniform(20, 90, (batch, 4, 6, 7))
+    return np.concatenate([label, box, random.uniform(0, 0.2, label.shape)], axis=1)
+
+
+def test_detection_group_loss_learns_from_a_sample_of_each_image() -> None:
+    random = np.random.default_rng(9)
+    scores, deltas, truth = random.normal(size=(4, 2, 6, 7)), random.normal(size=(4, 4, 6, 7)), places(random, 4)
+    text = f"""detection_group_loss_param {{ cls_num: 2 {GROUP} batch_size: 16 bg_multiple: 3
+        neg_mining_type: "mixture" objectness: true }} {REG % ""}"""
+    built = Net(net("DetectionGroupLoss", text, [scores.shape, deltas.shape, truth.shape]), "TRAIN")
+
+    def loss(scores: Any, deltas: Any) -> Any:
+        given = {"b0": scores, "b1": deltas, "b2": truth}
+        return built.apply({}, {}, given, key=jax.random.key(3), blobs=["t0"])[0]["t0"][0, 0, 0, 0]
+
+    by_scores, by_deltas = map(np.asarray, jax.jit(jax.grad(loss, (0, 1)))(scores.astype("f4"), deltas.astype("f4")))
+    learnt = np.any(by_scores != 0, axis=1).reshape(2, 2, 6, 7)
+    objects = truth[:, 0].reshape(learnt.shape) > 0
+    assert (learnt & objects).sum((1, 2, 3)).tolist() == [4, 4]
+    assert learnt.sum((1, 2, 3)).tolist() == [16, 16]
+    assert not np.any(by_deltas[~np.broadcast_to((learnt & objects).reshape(4, 1, 6, 7), by_deltas.shape)])
+
+
+def test_detection_loss_learns_from_all_objects_and_some_background() -> None:
+    random = np.random.default_rng(10)
+    x, truth = random.normal(size=(2, 7, 6, 7)).astype("f4"), places(random, 2, 2)
+    truth[:, 0, 3:] = 0
+    text = """detection_loss_param { cls_num: 3 field_w: 30 field_h: 60 downsample_rate: 16 bb_smooth: true
+        bg_multiple: 1 sample_mode: "mixture" }"""
+    built = Net(net("DetectionLoss", text, [x.shape, truth.shape]), "TRAIN")
+
+    def loss(x: Any) -> Any:
+        return built.apply({}, {}, {"b0": x, "b1": truth}, key=jax.random.key(3), blobs=["t0"])[0]["t0"][0, 0, 0, 0]
+
+    learnt = np.any(np.asarray(jax.jit(jax.grad(loss))(x))[:, :3] != 0, axis=1)
+    objects = truth[:, 0] > 0
+    assert np.all(learnt[objects])
+    assert 0 < (learnt & ~objects).sum() < 0.8 * (~objects).sum()
+
+
+def test_a_class_that_there_is_not_makes_the_loss_nan() -> None:
+    x, truth = np.zeros((1, 6, 2, 2)), np.zeros((1, 6, 2, 2))
+    truth[:, 1:5] = 10
+    text = "detection_loss_param { cls_num: 2 field_w: 30 field_h: 60 downsample_rate: 16 }"
+    assert np.all(np.isfinite(run("DetectionLoss", text, x, truth, phase="TRAIN")[0]))
+    truth[0, 0, 0, 0] = 2
+    assert np.isnan(run("DetectionLoss", text, x, truth, phase="TRAIN")[0].flat[0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "shapes", "tops", "words"),
+    [
+        ("BoxOutput", "", [(1, 6, 2, 2)], 1, "one of each for every bottom, 1: {'field_w': 0"),
+        ("BoxGroupOutput", "", [(1, 2, 2, 2), (1, 4, 2, 2)], 1, "2 bottoms for 0"),
+        (
+            "BoxGroupOutput",
+            f"box_group_output_param {{ box_group_param {{ {GROUP} }} }}",
+            [(3, 2, 2, 2), (3, 4, 2, 2)],
+            1,
+            "3 items, which do not divide into images of 2 box shapes",
+        ),
+        (
+            "BoxGroupOutput",
+            f'box_group_output_param {{ nms_type: "SOFT" box_group_param {{ {GROUP} }} }}',
+            [(2, 2, 2, 2), (2, 4, 2, 2)],
+            1,
+            "nms_type must be one of IOU, IOMU, IOFU, not 'SOFT'",
+        ),
+        (
+            "BoxGroupOutput",
+            "box_group_output_param { box_group_param { field_w: 9 field_h: 9 } }",
+            [(2, 2, 2, 2), (2, 4, 2, 2)],
+            1,
+            "stride must be above 0, not 0",
+        ),
+        ("DecodeBBox", "bbox_reg_param { bbox_mean: 0 bbox_std: 1 }", [(3, 8), (3, 5)], 1, "bbox_mean four times"),
+        ("DecodeBBox", "", [(3, 8), (4, 5)], 1, "one number of rows: {'deltas': 3, 'rois': 4}"),
+        ("DecodeBBox", "", [(3, 12), (3, 5)], 1, "bottom 0 (deltas) must have rows of 8 numbers, not shape (3, 12)"),
+        ("FrcnnOutput", "", [(3, 4), (3, 8), (3, 5), (1, 2)], 1, "bottom 1 (deltas) must have rows of 16 numbers"),
+        ("FrcnnOutput", "", [(3, 4), (3, 16), (3, 5), (2, 2)], 1, "takes one image"),
+        ("ScaleRoute", "scale_route_param { low_scale: 9 high_scale: 3 }", [(3, 5)], 1, "low_scale 9.0 must not be"),
+        ("ScaleRoute", "", [(3, 5), (4, 2)], 2, "bottom 1 must have as many rows as there are ROIs"),
+        ("HardMining", "hard_mining_param { num_image: 0 }", [(3, 1), (3, 5)], 1, "must be above 0"),
+        ("ProposalTarget", "", [(3, 5), (3, 8)], 6, "cls_num, background included, must be 2 or more, not 0"),
+        (
+            "ProposalTarget",
+            "proposal_target_param { cls_num: 3 fg_thr: 0.3 }",
+            [(3, 5), (3, 8)],
+            6,
+            "must not be below bg_thr_hg 0.5",
+        ),
+        (
+            "DetectionLoss",
+            "detection_loss_param { cls_num: 3 field_w: 9 field_h: 9 downsample_rate: 8 }",
+            [(1, 6, 2, 2), (1, 6, 2, 2)],
+            1,
+            "cls_num + coord_num channels, 3 + 4, not 6",
+        ),
+        (
+            "DetectionGroupLoss",
+            f"detection_group_loss_param {{ cls_num: 2 {GROUP} }}",
+            [(2, 2, 3, 3), (2, 4, 3, 3), (2, 5, 3, 3)],
+            1,
+            "must have label, box (4) and overlap for each place, (2, 6, 3, 3), not (2, 5, 3, 3)",
+        ),
+        (
+            "DetectionGroupLoss",
+            f'detection_group_loss_param {{ cls_num: 2 {GROUP} neg_mining_type: "easy" }}',
+            [(2, 2, 3, 3), (2, 4, 3, 3), (2, 6, 3, 3)],
+            1,
+            "neg_mining_type must be random, bootstrap or mixture, not 'easy'",
+        ),
+        (
+            "DetectionAccuracy",
+            "detection_accuracy_param { cls_num: 2 field_w: 9 field_h: 9 downsample_rate: 8 top_k: 3 }",
+            [(1, 6, 2, 2), (1, 6, 2, 2)],
+            1,
+            "top_k must lie between 1 and cls_num 2, not be 3",
+        ),
+    ],
+)
+def test_what_makes_no_sense(kind: str, text: str, shapes: Any, tops: int, words: str) -> None:
+    with pytest.raises(CaffejaxError) as caught:
+        Net(net(kind, text, shapes, tops), "TRAIN")
+    assert words in str(caught.value)
+
+
+def test_ground_truth_of_images_and_classes_that_there_are_not() -> None:
+    text = f"proposal_target_param {{ {TARGET} }}"
+    for row, words in ([2, 0, 0, 9, 9, 1, 0], "of images 0 to 1"), ([0, 0, 0, 9, 9, 3, 0], "must not be above 2"):
+        with pytest.raises(LayerError, match=words):
+            run("ProposalTarget", text, [[0, 0, 0, 9, 9]], [row], tops=6, phase="TRAIN")
+    with pytest.raises(LayerError, match=r"of images 0 to 0 \(num_image 1\), not 1"):
+        run("HardMining", "hard_mining_param { num_image: 1 }", [[1.0]], [[1, 0, 0, 9, 9]], phase="TRAIN")
+
+
+def test_a_cascade_learns() -> None:
+    """Proposals, padded while compiled, sampled on the host, refined, and sampled again."""
+    text = f"""
+    layer {{ name: "in" type: "Input" top: "data" top: "prob" top: "deltas" top: "gt" input_param {{
+      shape {{ dim: 1 dim: 2 dim: 6 dim: 7 }} shape {{ dim: 2 dim: 2 dim: 6 dim: 7 }}
+      shape {{ dim: 2 dim: 4 dim: 6 dim: 7 }} shape {{ dim: 2 dim: 8 }} }} }}
+    layer {{ name: "box" type: "BoxGroupOutput" bottom: "prob" bottom: "deltas" top: "proposals"
+      box_group_output_param {{ fg_thr: 0.2 iou_thr: 0.7 field_whr: 4 field_xyr: 1 max_nms_num: 40 min_size: 5
+        box_group_param {{ {GROUP} }} }} {REG % ""} }}
+    layer {{ name: "target" type: "ProposalTarget" bottom: "proposals" bottom: "gt" top: "rois" top: "labels"
+      top: "targets" top: "inside" top: "outside" top: "matched"
+      proposal_target_param {{ {TARGET} batch_size: 12 }} {REG % ""} }}
+    layer {{ name: "ip" type: "InnerProduct" bottom: "rois" top: "ip"
+      inner_product_param {{ num_output: 8 weight_filler {{ type: "gaussian" std: 1e-4 }} }} }}
+    layer {{ name: "decode" type: "DecodeBBox" bottom: "ip" bottom: "rois" bottom: "matched" top: "second" {REG % ""} }}
+    layer {{ name: "route" type: "ScaleRoute" bottom: "second" top: "small" scale_route_param {{ high_scale: 60 }} }}
+    layer {{ name: "score" type: "InnerProduct" bottom: "rois" top: "score"
+      inner_product_param {{ num_output: 3 weight_filler {{ type: "gaussian" std: 1e-3 }} }} }}
+    layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "score" bottom: "labels" top: "loss" }}
+    layer {{ name: "silence" type: "Silence" bottom: "small" bottom: "targets" bottom: "inside" bottom: "outside" }}
+    """
+    built = Net(text, "TRAIN")
+    params, state = built.init(jax.random.key(0))
+    random = np.random.default_rng(11)
+    gt = np.concatenate([some_rois(random, 2) * [1, 0.5, 0.5, 0.5, 0.5], [[1, 0, 0], [2, 0, 0]]], axis=1)
+    shapes = {name: built.graph.blobs[name].shape for name in ("data", "prob", "deltas")}
+    inputs = {name: random.uniform(0, 1, shape).astype("f4") for name, shape in shapes.items()} | {"gt": gt}
+
+    def loss(params: Any) -> Any:
+        names = ["loss", "rois", "second", "small"]
+        blobs = built.apply(params, state, inputs, key=jax.random.key(0), blobs=names)[0]
+        return blobs["loss"], blobs
+
+    (value, blobs), gradient = built.jit(jax.value_and_grad(loss, has_aux=True))(params)
+    assert np.isfinite(value)
+    assert np.any(np.asarray(gradient["score"][0]))
+    assert not np.any(np.asarray(gradient["ip"][0]))  # behind a DecodeBBox
+    assert blobs["rois"].shape == (12, 5, 1, 1)
+    assert 1 <= len(blobs["small"]) <= len(blobs["second"]) < 12
