@@ -31,7 +31,7 @@ def label_specific_rescale(ctx: Context, blobs: Arrays, x: jax.Array, labels: ja
     rows = promote(x).reshape(own.shape)
     more = jnp.where(own & (factor != 1), 1 - weight, 0) if ctx.param.bias_fix else 0.0
     top = (rows * factor + more if _changes(ctx) else rows).reshape(x.shape).astype(x.dtype)
-    return (top, weight.reshape(1)) if ctx.n_tops == 2 else top, count
+    return (top, weight.reshape(1).astype(x.dtype)) if ctx.n_tops == 2 else top, count
 
 
 def label_specific_rescale_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
@@ -55,7 +55,7 @@ def label_specific_add(ctx: Context, x: jax.Array, labels: jax.Array) -> Any:
     _check(x, labels)
     p = ctx.param
     require(not p.HasField("bias_base"), "bias_base, a bias that changes with the passes, is not supported")
-    bias = jnp.full((1,), p.bias, jnp.float32)
+    bias = jnp.full((1,), p.bias, x.dtype)
     rows = promote(x).reshape(x.shape[0], -1)
     own = own_classes(class_numbers(labels, rows.shape[1]), rows.shape)
     added = jnp.where(own & (rows > -p.bias), rows + p.bias, rows) if ctx.training else rows
