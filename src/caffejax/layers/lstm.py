@@ -114,35 +114,35 @@ def lstm_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
 def lstm_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
     s = sequence(ctx, 2, blobs, bottoms)
     top, d_top = (v[0] if s.exposed else v for v in (y, dy))
-    return diffs(s, blobs, bottoms, *gate_diffs(s, top, d_top))
+    d = gate_diffs(s, top, d_top)
+    return diffs(s, blobs, bottoms, d, [jnp.einsum("tng,tnd->gd", d, promote(s.cont * _before(s, top)))])
 
 
-def gate_diffs(s: Sequence, top: jax.Array, d_top: jax.Array, most: float = math.inf) -> tuple[jax.Array, Any]:
-    """Return the diffs of the gates before their nonlinearity, (T, N, 4D), and of the blobs that act on the state.
-
-    Each step's diffs of the gates are cut to `most` in size, before they go on.
-    """
+def gate_diffs(s: Sequence, top: jax.Array, d_top: jax.Array, most: float = math.inf) -> jax.Array:
+    """Return the diffs of the gates before their nonlinearity, (T, N, 4D); each is cut to `most` before it goes on."""
     (w_h,) = s.own
-    h_0, c_0 = s.start
     # the hidden states are known, so all gates are too; only the cells need a pass forward, the diffs one backward
-    before = jnp.concatenate([h_0[None].astype(top.dtype), top[:-1]])
-    gates = _activated(s.drive + s.recurrent(before, s.cont, w_h), promote(s.cont))
+    gates = _activated(s.drive + s.recurrent(_before(s, top), s.cont, w_h), promote(s.cont))
 
     def cell(c: jax.Array, now: Any) -> Pair:
         i, f, _, g = now
         return f * c + i * g, c
 
-    c_before = lax.scan(cell, promote(c_0), gates)[1]
+    c_before = lax.scan(cell, promote(s.start[1]), gates)[1]
 
     def step(diff: Pair, now: Any) -> tuple[Pair, jax.Array]:
         (dh, dc), (gates, c_prev, dh_now, cont) = diff, now
         dc, d_gates = _unit_diffs(gates, c_prev, dc, dh + dh_now)
         d_gates = d_gates if math.isinf(most) else jnp.clip(d_gates, -most, most)
-        return (cont * (d_gates @ promote(w_h)), dc), d_gates
+        return (s.recurrent_diff(d_gates, cont, promote(w_h)), dc), d_gates
 
     none = jnp.zeros_like(c_before[0])
-    d = lax.scan(step, (none, none), (gates, c_before, promote(d_top), promote(s.cont)), reverse=True)[1]
-    return d, [jnp.einsum("tng,tnd->gd", d, promote(s.cont * before))]
+    return lax.scan(step, (none, none), (gates, c_before, promote(d_top), promote(s.cont)), reverse=True)[1]
+
+
+def _before(s: Sequence, top: jax.Array) -> jax.Array:
+    """Return the hidden state before each step."""
+    return jnp.concatenate([s.start[0][None].astype(top.dtype), top[:-1]])
 
 
 register(

@@ -76,6 +76,10 @@ class Sequence:
         """Return what the state before adds to the gates."""
         return self.times(cont * h, weight)
 
+    def recurrent_diff(self, d: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
+        """Return the diff of the state before, from that of the gates."""
+        return cont * (d @ weight)
+
     def drive_diffs(self, d: jax.Array) -> tuple[list[jax.Array], jax.Array, jax.Array | None]:
         """Return the diffs of `into`, x and static from that of `drive`."""
         weight, _, *static_weight = self.into

@@ -275,7 +275,7 @@ class Net:
         for layer in self.graph.layers:
             for param in layer.params:
                 if param.owned and param.spec.rewritten is not None:
-                    blobs = list(new[layer.key])
+                    blobs: list[Any] = list(new[layer.key])
                     blobs[param.slot.index] = param.spec.rewritten(blobs[param.slot.index])
                     new[layer.key] = tuple(blobs)
         return new

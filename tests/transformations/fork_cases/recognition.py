@@ -44,4 +44,13 @@ LAYERS = [
         numbers="positive",
         name="hardest",
     ),
+    layer(
+        "LabelSpecificRescale",
+        "label_specific_rescale_param { positive_weight_base: 2 gamma: 1 negative_weight: 0.5 for_ip: true }",
+        (ROWS, 5),
+        LABELS,
+        tops=2,
+        classes=5,
+    ),
+    layer("LabelSpecificAdd", "label_specific_add_param { bias: -0.3 }", (ROWS, 5), LABELS, classes=5),
 ]

@@ -110,7 +110,7 @@ def correlation_backward(
     second = c.padded(b)
     first = c.part(c.padded(a), (0, 0))
 
-    def one(diffs: tuple[jax.Array, jax.Array], given: Any) -> tuple[tuple[jax.Array, jax.Array], None]:
+    def one(diffs: tuple[jax.Array, ...], given: Any) -> tuple[tuple[jax.Array, ...], None]:
         d_first, d_second = diffs
         shift, d_means = given
         other, share = c.part(second, shift), c.spread(d_means)

@@ -27,7 +27,7 @@ def center_loss(ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: jax
     (c - x) / (n + 1) over the n items of their class, whatever the loss weight.
     """
     difference, own = _differences(ctx, blobs, x, labels)
-    return nan_if_unlabelled(own, jnp.sum(jnp.square(difference)) / (2 * x.shape[0]))
+    return nan_if_unlabelled(own, jnp.sum(jnp.square(difference)) / (2 * x.shape[0])).astype(x.dtype)
 
 
 def center_loss_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:

@@ -32,7 +32,7 @@ def general_contrastive_loss(ctx: Context, distances: jax.Array, labels: jax.Arr
     if ctx.n_tops == 1:
         return loss
     means = [jnp.sum(jnp.where(own, near, 0)), jnp.sum(jnp.where(own, 0, far)) / (d.shape[1] - 1)]
-    return loss, jax.lax.stop_gradient(jnp.stack(means) / d.shape[0])
+    return loss, jnp.stack(means) / d.shape[0]
 
 
 def general_contrastive_loss_backward(

@@ -35,7 +35,7 @@ def margin_inner_product(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.
     own, value, _ = _margin(ctx, labels, cosine)
     top = jnp.where(own, (norm * value + mixed * product) / (1 + mixed), product)
     top = jnp.where(jnp.any(own, axis=1, keepdims=True), top, jnp.nan).astype(x.dtype)
-    tops = (top, mixed.astype(jnp.float32)) if ctx.n_tops == 2 else top
+    tops = (top, mixed.astype(x.dtype)) if ctx.n_tops == 2 else top
     return tops, (count,)
 
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ...errors import require
 from ...kernels.varying import vary_as
 from ..context import Context, ParamSpec
+from ..dtypes import promote
 from ..lstm import gate_diffs, run_lstm
 from ..recurrent import Arrays, Sequence
 from ..registry import register
@@ -20,10 +22,12 @@ from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
 def lstm(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> tuple[jax.Array, Arrays]:
     """LSTM over rows time * batch_size + sequence: (rows, ...) to (rows, num_output), gates in the order i, f, o, g.
 
-    Where the second bottom, one number for each row, is 0 a sequence begins anew; it goes on, also from the last
-    forward pass, where it is 1. Without one every pass begins anew. clipping_threshold cuts the gates' gradients of
-    every step. As on caffe-lstm's CPU, the hidden state that the gates of all sequences see is the first sequence's,
-    which gradients ignore. Blobs: W_x (4 num_output, numbers), W_h (4 num_output, num_output), b (4 num_output).
+    Where the second bottom (time, batch_size) is 0 a sequence begins anew; it goes on, also from the last forward pass,
+    where it is 1. Without one every pass begins anew. clipping_threshold cuts the gates' gradients of every step.
+    Blobs: W_x (4 num_output, numbers), W_h (4 num_output, num_output), b (4 num_output).
+
+    Recorded on caffe-lstm's CPU, and followed: gates of all sequences see the first one's hidden state; of a second
+    bottom (rows) with no axis for sequences, number time + sequence counts.
     """
     s = _sequence(ctx, blobs, x, *clip)
     (top,), carried = run_lstm(s)
@@ -42,20 +46,24 @@ def lstm_backward(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array, y
     s = _sequence(ctx, blobs, x, *clip)
     steps = (*s.x.shape[:2], -1)
     most = ctx.param.clipping_threshold or math.inf
-    d, (d_recurrent,) = gate_diffs(s, y.reshape(steps), dy.reshape(steps), most)
+    h = promote(y.reshape(steps))
+    d = gate_diffs(s, h, dy.reshape(steps), most)
+    d_recurrent = jnp.einsum("tng,tnd->gd", d[1:], h[:-1]) + jnp.outer(d[0, 0], promote(s.start[0])[0])
     (d_weight, d_bias), dx, _ = s.drive_diffs(d)
     return (d_weight, d_recurrent, d_bias, *(None for _ in blobs[3:])), dx.reshape(x.shape), *(None for _ in clip)
 
 
 class OneState(Sequence):
-    """A sequence whose gates see the hidden state of the first of the sequences: caffe-lstm's, as its CPU has it.
-
-    Diffs take no notice of it.
-    """
+    """A sequence whose gates see the hidden state of the first of the sequences, as on caffe-lstm's CPU."""
 
     def recurrent(self, h: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
         """Return what the state before adds to the gates."""
         return cont * self.times(h[..., :1, :], weight)
+
+    def recurrent_diff(self, d: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
+        """Return the diff of the state before, from that of the gates."""
+        first = jnp.sum(cont * (d @ weight), axis=-2, keepdims=True)
+        return jnp.where(jnp.arange(d.shape[-2])[:, None] == 0, first, 0)
 
 
 register(
@@ -67,7 +75,7 @@ register(
             preferred=True,
             indices=Indices((1,)),
             unforced=(1,),
-            not_derivative="clipping_threshold cuts gradients, and each sequence's hidden state gets its own.",
+            not_derivative="The recurrent weight's gradient takes each sequence's own state; clipping_threshold cuts.",
         ),
         Facts(weight_axes=2, origin="caffe-lstm"),
     )
@@ -84,8 +92,9 @@ def _check(p: Any, x: Any, *clip: Any) -> None:
     )
     for other in clip:
         require(
-            math.prod(other.shape) == x.shape[0],
-            f"bottom 1 must hold a number for each of the {x.shape[0]} rows, not have shape {other.shape}",
+            tuple(other.shape) in ((x.shape[0] // p.batch_size, p.batch_size), (x.shape[0],)),
+            f"bottom 1 must have shape {(x.shape[0] // p.batch_size, p.batch_size)} (time, batch_size), or "
+            f"{(x.shape[0],)}, not {other.shape}",
         )
 
 
@@ -96,7 +105,10 @@ def _sequence(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> On
     steps = x.shape[0] // p.batch_size
     rows = x.reshape(steps, p.batch_size, -1)
     if clip:
-        cont = jax.lax.stop_gradient(clip[0]).reshape(steps, p.batch_size, 1).astype(rows.dtype)
+        cont = jax.lax.stop_gradient(clip[0]).astype(rows.dtype)
+        if cont.ndim == 1:
+            cont = cont[np.arange(steps)[:, None] + np.arange(p.batch_size)]
+        cont = cont[:, :, None]
         start = tuple(jax.lax.stop_gradient(s)[0] for s in carried)
     else:
         cont = jnp.ones((steps, p.batch_size, 1), rows.dtype)

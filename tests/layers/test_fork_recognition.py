@@ -1,0 +1,161 @@
+"""SphereFace's and NormFace's layers: angles by their cosine, passes counted, weights that forward writes to."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from replay import net
+
+from caffejax.errors import GraphError
+from caffejax.net import Net
+from caffejax.solvers import Solver
+
+RANDOM = np.random.default_rng(0)
+FILL = 'weight_filler { type: "gaussian" std: 1 }'
+MARGIN = "margin_inner_product_param {{ num_output: 3 type: {} base: {} gamma: 1 {} }}"
+
+
+def product(kind: str, base: float, passes: int = 1) -> tuple[Net, Any, Any, Any]:
+    built = Net(net("MarginInnerProduct", MARGIN.format(kind, base, FILL), [(40, 4), (40,)], tops=2))
+    params, state = built.init(jax.random.key(0))
+    inputs = {"b0": RANDOM.normal(size=(40, 4)).astype(np.float32), "b1": np.arange(40.0, dtype=np.float32) % 3}
+    for _ in range(passes):
+        tops, state = built.apply(params, state, inputs, blobs=["t0", "t1"])
+    return tops, np.asarray(params["layer"][0]), inputs["b0"], inputs["b1"].astype(int)
+
+
+@pytest.mark.parametrize(("kind", "times"), [("SINGLE", 1), ("DOUBLE", 2), ("TRIPLE", 3), ("QUADRUPLE", 4)])
+def test_the_own_angle_is_multiplied(kind: str, times: int) -> None:
+    tops, weight, x, labels = product(kind, 0)
+    product_ = x @ (weight / np.linalg.norm(weight, axis=1, keepdims=True)).T
+    norm = np.linalg.norm(x, axis=1)
+    angle = np.arccos(product_[np.arange(40), labels] / norm)
+    k = np.floor(angle * times / np.pi)
+    wanted = product_.copy()
+    wanted[np.arange(40), labels] = norm * ((-1) ** k * np.cos(times * angle) - 2 * k)
+    np.testing.assert_allclose(tops["t0"], wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_the_share_of_the_plain_product_falls_with_the_passes() -> None:
+    assert [float(product("DOUBLE", 6, passes)[0]["t1"][0]) for passes in (1, 2, 5)] == [3, 2, 1]
+
+
+NET = f"""
+layer {{ name: "x" type: "DummyData" top: "x" top: "label" dummy_data_param {{
+  shape {{ dim: 5 dim: 4 }} shape {{ dim: 5 }}
+  data_filler {{ type: "gaussian" std: 1 }} data_filler {{ value: 1 }} }} }}
+layer {{ name: "far" type: "InnerDistance" bottom: "x" top: "far"
+  inner_distance_param {{ num_output: 3 normalize: true {FILL} }} }}
+layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "far" bottom: "label" top: "loss" }}
+"""
+
+
+def test_training_goes_on_from_the_weights_that_forward_wrote(tmp_path: Path) -> None:
+    (tmp_path / "net.prototxt").write_text(NET)
+    solver_text = f'net: "{tmp_path}/net.prototxt" base_lr: 0 lr_policy: "fixed" max_iter: 1 random_seed: 1'
+    (tmp_path / "solver.prototxt").write_text(solver_text)
+    solver = Solver(tmp_path / "solver.prototxt")
+    before = np.array(solver.variables.params["far"][0])
+    solver.step(1)  # with a rate of 0, all that happens
+    (after,) = solver.variables.params["far"]
+    norm = np.linalg.norm(before, axis=1, keepdims=True)
+    assert np.all(np.abs(norm - 1) > 1e-3)
+    np.testing.assert_allclose(after, before / norm, rtol=1e-4)
+
+
+def test_centres_move_whatever_the_loss_weight() -> None:
+    built = Net(net("CenterLoss", "center_loss_param { num_output: 3 }", [(4, 2), (4,)]))
+    params, state = built.init(jax.random.key(0))
+    inputs = {"b0": RANDOM.normal(size=(4, 2)).astype(np.float32), "b1": np.array([0, 2, 2, 0], np.float32)}
+
+    def diff(weight: float) -> Any:
+        return jax.grad(lambda p: weight * built.apply(p, state, inputs)[0]["t0"])(params)["layer"][0]
+
+    x = inputs["b0"]
+    wanted = [-(x[0] + x[3]) / 3, [0, 0], -(x[1] + x[2]) / 3]
+    np.testing.assert_allclose(diff(1), wanted, rtol=1e-5)
+    np.testing.assert_allclose(diff(0.01), wanted, rtol=1e-5)
+    assert not np.any(diff(0))
+
+
+def values_and_diff(kind: str, text: str, x: Any, labels: Any, phase: Any = "TRAIN") -> tuple[Any, Any]:
+    built = Net(net(kind, text, [np.shape(x), np.shape(labels)], tops=2), phase)
+    params, state = built.init(jax.random.key(0))
+
+    def first(x: Any) -> Any:
+        tops = built.apply(params, state, {"b0": x, "b1": jnp.asarray(labels, jnp.float32)})[0]
+        return jnp.sum(tops["t0"]), (np.asarray(jax.lax.stop_gradient(tops["t1"])), tops["t0"])
+
+    (_, (second, top)), diff = jax.value_and_grad(first, has_aux=True)(jnp.asarray(x, jnp.float32))
+    return (np.asarray(top), second), np.asarray(diff)
+
+
+def test_triplets() -> None:
+    x, labels = [[1, 1.25, 2, 0.5], [3, 0.25, 4, 5]], [0, 1]
+    text = "general_triplet_loss_param {{ margin: 0.5 {} }} loss_weight: 1 loss_weight: 0"
+    (loss, means), diff = values_and_diff("GeneralTripletLoss", text.format(""), x, labels)
+    np.testing.assert_allclose(loss, (0.25 + 1) / 2)
+    np.testing.assert_allclose(means, [1.25 / 2, (3.75 + 12) / 6])
+    np.testing.assert_allclose(diff, [[0.5, -0.5, 0, -0.5], [0, 0.5, 0, 0]])
+    hardest = text.format("hardest_only: true add_center_loss: false negative_weight: 2")
+    (loss, _), diff = values_and_diff("GeneralTripletLoss", hardest, x, labels)
+    np.testing.assert_allclose(loss, 2 * 1 / 2)
+    np.testing.assert_allclose(diff, [[0.5, 0, 0, -1], [0, 0, 0, 0]])
+    first = text.format("positive_first: true positive_upper_bound: 0.5")
+    (loss, _), diff = values_and_diff("GeneralTripletLoss", first, x, labels)
+    assert loss == 0
+    np.testing.assert_allclose(diff, [[0.5, 0, 0, 0], [0, 0.5, 0, 0]])
+
+
+def test_the_own_score_is_rescaled() -> None:
+    x, labels = [[1.0, 2, -3], [-1, 2, 3]], [1, 0]
+    text = "label_specific_rescale_param {{ positive_weight: 0.5 negative_weight: 2 {} }}"
+    (top, weight), diff = values_and_diff("LabelSpecificRescale", text.format(""), x, labels)
+    np.testing.assert_allclose(top, [[2, 1, -6], [-0.5, 4, 6]])
+    np.testing.assert_allclose(diff, [[2, 0.5, 2], [0.5, 2, 2]])
+    assert weight == 0.5
+    (top, _), _ = values_and_diff("LabelSpecificRescale", text.format("for_ip: true bias_fix: true"), x, labels)
+    np.testing.assert_allclose(top, [[2, 1.5, -6], [-1, 4, 6]])
+    (top, _), diff = values_and_diff("LabelSpecificRescale", text.format(""), x, labels, "TEST")
+    np.testing.assert_array_equal(top, x)
+    np.testing.assert_array_equal(diff, np.ones((2, 3)))
+    annealed = "label_specific_rescale_param { positive_weight_base: 4 gamma: 1 positive_weight_max: 1.5 }"
+    (top, weight), _ = values_and_diff("LabelSpecificRescale", annealed, x, labels)
+    assert weight == 1.5  # 4 / (1 + 1) is above it
+    np.testing.assert_allclose(top, [[1, 3, -3], [-1.5, 2, 3]])
+    (top, _), diff = values_and_diff("LabelSpecificAdd", "label_specific_add_param { bias: -0.5 }", x, labels)
+    np.testing.assert_allclose(top, [[1, 1.5, -3], [-1, 2, 3]])
+    np.testing.assert_array_equal(diff, np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("kind", ["MarginInnerProduct", "CenterLoss", "GeneralContrastiveLoss", "GeneralTripletLoss"])
+@pytest.mark.parametrize("label", [-1, 3, 1e9])
+def test_labels_that_are_no_class(kind: str, label: float) -> None:
+    text = {"MarginInnerProduct": MARGIN.format("DOUBLE", 1, FILL), "CenterLoss": "center_loss_param { num_output: 3 }"}
+    built = Net(net(kind, text.get(kind, ""), [(2, 3), (2,)]))
+    inputs = {"b0": jnp.ones((2, 3)), "b1": jnp.asarray([0, label], jnp.float32)}
+    top = built.apply(*built.init(jax.random.key(0)), inputs, blobs=["t0"])[0]["t0"]
+    assert np.isnan(np.atleast_1d(top)[-1]).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "shapes", "match"),
+    [
+        ("MarginInnerProduct", "", [(2, 3), (2,)], "num_output must be positive"),
+        ("MarginInnerProduct", MARGIN.format("DOUBLE", 1, FILL), [(2, 3), (2, 2)], "one label per item"),
+        ("CenterLoss", 'center_loss_param { num_output: 3 distance_type: "L1" }', [(2, 3), (2,)], "distance_type"),
+        ("InnerDistance", 'inner_distance_param { distance_type: "L3" }', [(2, 3)], "L1"),
+        ("InnerDistance", "", [(2, 3), (4, 2)], "rows of 3 numbers"),
+        ("InnerDistance", "inner_distance_param { num_output: 3 transpose: true }", [(2, 3)], "transpose"),
+        ("GeneralContrastiveLoss", "", [(2, 3), (3,)], "same first dimension"),
+        ("GeneralContrastiveLoss", "general_contrastive_loss_param { square: true }", [(2, 3), (2,)], "square"),
+        ("GeneralTripletLoss", "", [(2, 1), (2,)], "two classes or more"),
+        ("LabelSpecificRescale", "", [(2, 3), (3,)], "one label per item"),
+    ],
+)
+def test_what_does_not_fit(kind: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
+    with pytest.raises(GraphError, match=match):
+        Net(net(kind, text, shapes))

@@ -1,0 +1,92 @@
+"""CTC by trying all alignments; sequences that are said; where sequences begin."""
+
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from replay import net
+
+from caffejax.errors import GraphError
+from caffejax.net import Net
+
+CTC = "ctc_loss_param { alphabet_size: 3 time_step: 4 blank_label: 2 }"
+
+
+def said(alignment: tuple[int, ...], blank: int) -> list[int]:
+    """Labels of an alignment, without repetitions and blanks."""
+    return [label for label, _ in itertools.groupby(alignment) if label != blank]
+
+
+def by_trying(scores: np.ndarray, labels: list[int], blank: int) -> float:
+    prob = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    every = itertools.product(range(scores.shape[1]), repeat=len(scores))
+    return sum(np.prod([prob[t, k] for t, k in enumerate(a)]) for a in every if said(a, blank) == labels)
+
+
+def ctc(text: str, scores: np.ndarray, labels: Any) -> tuple[Any, Any]:
+    built = Net(net("CtcLoss", text, [scores.shape, np.shape(labels)]))
+
+    def loss(x: Any) -> Any:
+        return built.apply({}, {}, {"b0": x, "b1": jnp.asarray(labels, jnp.float32)})[0]["t0"]
+
+    return jax.value_and_grad(loss)(jnp.asarray(scores, jnp.float32))
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 2], [1, 1, 2], [2, 0, 2], [2, 2, 2], [0, 1, 0]])
+def test_ctc_is_the_sum_over_all_alignments(labels: list[int]) -> None:
+    scores = np.random.default_rng(0).normal(size=(4, 1, 3))
+    loss, diff = ctc(CTC, scores, [labels])
+    spoken = [k for k in labels if k != 2]
+    np.testing.assert_allclose(loss, -np.log(by_trying(scores[:, 0], spoken, 2)), rtol=1e-5)
+    for t, k in itertools.product(range(4), range(3)):
+        more = scores.copy()
+        more[t, 0, k] += 1e-5
+        slope = (np.log(by_trying(scores[:, 0], spoken, 2)) - np.log(by_trying(more[:, 0], spoken, 2))) / 1e-5
+        np.testing.assert_allclose(diff[t, 0, k], slope, atol=1e-4)
+
+
+def test_ctc_of_a_batch() -> None:
+    scores = np.random.default_rng(1).normal(size=(5, 3, 3))
+    labels = [[0, 1, 1, 2], [2, 2, 2, 0], [0, 0, 0, 0]]  # the last needs 7 steps, but 4 count: no alignment
+    loss, diff = ctc(CTC, scores, labels)
+    alone = [ctc(CTC, scores[:, [i]], [labels[i]]) for i in range(3)]
+    assert alone[2][0] == 0
+    assert not np.any(alone[2][1])
+    np.testing.assert_allclose(loss, sum(a[0] for a in alone) / 3, rtol=1e-5)
+    np.testing.assert_allclose(diff, np.concatenate([a[1] for a in alone], axis=1), atol=1e-6)  # not divided by 3
+    assert not np.any(diff[4])
+
+
+def test_sequences_that_are_said() -> None:
+    best = np.array([[0, 0, 2, 1, 1], [0, 2, 0, 2, 2], [1, 1, 1, 1, 1], [2, 2, 2, 2, 2]])
+    labels = [[0, 1, 2], [0, 2, 2], [2, 1, 2], [2, 2, 2]]
+    text = net("LabelsequenceAccuracy", "labelsequence_accuracy_param { blank_label: 2 }", [(4, 5, 3), (4, 3)])
+    inputs = {"b0": jnp.eye(3)[best], "b1": jnp.asarray(labels, jnp.float32)}
+    assert Net(text).apply({}, {}, inputs)[0]["t0"] == 0.75
+
+
+def test_sequences_begin_in_the_first_row() -> None:
+    text = net("ContinuationIndicator", "continuation_indicator_param { time_step: 3 batch_size: 2 }", [])
+    np.testing.assert_array_equal(Net(text).apply({}, {}, {})[0]["t0"], [[0, 0], [1, 1], [1, 1]])
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "shapes", "match"),
+    [
+        ("CtcLoss", CTC, [(4, 2, 3), (3, 5)], "for 2 items"),
+        ("CtcLoss", CTC, [(4, 2, 4), (2, 5)], "alphabet_size must be the 4 labels"),
+        ("CtcLoss", CTC, [(3, 2, 3), (2, 5)], "time_step must be from 1 to the 3 steps"),
+        ("CtcLoss", "ctc_loss_param { alphabet_size: 3 time_step: 4 blank_label: 3 }", [(4, 2, 3), (2, 5)], "blank"),
+        ("LabelsequenceAccuracy", "", [(4, 2), (4, 3)], "3 axes"),
+        ("ContinuationIndicator", "continuation_indicator_param { time_step: 3 }", [], "must be positive"),
+        ("Lstm", "lstm_param { num_output: 2 batch_size: 3 }", [(8, 4)], "batch_size 3 rows"),
+        ("Lstm", "lstm_param { num_output: 2 batch_size: 2 }", [(8, 4), (2, 4)], r"shape \(4, 2\)"),
+        ("Gather", "gather_param { axis: 1 }", [(8, 4)], "gather_param"),
+    ],
+)
+def test_what_does_not_fit(kind: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
+    with pytest.raises(GraphError, match=match):
+        Net(net(kind, text, shapes))

@@ -1,0 +1,123 @@
+"""C3D's layers: both spellings are one, pooling by a loop, and what is refused."""
+
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from replay import net
+
+from caffejax.errors import GraphError
+from caffejax.net import Net
+
+RANDOM = np.random.default_rng(0)
+VOLUME = (2, 2, 5, 7, 6)
+
+
+def run(kind: str, text: str, *bottoms: Any) -> tuple[Any, Any]:
+    """The top, and the gradient of the sum of its squares."""
+    built = Net(net(kind, text, [np.shape(b) for b in bottoms]))
+    params, state = built.init(jax.random.key(0))
+
+    def total(x: Any) -> Any:
+        given = {"b0": x, **{f"b{i}": jnp.asarray(b, jnp.float32) for i, b in enumerate(bottoms) if i}}
+        top = built.apply(params, state, given)[0]["t0"]
+        return jnp.sum(jnp.square(top)), top
+
+    (_, top), diff = jax.value_and_grad(total, has_aux=True)(jnp.asarray(bottoms[0], jnp.float32))
+    return top, diff
+
+
+WINDOW = "kernel_size: 3 kernel_depth: 2 stride: 2 temporal_stride: 1 pad: 1"
+FILL = 'weight_filler { type: "gaussian" std: 1 }'
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "second", "text"),
+    [
+        ("Convolution3D", "convolution_param", "convolution3d_param", f"{WINDOW} temporal_pad: 1 num_output: 3 {FILL}"),
+        ("Deconvolution3D", "convolution_param", "convolution3d_param", f"{WINDOW} num_output: 3 {FILL}"),
+        ("Pooling3D", "pooling_param", "pooling3d_param", f"pool: AVE {WINDOW}"),
+    ],
+)
+def test_both_spellings_are_one(kind: str, first: str, second: str, text: str) -> None:
+    x = RANDOM.normal(size=VOLUME)
+    for one, other in zip(*(run(kind, f"{name} {{ {text} }}", x) for name in (first, second)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("method", ["MAX", "AVE"])
+@pytest.mark.parametrize(("depth", "size", "step", "stride"), [(2, 3, 2, 2), (1, 2, 2, 2), (3, 3, 1, 1)])
+def test_pooling_by_a_loop(method: str, depth: int, size: int, step: int, stride: int) -> None:
+    x = np.round(RANDOM.normal(size=VOLUME))  # with equal maxima
+    text = f"kernel_size: {size} kernel_depth: {depth} stride: {stride} temporal_stride: {step}"
+    top, diff = run("Pooling3D", f"pooling3d_param {{ pool: {method} {text} }}", x)
+    kernel, steps = (depth, size, size), (step, stride, stride)
+    out = [-(-(n - k) // s) + 1 for n, k, s in zip(VOLUME[2:], kernel, steps, strict=True)]
+    wanted, wanted_diff = np.zeros((*VOLUME[:2], *out)), np.zeros(VOLUME)
+    for at in itertools.product(*map(range, out)):
+        cells = (..., *(slice(i * s, i * s + k) for i, s, k in zip(at, steps, kernel, strict=True)))
+        part = x[cells]
+        if method == "MAX":
+            value = part.max((2, 3, 4), keepdims=True)
+            wanted_diff[cells] += 2 * value * (part == value)
+        else:
+            value = part.mean((2, 3, 4), keepdims=True)
+            wanted_diff[cells] += 2 * value / part[0, 0].size
+        wanted[(..., *at)] = value[..., 0, 0, 0]
+    np.testing.assert_allclose(top, wanted, atol=1e-5)
+    np.testing.assert_allclose(diff, wanted_diff, atol=1e-4)
+
+
+def test_deconvolution_has_a_bias_unless_convolution_param_says_otherwise() -> None:
+    own = f"convolution3d_param {{ {WINDOW} num_output: 3 bias_term: false }}"
+    shapes = [VOLUME]
+    assert len(Net(net("Deconvolution3D", own, shapes)).graph.layer("layer").params) == 2
+    without = f"{own} convolution_param {{ bias_term: false }}"
+    assert len(Net(net("Deconvolution3D", without, shapes)).graph.layer("layer").params) == 1
+    assert len(Net(net("Convolution3D", own, shapes)).graph.layer("layer").params) == 1
+
+
+def test_voxels_without_a_class_count_only_in_the_number_of_voxels() -> None:
+    scores = RANDOM.normal(size=(1, 2, 1, 2, 2))
+    prob = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    labels = np.array([0, 1, 2, 255.0]).reshape(1, 1, 1, 2, 2)
+    built = Net(net("VoxelSoftmaxLoss", "", [scores.shape, labels.shape]))
+
+    def loss(x: Any) -> Any:
+        return built.apply({}, {}, {"b0": x, "b1": jnp.asarray(labels, jnp.float32)})[0]["t0"]
+
+    value, diff = jax.value_and_grad(loss)(jnp.asarray(scores, jnp.float32))
+    np.testing.assert_allclose(value, -(np.log(prob[0, 0, 0, 0, 0]) + np.log(prob[0, 1, 0, 0, 1])) / 4, rtol=1e-5)
+    wanted = prob.copy()
+    wanted[0, 0, 0, 0, 0] -= 1
+    wanted[0, 1, 0, 0, 1] -= 1
+    np.testing.assert_allclose(diff, wanted / 4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "shapes", "match"),
+    [
+        (
+            "Convolution3D",
+            "convolution3d_param { num_output: 2 kernel_size: 3 }",
+            [VOLUME],
+            "kernel_depth must be given",
+        ),
+        ("Convolution3D", f"convolution3d_param {{ {WINDOW} num_output: 2 }}", [VOLUME[1:]], "5 axes"),
+        ("Convolution3D", f"convolution3d_param {{ {WINDOW} num_output: 2 group: 2 }}", [VOLUME], "no groups"),
+        ("Convolution3D", "convolution_param { num_output: 2 kernel_h: 3 kernel_w: 3 }", [VOLUME], "kernel_h is not"),
+        ("Convolution3D", f"convolution_param {{ {WINDOW} num_output: 2 kernel_size: 2 }}", [VOLUME], "given once"),
+        ("Pooling3D", "pooling3d_param { kernel_size: 2 kernel_depth: 2 stride: 0 }", [VOLUME], "must be positive"),
+        ("Pooling3D", "pooling3d_param { kernel_size: 2 kernel_depth: 2 pad: 1 }", [VOLUME], "takes no padding"),
+        ("Pooling3D", "pooling3d_param { kernel_size: 8 kernel_depth: 2 }", [VOLUME], "begins|does not fit"),
+        ("Pooling3D", "pooling3d_param { pool: STOCHASTIC kernel_size: 2 kernel_depth: 2 }", [VOLUME], "STOCHASTIC"),
+        ("Pooling3D", "pooling3d_param { kernel_size: 2 kernel_depth: 2 stride_d: 2 }", [VOLUME], "stride_d is not"),
+        ("VoxelSoftmaxLoss", "", [VOLUME, (2, 5, 7, 6)], "label for each voxel"),
+    ],
+)
+def test_what_does_not_fit(kind: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
+    with pytest.raises(GraphError, match=match):
+        Net(net(kind, text, shapes))
