@@ -116,7 +116,7 @@ def _loaded(name: str, graph: Graph, assumed: tuple[str, ...], weights: Sequence
     splits = sum(x.inserted_split for x in graph.layers)
     parameters, activations = net_sizes(graph)
     training = graph.phase == "TRAIN" and any(graph.losses)
-    memory = parameters * _FLOAT * (_TRAINED if training else 1) + activations * (_KEPT if training else 1)
+    numbers = parameters * _TRAINED + activations * _KEPT if training else parameters + activations
     return PhaseReport(
         name,
         "loads",
@@ -124,7 +124,7 @@ def _loaded(name: str, graph: Graph, assumed: tuple[str, ...], weights: Sequence
         compiled=len(graph.layers) - len(on_host) - fed - splits,
         on_host=on_host,
         parameters=parameters,
-        memory=memory,
+        memory=numbers * _FLOAT,
         weights=tuple(weights),
     )
 

@@ -9,7 +9,7 @@ from ..graph import net_state
 from ..graph.rules import included
 from ..graph.splits import find_sources
 from ..layers import Phase
-from ..schema.caffe_pb2 import NetParameter, NetState
+from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 
 _PHASES: tuple[Phase, ...] = ("TRAIN", "TEST")
 
@@ -32,11 +32,21 @@ def states_of(net: NetParameter) -> Iterator[State]:
 
 
 def lacks_data(net: NetParameter, state: NetState) -> bool:
-    """Return whether there is nothing to run in a state, or what is missing comes from data layers of other states."""
+    """Return whether there is nothing to run in a state, or what is missing comes from data layers of other states.
+
+    A net for deployment may have its losses still; what these lack are labels.
+    """
     layers = [layer for layer in net.layer if included(layer, state)]
     others = [layer for layer in net.layer if not included(layer, state)]
     _, missing = find_sources(layers)
+    if missing and all(_judges(layers[i]) for i, _, _ in missing):
+        return True
     makers = [[layer for layer in others if name in layer.top] for _, _, name in missing]
     if not all(makers) or not makers:
         return not layers
     return any(not layer.bottom for found in makers for layer in found)
+
+
+def _judges(layer: LayerParameter) -> bool:
+    """Return whether a layer compares with labels, and has rules that say when."""
+    return bool(layer.include or layer.exclude) and ("Loss" in layer.type or "Accuracy" in layer.type)

@@ -26,7 +26,7 @@ HELP = "tell which models load and what the others lack"
 EXAMPLE = "caffejax check -j 8 models/ my_net/deploy.prototxt"
 
 _WIDTH = 100
-_NAME = 50
+_NAME, _STATES = 50, 12
 _ROW = "{:<50}  {:<20}  {:>8}  {:>10}"
 
 
@@ -80,10 +80,13 @@ def _printed(reports: Iterator[Report]) -> Iterator[Report]:
 
 def _lines(report: Report) -> Iterator[str]:
     loading = [phase for phase in report.phases if phase.outcome == "loads"]
-    where = " ".join(phase.state for phase in loading) or ("(settings)" if report.kind == "solver" else "-")
+    states = " ".join(phase.state for phase in loading)
+    where = states if len(states) <= _STATES else f"{len(loading)} states"
+    where = where or ("(settings)" if report.kind == "solver" else "-")
     parameters, memory = (max((getattr(p, f) for p in loading), default=0) for f in ("parameters", "memory"))
     numbers = (_count(parameters), in_words(memory) if memory else "-")
     yield _ROW.format(_shortened(report.file), where if report.loads else f"FAILS ({where})", *numbers).rstrip()
+    yield from _told((f"loads in {states}",) if states not in ("", where) else (), "")
     yield from _told((str(finding) for finding in report.findings), "")
     for phase in _distinct(report.phases):
         if phase.outcome == "no data":

@@ -14,7 +14,6 @@ from .axes import after_first_axis, canonical_axis
 from .context import Context, ParamSpec
 from .dtypes import promote
 from .inner_product import INNER_PRODUCT, inner_product, inner_product_backward, inner_product_params, product_of_rows
-from .loss import replaced
 from .registry import register
 from .types import Facts, Gradient, LayerType, Signature, Traced, Variants
 
@@ -77,7 +76,7 @@ def inner_product_of_unit_rows_backward(
 
 def _unit_rows(weight: jax.Array) -> jax.Array:
     squares = jnp.sum(jnp.square(promote(weight)), axis=1, keepdims=True) + _LEAST
-    return replaced(weight, (weight * jax.lax.rsqrt(squares)).astype(weight.dtype))
+    return (weight * jax.lax.rsqrt(squares)).astype(weight.dtype)
 
 
 def _variant(layer: Any) -> str:
@@ -97,6 +96,7 @@ OF_UNIT_ROWS = LayerType(
     Traced(inner_product_of_unit_rows, params=inner_product_params),
     Gradient(
         inner_product_of_unit_rows_backward,
+        preferred=True,
         not_derivative="The gradient takes the weight's rows as they are after the division.",
     ),
     Facts(

@@ -83,6 +83,7 @@ WITH_LOSSES = LayerType(
     Traced(softmax_with_losses),
     Gradient(
         softmax_with_losses_backward,
+        preferred=True,
         indices=_GRADIENT.indices,
         unforced=(1,),
         not_derivative="Below FLT_MIN the probability is clamped, and the further tops have no gradient.",

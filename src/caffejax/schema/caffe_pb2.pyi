@@ -12,6 +12,9 @@ class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     TRAIN: _ClassVar[Phase]
     TEST: _ClassVar[Phase]
+    RUN: _ClassVar[Phase]
+    FORWARDA: _ClassVar[Phase]
+    FORWARDB: _ClassVar[Phase]
 
 class DatumTypeInfo(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -33,6 +36,9 @@ class Type(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     BOOL: _ClassVar[Type]
 TRAIN: Phase
 TEST: Phase
+RUN: Phase
+FORWARDA: Phase
+FORWARDB: Phase
 DatumTypeInfo_DATUM: DatumTypeInfo
 DatumTypeInfo_ANNOTATED_DATUM: DatumTypeInfo
 NCHW: Packing

@@ -1,0 +1,233 @@
+"""Models are told from other files, and what is said of each: phases, what is missing, weights, absent data."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from caffejax.checking import Report, check_files
+from caffejax.checking.check import check_file
+from caffejax.checking.files import kind_of, model_files
+from caffejax.checkpoints.caffemodel import write_caffemodel
+from caffejax.schema import read_net
+
+INPUT = 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 8 dim: 8 } } }\n'
+CONV = """layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+  convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "xavier" } } }\n"""
+LABELS = """layer { name: "label" type: "Input" top: "label" include { phase: TRAIN }
+  input_param { shape { dim: 2 } } }\n"""
+LOSS = 'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" %s }\n'
+IP = """layer { name: "ip" type: "InnerProduct" bottom: "conv" top: "ip"
+  inner_product_param { num_output: 5 } }\n"""
+DATA = """layer { name: "data" type: "%s" top: "data" top: "label" %s include { phase: TRAIN } }\n"""
+
+
+@pytest.fixture
+def check(tmp_path: Path):
+    def checked(text: str, name: str = "net.prototxt") -> Report:
+        (tmp_path / name).write_text(text)
+        return check_file(tmp_path / name)
+
+    return checked
+
+
+def outcomes(report: Report) -> dict[str, str]:
+    return {phase.state: phase.outcome for phase in report.phases}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (INPUT, "net"),
+        ('input: "data" input_dim: 1', "net"),
+        ("layers { type: RELU }", "net"),
+        ('# layer {\nbase_lr: 0.1\nnet: "x"', "solver"),
+        ('net_param { layer { name: "x" } } type: "SGD"', "solver"),
+        ("item { name: 'layer {' id: 1 }", "other"),
+        ("name: 'nothing'", "other"),
+        ("", "other"),
+    ],
+)
+def test_nets_and_solvers_are_known_by_their_own_fields(text: str, kind: str) -> None:
+    assert kind_of(text) == kind
+
+
+def test_folders_are_searched_and_no_file_is_taken_twice(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    names = ["a.prototxt", "b/c.pt", "b/d.pbtxt", "b/e.txt", "f.caffemodel"]
+    for name in names:
+        (tmp_path / name).write_text("")
+    found = [p.relative_to(tmp_path).as_posix() for p in model_files([tmp_path, tmp_path / "a.prototxt"])]
+    assert found == ["a.prototxt", "b/c.pt", "b/d.pbtxt"]
+
+
+def test_a_net_that_loads_has_its_sizes(check) -> None:
+    report = check(INPUT + CONV + IP)
+    assert report.loads
+    assert outcomes(report) == {"TRAIN": "loads", "TEST": "loads"}
+    test = report.phases[1]
+    parameters = 4 * 27 + 4 + 5 * 144 + 5
+    activations = 2 * (3 * 64 + 4 * 36 + 5)
+    assert (test.parameters, test.memory, test.compiled) == (parameters, 4 * (parameters + activations), 2)
+    assert test.on_host == ()
+
+
+def test_a_phase_without_its_data_is_no_failure(check) -> None:
+    report = check(INPUT + LABELS + CONV + IP + LOSS % "")
+    assert outcomes(report) == {"TRAIN": "loads", "TEST": "no data"}
+    assert report.loads
+    assert not check(INPUT + CONV + IP + LOSS % "").loads  # no layer ever gives the labels
+    deployed = check(INPUT + CONV + IP + LOSS % "include { phase: TRAIN }")
+    assert outcomes(deployed) == {"TRAIN": "no data", "TEST": "loads"}
+    assert deployed.loads
+    nothing = check(INPUT.replace("input_param", "include { phase: TEST stage: 'never' } input_param") + CONV)
+    assert outcomes(nothing) == {"TRAIN": "no data", "TEST": "no data", "TEST+never": "loads"}
+    assert nothing.loads
+
+
+def test_stages_are_states_of_their_own_where_they_differ(check) -> None:
+    staged = 'layer { name: "relu" type: "ReLU" bottom: "conv" top: "relu" include { stage: "deploy" } }'
+    assert set(outcomes(check(INPUT + CONV + staged))) == {"TRAIN", "TEST", "TRAIN+deploy", "TEST+deploy"}
+    assert set(outcomes(check(INPUT + CONV + staged.replace("include { stage", "include { not_stage")))) == {
+        *("TRAIN", "TEST", "TRAIN+deploy", "TEST+deploy"),
+    }
+
+
+def test_all_that_is_missing_is_said_with_the_layers(check) -> None:
+    text = (
+        INPUT
+        + CONV
+        + "".join(f'layer {{ name: "u{i}" type: "Unheard" bottom: "conv" top: "u{i}" }}\n' for i in range(2))
+        + 'layer { name: "after" type: "ReLU" bottom: "u1" top: "after" }\n'
+        + 'layer { name: "pool" type: "Pooling" bottom: "conv" top: "p"'
+        + "  pooling_param { kernel_size: 2 torch_pooling: true } }"
+        + 'layer { name: "own" type: "Python" bottom: "conv" top: "o"'
+        + '  python_param { module: "absent_module" layer: "L" } }'
+        + 'layer { name: "wide" type: "Pooling" bottom: "conv" top: "w" pooling_param { kernel_size: 99 } }'
+        + 'layer { name: "typo" type: "ReLU" bottom: "cnv" top: "t" }'
+        + 'layer { name: "fill" type: "InnerProduct" bottom: "conv" top: "f"'
+        + '  inner_product_param { num_output: 2 weight_filler { type: "xavir" } } }'
+    )
+    report = check(text)
+    assert not report.loads
+    assert [(f.cause, f.layers) for f in report.phases[1].findings] == [
+        ("type", ("u0", "u1")),
+        ("setting", ("pool",)),
+        ("blob", ("typo",)),
+        ("python", ("own",)),
+        ("shape", ("wide",)),
+        ("shape", ("fill",)),
+    ]
+    assert str(report.phases[1].findings[0]) == "unknown layer type 'Unheard' (2 layers: 'u0', 'u1')"
+
+
+def test_blobs_of_a_layer_that_the_state_leaves_out_are_one_finding(check) -> None:
+    two = 'layer { name: "two" type: "Slice" bottom: "data" top: "a" top: "b" top: "c" include { phase: TRAIN } }\n'
+    users = "".join(f'layer {{ name: "r{x}" type: "ReLU" bottom: "{x}" top: "r{x}" }}\n' for x in "abc")
+    (finding,) = check(INPUT + two + users).phases[1].findings
+    assert finding.message == (
+        "unknown bottom blob 'a' (bottom index 0): only layer 'two' produces it and 2 more blobs, "
+        "and its rules leave it out here"
+    )
+
+
+def test_mistakes_in_the_text_are_said_with_their_lines(check) -> None:
+    report = check(INPUT + CONV.replace("num_output: 4", "num_output: four").replace("kernel_size", "kernelsize"))
+    assert [f.cause for f in report.findings] == ["text", "text"]
+    assert report.findings[0].message.startswith("line 3: num_output: expected an integer, found 'four'")
+
+
+def test_absent_data_is_not_missed(check) -> None:
+    data = DATA % ("Data", 'data_param { source: "gone" batch_size: 3 } transform_param { crop_size: 8 }')
+    report = check(data + CONV + IP + LOSS % "")
+    assert report.loads
+    (said,) = report.phases[0].assumed
+    assert "'data' (Data) is absent and was not opened: tops taken for 3x3x8x8, 3" in said
+    assert report.phases[0].parameters == 4 * 27 + 4 + 5 * 144 + 5
+
+
+def test_images_of_unknown_size_give_no_figures(check) -> None:
+    data = DATA % ("ImageData", 'image_data_param { source: "gone.txt" batch_size: 3 }')
+    phase = check(data + CONV + IP).phases[0]
+    assert (phase.outcome, phase.parameters) == ("loads", 0)
+    assert phase.assumed[0].endswith("a guess, as no setting tells the images' size")
+    fixed = (
+        'layer { name: "fixed" type: "Reshape" bottom: "conv" top: "f" reshape_param { shape { dim: 3 dim: 2704 } } }'
+    )
+    assert check(data + CONV + fixed).phases[0].outcome == "loads"  # 28 x 28 fits
+    unknown = DATA % ("HDF5Data", 'hdf5_data_param { source: "gone.txt" batch_size: 3 }')
+    assert "tell no shapes; the layers after it were not looked at" in check(unknown + CONV).phases[0].assumed[0]
+
+
+def test_weights_beside_a_net_are_compared(check, tmp_path: Path) -> None:
+    net = read_net(INPUT + CONV + IP)
+    blobs = {"conv": [np.zeros((4, 3, 3, 3)), np.zeros(4)], "ip": [np.zeros((5, 144)), np.zeros(5)]}
+    write_caffemodel(tmp_path / "net.caffemodel", net, blobs)
+    report = check(INPUT + CONV + IP)
+    (found,) = report.phases[0].weights
+    assert (found.matched, found.misfits, found.missing, found.unused) == (2, (), (), 0)
+    assert report.loads
+
+    other = check(INPUT + CONV + IP.replace("num_output: 5", "num_output: 6") + IP.replace('"ip"', '"new"'))
+    (found,) = other.phases[0].weights
+    assert (found.matched, found.missing) == (1, ("new",))
+    assert [f.layers for f in found.misfits] == [("ip",), ("ip",)]
+    assert "blob 0 is 5 x 144 in the file, 6 x 144 in the net" in found.misfits[0].message
+    assert not other.loads
+
+    (tmp_path / "net.caffemodel").write_bytes(b"no weights")
+    assert check(INPUT + CONV).phases[0].weights[0].misfits
+
+
+def test_a_net_is_given_a_size_that_its_weights_fit(check, tmp_path: Path) -> None:
+    data = DATA % ("ImageData", 'image_data_param { source: "gone.txt" batch_size: 1 }')
+    net = read_net(data + CONV + IP)
+    blobs = {"conv": [np.zeros((4, 3, 3, 3)), np.zeros(4)], "ip": [np.zeros((5, 4 * 30 * 30)), np.zeros(5)]}
+    write_caffemodel(tmp_path / "net.caffemodel", net, blobs)
+    phase = check(data + CONV + IP).phases[0]
+    assert "1x3x32x32" in phase.assumed[0]
+    assert (phase.weights[0].matched, phase.parameters) == (2, 4 * 27 + 4 + 5 * 3600 + 5)
+
+
+def test_solvers_are_checked_by_their_settings_and_the_nets_inside(check, tmp_path: Path) -> None:
+    (tmp_path / "there.prototxt").write_text(INPUT)
+    good = check('net: "there.prototxt" base_lr: 1 lr_policy: "fixed"', "a.prototxt")
+    assert (good.kind, good.loads, good.notes) == ("solver", True, ("its net there.prototxt is looked at by itself",))
+    bad = check('net: "gone" base_lr: 1 lr_policy: "fixd" clip_weights: 1', "b.prototxt")
+    assert [f.cause for f in bad.findings] == ["setting", "setting"]
+    assert "its net gone is not there" in bad.notes
+    inside = check(f'net_param {{ {INPUT} }} base_lr: 1 lr_policy: "fixed"', "c.prototxt")
+    assert outcomes(inside) == {"TRAIN": "loads", "TEST": "loads"}
+
+
+def test_hints_of_forks_are_notes_once_each(check) -> None:
+    text = "default_forward_type: FLOAT16\n" + INPUT + CONV.replace("kernel_size", "conv_algorithm: 'x' kernel_size")
+    report = check(text.replace("'x'", '"winograd"'))
+    assert report.loads
+    assert [note.split(" is ignored")[0] for note in report.notes] == [
+        "default_forward_type (of nvidia)",
+        "convolution_param.conv_algorithm (of intel)",
+    ]
+
+
+def test_a_crash_and_a_hang_do_not_stop_the_rest(tmp_path: Path) -> None:
+    python = 'layer { name: "own" type: "Python" bottom: "data" top: "o" python_param { module: "%s" layer: "L" } }'
+    for name, code in {
+        "crash": "import os; os._exit(3)",
+        "hang": "import time; time.sleep(600)",
+        "bad": "1 / 0",
+    }.items():
+        (tmp_path / f"{name}_module.py").write_text(code)
+        (tmp_path / f"{name}.prototxt").write_text(INPUT + python % f"{name}_module")
+    (tmp_path / "z.prototxt").write_text(INPUT + CONV)
+    files = list(model_files([tmp_path]))
+    began = time.monotonic()
+    reports = {Path(r.file).stem: r for r in check_files(files, jobs=2, timeout=5)}
+    assert list(reports) == ["bad", "crash", "hang", "z"]
+    assert reports["z"].loads
+    said = {name: [f.message for f in reports[name].findings] for name in ("bad", "crash", "hang")}
+    assert said["crash"] == ["the process that looked at it ended with code 3"]
+    assert said["hang"] == ["is still being looked at after 5 s; --timeout gives it longer"]
+    assert said["bad"] == ["looking at it raised ZeroDivisionError: division by zero"]
+    assert time.monotonic() - began < 60

@@ -1,0 +1,59 @@
+"""`caffejax check`: its table, its JSON, its exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from caffejax.cli import main
+
+INPUT = 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 8 dim: 8 } } }\n'
+RELU = 'layer { name: "relu" type: "%s" bottom: "data" top: "relu" }\n'
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    (tmp_path / "good.prototxt").write_text(INPUT + RELU % "ReLU")
+    (tmp_path / "labels.pbtxt").write_text("item { id: 1 }")
+    (tmp_path / ("a_long_name_" * 6 + ".pt")).write_text(INPUT + RELU % "Unheard")
+    return tmp_path
+
+
+def test_a_table_of_the_models(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(models), "-j", "1"]) == 1
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert all(len(line) <= 100 for line in lines if str(models) not in line)
+    assert lines[0].split() == ["model", "loads", "in", "params", "memory"]
+    assert any("FAILS" in line for line in lines)
+    assert "  TRAIN, TEST: unknown layer type 'Unheard' (layer 'relu')" in lines
+    assert any(line.split()[-3:-2] == ["-"] and "TRAIN TEST" in line for line in lines)
+    assert "1 of 2 models load." in lines
+    assert "neither net nor solver" in out
+    assert err == "caffejax: 1 of 2 models do not load\n"
+
+
+def test_json_has_everything(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(models), "--json", "-j", "2"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert [Path(f).name for f in found["skipped"]] == ["labels.pbtxt"]
+    bad, good = found["models"]
+    assert (bad["loads"], good["loads"]) == (False, True)
+    assert bad["phases"][0]["findings"] == [
+        {"cause": "type", "message": "unknown layer type 'Unheard'", "layers": ["relu"]}
+    ]
+    assert good["phases"][1] | {"memory": 0} == {
+        **{"state": "TEST", "outcome": "loads", "findings": [], "assumed": [], "compiled": 1, "on_host": []},
+        **{"parameters": 0, "memory": 0, "weights": []},
+    }
+
+
+def test_exit_codes(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(models / "good.prototxt")]) == 0
+    for wrong in (["check"], ["check", str(tmp_path / "absent")], ["check", str(models), "--weights=absent"]):
+        with pytest.raises(SystemExit) as caught:
+            main(wrong)
+        assert caught.value.code == 2
+    (tmp_path / "empty").mkdir()
+    assert main(["check", str(tmp_path / "empty")]) == 1
+    assert "there are no *.prototxt" in capsys.readouterr().err

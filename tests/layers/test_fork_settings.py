@@ -1,0 +1,248 @@
+"""What settings of forks make of BVLC's own types, against plain NumPy."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from caffejax.errors import CaffejaxError
+from caffejax.layers.fillers import fill
+from caffejax.net import Net
+from caffejax.schema import caffe_pb2
+
+RNG = np.random.default_rng(3)
+KEY = jax.random.key(0)
+
+
+def net(param: str, *shapes: tuple[int, ...], tops: int = 1, phase: Any = "TEST", **options: Any) -> Net:
+    inputs = "".join(
+        f'layer {{ name: "b{i}" type: "Input" top: "b{i}" input_param {{ shape {{ '
+        f"{' '.join(f'dim: {n}' for n in shape)} }} }} }}\n"
+        for i, shape in enumerate(shapes)
+    )
+    names = "".join(f'bottom: "b{i}" ' for i in range(len(shapes))) + "".join(f'top: "t{i}" ' for i in range(tops))
+    return Net(f'{inputs}layer {{ name: "layer" {names} {param} }}\n', phase, **options)
+
+
+def variables(net: Net, *blobs: np.ndarray) -> Any:
+    """The net's variables with these blobs of its layer, in Caffe's order."""
+    made = net.init(KEY)
+    given = dict(enumerate(blobs))
+
+    def replaced(tree: Any) -> Any:
+        return {
+            key: tuple(old if old is None else np.float32(given.get(i, old)) for i, old in enumerate(values))
+            for key, values in tree.items()
+        }
+
+    return type(made)(replaced(made.params), replaced(made.state))
+
+
+def run(net: Net, own: tuple[np.ndarray, ...], *inputs: np.ndarray, key: Any = None) -> Any:
+    v = variables(net, *own)
+    blobs, state = net.apply(v.params, v.state, {f"b{i}": x for i, x in enumerate(inputs)}, key=key)
+    return SimpleNamespace(blobs=blobs, state=state)
+
+
+X = RNG.normal(size=(4, 3, 5, 6)).astype("f")
+MEAN, VARIANCE, FACTOR, BIAS = (RNG.uniform(0.5, 2, 3).astype("f") for _ in range(4))
+
+
+def normalised(x: np.ndarray, mean: np.ndarray, variance: np.ndarray, eps: float = 1e-5) -> np.ndarray:
+    return (x - mean[:, None, None]) / np.sqrt(variance[:, None, None] + eps)
+
+
+def scaled(x: np.ndarray) -> np.ndarray:
+    return x * FACTOR[:, None, None] + BIAS[:, None, None]
+
+
+@pytest.mark.parametrize("kernels", ["fast", "reference"])
+@pytest.mark.parametrize("weight", [1, 2.5])
+def test_batch_norm_with_scale_and_bias_by_stored_statistics(kernels: Any, weight: float) -> None:
+    one = net('type: "BatchNorm" batch_norm_param { scale_bias: true }', X.shape, kernels=kernels)
+    assert [p.spec.shape for p in one.graph.layers[-1].params] == [(3,), (3,), (1,), (3,), (3,)]
+    blobs = (MEAN * weight, VARIANCE * weight, np.array([weight]), FACTOR, BIAS)
+    np.testing.assert_allclose(
+        run(one, blobs, X).blobs["t0"], scaled(normalised(X, MEAN, VARIANCE)), rtol=2e-5, atol=2e-5
+    )
+
+
+@pytest.mark.parametrize("kernels", ["fast", "reference"])
+def test_nvidias_statistics_are_moving_averages_and_intels_are_sums(kernels: Any) -> None:
+    mean, variance = X.mean((0, 2, 3)), X.var((0, 2, 3))
+    expected = scaled(normalised(X, mean, variance))
+    blobs = (MEAN, VARIANCE, np.ones(1), FACTOR, BIAS)
+    settings = "moving_average_fraction: 0.75"
+    one = net(
+        f'type: "BatchNorm" batch_norm_param {{ scale_bias: true {settings} }}', X.shape, phase="TRAIN", kernels=kernels
+    )
+    out = run(one, blobs, X)
+    np.testing.assert_allclose(out.blobs["t0"], expected, rtol=1e-4, atol=1e-4)
+    state = [s for s in out.state["layer"] if s is not None]
+    for found, wanted in zip(state, (MEAN * 0.75 + mean / 4, VARIANCE * 0.75 + variance / 4, [1]), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    begun = run(one, (MEAN, VARIANCE, np.zeros(1), FACTOR, BIAS), X)  # there are none yet: the batch's own
+    for found, wanted in zip([s for s in begun.state["layer"] if s is not None], (mean, variance, [1]), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+
+    one = net(f'type: "BatchNorm" batch_norm_param {{ filler {{ value: 1 }} {settings} }}', X.shape, phase="TRAIN")
+    out, n = run(one, blobs, X), X.size / 3
+    np.testing.assert_allclose(out.blobs["t0"], expected, rtol=1e-4, atol=1e-4)
+    sums = (MEAN * 0.75 + mean, VARIANCE * 0.75 + variance * n / (n - 1), [1.75])
+    for found, wanted in zip([s for s in out.state["layer"] if s is not None], sums, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_batch_norm_starts_with_the_fillers_and_keeps_statistics_from_the_solver() -> None:
+    one = net(
+        'type: "BatchNorm" param { lr_mult: 1 } '
+        "batch_norm_param { scale_filler { value: 3 } bias_filler { value: 4 } }",
+        X.shape,
+    )
+    assert [p.lr_mult for p in one.graph.layers[-1].params] == [0, 0, 0, 1, 1]
+    assert [float(b[0]) for b in one.init(KEY).params["layer"] if b is not None] == [3, 4]
+
+
+@pytest.mark.parametrize("fork", ["hole: 2", "hole_h: 2 hole_w: 2", "dilation_h: 2 dilation_w: 2"])
+@pytest.mark.parametrize("kind", ["Convolution", "Im2col", "Deconvolution"])
+def test_holes_are_dilation(fork: str, kind: str) -> None:
+    param = 'type: "%s" convolution_param { num_output: 2 kernel_size: 2 pad: 1 %s }'
+    ours, theirs = net(param % (kind, "dilation: 2"), X.shape), net(param % (kind, fork), X.shape)
+    blobs = tuple(RNG.normal(size=p.spec.shape) for p in ours.graph.layers[-1].params)
+    np.testing.assert_array_equal(run(ours, blobs, X).blobs["t0"], run(theirs, blobs, X).blobs["t0"])
+    for wrong, why in (("hole: 2 dilation: 2", "not both"), ("hole_h: 2", "both of hole_h and hole_w")):
+        with pytest.raises(CaffejaxError, match=why):
+            net(param % (kind, wrong), X.shape)
+
+
+def test_dropout_scales_where_it_is_told_to() -> None:
+    unscaled = 'type: "Dropout" dropout_param { dropout_ratio: 0.75 scale_train: false }'
+    np.testing.assert_allclose(run(net(unscaled, X.shape), (), X).blobs["t0"], X / 4, rtol=1e-6)
+    kept = np.asarray(run(net(unscaled, X.shape, phase="TRAIN"), (), X, key=KEY).blobs["t0"])
+    assert set(np.unique(kept / X)) == {0, 1}
+    sampled = 'type: "Dropout" dropout_param { dropout_ratio: 0.75 sample_weights_test: true }'
+    dropped = np.asarray(run(net(sampled, X.shape), (), X, key=KEY).blobs["t0"])
+    np.testing.assert_allclose(np.unique(np.round(dropped / X, 4)), [0, 4])
+
+
+def test_accuracy_of_distances() -> None:
+    distances, labels = RNG.normal(size=(50, 7)).astype("f"), RNG.integers(0, 7, 50).astype("f")
+    param = 'type: "Accuracy" accuracy_param { top_k: 2 min_is_better: true }'
+    ranks = (distances < np.take_along_axis(distances, labels.astype(int)[:, None], 1)).sum(1)
+    np.testing.assert_allclose(run(net(param, (50, 7), (50,)), (), distances, labels).blobs["t0"], np.mean(ranks < 2))
+
+
+def test_scale_holds_its_factor() -> None:
+    one = net('type: "Scale" scale_param { min_value: 1 max_value: 1.5 }', X.shape)
+    held = np.clip(FACTOR, 1, 1.5)
+    np.testing.assert_allclose(run(one, (FACTOR,), X).blobs["t0"], X * held[:, None, None], rtol=1e-6)
+
+
+def test_parameter_starts_as_its_filler_says() -> None:
+    one = Net(
+        'layer { name: "p" type: "Parameter" top: "p" parameter_param { shape { dim: 4 dim: 9 } '
+        'blob_filler { type: "gaussian_unitball" } } }\n'
+    )
+    (blob,) = one.init(KEY).params["p"]
+    np.testing.assert_allclose(np.linalg.norm(blob, axis=1), 1, rtol=1e-5)
+    plain, sloped = (caffe_pb2.FillerParameter(type="msra", alpha=a) for a in (0, 2))
+    np.testing.assert_allclose(fill(plain, KEY, (4, 9)), fill(sloped, KEY, (4, 9)) * np.sqrt(5), rtol=1e-5)
+    with pytest.raises(CaffejaxError, match=r"layer 'layer' \(InnerProduct\): unknown filler type 'msr'"):
+        net('type: "InnerProduct" inner_product_param { num_output: 2 weight_filler { type: "msr" } }', (2, 3))
+
+
+W, B = RNG.normal(size=(6, 5)).astype("f"), RNG.normal(size=6).astype("f")
+ROWS = RNG.normal(size=(4, 5)).astype("f")
+
+
+def test_inner_product_with_weights_from_bottoms() -> None:
+    of = 'type: "InnerProduct" inner_product_param { bias_term: %s }'
+    np.testing.assert_allclose(
+        run(net(of % "false", (4, 5), (6, 5)), (), ROWS, W).blobs["t0"], ROWS @ W.T, rtol=1e-4, atol=1e-5
+    )
+    expected = ROWS @ W.T + B
+    two, three = net(of % "true", (4, 5), (6, 5)), net(of % "true", (4, 5), (6, 5), (6,))
+    np.testing.assert_allclose(run(two, (B,), ROWS, W).blobs["t0"], expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(run(three, (), ROWS, W, B).blobs["t0"], expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(CaffejaxError, match=r"bottom 1, the weight \(6, 4\), must have 5 inputs"):
+        net(of % "false", (4, 5), (6, 4))
+    with pytest.raises(CaffejaxError, match="bottom 2, the bias"):
+        net(of % "true", (4, 5), (6, 5), (5,))
+
+
+def test_inner_product_of_unit_rows() -> None:
+    one = net('type: "InnerProduct" inner_product_param { num_output: 6 normalize: true }', (4, 5))
+    unit = W / np.sqrt((W**2).sum(1, keepdims=True) + 1e-6)
+    np.testing.assert_allclose(run(one, (W, B), ROWS).blobs["t0"], ROWS @ unit.T + B, rtol=1e-4, atol=1e-5)
+
+
+SCORES, LABELS = RNG.normal(size=(3, 4, 2, 2)).astype("f"), RNG.integers(0, 4, (3, 2, 2)).astype("f")
+LOG = SCORES - np.log(np.exp(SCORES).sum(1, keepdims=True))
+OWN = -np.take_along_axis(LOG, LABELS.astype(int)[:, None], 1)[:, 0]
+
+
+@pytest.mark.parametrize("ignore", ["", "ignore_label: 2"])
+def test_softmax_loss_with_weighted_classes(ignore: str) -> None:
+    counts = (LABELS != 2) if ignore else np.ones_like(LABELS)
+    weights = np.array([0.5, 2, 1, 3], "f")
+    given = " ".join(f"class_weighting: {w}" for w in weights)
+    param = f'type: "SoftmaxWithLoss" loss_param {{ weight_by_label_freqs: true {ignore} %s }}'
+    shapes = SCORES.shape, LABELS.shape
+    for text, w in ((given, weights), ("", 1 / np.maximum([np.sum(c == LABELS) for c in range(4)], 1))):
+        expected = np.sum(OWN * w[LABELS.astype(int)] * counts) / counts.sum()
+        found = run(net(param % text, *shapes, phase="TRAIN"), (), SCORES, LABELS).blobs["t0"]
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    with pytest.raises(CaffejaxError, match="class_weighting must have a number for each class: 1 for 4"):
+        net(param % "class_weighting: 1", *shapes)
+
+
+def test_softmax_loss_with_each_labels_loss() -> None:
+    weights = "loss_weight: 1 loss_weight: 0 loss_weight: 0 loss_param { ignore_label: 2 }"
+    one = net(f'type: "SoftmaxWithLoss" {weights}', SCORES.shape, LABELS.shape, tops=3)
+    tops = run(one, (), SCORES, LABELS).blobs
+    losses = np.where(LABELS == 2, 0, OWN)
+    np.testing.assert_allclose(tops["t0"], losses.sum() / (LABELS != 2).sum(), rtol=1e-5)
+    np.testing.assert_allclose(tops["t1"], np.exp(LOG), rtol=1e-4)
+    np.testing.assert_allclose(tops["t2"], losses, rtol=1e-4, atol=1e-6)
+
+
+def test_losses_divide_by_a_fixed_number() -> None:
+    param = 'type: "SoftmaxWithLoss" loss_param { normalization: PRE_FIXED pre_fixed_normalizer: 7 }'
+    found = run(net(param, SCORES.shape, LABELS.shape), (), SCORES, LABELS).blobs["t0"]
+    np.testing.assert_allclose(found, OWN.sum() / 7, rtol=1e-5)
+
+
+def test_sigmoid_loss_with_weights() -> None:
+    x, t, w = RNG.normal(size=(3, 4)), RNG.uniform(size=(3, 4)), RNG.uniform(size=(3, 4))
+    one = net('type: "SigmoidCrossEntropyLoss"', (3, 4), (3, 4), (3, 4))
+    p = 1 / (1 + np.exp(-x))
+    expected = -np.sum(w * (t * np.log(p) + (1 - t) * np.log(1 - p))) / w.sum()
+    given = [a.astype("f") for a in (x, t, w)]
+    np.testing.assert_allclose(run(one, (), *given).blobs["t0"], expected, rtol=1e-5)
+    np.testing.assert_array_equal(run(one, (), *given[:2], 0 * given[2]).blobs["t0"], 0)
+
+
+def test_deeplabs_ignore_label_is_the_losses_own() -> None:
+    text = """input: "b0" input_dim: 3 input_dim: 4 input_dim: 2 input_dim: 2
+      input: "b1" input_dim: 3 input_dim: 1 input_dim: 2 input_dim: 2
+      layers { name: "layer" type: SOFTMAX_LOSS bottom: "b0" bottom: "b1" top: "t0" softmaxloss_param { %s } }\n"""
+    one = Net(text % "ignore_label: 2")
+    counts = LABELS != 2
+    found = run(one, (), SCORES, LABELS.reshape(3, 1, 2, 2)).blobs["t0"]
+    np.testing.assert_allclose(found, (OWN * counts).sum() / counts.sum(), rtol=1e-5)
+    with pytest.raises(CaffejaxError, match=r"softmaxloss_param\.weight_source \(of deeplab\) is not supported"):
+        Net(text % 'weight_source: "weights.txt"')
+
+
+def test_a_setting_of_the_whole_net_is_refused_where_it_counts() -> None:
+    with pytest.raises(CaffejaxError, match=r"setting bn_stats_batch_size \(of intel\) of the net is not supported"):
+        Net("bn_stats_batch_size: 32\n")
+
+
+def test_layers_for_another_phase_of_a_fork_are_left_out() -> None:
+    text = (
+        'layer { name: "b0" type: "Parameter" top: "b0" parameter_param { shape { dim: 1 } } include { phase: %s } }\n'
+    )
+    assert [len(Net(text % phase, "TEST").graph.layers) for phase in ("RUN", "FORWARDA", "TEST")] == [0, 0, 1]
