@@ -33,12 +33,20 @@ def inputs_behind(makers: Mapping[str, LayerParameter], blob: str, shape: Shape)
         blob, shape: the blob, and what it has to be.
     """
     maker = makers.get(blob)
-    if maker is None or maker.type not in ("Input", "Split", "Concat"):
-        return {}
-    if maker.type == "Input":
-        return {blob: shape}
-    if maker.type == "Split":
-        return inputs_behind(makers, maker.bottom[0], shape)
+    match maker.type if maker else "":
+        case "Input":
+            return {blob: shape}
+        case "Split":
+            return inputs_behind(makers, maker.bottom[0], shape)
+        case "Concat":
+            return _behind_concat(makers, maker, shape)
+        case "Reshape":
+            before = _before_reshape(list(maker.reshape_param.shape.dim), shape, _batch(makers, maker.bottom[0]))
+            return inputs_behind(makers, maker.bottom[0], before) if before else {}
+    return {}
+
+
+def _behind_concat(makers: Mapping[str, LayerParameter], maker: LayerParameter, shape: Shape) -> dict[str, Shape]:
     axis, parts = maker.concat_param.axis, len(maker.bottom)
     if not -len(shape) <= axis < len(shape) or shape[axis] % parts:
         return {}
@@ -46,6 +54,24 @@ def inputs_behind(makers: Mapping[str, LayerParameter], blob: str, shape: Shape)
     part[axis] //= parts
     found = [inputs_behind(makers, bottom, tuple(part)) for bottom in maker.bottom]
     return {top: own for each in found for top, own in each.items()} if all(found) else {}
+
+
+def _before_reshape(dims: list[int], shape: Shape, batch: int) -> Shape | None:
+    """Return what is reshaped, if the first two axes of a batch of that size are divided anew and others stay."""
+    if len(dims) != len(shape) or any(dims[2:]) or not batch or shape[0] * shape[1] % batch:
+        return None
+    return batch, shape[0] * shape[1] // batch, *shape[2:]
+
+
+def _batch(makers: Mapping[str, LayerParameter], blob: str) -> int:
+    """Return the length of the first axis of the Input that a blob is made of; 0 if there is none."""
+    maker = makers.get(blob)
+    while maker is not None and maker.bottom:
+        blob = maker.bottom[0]
+        maker = makers.get(blob)
+    shapes = maker.input_param.shape if maker is not None and maker.type == "Input" else []
+    which = list(maker.top).index(blob) if len(shapes) > 1 else 0
+    return int(shapes[which].dim[0]) if shapes and shapes[which].dim else 0
 
 
 def with_inputs(net: NetParameter, shapes: Mapping[str, Shape]) -> NetParameter:

@@ -10,7 +10,7 @@ from ..dtypes import promote
 from ..registry import register
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
 from .fields import fields
-from .multitask import Labels, balanced, box_loss, class_loss, labels_of, two_losses
+from .multitask import Labels, balanced, box_loss, class_loss, label_map, labels_of, two_losses
 from .ranks import highest
 from .regression import bounds, normalization
 from .shapes import require_scores_and_deltas
@@ -42,7 +42,14 @@ def detection_loss_backward(
 
 register(
     LayerType(
-        Signature("DetectionLoss", bottoms=2, param="detection_loss_param", loss=True, in_place=False),
+        Signature(
+            "DetectionLoss",
+            bottoms=2,
+            param="detection_loss_param",
+            loss=True,
+            in_place=False,
+            labels=lambda ctx, scores, *_: label_map(scores, 1),
+        ),
         Traced(detection_loss),
         Gradient(detection_loss_backward, preferred=True, indices=Indices((1,)), unforced=(1,)),
         Facts(origin="MS-CNN"),

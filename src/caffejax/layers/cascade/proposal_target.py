@@ -13,7 +13,7 @@ from ..types import Facts, Gradient, LayerType, OnHost, Signature
 from .host import generator, promoted
 from .regression import normalization
 from .sampling import Sample, Truth, sampled
-from .shapes import require_rows, rows_of, with_four_axes
+from .shapes import require_rows, rows_of, wide_rows, with_four_axes
 from .stopping import no_gradient
 
 
@@ -61,7 +61,14 @@ def proposal_target_top_shapes(ctx: Context, rois: Any, truth: Any) -> list[Shap
 
 register(
     LayerType(
-        Signature("ProposalTarget", bottoms=2, tops=(6, 7), param="proposal_target_param", in_place=False),
+        Signature(
+            "ProposalTarget",
+            bottoms=2,
+            tops=(6, 7),
+            param="proposal_target_param",
+            in_place=False,
+            labels=lambda ctx, rois, truth: wide_rows(truth, 1, 7),
+        ),
         OnHost(proposal_target, proposal_target_top_shapes, ragged=True),
         Gradient(no_gradient, preferred=True),
         Facts(
