@@ -8,29 +8,39 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from .context import Context
+from .context import Context, Shape
 from .dtypes import promote
-from .loss import normalization
+from .loss import loss_divisor, normalization
 from .registry import register
 from .types import Facts, Gradient, Indices, LayerType, Signature, Traced, Variants
 
 
-def smooth_l1_loss(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array) -> jax.Array:
+Tops = jax.Array | tuple[jax.Array, jax.Array]
+
+
+def smooth_l1_loss(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array) -> Tops:
     """Sum over d = a - b of (sigma d)**2 / 2, where |d| < 1 / sigma**2, else |d| - 1 / (2 sigma**2); over the rows.
 
-    A third bottom multiplies the differences (the gradient not again), a fourth what is summed.
+    A third bottom multiplies the differences (the gradient not again), a fourth what is summed. A second top, of R-FCN,
+    is each row's part, (N, 1, ...), and passes no gradient. PRE_FIXED divides by `pre_fixed_normalizer`.
     """
-    difference, outside, squared_sigma = _parts(ctx, a, b, weights)
-    return jnp.sum(outside * huber(difference, squared_sigma)) / a.shape[0]
+    difference, outside, squared_sigma, divisor = _parts(ctx, a, b, weights)
+    each = outside * huber(difference, squared_sigma)
+    loss = jnp.sum(each) / divisor
+    if ctx.n_tops < 2:
+        return loss
+    require(a.ndim > 1, f"a second top needs rows and channels, not shape {a.shape}")
+    return loss, jax.lax.stop_gradient(jnp.sum(each, axis=1, keepdims=True))
 
 
 def smooth_l1_loss_backward(
-    ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array, y: jax.Array, dy: jax.Array
+    ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array, y: Any, dy: Any
 ) -> tuple[jax.Array | None, ...]:
-    difference, outside, squared_sigma = _parts(ctx, a, b, weights)
-    inside = promote(weights[0]) if len(weights) == 2 else 1.0
-    diff = dy / a.shape[0] * outside * inside * huber_slope(difference, squared_sigma)
-    return diff.astype(a.dtype), -diff.astype(b.dtype), *(None for _ in weights)
+    difference, outside, squared_sigma, divisor = _parts(ctx, a, b, weights)
+    inside = promote(weights[0]).reshape(a.shape) if len(weights) == 2 else 1.0
+    weight = dy[0] if isinstance(dy, tuple) else dy
+    diff = weight / divisor * outside * inside * huber_slope(difference, squared_sigma)
+    return diff.astype(a.dtype), -diff.astype(b.dtype).reshape(b.shape), *(None for _ in weights)
 
 
 def huber(x: jax.Array, squared_sigma: Any = 1.0) -> jax.Array:
@@ -44,27 +54,40 @@ def huber_slope(x: jax.Array, squared_sigma: Any = 1.0) -> jax.Array:
     return jnp.clip(squared_sigma * x, -1, 1)
 
 
-def _parts(ctx: Context, a: jax.Array, b: jax.Array, weights: tuple[jax.Array, ...]) -> tuple[jax.Array, Any, float]:
-    """Return the weighted differences, what their losses are multiplied by, and sigma**2."""
+def _parts(
+    ctx: Context, a: jax.Array, b: jax.Array, weights: tuple[jax.Array, ...]
+) -> tuple[jax.Array, Any, float, Any]:
+    """Return the weighted differences, what their losses are multiplied by, sigma**2, and what the sum is divided by."""
     require(len(a.shape) > 0, "needs bottoms with a batch axis, not single numbers")
     for i, other in enumerate((b, *weights), start=1):
-        require(other.shape == a.shape, f"bottom {i} has shape {other.shape}, and must have bottom 0's, {a.shape}")
+        same = other.shape == a.shape or _four(other.shape) == _four(a.shape)
+        require(same, f"bottom {i} has shape {other.shape}, and must have bottom 0's, {a.shape}")
     require(ctx.param.sigma > 0, f"sigma must be positive: {ctx.param.sigma}")
-    require(
-        normalization(ctx.layer.loss_param, "BATCH_SIZE") != "PRE_FIXED",
-        "normalization: PRE_FIXED, of R-FCN, is not supported here; SmoothL1LossOHEM has it",
-    )
     require(ctx.param.abssum, "abssum: false is not supported; leave it out")
-    difference = promote(a) - promote(b)
-    held = [jax.lax.stop_gradient(promote(w)) for w in weights]
+    difference = promote(a) - promote(b).reshape(a.shape)
+    held = [jax.lax.stop_gradient(promote(w)).reshape(a.shape) for w in weights]
     if held:
         difference = held[0] * difference
-    return difference, held[1] if len(held) == 2 else 1.0, ctx.param.sigma**2
+    divisor = a.shape[0]
+    if normalization(ctx.layer.loss_param, "BATCH_SIZE") == "PRE_FIXED":
+        divisor = loss_divisor(ctx.layer.loss_param, difference, "PRE_FIXED", divisor)
+    return difference, held[1] if len(held) == 2 else 1.0, ctx.param.sigma**2, divisor
+
+
+def _four(shape: Shape) -> Shape:
+    return (*shape, 1, 1, 1)[: max(4, len(shape))]  # forks compare number, channels, height and width
 
 
 def _variant(origin: str, bottoms: int | tuple[int, int], *, loss: bool, preferred: bool = False) -> LayerType:
     return LayerType(
-        Signature("SmoothL1Loss", bottoms=bottoms, param="smooth_l1_loss_param", loss=loss),
+        Signature(
+            "SmoothL1Loss",
+            bottoms=bottoms,
+            tops=(1, 2),
+            param="smooth_l1_loss_param",
+            loss=loss,
+            fork_settings=("pre_fixed_normalizer",),
+        ),
         Traced(smooth_l1_loss),
         Gradient(smooth_l1_loss_backward, preferred=preferred, indices=Indices((2, 3)), unforced=(2, 3)),
         Facts(integers=True, origin=origin, restrictions="" if loss else "Without loss_weight it weighs nothing."),
@@ -79,7 +102,7 @@ def choose_smooth_l1_loss(layer: Any) -> str:
 
 register(
     LayerType(
-        Signature("SmoothL1Loss", bottoms=(2, 4), loss=True),
+        Signature("SmoothL1Loss", bottoms=(2, 4), tops=(1, 2), loss=True),
         Variants(
             choose_smooth_l1_loss,
             {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +11,12 @@ import numpy as np
 from ...errors import require
 from ..context import Context, Shape, Site
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, OnHost, PerLayer, Signature
+from ..types import Facts, Gradient, Indices, LayerType, OnHost, PerLayer, Signature, Variants
 from .image_sizes import Image, check_resize, in_pixels, read_sizes
+
+
+_CASCADE = [0, 5, 6, 1, 2, 3, 4]  # of FrcnnOutput's rows, in DetectionOutput's order
+_TRUTH = [0, 5, 5, 1, 2, 3, 4, 6]  # of rows [image, box, label, ignored, ...], likewise; no instance is looked at
 
 
 def make_detection_evaluate(ctx: Context, site: Site) -> LayerType:
@@ -24,6 +29,29 @@ def make_detection_evaluate(ctx: Context, site: Site) -> LayerType:
     return replace(ctx.type, runs=OnHost(_Evaluation(ctx.param, site).rows, top_shapes, ragged=True, in_float32=True))
 
 
+def make_of_cascade(ctx: Context, site: Site) -> LayerType:
+    """The same of FrcnnOutput's top, ground truth with rows [image, box, label, ignored, ...], and sizes of images.
+
+    Boxes are in pixels, corners included. What is ignored counts as difficult.
+    """
+    evaluation = _Evaluation(ctx.param, site, pixels=True)
+
+    def rows(ctx: Context, found: np.ndarray, truth: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        found, truth = found.reshape(len(found), -1), truth.reshape(len(truth), -1)
+        return evaluation.rows(ctx, found[:, _CASCADE], truth[:, _TRUTH])
+
+    return replace(ctx.type, runs=OnHost(rows, top_shapes_of_cascade, ragged=True, in_float32=True))
+
+
+def top_shapes_of_cascade(ctx: Context, found: Any, truth: Any, sizes: Any) -> list[Shape]:
+    for i, (shape, columns) in enumerate(((found.shape, 7), (truth.shape, 7))):
+        require(
+            len(shape) >= 2 and math.prod(shape[1:]) >= columns,
+            f"bottom {i} must hold rows of {columns} numbers or more, not have shape {shape}",
+        )
+    return [(1, 1, len(_labels(ctx.param)) + int(found.shape[0]), 5)]
+
+
 def top_shapes(ctx: Context, found: Any, truth: Any) -> list[Shape]:
     for i, (shape, columns) in enumerate(((found.shape, 7), (truth.shape, 8))):
         require(
@@ -33,16 +61,38 @@ def top_shapes(ctx: Context, found: Any, truth: Any) -> list[Shape]:
     return [(1, 1, len(_labels(ctx.param)) + int(np.prod(found.shape[:-1])), 5)]
 
 
-def detection_evaluate_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[None, None]:
-    return None, None
+def detection_evaluate_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[None, ...]:
+    return tuple(None for _ in bottoms)
+
+
+def _variant(origin: str, make: Any, bottoms: int, labels: Any = None) -> LayerType:
+    name, param = "DetectionEvaluate", "detection_evaluate_param"
+    return LayerType(
+        Signature(name, bottoms=bottoms, param=param, in_place=False, labels=labels),
+        PerLayer(make, on_host=True),
+        Gradient(detection_evaluate_backward, indices=Indices(tuple(range(bottoms)))),
+        Facts(origin=origin, restrictions="resize_param only with resize_mode WARP."),
+    )
+
+
+def _labels_of_cascade(ctx: Context, found: Any, truth: Any, sizes: Any) -> dict[int, Shape]:
+    if truth is None or (len(truth.shape) > 1 and math.prod(truth.shape[1:]) >= 7):
+        return {}
+    return {1: (truth.shape[0], 7)}
 
 
 register(
     LayerType(
-        Signature("DetectionEvaluate", bottoms=2, param="detection_evaluate_param", in_place=False),
-        PerLayer(make_detection_evaluate, on_host=True),
-        Gradient(detection_evaluate_backward, indices=Indices((0, 1))),
-        Facts(origin="SSD", restrictions="resize_param only with resize_mode WARP."),
+        Signature("DetectionEvaluate", bottoms=(2, 3), param="detection_evaluate_param", in_place=False),
+        Variants(
+            lambda layer: "Cascade R-CNN" if len(layer.bottom) == 3 else "SSD",
+            {
+                "SSD": _variant("SSD", make_detection_evaluate, 2),
+                "Cascade R-CNN": _variant("Cascade R-CNN", make_of_cascade, 3, _labels_of_cascade),
+            },
+            told_apart="With a third bottom, the sizes of images, it is Cascade R-CNN's.",
+        ),
+        facts=Facts(origin="SSD, Cascade R-CNN"),
     )
 )
 
@@ -55,10 +105,11 @@ def _labels(p: Any) -> list[int]:
 class _Evaluation:
     """The layer: with a file of sizes, images that have boxes take the next one each, from pass to pass."""
 
-    def __init__(self, p: Any, site: Site) -> None:
+    def __init__(self, p: Any, site: Site, pixels: bool = False) -> None:
         check_resize(p)
         require(p.overlap_threshold > 0, f"overlap_threshold must be positive: {p.overlap_threshold}")
-        self._site, self._file = site, p.name_size_file
+        self._site, self._file = site, "" if pixels else p.name_size_file
+        self._pixels = pixels
         self._images: list[Image] = []
         self._passed = 0
 
@@ -99,7 +150,7 @@ class _Evaluation:
         boxes, there = found[:, 3:], truth[:, 3:7]
         if size is not None:
             boxes, there = in_pixels(boxes, size), in_pixels(there, size)
-        overlap = _overlaps(boxes, there, 0 if size is None else 1)
+        overlap = _overlaps(boxes, there, 1 if self._pixels or size is not None else 0)
         taken: set[int] = set()
         rows: list[tuple[float, ...]] = []
         for row, best, most in zip(found, overlap.argmax(axis=1), overlap.max(axis=1), strict=True):
