@@ -101,9 +101,7 @@ def smooth_l1_loss_ohem_backward(
 
 register(
     LayerType(
-        Signature(
-            "SmoothL1LossOHEM", bottoms=(2, 3), tops=(1, 2), loss=True, fork_settings=("pre_fixed_normalizer",)
-        ),
+        Signature("SmoothL1LossOHEM", bottoms=(2, 3), tops=(1, 2), loss=True, fork_settings=("pre_fixed_normalizer",)),
         Traced(smooth_l1_loss_ohem),
         Gradient(smooth_l1_loss_ohem_backward, preferred=True, unforced=(2,)),
         Facts(origin="R-FCN"),
@@ -147,9 +145,7 @@ register(
 )
 
 
-def _difference(
-    ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array
-) -> tuple[jax.Array, jax.Array | float]:
+def _difference(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array) -> tuple[jax.Array, jax.Array | float]:
     """Return the weighted difference, and what its sum is divided by."""
     require(len(a.shape) >= 2, f"bottom 0 must have rows and channels, not shape {a.shape}")
     require_one_batch(a.shape, b.shape)

@@ -31,7 +31,7 @@ def proposal(
     base = anchors(p.base_size, p.ratio, p.scale, half_up)
     require_maps(scores, deltas, im_info, len(base), 4)
     scores, deltas, image = (lax.stop_gradient(promote(x)) for x in (scores, deltas, im_info[0]))
-    places = grid(base, *scores.shape[2:], p.feat_stride)
+    places = grid(base, scores.shape[2:], p.feat_stride)
     boxes = clipped(decoded(places, by_cell(deltas, 4)), image[0], image[1]).reshape(-1, 4)
     sides = boxes[:, 2:] - boxes[:, :2] + 1
     large = jnp.all(sides >= p.min_size * jnp.stack([image[3], image[2]]), axis=1)

@@ -62,7 +62,7 @@ def _proposals(ctx: Context, s: dict[str, Any], scores: jax.Array, deltas: jax.A
     base = anchors(BASE, RATIOS, s["scales"])
     require_maps(scores, deltas, im_info, len(base), 3)
     scores, deltas, image = (lax.stop_gradient(promote(x)) for x in (scores, deltas, im_info[0]))
-    places = grid(base, *scores.shape[2:], s["feat_stride"])
+    places = grid(base, scores.shape[2:], s["feat_stride"])
     boxes = clipped(decoded(places, by_cell(deltas, 4)), image[0], image[1]).reshape(-1, 4)
     large = jnp.all(boxes[:, 2:] - boxes[:, :2] + 1 >= s["rpn_min_size"] * image[2], axis=1)
     limits = Limits(s["rpn_pre_nms_top_n"], s["rpn_post_nms_top_n"], s["rpn_nms_thresh"])

@@ -73,7 +73,8 @@ PROPOSAL_TARGET_LAYER = LayerType(
 
 def _settings(ctx: Context) -> dict[str, Any]:
     s = settings(ctx.param.param_str, _DEFAULTS)
-    require(s["num_classes"] > 1 and s["batch_size"] > 0, "needs num_classes > 1, the background's too, and batch_size > 0")
+    require(s["num_classes"] > 1, "num_classes counts the background too, and must be 2 at least")
+    require(s["batch_size"] > 0, f"batch_size must be > 0, not {s['batch_size']}")
     require(0 <= s["fg_fraction"] <= 1, f"fg_fraction must lie between 0 and 1, not be {s['fg_fraction']}")
     for name in ("bbox_inside_weights", "bbox_normalize_means", "bbox_normalize_stds"):
         require(len(s[name]) == 4, f"{name} must be four numbers")
