@@ -28,6 +28,9 @@ REJECTED = [case for case in RECORDED if case.get("rejected")]
 MANIFEST = [case for case in RECORDED if not case.get("rejected") and case["type"] in layer_types()]
 
 
+COORDINATES = {"rois", "gt", "im_info"}  # bottoms in pixels, of which bfloat16 cannot tell one from the next
+
+
 def mended(case: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """A case's arrays, with other numbers where those recorded are known not to be the fork's, or not by any rule."""
     if case["type"] == "SmoothL1LossOHEM":  # recorded is the first row only, the fork's kernel goes through all

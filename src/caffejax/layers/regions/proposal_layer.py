@@ -61,10 +61,12 @@ def _proposals(ctx: Context, s: dict[str, Any], scores: jax.Array, deltas: jax.A
     require(s["feat_stride"] > 0 and len(s["scales"]) > 0, "needs a feat_stride > 0 and a scale at least")
     base = anchors(BASE, RATIOS, s["scales"])
     require_maps(scores, deltas, im_info, len(base), 3)
+    dtype = scores.dtype
     scores, deltas, image = (lax.stop_gradient(promote(x)) for x in (scores, deltas, im_info[0]))
     places = grid(base, scores.shape[2:], s["feat_stride"])
     boxes = clipped(decoded(places, by_cell(deltas, 4)), image[0], image[1]).reshape(-1, 4)
     large = jnp.all(boxes[:, 2:] - boxes[:, :2] + 1 >= s["rpn_min_size"] * image[2], axis=1)
     limits = Limits(s["rpn_pre_nms_top_n"], s["rpn_post_nms_top_n"], s["rpn_nms_thresh"])
     found = best(boxes, by_cell(scores[:, len(base) :], 1).ravel(), large, limits)
-    return found.rois if ctx.n_tops == 1 else (found.rois, found.marked_scores[:, None])
+    rois = found.rois.astype(dtype)
+    return rois if ctx.n_tops == 1 else (rois, found.marked_scores[:, None].astype(dtype))

@@ -36,10 +36,12 @@ def proposal_target_layer(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> 
     not count. The settings of py-faster-rcnn's cfg can be given in param_str, in lower case.
     """
     s = _settings(ctx)
-    rois = rois.reshape(len(rois), 5)[rois.reshape(len(rois), 5)[:, 0] >= 0]
-    truth = truth.reshape(len(truth), 5)[truth.reshape(len(truth), 5)[:, 4] >= 1]
-    require(not np.any(rois[:, 0]), "ROIs must all be of image 0: this layer takes one image, as the original does")
-    rois = np.concatenate([rois, np.pad(truth[:, :4], ((0, 0), (1, 0)))]).astype(np.float32)
+    rois, truth = (np.asarray(x.reshape(len(x), 5), np.float32) for x in (rois, truth))
+    image = np.rint(rois[:, 0])  # negative in rows of padding
+    require(not np.any(image > 0), "ROIs must all be of image 0: this layer takes one image, as the original does")
+    truth = truth[np.rint(truth[:, 4]) >= 1]
+    boxes = np.concatenate([rois[image == 0, 1:], truth[:, :4]])
+    rois = np.pad(boxes, ((0, 0), (1, 0)))
     overlap = _overlaps(rois[:, 1:], truth[:, :4])
     most = overlap.max(axis=1, initial=0.0)
     random = np.random.default_rng(np.asarray(jax.random.key_data(ctx.key)))
@@ -94,7 +96,7 @@ def _targets(
     if s["bbox_normalize_targets_precomputed"]:
         deltas = (deltas - np.float32(s["bbox_normalize_means"])) / np.float32(s["bbox_normalize_stds"])
     targets, inside = np.zeros((2, rows, s["num_classes"], 4), np.float32)
-    classes = truth[:, 4].astype(int)
+    classes = np.rint(truth[:, 4]).astype(int)
     require(not np.any(classes >= s["num_classes"]), f"a true box's class is not below num_classes, {s['num_classes']}")
     targets[np.arange(len(boxes)), classes] = deltas
     inside[np.arange(len(boxes)), classes] = s["bbox_inside_weights"]
