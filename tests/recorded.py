@@ -14,18 +14,30 @@ GOLDEN = Path(__file__).parent / "golden"
 FOLDERS = ("layers", "fork_layers", "fork_layers_more")  # BVLC's types, those of the SSD fork, those of others
 
 
+# of one fork, where another's means something else by the same text, or where it is at fault
+LEFT_OUT = {
+    ("fork_layers", "Normalize", "default"),  # without norm_param it is NormFace's; see tests/layers/test_normalize.py
+    ("fork_layers", "SmoothL1Loss", "weights_rejected"),  # three bottoms are fast-rcnn's
+    ("fork_layers", "MultiBoxLoss", "logistic_no_mining_batch"),  # reads later images' targets from wrong rows
+}
+
+
 def _recorded() -> list[dict[str, Any]]:
     """All recorded cases, each with its path without the suffix."""
     return [
         {**case, "path": GOLDEN / folder / case["type"] / case["case"]}
         for folder in FOLDERS
         for case in json.loads((GOLDEN / folder / "manifest.json").read_text())
+        if (folder, case["type"], case["case"]) not in LEFT_OUT
     ]
 
 
 RECORDED = [case for case in _recorded() if not case.get("run_in_folder")]  # those have tests of their own
 REJECTED = [case for case in RECORDED if case.get("rejected")]
-MANIFEST = [case for case in RECORDED if not case.get("rejected") and case["type"] in layer_types()]
+MANIFEST = [case for case in RECORDED if not case.get("rejected")]
+
+
+COORDINATES = {"rois", "gt", "im_info"}  # bottoms in pixels, of which bfloat16 cannot tell one from the next
 
 
 def mended(case: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

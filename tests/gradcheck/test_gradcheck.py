@@ -103,6 +103,8 @@ def test_a_wrong_rule_is_caught(name: str) -> None:
             net = by_net(changed) if kind.gradient.preferred else None
             wrong = Derivations(right.differences, right.autodiff, by_rule(changed), net)
         for row in (r for r, b in zip(compare("layer", case, wrong), before, strict=True) if b.zero is zero):
+            if row.type == "ROIWarping" and "rois" in row.argument:  # a gradient through corners that are rounded
+                continue
             worst = row.rule_differences if case.on_host else row.rule_autodiff
             assert worst, mutation
             assert worst.error > 5e-4, mutation

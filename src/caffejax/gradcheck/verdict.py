@@ -78,7 +78,8 @@ def _row(
         same = both.error <= RULE_TOLERANCE
         verdict = _of_three(same, bool(fits[0]), bool(fits[1]), bool(kind.gradient.not_derivative))
     else:
-        verdict = _of_preferred(rule, autodiff, net, both, bool(fits[1]))
+        derivative = bool(fits[1]) or bool(kind.gradient.not_derivative)
+        verdict = _of_preferred(rule, autodiff, net, both, derivative)
     checked, tried = int(difference.resolved.sum()), len(difference.at)
     # a lone gradient of zero is right where the tops are constant but for jumps
     enough = zero and len(found) == 1

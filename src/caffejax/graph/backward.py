@@ -23,7 +23,8 @@ def _from_params(layers: Sequence[Layer]) -> list[Layer]:
     result = []
     for layer in layers:
         propagate = list(layer.site.layer.propagate_down)
-        below = [needing[b] and not layer.type.stops_gradients for b in layer.bottoms]
+        n = len(layer.bottoms)
+        below = [needing[b] and layer.type.takes_gradient(i, n) for i, b in enumerate(layer.bottoms)]
         need = any(below) or any(p.need_backward for p in layer.params)
         needing.update(dict.fromkeys(layer.tops, need))
         bottoms = tuple(propagate or below)
@@ -52,7 +53,8 @@ def _from_loss(layers: Sequence[Layer]) -> list[Layer]:
 
 
 def _forced(layer: Layer) -> Layer:
-    exempt = [i in layer.type.gradient.unforced or layer.type.stops_gradients for i in range(len(layer.bottoms))]
+    n, unforced = len(layer.bottoms), layer.type.gradient.unforced
+    exempt = [i in unforced or not layer.type.takes_gradient(i, n) for i in range(n)]
     return replace(
         layer,
         need_backward=True,

@@ -50,12 +50,6 @@ class Param:
     need_backward: bool
 
     @property
-    def bottoms_with_rows(self) -> tuple[str, ...]:
-        """Of a row-wise layer the bottoms whose rows the tops' are."""
-        which = self.type.facts.rows_of
-        return self.bottoms if which is None else tuple(self.bottoms[i] for i in which)
-
-    @property
     def owned(self) -> bool:
         """Whether the array is the layer's own."""
         return self.owner == self.slot

@@ -106,12 +106,15 @@ class Indices:
         ignored: `ignored(ctx)` is a number that is none of them and counts for nothing, or None.
         picks: whether the layer picks things by these numbers: one out of range is an error, of which forward makes
             NaN. Else they are classes, which only the data can hold.
+        quiet: whether none is made of a gradient that is asked into them, as Caffe's Backward does, rather than an
+            error: of coordinates and weights, which may come from layers that learn.
     """
 
     bottoms: tuple[int, ...]
     classes: Function | None = None
     ignored: Function | None = None
     picks: bool = False
+    quiet: bool = False
 
     def __post_init__(self) -> None:
         if (self.picks and self.classes is None) or (self.classes is not None and not self.bottoms):
@@ -269,6 +272,11 @@ class LayerType:
     def stops_gradients(self) -> bool:
         """Whether none passes it: none does where tops are padded, either."""
         return self.gradient.stops or self.facts.padded
+
+    def takes_gradient(self, bottom: int, bottoms: int) -> bool:
+        """Return whether a gradient asked into a bottom, of so many, is more than none."""
+        indices = self.gradient.indices
+        return not (self.stops_gradients or (indices.quiet and bottom in indices.of(bottoms)))
 
     @property
     def cannot(self) -> Mapping[Question, str]:

@@ -73,7 +73,7 @@ def padded_blobs(layers: Sequence[Layer]) -> dict[str, str]:
 
 def _own_rows(layer: Layer, ragged: Set[str]) -> bool:
     """Return whether just those of its bottoms whose rows the tops' are have ragged rows."""
-    return ragged.intersection(layer.bottoms) == set(layer.bottoms_with_rows)
+    return ragged & set(layer.bottoms) == set(layer.bottoms_with_rows)
 
 
 def _by_rows(layer: Layer) -> bool:

@@ -1,1 +1,1 @@
-"""Layers about regions of interest: where they are proposed, what is taken out of a map for them, how they are trained."""
+"""Layers about regions of interest: how they are proposed, and labelled, and what is taken out of maps for them."""

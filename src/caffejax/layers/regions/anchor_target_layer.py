@@ -36,7 +36,7 @@ _DEFAULTS: dict[str, Any] = {
 def anchor_target_layer(
     ctx: Context, scores: jax.Array, truth: jax.Array, im_info: jax.Array, *_image: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Labels (1 x 1 x A*H x W: 1, 0, or -1 for those left out), box targets, inside and outside weights (1 x 4A x H x W).
+    """Labels (1 x 1 x A*H x W: 1, 0; -1 for those left out), box targets, inside and outside weights (1 x 4A x H x W).
 
     Of the scores (bottom 0) only the size counts; bottom 1 has the true boxes, x1, y1, x2, y2, class, of which rows of
     class 0 do not count. The settings of py-faster-rcnn's cfg can be given in param_str, in lower case.
@@ -48,7 +48,7 @@ def anchor_target_layer(
     require_truth(truth)
     require_image(im_info, 2)
     height, width = scores.shape[2:]
-    places = grid(anchors(BASE, RATIOS, s["scales"]), height, width, s["feat_stride"])
+    places = grid(anchors(BASE, RATIOS, s["scales"]), (height, width), s["feat_stride"])
     boxes = jnp.asarray(places.reshape(-1, 4))
     truth, image = (lax.stop_gradient(promote(x)) for x in (truth.reshape(truth.shape[0], 5), im_info[0]))
     labels, matched = _labels(s, boxes, truth, image)
@@ -85,10 +85,8 @@ def _inside(boxes: jax.Array, image: jax.Array, border: int) -> jax.Array:
     return before & (boxes[:, 2] < image[1] + border) & (boxes[:, 3] < image[0] + border)
 
 
-def _labels(
-    s: dict[str, Any], boxes: jax.Array, truth: jax.Array, image: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Return for each anchor whether it is positive (1), negative (0) or neither (-1), and the true box it is nearest."""
+def _labels(s: dict[str, Any], boxes: jax.Array, truth: jax.Array, image: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return for each anchor whether it is positive (1), negative (0) or neither (-1), and its nearest true box."""
     inside, real = _inside(boxes, image, s["allowed_border"]), truth[:, 4] >= 1
     overlap = overlaps(boxes[:, None], truth[:, :4], 1.0)
     overlap = jnp.where(inside[:, None] & real, overlap, -1.0)
@@ -121,5 +119,8 @@ def _weights(labels: jax.Array, positive_weight: float) -> jax.Array:
     if positive_weight < 0:
         return (positive | negative) / jnp.maximum(jnp.sum(positive | negative), 1)
     require(0 < positive_weight < 1, f"rpn_positive_weight must be below 1, or negative, not {positive_weight}")
-    shares = positive_weight / jnp.maximum(jnp.sum(positive), 1), (1 - positive_weight) / jnp.maximum(jnp.sum(negative), 1)
+    shares = (
+        positive_weight / jnp.maximum(jnp.sum(positive), 1),
+        (1 - positive_weight) / jnp.maximum(jnp.sum(negative), 1),
+    )
     return jnp.where(positive, shares[0], jnp.where(negative, shares[1], 0.0))

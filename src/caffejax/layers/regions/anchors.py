@@ -40,9 +40,9 @@ def anchors(base: int, ratios: Sequence[float], scales: Sequence[float], roundin
     return np.asarray(boxes, np.float32)
 
 
-def grid(boxes: np.ndarray, height: int, width: int, stride: int) -> np.ndarray:
-    """Return the boxes (A, 4) at every cell of a map, `stride` pixels apart: (height, width, A, 4)."""
-    y, x = np.meshgrid(np.arange(height) * stride, np.arange(width) * stride, indexing="ij")
+def grid(boxes: np.ndarray, size: tuple[int, ...], stride: int) -> np.ndarray:
+    """Return the boxes (A, 4) at every cell of a map of that size, `stride` pixels apart: (height, width, A, 4)."""
+    y, x = np.meshgrid(*(np.arange(n) * stride for n in size), indexing="ij")
     return np.asarray(boxes + np.stack([x, y, x, y], axis=-1)[:, :, None], np.float32)
 
 

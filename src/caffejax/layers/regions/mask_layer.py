@@ -15,7 +15,9 @@ def mask_layer(ctx: Context, masks: jax.Array) -> jax.Array:
     """Rows of size * size numbers as masks N x 1 x size x size."""
     require(not ctx.training, "pylayer.mask_layer is built in for the TEST phase only; import MNC's own to train")
     side = math.isqrt(math.prod(masks.shape[1:]))
-    require(side > 0 and side**2 == math.prod(masks.shape[1:]), f"rows must be square masks, not of shape {masks.shape}")
+    require(
+        side > 0 and side**2 == math.prod(masks.shape[1:]), f"rows must be square masks, not of shape {masks.shape}"
+    )
     return masks.reshape(masks.shape[0], 1, side, side)
 
 

@@ -48,7 +48,7 @@ def _weights(ctx: Context, x: jax.Array, of_gradient: bool) -> tuple[jax.Array, 
 
 
 def _along(n: int, to: int, of_gradient: bool) -> np.ndarray:
-    """Return the weights, (to, n), of n cells in each of `to` samples; for the gradient, of two samples of each cell."""
+    """Return the weights, (to, n), of n cells in each of `to` samples; for the gradient, in two for each cell."""
     cell, sample = np.arange(n), np.arange(to)[:, None]
     position = sample * n / to
     weights = np.maximum(0, 1 - np.abs(np.minimum(position, n - 1) - cell)) * (position <= n - 0.5)

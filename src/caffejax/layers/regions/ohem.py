@@ -30,6 +30,7 @@ from .rois import rounded
 
 Arrays = tuple[jax.Array, ...]
 
+_LOSS_ALONE = "Only the loss passes a gradient."
 _LOG_FLT_MIN = float(np.log(np.finfo(np.float32).tiny))  # Caffe never takes the log of less
 
 
@@ -40,7 +41,7 @@ def softmax_with_loss_ohem(ctx: Context, scores: jax.Array, labels: jax.Array) -
     """
     tops = [softmax_with_loss(ctx, scores, labels)]
     if ctx.n_tops > 1:
-        tops.append(lax.stop_gradient(softmax(ctx, scores)))
+        tops.append(lax.stop_gradient(softmax(ctx, promote(scores))))
     if ctx.n_tops > 2:
         axis = canonical_axis(ctx.param.axis, scores.shape)
         own = own_classes(labels, scores.shape, axis)
@@ -69,9 +70,10 @@ register(
         Traced(softmax_with_loss_ohem),
         Gradient(
             softmax_with_loss_ohem_backward,
-            preferred=True,  # of what else it tells there is none
+            preferred=True,
             indices=Indices((1,), classes_along_axis, ignored_label),
             unforced=(1,),
+            not_derivative=_LOSS_ALONE,
         ),
         Facts(origin="R-FCN"),
     )
@@ -101,11 +103,11 @@ def smooth_l1_loss_ohem_backward(
 
 register(
     LayerType(
-        Signature(
-            "SmoothL1LossOHEM", bottoms=(2, 3), tops=(1, 2), loss=True, fork_settings=("pre_fixed_normalizer",)
-        ),
+        Signature("SmoothL1LossOHEM", bottoms=(2, 3), tops=(1, 2), loss=True, fork_settings=("pre_fixed_normalizer",)),
         Traced(smooth_l1_loss_ohem),
-        Gradient(smooth_l1_loss_ohem_backward, preferred=True, unforced=(2,)),
+        Gradient(
+            smooth_l1_loss_ohem_backward, preferred=True, indices=Indices((2,), quiet=True), not_derivative=_LOSS_ALONE
+        ),
         Facts(origin="R-FCN"),
     )
 )
@@ -147,9 +149,7 @@ register(
 )
 
 
-def _difference(
-    ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array
-) -> tuple[jax.Array, jax.Array | float]:
+def _difference(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array) -> tuple[jax.Array, jax.Array | float]:
     """Return the weighted difference, and what its sum is divided by."""
     require(len(a.shape) >= 2, f"bottom 0 must have rows and channels, not shape {a.shape}")
     require_one_batch(a.shape, b.shape)
@@ -157,7 +157,7 @@ def _difference(
         require(x.shape == a.shape, f"bottom {i} must have bottom 0's shape {a.shape}, not {x.shape}")
     positions = jnp.ones((a.shape[0], *a.shape[2:]), bool)
     d = promote(a) - promote(b)
-    d = d * lax.stop_gradient(promote(weights[0])) if weights else d
+    d = d * promote(weights[0]) if weights else d
     return d, loss_divisor(ctx.layer.loss_param, positions, "VALID", a.shape[0])
 
 

@@ -30,15 +30,17 @@ def proposal(
     require(bool(p.ratio) and bool(p.scale), "needs a ratio and a scale at least")
     base = anchors(p.base_size, p.ratio, p.scale, half_up)
     require_maps(scores, deltas, im_info, len(base), 4)
+    dtype = scores.dtype
     scores, deltas, image = (lax.stop_gradient(promote(x)) for x in (scores, deltas, im_info[0]))
-    places = grid(base, *scores.shape[2:], p.feat_stride)
+    places = grid(base, scores.shape[2:], p.feat_stride)
     boxes = clipped(decoded(places, by_cell(deltas, 4)), image[0], image[1]).reshape(-1, 4)
     sides = boxes[:, 2:] - boxes[:, :2] + 1
     large = jnp.all(sides >= p.min_size * jnp.stack([image[3], image[2]]), axis=1)
     score = jnp.where(large, by_cell(scores[:, len(base) :], 1).ravel(), 0)
     limits = Limits(p.pre_nms_topn, p.post_nms_topn, p.nms_thresh)
     found = best(boxes, score, jnp.ones_like(large), limits)
-    return found.rois if ctx.n_tops == 1 else (found.rois, found.marked_scores)
+    rois = found.rois.astype(dtype)
+    return rois if ctx.n_tops == 1 else (rois, found.marked_scores.astype(dtype))
 
 
 register(

@@ -36,10 +36,12 @@ def proposal_target_layer(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> 
     not count. The settings of py-faster-rcnn's cfg can be given in param_str, in lower case.
     """
     s = _settings(ctx)
-    rois = rois.reshape(len(rois), 5)[rois.reshape(len(rois), 5)[:, 0] >= 0]
-    truth = truth.reshape(len(truth), 5)[truth.reshape(len(truth), 5)[:, 4] >= 1]
-    require(not np.any(rois[:, 0]), "ROIs must all be of image 0: this layer takes one image, as the original does")
-    rois = np.concatenate([rois, np.pad(truth[:, :4], ((0, 0), (1, 0)))]).astype(np.float32)
+    rois, truth = (np.asarray(x.reshape(len(x), 5), np.float32) for x in (rois, truth))
+    image = np.rint(rois[:, 0])  # negative in rows of padding
+    require(not np.any(image > 0), "ROIs must all be of image 0: this layer takes one image, as the original does")
+    truth = truth[np.rint(truth[:, 4]) >= 1]
+    boxes = np.concatenate([rois[image == 0, 1:], truth[:, :4]])
+    rois = np.pad(boxes, ((0, 0), (1, 0)))
     overlap = _overlaps(rois[:, 1:], truth[:, :4])
     most = overlap.max(axis=1, initial=0.0)
     random = np.random.default_rng(np.asarray(jax.random.key_data(ctx.key)))
@@ -73,7 +75,8 @@ PROPOSAL_TARGET_LAYER = LayerType(
 
 def _settings(ctx: Context) -> dict[str, Any]:
     s = settings(ctx.param.param_str, _DEFAULTS)
-    require(s["num_classes"] > 1 and s["batch_size"] > 0, "needs num_classes > 1, the background's too, and batch_size > 0")
+    require(s["num_classes"] > 1, "num_classes counts the background too, and must be 2 at least")
+    require(s["batch_size"] > 0, f"batch_size must be > 0, not {s['batch_size']}")
     require(0 <= s["fg_fraction"] <= 1, f"fg_fraction must lie between 0 and 1, not be {s['fg_fraction']}")
     for name in ("bbox_inside_weights", "bbox_normalize_means", "bbox_normalize_stds"):
         require(len(s[name]) == 4, f"{name} must be four numbers")
@@ -93,7 +96,7 @@ def _targets(
     if s["bbox_normalize_targets_precomputed"]:
         deltas = (deltas - np.float32(s["bbox_normalize_means"])) / np.float32(s["bbox_normalize_stds"])
     targets, inside = np.zeros((2, rows, s["num_classes"], 4), np.float32)
-    classes = truth[:, 4].astype(int)
+    classes = np.rint(truth[:, 4]).astype(int)
     require(not np.any(classes >= s["num_classes"]), f"a true box's class is not below num_classes, {s['num_classes']}")
     targets[np.arange(len(boxes)), classes] = deltas
     inside[np.arange(len(boxes)), classes] = s["bbox_inside_weights"]

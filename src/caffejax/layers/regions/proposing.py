@@ -22,7 +22,7 @@ class Limits(NamedTuple):
 
 
 class Best(NamedTuple):
-    """Boxes (K, 4) and scores (K,), the best first; `there`, (K,), is True for the first of them, up to their number."""
+    """Boxes (K, 4) and scores (K,), the best first; `there`, (K,), is True for as many as there are."""
 
     boxes: jax.Array
     scores: jax.Array

@@ -10,7 +10,7 @@ from ...errors import require
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
 from .rois import bins, images_in, numbers, require_maps_and_rois, rounded
 
 _LEAST = 0.1  # of a region's sides, in cells
@@ -52,7 +52,7 @@ register(
     LayerType(
         Signature("PSROIPooling", bottoms=2, param="psroi_pooling_param", in_place=False),
         Traced(psroi_pooling),
-        Gradient(psroi_pooling_backward),
+        Gradient(psroi_pooling_backward, indices=Indices((1,), quiet=True)),
         Facts(
             row_wise=True,
             rows_of=(1,),

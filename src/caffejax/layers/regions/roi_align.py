@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
 from .rois import images_in, numbers, pooled_size, require_maps_and_rois, widened
 from .samples import Along, beside, sampled, spread
 
@@ -34,7 +34,7 @@ register(
     LayerType(
         Signature("ROIAlign", bottoms=2, param="roi_pooling_param", in_place=False),
         Traced(roi_align),
-        Gradient(roi_align_backward, preferred=True),
+        Gradient(roi_align_backward, indices=Indices((1,), quiet=True)),
         Facts(
             row_wise=True,
             rows_of=(1,),

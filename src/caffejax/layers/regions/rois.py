@@ -29,8 +29,8 @@ def pooled_size(p: Any) -> tuple[int, int]:
 
 
 def numbers(rois: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the image of each region, (R,), and its box, (R, 4); no gradient comes through."""
-    rows = lax.stop_gradient(promote(rois)).reshape(rois.shape[0], 5)
+    """Return the image of each region, (R,), and its box, (R, 4)."""
+    rows = promote(rois).reshape(rois.shape[0], 5)
     return rounded(rows[:, 0]).astype(jnp.int32), jnp.clip(rows[:, 1:], -_FAR, _FAR)
 
 
@@ -80,4 +80,3 @@ def images_in(image: jax.Array, data: Shape) -> tuple[jax.Array, jax.Array]:
     """
     there = image < data[0]
     return jnp.where(there, jnp.maximum(image, 0), 0), jnp.where(there, 0.0, jnp.nan)
-

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ...kernels.varying import vary_as
 from ..dtypes import promote
 
 
@@ -48,6 +49,6 @@ def sampled(x: jax.Array, image: jax.Array, rows: Along, columns: Along) -> jax.
 
 def spread(dy: jax.Array, x: jax.Array, image: jax.Array, rows: Along, columns: Along) -> jax.Array:
     """Return what becomes of `sampled`'s diff: each number added to the four cells, by their weights."""
-    wide = jnp.zeros(x.shape, jnp.promote_types(x.dtype, jnp.float32))
+    wide = vary_as(jnp.zeros(x.shape, jnp.promote_types(x.dtype, jnp.float32)), dy, image, rows.weights[0])
     (dx,) = jax.linear_transpose(lambda x: sampled(x, image, rows, columns), wide)(dy.astype(wide.dtype))
     return dx.astype(x.dtype)

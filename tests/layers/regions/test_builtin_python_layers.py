@@ -1,0 +1,43 @@
+"""Python layers that are built in: used where there is no such module, and only there."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from caffejax import Net
+from caffejax.errors import CaffejaxError
+
+LAYER = """layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 dim: 4 } } }
+layer { name: "mask" type: "Python" bottom: "x" top: "y" %s python_param { module: "%s" layer: "%s" } }"""
+OWN = "def MaskLayer(x):\n    return x + 1\n"
+
+
+def shape(module: str, cls: str = "MaskLayer", more: str = "") -> tuple[int, ...]:
+    built = Net(LAYER % (more, module, cls), "TEST")
+    return built.apply({}, {}, {"x": np.zeros((2, 4), np.float32)})[0]["y"].shape
+
+
+def test_a_module_that_is_there_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert shape("pylayer.mask_layer") == (2, 1, 2, 2)
+    assert shape("lib.pylayer.mask_layer") == (2, 1, 2, 2)
+    folder = tmp_path / "own" / "pylayer"
+    folder.mkdir(parents=True)
+    (folder / "mask_layer.py").write_text(OWN)
+    assert shape("own.pylayer.mask_layer") == (2, 4)
+
+
+def test_others_are_missed() -> None:
+    for module, cls in (
+        ("pylayer.mask_layer", "Masks"),
+        ("mask_layer", "MaskLayer"),
+        ("xpylayer.mask_layer", "MaskLayer"),
+    ):
+        with pytest.raises(CaffejaxError, match="there is no Python module"):
+            shape(module, cls)
+
+
+def test_they_count_their_bottoms_and_tops() -> None:
+    with pytest.raises(CaffejaxError, match="MaskLayer, which is built in, produces exactly 1 top, but 2 given"):
+        shape("pylayer.mask_layer", more='top: "z"')

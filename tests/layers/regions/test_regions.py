@@ -1,0 +1,234 @@
+"""Layers about regions: against plain loops, by laws, and what they say of bad inputs."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caffejax import Net
+from caffejax.errors import CaffejaxError
+from caffejax.layers.detection.boxes import unsuppressed
+from caffejax.layers.python.settings import settings as read_settings
+from caffejax.layers.regions.anchors import anchors, decoded, encoded
+from caffejax.layers.regions.proposing import Limits, best
+
+
+def net(kind: str, text: str, shapes: list[tuple[int, ...]], tops: int = 1, phase: Any = "TEST") -> Net:
+    inputs = [
+        f'layer {{ name: "b{i}" type: "Input" top: "b{i}" input_param {{ shape {{ '
+        f"{' '.join(f'dim: {n}' for n in shape)} }} }} }}"
+        for i, shape in enumerate(shapes)
+    ]
+    names = [f'bottom: "b{i}"' for i in range(len(shapes))] + [f'top: "t{i}"' for i in range(tops)]
+    return Net("\n".join([*inputs, f'layer {{ name: "layer" type: "{kind}" {" ".join(names)} {text} }}']), phase)
+
+
+def run(net: Net, *bottoms: Any, key: int = 0) -> list[np.ndarray]:
+    fed = {f"b{i}": np.asarray(b, np.float32) for i, b in enumerate(bottoms)}
+    tops, _ = net.apply({}, {}, fed, key=jax.random.key(key))
+    return [np.asarray(tops[name]) for name in sorted(tops)]
+
+
+def some_rois(random: np.random.Generator, n: int, images: int, size: float) -> np.ndarray:
+    a, b = random.uniform(-0.2 * size, 1.2 * size, (2, n, 2))
+    return np.concatenate([random.integers(0, images, (n, 1)), np.minimum(a, b), np.maximum(a, b)], 1)
+
+
+def pooled_by_loops(x: np.ndarray, rois: np.ndarray, n: int, scale: float) -> np.ndarray:
+    height, width = x.shape[2:]
+    top = np.zeros((len(rois), x.shape[1], n, n), np.float32)
+    for r, (image, *box) in enumerate(rois.astype(np.float32)):
+        x1, y1, x2, y2 = (int(np.sign(v) * np.floor(abs(v) + 0.5)) for v in np.float32(box) * np.float32(scale))
+        h, w = max(y2 - y1 + 1, 1), max(x2 - x1 + 1, 1)
+        for i in range(n):
+            for j in range(n):
+                rows = slice(*np.clip([y1 + i * h // n, y1 - (-(i + 1) * h // n)], 0, height))
+                columns = slice(*np.clip([x1 + j * w // n, x1 - (-(j + 1) * w // n)], 0, width))
+                part = x[int(image), :, rows, columns]
+                if part.size:
+                    top[r, :, i, j] = part.max(axis=(1, 2))
+    return top
+
+
+@pytest.mark.parametrize(("channels", "height", "width", "n"), [(3, 9, 14, 4), (2, 1, 33, 7), (700, 20, 31, 3)])
+def test_roi_pooling_is_what_loops_give(channels: int, height: int, width: int, n: int) -> None:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(2, channels, height, width)).astype(np.float32)
+    rois = some_rois(random, 12, 2, 16 * max(height, width))
+    built = net(
+        "ROIPooling",
+        f"roi_pooling_param {{ pooled_h: {n} pooled_w: {n} spatial_scale: 0.0625 }}",
+        [x.shape, rois.shape],
+    )
+    np.testing.assert_array_equal(run(built, x, rois)[0], pooled_by_loops(x, rois, n, 0.0625))
+
+
+def test_roi_pooling_gives_the_first_of_equal_maxima_the_gradient() -> None:
+    built = net("ROIPooling", "roi_pooling_param { pooled_h: 1 pooled_w: 1 }", [(1, 1, 5, 6), (2, 5)])
+    rois = np.asarray([[0, 1, 1, 4, 4], [0, 2, 2, 3, 3]], np.float32)
+    grad = jax.grad(lambda x: built.apply({}, {}, {"b0": x, "b1": rois})[0]["t0"].sum())(jnp.ones((1, 1, 5, 6)))
+    assert np.argwhere(grad[0, 0]).tolist() == [[1, 1], [2, 2]]
+
+
+def test_rows_of_padding_and_images_that_are_not_there() -> None:
+    x = np.ones((2, 2, 6, 6), np.float32)
+    rois = np.asarray([[1, 0, 0, 3, 3], [-1, 0, 0, 0, 0], [2, 0, 0, 3, 3]], np.float32)
+    for kind, text in {
+        "ROIPooling": "roi_pooling_param { pooled_h: 2 pooled_w: 2 }",
+        "ROIAlign": "roi_pooling_param { pooled_h: 2 pooled_w: 2 }",
+        "PSROIPooling": "psroi_pooling_param { output_dim: 2 group_size: 1 spatial_scale: 1 }",
+    }.items():
+        (top,) = run(net(kind, text, [x.shape, rois.shape]), x, rois)
+        assert np.isfinite(top[:2]).all(), kind
+        assert np.isnan(top[2]).all(), kind
+
+
+LIMITS = Limits(before=30, after=8, overlap=0.4)
+
+
+@jax.jit
+def both_ways(boxes: jax.Array, scores: jax.Array, valid: jax.Array) -> Any:
+    """The best boxes, and which of them a walk through all in order leaves."""
+    order = jnp.argsort(jnp.where(valid, -scores, jnp.inf), stable=True)[: LIMITS.before]
+    kept = unsuppressed(boxes[order], valid[order], LIMITS.overlap, plus=1.0, most=LIMITS.after)
+    return best(boxes, scores, valid, LIMITS), boxes[order], kept
+
+
+@given(st.integers(0, 2**31), st.floats(0, 1), st.floats(10, 200))
+@settings(max_examples=50, deadline=None)
+def test_the_best_boxes_are_those_that_going_through_all_leaves(seed: int, share: float, size: float) -> None:
+    random = np.random.default_rng(seed)
+    boxes = np.float32(some_rois(random, 40, 1, size)[:, 1:])
+    found, ordered, kept = both_ways(boxes, np.float32(random.permutation(40) / 40), random.uniform(size=40) < share)
+    there = np.asarray(found.there)
+    np.testing.assert_array_equal(np.asarray(found.boxes)[there], np.asarray(ordered)[np.asarray(kept)])
+    assert not np.any(np.diff(there.astype(int)) > 0), "padding comes last"
+
+
+def test_deltas_are_undone() -> None:
+    random = np.random.default_rng(0)
+    a, b = (some_rois(random, 20, 1, 100)[:, 1:].astype(np.float32) for _ in range(2))
+    end = np.asarray([0, 0, 1, 1])  # decoding does not take one pixel off again
+    np.testing.assert_allclose(decoded(a, encoded(a, b)), b + end, atol=1e-3)
+    np.testing.assert_allclose(encoded(a, b, np), encoded(jnp.asarray(a), jnp.asarray(b)), rtol=1e-4, atol=1e-5)
+
+
+def test_anchors_of_py_faster_rcnn() -> None:
+    found = anchors(16, (0.5, 1, 2), (8, 16, 32))
+    assert found[0].tolist() == [-84, -40, 99, 55]  # as its generate_anchors.py tells
+    assert found[8].tolist() == [-168, -344, 183, 359]
+
+
+TARGETS = "python_param { module: 'rpn.proposal_target_layer' layer: 'ProposalTargetLayer' param_str: \"%s\" }"
+
+
+def test_proposal_targets() -> None:
+    random = np.random.default_rng(1)
+    truth = np.asarray([[10, 10, 40, 50, 2], [60, 20, 90, 45, 1], [0, 0, 0, 0, 0]], np.float32)
+    near = truth[random.integers(0, 2, 40), :4] + random.uniform(-8, 8, (40, 4))
+    rois = np.concatenate([np.zeros((60, 1)), np.concatenate([near, some_rois(random, 20, 1, 90)[:, 1:]])], 1)
+    rois = np.concatenate([rois, np.tile([-1, 0, 0, 0, 0], (5, 1))]).astype(np.float32)
+    built = net("Python", TARGETS % "{'num_classes': 3, 'batch_size': 16}", [rois.shape, truth.shape], 5, "TRAIN")
+    kept, labels, targets, inside, outside = run(built, rois, truth)
+    positive = labels > 0
+    assert 0 < positive.sum() <= 4
+    assert len(kept) <= 16
+    assert (kept[:, 0] == 0).all()
+    np.testing.assert_array_equal(inside, outside)
+    assert inside.sum() == 4 * positive.sum()
+    for row in np.flatnonzero(positive):
+        k = int(labels[row])
+        true = truth[truth[:, 4] == k][0, :4]
+        np.testing.assert_allclose(targets[row, 4 * k : 4 * k + 4], encoded(kept[row, 1:], true, np), rtol=1e-5)
+        assert (inside[row, 4 * k : 4 * k + 4] == 1).all()
+    again, other = run(built, rois, truth), run(built, rois, truth, key=7)
+    np.testing.assert_array_equal(kept, again[0])
+    assert not np.array_equal(kept, other[0])
+
+
+ANCHORS = "python_param { module: 'rpn.anchor_target_layer' layer: 'AnchorTargetLayer' param_str: \"%s\" }"
+
+
+def test_anchor_targets_are_sampled_by_the_key() -> None:
+    text = ANCHORS % "'feat_stride': 8, 'scales': [1, 2], 'rpn_batchsize': 10"
+    shapes = [(1, 12, 12, 12), (2, 5), (1, 3)]
+    built = net("Python", text, shapes, 4, "TRAIN")
+    truth = np.asarray([[20, 20, 45, 45, 1], [0, 0, 95, 95, 0]], np.float32)  # the second does not count
+    bottoms = np.zeros(shapes[0]), truth, [[96, 96, 1]]
+    labels, _, inside, outside = run(built, *bottoms)
+    assert 0 < (labels == 1).sum() <= 5
+    assert (labels >= 0).sum() == 10
+    np.testing.assert_allclose(outside[outside > 0], 0.1)
+    assert inside.sum() == 4 * (labels == 1).sum()
+    assert not np.array_equal(labels, run(built, *bottoms, key=1)[0])
+
+
+def test_dropped_channels() -> None:
+    names = "module: 'spatial_dropout' layer: 'SpatialDropoutLayer'"
+    text = f"python_param {{ {names} param_str: \"{{'phase': '%s', 'p': '0.2'}}\" }}"
+    x = np.ones((8, 40, 3, 3), np.float32)
+    (top,) = run(net("Python", text % "TRAIN", [x.shape]), x)
+    assert ((top == top[:, :, :1, :1]).all(axis=(2, 3))).all()
+    assert set(np.unique(top)) == {np.float32(0), np.float32(1.25)}
+    assert abs((top > 0).mean() - 0.8) < 0.1
+    np.testing.assert_array_equal(run(net("Python", text % "TEST", [x.shape]), x)[0], np.float32(1.25) * x)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["'feat_stride': 8", "{'feat_stride': 8}", "feat_stride: 8", "feat_stride: 8\nflag: true", "{feat_stride: 8}"],
+)
+def test_a_param_str(text: str) -> None:
+    found = read_settings(text, {"feat_stride": 16, "scales": (8, 16), "flag": False})
+    assert found == {"feat_stride": 8, "scales": (8, 16), "flag": "flag" in text}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("__import__('os')", "cannot read param_str"),
+        ("'feat_stride': open('x')", "cannot read param_str"),
+        ("'feet_stride': 8", "no setting 'feet_stride'; did you mean 'feat_stride'"),
+        ("'feat_stride': 'x'", "feat_stride must be like 16, not 'x'"),
+    ],
+)
+def test_a_param_str_that_is_wrong(text: str, words: str) -> None:
+    with pytest.raises(CaffejaxError, match=words.replace("(", r"\(")):
+        read_settings(text, {"feat_stride": 16})
+
+
+MAPS, ROIS = (2, 18, 6, 7), (4, 5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "shapes", "words"),
+    [
+        ("ROIPooling", "roi_pooling_param { pooled_h: 2 }", [MAPS, ROIS], "pooled_h and pooled_w must be > 0"),
+        ("ROIPooling", "roi_pooling_param { pooled_h: 2 pooled_w: 2 }", [MAPS, (4, 4)], "five numbers in each row"),
+        ("ROIAlign", "roi_pooling_param { pooled_h: 2 pooled_w: 2 }", [MAPS[:3], ROIS], "must be N x C x H x W"),
+        (
+            "PSROIPooling",
+            "psroi_pooling_param { output_dim: 3 group_size: 3 spatial_scale: 1 }",
+            [MAPS, ROIS],
+            "27 channels, but bottom 0 has 18",
+        ),
+        ("MaskPooling", "", [MAPS, MAPS], r"must have shape \(2, 1, 6, 7\)"),
+        ("MaskResize", "mask_resize_param { output_height: 3 }", [MAPS], "must be > 0"),
+        ("Proposal", "proposal_param { ratio: 1 scale: 2 }", [MAPS, MAPS, (1, 4)], "2 channels, for 1 anchors"),
+        ("Proposal", "", [MAPS, MAPS, (1, 4)], "a ratio and a scale at least"),
+        (
+            "BoxAnnotatorOHEM",
+            "box_annotator_ohem_param { roi_per_img: 1 }",
+            [ROIS, (3,), (4,), ROIS],
+            "bottom 1 must hold one",
+        ),
+        ("SmoothL1LossOHEM", "", [(4, 3), (4, 2)], "must have bottom 0's shape"),
+    ],
+)
+def test_bad_inputs(kind: str, text: str, shapes: list[tuple[int, ...]], words: str) -> None:
+    with pytest.raises(CaffejaxError, match=rf"layer 'layer' \({kind}\): .*{words}"):
+        net(kind, text, shapes, 2 if kind == "BoxAnnotatorOHEM" else 1)

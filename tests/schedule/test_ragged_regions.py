@@ -1,0 +1,59 @@
+"""Regions whose number the data says, and maps of which they are parts: compiled for few numbers of rows."""
+
+import logging
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from caffejax.net import Net
+
+NET = """
+layer { name: "in" type: "Input" top: "data" top: "boxes" top: "keep" input_param {
+  shape { dim: 1 dim: 2 dim: 6 dim: 7 } shape { dim: 16 dim: 5 } shape { dim: 16 } } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+  convolution_param { num_output: 2 kernel_size: 1 weight_filler { type: "xavier" } } }
+%s
+layer { name: "pool" type: "ROIPooling" bottom: "conv" bottom: "rois" top: "pool"
+  roi_pooling_param { pooled_h: 2 pooled_w: 2 } }
+layer { name: "ip" type: "InnerProduct" bottom: "pool" top: "ip"
+  inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
+"""
+FILTERED = NET % 'layer { name: "filter" type: "Filter" bottom: "boxes" bottom: "keep" top: "rois" }'
+PLAIN = NET.replace("boxes", "rois") % ""
+
+
+def fed(kept: int) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(kept)
+    first = random.integers(0, 4, (16, 2))
+    boxes = np.concatenate([np.zeros((16, 1)), first, first + random.integers(0, 4, (16, 2))], 1)
+    data = random.normal(size=(1, 2, 6, 7))
+    return {"data": data, "boxes": boxes, "keep": np.arange(16) < kept}
+
+
+@pytest.mark.parametrize("kept", [0, 1, 5, 16])
+def test_values_and_gradients_are_those_of_the_rows_that_there_are(kept: int) -> None:
+    filtered, plain = Net(FILTERED, "TRAIN"), Net(PLAIN, "TRAIN")
+    params, state = plain.init(jax.random.key(0))
+    inputs = {name: value.astype(np.float32) for name, value in fed(kept).items()}
+
+    def total(net: Net, params: Any, inputs: Any) -> Any:
+        return (net.apply(params, state, inputs, blobs=["ip"])[0]["ip"] ** 2).sum()
+
+    found = jax.value_and_grad(lambda p: total(filtered, p, inputs))(params)
+    rows = {"data": inputs["data"], "rois": inputs["boxes"][:kept], "keep": inputs["keep"]}
+    expected = jax.value_and_grad(lambda p: total(plain, p, rows))(params)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), found, expected)
+
+
+def test_compilations_are_few(caplog: pytest.LogCaptureFixture) -> None:
+    net = Net(FILTERED, "TEST")
+    params, state = net.init(jax.random.key(0))
+    with caplog.at_level(logging.INFO, logger="caffejax"):
+        for kept in range(1, 9):
+            inputs = {name: value.astype(np.float32) for name, value in fed(kept).items()}
+            assert net.forward(params, state, inputs)[0]["ip"].shape == (kept, 3)
+    messages = [r.getMessage() for r in caplog.records if "Compiling" in r.getMessage()]
+    assert len(messages) == 4  # for 1, 2, 4, 8 rows
+    assert messages[-1] == "Compiling layers pool .. ip for up to 8 rows (4 sizes so far)"

@@ -1,0 +1,124 @@
+"""Layers about regions of interest."""
+
+from typing import Any
+
+import numpy as np
+from case import ROWS, Shape, layer
+
+MAPS: Shape = (2, 3, 6, 7)
+ROIS: Shape = (ROWS, 5)
+POOL = "pooled_h: 3 pooled_w: 2 spatial_scale: 0.5"
+
+
+def rois(random: np.random.Generator, shape: tuple[int, ...], images: int = 2) -> np.ndarray:
+    """Rows image, x1, y1, x2, y2 inside of maps half the size, corners as far from halves as can be."""
+    first = random.integers(0, 5, (shape[0], 2)) * 2.0
+    last = first + random.integers(1, 3, (shape[0], 2)) * 2.0
+    return np.concatenate([random.integers(0, images, (shape[0], 1)), first + 0.1, last + 0.2], axis=1)
+
+
+def rois_of_one_image(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return rois(random, shape, images=1)
+
+
+def within(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Regions whose bilinear samples are far from the centres of cells, where these have kinks."""
+    found = rois(random, shape)
+    return found + np.asarray([0, 0.23, 0.31, 0.37, 0.29])
+
+
+def truth(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Boxes x1, y1, x2, y2, class in a picture of 64 x 64."""
+    first = random.uniform(0, 30, (shape[0], 2))
+    last = first + random.uniform(15, 30, (shape[0], 2))
+    return np.concatenate([first, last, random.integers(1, 3, (shape[0], 1))], axis=1)
+
+
+def image(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return np.asarray([[64, 64, 1, 1][: shape[1]]])
+
+
+def python(module: str, cls: str, text: str, *bottoms: Shape, **options: Any) -> Any:
+    param = f"python_param {{ module: '{module}' layer: '{cls}' param_str: \"{text}\" }}"
+    return layer("Python", param, *bottoms, name=cls, **options)
+
+
+SCORES: Shape = (1, 18, 4, 4)
+DELTAS: Shape = (1, 36, 4, 4)
+
+LAYERS = [
+    layer("ROIPooling", f"roi_pooling_param {{ {POOL} }}", MAPS, ROIS, draws={"b1": rois}),
+    layer("ROIAlign", f"roi_pooling_param {{ {POOL} }}", MAPS, ROIS, draws={"b1": within}),
+    layer("ROIWarping", f"roi_warping_param {{ {POOL} }}", MAPS, ROIS, draws={"b1": rois}),
+    layer(
+        "PSROIPooling",
+        "psroi_pooling_param { output_dim: 2 group_size: 3 spatial_scale: 0.5 }",
+        (2, 18, 6, 7),
+        ROIS,
+        draws={"b1": rois},
+    ),
+    layer("MaskPooling", "", (ROWS, 3, 4, 5), (ROWS, 1, 4, 5)),
+    layer("MaskResize", "mask_resize_param { output_height: 3 output_width: 7 }", (ROWS, 2, 5, 6)),
+    layer(
+        "Proposal",
+        "proposal_param { ratio: 0.5 ratio: 1 ratio: 2 scale: 1 scale: 2 scale: 3 post_nms_topn: 7 min_size: 4 }",
+        SCORES,
+        DELTAS,
+        (1, 4),
+        tops=2,
+        draws={"b2": image},
+    ),
+    python(
+        "rpn.proposal_layer",
+        "ProposalLayer",
+        "{'feat_stride': 16, 'scales': [1, 2, 3], 'rpn_post_nms_top_n': 7}",
+        SCORES,
+        DELTAS,
+        (1, 3),
+        draws={"b2": image},
+    ),
+    python(
+        "rpn.anchor_target_layer",
+        "AnchorTargetLayer",
+        "{'feat_stride': 16, 'scales': [1, 2, 3], 'rpn_batchsize': 8}",
+        SCORES,
+        (2, 5),
+        (1, 3),
+        tops=4,
+        random=True,
+        draws={"b1": truth, "b2": image},
+    ),
+    python(
+        "rpn.proposal_target_layer",
+        "ProposalTargetLayer",
+        "{'num_classes': 3, 'batch_size': 4, 'bg_thresh_lo': 0}",
+        ROIS,
+        (2, 5),
+        tops=5,
+        random=True,
+        draws={"b0": rois_of_one_image, "b1": truth},
+    ),
+    python("pylayer.mask_layer", "MaskLayer", "", (ROWS, 9), phase="TEST"),
+    python("spatial_dropout", "SpatialDropoutLayer", "{'phase': 'TRAIN', 'p': '0.4'}", (ROWS, 4, 3, 2), random=True),
+    layer(
+        "SoftmaxWithLossOHEM",
+        "loss_weight: 1 loss_weight: 0 loss_weight: 0 loss_param { ignore_label: 1 }",
+        (ROWS, 5),
+        (ROWS,),
+        tops=3,
+        classes=5,
+    ),
+    layer(
+        "SmoothL1LossOHEM", "loss_weight: 1 loss_weight: 0", (ROWS, 4, 2, 1), (ROWS, 4, 2, 1), (ROWS, 4, 2, 1), tops=2
+    ),
+    layer(
+        "BoxAnnotatorOHEM",
+        "box_annotator_ohem_param { roi_per_img: 2 }",
+        ROIS,
+        (ROWS,),
+        (ROWS,),
+        (ROWS, 8),
+        tops=2,
+        draws={"b0": rois},
+    ),
+]
