@@ -71,15 +71,15 @@ def loss_divisor(loss_param: Any, valid: jax.Array, default: str, batch: int) ->
         case "NONE":
             return 1.0
         case "PRE_FIXED":
-            return max(1.0, float(loss_param.pre_fixed_normalizer))
+            return _at_least_one(loss_param.pre_fixed_normalizer)
         case _ if not loss_param.HasField("ignore_label"):
             return _at_least_one(math.prod(valid.shape))
         case _:
             return jnp.maximum(1.0, jnp.sum(valid, dtype=jnp.float32))
 
 
-def _at_least_one(size: int) -> jax.Array | float:
-    if isinstance(size, int):
+def _at_least_one(size: float) -> jax.Array | float:
+    if isinstance(size, int | float):
         return max(1.0, float(size))
     return jnp.maximum(1.0, jnp.asarray(size, jnp.float32))  # symbolic, in code to be exported
 
