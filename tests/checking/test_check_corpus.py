@@ -29,21 +29,18 @@ FRAGMENTS = (
 def with_label_maps(net: NetParameter) -> NetParameter:
     """With maps in place of the single numbers that the corpus took DetectionData's labels for.
 
-    Of the six numbers of a label at each place of the map, whose size follows from the loss's downsample_rate.
+    Of the six numbers of a label at each place of the map, whose size follows from the loss's stride.
     """
-    data = next(
-        (s for x in net.layer if x.type == "Input" for t, s in zip(x.top, x.input_param.shape) if t == "data"), None
-    )
+    inputs = [x for x in net.layer if x.type == "Input"]
+    shapes = {top: shape for x in inputs for top, shape in zip(x.top, x.input_param.shape, strict=False)}
     for loss in (x for x in net.layer if x.type == "DetectionGroupLoss"):
-        rate, reads = loss.detection_group_loss_param.downsample_rate, {loss.bottom[2]}
+        rate, reads = loss.detection_group_loss_param.stride, {loss.bottom[2]}
         for layer in reversed(net.layer):
             if layer.type in ("Reshape", "Concat", "Split") and not reads.isdisjoint(layer.top):
                 reads.update(layer.bottom)
-        for layer in (x for x in net.layer if x.type == "Input"):
-            for top, shape in zip(layer.top, layer.input_param.shape, strict=False):
-                if top in reads and len(shape.dim) == 1:
-                    batch, _, height, width = data.dim
-                    shape.dim[:] = [batch, 6, -(-height // rate), -(-width // rate)]
+        for shape in (shapes[name] for name in reads & shapes.keys() if len(shapes[name].dim) == 1):
+            batch, _, height, width = shapes["data"].dim
+            shape.dim[:] = [batch, 6, -(-height // rate), -(-width // rate)]
     return net
 
 

@@ -41,11 +41,14 @@ def inner_product_of_bottoms_params(ctx: Context, x: Any, weight: Any, *bias: An
 def inner_product_of_bottoms_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, weight: jax.Array, *bias: jax.Array, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, ...]:
-    (d_weight, *d_bias), dx = inner_product_backward(
-        ctx, (weight.reshape(_flat(ctx, weight)), *(bias or blobs)), x, y=y, dy=dy
-    )
-    d_weight = d_weight.reshape(weight.shape)
-    return ((), dx, d_weight, *d_bias) if bias or not blobs else (tuple(d_bias), dx, d_weight)
+    axis, transposed = canonical_axis(ctx.param.axis, x.shape), ctx.param.transpose
+    flat = weight.reshape(_flat(ctx, weight))
+    rows = x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
+    d_rows = dy.reshape(rows.shape[0], flat.shape[1 if transposed else 0])
+    d_weight = jnp.einsum("mn,mk->kn" if transposed else "mn,mk->nk", d_rows, rows).reshape(weight.shape)
+    dx = jnp.einsum("mn,kn->mk" if transposed else "mn,nk->mk", d_rows, flat).reshape(x.shape)
+    d_bias = tuple(promote(d_rows).sum(0) for _ in (bias or blobs))
+    return ((), dx, d_weight, *d_bias) if bias or not blobs else (d_bias, dx, d_weight)
 
 
 def _flat(ctx: Context, weight: Any) -> tuple[int, int]:

@@ -55,7 +55,6 @@ HINTS: dict[str, dict[str, str]] = {
     "ImageDataParameter": dict.fromkeys(("threads", "cache", "precache"), _SPEED),
     "InnerProductParameter": {"engine": _LIBRARY},
     "ReLUParameter": {"fuse": _SPEED},
-    "RecurrentParameter": {"engine": _LIBRARY},
     "SolverParameter": {
         "engine": _LIBRARY,
         "solver_data_type": _PRECISION,

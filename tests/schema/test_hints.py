@@ -1,0 +1,23 @@
+"""The table of settings that are ignored names fields of forks, and nothing else."""
+
+from caffejax.schema import caffe_pb2, hints_in, unknown_settings
+from caffejax.schema.forks import fork_fields
+from caffejax.schema.hints import HINTS
+
+
+def test_hints_are_fields_of_forks_each_with_a_reason() -> None:
+    for message, fields in HINTS.items():
+        assert set(fields) <= set(fork_fields()[message]), message
+        assert all(fields.values())
+
+
+def test_a_setting_is_obeyed_ignored_or_refused() -> None:
+    param = caffe_pb2.BatchNormParameter(scale_bias=True, relu=True, engine=caffe_pb2.BatchNormParameter.CUDNN)
+    param.scale_filler.scale = 2
+    param.scale_filler.alpha = 3  # every filler obeys it, or has no use for it
+    assert list(unknown_settings(param, ("scale_bias", "scale_filler"))) == [
+        "relu (of intel)",
+        "scale_filler.scale (of intel)",
+    ]
+    assert [setting for setting, _ in hints_in(param)] == ["engine (of happynear, intel, nvidia)"]
+    assert list(hints_in(caffe_pb2.BatchNormParameter(engine=caffe_pb2.BatchNormParameter.DEFAULT))) == []
