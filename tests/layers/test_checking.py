@@ -28,7 +28,7 @@ Shape = tuple[int, ...]
 
 def test_every_type_that_has_bottoms_is_asked() -> None:
     kinds = {n for n, kind in layer_types().items() if kind.signature.bottoms != 0 and kind.facts.origin == "BVLC"}
-    # some of forks' are not recorded; HDF5Output writes whatever rows it is given, Python runs what users give; see their own tests
+    # some of forks' are not recorded; HDF5Output writes whatever rows it is given, Python runs what users give
     assert kinds - {name.partition(" ")[0] for name in FIRST} == {"HDF5Output", "Python"}
 
 

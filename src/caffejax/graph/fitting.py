@@ -33,7 +33,9 @@ def inputs_behind(makers: Mapping[str, LayerParameter], blob: str, shape: Shape)
         blob, shape: the blob, and what it has to be.
     """
     maker = makers.get(blob)
-    match maker.type if maker else "":
+    if maker is None:
+        return {}
+    match maker.type:
         case "Input":
             return {blob: shape}
         case "Split":
@@ -69,9 +71,11 @@ def _batch(makers: Mapping[str, LayerParameter], blob: str) -> int:
     while maker is not None and maker.bottom:
         blob = maker.bottom[0]
         maker = makers.get(blob)
-    shapes = maker.input_param.shape if maker is not None and maker.type == "Input" else []
-    which = list(maker.top).index(blob) if len(shapes) > 1 else 0
-    return int(shapes[which].dim[0]) if shapes and shapes[which].dim else 0
+    if maker is None or maker.type != "Input" or not maker.input_param.shape:
+        return 0
+    shapes = maker.input_param.shape
+    dims = shapes[list(maker.top).index(blob) if len(shapes) > 1 else 0].dim
+    return int(dims[0]) if dims else 0
 
 
 def with_inputs(net: NetParameter, shapes: Mapping[str, Shape]) -> NetParameter:

@@ -14,7 +14,6 @@ from .loss import loss_divisor, normalization
 from .registry import register
 from .types import Facts, Gradient, Indices, LayerType, Signature, Traced, Variants
 
-
 Tops = jax.Array | tuple[jax.Array, jax.Array]
 
 
@@ -57,7 +56,7 @@ def huber_slope(x: jax.Array, squared_sigma: Any = 1.0) -> jax.Array:
 def _parts(
     ctx: Context, a: jax.Array, b: jax.Array, weights: tuple[jax.Array, ...]
 ) -> tuple[jax.Array, Any, float, Any]:
-    """Return the weighted differences, what their losses are multiplied by, sigma**2, and what the sum is divided by."""
+    """Return the weighted differences, what their losses are multiplied by, sigma**2, and what divides the sum."""
     require(len(a.shape) > 0, "needs bottoms with a batch axis, not single numbers")
     for i, other in enumerate((b, *weights), start=1):
         same = other.shape == a.shape or _four(other.shape) == _four(a.shape)
@@ -68,7 +67,7 @@ def _parts(
     held = [jax.lax.stop_gradient(promote(w)).reshape(a.shape) for w in weights]
     if held:
         difference = held[0] * difference
-    divisor = a.shape[0]
+    divisor: Any = a.shape[0]
     if normalization(ctx.layer.loss_param, "BATCH_SIZE") == "PRE_FIXED":
         divisor = loss_divisor(ctx.layer.loss_param, difference, "PRE_FIXED", divisor)
     return difference, held[1] if len(held) == 2 else 1.0, ctx.param.sigma**2, divisor
@@ -89,7 +88,7 @@ def _variant(origin: str, bottoms: int | tuple[int, int], *, loss: bool, preferr
             fork_settings=("pre_fixed_normalizer",),
         ),
         Traced(smooth_l1_loss),
-        Gradient(smooth_l1_loss_backward, preferred=preferred, indices=Indices((2, 3)), unforced=(2, 3)),
+        Gradient(smooth_l1_loss_backward, preferred=preferred, indices=Indices((2, 3), quiet=True), unforced=(2, 3)),
         Facts(integers=True, origin=origin, restrictions="" if loss else "Without loss_weight it weighs nothing."),
     )
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..errors import require
-from .context import Context
+from .context import Context, Shape
 from .loss import replaced
 from .registry import register
 from .softmax import LOG_FLT_MIN, SOFTMAX_WITH_LOSS, softmax_loss_parts, softmax_with_loss, softmax_with_loss_backward
@@ -70,6 +70,10 @@ def _weights(ctx: Context, own: jax.Array, axis: int) -> jax.Array:
     return jnp.sum(own * of_class.reshape(-1, *(1,) * (own.ndim - axis - 1)), axis)
 
 
+def _label_map(ctx: Context, scores: Any, labels: Any) -> dict[int, Shape]:
+    return {} if scores is None or len(scores.shape) != 4 else {1: (scores.shape[0], 1, *scores.shape[2:])}
+
+
 def _variant(layer: Any) -> str:
     if len(layer.top) == 3:
         return "with each label's loss"
@@ -91,7 +95,7 @@ WITH_LOSSES = LayerType(
     Facts(origin="R-FCN"),
 )
 WEIGHTED = LayerType(
-    replace(_SIGNATURE, fork_settings=("weight_by_label_freqs", "class_weighting")),
+    replace(_SIGNATURE, fork_settings=("weight_by_label_freqs", "class_weighting"), labels=_label_map),
     Traced(weighted_softmax_loss),
     replace(_GRADIENT, rule=weighted_softmax_loss_backward),
     Facts(origin="SegNet"),

@@ -72,8 +72,8 @@ class Signature:
         fork_settings: settings of forks that it follows; others that are set are refused.
         aliases: other names that forks have for it.
         labels: `labels(ctx, *bottoms)` gives the shapes, by the bottoms' numbers, that labels must have which the net
-            is fed. Bottoms have `.shape`, those that are not known yet are None. Inputs that say otherwise are given these
-            shapes, with a warning; for labels that forks read from files, of which nets do not say the shapes.
+            is fed. Bottoms have `.shape`, those that are not known yet are None. Inputs that say otherwise are given
+            these shapes, with a warning; for labels that forks read from files, of which nets do not say the shapes.
     """
 
     name: str

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ...errors import require
-from ..context import Context
+from ..context import Context, Shape
 from ..dtypes import promote
 from ..loss import own_classes, require_one_batch
 from ..registry import register
