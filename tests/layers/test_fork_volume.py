@@ -115,7 +115,6 @@ def test_voxels_without_a_class_count_only_in_the_number_of_voxels() -> None:
         ("Pooling3D", "pooling3d_param { kernel_size: 8 kernel_depth: 2 }", [VOLUME], "begins|does not fit"),
         ("Pooling3D", "pooling3d_param { pool: STOCHASTIC kernel_size: 2 kernel_depth: 2 }", [VOLUME], "STOCHASTIC"),
         ("Pooling3D", "pooling3d_param { kernel_size: 2 kernel_depth: 2 stride_d: 2 }", [VOLUME], "stride_d is not"),
-        ("VoxelSoftmaxLoss", "", [VOLUME, (2, 5, 7, 6)], "label for each voxel"),
     ],
 )
 def test_what_does_not_fit(kind: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:

@@ -33,14 +33,15 @@ class Sharing:
     ) -> tuple[Param, ...]:
         """Return the params of a layer that declares these.
 
-        Unless `strict`, the multipliers of running statistics are 0 whatever the layer says, as forks have it.
+        Unless `strict`, what a layer says too much of params is left out, and the multipliers of running statistics are
+        0 whatever it says, as forks have it.
 
         Raises:
             GraphError: if there are more `param` entries than params, or one cannot be shared.
         """
-        if len(layer.param) > len(specs):
+        if strict and len(layer.param) > len(specs):
             raise GraphError(f"too many params specified: {len(layer.param)} for {len(specs)} blobs")
-        messages = [*layer.param, *(caffe_pb2.ParamSpec() for _ in specs[len(layer.param) :])]
+        messages = [*layer.param, *(caffe_pb2.ParamSpec() for _ in specs[len(layer.param) :])][: len(specs)]
         return tuple(
             self._param(Slot(key, i), layer.name, message, spec, given=strict and i < len(layer.param))
             for i, (message, spec) in enumerate(zip(messages, specs, strict=True))

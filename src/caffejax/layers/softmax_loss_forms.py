@@ -59,8 +59,10 @@ def weighted_softmax_loss_backward(
 
 
 def _weights(ctx: Context, own: jax.Array, axis: int) -> jax.Array:
-    """Return each label's weight, in the shape of the scores without the classes."""
+    """Return each label's weight, in the shape of the scores without the classes; 1 if none is asked for."""
     classes, given = own.shape[axis], ctx.layer.loss_param.class_weighting
+    if not ctx.layer.loss_param.weight_by_label_freqs:
+        return jnp.ones((), jnp.float32)
     require(
         len(given) in (0, classes),
         f"loss_param.class_weighting must have a number for each class: {len(given)} for {classes} classes",
@@ -77,7 +79,7 @@ def _label_map(ctx: Context, scores: Any, labels: Any) -> dict[int, Shape]:
 def _variant(layer: Any) -> str:
     if len(layer.top) == 3:
         return "with each label's loss"
-    return "of weighted classes" if layer.loss_param.weight_by_label_freqs else "BVLC's"
+    return "of weighted classes" if layer.loss_param.HasField("weight_by_label_freqs") else "BVLC's"
 
 
 _SIGNATURE, _GRADIENT = SOFTMAX_WITH_LOSS.signature, SOFTMAX_WITH_LOSS.gradient

@@ -18,6 +18,8 @@ BUILTIN: dict[tuple[str, str], LayerType] = {
     ("rpn.anchor_target_layer", "AnchorTargetLayer"): ANCHOR_TARGET_LAYER,
     ("rpn.proposal_target_layer", "ProposalTargetLayer"): PROPOSAL_TARGET_LAYER,
     ("pylayer.proposal_layer", "ProposalLayer"): MNC_PROPOSAL_LAYER,
+    ("pylayer.anchor_target_layer", "AnchorTargetLayer"): ANCHOR_TARGET_LAYER,
+    ("pylayer.proposal_target_layer", "ProposalTargetLayer"): PROPOSAL_TARGET_LAYER,
     ("pylayer.mask_layer", "MaskLayer"): MASK_LAYER,
     ("spatial_dropout", "SpatialDropoutLayer"): SPATIAL_DROPOUT_LAYER,
 }

@@ -1,4 +1,4 @@
-"""py-faster-rcnn's ProposalLayer, a Python layer that is built in, and MNC's in the TEST phase."""
+"""py-faster-rcnn's ProposalLayer, a Python layer that is built in, and MNC's."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ def proposal_layer(
 
 
 def mnc_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array) -> Any:
-    """The same in MNC, where it trains the RPN's deltas too, which is not done here: for nets in the TEST phase."""
-    require(not ctx.training, "pylayer.proposal_layer is built in for the TEST phase only; import MNC's own to train")
+    """The same in MNC, where it trains the RPN's deltas too, which is not done here."""
     extra = {"gradient_scale": 1.0, "use_clip": 0, "clip_base": 64.0}  # they matter to gradients
     return _proposals(ctx, settings(ctx.param.param_str, _defaults(ctx) | extra), scores, deltas, im_info)
 
 
-def _layer(forward: Any, origin: str, most_tops: int) -> LayerType:
+def _layer(forward: Any, origin: str, most_tops: int, restrictions: str) -> LayerType:
     return LayerType(
         Signature("Python", bottoms=3, tops=(1, most_tops), param="python_param", in_place=False),
         Traced(forward),
         Gradient(no_gradient, preferred=True, stops=True),
-        Facts(origin=origin, padded=True, restrictions="One image, as in the original."),
+        Facts(origin=origin, padded=True, restrictions=restrictions),
     )
 
 
-PROPOSAL_LAYER = _layer(proposal_layer, "py-faster-rcnn", 2)
-MNC_PROPOSAL_LAYER = _layer(mnc_proposal_layer, "MNC", 1)
+_ONE = "One image, as in the original."
+PROPOSAL_LAYER = _layer(proposal_layer, "py-faster-rcnn", 2, _ONE)
+MNC_PROPOSAL_LAYER = _layer(mnc_proposal_layer, "MNC", 1, f"{_ONE} No gradient reaches the deltas.")
 
 
 def _defaults(ctx: Context) -> dict[str, Any]:

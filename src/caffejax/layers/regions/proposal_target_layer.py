@@ -29,11 +29,13 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-def proposal_target_layer(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, ...]:
+def proposal_target_layer(
+    ctx: Context, rois: np.ndarray, truth: np.ndarray, *_image: np.ndarray
+) -> tuple[np.ndarray, ...]:
     """Sampled regions with their classes, box targets, inside and outside weights (4 columns for each class).
 
     Candidates are the regions, bottom 0, and the true boxes, bottom 1: x1, y1, x2, y2, class, where rows of class 0 do
-    not count. The settings of py-faster-rcnn's cfg can be given in param_str, in lower case.
+    not count. MNC names the image's size as a third. The settings of py-faster-rcnn's cfg can be given in param_str, in lower case.
     """
     s = _settings(ctx)
     rois, truth = (np.asarray(x.reshape(len(x), 5), np.float32) for x in (rois, truth))
@@ -56,7 +58,7 @@ def proposal_target_layer(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> 
     return rois[kept], labels, *_targets(s, rois[positive, 1:], nearest, len(kept))
 
 
-def proposal_target_layer_top_shapes(ctx: Context, rois: Any, truth: Any) -> list[Shape]:
+def proposal_target_layer_top_shapes(ctx: Context, rois: Any, truth: Any, *_image: Any) -> list[Shape]:
     good = len(rois.shape) >= 2 and rois.shape[1] == 5 and all(n == 1 for n in rois.shape[2:])
     require(good, f"ROIs must be rows image, x1, y1, x2, y2, not of shape {rois.shape}")
     require_truth(truth)
@@ -66,7 +68,7 @@ def proposal_target_layer_top_shapes(ctx: Context, rois: Any, truth: Any) -> lis
 
 
 PROPOSAL_TARGET_LAYER = LayerType(
-    Signature("Python", bottoms=2, tops=5, param="python_param", in_place=False),
+    Signature("Python", bottoms=(2, 3), tops=5, param="python_param", in_place=False),
     OnHost(proposal_target_layer, proposal_target_layer_top_shapes, ragged=True),
     Gradient(no_gradient, preferred=True, stops=True),
     Facts(origin="py-faster-rcnn", restrictions="One image, as in the original."),
@@ -74,7 +76,7 @@ PROPOSAL_TARGET_LAYER = LayerType(
 
 
 def _settings(ctx: Context) -> dict[str, Any]:
-    s = settings(ctx.param.param_str, _DEFAULTS)
+    s = settings(ctx.param.param_str, _DEFAULTS | {"bp_all": 0})  # MNC's, which matters to masks only
     require(s["num_classes"] > 1, "num_classes counts the background too, and must be 2 at least")
     require(s["batch_size"] > 0, f"batch_size must be > 0, not {s['batch_size']}")
     require(0 <= s["fg_fraction"] <= 1, f"fg_fraction must lie between 0 and 1, not be {s['fg_fraction']}")
