@@ -23,7 +23,7 @@ def make_python(ctx: Context, site: Site) -> LayerType:
     A class with pycaffe's methods (setup, reshape, forward, backward) runs on the host, between the compiled parts of
     the net, and makes its own gradients. A function of the bottoms, or a class whose instances are one, is traced
     and compiled with the rest. The module is looked for in sys.path, the working directory and the net's folder; where
-    there is none, some layers of py-faster-rcnn, MNC and ENet are built in under their usual names.
+    there is none, some layers of py-faster-rcnn, MNC, ENet and DetectNet are built in under their usual names.
     See [python_layers.md](python_layers.md).
     """
     p = ctx.param

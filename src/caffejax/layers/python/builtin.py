@@ -5,6 +5,8 @@ They stand in for modules that are not there: a module of that name that can be 
 
 from __future__ import annotations
 
+from ..detectnet.clustering import CLUSTER_DETECTIONS, CLUSTER_GROUNDTRUTH
+from ..detectnet.scoring import MEAN_AP, SCORE_DETECTIONS
 from ..regions.anchor_target_layer import ANCHOR_TARGET_LAYER
 from ..regions.mask_layer import MASK_LAYER
 from ..regions.proposal_layer import MNC_PROPOSAL_LAYER, PROPOSAL_LAYER
@@ -22,6 +24,10 @@ BUILTIN: dict[tuple[str, str], LayerType] = {
     ("pylayer.proposal_target_layer", "ProposalTargetLayer"): PROPOSAL_TARGET_LAYER,
     ("pylayer.mask_layer", "MaskLayer"): MASK_LAYER,
     ("spatial_dropout", "SpatialDropoutLayer"): SPATIAL_DROPOUT_LAYER,
+    ("detectnet.clustering", "ClusterDetections"): CLUSTER_DETECTIONS,
+    ("detectnet.clustering", "ClusterGroundtruth"): CLUSTER_GROUNDTRUTH,
+    ("detectnet.mean_ap", "ScoreDetections"): SCORE_DETECTIONS,
+    ("detectnet.mean_ap", "mAP"): MEAN_AP,
 }
 
 
