@@ -168,12 +168,9 @@ def each(cases: list[Case]) -> Callable[[Callable[..., None]], Any]:
         long = kernels == "reference" or case in COMPILED[1:] or case in FORKS
         return (pytest.mark.long,) if long else quick.get((case.name, kernels), ())
 
-    both = ("fast", "reference")
-    found = [  # types of forks use the kernels of others, which are asked in either form
-        pytest.param(c, k, id=f"{c.name}-{k}", marks=marks(c, k))
-        for c in cases
-        for k in (both[:1] if c in FORKS else both)
-    ]
+    # types of forks use the kernels of others, which are asked in either form
+    forms = [(c, k) for c in cases for k in (("fast",) if c in FORKS else ("fast", "reference"))]
+    found = [pytest.param(c, k, id=f"{c.name}-{k}", marks=marks(c, k)) for c, k in forms]
 
     def decorate(test: Callable[..., None]) -> Any:
         @functools.wraps(test)

@@ -16,25 +16,26 @@ from .registry import register
 from .softmax import LOG_FLT_MIN, SOFTMAX_WITH_LOSS, softmax_loss_parts, softmax_with_loss, softmax_with_loss_backward
 from .types import Facts, Gradient, LayerType, Traced, Variants
 
-Arrays = tuple[jax.Array, ...]
 
-
-def softmax_with_losses(ctx: Context, scores: jax.Array, labels: jax.Array) -> Arrays:
-    """SoftmaxWithLoss, and two tops without gradients: the probabilities, and each label's loss.
+def softmax_with_losses(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array | tuple[jax.Array, ...]:
+    """SoftmaxWithLoss; further tops, without gradients, are the probabilities, and each label's loss.
 
     The losses have the labels' shape, with 0 where a label is ignored.
     """
+    loss = softmax_with_loss(ctx, scores, labels)
+    if ctx.n_tops < 2:
+        return loss
     axis, log_prob, own, valid, _ = softmax_loss_parts(ctx, scores, labels)
     picked = jnp.where(jnp.any(own, axis), jnp.sum(jnp.where(own, log_prob, 0), axis), jnp.nan)
     losses = -jnp.where(valid, jnp.maximum(picked, LOG_FLT_MIN), 0).reshape(labels.shape)
-    rest = jnp.exp(log_prob).astype(scores.dtype), losses
-    return softmax_with_loss(ctx, scores, labels), *map(lax.stop_gradient, rest)
+    return loss, *map(lax.stop_gradient, (jnp.exp(log_prob), losses)[: ctx.n_tops - 1])
 
 
 def softmax_with_losses_backward(
-    ctx: Context, scores: jax.Array, labels: jax.Array, *, y: Arrays, dy: Arrays
+    ctx: Context, scores: jax.Array, labels: jax.Array, *, y: Any, dy: Any
 ) -> tuple[jax.Array, None]:
-    return softmax_with_loss_backward(ctx, scores, labels, y=y[0], dy=dy[0])
+    loss, diff = (tops[0] if isinstance(tops, tuple) else tops for tops in (y, dy))
+    return softmax_with_loss_backward(ctx, scores, labels, y=loss, dy=diff)
 
 
 def weighted_softmax_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:

@@ -7,23 +7,19 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from ...errors import require
-from ..axes import canonical_axis
 from ..context import Context
 from ..dtypes import promote
 from ..loss import (
     classes_along_axis,
     ignored_label,
     loss_divisor,
-    own_classes,
     require_one_batch,
-    valid_labels,
 )
 from ..registry import register
-from ..softmax import softmax, softmax_with_loss, softmax_with_loss_backward
+from ..softmax_loss_forms import softmax_with_losses, softmax_with_losses_backward
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
 from .gradients import no_gradient
 from .rois import rounded
@@ -31,30 +27,6 @@ from .rois import rounded
 Arrays = tuple[jax.Array, ...]
 
 _LOSS_ALONE = "Only the loss passes a gradient."
-_LOG_FLT_MIN = float(np.log(np.finfo(np.float32).tiny))  # Caffe never takes the log of less
-
-
-def softmax_with_loss_ohem(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array | Arrays:
-    """SoftmaxWithLoss; further tops are the softmax, and each region's loss in the labels' shape.
-
-    These pass no gradient. An ignored region's loss is 0.
-    """
-    tops = [softmax_with_loss(ctx, scores, labels)]
-    if ctx.n_tops > 1:
-        tops.append(lax.stop_gradient(softmax(ctx, promote(scores))))
-    if ctx.n_tops > 2:
-        axis = canonical_axis(ctx.param.axis, scores.shape)
-        own = own_classes(labels, scores.shape, axis)
-        log_prob = jnp.maximum(jax.nn.log_softmax(promote(scores), axis), _LOG_FLT_MIN)
-        each = -jnp.sum(jnp.where(own, log_prob, 0), axis).reshape(labels.shape)
-        tops.append(lax.stop_gradient(jnp.where(valid_labels(ctx.layer.loss_param, labels), each, 0)))
-    return tops[0] if ctx.n_tops <= 1 else tuple(tops)
-
-
-def softmax_with_loss_ohem_backward(
-    ctx: Context, scores: jax.Array, labels: jax.Array, *, y: Any, dy: Any
-) -> tuple[jax.Array, None]:
-    return softmax_with_loss_backward(ctx, scores, labels, y=_first(y), dy=_first(dy))
 
 
 register(
@@ -67,9 +39,9 @@ register(
             loss=True,
             fork_settings=("pre_fixed_normalizer",),
         ),
-        Traced(softmax_with_loss_ohem),
+        Traced(softmax_with_losses),
         Gradient(
-            softmax_with_loss_ohem_backward,
+            softmax_with_losses_backward,
             preferred=True,
             indices=Indices((1,), classes_along_axis, ignored_label),
             unforced=(1,),

@@ -35,7 +35,8 @@ def proposal_target_layer(
     """Sampled regions with their classes, box targets, inside and outside weights (4 columns for each class).
 
     Candidates are the regions, bottom 0, and the true boxes, bottom 1: x1, y1, x2, y2, class, where rows of class 0 do
-    not count. MNC names the image's size as a third. The settings of py-faster-rcnn's cfg can be given in param_str, in lower case.
+    not count. MNC names the image's size as a third. The settings of py-faster-rcnn's cfg can be given in param_str, in
+    lower case.
     """
     s = _settings(ctx)
     rois, truth = (np.asarray(x.reshape(len(x), 5), np.float32) for x in (rois, truth))
