@@ -149,7 +149,7 @@ class _Wiring:
             if blob is None or blob.shape != shape:
                 found |= inputs_behind(self.makers, layer.bottom[i], shape)
         found = {top: shape for top, shape in found.items() if top not in self.fixed}
-        self.fitted |= found
+        self.fitted = found | self.fitted  # the first reader decides
         return bool(found)
 
     def _connect(self, layer: LayerParameter) -> None:
