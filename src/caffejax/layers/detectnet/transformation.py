@@ -31,13 +31,14 @@ def detectnet_transformation(ctx: Context, images: jax.Array, labels: jax.Array)
     truth, a = ctx.layer.detectnet_groundtruth_param, ctx.layer.detectnet_augmentation_param
     mean = _checked(ctx, images, labels)
     size = images.shape[2], images.shape[3]
-    images, labels = promote(images), promote(labels).reshape(labels.shape[0], -1, _NUMBERS)
+    images, labels = promote(images), promote(labels).reshape(labels.shape[0], labels.shape[-2], _NUMBERS)
     out = truth.image_size_y, truth.image_size_x
 
     def tested(image: jax.Array, label: jax.Array) -> tuple[jax.Array, jax.Array]:
         as_it_is = Augmentation(0, 1, False, out, 0, (0, 0))
         objects = augmented(objects_of(label), as_it_is, size)
-        return rescaled(image - mean, out, (0, 0), out), coverage_grid(truth, objects)
+        image = image - mean
+        return image if size == out else rescaled(image, out, (0, 0), out), coverage_grid(truth, objects)
 
     def trained(image: jax.Array, label: jax.Array, numbers: jax.Array) -> tuple[jax.Array, jax.Array]:
         chosen = drawn(truth, a, size, numbers)

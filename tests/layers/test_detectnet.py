@@ -1,0 +1,304 @@
+"""DetectNet: its grid of labels against loops, what it does to pictures, and the lists of boxes it is scored by."""
+
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import caffejax
+
+Arrays = dict[str, np.ndarray]
+Shape = tuple[int, ...]
+Rows = list[tuple[float, ...]]
+
+HEIGHT, WIDTH, STRIDE = 32, 48, 8
+LABELS = [  # x, y, width, height, class
+    (3.0, 2.0, 20.0, 18.0, 1),
+    (10.5, 6.25, 30.0, 12.0, 3),
+    (-6.0, 20.0, 14.0, 20.0, 1),
+    (5.0, 5.0, 9.0, 9.0, 2),  # of no class that counts
+    (60.0, 5.0, 9.0, 9.0, 1),  # outside
+    (33.0, 22.0, 3.0, 4.0, 3),
+]
+CLASSES = {1: 0, 3: 1}
+
+
+def fed(name: str, shape: Shape) -> str:
+    dims = " ".join(f"dim: {n}" for n in shape)
+    return f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{ {dims} }} }} }}\n'
+
+
+def net(param: str, *, phase: str = "TEST", size: Shape = (HEIGHT, WIDTH), label: Shape = (1, 1, 8, 16)) -> Any:
+    mapped = " ".join(f"object_class {{ src: {k} dst: {v} }}" for k, v in CLASSES.items())
+    return caffejax.Net(
+        fed("x", (1, 3, *size))
+        + fed("l", label)
+        + f"""layer {{ name: "t" type: "DetectNetTransformation" bottom: "x" bottom: "l" top: "y" top: "g"
+        detectnet_groundtruth_param {{
+          {"" if "stride" in param else f"stride: {STRIDE}"}
+          image_size_x: {WIDTH} image_size_y: {HEIGHT} {mapped} {param} }} }}
+        """,
+        phase=phase,
+    )
+
+
+def label(rows: Rows) -> np.ndarray:
+    made = np.zeros((1, 1, 8, 16), np.float32)
+    made[0, 0, 0, :2] = len(rows), 16
+    for row, (x, y, w, h, kind) in zip(made[0, 0, 1:], rows, strict=False):
+        row[:4], row[5] = (x, y, w, h), kind
+    made[0, 0, len(rows) + 1 :][:, [2, 3, 5]] = 9, 9, 1  # beyond the count
+    return made
+
+
+@functools.cache
+def forward(net: Any) -> Any:
+    return net.jit(lambda fed, key: net.apply({}, {}, fed, key=key)[0])
+
+
+def run(net: Any, image: np.ndarray, rows: np.ndarray, key: int = 0) -> Arrays:
+    tops = forward(net)({"x": image, "l": rows}, jax.random.key(key))
+    return {name: np.asarray(top) for name, top in tops.items()}
+
+
+def picture(random: np.random.Generator, size: Shape = (HEIGHT, WIDTH)) -> np.ndarray:
+    return random.uniform(0, 255, (1, 3, *size)).astype(np.float32)
+
+
+def grid(rows: Rows, *, crop: bool, largest: bool, scale: float, length: int, norm: bool) -> np.ndarray:
+    """The grid of labels, cell by cell and object by object."""
+    made = np.zeros((10, HEIGHT // STRIDE, WIDTH // STRIDE))
+    for x, y, w, h, kind in rows:
+        left, top, right, bottom = x, y, x + w, y + h
+        if crop:
+            left, top, right, bottom = max(left, 0), max(top, 0), min(right, WIDTH), min(bottom, HEIGHT)
+        w, h = right - left, bottom - top
+        if kind not in CLASSES or w <= 0 or h <= 0:
+            continue
+        sides = [min(length, n * scale) if largest else min(n, max(length, n * scale)) for n in (w, h)]
+        middle = (left + right) / 2, (top + bottom) / 2
+        for j in range(made.shape[1]):
+            for i in range(made.shape[2]):
+                across = min(middle[0] + sides[0] / 2, i * 8 + 8) - max(middle[0] - sides[0] / 2, i * 8)
+                down = min(middle[1] + sides[1] / 2, j * 8 + 8) - max(middle[1] - sides[1] / 2, j * 8)
+                if across > 0 and down > 0:
+                    box = left - i * 8, top - j * 8, right - i * 8, bottom - j * 8
+                    objects = max(0 if norm else 1, STRIDE**2 / (sides[0] * sides[1]))
+                    made[:, j, i] = 1, *box, 1 / w, 1 / h, objects, *(CLASSES[kind] == np.arange(2))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("crop", "largest", "norm"), [(True, True, False), (True, False, True), (False, False, False), (False, True, True)]
+)
+def test_the_grid_of_labels(crop: bool, largest: bool, norm: bool) -> None:
+    kind, name = ("GRIDBOX_MAX", "max_cvg_len") if largest else ("GRIDBOX_MIN", "min_cvg_len")
+    flags = f"crop_bboxes: {crop} obj_norm: {norm}".lower()
+    made = net(f"scale_cvg: 0.75 gridbox_type: {kind} {name}: 10 {flags}")
+    got = run(made, np.zeros((1, 3, HEIGHT, WIDTH), np.float32), label(LABELS))["g"]
+    want = grid(LABELS, crop=crop, largest=largest, scale=0.75, length=10, norm=norm)
+    assert np.count_nonzero(want[0]) > 5
+    np.testing.assert_allclose(got[0], want, rtol=1e-5, atol=1e-5)
+
+
+def test_in_test_image_and_boxes_are_scaled() -> None:
+    cv2 = pytest.importorskip("cv2")
+    image = picture(np.random.default_rng(0), (16, 24))
+    made = net("} transform_param { mean_value: 100 mean_value: 110 mean_value: 120", size=(16, 24))
+    got = run(made, image, label([(4, 3, 10, 6, 3)]))
+    means = np.array([100, 110, 120], np.float32)
+    pixels = np.ascontiguousarray(image[0].transpose(1, 2, 0)) - means
+    want = cv2.resize(pixels, (WIDTH, HEIGHT), interpolation=cv2.INTER_CUBIC)
+    np.testing.assert_allclose(got["y"][0], want.transpose(2, 0, 1), atol=1e-3)
+    want = grid([(8, 6, 20, 12, 3)], crop=True, largest=True, scale=0.5, length=50, norm=False)
+    np.testing.assert_allclose(got["g"][0], want, rtol=1e-5)
+
+
+def augmenting(param: str) -> Any:
+    """A net in TRAIN that does this to images and no more."""
+    all_ = ("crop", "scale", "flip", "rotation", "hue_rotation", "desaturation")
+    off = " ".join(f"{name}_prob: 0" for name in all_ if f" {name}_prob" not in f" {param}")
+    return net(f"}} detectnet_augmentation_param {{ {off} {param}", phase="TRAIN")
+
+
+def test_a_flip_shows_the_mirrored_image_and_boxes() -> None:
+    image = picture(np.random.default_rng(0))
+    got = run(augmenting("flip_prob: 1"), image, label(LABELS))
+    np.testing.assert_array_equal(got["y"], image[..., ::-1])
+    flipped = [(WIDTH - x - w - 1, y, w, h, kind) for x, y, w, h, kind in LABELS]
+    want = grid(flipped, crop=True, largest=True, scale=0.5, length=50, norm=False)
+    np.testing.assert_allclose(got["g"][0], want, rtol=1e-5, atol=1e-5)
+
+
+def test_a_crop_moves_image_and_boxes_alike() -> None:
+    image, seen = picture(np.random.default_rng(0)), set()
+    made = augmenting("crop_prob: 1 shift_x: 8 shift_y: 6")
+    padded = np.pad(image, ((0, 0), (0, 0), (8, 8), (8, 8)))
+    for key in range(12):
+        got = run(made, image, label(LABELS), key)
+        offsets = [(y, x) for y in range(-3, 4) for x in range(-4, 5)]
+        crops = {o: padded[..., 8 + o[0] :, 8 + o[1] :][..., :HEIGHT, :WIDTH] for o in offsets}
+        ((y, x),) = [o for o, crop in crops.items() if np.array_equal(crop, got["y"])]
+        moved = [(left - x, top - y, *rest) for left, top, *rest in LABELS]
+        want = grid(moved, crop=True, largest=True, scale=0.5, length=50, norm=False)
+        np.testing.assert_allclose(got["g"][0], want, rtol=1e-5, atol=1e-5)
+        seen.add((y, x))
+    assert len(seen) > 6
+
+
+@pytest.mark.parametrize(
+    "param", ["scale_prob: 1 scale_min: 0.8 scale_max: 1.4", "rotation_prob: 1 max_rotate_degree: 9"]
+)
+def test_scaled_and_turned_pictures_show_objects_where_the_boxes_are(param: str) -> None:
+    image = np.zeros((1, 3, HEIGHT, WIDTH), np.float32)
+    image[..., 11:20, 12:25] = 200
+    made = augmenting(f"{param} crop_prob: 1 shift_x: 4 shift_y: 4")
+    places = set()
+    for key in range(8):
+        got = run(made, image, label([(12, 11, 13, 9, 1)]), key)
+        weights = got["y"][0, 0].clip(0)
+        centre = [np.sum(weights * at) / weights.sum() for at in np.mgrid[:HEIGHT, :WIDTH] + 0.5]
+        _, j, i = np.argwhere(got["g"][0, :1])[0]
+        box = got["g"][0, 1:5, j, i] + 8 * np.asarray([i, j, i, j])
+        np.testing.assert_allclose([(box[1] + box[3]) / 2, (box[0] + box[2]) / 2], centre, atol=0.2)
+        places.add(tuple(box))
+    assert len(places) > 4
+
+
+def test_colours_turn_around_grey() -> None:
+    red, grey = np.array([0, 0, 200], np.float32), np.array([90, 90, 90], np.float32)
+    image = np.concatenate([np.tile(c[:, None, None], (1, HEIGHT, WIDTH // 2)) for c in (red, grey)], axis=2)[None]
+    for key in range(4):
+        top = run(augmenting("hue_rotation_prob: 1 hue_rotation: 180"), image, label([]), key)["y"]
+        np.testing.assert_allclose(top[0, :, :, WIDTH // 2 :], 90)
+        colour = top[0, :, 0, 0]
+        np.testing.assert_allclose([colour.min(), colour.max()], [0, 200], atol=1e-3)
+        assert not np.allclose(colour, red)
+    faded = run(augmenting("desaturation_prob: 1 desaturation_max: 0.9"), image, label([]))["y"]
+    np.testing.assert_allclose(faded[0, :, :, WIDTH // 2 :], 90)
+    assert faded[0, 2, 0, 0] == pytest.approx(200)
+    assert 20 < faded[0, 0, 0, 0] == pytest.approx(faded[0, 1, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("param", "message"),
+    [
+        ("stride: 0", "stride 0, image_size_x 48 and image_size_y 32 must be above 0"),
+        ("stride: 99", "make a grid without cells"),
+        ("scale_cvg: 0", "scale_cvg must be above 0"),
+        ('} transform_param { mean_file: "m"', "mean_file is not supported here; use mean_value"),
+        ("} transform_param { mean_value: 1 mean_value: 2", "needs 1 or 3 mean_value, not 2"),
+        ("} detectnet_augmentation_param { scale_min: 0", "scale_min 0 and scale_max 1 must be above 0"),
+        ("} detectnet_augmentation_param { noise_param { }", "noise_param is not supported here; leave it out"),
+    ],
+)
+def test_bad_settings(param: str, message: str) -> None:
+    with pytest.raises(caffejax.CaffejaxError, match=message):
+        net(param)
+
+
+def test_labels_of_another_shape_are_made_what_the_layer_needs() -> None:
+    assert net("", label=(1,)).graph.blobs["l"].shape == (1, 1, 51, 16)
+
+
+def python(name: str, param: str, shapes: list[Shape], tops: int = 1) -> Any:
+    module = "mean_ap" if name in ("ScoreDetections", "mAP") else "clustering"
+    inputs = "".join(fed(f"b{i}", shape) for i, shape in enumerate(shapes))
+    wires = " ".join([*(f'bottom: "b{i}"' for i in range(len(shapes))), *(f'top: "t{i}"' for i in range(tops))])
+    own = f'python_param {{ module: "caffe.layers.detectnet.{module}" layer: "{name}" param_str: "{param}" }}'
+    return caffejax.Net(f'{inputs} layer {{ name: "p" type: "Python" {wires} {own} }}', phase="TEST")
+
+
+def given(net: Any, *bottoms: np.ndarray) -> list[np.ndarray]:
+    tops = forward(net)({f"b{i}": np.asarray(x, np.float32) for i, x in enumerate(bottoms)}, jax.random.key(0))
+    return [np.asarray(tops[name]) for name in sorted(tops) if name.startswith("t")]
+
+
+def test_boxes_of_a_grid_come_back_as_a_list() -> None:
+    """The objects are those that the grid was made of."""
+    objects = [(3, 2, 20, 18, 1), (26, 10, 18, 16, 3), (30.25, 1.5, 14, 7, 1)]
+    made = net("scale_cvg: 0.5 gridbox_type: GRIDBOX_MIN min_cvg_len: 20")
+    labels = run(made, np.zeros((1, 3, HEIGHT, WIDTH), np.float32), label(objects))["g"]
+    listed = python("ClusterGroundtruth", "48, 32, 8, 2, 6", [(1, 2, 4, 6), (1, 4, 4, 6)], tops=2)
+    tops = given(listed, labels[:, 8:], labels[:, 1:5])
+    for kind, top in zip((1, 3), tops, strict=True):
+        want = sorted((x, y, x + w, y + h, 0) for x, y, w, h, own in objects if own == kind)
+        assert sorted(map(tuple, top[0][top[0].any(axis=1)])) == want
+        assert top.shape == (1, 6, 5)
+
+
+LARGE = (0, 0, 200, 200)
+GROUPED = [  # rectangles (each so often), threshold, eps; what OpenCV 4.10's groupRectangles gives: rectangles, counts
+    (
+        {(10, 20, 60, 90): 1, (11, 22, 61, 88): 1, (9, 19, 60, 91): 1, (100, 40, 140, 90): 1, (101, 41, 142, 93): 1},
+        *(1, 0.05, [(10, 20, 60, 90), (100, 40, 141, 92)], [3, 2]),
+    ),
+    ({(10 + n, 20 + n, 60, 90): 1 for n in (0, 4, 8, 12)}, 2, 0.1, [(16, 26, 60, 90)], [4]),  # a chain
+    ({LARGE: 5, (60, 60, 90, 80): 2, (210, 90, 60, 50): 3}, 1, 0.2, [LARGE, (210, 90, 60, 50)], [5, 3]),
+    ({LARGE: 4, (50, 60, 90, 80): 3}, 1, 0.2, [LARGE], [4]),
+    ({(5, 5, 50, 60): 2, (300, 5, 50, 60): 1}, 0, 0.2, [(5, 5, 50, 60)] * 2 + [(300, 5, 50, 60)], [1, 1, 1]),
+]
+
+
+@pytest.mark.parametrize(("rows", "threshold", "eps", "means", "counts"), GROUPED)
+def test_detections_are_grouped_as_by_opencv(rows: Any, threshold: int, eps: float, means: Any, counts: Any) -> None:
+    rows = [row for row, times in rows.items() for _ in range(times)]
+    n = len(rows)
+    param = f"{8 * n}, 8, 8, 0.6, {threshold}, {eps}, -999, 1, {n}"
+    coverage = np.full((1, 1, 1, n), 0.6, np.float32)
+    boxes = np.array(rows).T.reshape(1, 4, 1, n) - 8 * np.arange(n) * np.array([1, 0, 1, 0])[:, None, None]
+    (top,) = given(python("ClusterDetections", param, [(1, 1, 1, n), (1, 4, 1, n)]), coverage, boxes)
+    found = top[0][: len(means)]
+    np.testing.assert_array_equal(found[:, :4], means)
+    np.testing.assert_allclose(found[:, 4], np.log(counts), rtol=1e-3)  # float16
+    assert not top[0][len(means) :].any()
+
+
+def test_what_is_too_low_or_too_seldom_is_no_detection() -> None:
+    rows = [(10, 10, 40, 40)] * 4 + [(100, 10, 140, 25)] * 4 + [(200, 10, 240, 60)] * 3
+    coverage = np.array([0.9] * 3 + [0.5] + [0.9] * 7).reshape(1, 1, 1, 11)
+    boxes = np.array(rows).T.reshape(1, 4, 1, 11) - 8 * np.arange(11) * np.array([1, 0, 1, 0])[:, None, None]
+    made = python("ClusterDetections", "88, 8, 8, 0.6, 2, 0.1, 22", [(1, 1, 1, 11), (1, 4, 1, 11)])
+    (top,) = given(made, coverage, boxes)
+    assert top.shape == (1, 50, 5)
+    assert sorted(map(tuple, top[0, :, :4][top[0].any(axis=1)])) == [(10, 10, 40, 40), (200, 10, 240, 60)]
+
+
+def test_scores_and_map() -> None:
+    truth = np.zeros((2, 4, 5))
+    truth[0, :3, :4] = (0, 0, 10, 10), (20, 20, 40, 40), (60, 60, 70, 70)
+    found = np.zeros((2, 3, 5))
+    found[0, :, :4] = (21, 20, 40, 40), (90, 90, 99, 99), (0, 0, 10, 9)
+    found[1, 1, :4] = 5, 5, 9, 9
+    found[:, :, 4] = 1.5
+    (scored,) = given(python("ScoreDetections", "", [truth.shape, found.shape]), truth, found)
+    assert scored.shape == (2, 7, 5)
+    want = [(21, 20, 40, 40, 1), (0, 0, 10, 9, 1), (90, 90, 99, 99, 2), (60, 60, 70, 70, 3)]
+    assert list(map(tuple, scored[0, :5])) == [*want, (0,) * 5]
+    assert list(map(tuple, scored[1, :2])) == [(5, 5, 9, 9, 2), (0,) * 5]
+    average, precision, recall = given(python("mAP", "48, 32, 8", [scored.shape], tops=3), scored)
+    np.testing.assert_allclose([*average, *precision, *recall], [100 / 3, 50, 200 / 3], rtol=1e-6)
+    assert given(python("mAP", "", [scored.shape], tops=3), np.zeros(scored.shape)) == [[0], [0], [0]]
+
+
+GRIDS = [(1, 1, 4, 6), (1, 4, 4, 6)]
+
+
+@pytest.mark.parametrize(
+    ("name", "param", "shapes", "message"),
+    [
+        ("ClusterDetections", "48, 32, 8", GRIDS, "param_str must be 7 to 9 numbers with commas"),
+        ("ClusterGroundtruth", "48, 32, x", GRIDS, "param_str must be 3 to 5 numbers with commas"),
+        ("ClusterGroundtruth", "48, 32, 0", GRIDS, "image 48 x 32 and stride 0 make no grid"),
+        ("ClusterGroundtruth", "48, 32, 8, 2", GRIDS, "1 classes, 2 in param_str and 1 tops must be one number"),
+        ("ClusterGroundtruth", "48, 32, 8", [GRIDS[0], (1, 4, 4, 5)], "needs coverage N x classes x H x W and boxes"),
+        ("ScoreDetections", "high", [(1, 4, 5), (1, 4, 5)], "the least overlap, such as 0.7, not 'high'"),
+        ("ScoreDetections", "", [(1, 4, 5), (2, 4, 5)], "bottoms are of 1 and 2 images"),
+        ("mAP", "", [(1, 4, 4)], "needs a scored list N x most x 5"),
+    ],
+)
+def test_bad_python_layers(name: str, param: str, shapes: list[Shape], message: str) -> None:
+    with pytest.raises(caffejax.CaffejaxError, match=message):
+        python(name, param, shapes, 3 if name == "mAP" else 1)
