@@ -60,7 +60,12 @@ def variables_of(net: Net) -> Variables:
         return jnp.asarray(scale * random.standard_normal(param.spec.shape, np.float32))
 
     params = net.tree(lambda p: blob(p) if p.spec.learnable else None)
-    return Variables(params, net.tree(lambda p: None if p.spec.learnable else jnp.ones(p.spec.shape)))
+
+    def statistic(param: Any) -> Any:
+        mean = param.slot.index == 0
+        return jnp.zeros(param.spec.shape) if mean else jnp.ones(param.spec.shape)  # variance, and the count
+
+    return Variables(params, net.tree(lambda p: None if p.spec.learnable else statistic(p)))
 
 
 def random_inputs(net: Net, batch: int) -> dict[str, np.ndarray]:

@@ -13,6 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from case import ROWS, Case, Shape, layer
 
+from caffejax.layers import type_of
+from caffejax.schema import read_net
+
 HERE = Path(__file__).parent
 CONFIGS = HERE.parents[1] / "configs"
 
@@ -139,7 +142,15 @@ LAYERS = [
 FORKS: list[Case] = []
 for _family in sorted(module.name for module in iter_modules([str(HERE / "fork_cases")])):
     FORKS += import_module(f"fork_cases.{_family}").LAYERS
-LAYERS += FORKS
+
+# the first of each type of forks, or variant of one, is asked everything, the others about their gradients
+_of_types: dict[str, Case] = {}
+for _case in FORKS:
+    _kind = type_of(read_net(_case.text(2)).layer[-1])
+    _name = _case.name if _kind.name == "Python" else f"{_kind.name} {_kind.facts.origin}"
+    _of_types.setdefault(_name, _case)
+FURTHER = [case for case in FORKS if case not in _of_types.values()]
+LAYERS += _of_types.values()
 
 # nets that are run, and nets that are traced and lowered, which takes long enough
 COMPILED = [

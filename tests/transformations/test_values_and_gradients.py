@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 from case import Case
-from cases import COMPILED, LAYERS
+from cases import COMPILED, FURTHER, LAYERS
 from subject import Subject, asked, assert_close, each, inner, moved, numpy, subject
 
 from caffejax.layers import layer_types
@@ -27,7 +27,7 @@ def test_jit_equals_eager(case: Case, kernels: str) -> None:
         assert_close(compiled, one.value_and_grad(*one.point), 1e-5)
 
 
-@each(LAYERS + COMPILED)
+@each(LAYERS + FURTHER + COMPILED)
 def test_gradient_is_the_derivative(case: Case, kernels: str) -> None:
     """Of the loss in float64, by each argument; and float32's is near it. No net says force_backward."""
     one = subject(case, kernels)
@@ -58,7 +58,7 @@ def each_argument(point: Any, together: bool) -> list[tuple[str, Any]]:
     ]
 
 
-@each(LAYERS)
+@each(LAYERS + FURTHER)
 def test_gradient_is_the_rules(case: Case, kernels: str) -> None:
     one = subject(case, kernels)
     by_rule = Subject(case, kernels, backward="rules")

@@ -25,6 +25,7 @@ def places(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 LAYERS = [
     layer("Axpy", "", (ROWS, 4, 1, 1), IMAGE, IMAGE),
+    layer("MatWrite", 'mat_write_param { prefix: "suite_" }', IMAGE, tops=0),
     layer("BN", f"bn_param {{ slope_filler {ONE} bias_filler {ONE} }}", IMAGE, name="pspnet_train"),
     layer("BN", f"bn_param {{ slope_filler {ONE} }}", IMAGE, name="pspnet_test", phase="TEST"),
     layer("BN", f"bn_param {{ slope_filler {ONE} frozen: true }}", IMAGE, name="pspnet_frozen"),
