@@ -8,7 +8,7 @@ import numpy as np
 
 from ...errors import LayerError, require
 from ..context import Context, Shape
-from ..regions.gradients import no_gradient
+from ..no_gradient import no_gradient
 from ..types import Facts, Gradient, LayerType, OnHost, Signature
 from .grouping import group_rectangles
 

@@ -9,7 +9,7 @@ from jax import lax
 from ...errors import require
 from ..context import Context
 from ..detection.boxes import overlaps
-from ..regions.gradients import no_gradient
+from ..no_gradient import no_gradient
 from ..types import Facts, Gradient, LayerType, Signature, Traced
 
 _RIGHT, _WRONG, _MISSED = 1, 2, 3

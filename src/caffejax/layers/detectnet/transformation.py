@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from ...errors import require
 from ..context import Context, Shape
 from ..dtypes import promote
-from ..regions.gradients import no_gradient
+from ..no_gradient import no_gradient
 from ..registry import register
 from ..types import Facts, Gradient, LayerType, Signature, Traced
 from .augmentation import DRAWS, Augmentation, augmented, drawn, require_augmentation, turns

@@ -12,10 +12,10 @@ from ...errors import require
 from ..context import Context
 from ..detection.boxes import overlaps
 from ..dtypes import promote
-from ..python.settings import settings
+from ..no_gradient import no_gradient
+from ..param_str import settings
 from ..types import Facts, Gradient, LayerType, Signature, Traced
 from .anchors import anchors, encoded, grid
-from .gradients import no_gradient
 from .proposal_layer import BASE, RATIOS
 from .proposing import require_image
 
