@@ -119,7 +119,7 @@ register(
         runs=Variants(
             _variant,
             {"BVLC's": INNER_PRODUCT, "of bottoms": OF_BOTTOMS, "of unit rows": OF_UNIT_ROWS},
-            told_apart="by the number of bottoms, and by `normalize` in its parameters",
+            told_apart="They are told apart by the number of bottoms, and by `normalize` in its parameters.",
         ),
     )
 )

@@ -111,7 +111,7 @@ register(
         runs=Variants(
             _variant,
             {"BVLC's": SOFTMAX_WITH_LOSS, "with each label's loss": WITH_LOSSES, "of weighted classes": WEIGHTED},
-            told_apart="by the number of tops, and by `weight_by_label_freqs` in the loss_param",
+            told_apart="They are told apart by the number of tops, and by `weight_by_label_freqs` in the loss_param.",
         ),
     )
 )

@@ -69,7 +69,7 @@ register(
         Gradient(no_gradient, preferred=True, stops=True),
         Facts(
             row_wise=True,
-            origin="NVIDIA",
+            origin="NVIDIA Caffe",
             restrictions="`mean_value` only, no `mean_file`; of transform_param nothing else counts, as in the fork.",
         ),
     )

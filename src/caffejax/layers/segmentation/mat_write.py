@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ..atomic import replacing_path
-from ..errors import DataError, Problem, require
-from .axes import four_axes
-from .context import Context, Shape, Site
-from .no_gradient import no_gradient
-from .registry import register
-from .types import Facts, Gradient, LayerType, OnHost, PerLayer, Signature
+from ...atomic import replacing_path
+from ...errors import DataError, Problem, require
+from ..axes import four_axes
+from ..context import Context, Shape, Site
+from ..no_gradient import no_gradient
+from ..registry import register
+from ..types import Facts, Gradient, LayerType, OnHost, PerLayer, Signature
 
 
 def make_mat_write(ctx: Context, site: Site) -> LayerType:
