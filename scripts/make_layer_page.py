@@ -99,10 +99,15 @@ def gradient(t: LayerType) -> str:
     """Say how the gradient is known to be right."""
     rule = t.gradient.rule
     if rule is None:
-        return "its own" if isinstance(t.runs, PerLayer) else "none"
+        return "its own" if makes_its_own(t) else "none"
     if t.on_host:
         return "two ways"
     return "Caffe's rule" if t.gradient.preferred else "three ways"
+
+
+def makes_its_own(t: LayerType) -> bool:
+    """Whether each layer of a type makes its own gradient, as Python layers do."""
+    return isinstance(t.runs, PerLayer) and t.gradient.rule is None and t.gradient.exists
 
 
 def restrictions(t: LayerType) -> str:
@@ -112,8 +117,7 @@ def restrictions(t: LayerType) -> str:
     if t.on_host:
         return f"{own} {on_host}".strip()
     cannot = [f"Cannot {QUESTIONS[question]}: {reason}." for question, reason in t.cannot.items()]
-    python = isinstance(t.runs, PerLayer) and t.gradient.rule is None
-    settled = [f"For a class with pycaffe's methods: {on_host[0].lower()}{on_host[1:]}"] if python else []
+    settled = [f"For a class with pycaffe's methods: {on_host[0].lower()}{on_host[1:]}"] if makes_its_own(t) else []
     return " ".join(filter(None, [own, *cannot, *settled]))
 
 

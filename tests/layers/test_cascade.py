@@ -314,13 +314,6 @@ def test_a_class_that_there_is_not_makes_the_loss_nan() -> None:
         ),
         (
             "DetectionGroupLoss",
-            f"detection_group_loss_param {{ cls_num: 2 {GROUP} }}",
-            [(2, 2, 3, 3), (2, 4, 3, 3), (2, 5, 3, 3)],
-            1,
-            "must have label, box (4) and overlap for each place, (2, 6, 3, 3), not (2, 5, 3, 3)",
-        ),
-        (
-            "DetectionGroupLoss",
             f'detection_group_loss_param {{ cls_num: 2 {GROUP} neg_mining_type: "easy" }}',
             [(2, 2, 3, 3), (2, 4, 3, 3), (2, 6, 3, 3)],
             1,
@@ -339,6 +332,21 @@ def test_what_makes_no_sense(kind: str, text: str, shapes: Any, tops: int, words
     with pytest.raises(CaffejaxError) as caught:
         Net(net(kind, text, shapes, tops), "TRAIN")
     assert words in str(caught.value)
+
+
+def test_labels_that_a_net_makes_must_have_the_shape() -> None:
+    """Labels that it is fed are given it."""
+    tops = {"scores": (2, 2, 3, 3), "deltas": (2, 4, 3, 3), "fed": (2, 5, 3, 3)}
+    inputs = "\n".join(
+        f'layer {{ name: "{top}" type: "Input" top: "{top}" input_param {{ shape {{ '
+        f"{' '.join(f'dim: {n}' for n in shape)} }} }} }}"
+        for top, shape in tops.items()
+    )
+    text = f"""layer {{ name: "made" type: "Power" bottom: "fed" top: "truth" }}
+      layer {{ name: "loss" type: "DetectionGroupLoss" bottom: "scores" bottom: "deltas" bottom: "truth" top: "y"
+        detection_group_loss_param {{ cls_num: 2 {GROUP} }} }}"""
+    with pytest.raises(CaffejaxError, match=r"for each place, \(2, 6, 3, 3\), not \(2, 5, 3, 3\)"):
+        Net(inputs + text, "TRAIN")
 
 
 def test_ground_truth_of_images_and_classes_that_there_are_not() -> None:

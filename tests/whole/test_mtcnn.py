@@ -3,6 +3,7 @@
 Weights of the other two stages are not among the reference files; R-Net and O-Net are left out.
 """
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from caffejax.net import Variables
 FACE = np.array([176.0, 65, 272, 188])  # by eye: x1, y1, x2, y2
 SMALLEST, SHRINK = 40, 0.709  # pixels of the smallest face, and from one picture of the pyramid to the next
 SCORE, WITHIN, ACROSS = 0.6, 0.5, 0.7  # least probability; overlaps that suppress, within a picture and at the end
+# of others, so not in the repository: beside it, or where the variable says
+WEIGHTS = Path(os.environ.get("MTCNN_WEIGHTS", Path(__file__).parents[3] / "shared" / "golden" / "weights"))
 STRIDE, WINDOW = 2, 12  # of P-Net, a fully convolutional net
 
 
@@ -42,14 +45,13 @@ class PNet:
 
 @pytest.fixture(scope="module")
 def p_net() -> PNet:
-    folder = Path("/work/shared/golden/weights")
-    if not (folder / "det1.caffemodel").is_file():
-        pytest.skip(f"needs MTCNN's weights in {folder}, which are absent")
-    return PNet(folder)
+    if not (WEIGHTS / "det1.caffemodel").is_file():
+        pytest.skip(f"needs MTCNN's weights in {WEIGHTS} (or $MTCNN_WEIGHTS), which are absent")
+    return PNet(WEIGHTS)
 
 
 def test_recorded_pictures(p_net: PNet) -> None:
-    recorded = np.load("/work/shared/golden/weights/det1.npz")
+    recorded = np.load(WEIGHTS / "det1.npz")
     for pictures in ("patches", "wide"):
         for found, blob in zip(p_net(recorded[f"{pictures}/data"]), ("prob1", "conv4-2"), strict=True):
             np.testing.assert_allclose(found, recorded[f"{pictures}/{blob}"], rtol=1e-4, atol=1e-5)

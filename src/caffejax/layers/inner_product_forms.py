@@ -16,9 +16,9 @@ from .dtypes import promote
 from .inner_product import INNER_PRODUCT, inner_product, inner_product_backward, inner_product_params, product_of_rows
 from .registry import register
 from .types import Facts, Gradient, LayerType, Signature, Traced, Variants
+from .unit_rows import nearly_unit_rows
 
 Arrays = tuple[jax.Array, ...]
-_LEAST = 1e-6  # added to a row's sum of squares
 
 
 def inner_product_of_bottoms(
@@ -68,18 +68,13 @@ def _check(ctx: Context, x: Any, weight: Any, *bias: Any) -> None:
 
 def inner_product_of_unit_rows(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
     """InnerProduct with `normalize`: the weight's rows are divided by their lengths first."""
-    return inner_product(ctx, (_unit_rows(blobs[0]), *blobs[1:]), x)
+    return inner_product(ctx, (nearly_unit_rows(blobs[0]), *blobs[1:]), x)
 
 
 def inner_product_of_unit_rows_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, ...]:
-    return inner_product_backward(ctx, (_unit_rows(blobs[0]), *blobs[1:]), x, y=y, dy=dy)
-
-
-def _unit_rows(weight: jax.Array) -> jax.Array:
-    squares = jnp.sum(jnp.square(promote(weight)), axis=1, keepdims=True) + _LEAST
-    return (weight * jax.lax.rsqrt(squares)).astype(weight.dtype)
+    return inner_product_backward(ctx, (nearly_unit_rows(blobs[0]), *blobs[1:]), x, y=y, dy=dy)
 
 
 def _variant(layer: Any) -> str:
@@ -119,7 +114,7 @@ register(
         runs=Variants(
             _variant,
             {"BVLC's": INNER_PRODUCT, "of bottoms": OF_BOTTOMS, "of unit rows": OF_UNIT_ROWS},
-            told_apart="by the number of bottoms, and by `normalize` in its parameters",
+            told_apart="They are told apart by the number of bottoms, and by `normalize` in its parameters.",
         ),
     )
 )

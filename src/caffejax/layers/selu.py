@@ -80,7 +80,7 @@ register(
         Signature("SpatialDropout", param="spatial_dropout_param"),
         Traced(spatial_dropout),
         Gradient(spatial_dropout_backward),
-        Facts(row_wise=True, dtypes="bottoms", pixels="same", origin="intel/caffe"),
+        Facts(row_wise=True, dtypes="bottoms", pixels="same", origin="Intel Caffe"),
     )
 )
 

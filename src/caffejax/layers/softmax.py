@@ -48,10 +48,15 @@ def softmax_with_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax
     is loss_param's `normalization`, VALID unless told otherwise. A label that is no class gives NaN.
     """
     axis, log_prob, own, valid, divisor = softmax_loss_parts(ctx, scores, labels)
-    # a sum over the classes, of which one counts, is fused with the softmax; looking it up would be done apart
-    picked = jnp.where(jnp.any(own, axis), jnp.sum(jnp.where(own, log_prob, 0), axis), jnp.nan)
+    picked = logs_of_labels(log_prob, own, axis)
     held = replaced(picked, jnp.maximum(picked, LOG_FLT_MIN))
     return -jnp.sum(jnp.where(valid, held, 0)) / divisor
+
+
+def logs_of_labels(log_prob: jax.Array, own: jax.Array, axis: int) -> jax.Array:
+    """Return the labels' log-probabilities, NaN where a label is no class; `own` is True at them."""
+    # a sum over the classes, of which one counts, is fused with the softmax; looking it up would be done apart
+    return jnp.where(jnp.any(own, axis), jnp.sum(jnp.where(own, log_prob, 0), axis), jnp.nan)
 
 
 def softmax_with_loss_backward(

@@ -13,7 +13,14 @@ from ..errors import require
 from .context import Context, Shape
 from .loss import replaced
 from .registry import register
-from .softmax import LOG_FLT_MIN, SOFTMAX_WITH_LOSS, softmax_loss_parts, softmax_with_loss, softmax_with_loss_backward
+from .softmax import (
+    LOG_FLT_MIN,
+    SOFTMAX_WITH_LOSS,
+    logs_of_labels,
+    softmax_loss_parts,
+    softmax_with_loss,
+    softmax_with_loss_backward,
+)
 from .types import Facts, Gradient, LayerType, Traced, Variants
 
 
@@ -26,7 +33,7 @@ def softmax_with_losses(ctx: Context, scores: jax.Array, labels: jax.Array) -> j
     if ctx.n_tops < 2:
         return loss
     axis, log_prob, own, valid, _ = softmax_loss_parts(ctx, scores, labels)
-    picked = jnp.where(jnp.any(own, axis), jnp.sum(jnp.where(own, log_prob, 0), axis), jnp.nan)
+    picked = logs_of_labels(log_prob, own, axis)
     losses = -jnp.where(valid, jnp.maximum(picked, LOG_FLT_MIN), 0).reshape(labels.shape)
     return loss, *map(lax.stop_gradient, (jnp.exp(log_prob), losses)[: ctx.n_tops - 1])
 
@@ -45,7 +52,7 @@ def weighted_softmax_loss(ctx: Context, scores: jax.Array, labels: jax.Array) ->
     """
     axis, log_prob, own, valid, divisor = softmax_loss_parts(ctx, scores, labels)
     weights = _weights(ctx, own, axis)
-    picked = jnp.where(jnp.any(own, axis), jnp.sum(jnp.where(own, log_prob, 0), axis), jnp.nan)
+    picked = logs_of_labels(log_prob, own, axis)
     held = replaced(picked, jnp.maximum(picked, LOG_FLT_MIN))
     return -jnp.sum(jnp.where(valid, held * weights, 0)) / divisor
 
@@ -111,7 +118,7 @@ register(
         runs=Variants(
             _variant,
             {"BVLC's": SOFTMAX_WITH_LOSS, "with each label's loss": WITH_LOSSES, "of weighted classes": WEIGHTED},
-            told_apart="by the number of tops, and by `weight_by_label_freqs` in the loss_param",
+            told_apart="They are told apart by the number of tops, and by `weight_by_label_freqs` in the loss_param.",
         ),
     )
 )

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from ..errors import require
 from .context import Context
-from .python.settings import settings
+from .param_str import settings
 from .types import Facts, Gradient, LayerType, Signature, Traced
 
 

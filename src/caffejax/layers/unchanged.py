@@ -31,7 +31,7 @@ def unchanged_backward(ctx: Context, *xs: jax.Array, y: Any, dy: Any) -> Arrays:
     return dy if isinstance(dy, tuple) else (dy,)
 
 
-for _name, _forward, _origin in (("Gather", gather, "yjxiong"), ("Debug", debug, "MyCaffe")):
+for _name, _forward, _origin in (("Gather", gather, "yjxiong/caffe"), ("Debug", debug, "MyCaffe")):
     register(
         LayerType(
             Signature(_name, bottoms=(1, None), tops=SAME_AS_BOTTOMS),

@@ -70,7 +70,7 @@ register(
         runs=Variants(
             _variant,
             {"BVLC's": SIGMOID_CROSS_ENTROPY_LOSS, "weighted": WEIGHTED},
-            told_apart="by the number of bottoms",
+            told_apart="They are told apart by the number of bottoms.",
         ),
     )
 )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from caffejax import Net
 from caffejax.errors import CaffejaxError
 from caffejax.layers.detection.boxes import unsuppressed
-from caffejax.layers.python.settings import settings as read_settings
+from caffejax.layers.param_str import settings as read_settings
 from caffejax.layers.regions.anchors import anchors, decoded, encoded
 from caffejax.layers.regions.proposing import Limits, best
 
@@ -216,7 +216,6 @@ MAPS, ROIS = (2, 18, 6, 7), (4, 5)
             [MAPS, ROIS],
             "27 channels, but bottom 0 has 18",
         ),
-        ("MaskPooling", "", [MAPS, MAPS], r"must have shape \(2, 1, 6, 7\)"),
         ("MaskResize", "mask_resize_param { output_height: 3 }", [MAPS], "must be > 0"),
         ("Proposal", "proposal_param { ratio: 1 scale: 2 }", [MAPS, MAPS, (1, 4)], "2 channels, for 1 anchors"),
         ("Proposal", "", [MAPS, MAPS, (1, 4)], "a ratio and a scale at least"),
@@ -232,3 +231,13 @@ MAPS, ROIS = (2, 18, 6, 7), (4, 5)
 def test_bad_inputs(kind: str, text: str, shapes: list[tuple[int, ...]], words: str) -> None:
     with pytest.raises(CaffejaxError, match=rf"layer 'layer' \({kind}\): .*{words}"):
         net(kind, text, shapes, 2 if kind == "BoxAnnotatorOHEM" else 1)
+
+
+def test_masks_that_a_net_makes_must_have_the_shape() -> None:
+    """Masks that it is fed are given it."""
+    shape = " ".join(f"dim: {n}" for n in MAPS)
+    text = f"""layer {{ name: "in" type: "Input" top: "x" input_param {{ shape {{ {shape} }} }} }}
+      layer {{ name: "made" type: "Power" bottom: "x" top: "mask" }}
+      layer {{ name: "layer" type: "MaskPooling" bottom: "x" bottom: "mask" top: "y" }}"""
+    with pytest.raises(CaffejaxError, match=r"must have shape \(2, 1, 6, 7\)"):
+        Net(text)

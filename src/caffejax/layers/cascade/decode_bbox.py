@@ -12,12 +12,12 @@ import numpy as np
 from ...errors import require
 from ..context import Context, Shape, Site
 from ..dtypes import promote
+from ..no_gradient import no_gradient
+from ..on_host import promoted
 from ..registry import register
 from ..types import Facts, Gradient, LayerType, OnHost, PerLayer, Signature, Traced
-from .host import promoted
 from .regression import moved, normalization
 from .shapes import require_one_number_of_rows, require_rows, rows_of, with_four_axes
-from .stopping import no_gradient
 
 
 def make_decode_bbox(ctx: Context, site: Site) -> LayerType:

@@ -8,11 +8,11 @@ import numpy as np
 
 from ...errors import require
 from ..context import Context, Shape
+from ..no_gradient import no_gradient
+from ..on_host import promoted
 from ..registry import register
 from ..types import Facts, Gradient, LayerType, OnHost, Signature
-from .host import promoted
 from .shapes import four_long, require_rows, rows_of, with_four_axes
-from .stopping import no_gradient
 
 
 def hard_mining(ctx: Context, scores: np.ndarray, rois: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -8,13 +8,13 @@ import numpy as np
 
 from ...errors import require
 from ..context import Context, Shape
+from ..no_gradient import no_gradient
+from ..on_host import generator, promoted
 from ..registry import register
 from ..types import Facts, Gradient, LayerType, OnHost, Signature
-from .host import generator, promoted
 from .regression import normalization
 from .sampling import Sample, Truth, sampled
 from .shapes import require_rows, rows_of, wide_rows, with_four_axes
-from .stopping import no_gradient
 
 
 def proposal_target(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -14,11 +14,11 @@ from jax import lax
 from ...errors import require
 from ..context import Context, Shape, Site
 from ..dtypes import promote
+from ..no_gradient import no_gradient
+from ..on_host import promoted
 from ..registry import register
 from ..types import SAME_AS_BOTTOMS, Facts, Gradient, LayerType, OnHost, PerLayer, Signature, Traced
-from .host import promoted
 from .shapes import four_long, require_rows, rows_of, with_four_axes
-from .stopping import no_gradient
 
 _MIDDLE = 256.0  # without bounds
 

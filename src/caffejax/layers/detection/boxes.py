@@ -14,20 +14,33 @@ import jax.numpy as jnp
 from jax import lax
 
 
-def areas(boxes: jax.Array, plus: float = 0.0) -> jax.Array:
+def areas(boxes: Any, plus: float = 0.0, *, xp: Any = jnp) -> Any:
     """Return the areas of boxes (..., 4); 0 of those with x2 < x1 or y2 < y1."""
     x1, y1, x2, y2 = (boxes[..., i] for i in range(4))
-    return jnp.where((x2 < x1) | (y2 < y1), 0.0, (x2 - x1 + plus) * (y2 - y1 + plus))
+    return xp.where((x2 < x1) | (y2 < y1), 0.0, (x2 - x1 + plus) * (y2 - y1 + plus))
 
 
-def overlaps(a: jax.Array, b: jax.Array, plus: float = 0.0) -> jax.Array:
-    """Return intersection over union of boxes (..., 4) that broadcast; 0 where they do not meet."""
-    low = jnp.maximum(a[..., :2], b[..., :2])
-    high = jnp.minimum(a[..., 2:], b[..., 2:])
-    sides = high - low + plus
-    inside = jnp.where(jnp.all(sides > 0, axis=-1), sides[..., 0] * sides[..., 1], 0.0)
-    union = areas(a, plus) + areas(b, plus) - inside
-    return jnp.where(union > 0, inside / jnp.where(union > 0, union, 1.0), 0.0)
+def shared_areas(a: Any, b: Any, plus: float = 0.0, *, touching: bool = False, xp: Any = jnp) -> Any:
+    """Return the areas that boxes (..., 4) that broadcast have in common.
+
+    Args:
+        a, b: the boxes.
+        plus: see the module's text.
+        touching: whether they have to touch for that, as in SSD, MS-CNN and Cascade R-CNN; else, as in py-faster-rcnn,
+            boxes that are less than `plus` apart have a common area, too.
+        xp: the module of the arrays, jax.numpy or numpy.
+    """
+    reach = xp.minimum(a[..., 2:], b[..., 2:]) - xp.maximum(a[..., :2], b[..., :2])
+    sides = reach + plus
+    meet = xp.all((reach >= 0) if touching else (sides > 0), axis=-1)
+    return xp.where(meet, sides[..., 0] * sides[..., 1], 0.0)
+
+
+def overlaps(a: Any, b: Any, plus: float = 0.0, *, touching: bool = False, xp: Any = jnp) -> Any:
+    """Return intersection over union of boxes (..., 4) that broadcast, 0 where they do not meet: see `shared_areas`."""
+    inside = shared_areas(a, b, plus, touching=touching, xp=xp)
+    union = areas(a, plus, xp=xp) + areas(b, plus, xp=xp) - inside
+    return xp.where(union > 0, inside / xp.where(union > 0, union, 1.0), 0.0)
 
 
 def unsuppressed(

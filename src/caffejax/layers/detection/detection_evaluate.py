@@ -10,8 +10,10 @@ import numpy as np
 
 from ...errors import require
 from ..context import Context, Shape, Site
+from ..no_gradient import no_gradient
 from ..registry import register
 from ..types import Facts, Gradient, Indices, LayerType, OnHost, PerLayer, Signature, Variants
+from .boxes import overlaps
 from .image_sizes import Image, check_resize, in_pixels, read_sizes
 
 _CASCADE = [0, 5, 6, 1, 2, 3, 4]  # of FrcnnOutput's rows, in DetectionOutput's order
@@ -60,16 +62,12 @@ def top_shapes(ctx: Context, found: Any, truth: Any) -> list[Shape]:
     return [(1, 1, len(_labels(ctx.param)) + int(np.prod(found.shape[:-1])), 5)]
 
 
-def detection_evaluate_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[None, ...]:
-    return tuple(None for _ in bottoms)
-
-
 def _variant(origin: str, make: Any, bottoms: int, labels: Any = None) -> LayerType:
     name, param = "DetectionEvaluate", "detection_evaluate_param"
     return LayerType(
         Signature(name, bottoms=bottoms, param=param, in_place=False, labels=labels),
         PerLayer(make, on_host=True),
-        Gradient(detection_evaluate_backward, indices=Indices(tuple(range(bottoms)))),
+        Gradient(no_gradient, indices=Indices(tuple(range(bottoms)))),
         Facts(origin=origin, restrictions="resize_param only with resize_mode WARP."),
     )
 
@@ -149,7 +147,8 @@ class _Evaluation:
         boxes, there = found[:, 3:], truth[:, 3:7]
         if size is not None:
             boxes, there = in_pixels(boxes, size), in_pixels(there, size)
-        overlap = _overlaps(boxes, there, 1 if self._pixels or size is not None else 0)
+        plus = 1.0 if self._pixels or size is not None else 0.0
+        overlap = overlaps(boxes[:, None], there, plus, touching=True, xp=np)
         taken: set[int] = set()
         rows: list[tuple[float, ...]] = []
         for row, best, most in zip(found, overlap.argmax(axis=1), overlap.max(axis=1), strict=True):
@@ -162,14 +161,3 @@ class _Evaluation:
                     taken.add(int(best))
             rows.append((*row[:3], right, wrong))
         return rows
-
-
-def _overlaps(a: np.ndarray, b: np.ndarray, plus: int) -> np.ndarray:
-    """Return intersection over union of each box of a (n, 4) with each of b (m, 4), (n, m)."""
-    low, high = np.maximum(a[:, None, :2], b[None, :, :2]), np.minimum(a[:, None, 2:], b[None, :, 2:])
-    inside = np.where(np.all(high >= low, axis=-1), np.prod(high - low + plus, axis=-1), 0)
-    size_a, size_b = (
-        np.where(np.all(x[:, 2:] >= x[:, :2], axis=1), np.prod(x[:, 2:] - x[:, :2] + plus, axis=1), 0) for x in (a, b)
-    )
-    union = size_a[:, None] + size_b - inside
-    return np.where(union > 0, inside / np.where(union > 0, union, 1), 0)

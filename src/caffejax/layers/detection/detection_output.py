@@ -74,7 +74,8 @@ register(
             padded=True,
             origin="SSD",
             cannot={"shard": "the boxes of all images make one list"},
-            restrictions="Nothing is drawn (visualize). Settings of other forks are refused.",
+            restrictions="Nothing is drawn (visualize). Settings of other forks are refused. Where it writes files, it "
+            "runs on the host.",
         ),
     )
 )

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ..loss import replaced
 from ..smooth_l1 import huber, huber_slope
-
-_LOG_FLT_MIN = math.log(np.finfo(np.float32).tiny)
+from ..softmax import LOG_FLT_MIN
 
 
 def location_terms(p: Any, difference: jax.Array) -> jax.Array:
@@ -31,7 +28,7 @@ def class_terms(p: Any, scores: jax.Array, classes: jax.Array) -> jax.Array:
     if p.conf_loss_type == p.LOGISTIC:
         return jnp.sum(jax.nn.softplus(scores) - scores * classes, axis=-1)
     picked = jnp.sum(jnp.where(classes > 0, jax.nn.log_softmax(scores), 0), axis=-1)
-    return -replaced(picked, jnp.maximum(picked, _LOG_FLT_MIN))
+    return -replaced(picked, jnp.maximum(picked, LOG_FLT_MIN))
 
 
 def class_slopes(p: Any, scores: jax.Array, classes: jax.Array) -> jax.Array:

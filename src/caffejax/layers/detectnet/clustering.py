@@ -8,7 +8,7 @@ import numpy as np
 
 from ...errors import LayerError, require
 from ..context import Context, Shape
-from ..regions.gradients import no_gradient
+from ..no_gradient import no_gradient
 from ..types import Facts, Gradient, LayerType, OnHost, Signature
 from .grouping import group_rectangles
 
@@ -60,7 +60,9 @@ def truth_shapes(ctx: Context, coverage: Any, boxes: Any) -> list[Shape]:
 
 _SIGNATURE = Signature("Python", bottoms=2, tops=(1, None), param="python_param", in_place=False)
 _FACTS = Facts(
-    row_wise=True, origin="NVIDIA", restrictions="Of more than max_boxes, where the original fails, the first are kept."
+    row_wise=True,
+    origin="NVIDIA Caffe",
+    restrictions="Of more than max_boxes, where the original fails, the first are kept.",
 )
 _GRADIENT = Gradient(no_gradient, preferred=True, stops=True)
 

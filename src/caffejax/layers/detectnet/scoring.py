@@ -9,7 +9,7 @@ from jax import lax
 from ...errors import require
 from ..context import Context
 from ..detection.boxes import overlaps
-from ..regions.gradients import no_gradient
+from ..no_gradient import no_gradient
 from ..types import Facts, Gradient, LayerType, Signature, Traced
 
 _RIGHT, _WRONG, _MISSED = 1, 2, 3
@@ -45,7 +45,7 @@ SCORE_DETECTIONS = LayerType(
     Gradient(no_gradient, preferred=True, stops=True),
     Facts(
         row_wise=True,
-        origin="NVIDIA",
+        origin="NVIDIA Caffe",
         restrictions="The list is as long as both; the original's has 50 rows, and fails if they are too few.",
     ),
 )
@@ -54,7 +54,7 @@ MEAN_AP = LayerType(
     Signature("Python", tops=3, param="python_param", in_place=False),
     Traced(mean_ap),
     Gradient(no_gradient, preferred=True, stops=True),
-    Facts(origin="NVIDIA"),
+    Facts(origin="NVIDIA Caffe"),
 )
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from ...errors import require
 from ..context import Context, Shape
 from ..dtypes import promote
-from ..regions.gradients import no_gradient
+from ..no_gradient import no_gradient
 from ..registry import register
 from ..types import Facts, Gradient, LayerType, Signature, Traced
 from .augmentation import DRAWS, Augmentation, augmented, drawn, require_augmentation, turns
@@ -70,7 +70,7 @@ register(
         Gradient(no_gradient, preferred=True, stops=True),
         Facts(
             row_wise=True,
-            origin="NVIDIA",
+            origin="NVIDIA Caffe",
             restrictions="`mean_value` only, no `mean_file`; of transform_param nothing else counts, as in the fork.",
         ),
     )

@@ -28,7 +28,7 @@ def l1_loss_backward(
 
 
 def flow_l1_loss(ctx: Context, a: jax.Array, *b: jax.Array) -> jax.Array:
-    """Sum of absolute differences, of the second bottom or of 0, over the length of the first axis; NaNs count not.
+    """Sum of absolute differences, of the second bottom or of 0, over the length of the first axis; NaNs do not count.
 
     l2_per_location takes the root of the sum of squares over channels, plus epsilon, at each place. Differences, or
     roots, below plateau count as 0. normalize_by_num_entries divides by the numbers that are none NaN, over channels.
@@ -61,7 +61,7 @@ _TYPES = {
         Signature("L1Loss", bottoms=2, loss=True),
         Traced(l1_loss),
         Gradient(l1_loss_backward, preferred=True),
-        Facts(origin="NVIDIA"),
+        Facts(origin="NVIDIA Caffe"),
     ),
     "FlowNet 2": LayerType(
         Signature("L1Loss", bottoms=(1, 2), param="l1_loss_param", loss=True),
@@ -75,7 +75,7 @@ register(
     LayerType(
         Signature("L1Loss", bottoms=(1, 2), loss=True),
         Variants(_variant, _TYPES, told_apart="With l1_loss_param, or one bottom, it is FlowNet 2's."),
-        facts=Facts(origin="NVIDIA, FlowNet 2"),
+        facts=Facts(origin="NVIDIA Caffe, FlowNet 2"),
     )
 )
 

@@ -14,7 +14,7 @@ from ..context import Context, ParamSpec
 from ..dtypes import promote
 from ..registry import register
 from ..types import Facts, Gradient, LayerType, Signature, Traced
-from .unit_rows import nearly_unit_rows
+from ..unit_rows import nearly_unit_rows
 
 Arrays = tuple[jax.Array, ...]
 

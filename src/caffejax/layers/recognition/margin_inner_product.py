@@ -15,8 +15,8 @@ from ..dtypes import promote
 from ..loss import class_numbers, own_classes
 from ..registry import register
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..unit_rows import unit_rows
 from .annealing import annealed, next_pass, passes
-from .unit_rows import unit_rows
 
 Arrays = tuple[jax.Array, ...]
 

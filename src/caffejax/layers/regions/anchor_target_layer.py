@@ -12,12 +12,13 @@ from ...errors import require
 from ..context import Context
 from ..detection.boxes import overlaps
 from ..dtypes import promote
-from ..python.settings import settings
+from ..no_gradient import no_gradient
+from ..param_str import settings
 from ..types import Facts, Gradient, LayerType, Signature, Traced
 from .anchors import anchors, encoded, grid
-from .gradients import no_gradient
 from .proposal_layer import BASE, RATIOS
 from .proposing import require_image
+from .rois import are_rows_of_five
 
 _DEFAULTS: dict[str, Any] = {
     "feat_stride": 16,
@@ -76,7 +77,7 @@ ANCHOR_TARGET_LAYER = LayerType(
 
 def require_truth(truth: Any) -> None:
     """Raise `LayerError` unless these are rows of five numbers."""
-    good = len(truth.shape) >= 2 and truth.shape[1] == 5 and all(n == 1 for n in truth.shape[2:])
+    good = are_rows_of_five(truth)
     require(good and truth.shape[0] > 0, f"true boxes must be rows x1, y1, x2, y2, class, not of shape {truth.shape}")
 
 

@@ -18,10 +18,10 @@ from ..loss import (
     loss_divisor,
     require_one_batch,
 )
+from ..no_gradient import no_gradient
 from ..registry import register
 from ..softmax_loss_forms import softmax_with_losses, softmax_with_losses_backward
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
-from .gradients import no_gradient
 from .rois import rounded
 
 Arrays = tuple[jax.Array, ...]

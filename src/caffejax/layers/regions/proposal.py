@@ -9,10 +9,10 @@ from jax import lax
 from ...errors import require
 from ..context import Context
 from ..dtypes import promote
+from ..no_gradient import no_gradient
 from ..registry import register
 from ..types import Facts, Gradient, LayerType, Signature, Traced
 from .anchors import anchors, by_cell, clipped, decoded, grid, half_up
-from .gradients import no_gradient
 from .proposing import Limits, best, require_maps
 
 

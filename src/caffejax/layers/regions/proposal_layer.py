@@ -11,10 +11,10 @@ from jax import lax
 from ...errors import require
 from ..context import Context
 from ..dtypes import promote
-from ..python.settings import settings
+from ..no_gradient import no_gradient
+from ..param_str import settings
 from ..types import Facts, Gradient, LayerType, Signature, Traced
 from .anchors import anchors, by_cell, clipped, decoded, grid
-from .gradients import no_gradient
 from .proposing import Limits, best, require_maps
 
 RATIOS, BASE = (0.5, 1, 2), 16

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 
 from ...errors import require
 from ..context import Context, Shape
-from ..python.settings import settings
+from ..detection.boxes import overlaps
+from ..no_gradient import no_gradient
+from ..on_host import generator
+from ..param_str import settings
 from ..types import Facts, Gradient, LayerType, OnHost, Signature
 from .anchor_target_layer import require_truth
 from .anchors import encoded
-from .gradients import no_gradient
+from .rois import are_rows_of_five
 
 _DEFAULTS: dict[str, Any] = {
     "num_classes": 21,
@@ -45,9 +47,9 @@ def proposal_target_layer(
     truth = truth[np.rint(truth[:, 4]) >= 1]
     boxes = np.concatenate([rois[image == 0, 1:], truth[:, :4]])
     rois = np.pad(boxes, ((0, 0), (1, 0)))
-    overlap = _overlaps(rois[:, 1:], truth[:, :4])
+    overlap = overlaps(boxes[:, None], truth[:, :4], 1.0, xp=np)
     most = overlap.max(axis=1, initial=0.0)
-    random = np.random.default_rng(np.asarray(jax.random.key_data(ctx.key)))
+    random = generator(ctx)
     positive = np.flatnonzero(most >= s["fg_thresh"])
     positive = _some(random, positive, round(s["fg_fraction"] * s["batch_size"]))
     negative = np.flatnonzero((most < s["bg_thresh_hi"]) & (most >= s["bg_thresh_lo"]))
@@ -60,8 +62,7 @@ def proposal_target_layer(
 
 
 def proposal_target_layer_top_shapes(ctx: Context, rois: Any, truth: Any, *_image: Any) -> list[Shape]:
-    good = len(rois.shape) >= 2 and rois.shape[1] == 5 and all(n == 1 for n in rois.shape[2:])
-    require(good, f"ROIs must be rows image, x1, y1, x2, y2, not of shape {rois.shape}")
+    require(are_rows_of_five(rois), f"ROIs must be rows image, x1, y1, x2, y2, not of shape {rois.shape}")
     require_truth(truth)
     s = _settings(ctx)
     n, columns = s["batch_size"], 4 * s["num_classes"]
@@ -105,12 +106,3 @@ def _targets(
     inside[np.arange(len(boxes)), classes] = s["bbox_inside_weights"]
     targets, inside = targets.reshape(rows, -1), inside.reshape(rows, -1)
     return targets, inside, (inside > 0).astype(np.float32)
-
-
-def _overlaps(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return intersection over union of each of a, (N, 4), with each of b, (M, 4): in NumPy, which compiles nothing."""
-    low = np.maximum(a[:, None, :2], b[:, :2])
-    high = np.minimum(a[:, None, 2:], b[:, 2:])
-    inside = np.prod(np.maximum(high - low + 1, 0), axis=-1)
-    areas = [np.prod(x[:, 2:] - x[:, :2] + 1, axis=1) for x in (a, b)]
-    return np.asarray(inside / (areas[0][:, None] + areas[1] - inside))

@@ -18,8 +18,15 @@ _FAR = 1e6  # no map is so large; further numbers would not fit into integers
 def require_maps_and_rois(data: Any, rois: Any) -> None:
     """Raise `LayerError` unless bottom 0 holds maps and bottom 1 rows of five numbers."""
     require(len(data.shape) == 4, f"bottom 0 must be N x C x H x W, not of shape {data.shape}")
-    good = len(rois.shape) >= 2 and rois.shape[1] == 5 and all(n == 1 for n in rois.shape[2:])
-    require(good, f"the ROIs, bottom 1, must have five numbers in each row (image, x1, y1, x2, y2), not {rois.shape}")
+    require(
+        are_rows_of_five(rois),
+        f"the ROIs, bottom 1, must have five numbers in each row (image, x1, y1, x2, y2), not {rois.shape}",
+    )
+
+
+def are_rows_of_five(rows: Any) -> bool:
+    """Return whether these are rows of five numbers, whatever axes of size 1 follow."""
+    return len(rows.shape) >= 2 and rows.shape[1] == 5 and all(n == 1 for n in rows.shape[2:])
 
 
 def pooled_size(p: Any) -> tuple[int, int]:

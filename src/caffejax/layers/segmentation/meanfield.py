@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import require
-from ..kernels.gaussian import gaussian_filter, plane_filter
-from ..kernels.varying import vary_as
-from .context import Context, ParamSpec
-from .registry import register
-from .types import Facts, Gradient, LayerType, Signature, Traced
+from ...errors import require
+from ...kernels.gaussian import gaussian_filter, plane_filter
+from ...kernels.varying import vary_as
+from ..context import Context, ParamSpec
+from ..registry import register
+from ..types import Facts, Gradient, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 

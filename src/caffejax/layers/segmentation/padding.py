@@ -5,10 +5,10 @@ from __future__ import annotations
 import jax
 from jax import lax
 
-from ..errors import require
-from .context import Context
-from .registry import register
-from .types import Facts, Gradient, LayerType, Signature, Traced
+from ...errors import require
+from ..context import Context
+from ..registry import register
+from ..types import Facts, Gradient, LayerType, Signature, Traced
 
 
 def padding(ctx: Context, x: jax.Array) -> jax.Array:

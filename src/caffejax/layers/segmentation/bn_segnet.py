@@ -9,13 +9,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import require
-from ..kernels.sums import FIRST
+from ...errors import require
+from ...kernels.sums import FIRST
+from ..context import Context, ParamSpec, Shape
+from ..dtypes import promote
+from ..epilogue import Epilogue
+from ..types import ByChannel, Facts, Fusion, Gradient, LayerType, Signature, Traced
 from .bn_shared import blob_shape, channels_of, normalized, normalized_diffs, scaled
-from .context import Context, ParamSpec, Shape
-from .dtypes import promote
-from .epilogue import Epilogue
-from .types import ByChannel, Facts, Fusion, Gradient, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -23,10 +23,10 @@ _EPS = 1e-9
 
 
 def segnet_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> object:
-    """scale * (x - mean) / sqrt(variance + 1e-9) + shift, channel by channel, by the batch's own statistics.
+    """scale * (x - mean) / sqrt(variance + 1e-9) + shift by the batch's mean and variance, tops 2 and 3 if there are.
 
-    In TEST too. With bn_mode INFERENCE just scale * x + shift. Second and third tops are the batch's mean and variance,
-    (1, channels, 1, 1). Blobs are scale and shift of that shape.
+    Channel by channel, in TEST too. With bn_mode INFERENCE just scale * x + shift. The further tops, scale and shift
+    are all (1, channels, 1, 1).
     """
     if _learns(ctx) or ctx.n_tops > 1:
         return segnet_bn_fused(ctx, blobs, x, ())

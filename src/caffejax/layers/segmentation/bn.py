@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..registry import register
+from ..types import Facts, LayerType, Signature, Variants
 from .bn_pspnet import FROZEN, PSPNET
 from .bn_segnet import SEGNET, WITH_STATISTICS
-from .registry import register
-from .types import Facts, LayerType, Signature, Variants
 
 
 def bn_variant(layer: Any) -> str:
@@ -25,8 +25,8 @@ register(
         Variants(
             bn_variant,
             {"PSPNet": PSPNET, "PSPNet, frozen": FROZEN, "SegNet": SEGNET, "SegNet, with statistics": WITH_STATISTICS},
-            "SegNet's has bn_mode, scale_filler or shift_filler, two blobs, or tops for the statistics",
+            "SegNet's has bn_mode, scale_filler or shift_filler, two blobs, or tops for the statistics.",
         ),
-        facts=Facts(origin="PSPNet; SegNet"),
+        facts=Facts(origin="PSPNet, SegNet"),
     )
 )

@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import require
-from .context import Context, ParamSpec
-from .registry import register
-from .types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ...errors import require
+from ..context import Context, ParamSpec
+from ..registry import register
+from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 

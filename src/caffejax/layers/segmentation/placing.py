@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from ..errors import require
-from .context import Shape
+from ...errors import require
+from ..context import Shape
 
 
 def placed(x: jax.Array, mask: jax.Array, size: Shape) -> jax.Array:

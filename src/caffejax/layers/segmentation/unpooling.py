@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import require
-from ..kernels.window import Window
-from .context import Context, ParamSpec, Shape
+from ...errors import require
+from ...kernels.window import Window
+from ..context import Context, ParamSpec, Shape
+from ..pooling import average_windows, pool_diff, window_areas, window_pair
+from ..registry import register
+from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced, Variants
 from .placing import numbers_at, placed
-from .pooling import average_windows, pool_diff, window_areas, window_pair
-from .registry import register
-from .types import Facts, Gradient, Indices, LayerType, Signature, Traced, Variants
 
 Arrays = tuple[jax.Array, ...]
 
@@ -81,7 +81,7 @@ register(
         Variants(
             lambda layer: "MAX" if layer.unpooling_param.unpool == layer.unpooling_param.MAX else "AVE, TILE",
             {"MAX": _MAX, "AVE, TILE": _WINDOWS},
-            "by the method `unpool`",
+            "They are told apart by the method `unpool`.",
         ),
         facts=Facts(origin="DeconvNet"),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from ..context import Context
+from .context import Context
 
 
 def promoted(x: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ...errors import LayerError, did_you_mean, require
+from ..errors import LayerError, did_you_mean, require
 
 _BARE = re.compile(r"(^|[{,\n])(\s*)([A-Za-z_]\w*)(\s*):")  # a name without quotes, as YAML has it
 _WORDS = {"true": "True", "false": "False", "null": "None"}

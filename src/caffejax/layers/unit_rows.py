@@ -1,11 +1,11 @@
-"""Weights whose rows the forward pass scales to length 1, in their place."""
+"""Weights whose rows the forward pass scales to length 1."""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
 
-from ..dtypes import promote
+from .dtypes import promote
 
 
 def unit_rows(weight: jax.Array) -> jax.Array:

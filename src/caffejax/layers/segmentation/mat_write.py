@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ..atomic import replacing_path
-from ..errors import DataError, Problem, require
-from .axes import four_axes
-from .context import Context, Shape, Site
-from .registry import register
-from .types import Facts, Gradient, LayerType, OnHost, PerLayer, Signature
+from ...atomic import replacing_path
+from ...errors import DataError, Problem, require
+from ..axes import four_axes
+from ..context import Context, Shape, Site
+from ..no_gradient import no_gradient
+from ..registry import register
+from ..types import Facts, Gradient, LayerType, OnHost, PerLayer, Signature
 
 
 def make_mat_write(ctx: Context, site: Site) -> LayerType:
@@ -35,15 +36,11 @@ def mat_write_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
     return []
 
 
-def mat_write_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[None, ...]:
-    return (None,) * len(bottoms)
-
-
 register(
     LayerType(
         Signature("MatWrite", bottoms=(1, None), tops=0, param="mat_write_param"),
         PerLayer(make_mat_write, on_host=True),
-        Gradient(mat_write_backward),
+        Gradient(no_gradient),
         Facts(integers=True, origin="DeepLab"),
     )
 )

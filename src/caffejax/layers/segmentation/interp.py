@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..errors import require
-from .context import Context, Shape
+from ...errors import require
+from ..context import Context, Shape
+from ..registry import register
+from ..types import Facts, Gradient, LayerType, Signature, Traced
 from .interpolation import Places, interpolated, interpolated_diff
-from .registry import register
-from .types import Facts, Gradient, LayerType, Signature, Traced
 
 
 def interp(ctx: Context, x: jax.Array) -> jax.Array:

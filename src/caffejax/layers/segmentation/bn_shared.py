@@ -7,12 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import require
-from ..kernels.affine import by_channel
-from ..kernels.normalization import batch_normalized
-from ..kernels.sums import FIRST
-from .context import Context, Shape
-from .dtypes import promote
+from ...errors import require
+from ...kernels.affine import by_channel
+from ...kernels.normalization import batch_normalized
+from ...kernels.sums import FIRST
+from ..context import Context, Shape
+from ..dtypes import promote
 
 Arrays = tuple[jax.Array, ...]
 

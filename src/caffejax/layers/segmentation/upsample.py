@@ -7,11 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import require
-from .context import Context, Shape
+from ...errors import require
+from ..context import Context, Shape
+from ..registry import register
+from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced, Variants
 from .placing import numbers_at, placed
-from .registry import register
-from .types import Facts, Gradient, Indices, LayerType, Signature, Traced, Variants
 
 
 def upsample_placed(ctx: Context, x: jax.Array, mask: jax.Array) -> jax.Array:
@@ -62,9 +62,9 @@ register(
         Variants(
             lambda layer: "SegNet" if len(layer.bottom) == 2 else "MobileNet-YOLO",
             {"SegNet": _SEGNET, "MobileNet-YOLO": _YOLO},
-            "SegNet's has a mask for a second bottom",
+            "SegNet's has a mask for a second bottom.",
         ),
-        facts=Facts(origin="SegNet; MobileNet-YOLO"),
+        facts=Facts(origin="SegNet, MobileNet-YOLO"),
     )
 )
 

@@ -9,13 +9,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import require
-from ..kernels.sums import FIRST
+from ...errors import require
+from ...kernels.sums import FIRST
+from ..context import Context, ParamSpec, Shape
+from ..dtypes import promote
+from ..epilogue import Epilogue
+from ..types import ByChannel, Facts, Fusion, Gradient, LayerType, Signature, Traced
 from .bn_shared import blob_shape, channels_of, normalized, normalized_diffs, scaled
-from .context import Context, ParamSpec, Shape
-from .dtypes import promote
-from .epilogue import Epilogue
-from .types import ByChannel, Facts, Fusion, Gradient, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 

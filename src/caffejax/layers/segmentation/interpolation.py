@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..kernels.gradient import with_gradient
-from .dtypes import promote
+from ...kernels.gradient import with_gradient
+from ..dtypes import promote
 
 
 class Places(NamedTuple):

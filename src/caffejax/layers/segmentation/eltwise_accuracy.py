@@ -7,11 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import require
-from .context import Context
-from .registry import register
+from ...errors import require
+from ..context import Context
+from ..registry import register
+from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
 from .seg_accuracy import require_label_map
-from .types import Facts, Gradient, Indices, LayerType, Signature, Traced
 
 
 def eltwise_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:

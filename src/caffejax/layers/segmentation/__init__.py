@@ -1,0 +1,1 @@
+"""Layers of nets that label every pixel: DeepLab, PSPNet, SegNet, DeconvNet and CRF-RNN."""
