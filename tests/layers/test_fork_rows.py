@@ -1,7 +1,7 @@
 """Forks' types that are given no rows, or too few axes."""
 
 import jax
-import numpy as np
+import jax.numpy as jnp
 import pytest
 from replay import net
 
@@ -19,7 +19,7 @@ NOTHING = [
 def test_no_rows_are_no_mistake(kind: str, param: str, shapes: list[tuple[int, ...]], top: tuple[int, ...]) -> None:
     built = Net(net(kind, param, shapes), "TRAIN")
     blobs, _ = built.apply(
-        *built.init(jax.random.key(0)), {f"b{i}": np.ones(s, np.float32) for i, s in enumerate(shapes)}
+        *built.init(jax.random.key(0)), {f"b{i}": jnp.ones(s) for i, s in enumerate(shapes)}
     )
     assert blobs["t0"].shape == top
 

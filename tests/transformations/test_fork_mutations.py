@@ -59,7 +59,7 @@ def _mutations(original: Any) -> Iterator[Any]:
         new = copy.deepcopy(original)
         return new, new.layer[at]
 
-    name = layer_types()[layer.type].signature.param
+    name = layer_types()[layer.type].signature.param or ""
     for field in getattr(layer, name).DESCRIPTOR.fields if name else ():
         for value in NUMBERS.get(field.cpp_type, ()):
             if value == HUGE and (layer.type, field.name) in LONG_ALONE:
