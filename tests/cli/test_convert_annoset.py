@@ -120,6 +120,8 @@ def test_classification_stores_labels(folder):
         (XML.replace("cat", "cow"), "class 'cow' is not in the label map"),
         (XML.replace("<name>cat</name>", ""), "object 1 has no name"),
         (XML.replace("<xmin>10</xmin>", ""), "object 0 has 'None' where a number should be"),
+        ('<?xml version="1.0" encoding="gbk"?><a/>', "is no XML: multi-byte encodings are not supported"),
+        (XML.replace("<xmin>10</xmin>", "<xmin>1e300</xmin>"), "object 0 has '1e300' where a number should be"),
         (XML.replace("<xmin>10</xmin>", "<xmin>nan</xmin>"), "object 0 has 'nan' where a number should be"),
         (XML.replace("<width>40", "<width>0"), "says that the image is 20 x 0"),
     ],

@@ -186,7 +186,11 @@ def test_noise(db, open_source, noise):
         ({"transform": "crop_size: 95"}, "record '00000000' is 3x90x120 .*, smaller than crop_size 95"),
         ({"transform": "expand_param { max_expand_ratio: 0.5 }"}, "max_expand_ratio must be 1 or more"),
         ({"transform": 'mean_file: "x" expand_param { }'}, "x: .* no such file"),
-        ({"transform": "distort_param { hue_delta: -1 }"}, "hue_delta must not be negative"),
+        ({"transform": "distort_param { hue_delta: -1 }"}, "hue_delta must be 0 or more, not -1"),
+        ({"transform": "distort_param { brightness_delta: nan }"}, "brightness_delta must be 0 or more, not nan"),
+        ({"transform": "expand_param { max_expand_ratio: 1e30 }"}, "max_expand_ratio must be .* at most 100, not 1e"),
+        ({"transform": "resize_param { height: 4294967295 width: 5 }"}, "both must be positive, and at most 32767"),
+        ({"annotated": "batch_sampler { max_trials: 4294967295 }"}, "batch_sampler 0: max_trials must be at most"),
         (
             {"transform": "distort_param { contrast_prob: 1 contrast_lower: 2 }"},
             "contrast_lower 2 and contrast_upper 0",

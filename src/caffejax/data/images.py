@@ -49,8 +49,15 @@ def decode_file(path: str | Path, data: bytes, colour: bool = True) -> np.ndarra
 
 
 def resize(image: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Resize an image (C, H, W) bilinearly, unless height or width is 0."""
+    """Resize an image (C, H, W) bilinearly, unless height or width is 0.
+
+    Raises:
+        DataError: if there is no memory for it.
+    """
     if not (height and width):
         return image
-    pixels = cv2.resize(image.transpose(1, 2, 0), (width, height))
+    try:
+        pixels = cv2.resize(image.transpose(1, 2, 0), (width, height))
+    except (cv2.error, MemoryError) as error:
+        raise DataError(f"cannot be resized to height {height} and width {width}: that is too large") from error
     return pixels.reshape(height, width, len(image)).transpose(2, 0, 1)

@@ -55,7 +55,7 @@ def row_sums(x: jax.Array) -> jax.Array:
 
 def row_means(x: jax.Array) -> jax.Array:
     """Average (batch, *space, channels) to (channels,), on a CPU."""
-    return _weighted_sums(x, x.shape[-1] / x.size)
+    return _weighted_sums(x, x.shape[-1] / (x.size or 1))
 
 
 def cell_sums(x: jax.Array) -> jax.Array:

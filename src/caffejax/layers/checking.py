@@ -98,7 +98,23 @@ def explained(bottoms: Sequence[Any], *, unless: bool = False) -> Iterator[None]
     except Exception as error:
         if unless:
             raise
-        raise LayerError(f"cannot take {described(bottoms)}: {error}") from error
+        raise LayerError(f"cannot take {described(bottoms)}: {_in_words(error)}") from error
+
+
+def _in_words(error: Exception) -> str:
+    """Return what an error says, and before it what that means of settings and shapes, where its type tells."""
+    match error:
+        case OverflowError():
+            means = "one of its settings is too large"
+        case MemoryError():
+            means = "its settings or its bottoms ask for more memory than there is"
+        case ZeroDivisionError():
+            means = "a size or a setting of 0 that it divides by"
+        case IndexError() if "tuple index" in str(error):
+            means = "one has too few axes"
+        case _:
+            return str(error)
+    return f"{means} ({error})" if str(error) else means
 
 
 def described(bottoms: Sequence[Any]) -> str:

@@ -84,12 +84,19 @@ def _fixed(p: Any) -> RateSchedule:
     return lambda i: _f32(p.base_lr)
 
 
+def _power(base: float, n: int) -> np.float32:
+    try:
+        return _f32(float(base) ** n)
+    except OverflowError:
+        return _f32(np.inf)  # as in C++
+
+
 def _stepped(p: Any) -> RateSchedule:
-    return lambda i: _f32(_f32(p.base_lr) * _f32(float(p.gamma) ** current_step(p, i)))
+    return lambda i: _f32(_f32(p.base_lr) * _power(p.gamma, current_step(p, i)))
 
 
 def _exp(p: Any) -> RateSchedule:
-    return lambda i: _f32(_f32(p.base_lr) * _f32(float(p.gamma) ** i))
+    return lambda i: _f32(_f32(p.base_lr) * _power(p.gamma, i))
 
 
 def _inv(p: Any) -> RateSchedule:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...errors import DataError, located
 from ...schema.caffe_pb2 import AnnotatedDatum
 from ..images import decode_file, read_file, resize
 from ..imageset import make_datum
@@ -57,7 +58,8 @@ def encode_annotated(path: str, label: int | Callable[[Size], np.ndarray], stori
     """
     content = read_file(path)
     original = decode_file(path, content, storing.colour)
-    image = _resized(original, storing)
+    with located(file=str(path)):
+        image = _resized(original, storing)
     datum = make_datum(path, content if image is original and storing.colour else None, image, storing.encoding)
     datum.channels, datum.height, datum.width = image.shape
     if callable(label):
@@ -99,5 +101,8 @@ def _resized(image: np.ndarray, storing: Storing) -> np.ndarray:
         scale = np.float32(storing.max_dim / long)
     if scale == 1:
         return image
-    pixels = cv2.resize(image.transpose(1, 2, 0), (0, 0), fx=float(scale), fy=float(scale))
+    try:
+        pixels = cv2.resize(image.transpose(1, 2, 0), (0, 0), fx=float(scale), fy=float(scale))
+    except (cv2.error, MemoryError) as error:
+        raise DataError(f"cannot be resized by a factor of {scale:g}: that is too large, or leaves nothing") from error
     return pixels.reshape(*pixels.shape[:2], len(image)).transpose(2, 0, 1)

@@ -18,6 +18,9 @@ from ..images import read_file
 
 Size = tuple[float, float]  # height and width
 
+_CLASSES, _DIGITS = 2**24, 20
+_TOO_LARGE = 1e18  # no pixels are so many
+
 
 class _Object(NamedTuple):
     name: str
@@ -40,7 +43,7 @@ def read_annotation(path: str, kind: str, size: Size, numbers: Mapping[str, int]
     content = read_file(path)
     with located(file=str(path)):
         objects, (height, width) = KINDS[kind](content, size)
-        if height <= 0 or width <= 0:
+        if not (height > 0 and width > 0):
             raise DataError(f"says that the image is {height:g} x {width:g}")
         scale = np.array([width, height] * 2, np.float32)
         rows: list[tuple[float, ...]] = []
@@ -53,13 +56,14 @@ def read_annotation(path: str, kind: str, size: Size, numbers: Mapping[str, int]
 
 
 def _number(name: str, numbers: Mapping[str, int] | None) -> int:
-    if numbers is None:
-        if not name.isdecimal():
-            raise DataError(f"class '{name}' is no number; a label map gives names numbers")
-        return int(name)
-    if name not in numbers:
+    if numbers is None and not name.isdecimal():
+        raise DataError(f"class '{name}' is no number; a label map gives names numbers")
+    if numbers is not None and name not in numbers:
         raise DataError(f"class '{name}' is not in the label map")
-    return numbers[name]
+    number = numbers[name] if numbers is not None else int(name[:_DIGITS])
+    if abs(number) >= _CLASSES or (numbers is None and len(name) > _DIGITS):
+        raise DataError(f"class '{name}' has a number of {_CLASSES} or more, which labels in float32 cannot tell apart")
+    return number
 
 
 def _xml(content: bytes, size: Size) -> tuple[list[_Object], Size]:
@@ -90,7 +94,7 @@ def _tree(content: bytes) -> ET.Element:
     parser.CharacterDataHandler = builder.data
     try:
         parser.Parse(content, True)
-    except expat.ExpatError as error:
+    except (expat.ExpatError, LookupError, ValueError) as error:  # the latter two of encodings
         raise DataError(f"is no XML: {error}") from error
     return builder.close()
 
@@ -103,7 +107,8 @@ def _json(content: bytes, size: Size) -> tuple[list[_Object], Size]:
         for number, one in enumerate(annotations):
             x, y, w, h = _numbers(one["bbox"], f"annotation {number}")
             found.append(_Object(str(one["category_id"]), (x, y, x + w, y + h), bool(one.get("iscrowd", False))))
-        return found, (float(image.get("height", size[0])), float(image.get("width", size[1])))
+        height, width = image.get("height", size[0]), image.get("width", size[1])
+        return found, (_float(height, "image.height"), _float(width, "image.width"))
     except (ValueError, RecursionError) as error:
         raise DataError(f"is no JSON: {error}") from error
     except (KeyError, TypeError, AttributeError) as error:
@@ -133,9 +138,9 @@ def _numbers(values: Iterable[Any], what: str) -> tuple[float, float, float, flo
 def _float(value: Any, what: str) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = float("nan")
-    if not np.isfinite(number):
+    if not abs(number) < _TOO_LARGE:
         raise DataError(f"{what} has '{value}' where a number should be")
     return number
 

@@ -16,11 +16,11 @@ _FIRST_CONTRAST = 0.5  # in this share of images, contrast changes before satura
 def distortion_problems(param: Any) -> Iterator[str]:
     """Yield what is wrong with a DistortionParameter."""
     for name in "brightness", "hue":
-        if getattr(param, f"{name}_delta") < 0:
-            yield f"transform_param.distort_param: {name}_delta must not be negative"
+        if not 0 <= (delta := getattr(param, f"{name}_delta")) < float("inf"):
+            yield f"transform_param.distort_param: {name}_delta must be 0 or more, not {delta:g}"
     for name in "contrast", "saturation":
         low, high = getattr(param, f"{name}_lower"), getattr(param, f"{name}_upper")
-        if getattr(param, f"{name}_prob") and not 0 <= low <= high:
+        if getattr(param, f"{name}_prob") and not 0 <= low <= high < float("inf"):
             shown = f"{name}_lower {low:g} and {name}_upper {high:g}"
             yield f"transform_param.distort_param: {shown} must be 0 <= lower <= upper"
 

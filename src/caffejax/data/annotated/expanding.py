@@ -11,13 +11,14 @@ from .emitting import Emit
 from .picture import Picture
 
 _SAME = 1e-2  # ratios that differ from 1 by less change nothing
+_LARGEST = 100  # ratio; memory grows with its square
 
 
 def expansion_problems(param: Any) -> Iterator[str]:
     """Yield what is wrong with a TransformationParameter that has an expand_param."""
-    if param.expand_param.max_expand_ratio < 1:
+    if not 1 <= param.expand_param.max_expand_ratio <= _LARGEST:
         ratio = f"{param.expand_param.max_expand_ratio:g}"
-        yield f"transform_param.expand_param: max_expand_ratio must be 1 or more, not {ratio}"
+        yield f"transform_param.expand_param: max_expand_ratio must be 1 or more, and at most {_LARGEST}, not {ratio}"
     if param.HasField("mean_file"):
         yield "transform_param has expand_param and mean_file: larger images need another mean; give mean_value"
 

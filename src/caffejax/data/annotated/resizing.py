@@ -15,6 +15,7 @@ from .picture import Picture
 _KNOWN = {"prob", "resize_mode", "height", "width", "pad_mode", "pad_value", "interp_mode", "height_scale"} | {
     *("width_scale", "jitter"),  # the jitter concerns YOLO's own way of reading
 }
+_LARGEST = 32767  # side; OpenCV makes none that is longer
 _INTERPOLATION = {
     ResizeParameter.LINEAR: cv2.INTER_LINEAR,
     ResizeParameter.AREA: cv2.INTER_AREA,
@@ -34,9 +35,9 @@ def resize_problems(params: Any) -> Iterator[str]:
     if len(params) > 1:
         yield "transform_param has several resize_param, as only YOLO forks know; keep one of them"
     for param in params:
-        if not (param.height and param.width):
+        if not (0 < param.height <= _LARGEST and 0 < param.width <= _LARGEST):
             size = f"height {param.height} and width {param.width}"
-            yield f"transform_param.resize_param has {size}; both must be positive"
+            yield f"transform_param.resize_param has {size}; both must be positive, and at most {_LARGEST}"
         for field, value in param.ListFields():
             if field.name not in _KNOWN and value != field.default_value:
                 yield f"transform_param.resize_param.{field.name} is not supported yet"

@@ -11,6 +11,8 @@ from .boxes import clipped, overlaps, shares_of, shares_within
 from .emitting import Emit
 from .picture import Picture
 
+_MOST_TRIALS = 1_000_000  # all are drawn at once
+
 # a constraint: its name in the prototxt, and what it compares
 _CONSTRAINTS = {"jaccard_overlap": overlaps, "sample_coverage": shares_of, "object_coverage": shares_within}
 
@@ -27,6 +29,8 @@ def sampler_problems(samplers: Sequence[Any]) -> list[str]:
         if not 0 < s.min_aspect_ratio <= s.max_aspect_ratio < float("inf"):
             shown = f"{s.min_aspect_ratio:g}, {s.max_aspect_ratio:g}"
             problems.append(f"{where}aspect ratios must be 0 < min_aspect_ratio <= max_aspect_ratio, not {shown}")
+        if sampler.max_trials > _MOST_TRIALS:
+            problems.append(f"{where}max_trials must be at most {_MOST_TRIALS}, not {sampler.max_trials}")
     return problems
 
 

@@ -85,8 +85,8 @@ def _inputs(
     given = rows_of(lax.stop_gradient(promote(deltas)), "bottom 1 (deltas)", 4 * classes if aware else 8)
     given = given.reshape(given.shape[0], classes if aware else 2, 4)[:, 1:]
     rows = rows_of(lax.stop_gradient(promote(rois)), "bottom 2 (ROIs)", 5, 6)
+    require(size.shape[:1] == (1,), f"takes one image: bottom 3 must be 1 x 2, height and width, not {size.shape}")
     height, width = rows_of(lax.stop_gradient(promote(size)), "bottom 3 (height and width)", 2)[0]
-    require(size.shape[0] == 1, f"takes one image: bottom 3 must be 1 x 2, height and width, not {size.shape}")
     boxes = moved(rows[:, None, 1:5], normalization(ctx).undone(given))
     return prob, boxes, rows[:, 0] >= 0, jnp.stack([width, height]).astype(boxes.dtype)
 

@@ -45,7 +45,6 @@ def route(ctx: Context, rois: jax.Array) -> jax.Array:
 
 
 def route_rows(ctx: Context, rois: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
-    require(len(rois), "needs one ROI or more")
     suits = np.flatnonzero(_suits(ctx, rows_of(promoted(rois), "bottom 0 (ROIs)", 5), np))
     return tuple(with_four_axes(x)[suits] for x in (rois, *others))
 
@@ -86,6 +85,7 @@ def _scales(ctx: Context) -> tuple[float, float, float]:
 
 def _suits(ctx: Context, rows: Any, xp: Any) -> Any:
     """Return which ROIs suit, or are the nearest: all that there are, of rows that do not begin with -1."""
+    require(rows.shape[0] != 0, "needs one ROI or more")
     low, high, middle = _scales(ctx)
     there = rows[:, 0] >= 0
     sides = rows[:, 3:] - rows[:, 1:3]

@@ -33,13 +33,15 @@ def rows_of(x: Any, name: str, *columns: int) -> Any:
 
 def wide_rows(x: Any, bottom: int, columns: int) -> dict[int, Shape]:
     """Return `Signature.labels` of a type that needs so many numbers in a row of a bottom, or more."""
-    if x is None or (len(x.shape) > 1 and math.prod(x.shape[1:]) >= columns):
+    if x is None or not x.shape or (len(x.shape) > 1 and math.prod(x.shape[1:]) >= columns):  # of one, the layer tells
         return {}
     return {bottom: (x.shape[0], columns)}
 
 
 def require_one_number_of_rows(**bottoms: Any) -> None:
     """Raise `LayerError` unless all bottoms, given by what they are, have as many rows."""
+    scalars = [name for name, x in bottoms.items() if not x.shape]
+    require(not scalars, f"bottoms must have rows, but {' and '.join(scalars)} have no axes")
     rows = {name: x.shape[0] for name, x in bottoms.items()}
     require(len(set(rows.values())) == 1, f"bottoms must have one number of rows: {rows}")
 

@@ -84,6 +84,8 @@ def unsuppressed(
 
     # what depends on the boxes from the start, for a loop mapped over devices to carry what it makes
     kept = jnp.zeros_like(valid, dtype=bool)
+    if isinstance(n, int) and n == 0:
+        return kept
     limit = jnp.asarray(threshold, boxes.dtype) + 0 * jnp.sum(boxes[:0])
     count = jnp.sum(kept, dtype=jnp.int32)
     return lax.fori_loop(0, n, step, (kept, limit, count))[0]

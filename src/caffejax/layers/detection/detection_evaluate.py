@@ -96,7 +96,11 @@ register(
 
 def _labels(p: Any) -> list[int]:
     require(p.num_classes > 0, "detection_evaluate_param needs num_classes")
+    require(p.num_classes <= _MOST_CLASSES, f"num_classes must be at most {_MOST_CLASSES}, not {p.num_classes}")
     return [label for label in range(p.num_classes) if label != p.background_label_id]
+
+
+_MOST_CLASSES = 1_000_000
 
 
 class _Evaluation:

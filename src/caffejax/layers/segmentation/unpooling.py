@@ -107,7 +107,8 @@ def _window(ctx: Context, x: Any) -> Window:
         all(at < n for at, n in zip(last, size, strict=True)),
         f"the last window would start at {tuple(last)}, outside of the top of {size}: give a larger unpool_size",
     )
-    return Window.symmetric(kernel, stride, pad)
+    inside = tuple(min(k, n + 2 * a) for k, n, a in zip(kernel, size, pad, strict=True))  # all that a window can cover
+    return Window.symmetric(inside, stride, pad)
 
 
 def _mask(ctx: Context, x: jax.Array, mask: tuple[jax.Array, ...]) -> jax.Array:

@@ -1,0 +1,43 @@
+"""Forks' types that are given no rows, or too few axes."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from replay import net
+
+from caffejax.errors import CaffejaxError
+from caffejax.net import Net
+
+NOTHING = [
+    ("ROIPooling", "roi_pooling_param { pooled_h: 2 pooled_w: 2 }", [(1, 2, 6, 6), (0, 5)], (0, 2, 2, 2)),
+    ("MultiBoxLoss", "multibox_loss_param { num_classes: 2 }", [(1, 16), (1, 8), (1, 2, 16), (1, 1, 0, 8)], ()),
+    ("BN", "", [(0, 3, 4, 4)], (0, 3, 4, 4)),
+]
+
+
+@pytest.mark.parametrize(("kind", "param", "shapes", "top"), NOTHING, ids=[n[0] for n in NOTHING])
+def test_no_rows_are_no_mistake(kind: str, param: str, shapes: list[tuple[int, ...]], top: tuple[int, ...]) -> None:
+    built = Net(net(kind, param, shapes), "TRAIN")
+    blobs, _ = built.apply(
+        *built.init(jax.random.key(0)), {f"b{i}": jnp.ones(s) for i, s in enumerate(shapes)}
+    )
+    assert blobs["t0"].shape == top
+
+
+WORDS = [
+    ("FrcnnOutput", "", [(3, 4), (3, 16), (3, 5), (0, 2)], "takes one image"),
+    ("FrcnnOutput", "", [(), (3, 8), (3, 5), (1, 2)], "bottoms must have rows, but probabilities have no axes"),
+    ("ScaleRoute", "", [(0, 5)], "needs one ROI or more"),
+    (
+        "BoxOutput",
+        "box_output_param { field_w: 4 field_h: 4 downsample_rate: 4294967295 }",
+        [(1, 6, 2, 2)],
+        "settings is too large",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "param", "shapes", "words"), WORDS)
+def test_words(kind: str, param: str, shapes: list[tuple[int, ...]], words: str) -> None:
+    with pytest.raises(CaffejaxError, match=f"layer 'layer' .{kind}.: .*{words}"):
+        Net(net(kind, param, shapes), "TEST")
