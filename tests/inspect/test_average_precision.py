@@ -23,9 +23,10 @@ def curve(detections: list[tuple[float, float, float]], positives: int) -> list[
 
 def plain(detections: list[tuple[float, float, float]], positives: int, version: str) -> float:
     points, total, before = curve(detections, positives), 0.0, 0.0
-    if version == "11point":
-        for tenth in range(11):
-            total += max((p for p, r in points if np.float64(np.float32(r)) >= tenth / 10), default=0) / 11
+    if version.endswith("point"):
+        last = int(version.removesuffix("point")) - 1
+        for part in range(last + 1):
+            total += max((p for p, r in points if np.float64(np.float32(r)) >= part / last), default=0) / (last + 1)
         return total
     for i, (precision, recall) in enumerate(points):
         best = precision if version == "Integral" else max(p for p, _ in points[i:])
@@ -66,5 +67,5 @@ def test_nothing_found_or_to_be_found() -> None:
 
 
 def test_other_versions_are_refused() -> None:
-    with pytest.raises(SolverError, match="11point, MaxIntegral, Integral, not 'COCO'"):
+    with pytest.raises(SolverError, match="11point, 101point, MaxIntegral, Integral, not 'COCO'"):
         average_precision([], 1, "COCO")

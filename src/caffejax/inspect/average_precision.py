@@ -1,4 +1,4 @@
-"""Average precision of detections of one class, in the three ways in which the SSD fork's solver computes it."""
+"""Average precision of detections of one class, in the ways in which forks' solvers compute it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 
 from ..errors import SolverError
 
-VERSIONS = ("11point", "MaxIntegral", "Integral")
+VERSIONS = ("11point", "101point", "MaxIntegral", "Integral")
+_POINTS = {"11point": 11, "101point": 101}
 
 
 def average_precision(detections: Sequence[tuple[float, float, float]], positives: int, version: str) -> float:
@@ -18,8 +19,9 @@ def average_precision(detections: Sequence[tuple[float, float, float]], positive
         detections: of each its score, and whether it is a true and a false positive (1 or 0), as the rows of a
             DetectionEvaluate layer have them. One that is neither hit a box which does not count, and does not either.
         positives: how many boxes there are to be found.
-        version: "11point", the mean of the best precisions at recalls of 0, 0.1 .. 1 and more; "MaxIntegral", the
-            integral with the best precision at a recall or a higher one; or "Integral", that of the curve itself.
+        version: "11point", the mean of the best precisions at recalls of 0, 0.1 .. 1 and more; "101point", at 0, 0.01
+            .. 1 and more (Cascade R-CNN's, after COCO; the others are SSD's); "MaxIntegral", the integral with the best
+            precision at a recall or a higher one; or "Integral", that of the curve itself.
 
     Raises:
         SolverError: for other versions.
@@ -32,9 +34,10 @@ def average_precision(detections: Sequence[tuple[float, float, float]], positive
         return 0.0
     true, false = np.cumsum(rows[np.argsort(-rows[:, 0], kind="stable"), 1:], axis=0).T
     precision, recall = true / (true + false), true / positives
-    if version == "11point":
+    if version in _POINTS:
+        last = _POINTS[version] - 1
         # the fork has recalls in float32 and tenths in float64: 7 of 10 is less than 0.7, 3 of 10 not than 0.3
-        reached = recall.astype(np.float32).astype(np.float64) >= np.arange(11)[:, None] / 10
+        reached = recall.astype(np.float32).astype(np.float64) >= np.arange(last + 1)[:, None] / last
         return float(np.mean(np.max(np.where(reached, precision, 0), axis=1)))
     if version == "MaxIntegral":
         precision = np.maximum.accumulate(precision[::-1])[::-1]
