@@ -71,7 +71,8 @@ def test_dtype_policy_of_each_type() -> None:
     """Losses and figures, and what says nothing about it, are in float32."""
     types = layer_types()
     products = {name for name, kind in types.items() if kind.facts.dtypes == "products"}
-    assert products == {"Convolution", "ConvolutionDepthwise", "Deconvolution", "DepthwiseConvolution", "InnerProduct"}
+    convolutions = {"Convolution", "ConvolutionDepthwise", "DepthwiseConvolution", "Convolution3D"}
+    assert products == convolutions | {"Deconvolution", "Deconvolution3D", "InnerProduct"}
     figures = {"Accuracy", "ArgMax", "Embed", "Softmax", "Reduction", "Python"}
     for name, kind in types.items():
         if kind.signature.loss or kind.on_host or name in figures:

@@ -280,7 +280,8 @@ def test_every_type_finds_its_parameters() -> None:
         if kind.signature.param is None:
             continue
         field = getattr(caffe_pb2.LayerParameter(), kind.signature.param).DESCRIPTOR.fields[0]
-        value = {} if field.message_type else "x" if field.cpp_type == field.CPPTYPE_STRING else 1
+        number = field.enum_type.values[0].number if field.enum_type else 1
+        value = {} if field.message_type else "x" if field.cpp_type == field.CPPTYPE_STRING else number
         layer = Function(name, [], {field.name: value}).to_proto().layer[0]
         assert [f.name for f, _ in getattr(layer, kind.signature.param).ListFields()] == [field.name], name
 

@@ -73,7 +73,7 @@ def test_escapes_as_in_cpp(text, name):
         ),
         ("clip_param { min: 1 }", "1:12: ClipParameter needs 'max'"),
         ("phase: TSET", "1:8: phase: 'TSET' is no value of Phase; did you mean 'TEST'?"),
-        ("phase: 7", "1:8: phase: '7' is no value of Phase; known: TRAIN, TEST"),
+        ("phase: 7", "1:8: phase: '7' is no value of Phase; known: TRAIN, TEST, RUN, FORWARDA, FORWARDB"),
         ("propagate_down: 2", "1:17: propagate_down: expected true or false, found '2'"),
         ("loss_weight: 0x10", "1:14: loss_weight: expected a number, found '0x10'"),
         ("loss_weight: 010", "1:14: loss_weight: expected a number, found '010'"),
