@@ -58,7 +58,7 @@ def detectnet_transformation(ctx: Context, images: jax.Array, labels: jax.Array)
 
 def detectnet_labels(ctx: Context, images: Any, labels: Any) -> dict[int, Shape]:
     """Return `Signature.labels`: rows of 16 numbers, as DIGITS makes them."""
-    if labels is None or _are_labels(labels.shape):
+    if labels is None or not labels.shape or _are_labels(labels.shape):
         return {}
     return {1: (labels.shape[0], 1, 1 + _MOST, _NUMBERS)}
 
