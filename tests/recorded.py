@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from caffejax.layers import LayerType, Variants, layer_types, type_of
 from caffejax.schema import read_net
@@ -51,6 +52,16 @@ def mended(case: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, np.
     if name == "Proposal-rois_only":  # 47 boxes score 0: recorded is the one that a quicksort has first
         arrays["top/rois"][11] = 0, 0, 0, 18.074474, 13.913549  # the first in order
     return arrays
+
+
+def of_fork(case: dict[str, Any]) -> bool:
+    """Whether a case is a fork's."""
+    return case["path"].parents[1].name != "layers"
+
+
+def by_name(cases: dict[str, dict[str, Any]]) -> list[Any]:
+    """The names of cases to parametrise a test with; those of the many types of forks take long."""
+    return [pytest.param(name, marks=[pytest.mark.long] if of_fork(case) else []) for name, case in cases.items()]
 
 
 def case_id(case: dict[str, Any]) -> str:

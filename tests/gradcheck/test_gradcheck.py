@@ -29,7 +29,7 @@ from caffejax.gradcheck.report import OK
 from caffejax.gradcheck.verdict import Derivations, compare, derive
 from caffejax.layers import registered
 from caffejax.net import Variables
-from recorded import MANIFEST, recorded_type
+from recorded import MANIFEST, by_name, recorded_type
 
 
 def recorded_cases() -> dict[str, list[dict[str, Any]]]:
@@ -67,7 +67,7 @@ def derived(name: str) -> tuple[Case, Derivations]:
         return case, derive(case, 24, random)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", by_name(CASES))
 def test_all_derivations_that_there_are_agree(name: str) -> None:
     """Three of them, but two of a layer on the host, of which there is no autodiff."""
     case, found = derived(name)
@@ -90,7 +90,7 @@ MUTATIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", FIRST)
+@pytest.mark.parametrize("name", by_name({name: CASES[name] for name in FIRST}))
 def test_a_wrong_rule_is_caught(name: str) -> None:
     case, right = derived(name)
     kind, before = case.context.type, compare("layer", case, right)

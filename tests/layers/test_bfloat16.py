@@ -11,7 +11,7 @@ from replay import Replay, net
 from caffejax.layers import layer_types
 from caffejax.layers.rows import trimmed
 from caffejax.net import Net
-from recorded import COORDINATES, MANIFEST, case_id, first_of_each, recorded_type
+from recorded import COORDINATES, MANIFEST, case_id, first_of_each, of_fork, recorded_type
 
 CASES = [c for c in MANIFEST if "stochastic" not in c and c["type"] != "Python" and not recorded_type(c).on_host]
 FIRST = first_of_each(CASES)
@@ -40,8 +40,11 @@ def in_float32(case: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("case", "backward"),
-    [pytest.param(c, "autodiff", id=f"{case_id(c)}-autodiff") for c in CHOSEN]
-    + [pytest.param(c, "rules", id=f"{case_id(c)}-rules") for c in FIRST.values()],
+    [
+        pytest.param(c, how, id=f"{case_id(c)}-{how}", marks=[pytest.mark.long] if of_fork(c) else [])
+        for how, cases in (("autodiff", CHOSEN), ("rules", FIRST.values()))
+        for c in cases
+    ],
 )
 def test_recorded_case_in_bfloat16(case: dict[str, Any], backward: str) -> None:
     replay = Replay(case, backward, precision="bfloat16")

@@ -18,7 +18,7 @@ from caffejax.kernels.window import Window
 from caffejax.layers import layer_type, layer_types, registered
 from caffejax.net import Net
 from caffejax.schedule import Given, compute, part_of
-from recorded import MANIFEST, first_of_each
+from recorded import MANIFEST, by_name, first_of_each
 
 FIRST = first_of_each([c for c in MANIFEST if c["type"] != "Python" and layer_type(c["type"]).signature.bottoms != 0])
 MOVERS = {"Concat", "Crop", "Filter", "Flatten", "Im2col", "Reshape", "Silence", "Slice", "Split", "Tile"}
@@ -66,7 +66,7 @@ def other_shapes(shape: Shape) -> Iterator[Shape]:
         yield from ((*shape[:i], other, *shape[i + 1 :]) for other in {n + 1, 1} - {n})
 
 
-@pytest.mark.parametrize("name", FIRST)
+@pytest.mark.parametrize("name", by_name(FIRST))
 def test_shapes_that_a_layer_was_not_built_for(name: str) -> None:
     fast, reference = Alone(name, "fast"), Alone(name, "reference")
     made, built = fast.tops(fast.bottoms, {}), [fast.built[t] for t in fast.layer.tops]
@@ -85,7 +85,7 @@ def test_shapes_that_a_layer_was_not_built_for(name: str) -> None:
                 assert actual == expected, other
 
 
-@pytest.mark.parametrize("name", FIRST)
+@pytest.mark.parametrize("name", by_name(FIRST))
 def test_integers(name: str) -> None:
     alone = Alone(name, "fast")
     kind = alone.layer.type

@@ -9,6 +9,8 @@ import pytest
 
 import caffejax
 
+pytestmark = pytest.mark.long
+
 Arrays = dict[str, np.ndarray]
 Shape = tuple[int, ...]
 Rows = list[tuple[float, ...]]

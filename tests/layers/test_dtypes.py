@@ -11,7 +11,7 @@ from replay import Replay
 
 from caffejax.layers import layer_type, layer_types
 from caffejax.layers.rows import trimmed
-from recorded import COORDINATES, MANIFEST, first_of_each, recorded_type
+from recorded import COORDINATES, MANIFEST, by_name, first_of_each, recorded_type
 
 # the first recorded case of each type that reads a bottom and is not random
 ASKED = [c for c in MANIFEST if "stochastic" not in c and c["type"] != "Python"]
@@ -60,7 +60,7 @@ def expected_rows(replay: Replay, dtype: Any) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("dtype", [jnp.float64, jnp.bfloat16], ids=["float64", "bfloat16"])
-@pytest.mark.parametrize("name", FIRST)
+@pytest.mark.parametrize("name", by_name(FIRST))
 def test_other_floats(name: str, dtype: Any) -> None:
     replay = Replay(FIRST[name])
     with jax.enable_x64(True) if dtype == jnp.float64 else nullcontext():
@@ -75,7 +75,9 @@ def test_other_floats(name: str, dtype: Any) -> None:
         np.testing.assert_allclose(top, expected, rtol=0, atol=tolerance * np.abs(expected).max(), err_msg=blob)
 
 
-@pytest.mark.parametrize("name", [n for n, c in FIRST.items() if c["has_backward"] and not recorded_type(c).on_host])
+@pytest.mark.parametrize(
+    "name", by_name({n: c for n, c in FIRST.items() if c["has_backward"] and not recorded_type(c).on_host})
+)
 def test_gradients_in_bfloat16(name: str) -> None:
     """Gradients come in the bottom's type, near the recorded ones."""
     replay = Replay(FIRST[name])

@@ -11,7 +11,7 @@ from replay import Replay, assert_as_recorded
 from caffejax.errors import CaffejaxError
 from caffejax.layers import layer_types
 from caffejax.net import Net
-from recorded import MANIFEST, REJECTED, case_id, first_of_each
+from recorded import MANIFEST, REJECTED, case_id, first_of_each, of_fork
 
 
 def test_every_recorded_type_is_there() -> None:
@@ -22,8 +22,10 @@ FIRST = list(first_of_each([case for case in MANIFEST if "stochastic" not in cas
 
 
 def marks(case: dict[str, Any], backward: str, kernels: str) -> list[pytest.MarkDecorator]:
-    """The first case of each type is quick; that reference kernels repeat all others takes long."""
+    """The first case of each type is quick; reference kernels repeat all others, and forks have many, which is long."""
     first = case in FIRST
+    if of_fork(case) and not (first and backward == "autodiff" and kernels == "fast"):
+        return [pytest.mark.long]
     if kernels == "reference":
         return [] if first else [pytest.mark.long]
     return [pytest.mark.quick] if first and backward == "autodiff" else []

@@ -10,6 +10,8 @@ from replay import net
 from caffejax import CaffejaxError, Net
 from recorded import GOLDEN
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
 def test_defaults_of_the_ssd_fork(backward: Any) -> None:

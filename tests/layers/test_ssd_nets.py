@@ -14,6 +14,8 @@ from caffejax.solvers import make_step, rate_schedule
 from caffejax.solvers.build import optimizer_of, start_of
 from caffejax.solvers.state import stack
 
+pytestmark = pytest.mark.long
+
 FOLDERS = sorted((Path(__file__).parents[1] / "golden" / "fork_layers" / "nets").iterdir())
 
 

@@ -7,6 +7,8 @@ import pytest
 from caffejax import Solver
 from caffejax.data import write_annotated
 
+pytestmark = pytest.mark.long
+
 NET = """
 layer { name: "data" type: "AnnotatedData" top: "data" top: "label"
   transform_param { mirror: true scale: 0.01 mean_value: 100 resize_param { height: 12 width: 12 }

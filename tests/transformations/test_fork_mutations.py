@@ -18,6 +18,8 @@ from caffejax.net import Net
 from caffejax.schema import read_net
 from recorded import MANIFEST
 
+pytestmark = pytest.mark.long
+
 HUGE = 2**32 - 1
 NUMBERS: dict[int, list[Any]] = {
     1: [0, -1, 2**31 - 1],  # the protobuf's numbers of C++ types: int32

@@ -17,6 +17,8 @@ import caffejax
 from caffejax.layers.detection.boxes import overlaps, unsuppressed
 from caffejax.net import Variables
 
+pytestmark = pytest.mark.long
+
 FACE = np.array([176.0, 65, 272, 188])  # by eye: x1, y1, x2, y2
 SMALLEST, SHRINK = 40, 0.709  # pixels of the smallest face, and from one picture of the pyramid to the next
 SCORE, WITHIN, ACROSS = 0.6, 0.5, 0.7  # least probability; overlaps that suppress, within a picture and at the end

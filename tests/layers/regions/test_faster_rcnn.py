@@ -12,6 +12,8 @@ from caffejax.layers import layer_types
 from caffejax.layers.detection.boxes import overlaps
 from caffejax.layers.regions.anchors import decoded
 
+pytestmark = pytest.mark.long
+
 CONFIG = Path(__file__).parents[3] / "configs" / "faster_rcnn_toy"
 IM_INFO = np.asarray([[SIZE, SIZE, 1]], np.float32)
 STDS = np.asarray([0.1, 0.1, 0.2, 0.2], np.float32)

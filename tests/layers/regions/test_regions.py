@@ -16,6 +16,8 @@ from caffejax.layers.param_str import settings as read_settings
 from caffejax.layers.regions.anchors import anchors, decoded, encoded
 from caffejax.layers.regions.proposing import Limits, best
 
+pytestmark = pytest.mark.long
+
 
 def net(kind: str, text: str, shapes: list[tuple[int, ...]], tops: int = 1, phase: Any = "TEST") -> Net:
     inputs = [

@@ -73,7 +73,7 @@ def _variant(origin: str, make: Any, bottoms: int, labels: Any = None) -> LayerT
 
 
 def _labels_of_cascade(ctx: Context, found: Any, truth: Any, sizes: Any) -> dict[int, Shape]:
-    if truth is None or (len(truth.shape) > 1 and math.prod(truth.shape[1:]) >= 7):
+    if truth is None or not truth.shape or (len(truth.shape) > 1 and math.prod(truth.shape[1:]) >= 7):
         return {}
     return {1: (truth.shape[0], 7)}
 
