@@ -23,6 +23,7 @@ from .epilogue import Epilogue
 from .label import Label, window_lines
 from .registry import register
 from .spatial import DILATION_OF_FORKS, convolution_output, convolution_window
+from .tops import every
 from .types import SAME_AS_BOTTOMS, Facts, Fusion, Gradient, LayerType, Signature, Traced
 from .weights import weight_and_bias
 
@@ -185,7 +186,7 @@ def convolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy
     return summed(
         [
             (c.spread(d, weight, c.size(x)), c.weight_diff(x, d), *(c.bias_diff(d) for _ in bias))
-            for x, d in zip(xs, dy if isinstance(dy, tuple) else (dy,), strict=True)
+            for x, d in zip(xs, every(dy), strict=True)
         ]
     )
 

@@ -12,6 +12,7 @@ from .context import Context, ParamSpec, Shape
 from .convolution import CONVOLUTION_LABEL, Correlation, correlation, summed
 from .registry import register
 from .spatial import DILATION_OF_FORKS
+from .tops import every
 from .types import SAME_AS_BOTTOMS, Facts, Gradient, LayerType, Signature, Traced
 from .weights import weight_and_bias
 
@@ -39,7 +40,7 @@ def deconvolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, 
     return summed(
         [
             (c(d, weight), c.weight_diff(d, x), *(c.bias_diff(d) for _ in bias))
-            for x, d in zip(xs, dy if isinstance(dy, tuple) else (dy,), strict=True)
+            for x, d in zip(xs, every(dy), strict=True)
         ]
     )
 

@@ -9,6 +9,7 @@ import numpy as np
 from ..errors import require
 from .context import Context, Shape
 from .registry import register
+from .tops import every
 from .types import Facts, Gradient, Indices, LayerType, OnHost, Signature
 
 Arrays = tuple[np.ndarray, ...]
@@ -36,7 +37,7 @@ def filter_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tupl
     *data, selector = bottoms
     rows = _rows(selector)
     diffs = [np.zeros_like(x) for x in data]
-    for diff, d_top in zip(diffs, dy if isinstance(dy, tuple) else (dy,), strict=True):
+    for diff, d_top in zip(diffs, every(dy), strict=True):
         diff[rows] = d_top
     return (*diffs, None)
 

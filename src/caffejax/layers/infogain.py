@@ -26,6 +26,7 @@ from .loss import (
     valid_labels,
 )
 from .registry import register
+from .tops import first
 from .types import Gradient, Indices, LayerType, PerLayer, Signature, Traced
 
 _LOG_LEAST = math.log(1e-20)  # no logarithm is less
@@ -46,7 +47,7 @@ def infogain_loss(ctx: Context, scores: jax.Array, labels: jax.Array, *matrix: A
 def infogain_loss_backward(
     ctx: Context, scores: jax.Array, labels: jax.Array, *matrix: Any, y: Any, dy: Any
 ) -> tuple[jax.Array | None, ...]:
-    d_loss = dy[0] if isinstance(dy, tuple) else dy
+    d_loss = first(dy)
     axis = canonical_axis(ctx.param.axis, scores.shape)
     total, weights, divisor = _weights(ctx, axis, scores, labels, matrix[0])
     diff = jax.nn.softmax(promote(scores), axis) * total - weights

@@ -13,6 +13,7 @@ from .axes import four_axes
 from .context import Context, ParamSpec
 from .dtypes import promote
 from .registry import register
+from .tops import every
 from .types import Facts, Gradient, LayerType, Signature, Traced, Variants
 
 _NORMFACE_EPS = 1e-6
@@ -95,7 +96,7 @@ def normalize_places(ctx: Context, x: jax.Array) -> object:
 
 def normalize_places_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
     top, length = _unit(ctx, x)
-    d_top, *d_length = map(promote, dy if isinstance(dy, tuple) else (dy,))
+    d_top, *d_length = map(promote, every(dy))
     dx = _unit_diff(top * length, length, d_top, (1,))
     if ctx.param.bp_norm:
         dx += sum(d_length) * top

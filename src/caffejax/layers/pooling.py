@@ -19,6 +19,7 @@ from .dtypes import promote
 from .label import Label, window_lines
 from .registry import register
 from .stochastic_pooling import stochastic_diff, stochastic_windows
+from .tops import first
 from .types import Facts, Gradient, LayerType, Signature, Traced
 
 
@@ -39,7 +40,7 @@ def pooling(ctx: Context, x: jax.Array) -> object:
 
 
 def pooling_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
-    d_top = dy[0] if isinstance(dy, tuple) else dy
+    d_top = first(dy)
     return pool_diff(pool_method(ctx.param), x, d_top, *_window(ctx, x), _key(ctx))
 
 

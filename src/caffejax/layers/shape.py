@@ -15,6 +15,7 @@ from .context import Context, Shape
 from .dtypes import promote
 from .no_gradient import no_gradient
 from .registry import register
+from .tops import every
 from .types import Facts, Gradient, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
@@ -62,7 +63,7 @@ def split(ctx: Context, x: jax.Array) -> tuple[jax.Array, ...]:
 
 
 def split_backward(ctx: Context, x: jax.Array, *, y: object, dy: object) -> jax.Array:
-    return jnp.sum(jnp.stack(dy if isinstance(dy, tuple) else (dy,)), axis=0)
+    return jnp.sum(jnp.stack(every(dy)), axis=0)
 
 
 register(
@@ -84,7 +85,7 @@ def slice_(ctx: Context, x: jax.Array) -> Arrays:
 def slice_backward(ctx: Context, x: jax.Array, *, y: object, dy: jax.Array | Arrays) -> jax.Array:
     axis, points = _cuts(ctx, x.shape)
     dx = jnp.zeros_like(x)
-    for start, part in zip([0, *points], dy if isinstance(dy, tuple) else (dy,), strict=True):
+    for start, part in zip([0, *points], every(dy), strict=True):
         dx = jax.lax.dynamic_update_slice_in_dim(dx, part, start, axis)
     return dx
 

@@ -12,6 +12,7 @@ from .context import Context, Shape
 from .dtypes import promote
 from .loss import loss_divisor, normalization
 from .registry import register
+from .tops import first
 from .types import Facts, Gradient, Indices, LayerType, Signature, Traced, Variants
 
 Tops = jax.Array | tuple[jax.Array, jax.Array]
@@ -37,7 +38,7 @@ def smooth_l1_loss_backward(
 ) -> tuple[jax.Array | None, ...]:
     difference, outside, squared_sigma, divisor = _parts(ctx, a, b, weights)
     inside = promote(weights[0]).reshape(a.shape) if len(weights) == 2 else 1.0
-    weight = dy[0] if isinstance(dy, tuple) else dy
+    weight = first(dy)
     diff = weight / divisor * outside * inside * huber_slope(difference, squared_sigma)
     return diff.astype(a.dtype), -diff.astype(b.dtype).reshape(b.shape), *(None for _ in weights)
 
@@ -85,7 +86,6 @@ def _variant(origin: str, bottoms: int | tuple[int, int], *, loss: bool, preferr
             tops=(1, 2),
             param="smooth_l1_loss_param",
             loss=loss,
-            fork_settings=("pre_fixed_normalizer",),
         ),
         Traced(smooth_l1_loss),
         Gradient(smooth_l1_loss_backward, preferred=preferred, indices=Indices((2, 3), quiet=True), unforced=(2, 3)),

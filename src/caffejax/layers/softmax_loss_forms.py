@@ -21,6 +21,7 @@ from .softmax import (
     softmax_with_loss,
     softmax_with_loss_backward,
 )
+from .tops import first
 from .types import Facts, Gradient, LayerType, Traced, Variants
 
 
@@ -41,8 +42,7 @@ def softmax_with_losses(ctx: Context, scores: jax.Array, labels: jax.Array) -> j
 def softmax_with_losses_backward(
     ctx: Context, scores: jax.Array, labels: jax.Array, *, y: Any, dy: Any
 ) -> tuple[jax.Array, None]:
-    loss, diff = (tops[0] if isinstance(tops, tuple) else tops for tops in (y, dy))
-    return softmax_with_loss_backward(ctx, scores, labels, y=loss, dy=diff)
+    return softmax_with_loss_backward(ctx, scores, labels, y=first(y), dy=first(dy))
 
 
 def weighted_softmax_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:

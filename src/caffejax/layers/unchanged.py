@@ -9,6 +9,7 @@ import jax
 from ..errors import require
 from .context import Context
 from .registry import register
+from .tops import every
 from .types import SAME_AS_BOTTOMS, Facts, Gradient, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
@@ -28,7 +29,7 @@ def debug(ctx: Context, *xs: jax.Array) -> Arrays:
 
 
 def unchanged_backward(ctx: Context, *xs: jax.Array, y: Any, dy: Any) -> Arrays:
-    return dy if isinstance(dy, tuple) else (dy,)
+    return every(dy)
 
 
 for _name, _forward, _origin in (("Gather", gather, "yjxiong/caffe"), ("Debug", debug, "MyCaffe")):

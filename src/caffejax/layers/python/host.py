@@ -14,6 +14,7 @@ import numpy as np
 from ...errors import LayerError
 from ..context import Context, ParamSpec, Shape, Site
 from ..source import Look
+from ..tops import every
 from ..types import LayerType, OnHost, Reads
 from .blob import Blob
 from .layer import BlobVec, Layer
@@ -40,7 +41,7 @@ def class_type(kind: LayerType, site: Site, cls: type, where: str) -> LayerType:
         return layer.forward(blobs, bottoms)
 
     def rule(ctx: Context, blobs: Arrays, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[Any, ...]:
-        return layer.backward(blobs, bottoms, _tuple(dy), ctx.propagate_down)
+        return layer.backward(blobs, bottoms, every(dy), ctx.propagate_down)
 
     def params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
         return layer.params([b.shape for b in bottoms])
@@ -209,7 +210,3 @@ def _same(a: tuple[Arrays, Arrays] | None, b: tuple[Arrays, Arrays]) -> bool:
 
 def _equal(x: Any, y: Any) -> bool:
     return np.array_equal(x, y, equal_nan=True)
-
-
-def _tuple(value: Any) -> Arrays:
-    return value if isinstance(value, tuple) else (value,)

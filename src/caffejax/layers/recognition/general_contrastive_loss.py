@@ -11,6 +11,7 @@ from ...errors import require
 from ..context import Context
 from ..loss import classes_of_rows, nan_if_unlabelled
 from ..registry import register
+from ..tops import first
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
 from .class_distances import class_distances, first_largest, no_others
 
@@ -39,7 +40,7 @@ def general_contrastive_loss_backward(
     ctx: Context, distances: jax.Array, labels: jax.Array, *, y: Any, dy: Any
 ) -> tuple[jax.Array, None]:
     p = ctx.param
-    d_top = dy[0] if isinstance(dy, tuple) else dy
+    d_top = first(dy)
     d, own, alone, others = _parts(ctx, distances, labels)
     pulled = (d > p.positive_margin) & (d < p.positive_outlier_thresh) | alone[:, None]
     pushed = p.negative_weight * (jnp.exp(-d) if p.exp_negative_weight else jnp.ones_like(d))

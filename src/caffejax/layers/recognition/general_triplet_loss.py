@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from ..context import Context
 from ..loss import classes_of_rows, nan_if_unlabelled
 from ..registry import register
+from ..tops import first
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
 from .class_distances import class_distances, first_largest, no_others
 
@@ -36,7 +37,7 @@ def general_triplet_loss_backward(
     ctx: Context, distances: jax.Array, labels: jax.Array, *, y: Any, dy: Any
 ) -> tuple[jax.Array, None]:
     p = ctx.param
-    d_top = dy[0] if isinstance(dy, tuple) else dy
+    d_top = first(dy)
     d, own, alone, others, within = _parts(ctx, distances, labels)
     pushed = within & others
     pulled = jnp.any(pushed, axis=1) | alone | p.add_center_loss

@@ -13,6 +13,7 @@ from ..context import Context, ParamSpec
 from ..dtypes import promote
 from ..loss import class_numbers, classes_of_rows, own_classes
 from ..registry import register
+from ..tops import first
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
 from .annealing import annealed, next_pass, passes
 
@@ -43,7 +44,7 @@ def label_specific_rescale_params(ctx: Context, x: Any, labels: Any) -> list[Par
 def label_specific_rescale_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any
 ) -> tuple[Any, ...]:
-    d_top = dy[0] if isinstance(dy, tuple) else dy
+    d_top = first(dy)
     weight, _ = _weight(ctx, blobs)
     own, factor = _factors(ctx, weight, x, labels)
     diff = (d_top.reshape(own.shape) * factor).reshape(x.shape) if _changes(ctx) else d_top
@@ -66,7 +67,7 @@ def label_specific_add(ctx: Context, x: jax.Array, labels: jax.Array) -> Any:
 def label_specific_add_backward(
     ctx: Context, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any
 ) -> tuple[jax.Array, None]:
-    return (dy[0] if isinstance(dy, tuple) else dy), None
+    return first(dy), None
 
 
 _INDICES = Indices((1,), classes_of_rows)

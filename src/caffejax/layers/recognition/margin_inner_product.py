@@ -14,6 +14,7 @@ from ..context import Context, ParamSpec
 from ..dtypes import promote
 from ..loss import class_numbers, own_classes
 from ..registry import register
+from ..tops import first
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
 from ..unit_rows import unit_rows
 from .annealing import annealed, next_pass, passes
@@ -56,7 +57,7 @@ def margin_inner_product_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any
 ) -> tuple[Any, ...]:
     weight, count = blobs
-    d_top = promote(dy[0] if isinstance(dy, tuple) else dy)
+    d_top = promote(first(dy))
     mixed = _lambda(ctx, next_pass(count))
     _, cosine, norm = _products(ctx, weight, x)
     own, value, slope = _margin(ctx, labels, cosine)

@@ -20,7 +20,9 @@ from ..loss import (
 )
 from ..no_gradient import no_gradient
 from ..registry import register
+from ..smooth_l1 import huber, huber_slope
 from ..softmax_loss_forms import softmax_with_losses, softmax_with_losses_backward
+from ..tops import first
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
 from .rois import rounded
 
@@ -37,7 +39,6 @@ register(
             tops=(1, 3),
             param="softmax_param",
             loss=True,
-            fork_settings=("pre_fixed_normalizer",),
         ),
         Traced(softmax_with_losses),
         Gradient(
@@ -59,8 +60,7 @@ def smooth_l1_loss_ohem(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.
     passes no gradient, and weights are not in the gradient again. The divisor is loss_param's, else VALID.
     """
     d, divisor = _difference(ctx, a, b, *weights)
-    size = jnp.abs(d)
-    each = jnp.where(size < 1, 0.5 * d * d, size - 0.5)
+    each = huber(d)
     loss = jnp.sum(each) / divisor
     return (loss, lax.stop_gradient(jnp.sum(each, axis=1, keepdims=True))) if ctx.n_tops > 1 else loss
 
@@ -69,13 +69,13 @@ def smooth_l1_loss_ohem_backward(
     ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array, y: Any, dy: Any
 ) -> tuple[jax.Array | None, ...]:
     d, divisor = _difference(ctx, a, b, *weights)
-    diff = _first(dy) * jnp.clip(d, -1, 1) / divisor
+    diff = first(dy) * huber_slope(d) / divisor
     return diff, -diff, *(None,) * len(weights)
 
 
 register(
     LayerType(
-        Signature("SmoothL1LossOHEM", bottoms=(2, 3), tops=(1, 2), loss=True, fork_settings=("pre_fixed_normalizer",)),
+        Signature("SmoothL1LossOHEM", bottoms=(2, 3), tops=(1, 2), loss=True),
         Traced(smooth_l1_loss_ohem),
         Gradient(
             smooth_l1_loss_ohem_backward, preferred=True, indices=Indices((2,), quiet=True), not_derivative=_LOSS_ALONE
@@ -131,7 +131,3 @@ def _difference(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array) -
     d = promote(a) - promote(b)
     d = d * promote(weights[0]) if weights else d
     return d, loss_divisor(ctx.layer.loss_param, positions, "VALID", a.shape[0])
-
-
-def _first(tops: Any) -> Any:
-    return tops[0] if isinstance(tops, tuple) else tops

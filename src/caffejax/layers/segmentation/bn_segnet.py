@@ -14,6 +14,7 @@ from ...kernels.sums import FIRST
 from ..context import Context, ParamSpec, Shape
 from ..dtypes import promote
 from ..epilogue import Epilogue
+from ..tops import first
 from ..types import ByChannel, Facts, Fusion, Gradient, LayerType, Signature, Traced
 from .bn_shared import blob_shape, channels_of, normalized, normalized_diffs, scaled
 
@@ -39,7 +40,7 @@ def segnet_bn_params(ctx: Context, x: Any) -> list[ParamSpec]:
 
 
 def segnet_bn_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy: Any) -> tuple[Any, jax.Array]:
-    d_top, scale = dy[0] if isinstance(dy, tuple) else dy, blobs[0]
+    d_top, scale = first(dy), blobs[0]
     if _learns(ctx):
         return normalized_diffs(scale, x, d_top, _EPS)
     d_scale, d_shift = FIRST.sums(promote(d_top) * x), FIRST.sums(promote(d_top))
