@@ -38,6 +38,7 @@ from .layers import register as register
 from .net import Net as Net
 from .net import Outputs as Outputs
 from .net import Variables as Variables
+from .options import Parallel as Parallel
 from .options import Reading as Reading
 from .options import Run as Run
 from .process import tune_process as tune_process

@@ -13,7 +13,15 @@ _LETTERS = {logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging
 
 
 class GlogFormatter(logging.Formatter):
-    """Formatter of records in glog's form."""
+    """Formatter of records in glog's form.
+
+    Args:
+        said_first: what comes before each message.
+    """
+
+    def __init__(self, said_first: str = "") -> None:
+        super().__init__()
+        self._said_first = said_first
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line."""
@@ -21,14 +29,14 @@ class GlogFormatter(logging.Formatter):
         clock = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
         micros = int(record.created % 1 * 1e6)
         place = f"{record.filename}:{record.lineno}"
-        return f"{letter}{clock}.{micros:06d} {record.process:5d} {place}] {record.getMessage()}"
+        return f"{letter}{clock}.{micros:06d} {record.process:5d} {place}] {self._said_first}{record.getMessage()}"
 
 
 class _Handler(logging.Handler):
-    def __init__(self, write: Callable[[str], object]) -> None:
+    def __init__(self, write: Callable[[str], object], said_first: str) -> None:
         super().__init__()
         self.write = write
-        self.setFormatter(GlogFormatter())
+        self.setFormatter(GlogFormatter(said_first))
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -41,8 +49,11 @@ def _to_stderr(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def start_logging(write: Callable[[str], object] = _to_stderr) -> None:
-    """Send caffejax's log to `write`, line by line; a second call replaces the first."""
-    log.handlers[:] = [_Handler(write)]
-    log.setLevel(logging.INFO)
+def start_logging(write: Callable[[str], object] = _to_stderr, process: int = 0) -> None:
+    """Send caffejax's log to `write`, line by line; a second call replaces the first.
+
+    Of several processes that train together, only number 0 says all; of others there are warnings, with their number.
+    """
+    log.handlers[:] = [_Handler(write, f"[process {process}] " if process else "")]
+    log.setLevel(logging.WARNING if process else logging.INFO)
     log.propagate = False

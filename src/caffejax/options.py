@@ -13,6 +13,8 @@ Kernels = Literal["fast", "reference"]
 Precision = Literal["float32", "tf32", "bfloat16"]
 Backward = Literal["autodiff", "rules"]
 Remat = Literal["none", "auto"]
+BatchOf = Literal["device", "global"]
+Shard = Literal["none", "optimizer", "params"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class Run:
     backward: Backward = "autodiff"
     remat: Remat = "none"
     memory_limit: int | None = None
+    axis_name: str | None = None
+    sync_bn: bool = False
 
     def __post_init__(self) -> None:
         _raise_of([*_wrong_choices(self), *self._wrong()])
@@ -55,6 +59,18 @@ class Run:
     def _wrong(self) -> Iterator[str]:
         if self.memory_limit is not None and (not is_whole(self.memory_limit) or self.memory_limit < 0):
             yield f"memory_limit must be a number of bytes, not {quoted(self.memory_limit)}"
+
+
+@dataclass(frozen=True)
+class Share:
+    """Which batches of the data are read here, where several processes share them: of every `of`, `count` from `first` on."""
+
+    first: int = 0
+    count: int = 1
+    of: int = 1
+
+    def owns(self, number: int) -> bool:
+        return self.first <= number % self.of < self.first + self.count
 
 
 @dataclass(frozen=True)
@@ -75,6 +91,7 @@ class Reading:
     seed: int = 0
     workers: int = 0
     skip_bad: bool = False
+    share: Share = Share()
 
     def __post_init__(self) -> None:
         _raise_of(self._wrong())
@@ -86,6 +103,38 @@ class Reading:
             yield f"workers must be a whole number from 0 on, not {quoted(self.workers)}"
         if not isinstance(self.skip_bad, bool):
             yield f"skip_bad must be True or False, not {quoted(self.skip_bad)}"
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """How training is spread over several devices.
+
+    Attributes:
+        batch: "device" if each device takes the prototxt's batch_size examples, as in Caffe; "global" if they share
+            them out.
+        model: over how many devices each large weight is cut; the devices stand in rows of so many, and each row takes
+            a batch.
+        shard: what is cut over the rows, too: "none", what the update rule remembers ("optimizer"), or the params as
+            well ("params").
+        sync_bn: whether BatchNorm's statistics are of all devices' batches; else each device has its own, as in Caffe.
+
+    Raises:
+        CaffejaxError: naming every option with a value that it cannot have.
+    """
+
+    batch: BatchOf = "device"
+    model: int = 1
+    shard: Shard = "none"
+    sync_bn: bool = False
+
+    def __post_init__(self) -> None:
+        _raise_of([*_wrong_choices(self), *self._wrong()])
+
+    def _wrong(self) -> Iterator[str]:
+        if not is_whole(self.model) or self.model < 1:
+            yield f"model must be a whole number from 1 on, not {quoted(self.model)}"
+        if not isinstance(self.sync_bn, bool):
+            yield f"sync_bn must be True or False, not {quoted(self.sync_bn)}"
 
 
 class SolverOptions(TypedDict, total=False):
@@ -132,7 +181,7 @@ def resolved(run: Run, reading: Reading, options: Mapping[str, Any]) -> tuple[Ru
 
 def choices(name: str) -> tuple[str, ...]:
     """Return what an option of a few values may be; () for other options."""
-    hint = get_type_hints(Options)[name]
+    hint = (get_type_hints(Options) | get_type_hints(Parallel)).get(name)
     return get_args(hint) if get_origin(hint) is Literal else ()
 
 
@@ -146,9 +195,9 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def _wrong_choices(run: Run) -> Iterator[str]:
-    for name in (field.name for field in fields(run)):
-        known, value = choices(name), getattr(run, name)
+def _wrong_choices(options: Run | Parallel) -> Iterator[str]:
+    for name in (field.name for field in fields(options)):
+        known, value = choices(name), getattr(options, name)
         if known and not (isinstance(value, str) and value in known):
             hint = " (half precision is bfloat16, which needs no loss scaling)" if name == "precision" else ""
             yield f"{name} must be {' or '.join(map(quoted, known))}, not {quoted(value)}{hint}"

@@ -86,10 +86,21 @@ class CheckpointFolder:
             import orbax.checkpoint as ocp  # not needed before the first snapshot
 
             try:
+                # of several processes each reads for itself, and one writes: none waits for another
+                alone = ocp.options.MultiprocessingOptions(
+                    primary_host=jax.process_index(),
+                    active_processes={jax.process_index()},
+                    barrier_sync_key_prefix=f"process{jax.process_index()}",
+                )
                 self._open_manager = ocp.CheckpointManager(
                     self.path.absolute(),
-                    options=ocp.CheckpointManagerOptions(preservation_policy=self._keep.policy()),
-                    item_handlers={_ARRAYS: ocp.StandardCheckpointHandler(), _RECORD: ocp.JsonCheckpointHandler()},
+                    options=ocp.CheckpointManagerOptions(
+                        preservation_policy=self._keep.policy(), multiprocessing_options=alone, create=False
+                    ),
+                    item_handlers={
+                        _ARRAYS: ocp.StandardCheckpointHandler(multiprocessing_options=alone),
+                        _RECORD: ocp.JsonCheckpointHandler(multiprocessing_options=alone),
+                    },
                 )
             except OSError as error:
                 raise _error(self.path, f"cannot be opened: {error}") from error

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     import jax
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add `--gpu` and `--device`."""
-    flags.add(parser, "gpu", "run on the GPU of this number", metavar="N")
+def add_flags(parser: argparse.ArgumentParser, gpu: str = "run on the GPU of this number") -> None:
+    """Add `--gpu`, with what it does in words, and `--device`."""
+    flags.add(parser, "gpu", gpu, metavar="N")
     flags.add(parser, "device", "run on this kind of device, and number: cpu, gpu:1, tpu", metavar="KIND[:N]")
 
 
@@ -51,16 +51,25 @@ def device_of(kind: str, number: str) -> jax.Device:
     Raises:
         CaffejaxError: if there is none.
     """
+    if not number.isdigit():
+        raise CaffejaxError(f"'{number}' is not the number of one device; only train runs on several")
+    devices = all_of(kind)
+    if int(number) >= len(devices):
+        raise CaffejaxError(f"there is no {kind} {number}; {kind} devices here: 0 to {len(devices) - 1}")
+    return devices[int(number)]
+
+
+def all_of(kind: str) -> list[jax.Device]:
+    """Return all devices of that kind ("gpu") here.
+
+    Raises:
+        CaffejaxError: if there is none.
+    """
     import jax
 
-    if not number.isdigit():
-        raise CaffejaxError(f"'{number}' is not a device number; several devices at once are not supported yet")
     try:
-        devices = jax.devices(kind)
+        return list(jax.local_devices(backend=kind))
     except RuntimeError as error:
         raise CaffejaxError(
             f"JAX sees no {kind} device here; --device cpu runs on the CPU, and a GPU needs jax's CUDA packages"
         ) from error
-    if int(number) >= len(devices):
-        raise CaffejaxError(f"there is no {kind} {number}; {kind} devices here: 0 to {len(devices) - 1}")
-    return devices[int(number)]

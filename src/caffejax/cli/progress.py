@@ -20,8 +20,10 @@ _SECONDS_BETWEEN = 0.5  # reading the loss waits for the device, so not at every
 
 @contextmanager
 def shown(solver: Solver) -> Iterator[None]:
-    """Show iteration, loss, rate, examples per second and time left, below the log; only on a terminal."""
-    if not sys.stderr.isatty():
+    """Show iteration, loss, rate, speed and time left, below the log; only on a terminal, of the first process."""
+    from ..parallel import is_first
+
+    if not (sys.stderr.isatty() and is_first()):
         yield
         return
     with _bar() as progress:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from ..errors import CaffejaxError
 from ..glog import log, start_logging
-from . import devices, flags, nets, signals
+from . import devices, flags, nets, signals, spread
+
+if TYPE_CHECKING:
+    from ..schema.caffe_pb2 import SolverParameter
 
 HELP = "train a net from its solver prototxt"
 EXAMPLE = "caffejax train --solver=configs/digits/lenet_solver.prototxt"
@@ -37,7 +41,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         parser, "debug_nans", "check every step, and name the layer where NaN or infinity arises", action="store_true"
     )
-    devices.add_flags(parser)
+    devices.add_flags(parser, "run on the GPU of this number; on several, as 0,1,2, or on all")
+    spread.add_flags(parser)
     nets.add_state_flags(parser)
 
 
@@ -49,20 +54,30 @@ def run(options: argparse.Namespace) -> None:
     from pathlib import Path
 
     from ..schema import read_solver
-    from ..solvers import Solver
-    from .progress import shown
 
     param = read_solver(Path(options.solver))
     if options.level:
         param.train_state.level = options.level
     param.train_state.stage.extend(nets.stages(options))
-    device = devices.pick_device(options, prefer_gpu=param.solver_mode == param.GPU, device_id=param.device_id)
-    log.info("Running on %s", device)
+    spread.join_processes(options)
+    with spread.ending_together():
+        _train(param, options)
+
+
+def _train(param: SolverParameter, options: argparse.Namespace) -> None:
+    from ..solvers import Solver
+    from .progress import shown
+
+    chosen = spread.pick_devices(options, prefer_gpu=param.solver_mode == param.GPU, device_id=param.device_id)
+    several = isinstance(chosen, list)
+    log.info("Running on %s", ", ".join(map(str, chosen)) if several else chosen)
     solver = Solver(
         param,
         file=options.solver,
         weights=[w for w in (options.weights or "").split(",") if w],
-        device=device,
+        device=None if several else chosen,
+        devices=chosen if several else None,
+        parallel=spread.parallel_of(options),
         run=flags.run_of(options),
         reading=flags.reading_of(options),
         keep_last=options.keep_last,

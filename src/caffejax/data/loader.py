@@ -79,6 +79,24 @@ class Loader:
         self._check_shapes(batch)
         return batch
 
+    @property
+    def number(self) -> int:
+        """The number of the next batch of the whole."""
+        return self._number
+
+    def take(self, n: int) -> list[dict[str, Any]]:
+        """Go past the next n batches of the whole data; return those of them that are the share's, in order."""
+        share = self._graph.layers[0].site.reading.share
+        out = []
+        for _ in range(n):
+            b = next(self)
+            if share.first <= self._number % share.of < share.first + share.count:
+                out.append(b)
+            self._number += 1
+        return out
+
+    _number = 0
+
     def read(self, layer: str) -> dict[str, np.ndarray]:
         """Return the next batch of one source, by blob name. Raises as `next` does."""
         batch = dict(zip(self._tops[layer], next(self._sources[layer]), strict=True))

@@ -59,6 +59,15 @@ class BlobUpdater:
         self._rest = _without_variables(new)
         self._workspace.memories.variables = Variables(new.params, new.state)
 
+    @property
+    def each(self) -> None:
+        """Nothing: there is but one device."""
+        return None
+
+    def restore(self, state: TrainState, each: Params | None) -> None:
+        """Go on from a saved state."""
+        self.train_state, self.last_update = state, None
+
     def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool = False) -> StepResult:
         """Make one update, from as many passes as an iteration has."""
         (rate,) = rates

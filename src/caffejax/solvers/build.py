@@ -11,17 +11,24 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import Mesh
 
 from ..checkpoints.loading import load_weights
+from ..data.batch_sizes import divided
 from ..data.loader import Loader
+from ..errors import GraphError, Problem
+from ..graph import Graph
 from ..layers.context import name_key
 from ..net import Net, Variables
-from ..options import Reading, Run
+from ..options import Parallel, Reading, Run, Share
+from ..parallel import DATA, mesh_of, same_everywhere, share_of
 from ..paths import find
 from ..schedule.limit import available_memory
 from ..schema import read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from . import policies, settings
+from .evaluate_on_mesh import can_spread
+from .placement import OnDevice, OnMesh, Placement
 from .report import log
 from .snapshots import Snapshots
 from .state import TrainState
@@ -36,7 +43,8 @@ class Setup:
     Attributes:
         param: the settings.
         file: where they came from.
-        device: where to run.
+        device: where to run; of several devices, the first of this process.
+        placement: where what is trained lies.
         seed: where all randomness comes from.
         rate_schedule: the learning rate by iteration.
         net: the train net.
@@ -50,6 +58,7 @@ class Setup:
     param: SolverParameter
     file: Path | None
     device: jax.Device
+    placement: Placement
     seed: int
     rate_schedule: policies.RateSchedule
     net: Net
@@ -65,6 +74,8 @@ def build(
     file: str | os.PathLike[str] | None = None,
     *,
     device: jax.Device | None = None,
+    devices: Sequence[jax.Device] | None = None,
+    parallel: Parallel = Parallel(),
     seed: int | None = None,
     weights: Sequence[str | os.PathLike[str]] = (),
     keep_last: int | None = None,
@@ -76,7 +87,8 @@ def build(
     """Build what a solver's settings ask for, and the state that training starts from, on the device.
 
     Args:
-        solver, file, device, seed, weights, keep_last, keep_best: as `Solver` takes them.
+        solver, file, device, parallel, seed, weights, keep_last, keep_best: as `Solver` takes them.
+        devices: where to run in place of `device`, if there are several.
         open_loader: what opens a net's data.
         run: how the nets compute; test nets are never recomputed.
         reading: how they read; their seed is the solver's.
@@ -88,25 +100,37 @@ def build(
     path = Path(file) if file is not None else source_file(solver)
     folder = path.parent if path else None
     settings.check(param, os.fspath(path) if path else None)
-    device = device or jax.devices()[0]
+    mesh = mesh_of(devices, parallel.model) if devices else None
+    device = device or (jax.local_devices()[0] if mesh is None else _first_here(mesh))
     seed = _seed(param, seed)
     key = jax.random.key(seed)
 
     reading = replace(reading, seed=seed)
+    if mesh is not None:
+        reading = replace(reading, share=share_of(mesh))
+        if mesh.shape[DATA] > 1:
+            run = replace(run, axis_name=DATA, sync_bn=parallel.sync_bn)
     train = settings.train_net(param, folder)
+    if mesh is not None and parallel.batch == "global":
+        train = replace(train, message=divided(train.message, mesh.shape[DATA]))
     log.info("Creating training net%s.", f" from net file: {train.file}" if train.file else " specified in the solver")
     net = _net(train, _limited(run, device), reading)
+    if mesh is not None:
+        check_trains(net.graph)
     loader = open_loader(net)
-    test_nets = [_net(test, replace(run, remat="none"), reading) for test in settings.test_nets(param, folder)]
-    tests = Tests(param, test_nets, net, key, device, open_loader)
+    test_run = replace(run, remat="none", axis_name=None, sync_bn=False)
+    test_nets = [_test_net(test, test_run, reading) for test in settings.test_nets(param, folder)]
+    tests = Tests(param, test_nets, net, key, device, open_loader, mesh)
 
     given = [find(w, folder) for entry in param.weights for w in entry.split(",")]
     variables = _initial(net, key, [*given, *weights])
     optimizer = optimizer_of(param, net)
+    placement: Placement = OnDevice(device) if mesh is None else OnMesh(mesh, net.graph, parallel.shard)
     setup = Setup(
         param=param,
         file=path,
         device=device,
+        placement=placement,
         seed=seed,
         rate_schedule=policies.rate_schedule(param),
         net=net,
@@ -117,6 +141,30 @@ def build(
         keep_best=keep_best,
     )
     return setup, jax.device_put(start_of(variables, optimizer, key), device)
+
+
+def check_trains(graph: Graph) -> None:
+    """Raise `GraphError` for layers that keep a net from training on several devices."""
+    on_host = [layer for layer in graph.layers if layer.type.on_host]
+    if on_host:
+        raise GraphError(
+            layer.problem("runs on the host, so the net cannot be trained on several devices; train it on one")
+            for layer in on_host
+        )
+
+
+def _test_net(net: settings.NetSettings, run: Run, reading: Reading) -> Net:
+    """Build a test net; one that has to be tested on one device reads all of the data."""
+    found = _net(net, run, reading)
+    if reading.share == Share() or can_spread(found.graph):
+        return found
+    if jax.process_count() > 1 and found.graph.has_host_layers:
+        raise GraphError(Problem("has layers that run on the host, for which several processes cannot test it"))
+    return _net(net, run, replace(reading, share=Share()))
+
+
+def _first_here(mesh: Mesh) -> jax.Device:
+    return next(d for d in mesh.devices.flat if d.process_index == jax.process_index())
 
 
 def optimizer_of(param: SolverParameter, net: Net) -> optax.GradientTransformationExtraArgs:
@@ -138,7 +186,7 @@ def start_of(variables: Variables, optimizer: optax.GradientTransformationExtraA
 def _seed(param: SolverParameter, given: int | None) -> int:
     if param.random_seed >= 0:
         return int(param.random_seed)
-    return secrets.randbits(31) if given is None else given
+    return same_everywhere(secrets.randbits(31)) if given is None else given
 
 
 def _limited(run: Run, device: jax.Device) -> Run:

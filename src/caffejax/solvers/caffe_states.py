@@ -17,6 +17,7 @@ from ..checkpoints.solverstate import SolverState, read_solverstate, write_solve
 from ..errors import Problem, WeightsError
 from ..graph import Graph, Param, Slot
 from ..net import Variables
+from ..parallel import place_like
 from ..schema.blobs import Array, shape_text
 from ..schema.caffe_pb2 import SolverParameter
 from .policies import current_step
@@ -102,7 +103,8 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
         iteration=jnp.int32(stored.iteration),
         key=jax.random.wrap_key_data(jnp.array(record["key"], jnp.uint32)) if "key" in record else like.key,
     )
-    return jax.tree.map(lambda value, old: jax.device_put(value, old.sharding), new, like), record
+    placed: TrainState = place_like(new, like)
+    return placed, record
 
 
 def _record(path: Path, text: str) -> dict[str, Any]:

@@ -48,15 +48,14 @@ class Evaluator:
     def __init__(
         self, net: Net, device: jax.Device, loader: Loader | None = None, ap_version: str | None = None
     ) -> None:
-        if ap_version is not None and (problems := output_problems(net.graph, net.outputs)):
-            raise GraphError(Problem(problem, file=net.graph.file) for problem in problems)
+        check_outputs(net, ap_version)
         self._ap_version = ap_version
         self.net = net
         self.loader = Loader(net.graph) if loader is None else loader
         self.device = device
         self._last: Params = {}
         self._check_indices = IndexCheck(net)
-        self._forward = net.jit(lambda params, state, batch, key: _scores(net, params, state, batch, key))
+        self._forward = net.jit(output_scores(net))
 
     def __call__(
         self,
@@ -77,16 +76,7 @@ class Evaluator:
             if each is not None:
                 each(i, Scores(float(result[0]), jax.tree.map(np.asarray, result[1])))
         self._last = state
-        if not results:
-            return Scores(0.0, {})
-        if self._ap_version is not None:
-            losses, outputs = zip(*results, strict=True)
-            precisions = average_precisions(outputs, self._ap_version)
-            means = {name: mean_precision(of_output) for name, of_output in precisions.items()}
-            return Scores(float(np.mean(losses)), means, precisions)
-        _check_shapes([outputs for _, outputs in results], self.net.graph)
-        loss, outputs = jax.tree.map(lambda *xs: np.mean(np.stack(xs), axis=0), *results)
-        return Scores(float(loss), outputs)
+        return mean_scores(results, self.net.graph, self._ap_version)
 
     def _continued(self, state: Params) -> Params:
         """Return the state with what recurrent layers carry over from the last batch."""
@@ -98,16 +88,41 @@ class Evaluator:
         return continued
 
 
+def check_outputs(net: Net, ap_version: str | None) -> None:
+    """Raise `GraphError` if a net's outputs are to be detections, as an `ap_version` says, and are not."""
+    if ap_version is not None and (problems := output_problems(net.graph, net.outputs)):
+        raise GraphError(Problem(problem, file=net.graph.file) for problem in problems)
+
+
+def mean_scores(results: Sequence[Any], graph: Graph, ap_version: str | None) -> Scores:
+    """Return the scores of batches: of each the loss and the outputs."""
+    if not results:
+        return Scores(0.0, {})
+    if ap_version is not None:
+        losses, outputs = zip(*results, strict=True)
+        precisions = average_precisions(outputs, ap_version)
+        means = {name: mean_precision(of_output) for name, of_output in precisions.items()}
+        return Scores(float(np.mean(losses)), means, precisions)
+    _check_shapes([outputs for _, outputs in results], graph)
+    loss, outputs = jax.tree.map(lambda *xs: np.mean(np.stack(xs), axis=0), *results)
+    return Scores(float(loss), outputs)
+
+
+def output_scores(net: Net) -> Callable[..., Any]:
+    """Make `scores(params, state, batch, key)`, which gives the loss and the output blobs, and the new state."""
+
+    def scores(params: Params, state: Params, batch: Any, key: jax.Array) -> Any:
+        total, outputs = net.loss(params, state, batch, key)
+        return (total, outputs.blobs), outputs.state
+
+    return scores
+
+
 def _check_shapes(outputs: Sequence[Mapping[str, Any]], graph: Graph) -> None:
     changing = [name for name in outputs[0] if len({o[name].shape for o in outputs}) > 1]
     if changing:
         message = "output '{}' has another shape from batch to batch, so it has no mean; a Silence layer can hide it"
         raise GraphError(Problem(message.format(name), file=graph.file) for name in changing)
-
-
-def _scores(net: Net, params: Params, state: Params, batch: Any, key: jax.Array) -> Any:
-    total, outputs = net.loss(params, state, batch, key)
-    return (total, outputs.blobs), outputs.state
 
 
 def share_trained(test: Graph, own: Variables, train: Graph, trained: Variables) -> Variables:

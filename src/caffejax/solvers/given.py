@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 
 from ..errors import CaffejaxError, SolverError
-from ..options import Reading, Run, is_whole, quoted, resolved
+from ..options import Parallel, Reading, Run, is_whole, quoted, resolved
 
 
 def check_options(
@@ -30,13 +30,45 @@ def check_options(
     return found
 
 
+def chosen_devices(device: jax.Device | None, devices: int | Sequence[jax.Device] | None) -> list[jax.Device] | None:
+    """Return the devices to train on; None for one.
+
+    Raises:
+        SolverError: if there are not as many.
+    """
+    if devices is None:
+        return None if jax.process_count() == 1 else jax.devices()
+    if device is not None:
+        raise SolverError("give device or devices, not both")
+    if isinstance(devices, Sequence):
+        return list(devices)
+    there = jax.devices()
+    if devices > len(there):
+        raise SolverError(f"JAX has {len(there)} devices here, not {devices}")
+    return there[:devices]
+
+
 def _problems(
-    *, weights: Any, device: Any, keep_last: Any, keep_best: Any, steps_per_dispatch: Any, debug_nans: Any, seed: Any
+    *,
+    weights: Any,
+    device: Any,
+    devices: Any,
+    parallel: Any,
+    keep_last: Any,
+    keep_best: Any,
+    steps_per_dispatch: Any,
+    debug_nans: Any,
+    seed: Any,
 ) -> Iterator[str]:
     if isinstance(weights, str | os.PathLike):
         yield f'weights must be a list of files, ["{os.fspath(weights)}"], not one'
     if not (device is None or isinstance(device, jax.Device)):
         yield f"device must be one of JAX's, such as jax.devices()[0], not {quoted(device)}"
+    several = isinstance(devices, Sequence) and devices and all(isinstance(d, jax.Device) for d in devices)
+    if not (devices is None or several or (is_whole(devices) and devices > 0)):
+        yield f"devices must be a number from 1 on or a list of JAX's devices, not {quoted(devices)}"
+    if not isinstance(parallel, Parallel):
+        yield f"parallel must be a caffejax.Parallel, not {quoted(parallel)}"
     for name, value in {"keep_last": keep_last, "seed": seed}.items():
         if not (value is None or is_whole(value)):
             yield f"{name} must be None or a whole number, not {quoted(value)}"

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..errors import SolverError
 from ..inspect import IndexCheck
 from ..inspect.debug_info import DebugInfo
 from ..net import Params
+from ..parallel import over_devices
 from .build import Setup
 from .finite_check import FiniteCheck
 from .report import log
-from .state import StepResult, TrainState, make_step, make_steps, pass_key, ragged, stack
+from .state import StepResult, TrainState, make_forward, make_step, make_steps, ragged, stack
 
 Batches = Mapping[str, Any]
 
@@ -25,33 +28,56 @@ class JittedUpdater:
 
     Args:
         setup: the parts of training.
-        train_state: where to start.
+        start: where to start; every process has it.
         finite_check: what traces NaN and infinity, if it is to look at every step.
         steps_per_dispatch: how many updates to start at once, where the net allows that.
 
     Attributes:
-        train_state, last_update, steps_per_dispatch: as `Updater` has them.
+        last_update, steps_per_dispatch: as `Updater` has them.
 
     Raises:
         GraphError: if a layer without a backward pass would need one.
+        SolverError: if it is to look at every step on several devices.
     """
 
-    def __init__(
-        self, setup: Setup, train_state: TrainState, finite_check: FiniteCheck, steps_per_dispatch: int = 1
-    ) -> None:
-        param, net = setup.param, setup.net
-        self.train_state = train_state
+    def __init__(self, setup: Setup, start: TrainState, finite_check: FiniteCheck, steps_per_dispatch: int = 1) -> None:
+        param, net, placement = setup.param, setup.net, setup.placement
         self.last_update: Params | None = None
-        self._net, self._loader, self._device, self._iter_size = net, setup.loader, setup.device, param.iter_size
+        self._net, self._loader, self._iter_size, self._placement = net, setup.loader, param.iter_size, placement
         self._finite_check = finite_check
         self._check_indices = IndexCheck(net)
         self._debug_info = DebugInfo(net) if param.debug_info else None
         debug_nans = finite_check.every_step
-        step = make_step(net, setup.optimizer, param.iter_size, keep_update=param.snapshot_diff)
-        self._step = net.jit(step, donate_argnums=() if debug_nans else 0)
-        self._steps = net.jit(make_steps(step), donate_argnums=0)
+        if debug_nans and placement.mesh is not None:
+            raise SolverError("debug_nans looks at the numbers of one device; train on one")
+        mesh = placement.mesh
+        step = make_step(net, setup.optimizer, param.iter_size, keep_update=param.snapshot_diff, mesh=mesh)
+        self._state = placement.placed(start)
+        left = {} if mesh is None else {"out_shardings": (placement.shardings(start), None)}
+        forward = make_forward(net)
+        self._forward = net.jit(forward if mesh is None else over_devices(forward, mesh))
+        self._step = net.jit(step, donate_argnums=() if debug_nans else 0, **left)
+        self._steps = net.jit(make_steps(step), donate_argnums=0, **left)
         one_by_one = debug_nans or param.debug_info or net.has_host_layers or self._check_indices.needed
         self.steps_per_dispatch = 1 if one_by_one else steps_per_dispatch
+
+    @property
+    def train_state(self) -> TrainState:
+        """Params and the like as one device has them; of running statistics the first device's."""
+        return self._placement.whole(self._state)
+
+    @train_state.setter
+    def train_state(self, new: TrainState) -> None:
+        self._state = self._placement.placed(new)
+
+    @property
+    def each(self) -> Params | None:
+        """The running statistics of each of several devices."""
+        return self._placement.each(self._state)
+
+    def restore(self, state: TrainState, each: Params | None) -> None:
+        """Go on from a state that every process has, with the running statistics of each device it was saved from."""
+        self._state, self.last_update = self._placement.placed(state, each), None
 
     def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool = False) -> StepResult:
         """Make an update for each rate, the first of them that of `iteration`.
@@ -61,51 +87,43 @@ class JittedUpdater:
             LayerError: for an index out of range.
             SolverError: if `finite_check` looks at every step and finds a number that is not finite.
         """
-        read = [self._read() for _ in rates]
+        read = [self._placement.read(self._loader, self._iter_size) for _ in rates]
         if len(read) == 1:
             return self._update(iteration, read[0], rates[0], debug_info)
-        together = stack(read)
-        if ragged(together) or any(map(ragged, read)):
+        together = [stack(of_device) for of_device in zip(*read, strict=True)]
+        if any(map(ragged, [*together, *read[0]])):
             results = [self._update(iteration + i, *given) for i, given in enumerate(zip(read, rates, strict=True))]
             return results[-1]._replace(loss=jnp.stack([result.loss for result in results]))
-        placed = jax.device_put(together, self._device)
-        self.train_state, result = self._steps(self.train_state, placed, np.array(rates, np.float32))
+        self._state, result = self._steps(self._state, self._placement.put(together, 2), np.array(rates, np.float32))
         self.last_update = result.update
         return result
 
     def final_loss(self) -> jax.Array:
         """Run forward once more, on the next batch; return the loss."""
-        batch, before = jax.device_put(next(self._loader), self._device), self.train_state
-        loss, outputs = self._net.jit(self._net.loss)(before.params, before.state, batch, before.key)
-        self.train_state = before.replace(state=outputs.state)  # type: ignore[attr-defined]
+        placed, before = self._placement.put(self._placement.read(self._loader, 1)), self._state
+        _, state, loss, _ = self._forward(before.params, before.state, placed, before.key)
+        self._state = before.replace(state=state)  # type: ignore[attr-defined]
         return loss
 
-    def _read(self) -> dict[str, Any]:
-        return stack([next(self._loader) for _ in range(self._iter_size)])
-
-    def _update(self, iteration: int, batches: Batches, rate: np.float32, debug_info: bool = False) -> StepResult:
-        placed = jax.device_put(batches, self._device)
-        before = self.train_state
+    def _update(
+        self, iteration: int, batches: Sequence[Batches], rate: np.float32, debug_info: bool = False
+    ) -> StepResult:
+        placed = self._placement.put(batches)
+        before = self._state
         if self._check_indices.needed:
-            for given in self._passes(placed):
+            for given in self._placement.passes(before, placed, self._iter_size):
                 self._check_indices(*given)
         if debug_info:
             self._log_debug_info(placed)
-        self.train_state, result = self._step(before, placed, rate)
+        self._state, result = self._step(before, placed, rate)
         self.last_update = result.update
         if self._finite_check.every_step:
-            self._finite_check.trace(iteration, before, placed, self.train_state, result.loss)
+            self._finite_check.trace(iteration, before, placed, self._state, result.loss)
         return result
 
     def _log_debug_info(self, placed: Batches) -> None:
         assert self._debug_info is not None
-        for given in self._passes(placed):
+        passes = self._placement.passes(self._state, placed, self._iter_size)
+        for given in itertools.islice(passes, self._iter_size):  # those of the first device
             for line in self._debug_info.lines(*given):
                 log.info(line)
-
-    def _passes(self, placed: Batches) -> Iterator[tuple[Params, Params, Batches, jax.Array]]:
-        """Yield what each pass of the next update is given: params, state, batch and key."""
-        ts = self.train_state
-        for i in range(self._iter_size):
-            batch = {name: array[i] for name, array in placed.items()}
-            yield ts.params, ts.state, batch, pass_key(ts, i)

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from ..net import Params, Variables
+from ..parallel import Requests
 from .build import Setup
 from .evaluate import Scores
 from .finite_check import FiniteCheck
@@ -18,6 +19,7 @@ from .report import SmoothedLoss, Stopwatch, log, output_lines
 from .state import StepResult, TrainState
 
 Request = Literal["snapshot", "stop"]
+_REQUESTS: tuple[Request | None, ...] = (None, "snapshot", "stop")  # of several, the last counts
 Callback = Callable[[], object]
 
 
@@ -31,6 +33,13 @@ class Updater(Protocol):
 
     train_state: TrainState
     last_update: Params | None
+
+    @property
+    def each(self) -> Params | None:
+        """The running statistics of each of several devices, of which `train_state` has the first's."""
+
+    def restore(self, state: TrainState, each: Params | None) -> None:
+        """Go on from a saved state, with the statistics of each device that it was saved from."""
 
     @property
     def steps_per_dispatch(self) -> int:
@@ -65,10 +74,13 @@ class TrainingLoop:
         )
         self.iteration = 0
         self._param, self._graph, self._loader = setup.param, setup.net.graph, setup.loader
-        self._seed, self._keep_best = setup.seed, setup.keep_best
+        self._seed, self._keep_best, self._placement = setup.seed, setup.keep_best, setup.placement
         self._finite_check = finite_check
         self._loss = SmoothedLoss(self._param.average_loss)
         self._request: Request | None = None
+        self._stopped = False
+        mesh = setup.placement.mesh
+        self._requests = Requests(mesh) if mesh is not None and jax.process_count() > 1 else None
         self._start = self._positions()
 
     @property
@@ -108,21 +120,29 @@ class TrainingLoop:
             self.snapshots.check()
             if callback is not None:
                 callback()
-            if self._due(self._param.snapshot) or self._request is not None:
+            request = self._requested()
+            if self._due(self._param.snapshot) or request is not None:
                 self.snapshot(wait=False)
-                if self._request == "stop":
+                if request == "stop":
+                    self._stopped = True
                     return
-                self._request = None
 
     def request(self, what: Request) -> None:
         """Ask for a snapshot after the iteration under way, and to "stop" then; safe in a signal handler."""
         if self._request != "stop":  # a later request does not take it back
             self._request = what
 
+    def _requested(self) -> Request | None:
+        """Return what was asked for, of this process or of any of several."""
+        own, self._request = self._request, None
+        if self._requests is None:
+            return own
+        return _REQUESTS[self._requests.agree(_REQUESTS.index(own))]
+
     def solve(self, resume: str | os.PathLike[str] | None = None, callback: Callback | None = None) -> None:
         """Train to `max_iter`, from now or from a snapshot, and end as Caffe does; see `step`."""
         p = self._param
-        self._request = None
+        self._request, self._stopped = None, False
         if p.snapshot_after_train:
             self.snapshots.prepare()
         log.info("Solving %s", self._graph.name)
@@ -130,7 +150,7 @@ class TrainingLoop:
         if resume is not None:
             self.restore(resume)
         self.step(max(0, p.max_iter - self.iteration), callback)
-        if self._request == "stop":
+        if self._stopped:
             self.snapshots.close()
             log.info("Optimization stopped early.")
         else:
@@ -154,7 +174,12 @@ class TrainingLoop:
         if isinstance(self.rate_schedule, Plateau):
             record["plateau"] = dict(self.rate_schedule.state)
         self.snapshots.save(
-            self.updater.train_state, self._graph, self.iteration, record, last_update=self.updater.last_update
+            self.updater.train_state,
+            self._graph,
+            self.iteration,
+            record,
+            last_update=self.updater.last_update,
+            each=self.updater.each,
         )
         self._finite_check.good = f"{self.snapshots.prefix}.orbax{os.sep}{self.iteration}"
         if wait:
@@ -162,8 +187,8 @@ class TrainingLoop:
 
     def restore(self, snapshot: str | os.PathLike[str]) -> None:
         """Go back to a snapshot; raises `WeightsError` if it cannot be read or is of another net."""
-        state, record = self.snapshots.restore(snapshot, self.updater.train_state, self._graph)
-        self.updater.train_state, self.updater.last_update = state, None
+        state, record, each = self.snapshots.restore(snapshot, self.updater.train_state, self._graph)
+        self.updater.restore(state, each)
         self.iteration = int(state.iteration)
         positions = record.get("data", self._start)
         self._loader.set_state(positions["train"])
@@ -211,7 +236,7 @@ class TrainingLoop:
         speed, seconds = stopwatch.lap(self.iteration)
         interval = self._param.display
         log.info(f"Iteration {self.iteration} ({speed:g} iter/s, {seconds:g}s/{interval} iters), loss = {loss:g}")
-        for line in output_lines("Train", jax.tree.map(np.asarray, result.outputs), self._graph.losses):
+        for line in output_lines("Train", self._placement.outputs(result.outputs), self._graph.losses):
             log.info(line)
         log.info(f"Iteration {self.iteration}, lr = {self.rate:g}")
 

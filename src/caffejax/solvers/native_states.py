@@ -10,8 +10,11 @@ import numpy as np
 
 from ..errors import Problem, WeightsError
 from ..net import Params
+from ..parallel import place_like
 from .rules import History, find_history, with_history
 from .state import TrainState
+
+_EACH = "devices"  # where a checkpoint has the statistics of each device
 
 
 def to_host(state: TrainState) -> TrainState:
@@ -19,10 +22,14 @@ def to_host(state: TrainState) -> TrainState:
     return jax.tree.map(np.array, state.replace(key=jax.random.key_data(state.key)))  # type: ignore[attr-defined]
 
 
-def to_arrays(state: TrainState) -> dict[str, Any]:
-    """Return a state from `to_host` as nested dictionaries of names, for any reader of a checkpoint."""
+def to_arrays(state: TrainState, each: Params | None = None) -> dict[str, Any]:
+    """Return a state from `to_host` as nested dictionaries of names, for any reader of a checkpoint.
+
+    `each` is the running statistics of each of several devices.
+    """
     histories = enumerate(find_history(state.opt_state).history)
     return {
+        **({_EACH: _named(each)} if each else {}),
         "params": _named(state.params),
         "state": _named(state.state),
         "history": {str(i): _named(tree) for i, tree in histories},
@@ -35,13 +42,13 @@ def _named(tree: Params) -> dict[str, Any]:
     return {layer: {str(i): b for i, b in enumerate(blobs) if b is not None} for layer, blobs in tree.items()}
 
 
-def from_arrays(arrays: Mapping[str, Any], like: TrainState, file: str) -> TrainState:
-    """Make the state of a checkpoint's arrays, placed as `like` is.
+def from_arrays(arrays: Mapping[str, Any], like: TrainState, file: str) -> tuple[TrainState, Params | None]:
+    """Make the state of a checkpoint's arrays, placed as `like` is, and the statistics of each device, if there.
 
     Raises:
         WeightsError: naming every array that only one of the two has, or in another shape.
     """
-    flat = _flat(arrays)
+    flat = _flat({name: tree for name, tree in arrays.items() if name != _EACH})
     problems = [Problem(message, file=file) for message in _differences(flat, _flat(to_arrays(to_host(like))))]
     if problems:
         raise WeightsError(problems)
@@ -49,25 +56,33 @@ def from_arrays(arrays: Mapping[str, Any], like: TrainState, file: str) -> Train
     def loaded(place: str, tree: Params) -> Params:
         return {
             layer: tuple(
-                None if b is None else jax.device_put(arrays_at(f"{place}/{layer}/{i}"), b.sharding)
-                for i, b in enumerate(blobs)
+                None if b is None else place_like(flat[f"{place}/{layer}/{i}"], b) for i, b in enumerate(blobs)
             )
             for layer, blobs in tree.items()
         }
 
-    def arrays_at(name: str) -> np.ndarray:
-        return flat[name]
-
     history = History(
         tuple(loaded(f"history/{i}", tree) for i, tree in enumerate(find_history(like.opt_state).history))
     )
-    return TrainState(
+    state = TrainState(
         params=loaded("params", like.params),
         state=loaded("state", like.state),
         opt_state=with_history(like.opt_state, history),
-        iteration=jax.device_put(flat["iteration"], like.iteration.sharding),
-        key=jax.device_put(jax.random.wrap_key_data(flat["key"]), like.key.sharding),
+        iteration=place_like(flat["iteration"], like.iteration),
+        key=place_like(jax.random.wrap_key_data(flat["key"]), like.key),
     )
+    return state, _each(_flat(arrays.get(_EACH, {})), like.state)
+
+
+def _each(flat: Mapping[str, Any], like: Params) -> Params | None:
+    """Return the statistics of each device, if the checkpoint has them of all the state."""
+    names = {f"{layer}/{i}": b for layer, blobs in like.items() for i, b in enumerate(blobs) if b is not None}
+    if set(flat) != set(names) or any(flat[name].shape[1:] != b.shape for name, b in names.items()):
+        return None
+    return {
+        layer: tuple(None if b is None else flat[f"{layer}/{i}"] for i, b in enumerate(blobs))
+        for layer, blobs in like.items()
+    }
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

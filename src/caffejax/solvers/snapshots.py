@@ -16,6 +16,7 @@ from ..checkpoints.orbax import CheckpointFolder, Keep
 from ..errors import Problem, SolverError, WeightsError
 from ..graph import Graph
 from ..net import Params, Variables
+from ..parallel import is_first, whole
 from ..schema import format_text
 from ..schema.caffe_pb2 import SolverParameter
 from .caffe_states import is_caffe_state, load_state, save_state
@@ -53,16 +54,21 @@ class Snapshots:
         iteration: int,
         record: Mapping[str, Any],
         last_update: Params | None = None,
+        each: Params | None = None,
     ) -> None:
         """Start writing a snapshot: Caffe's two files and the checkpoint. Training may go on; see `wait`.
 
-        With `snapshot_diff`, Caffe's diffs are what the last update subtracted: `last_update`, zeros if None.
+        With `snapshot_diff`, Caffe's diffs are what the last update subtracted: `last_update`, zeros if None. `each` is
+        the running statistics of each of several devices. Of several processes the first writes.
 
         Raises:
             WeightsError: if this snapshot cannot be started, or the one before could not be written.
         """
+        last_update = whole(last_update)
+        if not is_first():
+            return
         self.prepare()
-        state, last_update = to_host(state), jax.tree.map(np.array, last_update)
+        state, last_update, each = to_host(state), jax.tree.map(np.array, last_update), jax.tree.map(np.array, each)
         hdf5 = self._param.snapshot_format == SolverParameter.HDF5
         stem, end, kind = f"{self.prefix}_iter_{iteration}", ".h5" if hdf5 else "", "HDF5" if hdf5 else "binary proto"
         weights, solverstate = f"{stem}.caffemodel{end}", f"{stem}.solverstate{end}"
@@ -73,7 +79,7 @@ class Snapshots:
         def write() -> None:
             save_weights(weights, graph, Variables(state.params, state.state), diffs)
             save_state(solverstate, state, graph, self._param, weights, record)
-            self._folder.save(iteration, to_arrays(state), {**record, **own}, record.get("scores"))
+            self._folder.save(iteration, to_arrays(state, each), {**record, **own}, record.get("scores"))
             self._folder.wait()
 
         log.info("Snapshotting to %s file %s", kind, weights)
@@ -83,8 +89,8 @@ class Snapshots:
 
     def restore(
         self, path: str | os.PathLike[str], like: TrainState, graph: Graph
-    ) -> tuple[TrainState, dict[str, Any]]:
-        """Read the state in a snapshot, and its record.
+    ) -> tuple[TrainState, dict[str, Any], Params | None]:
+        """Read the state in a snapshot, its record, and the running statistics of each device if it has them.
 
         Args:
             path: a checkpoint folder, for its newest step; one step of it (`<prefix>.orbax/<n>`); or a
@@ -96,7 +102,7 @@ class Snapshots:
             WeightsError: if there is none, or it is of another net or solver type.
         """
         if is_caffe_state(Path(path)):
-            return load_state(Path(path), like, graph, self._param.type)
+            return *load_state(Path(path), like, graph, self._param.type), None
         folder, step = _locate(Path(path))
         checkpoints = CheckpointFolder(folder)
         try:
@@ -109,7 +115,8 @@ class Snapshots:
             raise WeightsError(
                 Problem(f"is of format {record.get('format')}; this version reads {FORMAT}", file=str(path))
             )
-        return from_arrays(arrays, like, str(path)), record
+        state, each = from_arrays(arrays, like, str(path))
+        return state, record, each
 
     def check(self) -> None:
         """Raise `WeightsError` if a snapshot could not be written; never wait."""
@@ -128,6 +135,8 @@ class Snapshots:
 
     def prepare(self) -> None:
         """Make the folder; raise `SolverError` if snapshots cannot be written to it."""
+        if not is_first():
+            return
         parent = Path(self.prefix).parent
         try:
             parent.mkdir(parents=True, exist_ok=True)

@@ -10,13 +10,13 @@ import jax
 
 from ..errors import SolverError
 from ..net import Variables
-from ..options import Reading, Run, SolverOptions
+from ..options import Parallel, Reading, Run, SolverOptions
 from ..process import tune_process
 from ..schema.caffe_pb2 import SolverParameter
 from .build import build
 from .evaluate import Scores
 from .finite_check import FiniteCheck
-from .given import check_options
+from .given import check_options, chosen_devices
 from .jitted import JittedUpdater
 from .loop import Request, TrainingLoop
 from .policies import RateSchedule
@@ -33,6 +33,9 @@ class Solver:
         file: where a SolverParameter came from: for messages, and for paths relative to it.
         weights: .caffemodel[.h5] files to start from; the solver's own `weights` come first.
         device: where to run; JAX's default device unless given.
+        devices: several, on which to run in place of `device`: how many of JAX's, or which; of several processes those
+            of all. Each takes batch_size examples, as in Caffe.
+        parallel: how training is spread over them.
         keep_last: how many of the newest checkpoints to keep; all unless given.
         keep_best: a test output; the checkpoint with its best value is kept as well. A loss is best when lowest.
         seed: what all randomness comes from where the settings have no `random_seed`; another each time unless given.
@@ -67,6 +70,8 @@ class Solver:
         file: str | os.PathLike[str] | None = None,
         weights: Sequence[str | os.PathLike[str]] = (),
         device: jax.Device | None = None,
+        devices: int | Sequence[jax.Device] | None = None,
+        parallel: Parallel = Parallel(),
         keep_last: int | None = None,
         keep_best: str | None = None,
         steps_per_dispatch: int = 1,
@@ -79,6 +84,7 @@ class Solver:
     ) -> None:
         own = {"weights": weights, "device": device, "keep_last": keep_last, "keep_best": keep_best, "seed": seed}
         own |= {"steps_per_dispatch": steps_per_dispatch, "debug_nans": debug_nans}
+        own |= {"devices": devices, "parallel": parallel}
         run, reading = check_options(own, run, reading, options)
         if tune:
             tune_process()
@@ -86,6 +92,8 @@ class Solver:
             solver,
             file,
             device=device,
+            devices=chosen_devices(device, devices),
+            parallel=parallel,
             seed=seed,
             weights=weights,
             keep_last=keep_last,
@@ -131,9 +139,10 @@ class Solver:
 
     @property
     def batch_size(self) -> int:
-        """Examples per iteration: the first fed blob's first axis, times `iter_size`."""
+        """Examples per iteration: the first fed blob's first axis, times `iter_size`, times the devices."""
         shapes = [self.net.graph.blobs[name].shape for name in self.net.fed]
-        return self.param.iter_size * (shapes[0][0] if shapes and shapes[0] else 1)
+        of_all = self.net.reading.share.of
+        return self.param.iter_size * of_all * (shapes[0][0] if shapes and shapes[0] else 1)
 
     @property
     def rate_schedule(self) -> RateSchedule:

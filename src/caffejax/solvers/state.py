@@ -11,9 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import Mesh
 
 from ..kernels.apart import updated_apart
+from ..kernels.varying import vary_as
 from ..net import Blobs, Net, Params, Variables
+from ..parallel import over_devices
 
 # Numbers in the largest params that are updated apart from the backward pass, so that their gradients are added up at
 # once. Gradients kept for that are little beside activations in float32, but not beside those in bfloat16.
@@ -58,11 +61,17 @@ class StepResult(NamedTuple):
     update: Params | None = None
 
 
+def iteration_key(ts: TrainState) -> jax.Array:
+    """Return the key of the next iteration."""
+    return jax.random.fold_in(ts.key, ts.iteration)
+
+
 def pass_key(ts: TrainState, number: Any) -> jax.Array:
     """Return the key of one of an iteration's passes."""
-    return jax.random.fold_in(jax.random.fold_in(ts.key, ts.iteration), number)
+    return jax.random.fold_in(iteration_key(ts), number)
 
 
+Passes = Callable[..., tuple[Params, Params, jax.Array, Blobs]]
 Step = Callable[[TrainState, Mapping[str, jax.Array], Any], tuple[TrainState, StepResult]]
 Update = Callable[[Params, TrainState, Any], tuple[TrainState, Params | None]]
 
@@ -88,39 +97,81 @@ def make_update(
     return update
 
 
+def make_passes(net: Net, iter_size: int) -> Passes:
+    """Make the passes of an iteration: `passes(params, state, batches, key)` to gradients, state, loss and outputs.
+
+    Gradients are sums over the passes, the loss is their mean, and outputs are the last one's. `batches` is what
+    `stack` makes of `iter_size` batches.
+    """
+
+    def tmp(*a):
+        total, aux = net.loss(*a)
+        return (jax.lax.pmean(total, "data") if net.run.axis_name else total), aux
+
+    grad = jax.value_and_grad(tmp, has_aux=True)
+
+    def passes(
+        params: Params, state: Params, batches: Mapping[str, jax.Array], key: jax.Array
+    ) -> tuple[Params, Params, jax.Array, Blobs]:
+        def one(carry: tuple[Any, Params], numbered: Any) -> tuple[tuple[Any, Params], Any]:
+            total, before = carry
+            number, batch = numbered
+            (loss, aux), grads = grad(params, before, batch, jax.random.fold_in(key, number))
+            after = jax.tree.map(vary_as, aux.state, before)
+            return (jax.tree.map(jnp.add, total, grads), after), (loss, aux.blobs)
+
+        start = (jax.tree.map(lambda p: vary_as(jnp.zeros_like(p), p), params), state)
+        # one pass is straight code to the compiler, and host layers cannot be in a compiled loop
+        if iter_size > 1 and not net.has_host_layers and not ragged(batches):
+            (grads, state), (losses, every) = jax.lax.scan(one, start, (jnp.arange(iter_size), dict(batches)))
+            outputs = jax.tree.map(lambda o: o[-1], every)
+        else:
+            (grads, state), losses, outputs = _loop(one, start, batches, iter_size)
+        return grads, state, jnp.mean(losses), outputs
+
+    return passes
+
+
+def make_forward(net: Net) -> Passes:
+    """Make one forward pass, a function as `make_passes` makes, without gradients."""
+
+    def forward(
+        params: Params, state: Params, batches: Mapping[str, jax.Array], key: jax.Array
+    ) -> tuple[Params, Params, jax.Array, Blobs]:
+        loss, outputs = net.loss(params, state, {name: array[0] for name, array in batches.items()}, key)
+        return {}, outputs.state, loss, outputs.blobs
+
+    return forward
+
+
 def make_step(
-    net: Net, optimizer: optax.GradientTransformationExtraArgs, iter_size: int, *, keep_update: bool = False
+    net: Net,
+    optimizer: optax.GradientTransformationExtraArgs,
+    iter_size: int,
+    *,
+    keep_update: bool = False,
+    mesh: Mesh | None = None,
 ) -> Step:
     """Make one update, a pure function `step(train_state, batches, rate)`.
 
-    `batches` is what `stack` makes of `iter_size` batches. With `keep_update`, the result holds what
-    was subtracted from each param.
+    `batches` is what `stack` makes of `iter_size` batches; on a mesh, what `parallel.join_batches` makes of such. With
+    `keep_update`, the result holds what was subtracted from each param. On a mesh, the state and the result's outputs
+    have a first axis more, of the devices.
 
     Raises:
         GraphError: if a layer without a backward pass would need one.
     """
     net.graph.check_backward()
-    grad = jax.value_and_grad(net.loss, has_aux=True)
+    passes = make_passes(net, iter_size)
+    if mesh is not None:
+        passes = over_devices(passes, mesh)
     update = make_update(optimizer, keep_update=keep_update, most_apart=_MOST_APART[net.run.precision])
 
     def step(ts: TrainState, batches: Mapping[str, jax.Array], rate: Any) -> tuple[TrainState, StepResult]:
         ts = ts.replace(params=net.rewritten(ts.params))  # type: ignore[attr-defined]
-
-        def one(carry: tuple[Any, Params], numbered: Any) -> tuple[tuple[Any, Params], Any]:
-            total, state = carry
-            number, batch = numbered
-            (loss, aux), grads = grad(ts.params, state, batch, pass_key(ts, number))
-            return (jax.tree.map(jnp.add, total, grads), aux.state), (loss, aux.blobs)
-
-        start = (jax.tree.map(jnp.zeros_like, ts.params), ts.state)
-        # one pass is straight code to the compiler, and host layers cannot be in a compiled loop
-        if iter_size > 1 and not net.has_host_layers and not ragged(batches):
-            (grads, state), (losses, all_outputs) = jax.lax.scan(one, start, (jnp.arange(iter_size), dict(batches)))
-            outputs = jax.tree.map(lambda o: o[-1], all_outputs)
-        else:
-            (grads, state), losses, outputs = _loop(one, start, batches, iter_size)
+        grads, state, loss, outputs = passes(ts.params, ts.state, batches, iteration_key(ts))
         new, subtracted = update(grads, ts, rate)
-        return new.replace(state=state), StepResult(jnp.mean(losses), outputs, subtracted)  # type: ignore[attr-defined]
+        return new.replace(state=state), StepResult(loss, outputs, subtracted)  # type: ignore[attr-defined]
 
     return step
 

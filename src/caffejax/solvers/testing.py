@@ -7,14 +7,17 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from ..checkpoints.orbax import Keep
 from ..data.loader import Loader
 from ..errors import GraphError, Problem, SolverError, did_you_mean
 from ..layers.context import name_key
 from ..net import Net, Variables
+from ..parallel import on_one
 from ..schema.caffe_pb2 import SolverParameter
 from .evaluate import Evaluator, Scores, share_trained, sharing_problems
+from .evaluate_on_mesh import MeshEvaluator, can_spread
 from .report import log, output_lines, precision_lines
 
 
@@ -28,6 +31,7 @@ class Tests:
         key: for params that only a test net has, and what is random in tests.
         device: where to run.
         open_loader: what opens a net's data.
+        mesh: several devices, for nets that `can_spread`.
 
     Attributes:
         evaluators: one for each net.
@@ -48,6 +52,7 @@ class Tests:
         key: jax.Array,
         device: jax.Device,
         open_loader: Callable[[Net], Loader],
+        mesh: Mesh | None = None,
     ) -> None:
         problems = [
             Problem(message, file=net.graph.file)
@@ -58,7 +63,13 @@ class Tests:
             raise GraphError(problems)
         self._param, self._train, self._key = param, train, key
         ap_version = param.ap_version if param.eval_type == "detection" else None
-        self.evaluators = [Evaluator(net, device, open_loader(net), ap_version) for net in nets]
+
+        def evaluator(net: Net) -> Evaluator | MeshEvaluator:
+            if mesh is not None and can_spread(net.graph):
+                return MeshEvaluator(net, mesh, open_loader(net), ap_version)
+            return Evaluator(net, device, open_loader(net), ap_version)
+
+        self.evaluators = [evaluator(net) for net in nets]
         self.own = [_own(net, jax.random.fold_in(key, 1 + i), train) for i, net in enumerate(nets)]
         self._tested_at: int | None = None
         self.scores: dict[str, float] = {}
@@ -106,6 +117,8 @@ class Tests:
     def _run(self, i: int, iteration: int, variables: Variables) -> Scores:
         evaluator, graph = self.evaluators[i], self.evaluators[i].net.graph
         log.info(f"Iteration {iteration}, Testing net (#{i})")
+        if isinstance(evaluator, Evaluator):
+            variables = on_one(variables)
         own = share_trained(graph, self.own[i](), self._train.graph, variables)
         key = jax.random.fold_in(name_key(self._key, f"test {i}"), iteration)
         scores = evaluator(own, self._param.test_iter[i], key)

@@ -1,0 +1,208 @@
+"""Flags of training on several devices and in several processes, and how processes end together."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ..errors import CaffejaxError
+from ..glog import log, start_logging
+from ..options import Parallel, choices
+from . import devices, flags
+
+if TYPE_CHECKING:
+    import jax
+
+_AUTO = "auto"
+_MESH = ("data", "model")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    flags.add(
+        parser,
+        "devices",
+        "train on so many devices, of each process; a CPU simulates them",
+        metavar="N",
+        type=flags.positive,
+    )
+    flags.add(
+        parser,
+        "mesh",
+        "arrange all devices, as data=4,model=2: in 4 rows that take a batch each, large weights cut over 2",
+        metavar="AXES",
+        type=_mesh,
+    )
+    flags.add(
+        parser,
+        "batch",
+        "device: each takes the prototxt's batch_size examples, as in Caffe; global: they share them out",
+        choices=choices("batch"),
+        default=Parallel.batch,
+    )
+    flags.add(
+        parser,
+        "shard",
+        "what is cut over the devices that take batches; optimizer with --mesh, else none, unless given",
+        choices=choices("shard"),
+    )
+    flags.add_switch(parser, "sync_bn", "BatchNorm's statistics over all devices' batches; else of each device's own")
+    flags.add(
+        parser,
+        "coordinator",
+        "train in several processes: where process 0 is; auto, under SLURM, Open MPI or on a TPU pod",
+        metavar="HOST:PORT",
+    )
+    flags.add(parser, "processes", "how many processes there are", type=flags.positive, metavar="N")
+    flags.add(parser, "process_id", "which of them this is, from 0 on", type=flags.count, metavar="I")
+    flags.add(
+        parser, "start_timeout", "seconds to wait for all processes", type=flags.positive, metavar="N", default=60
+    )
+
+
+def parallel_of(options: argparse.Namespace) -> Parallel:
+    """Return how training is spread, by the flags."""
+    shard = options.shard or ("optimizer" if options.mesh else "none")
+    model = (options.mesh or {}).get("model", 1)
+    return Parallel(batch=options.batch, model=model, shard=shard, sync_bn=options.sync_bn)
+
+
+def join_processes(options: argparse.Namespace) -> None:
+    """Join the other processes, if there are any; only the first logs what is no warning. Before JAX is used.
+
+    Raises:
+        CaffejaxError: if the flags do not fit each other, or processes do not come.
+    """
+    if options.devices and _on_cpu(options):
+        import jax
+
+        jax.config.update("jax_num_cpu_devices", options.devices)
+    given = [name for name in ("processes", "process_id") if getattr(options, name) is not None]
+    if options.coordinator is None:
+        if given:
+            raise CaffejaxError(f"--{given[0]} needs --coordinator=HOST:PORT, where process 0 is")
+        _warn_of_tasks()
+        return
+    if options.coordinator == _AUTO:
+        if given:
+            raise CaffejaxError(f"--coordinator=auto finds out by itself: leave out --{given[0]}")
+    elif len(given) < 2 or ":" not in options.coordinator:
+        raise CaffejaxError("several processes need --coordinator=HOST:PORT, --processes=N and --process_id=I, each")
+    elif options.process_id >= options.processes:
+        raise CaffejaxError(f"--process_id={options.process_id} must be one of 0 to {options.processes - 1}")
+    import jax
+
+    from ..parallel import start_processes
+
+    address = None if options.coordinator == _AUTO else options.coordinator
+    start_processes(address, options.processes, options.process_id, _numbers(options.gpu), options.start_timeout)
+    start_logging(process=jax.process_index())
+    log.info("Process %d of %d; %d devices in all", jax.process_index(), jax.process_count(), jax.device_count())
+
+
+def pick_devices(options: argparse.Namespace, prefer_gpu: bool, device_id: int) -> Sequence[jax.Device] | jax.Device:
+    """Return the devices to train on, or the one.
+
+    Raises:
+        CaffejaxError: if the flags ask for devices that are not there, or do not fit each other.
+    """
+    import jax
+
+    mesh = math.prod((options.mesh or {}).values())
+    if jax.process_count() > 1:
+        found = jax.devices()
+    elif options.gpu is not None and (options.gpu == "all" or "," in options.gpu):
+        if options.device is not None:
+            raise CaffejaxError("give --gpu or --device, not both")
+        numbers = _numbers(options.gpu)
+        every = devices.all_of("gpu")
+        found = every if numbers is None else [devices.device_of("gpu", str(n)) for n in numbers]
+    elif options.devices or mesh > 1:
+        first = devices.pick_device(options, prefer_gpu, device_id)
+        found = devices.all_of(first.platform)
+        wanted = options.devices or mesh
+        if len(found) < wanted:
+            raise CaffejaxError(f"there are {len(found)} {first.platform} devices here, not {wanted}")
+        found = found[:wanted]
+    else:
+        return devices.pick_device(options, prefer_gpu, device_id)
+    if options.mesh and mesh != len(found):
+        raise CaffejaxError(f"--mesh has places for {mesh} devices, but there are {len(found)}")
+    return found
+
+
+@contextmanager
+def ending_together() -> Iterator[None]:
+    """End this process at once when something goes wrong in it or in another, so that none waits for those gone."""
+    import jax
+
+    try:
+        yield
+    except (CaffejaxError, jax.errors.JaxRuntimeError, KeyboardInterrupt) as error:
+        if jax.process_count() == 1:
+            raise
+        for line in _said(error):
+            print(f"caffejax: [process {jax.process_index()}] {line}", file=sys.stderr)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)  # the end that Python and JAX make would wait for the others, which wait for this one
+
+
+def _said(error: BaseException) -> list[str]:
+    if isinstance(error, CaffejaxError):
+        return [str(problem) for problem in error.problems]
+    if isinstance(error, KeyboardInterrupt):
+        return ["interrupted"]
+    reason = next(iter(str(error).splitlines()), "")[:300]
+    return [
+        "another process has ended, or cannot be reached; its own log says why. Start all of them again, with "
+        f"--snapshot to go on from the last checkpoint ({reason})"
+    ]
+
+
+def _on_cpu(options: argparse.Namespace) -> bool:
+    """Return whether devices are to be simulated: where the CPU is asked for, or JAX sees nothing else."""
+    if options.gpu is not None:
+        return False
+    if options.device is not None:
+        return bool(options.device == "cpu")
+    return os.environ.get("JAX_PLATFORMS", "") == "cpu" or not _has_accelerator()
+
+
+def _has_accelerator() -> bool:
+    """Return whether JAX would find a GPU or TPU, without starting it."""
+    from importlib.util import find_spec
+
+    return any(find_spec(name) for name in ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm7_plugin", "libtpu"))
+
+
+def _numbers(gpu: str | None) -> list[int] | None:
+    if gpu is None or gpu == "all":
+        return None
+    parts = gpu.split(",")
+    if not all(part.isdigit() for part in parts):
+        raise CaffejaxError(f"--gpu={gpu}: give numbers with commas between them, or all")
+    return [int(part) for part in parts]
+
+
+def _mesh(text: str) -> dict[str, int]:
+    """Parse "data=4,model=2"."""
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, number = part.partition("=")
+        if name not in _MESH or name in found or not number.isdecimal() or int(number) == 0:
+            raise argparse.ArgumentTypeError(f"'{text}' is not of the form data=4,model=2")
+        found[name] = int(number)
+    return found
+
+
+def _warn_of_tasks() -> None:
+    """Warn where a scheduler has started several of this, which then do not know of each other."""
+    for name in ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"):
+        if os.environ.get(name, "1").isdecimal() and int(os.environ.get(name, "1")) > 1:
+            log.warning("%s is %s: processes train together with --coordinator=auto only", name, os.environ[name])

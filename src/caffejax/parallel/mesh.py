@@ -1,0 +1,38 @@
+"""The mesh that training runs on: each row of devices takes a batch; those of a row cut large weights among them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh
+
+from ..errors import CaffejaxError
+from ..options import Share
+
+DATA, MODEL = "data", "model"
+
+
+def mesh_of(devices: Sequence[jax.Device], model: int = 1) -> Mesh:
+    """Arrange devices in rows of `model`, process by process; the axes are `DATA` and, if rows are longer, `MODEL`.
+
+    Raises:
+        CaffejaxError: if rows of that length do not come out even, or some process has no devices among these.
+    """
+    if model < 1 or len(devices) % model:
+        raise CaffejaxError(f"{len(devices)} devices cannot be arranged in rows of {model} that share weights")
+    missing = sorted(set(range(jax.process_count())) - {d.process_index for d in devices})
+    if missing:
+        raise CaffejaxError(f"process {missing[0]} has none of the {len(devices)} devices; give each process some")
+    ordered = sorted(devices, key=lambda d: (d.process_index, d.id))
+    names = (DATA, MODEL) if model > 1 else (DATA,)
+    shape = (-1, model) if model > 1 else (-1,)
+    return Mesh(np.array(ordered).reshape(shape), names, axis_types=(AxisType.Auto,) * len(names))
+
+
+def share_of(mesh: Mesh) -> Share:
+    """Return which batches this process reads: those of the rows in which it has devices."""
+    rows = mesh.devices.reshape(mesh.shape[DATA], -1)
+    own = [i for i, row in enumerate(rows) if any(d.process_index == jax.process_index() for d in row)]
+    return Share(own[0], len(own), len(rows))

@@ -1,0 +1,104 @@
+"""Test scores on many devices: each takes whole batches in turn, and the scores are those of one device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+from ..data.loader import Loader
+from ..graph import Graph
+from ..net import Net, Params, Variables
+from ..parallel import DATA, join_batches, place, replicated, share_of, whole
+from .evaluate import Scores, check_outputs, mean_scores, output_scores
+
+_EACH, _ALL = PartitionSpec(DATA), PartitionSpec()
+
+
+def can_spread(graph: Graph) -> bool:
+    """Return whether a net's batches can be tested in any order, each in compiled code."""
+    return not graph.has_host_layers and not any(layer.carried for layer in graph.layers)
+
+
+class MeshEvaluator:
+    """A test net with its own place in the data, as `Evaluator`, on the devices of a mesh.
+
+    Args:
+        net: the test net, one that `can_spread`; its reading has the mesh's share.
+        mesh: the devices; each row takes a batch.
+        loader: where its batches come from.
+        ap_version: as for `Evaluator`.
+    """
+
+    def __init__(self, net: Net, mesh: Mesh, loader: Loader, ap_version: str | None = None) -> None:
+        self.net, self.loader = net, loader
+        self._mesh, self._share, self._ap_version = mesh, share_of(mesh), ap_version
+        check_outputs(net, ap_version)
+        scores = output_scores(net)
+
+        def of_one(params: Params, state: Params, batch: Any, key: jax.Array) -> Any:
+            found, _ = scores(params, state, {name: x[0] for name, x in batch.items()}, key[0])
+            return jax.tree.map(lambda x: x[None], found)
+
+        specs = (_ALL, _ALL, _EACH, _EACH)
+        run = jax.shard_map(of_one, mesh=mesh, in_specs=specs, out_specs=_EACH, axis_names={DATA}, check_vma=False)
+        self._forward = net.jit(run)
+
+    def __call__(
+        self,
+        variables: Variables,
+        batches: int,
+        key: jax.Array,
+        each: Callable[[int, Scores], object] | None = None,
+    ) -> Scores:
+        """Average over `batches` forward passes; all processes must call it together. `each` as for `Evaluator`."""
+        params, state = self._everywhere(variables)
+        results: list[Any] = []
+        for result in self._rounds(params, state, batches, key):
+            if each is not None:
+                each(len(results), Scores(float(result[0]), result[1]))
+            results.append(result)
+        return mean_scores(results, self.net.graph, self._ap_version)
+
+    def _rounds(self, params: Params, state: Params, batches: int, key: jax.Array) -> Iterator[Any]:
+        """Yield the loss and outputs of each batch, in order."""
+        n, done = self._share.of, 0
+        spare: dict[str, np.ndarray] | None = None
+        while done < batches:
+            count = min(n, batches - done)
+            # the device that takes a batch is settled by its number in the whole of the data
+            rows = [(self.loader.number + i) % n for i in range(count)]
+            own = self.loader.take(count)
+            by_row = dict(zip((row for row in rows if self._share.owns(row)), own, strict=True))
+            spare = own[0] if own else spare or self._zeros()  # for devices that no batch is left for
+            here = range(self._share.first, self._share.first + self._share.count)
+            placed = join_batches(self._mesh, [by_row.get(row, spare) for row in here], 0)
+            keys = [jax.random.fold_in(key, done + rows.index(row)) if row in rows else key for row in range(n)]
+            found = whole(self._forward(params, state, placed, self._keys(keys)))
+            loss, outputs = jax.tree.map(np.asarray, found)
+            for row in rows:
+                yield loss[row], {name: blob[row] for name, blob in outputs.items()}
+            done += count
+
+    def _keys(self, keys: list[jax.Array]) -> jax.Array:
+        """Place a key for each row of the mesh; every process has them all."""
+        data = np.stack([np.asarray(jax.random.key_data(key)) for key in keys])
+        sharding = jax.sharding.NamedSharding(self._mesh, _EACH)
+        return jax.random.wrap_key_data(place(data, sharding))
+
+    def _zeros(self) -> dict[str, np.ndarray]:
+        blobs = self.net.graph.blobs
+        return {name: np.zeros(blobs[name].shape, blobs[name].dtype) for name in self.net.fed}
+
+    def _everywhere(self, variables: Variables) -> Variables:
+        """Place what only the test net has on all devices; what is trained lies there."""
+
+        def placed(array: Any) -> jax.Array:
+            lies_there = isinstance(array, jax.Array) and len(array.sharding.device_set) == self._mesh.size
+            found: jax.Array = array if lies_there else place(np.asarray(array), replicated(self._mesh))
+            return found
+
+        return jax.tree.map(placed, variables)
