@@ -121,14 +121,14 @@ class Pipeline:
         Args:
             number: of the batch. Any will do; but reading ahead has to start anew where numbers do not go up by 1.
         """
+        if (number - self._expected) % self._share.of:
+            _stop_reading_ahead(self._ahead)
         arrays = self._read(number) if self._share.owns(number) else None
         self._examples += self._batches.batch_size
         self._expected = number + 1
         return arrays
 
     def _read(self, number: int) -> tuple[np.ndarray, ...]:
-        if (number - self._expected) % self._share.of:
-            _stop_reading_ahead(self._ahead)
         if not self._ahead:
             self._ahead.append(iter(self._dataset(number)))
         try:
