@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
 from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
@@ -63,14 +63,43 @@ class Run:
 
 @dataclass(frozen=True)
 class Share:
-    """Which batches of the data are read here, where several processes share them: of every `of`, `count` from `first` on."""
+    """Which of every `of` batches of the data are read here: numbers `first` to `first + count - 1`; all by default.
+
+    Batches are numbered from the start of training, for every share alike.
+
+    Raises:
+        CaffejaxError: naming every field with a value that it cannot have.
+    """
 
     first: int = 0
     count: int = 1
     of: int = 1
 
+    def __post_init__(self) -> None:
+        _raise_of(self._wrong())
+
     def owns(self, number: int) -> bool:
+        """Return whether the batch of this number belongs to the share."""
         return self.first <= number % self.of < self.first + self.count
+
+    def nth(self, n: int, start: int = 0) -> int:
+        """Return the number of the share's nth batch, counted from 0, of those from number `start` on."""
+        rounds, turn = divmod(start, self.of)
+        before = rounds * self.count + min(max(turn - self.first, 0), self.count)
+        rounds, turn = divmod(before + n, self.count)
+        return rounds * self.of + self.first + turn
+
+    def _wrong(self) -> Iterator[str]:
+        known = [is_whole(value) for value in (self.first, self.count, self.of)]
+        if not known[0] or self.first < 0:
+            yield f"share.first must be a whole number from 0 on, not {quoted(self.first)}"
+        if not known[1] or self.count < 1:
+            yield f"share.count must be a whole number from 1 on, not {quoted(self.count)}"
+        if not known[2] or self.of < 1:
+            yield f"share.of must be a whole number from 1 on, not {quoted(self.of)}"
+        elif all(known) and self.first >= 0 and self.count >= 1 and self.first + self.count > self.of:
+            last = self.first + self.count - 1
+            yield f"share: of {self.of} batches there is no number {last}: first {self.first}, count {self.count}"
 
 
 @dataclass(frozen=True)
@@ -83,6 +112,7 @@ class Reading:
             much of the reading is Python.
         skip_bad: whether Data and ImageData take the next image for one that cannot be decoded, with a warning, or
             end with an error.
+        share: which batches are read by this process, if several share the data. It is no keyword.
 
     Raises:
         CaffejaxError: naming every option with a value that it cannot have.
@@ -91,7 +121,7 @@ class Reading:
     seed: int = 0
     workers: int = 0
     skip_bad: bool = False
-    share: Share = Share()
+    share: Share = field(default_factory=Share)
 
     def __post_init__(self) -> None:
         _raise_of(self._wrong())
@@ -103,6 +133,8 @@ class Reading:
             yield f"workers must be a whole number from 0 on, not {quoted(self.workers)}"
         if not isinstance(self.skip_bad, bool):
             yield f"skip_bad must be True or False, not {quoted(self.skip_bad)}"
+        if not isinstance(self.share, Share):
+            yield f"share must be a Share, not {quoted(self.share)}"
 
 
 @dataclass(frozen=True)
@@ -138,7 +170,7 @@ class Parallel:
 
 
 class SolverOptions(TypedDict, total=False):
-    """The fields of `Run` and `Reading` as keywords, but for the seed, of which solvers have their own."""
+    """The fields of `Run` and `Reading` as keywords, but for `share`, and the seed, of which solvers have their own."""
 
     kernels: Kernels
     precision: Precision
@@ -150,7 +182,7 @@ class SolverOptions(TypedDict, total=False):
 
 
 class Options(SolverOptions, total=False):
-    """The fields of `Run` and `Reading` as keywords: `Net(model, kernels="reference", seed=1)`."""
+    """The fields of `Run` and `Reading` but for `share` as keywords: `Net(model, kernels="reference", seed=1)`."""
 
     seed: int
 
@@ -170,7 +202,7 @@ def resolved(run: Run, reading: Reading, options: Mapping[str, Any]) -> tuple[Ru
         if not isinstance(value, kind):
             problems.append(f"{name} must be a caffejax.{kind.__name__}, not {quoted(value)}")
             continue
-        own = {f.name: options[f.name] for f in fields(value) if f.name in options}
+        own = {f.name: options[f.name] for f in fields(value) if f.name in options and f.name in _NAMES}
         try:
             made.append(replace(value, **own))
         except CaffejaxError as error:
@@ -195,9 +227,9 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def _wrong_choices(options: Run | Parallel) -> Iterator[str]:
-    for name in (field.name for field in fields(options)):
-        known, value = choices(name), getattr(options, name)
+def _wrong_choices(run: Run) -> Iterator[str]:
+    for name in (f.name for f in fields(run)):
+        known, value = choices(name), getattr(run, name)
         if known and not (isinstance(value, str) and value in known):
             hint = " (half precision is bfloat16, which needs no loss scaling)" if name == "precision" else ""
             yield f"{name} must be {' or '.join(map(quoted, known))}, not {quoted(value)}{hint}"

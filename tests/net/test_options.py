@@ -35,11 +35,12 @@ def test_every_wrong_value_of_a_run_is_named() -> None:
 
 
 def test_every_wrong_value_of_reading_is_named() -> None:
-    values: dict[str, Any] = {"seed": 0.5, "workers": -1, "skip_bad": "no"}
+    values: dict[str, Any] = {"seed": 0.5, "workers": -1, "skip_bad": "no", "share": 2}
     assert messages(lambda: Reading(**values)) == [
         "seed must be a whole number, not 0.5",
         "workers must be a whole number from 0 on, not -1",
         'skip_bad must be True or False, not "no"',
+        "share must be a Share, not 2",
     ]
 
 
@@ -99,8 +100,9 @@ def test_values_are_frozen_and_hashable(value: Any, same: Any, other: Any) -> No
             setattr(value, field.name, getattr(other, field.name))
 
 
-def test_the_keywords_are_the_fields_of_both_values_with_their_types() -> None:
+def test_the_keywords_are_the_fields_of_both_values_with_their_types_but_for_the_share() -> None:
     hints = get_type_hints(Run) | get_type_hints(Reading)
+    del hints["share"]
     assert get_type_hints(Options) == hints
     assert get_type_hints(SolverOptions) == {name: kind for name, kind in hints.items() if name != "seed"}
     assert not Options.__required_keys__

@@ -13,6 +13,7 @@ from ..graph import Graph
 from ..graph.indices import IndexRange, index_ranges, out_of_range
 from ..graph.reshape import reshape_graph
 from ..layers import Fed, Position, Reads, Source
+from ..layers.source import SharedSource
 
 log = logging.getLogger("caffejax.data")
 
@@ -33,7 +34,10 @@ def open_sources(graph: Graph) -> dict[str, Source]:
 
 
 class Loader:
-    """Batches for all of a net's data layers.
+    """Batches for all of a net's data layers: all batches, or the share that the net is to read (`Reading.share`).
+
+    Batch n is the nth of every source, counted from the start of training; after a restore, from the position of the
+    first source that tells, whole batches before it counted, or else from 0. So shares agree on whose it is.
 
     Args:
         graph: the net's graph.
@@ -58,6 +62,9 @@ class Loader:
         self._graph = graph
         self._by_hand = by_hand
         self._sources = open_sources(graph)
+        self._share = graph.layers[0].site.reading.share
+        self._shared = {key: source for key, source in self._sources.items() if isinstance(source, SharedSource)}
+        self._number = self._find_number()
         self._positions = {**self._sources, **_own_positions(graph)}
         self._shapes: set[tuple[tuple[int, ...], ...]] = set()
         self._tops = {layer.key: layer.tops for layer in graph.layers}
@@ -67,39 +74,52 @@ class Loader:
         return self
 
     def __next__(self) -> dict[str, Any]:
-        """Return the next batch of every source, by blob name, and what is fed by hand.
+        """Return the share's next batch of every source, by blob name, and what is fed by hand.
 
         Raises:
             DataError: if a batch cannot be read, or holds a label that is none of a loss's classes.
             GraphError: if it has another shape than before, which the net cannot take.
         """
-        batch: dict[str, Any] = dict(self._by_hand()) if self._by_hand else {}
-        for key in self._sources:
-            batch |= self.read(key)
-        self._check_shapes(batch)
-        return batch
+        while True:
+            if (batch := self._take()) is not None:
+                return batch
+
+    def take(self, n: int) -> list[dict[str, Any]]:
+        """Go past the next n batches of the whole data; return those of them that are the share's, in order.
+
+        Batches may differ in their shapes. Raises as `next` does.
+        """
+        return [batch for _ in range(n) if (batch := self._take()) is not None]
 
     @property
     def number(self) -> int:
-        """The number of the next batch of the whole."""
+        """The number of the next batch of the whole, which says whose it is."""
         return self._number
 
-    def take(self, n: int) -> list[dict[str, Any]]:
-        """Go past the next n batches of the whole data; return those of them that are the share's, in order."""
-        share = self._graph.layers[0].site.reading.share
-        out = []
-        for _ in range(n):
-            b = next(self)
-            if share.first <= self._number % share.of < share.first + share.count:
-                out.append(b)
-            self._number += 1
-        return out
-
-    _number = 0
-
     def read(self, layer: str) -> dict[str, np.ndarray]:
-        """Return the next batch of one source, by blob name. Raises as `next` does."""
-        batch = dict(zip(self._tops[layer], next(self._sources[layer]), strict=True))
+        """Return the share's next batch of one source, by blob name. Raises as `next` does."""
+        return self._checked(layer, next(self._sources[layer]))
+
+    def _take(self) -> dict[str, Any] | None:
+        """Go past the next batch of the whole; return it if it is the share's."""
+        own = self._share.owns(self._number)
+        batch: dict[str, Any] = dict(self._by_hand()) if self._by_hand else {}
+        for key, source in self._sources.items():
+            shared = self._shared.get(key)
+            arrays = next(source) if shared is None else shared.take(self._number)
+            if own and arrays is not None:
+                batch |= self._checked(key, arrays)
+        self._number += 1
+        if not own:
+            return None
+        self._check_shapes(batch)
+        return batch
+
+    def _find_number(self) -> int:
+        return next((source.number for source in self._shared.values()), 0)
+
+    def _checked(self, layer: str, arrays: tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
+        batch = dict(zip(self._tops[layer], arrays, strict=True))
         for name, array in batch.items():
             for wanted in self._ranges.get(name, ()):
                 self._check(name, array, wanted)
@@ -139,6 +159,7 @@ class Loader:
         for key, place in self._positions.items():
             if key in state:
                 place.set_state(state[key])
+        self._number = self._find_number()
 
     def close(self) -> None:
         """Close every source."""

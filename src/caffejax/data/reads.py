@@ -22,7 +22,7 @@ def reads_batches(
     Args:
         look: checks a layer's settings and reads of its source what the tops' shapes follow from; keeps nothing open.
         open_batches: opens a layer's batches, given the tops that the look has shown.
-        depth: gives how many batches to keep ready.
+        depth: gives how many batches to keep ready, for each that is taken at a time.
     """
 
     @functools.wraps(look)
@@ -35,7 +35,8 @@ def reads_batches(
     @functools.wraps(open_batches)
     def open_source(site: Site, tops: Tops) -> Source:
         with located(layer=site.layer.name, layer_type=site.layer.type):
-            return Pipeline(open_batches(site, tops), depth(site), site.reading.workers)
+            share = site.reading.share
+            return Pipeline(open_batches(site, tops), depth(site) * share.count, site.reading.workers, share)
 
     return Reads(checked_look, open_source)
 

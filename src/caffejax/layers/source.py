@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -39,6 +39,26 @@ class Source(Position, Protocol):
 
     def close(self) -> None:
         """Let go of files and workers."""
+        ...
+
+
+@runtime_checkable
+class SharedSource(Source, Protocol):
+    """A source of which each of several processes may read its share, `Reading.share`, and no more.
+
+    `next` gives the share's next batch. The position is of the whole data, the same whatever the share. Any other
+    source is read whole by every process, and the loader drops what is not the share's.
+    """
+
+    @property
+    def number(self) -> int:
+        """The number of the next batch of the whole, as its position tells."""
+        ...
+
+    def take(self, number: int) -> tuple[np.ndarray, ...] | None:
+        """Go past the next batch of the whole; return it if this number is one of the share's.
+
+        The number is the batch's own, or what it counts as beside other sources' batches. Numbers go up by 1."""
         ...
 
 

@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 from ..checkpoints.loading import load_weights
 from ..data.batch_sizes import divided
 from ..data.loader import Loader
-from ..errors import GraphError, Problem
+from ..errors import GraphError, Problem, located
 from ..graph import Graph
 from ..layers.context import name_key
 from ..net import Net, Variables
@@ -112,7 +112,8 @@ def build(
             run = replace(run, axis_name=DATA, sync_bn=parallel.sync_bn)
     train = settings.train_net(param, folder)
     if mesh is not None and parallel.batch == "global":
-        train = replace(train, message=divided(train.message, mesh.shape[DATA]))
+        with located(file=train.file):
+            train = replace(train, message=divided(train.message, mesh.shape[DATA], train.state))
     log.info("Creating training net%s.", f" from net file: {train.file}" if train.file else " specified in the solver")
     net = _net(train, _limited(run, device), reading)
     if mesh is not None:

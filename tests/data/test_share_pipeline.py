@@ -1,0 +1,184 @@
+"""Shares, and reading ahead of them: which batches a pipeline reads, whatever is taken and wherever it goes."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caffejax.data import Batch, Pipeline
+from caffejax.data.labelled import LabelledBatches
+from caffejax.errors import CaffejaxError
+from caffejax.layers import Site, layer_type
+from caffejax.layers.source import SharedSource
+from caffejax.options import Options, Reading, Run, Share, resolved
+from caffejax.schema import read_net
+
+SIZE = 5
+PATIENCE = 30  # seconds, for what should come at once
+
+
+class Starts:
+    """A batch holds the example that it starts at; which were read is noted."""
+
+    tops = ()
+    batch_size = SIZE
+    threads = 2
+
+    def __init__(self) -> None:
+        self.read_at: list[int] = []
+        self._lock = threading.Lock()
+
+    def read(self, start: int) -> Batch:
+        with self._lock:
+            self.read_at.append(start)
+        return Batch((np.array(start),))
+
+    def close(self) -> None:
+        pass
+
+
+@st.composite
+def partitions(draw: Any) -> list[Share]:
+    """Shares that together are the whole."""
+    counts = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    return [
+        Share(first, n, sum(counts)) for n, first in zip(counts, itertools.accumulate(counts, initial=0), strict=False)
+    ]
+
+
+@given(partitions(), st.integers(0, 50), st.integers(0, 30))
+def test_the_nth_batch_of_a_share(parts: list[Share], start: int, n: int) -> None:
+    for share in parts:
+        # by counting
+        own = (i for i in itertools.count(start) if i % share.of in range(share.first, share.first + share.count))
+        assert share.nth(n, start) == next(itertools.islice(own, n, None))
+        assert share.owns(share.nth(n, start))
+    assert sum(share.owns(start) for share in parts) == 1
+
+
+# how many batches to take, or the example to go to
+steps = st.lists(
+    st.one_of(st.tuples(st.just("take"), st.integers(1, 9)), st.tuples(st.just("go"), st.integers(0, 200))), max_size=6
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(partitions(), steps, st.integers(1, 4))
+def test_shares_read_each_example_once_in_order(parts: list[Share], steps: list[tuple[str, int]], depth: int) -> None:
+    """Against counting, by hand; what is read ahead and never taken is the share's, too."""
+    at = 0
+    readers = [(share, batches := Starts(), Pipeline(batches, depth, share=share)) for share in parts]
+    for do, n in steps:
+        if do == "go":
+            at = n
+            for _, _, pipeline in readers:
+                pipeline.set_state({"examples": n})
+            continue
+        for _ in range(n):
+            got = [pipeline.take(pipeline.number) for _, _, pipeline in readers]
+            given = [int(arrays[0]) for arrays in got if arrays is not None]
+            assert given == [at]
+            [owner] = [share for (share, _, _), arrays in zip(readers, got, strict=True) if arrays is not None]
+            assert owner.first <= at // SIZE % owner.of < owner.first + owner.count
+            at += SIZE
+        assert {pipeline.get_state()["examples"] for _, _, pipeline in readers} == {at}
+    for share, batches, pipeline in readers:
+        pipeline.close()
+        assert {start // SIZE % share.of for start in batches.read_at} <= set(
+            range(share.first, share.first + share.count)
+        )
+
+
+@settings(deadline=None)
+@given(partitions(), st.lists(st.sampled_from([1, 1, 1, 0, 2, 5]), max_size=20).map(np.cumsum).map(np.ndarray.tolist))
+def test_the_numbers_that_batches_count_as_decide(parts: list[Share], numbers: list[int]) -> None:
+    """Numbers need not go up by 1: layers stand at different places, or one of them could not be read."""
+    for share in parts:
+        pipeline = Pipeline(Starts(), 3, share=share)
+        for i, number in enumerate(numbers):
+            arrays = pipeline.take(number)
+            own = share.first <= number % share.of < share.first + share.count
+            assert (None if arrays is None else int(arrays[0])) == (i * SIZE if own else None)
+        assert pipeline.get_state() == {"examples": len(numbers) * SIZE}
+        pipeline.close()
+
+
+def test_no_batch_is_read_twice_whatever_numbers_one_reader_of_all_is_given() -> None:
+    batches = Starts()
+    pipeline = Pipeline(batches, 2)
+    for number in (3, 9, 2, 2):
+        pipeline.take(number)
+        next(pipeline)
+    pipeline.close()
+    assert len(batches.read_at) == len(set(batches.read_at))
+
+
+def test_a_pipeline_is_a_shared_source() -> None:
+    assert isinstance(Pipeline(Starts(), 1), SharedSource)
+
+
+@pytest.mark.parametrize("share", [Share(), Share(1, 1, 2), Share(0, 3, 4)])
+def test_prefetch_is_for_each_batch_that_is_taken_at_a_time(
+    share: Share, monkeypatch: pytest.MonkeyPatch, data_layer: Callable[..., str], raw_db: Any
+) -> None:
+    read: list[int] = []
+    whole = LabelledBatches.read
+    monkeypatch.setattr(LabelledBatches, "read", lambda self, start: read.append(start) or whole(self, start))
+    site = Site(read_net(data_layer(raw_db, data="backend: LMDB prefetch: 2")).layer[0], reading=Reading(share=share))
+    reads: Any = layer_type("Data").runs
+    source = reads.open(site, reads.look(site).tops)
+    next(source)
+    wanted, end = 1 + 2 * share.count, time.monotonic() + PATIENCE
+    while len(read) < wanted and time.monotonic() < end:
+        time.sleep(0.01)
+    time.sleep(0.05)  # for what should not come
+    source.close()
+    assert len(read) == wanted
+
+
+@pytest.mark.parametrize(
+    ("values", "messages"),
+    [
+        ((-1, 1, 2), ["share.first must be a whole number from 0 on, not -1"]),
+        ((0, 0, 2), ["share.count must be a whole number from 1 on, not 0"]),
+        ((0, 1, 0), ["share.of must be a whole number from 1 on, not 0"]),
+        ((1, 2, 2), ["share: of 2 batches there is no number 2: first 1, count 2"]),
+        (
+            (0, 1.0, True),
+            [
+                "share.count must be a whole number from 1 on, not 1.0",
+                "share.of must be a whole number from 1 on, not True",
+            ],
+        ),
+        (
+            ("a", None, -3),
+            [
+                'share.first must be a whole number from 0 on, not "a"',
+                "share.count must be a whole number from 1 on, not None",
+                "share.of must be a whole number from 1 on, not -3",
+            ],
+        ),
+    ],
+)
+def test_what_is_no_share(values: tuple[Any, Any, Any], messages: list[str]) -> None:
+    with pytest.raises(CaffejaxError) as caught:
+        Share(*values)
+    assert [problem.message for problem in caught.value.problems] == messages
+
+
+def test_a_share_is_no_keyword_and_stays_where_keywords_are_given() -> None:
+    reading = Reading(share=Share(1, 1, 2))
+    assert resolved(Run(), reading, {"seed": 3})[1] == Reading(seed=3, share=Share(1, 1, 2))
+    assert "share" not in Options.__annotations__
+    with pytest.raises(CaffejaxError, match=r"^there is no option 'share'$"):
+        resolved(Run(), reading, {"share": Share()})
+    with pytest.raises(CaffejaxError, match=r"^share must be a Share, not \(0, 1, 1\)$"):
+        Reading(share=(0, 1, 1))  # type: ignore[arg-type]

@@ -1,0 +1,289 @@
+"""Shares of the data: several readers of some of the batches each are one reader of all."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import cv2
+import h5py
+import numpy as np
+import pytest
+
+from caffejax import Net
+from caffejax.data import Batch, Batches, write_leveldb, write_lmdb
+from caffejax.data.loader import Loader
+from caffejax.errors import DataError
+from caffejax.options import Reading, Share
+
+EXAMPLES = 13
+SIZE = 3  # examples in a batch
+COUNTS = [(1,), (1, 1), (2, 1), (3, 5)]  # of the shares: how many batches of each round they have
+KINDS = ["LMDB", "LEVELDB", "HDF5", "HDF5 shuffled", "ImageData", "WindowData", "Python"]
+
+Arrays = dict[str, np.ndarray]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, raw_datum: Callable[..., bytes]) -> Path:
+    """Thirteen examples with labels 0 to 12, of each kind."""
+    path = tmp_path_factory.mktemp("shares")
+    records = [(b"%03d" % i, raw_datum(i)) for i in range(EXAMPLES)]
+    write_lmdb(path / "lmdb", records)
+    write_leveldb(path / "leveldb", records)
+    for name, rows in (("a", range(5)), ("b", range(5, 7)), ("c", range(7, 13))):
+        with h5py.File(path / f"{name}.h5", "w") as file:
+            file["data"] = np.array([[row, -row] for row in rows], np.float32)
+            file["label"] = np.array(rows)
+    (path / "files.txt").write_text("a.h5\nb.h5\nc.h5\n")
+    for i in range(EXAMPLES):
+        pixels = np.random.default_rng(i).integers(0, 256, (8, 9, 3), np.uint8)
+        cv2.imwrite(str(path / f"{i}.png"), pixels)
+    (path / "images.txt").write_text("".join(f"{i}.png {i}\n" for i in range(EXAMPLES)))
+    window = "# {0}\n{0}.png\n3\n8\n9\n2\n{1} 1.0 1 0 7 6\n0 0.1 0 2 5 7\n"
+    (path / "windows.txt").write_text("".join(window.format(i, 1 + i) for i in range(EXAMPLES)))
+    return path
+
+
+def net_of(kind: str, folder: Path, size: int = SIZE, name: str = "d", tops: Sequence[str] = ("data", "label")) -> str:
+    """The text of a net with one data layer."""
+    random = "transform_param { crop_size: 5 mirror: true }"
+    field, params, more = {
+        "LMDB": ("data_param", f'source: "{folder / "lmdb"}" backend: LMDB prefetch: 2', random),
+        "LEVELDB": ("data_param", f'source: "{folder / "leveldb"}" backend: LEVELDB', random),
+        "HDF5": ("hdf5_data_param", f'source: "{folder / "files.txt"}"', ""),
+        "HDF5 shuffled": ("hdf5_data_param", f'source: "{folder / "files.txt"}" shuffle: true', ""),
+        "ImageData": ("image_data_param", f'source: "{folder / "images.txt"}" shuffle: true rand_skip: 5', random),
+        "WindowData": ("window_data_param", f'source: "{folder / "windows.txt"}" fg_fraction: 0.4', random),
+        "Python": ("python_param", 'module: "python_rows" layer: "Rows"', ""),
+    }[kind]
+    batch_size = "" if kind == "Python" else f"batch_size: {size}"
+    layer_type = {"LMDB": "Data", "LEVELDB": "Data"}.get(kind, kind.split()[0] + "Data" * kind.startswith("HDF5"))
+    named = " ".join(f'top: "{top}"' for top in tops)
+    return f"""layer {{ name: "{name}" type: "{layer_type}" {named} {more} {field} {{ {params} {batch_size} }} }}"""
+
+
+def shares(counts: Sequence[int]) -> list[Share]:
+    """Shares that follow one another, with so many batches each; together they are the whole."""
+    firsts = itertools.accumulate(counts, initial=0)
+    return [Share(first, count, sum(counts)) for first, count in zip(firsts, counts, strict=False)]
+
+
+@pytest.fixture
+def open_loader() -> Iterator[Callable[..., Loader]]:
+    """Opens what feeds a net, by options of reading; closes it."""
+    with ExitStack() as opened:
+
+        def open_one(text: str, **reading: Any) -> Loader:
+            net = Net(text, "TRAIN", reading=Reading(**{"seed": 7, **reading}))
+            return opened.enter_context(closing(Loader(net.graph)))
+
+        yield open_one
+
+
+def same(batch: Arrays, other: Arrays) -> bool:
+    return batch.keys() == other.keys() and all(np.array_equal(batch[name], other[name]) for name in batch)
+
+
+def check_takes(whole: list[Arrays], readers: list[tuple[Share, Loader]], takes: Sequence[int], first: int = 0) -> None:
+    """Check that readers of all shares give what one gives: batch i of `whole` has number `first + i`."""
+    at = 0
+    for n in takes:
+        given = [(share, loader.take(n)) for share, loader in readers]
+        numbers = range(first + at, first + at + n)
+        for share, batches in given:
+            wanted = [i for i in numbers if share.first <= i % share.of < share.first + share.count]
+            assert len(batches) == len(wanted)
+            for i, batch in zip(wanted, batches, strict=True):
+                assert same(batch, whole[i - first]), f"{share}: batch {i}"
+        assert sum(len(batches) for _, batches in given) == n
+        at += n
+    assert at <= len(whole)
+
+
+class Watching:
+    """Batches that note which were read."""
+
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
+        self.starts: list[int] = []
+
+    def read(self, start: int) -> Batch:
+        self.starts.append(start)
+        return self._batches.read(start)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._batches, name)
+
+
+def watch(loader: Loader) -> Watching | None:
+    """Watch what the one source of a net reads; None of a Python layer."""
+    [source] = loader._sources.values()
+    if not hasattr(source, "_batches"):
+        return None
+    source._batches = watching = Watching(source._batches)
+    return watching
+
+
+@pytest.mark.parametrize("counts", COUNTS, ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_shares_together_read_what_one_reader_reads(
+    open_loader: Callable[..., Loader], folder: Path, kind: str, counts: tuple[int, ...]
+) -> None:
+    text, of = net_of(kind, folder), sum(counts)
+    takes = [of, 2 * of, 7, 3, 1, of]
+    alone = open_loader(text)
+    whole = [next(alone) for _ in range(sum(takes))]
+    assert not same(whole[0], whole[1])
+    readers = [(share, open_loader(text, share=share)) for share in shares(counts)]
+    watched = [watch(loader) for _, loader in readers]
+    check_takes(whole, readers, takes)
+    assert all(loader.get_state() == alone.get_state() for _, loader in readers)
+    assert alone.get_state() == {"d": {"at" if kind == "Python" else "examples": SIZE * sum(takes)}}
+    for (share, _), watching in zip(readers, watched, strict=True):
+        if watching is not None:
+            assert {start % SIZE for start in watching.starts} == {0}
+            turns = {start // SIZE % of for start in watching.starts}
+            assert turns == set(range(share.first, share.first + share.count)), "what is not the share's was read"
+            assert len(watching.starts) == len(set(watching.starts)), "a batch was read twice"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "WindowData"])  # that one draws at random
+def test_no_example_comes_twice_in_a_round(open_loader: Callable[..., Loader], folder: Path, kind: str) -> None:
+    readers = [open_loader(net_of(kind, folder, 1), share=share) for share in shares((2, 1))]
+    taken = [loader.take(39) for loader in readers]
+    if kind == "Python":  # its batches are of 3: three rounds are 13 batches
+        taken = [loader[:count] for loader, count in zip(taken, (9, 4), strict=True)]
+    labels = [int(label) for batches in taken for batch in batches for label in batch["label"]]
+    assert sorted(labels) == sorted([*range(EXAMPLES)] * 3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("before", "after"), [((2, 1), (1, 1)), ((1,), (3, 5)), ((3, 5), (1,)), ((1, 1), (2, 1))])
+def test_a_position_restores_onto_other_shares(
+    open_loader: Callable[..., Loader], folder: Path, kind: str, before: tuple[int, ...], after: tuple[int, ...]
+) -> None:
+    text, taken = net_of(kind, folder), 11  # of no number of shares a multiple
+    alone = open_loader(text)
+    whole = [next(alone) for _ in range(taken + 30)]
+    states = []
+    for share in shares(before):
+        loader = open_loader(text, share=share)
+        loader.take(taken)
+        states.append(loader.get_state())
+    assert all(state == states[0] for state in states)
+    readers = [(share, open_loader(text, share=share)) for share in shares(after)]
+    for _, loader in readers:
+        loader.take(5)  # and back
+        loader.set_state(states[0])
+    # a Python layer tells no number: counted from there
+    first = 0 if kind == "Python" else taken
+    check_takes(whole[taken:], readers, [sum(after), 5, 1, sum(after)], first)
+
+
+@pytest.mark.parametrize("kind", ["LMDB", "HDF5 shuffled"])
+@pytest.mark.parametrize("examples", [0, 1, 8, 12, 30])
+def test_a_position_of_another_batch_size(
+    open_loader: Callable[..., Loader], folder: Path, kind: str, examples: int
+) -> None:
+    text = net_of(kind, folder, 4)
+    alone = open_loader(text)
+    alone.set_state({"d": {"examples": examples}})
+    whole = [next(alone) for _ in range(12)]
+    readers = [(share, open_loader(text, share=share)) for share in shares((2, 1))]
+    for _, loader in readers:
+        loader.set_state({"d": {"examples": examples}})
+    check_takes(whole, readers, [3, 2, 1, 6], examples // 4)
+    assert {loader.get_state()["d"]["examples"] for _, loader in readers} == {examples + 48}
+
+
+@pytest.mark.parametrize("kinds", [("LMDB", "WindowData"), ("Python", "ImageData"), ("ImageData", "Python")])
+def test_layers_that_stand_at_different_places_stay_together(
+    open_loader: Callable[..., Loader], folder: Path, kinds: tuple[str, str]
+) -> None:
+    """As when a net is trained on with another data layer, of which the checkpoint knows nothing."""
+    text = net_of(kinds[0], folder) + net_of(kinds[1], folder, 2, "e", ("more", "kind"))
+    place = {"d": {"at": 15} if kinds[0] == "Python" else {"examples": 15}}  # 5 batches
+    alone = open_loader(text)
+    alone.set_state(place)
+    whole = [next(alone) for _ in range(20)]
+    readers = [(share, open_loader(text, share=share)) for share in shares((1, 2))]
+    for _, loader in readers:
+        loader.take(4)
+        loader.set_state(place | {"e": {"at": 0, "examples": 0}})
+    check_takes(whole, readers, [3, 4, 2, 6], 0 if kinds[0] == "Python" else 5)
+    assert len({str(loader.get_state()) for _, loader in readers}) == 1
+
+
+@pytest.mark.slow
+def test_worker_processes_read_shares(open_loader: Callable[..., Loader], folder: Path) -> None:
+    text = net_of("LMDB", folder)
+    alone = open_loader(text)
+    whole = [next(alone) for _ in range(14)]
+    readers = [(share, open_loader(text, share=share, workers=2)) for share in shares((1, 1))]
+    check_takes(whole, readers, [2, 4, 3, 2])
+    for _, loader in readers:
+        loader.set_state({"d": {"examples": 5 * SIZE}})
+    check_takes(whole[5:], readers, [2, 3], 5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_next_gives_the_shares_batches_one_by_one(open_loader: Callable[..., Loader], folder: Path, kind: str) -> None:
+    text = net_of(kind, folder)
+    alone = open_loader(text)
+    whole = [next(alone) for _ in range(12)]
+    loader = open_loader(text, share=Share(1, 2, 4))
+    for i in (1, 2, 5, 6, 9, 10):
+        assert same(next(loader), whole[i])
+
+
+def test_a_python_layer_runs_for_every_batch_and_keeps_its_share(
+    open_loader: Callable[..., Loader], folder: Path
+) -> None:
+    loader = open_loader(net_of("Python", folder), share=Share(1, 1, 4))
+    rows = loader._graph.layers[0].type.instance
+    assert [batch["data"][0, 0] for batch in loader.take(9)] == [3, 15]
+    assert rows.given == 9
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("WindowData", "Python")])
+@pytest.mark.parametrize("n", [2, 3])
+def test_batches_of_several_devices_are_one_batch_of_all(
+    open_loader: Callable[..., Loader], folder: Path, kind: str, n: int
+) -> None:
+    """What n devices take of batches is what one takes of batches n times as large: joined along the first axis."""
+    large, small = open_loader(net_of(kind, folder, n * SIZE)), open_loader(net_of(kind, folder), share=Share(0, n, n))
+    for _ in range(6):
+        batches = small.take(n)
+        joined = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+        assert same(joined, next(large))
+
+
+def test_what_goes_wrong_in_a_batch_is_its_owners_to_say(open_loader: Callable[..., Loader], tmp_path: Path) -> None:
+    for i in range(6):
+        cv2.imwrite(str(tmp_path / f"{i}.png"), np.full((4, 4, 3), i, np.uint8))
+    (tmp_path / "3.png").write_bytes(b"no image")
+    (tmp_path / "list.txt").write_text("".join(f"{i}.png {i}\n" for i in range(6)))
+    text = f"""layer {{ name: "d" type: "ImageData" top: "data" top: "label"
+        image_data_param {{ source: "{tmp_path / "list.txt"}" batch_size: 1 }} }}"""
+    one, other = (open_loader(text, share=share) for share in shares((1, 1)))
+    assert [batch["label"].tolist() for batch in one.take(6)] == [[0], [2], [4]]
+    with pytest.raises(DataError, match=r"3\.png.* cannot be decoded"):
+        other.take(6)
+
+
+@pytest.mark.parametrize("kind", ["HDF5", "Python"])
+def test_labels_are_checked_in_what_is_taken(open_loader: Callable[..., Loader], folder: Path, kind: str) -> None:
+    text = (
+        net_of(kind, folder)
+        + """
+        layer { name: "ip" type: "InnerProduct" bottom: "data" top: "y" inner_product_param { num_output: 5 } }
+        layer { name: "loss" type: "SoftmaxWithLoss" bottom: "y" bottom: "label" }"""
+    )
+    one, other = (open_loader(text, share=share) for share in shares((1, 1)))
+    assert [batch["label"].tolist() for batch in one.take(2)] == [[0, 1, 2]]
+    with pytest.raises(DataError, match="blob 'label' holds 5 in row 2"):
+        other.take(2)
