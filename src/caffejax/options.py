@@ -29,6 +29,9 @@ class Run:
         remat: "auto" if the backward pass of `loss` is to run layers again where what it reads would not fit into
             memory; "none" keeps everything.
         memory_limit: for "auto", bytes that training may take; what the default device has free unless given.
+        axis_name: under `jax.shard_map`, the mesh axis whose devices' batches count as one; see `layers.across`. Where
+            no such axis is, as on one device, it means nothing.
+        sync_bn: whether BatchNorm's statistics are of all these devices' batches, rather than of each device's own.
 
     Raises:
         CaffejaxError: naming every option with a value that it cannot have.
@@ -39,14 +42,16 @@ class Run:
     backward: Backward = "autodiff"
     remat: Remat = "none"
     memory_limit: int | None = None
+    axis_name: str | None = None
+    sync_bn: bool = False
 
     def __post_init__(self) -> None:
         _raise_of([*_wrong_choices(self), *self._wrong()])
 
     @property
-    def of_layers(self) -> tuple[Kernels, Precision, Backward]:
+    def of_layers(self) -> tuple[Kernels, Precision, Backward, str | None, bool]:
         """What each layer computes with; the rest concerns the net as a whole."""
-        return self.kernels, self.precision, self.backward
+        return self.kernels, self.precision, self.backward, self.axis_name, self.sync_bn
 
     def plain(self) -> Run:
         """Return the same with the plain lowering of every layer."""
@@ -55,6 +60,10 @@ class Run:
     def _wrong(self) -> Iterator[str]:
         if self.memory_limit is not None and (not is_whole(self.memory_limit) or self.memory_limit < 0):
             yield f"memory_limit must be a number of bytes, not {quoted(self.memory_limit)}"
+        if self.axis_name is not None and not (isinstance(self.axis_name, str) and self.axis_name):
+            yield f"axis_name must be the name of a mesh axis, or None, not {quoted(self.axis_name)}"
+        if not isinstance(self.sync_bn, bool):
+            yield f"sync_bn must be True or False, not {quoted(self.sync_bn)}"
 
 
 @dataclass(frozen=True)
@@ -96,6 +105,8 @@ class SolverOptions(TypedDict, total=False):
     backward: Backward
     remat: Remat
     memory_limit: int | None
+    axis_name: str | None
+    sync_bn: bool
     workers: int
     skip_bad: bool
 

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from ..graph import Layer, Param
+from ..layers import across
 from ..layers.calling import call_once_traced, fused_once_traced
 from ..layers.checking import check_dtypes
 from ..layers.dtypes import cast_inputs, matmul_precision
@@ -63,6 +64,7 @@ def compute(part: Part, given: Given, before: Mapping[str, jax.Array], keep: fro
         layer = step.first
         with jax.named_scope(layer.name), layer.located(), matmul_precision(layer.context):
             tops, new = _tops(step, given, state, values)
+            tops = across.of_whole_batch(layer.context, tops)
         _write(layer, new, state)
         tops = tuple(
             # an in-place blob's diff is that of its first value
@@ -72,7 +74,8 @@ def compute(part: Part, given: Given, before: Mapping[str, jax.Array], keep: fro
         values.update(zip(layer.tops, tops, strict=True))
         for top, weight in zip(tops, layer.loss_weights, strict=True):
             if weight:
-                total += weight * jnp.sum(top, dtype=jnp.promote_types(top.dtype, jnp.float32))
+                loss = jnp.sum(top, dtype=jnp.promote_types(top.dtype, jnp.float32))
+                total += weight * across.total(layer.context, loss)  # once, of a top that all devices share
     made = part.makes if keep is None else part.makes & keep
     return Result({name: values[name] for name in values if name in made}, state, total)
 
@@ -169,6 +172,7 @@ def inputs_of(
         for name, stops in zip(layer.bottoms, layer.gradient_stops, strict=True)
     ]
     check_dtypes(layer.context, layer.bottoms, bottoms)
+    bottoms = across.alike(layer.context, bottoms)
     return cast_inputs(layer.context, _blobs(layer, params, state), bottoms)
 
 

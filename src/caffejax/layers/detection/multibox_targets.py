@@ -142,4 +142,4 @@ def _mined(
 def _divisor(ctx: Context, found: Targets) -> jax.Array | float:
     if normalization(ctx.layer.loss_param, "VALID") == "VALID":
         return jnp.maximum(1.0, jnp.sum(found.matched, dtype=jnp.float32))
-    return loss_divisor(ctx.layer.loss_param, found.counted, "VALID", found.counted.shape[0])
+    return loss_divisor(ctx, found.counted, "VALID", found.counted.shape[0])
