@@ -63,10 +63,13 @@ class Joined:
 
     def of_devices(self, params: Any, inputs: Any, state: Any) -> Any:
         """The same with the rows spread, and its gradients."""
-        mesh = jax.make_mesh((self.devices,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,), devices=jax.devices()[: self.devices])
+        mesh = jax.make_mesh(
+            (self.devices,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,), devices=jax.devices()[: self.devices]
+        )
         by_rows = {name: spec(self.axis(name)) for name in inputs}
         of_state = jax.tree.map(
-            lambda a, b: spec(rows_axis(a.shape, b.shape)), *(n.init(jax.random.key(0))[1] for n in (self.one.net, self.part))
+            lambda a, b: spec(rows_axis(a.shape, b.shape)),
+            *(n.init(jax.random.key(0))[1] for n in (self.one.net, self.part)),
         )
         tops = self.one.net.outputs if self.case.whole else self.one.net.graph.layers[-1].tops
         of_tops = {name: spec(self.axis(name)) for name in tops}
@@ -89,7 +92,9 @@ class Joined:
 
 def ignored_label(ctx: Context) -> int | None:
     """A label that does not count, by the layer's parameters or by its LossParameter."""
-    fields = [value for m in (ctx.param, ctx.layer.loss_param) if m for f, value in m.ListFields() if f.name == "ignore_label"]
+    fields = [
+        value for m in (ctx.param, ctx.layer.loss_param) if m for f, value in m.ListFields() if f.name == "ignore_label"
+    ]
     return int(np.ravel(fields[0])[0]) if fields else None
 
 

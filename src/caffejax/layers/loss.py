@@ -64,7 +64,7 @@ def loss_divisor(ctx: Context, valid: jax.Array, default: str, batch: int) -> ja
         default: the mode if none is given.
         batch: what BATCH_SIZE means.
     """
-    loss_param, n = ctx.layer.loss_param, across.devices(ctx, valid)
+    loss_param, n = ctx.layer.loss_param, across.devices(ctx)
     match normalization(loss_param, default):
         case "FULL":
             return _at_least_one(math.prod(valid.shape))
@@ -77,12 +77,7 @@ def loss_divisor(ctx: Context, valid: jax.Array, default: str, batch: int) -> ja
         case _ if not loss_param.HasField("ignore_label"):
             return _at_least_one(math.prod(valid.shape))
         case _:
-            return counted(ctx, valid)
-
-
-def counted(ctx: Context, valid: jax.Array) -> jax.Array:
-    """Return how many count, as a divisor: at least 1, of devices' batches together the devices' mean."""
-    return jnp.maximum(1.0 / across.devices(ctx, valid), across.mean(ctx, jnp.sum(valid, dtype=jnp.float32)))
+            return across.count(ctx, valid)
 
 
 def _at_least_one(size: float) -> jax.Array | float:

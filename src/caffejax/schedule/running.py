@@ -75,7 +75,7 @@ def compute(part: Part, given: Given, before: Mapping[str, jax.Array], keep: fro
         for top, weight in zip(tops, layer.loss_weights, strict=True):
             if weight:
                 loss = jnp.sum(top, dtype=jnp.promote_types(top.dtype, jnp.float32))
-                total += weight * across.total(layer.context, loss)  # once, of a top that all devices share
+                total += weight * across.summed(layer.context, loss)  # once, of a top that all devices share
     made = part.makes if keep is None else part.makes & keep
     return Result({name: values[name] for name in values if name in made}, state, total)
 
@@ -154,10 +154,10 @@ def _tops(step: Step, given: Given, state: Mapping[str, Any], values: Mapping[st
     if layer.type.is_fed:
         return layer.finish([given.inputs[top] for top in layer.tops]), ()
     blobs, bottoms = inputs_of(layer, given.params, state, values)
+    context = across.placed(layer.context, bottoms)
     if taken:
         epilogues = [Epilogue(other.context, _blobs(other, given.params, state)) for other in taken]
-        return fused_once_traced(layer.context, blobs, bottoms, epilogues)
-    context = layer.context
+        return fused_once_traced(context, blobs, bottoms, epilogues)
     if layer.type.on_host:
         context = replace(context, propagate_down=layer.bottom_need_backward)
     return call_once_traced(context, layer.base_key(given.key), blobs, bottoms)
@@ -172,7 +172,6 @@ def inputs_of(
         for name, stops in zip(layer.bottoms, layer.gradient_stops, strict=True)
     ]
     check_dtypes(layer.context, layer.bottoms, bottoms)
-    bottoms = across.alike(layer.context, bottoms)
     return cast_inputs(layer.context, _blobs(layer, params, state), bottoms)
 
 
