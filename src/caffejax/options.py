@@ -29,9 +29,10 @@ class Run:
         remat: "auto" if the backward pass of `loss` is to run layers again where what it reads would not fit into
             memory; "none" keeps everything.
         memory_limit: for "auto", bytes that training may take; what the default device has free unless given.
-        axis_name: under `jax.shard_map`, the mesh axis whose devices' batches count as one; see `layers.across`. Where
-            no such axis is, as on one device, it means nothing.
-        sync_bn: whether BatchNorm's statistics are of all these devices' batches, rather than of each device's own.
+        axis_name: under `jax.shard_map`, the mesh axis whose devices' batches count as one: losses, their gradients and
+            accuracies are those of the batches joined. It means nothing where no such axis is, as on one device.
+        sync_bn: whether BatchNorm's statistics are of all these devices' batches, too, rather than of each device's
+            own; it means nothing without them.
 
     Raises:
         CaffejaxError: naming every option with a value that it cannot have.

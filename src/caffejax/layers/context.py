@@ -60,8 +60,8 @@ class ParamSpec:
 class Context:
     """All that a layer computes with besides its arrays.
 
-    Two are equal if layers compute the same in them: by type, parameters, phase, `axis`, and what of `run` concerns layers.
-    Such layers are traced once. `base_key` and `propagate_down` belong to one pass and do not count.
+    Two are equal if layers compute the same in them: by type, parameters, phase, axis, and what of `run` concerns
+    layers. Such layers are traced once. `base_key` and `propagate_down` belong to one pass and do not count.
 
     Attributes:
         layer: the LayerParameter without what wires the layer into its net: no name, as many bottoms and tops as there
