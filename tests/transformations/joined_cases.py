@@ -11,6 +11,8 @@ PLACES: Shape = (ROWS, 2, 4)
 MATRIX: Shape = (ROWS, 5)
 LABELS: Shape = (ROWS,)
 
+WEIGHTS = "loss_weight: 1 loss_weight: 0"
+
 NORMALIZATIONS = {
     "FULL": "normalization: FULL",
     "VALID": "normalization: VALID",
@@ -67,10 +69,10 @@ MORE = [
         MATRIX,
         name="PRE_FIXED",
     ),
-    layer("GeneralTripletLoss", "", MATRIX, LABELS, classes=5, tops=2, name="means"),
+    layer("GeneralTripletLoss", WEIGHTS, MATRIX, LABELS, classes=5, tops=2, name="means"),
     layer(
         "GeneralContrastiveLoss",
-        "general_contrastive_loss_param { negative_margin: 2 normalize_negative: 0.1 }",
+        f"{WEIGHTS} general_contrastive_loss_param {{ negative_margin: 2 normalize_negative: 0.1 }}",
         MATRIX,
         LABELS,
         classes=5,
