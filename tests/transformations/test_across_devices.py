@@ -1,4 +1,4 @@
-"""Nets whose devices' batches count as one: losses that follow one another, BatchNorm, what is traced and what meets."""
+"""Nets whose devices' batches count as one: losses that follow losses, BatchNorm, traces, what devices exchange."""
 
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any

@@ -19,14 +19,14 @@ def type_of_case(case: Case) -> LayerType:
 
 
 def asked_of() -> list[Any]:
-    """Each case with 4 devices, what is normalised by counts with 2 and 8 as well; rules where they are not used anyhow."""
+    """Each case with 4 devices, what counts across rows with 2 and 8 as well; by rules where these are no default."""
     found = []
     for case in CASES:
         kind = type_of_case(case)
         if case.random or kind.on_host:
             continue
-        easy = kind.facts.elementwise or kind.facts.row_wise is True
-        marks = [pytest.mark.long] if (case in FORKS and case not in MORE) or easy else []
+        counts = case in MORE or kind.signature.loss or getattr(kind.runs, "stateful", False)
+        marks = [pytest.mark.long] if not counts or (case in FORKS and case not in MORE) else []
         ways = ["autodiff"]
         if kind.gradient.rule is not None and not kind.gradient.preferred:
             ways.append("rules")

@@ -46,8 +46,9 @@ def batch_normalized(
     run: Any = Operation(partial(_normalized, FIRST, **how), partial(_normalized_on_cpu, **how))
     diffs: Any = Operation(partial(_normalized_diffs, FIRST, **how), partial(_normalized_diffs_on_cpu, **how))
     if axis_name is not None:
-        over = partial(jax.lax.pmean, axis_name=axis_name)
-        near = over(near) if axis_name in varying(jax.typeof(near)) else near  # all have to take the same
+        if axis_name in varying(jax.typeof(near)):
+            near = jax.lax.pmean(near, axis_name)  # all have to take the same
+        over = partial(_of_devices, axis_name)
         run, diffs = (partial(f, FIRST, over=over, **how) for f in (_normalized, _normalized_diffs))
 
     def forward(x: jax.Array, factor: jax.Array, bias: jax.Array, near: jax.Array) -> tuple[Arrays, Arrays]:
@@ -62,8 +63,13 @@ def batch_normalized(
     return y, jax.lax.stop_gradient(mean), jax.lax.stop_gradient(variance)
 
 
-def _alone(means: jax.Array) -> jax.Array:
+def _alone(*means: jax.Array) -> Arrays:
     return means
+
+
+def _of_devices(axis_name: str, *means: jax.Array) -> Arrays:
+    """Return means over devices of what is of (channels,) each, at once."""
+    return tuple(jax.lax.pmean(jnp.stack(means), axis_name))
 
 
 def _normalized(
@@ -75,7 +81,7 @@ def _normalized(
     *,
     eps: float,
     relu: bool,
-    over: Callable[[jax.Array], jax.Array] = _alone,
+    over: Callable[..., Arrays] = _alone,
 ) -> Arrays:
     floats = promote(x)
     if c.last:
@@ -84,7 +90,7 @@ def _normalized(
     else:
         near = near.astype(floats.dtype)
         off = floats - c.along(near, x)
-        far, square = over(jnp.stack([c.means(off), c.means(jnp.square(off))]))
+        far, square = over(c.means(off), c.means(jnp.square(off)))
         mean, variance = near + far, jnp.maximum(square - jnp.square(far), 0)
     y = _normal(c, floats, mean, variance, eps) * c.along(factor, x) + c.along(bias, x)
     return (jnp.maximum(y, 0) if relu else y).astype(x.dtype), mean, variance
@@ -110,7 +116,7 @@ def _normalized_diffs(
     *,
     eps: float,
     relu: bool,
-    over: Callable[[jax.Array], jax.Array] = _alone,
+    over: Callable[..., Arrays] = _alone,
 ) -> Arrays:
     m = x.size // mean.size
     normal = _normal(c, promote(x), mean, variance, eps)
@@ -119,7 +125,7 @@ def _normalized_diffs(
     dy = promote(dy)
     d_bias, d_factor = c.sums(dy), c.sums(dy * normal)
     # the normal has mean 0 and variance 1 (but for eps): moving x only moves it across both directions
-    of_bias, of_factor = over(jnp.stack([d_bias / m, d_factor / m]))
+    of_bias, of_factor = over(d_bias / m, d_factor / m)
     across = dy - c.along(of_bias, x) - normal * c.along(of_factor, x)
     return (across * c.along(factor * jax.lax.rsqrt(variance + eps), x)).astype(x.dtype), d_factor, d_bias
 
