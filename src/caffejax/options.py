@@ -31,6 +31,10 @@ class Run:
         remat: "auto" if the backward pass of `loss` is to run layers again where what it reads would not fit into
             memory; "none" keeps everything.
         memory_limit: for "auto", bytes that training may take; what the default device has free unless given.
+        axis_name: under `jax.shard_map`, the mesh axis whose devices' batches count as one: losses, their gradients and
+            accuracies are those of the batches joined. It means nothing where no such axis is, as on one device.
+        sync_bn: whether BatchNorm's statistics are of all these devices' batches, too, rather than of each device's
+            own; it means nothing without them.
 
     Raises:
         CaffejaxError: naming every option with a value that it cannot have.
@@ -48,9 +52,9 @@ class Run:
         _raise_of([*_wrong_choices(self), *self._wrong()])
 
     @property
-    def of_layers(self) -> tuple[Kernels, Precision, Backward]:
+    def of_layers(self) -> tuple[Kernels, Precision, Backward, str | None, bool]:
         """What each layer computes with; the rest concerns the net as a whole."""
-        return self.kernels, self.precision, self.backward
+        return self.kernels, self.precision, self.backward, self.axis_name, self.sync_bn
 
     def plain(self) -> Run:
         """Return the same with the plain lowering of every layer."""
@@ -59,6 +63,10 @@ class Run:
     def _wrong(self) -> Iterator[str]:
         if self.memory_limit is not None and (not is_whole(self.memory_limit) or self.memory_limit < 0):
             yield f"memory_limit must be a number of bytes, not {quoted(self.memory_limit)}"
+        if self.axis_name is not None and not (isinstance(self.axis_name, str) and self.axis_name):
+            yield f"axis_name must be the name of a mesh axis, or None, not {quoted(self.axis_name)}"
+        if not isinstance(self.sync_bn, bool):
+            yield f"sync_bn must be True or False, not {quoted(self.sync_bn)}"
 
 
 @dataclass(frozen=True)
@@ -177,6 +185,8 @@ class SolverOptions(TypedDict, total=False):
     backward: Backward
     remat: Remat
     memory_limit: int | None
+    axis_name: str | None
+    sync_bn: bool
     workers: int
     skip_bad: bool
 

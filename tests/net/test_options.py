@@ -24,6 +24,7 @@ def messages(made: Any) -> list[str]:
 
 def test_every_wrong_value_of_a_run_is_named() -> None:
     values: dict[str, Any] = dict.fromkeys(("kernels", "precision", "backward", "remat"), "best") | {"memory_limit": -1}
+    values |= {"axis_name": "", "sync_bn": "yes"}
     assert messages(lambda: Run(**values)) == [
         'kernels must be "fast" or "reference", not "best"',
         'precision must be "float32" or "tf32" or "bfloat16", not "best" (half precision is bfloat16, which needs no '
@@ -31,6 +32,8 @@ def test_every_wrong_value_of_a_run_is_named() -> None:
         'backward must be "autodiff" or "rules", not "best"',
         'remat must be "none" or "auto", not "best"',
         "memory_limit must be a number of bytes, not -1",
+        'axis_name must be the name of a mesh axis, or None, not ""',
+        'sync_bn must be True or False, not "yes"',
     ]
 
 

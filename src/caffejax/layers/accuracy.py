@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
+from . import across
 from .axes import canonical_axis
 from .context import Context
 from .loss import classes_along_axis, label_shape_problem, valid_labels
@@ -36,11 +37,11 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     unknown = jnp.any(valid & ((index < 0) | (index >= classes)))
     better = jnp.sum(rows >= own, axis=1) - 1  # less the class itself
     right = (valid & (better < p.top_k)).astype(jnp.float32)
-    overall = jnp.where(unknown, jnp.nan, _share(jnp.sum(right), jnp.sum(valid)))
+    overall = jnp.where(unknown, jnp.nan, _share(ctx, right, valid))
     if ctx.n_tops < 2:
         return overall
     of_class = (index[:, None] == jnp.arange(classes)) & valid[:, None]
-    return overall, _share(jnp.sum(right[:, None] * of_class, axis=0), jnp.sum(of_class, axis=0))
+    return overall, _share(ctx, right[:, None] * of_class, of_class)
 
 
 def _ignored_label(ctx: Context) -> int | None:
@@ -56,5 +57,7 @@ register(
 )
 
 
-def _share(part: jax.Array, whole: jax.Array) -> jax.Array:
+def _share(ctx: Context, part: jax.Array, whole: jax.Array) -> jax.Array:
+    """Return the share along axis 0, of all devices' rows; 0 of none."""
+    part, whole = (across.total(ctx, jnp.sum(x, axis=0)) for x in (part, whole))
     return jnp.where(whole == 0, 0.0, part / jnp.maximum(whole, 1)).astype(jnp.float32)

@@ -60,8 +60,8 @@ class ParamSpec:
 class Context:
     """All that a layer computes with besides its arrays.
 
-    Two are equal if layers compute the same in them: by type, parameters, phase, and what of `run` concerns layers.
-    Such layers are traced once. `base_key` and `propagate_down` belong to one pass and do not count.
+    Two are equal if layers compute the same in them: by type, parameters, phase, axis, and what of `run` concerns
+    layers. Such layers are traced once. `base_key` and `propagate_down` belong to one pass and do not count.
 
     Attributes:
         layer: the LayerParameter without what wires the layer into its net: no name, as many bottoms and tops as there
@@ -72,6 +72,8 @@ class Context:
         base_key: the key of one forward pass and a number for the layer in it, or None; see `key`.
         propagate_down: in a backward pass of a host layer, for which bottoms a gradient is wanted; None for all.
         per_layer: whether the type was made for this one layer, see `PerLayer`.
+        axis: the mesh axis whose devices have batches of their own, which count as one, see `layers.across`; None on
+            one device.
     """
 
     layer: Any
@@ -81,6 +83,7 @@ class Context:
     base_key: tuple[jax.Array, Any] | None = None
     propagate_down: tuple[bool, ...] | None = None
     per_layer: bool = False
+    axis: str | None = None
 
     @functools.cached_property
     def param(self) -> Any:
@@ -126,7 +129,7 @@ class Context:
 
     @functools.cached_property
     def _computation(self) -> tuple[Any, ...]:
-        return id(self.type), self._definition, self.phase, self.run.of_layers
+        return id(self.type), self._definition, self.phase, self.run.of_layers, self.axis
 
     @functools.cached_property
     def _definition(self) -> bytes:

@@ -104,4 +104,4 @@ def _targets(
     )
     x, t = (promote(a).reshape(scores.shape[0], -1) for a in (scores, jax.lax.stop_gradient(targets)))
     valid = valid_labels(ctx.layer.loss_param, t)
-    return x, t, valid, loss_divisor(ctx.layer.loss_param, valid, "BATCH_SIZE", valid.shape[0])
+    return x, t, valid, loss_divisor(ctx, valid, "BATCH_SIZE", valid.shape[0])

@@ -73,7 +73,7 @@ register(
         Signature("BatchReindex", bottoms=2),
         Traced(batch_reindex),
         Gradient(batch_reindex_backward, indices=Indices((1,), classes=batch_reindex_classes, picks=True)),
-        Facts(dtypes="bottoms"),
+        Facts(dtypes="bottoms", cannot={"joined": "it numbers the items of the device's own batch"}),
     )
 )
 

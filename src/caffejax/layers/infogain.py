@@ -102,4 +102,4 @@ def _weights(
     found = jnp.take(h, index, 0, mode="fill", fill_value=jnp.nan)  # (outer, inner, classes)
     rows = jnp.where(valid[:, :, None], found, 0)
     weights = rows.swapaxes(1, 2).reshape(scores.shape)
-    return weights.sum(axis, keepdims=True), weights, loss_divisor(loss_param, valid, "VALID", valid.shape[0])
+    return weights.sum(axis, keepdims=True), weights, loss_divisor(ctx, valid, "VALID", valid.shape[0])

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
+from . import across
 from .context import Context, Shape
 
 
@@ -54,28 +55,29 @@ def normalization(loss_param: Any, default: str) -> str:
     return default
 
 
-def loss_divisor(loss_param: Any, valid: jax.Array, default: str, batch: int) -> jax.Array | float:
-    """Return what a summed loss is divided by; never less than 1.
+def loss_divisor(ctx: Context, valid: jax.Array, default: str, batch: int) -> jax.Array | float:
+    """Return what a summed loss is divided by; never less than 1, of devices' batches together (see `across`).
 
     Args:
-        loss_param: the layer's LossParameter.
+        ctx: the layer's; the mode stands in its LossParameter.
         valid: which labels count.
         default: the mode if none is given.
         batch: what BATCH_SIZE means.
     """
+    loss_param, n = ctx.layer.loss_param, across.devices(ctx)
     match normalization(loss_param, default):
         case "FULL":
             return _at_least_one(math.prod(valid.shape))
         case "BATCH_SIZE":
             return _at_least_one(batch)
         case "NONE":
-            return 1.0
+            return 1.0 / n
         case "PRE_FIXED":
-            return _at_least_one(loss_param.pre_fixed_normalizer)
+            return _at_least_one(loss_param.pre_fixed_normalizer) / n
         case _ if not loss_param.HasField("ignore_label"):
             return _at_least_one(math.prod(valid.shape))
         case _:
-            return jnp.maximum(1.0, jnp.sum(valid, dtype=jnp.float32))
+            return across.count(ctx, valid)
 
 
 def _at_least_one(size: float) -> jax.Array | float:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from ..errors import require
 from ..kernels.normalization import batch_normalized
+from . import across
 from .axes import four_axes
 from .context import Context, ParamSpec, Shape
 from .dtypes import promote
@@ -34,9 +35,8 @@ def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Ar
     elif ctx.fast:
         return batch_norm_fused(ctx, blobs, x, ())
     else:
-        mean = jnp.mean(values, axis=but_channels(x))
-        variance = jnp.mean(jnp.square(values - along(mean, x)), axis=but_channels(x))
-        new = updated(ctx, blobs, mean, variance, x.size // x.shape[1])
+        mean, variance = statistics(ctx, x)
+        new = updated(ctx, blobs, mean, variance, x)
     top = (values - along(mean, x)) / _deviation(ctx, variance, x)
     return top.astype(x.dtype), new
 
@@ -53,9 +53,8 @@ def batch_norm_backward(
     if uses_stored(ctx):
         return no_diffs, promote(dy) / _deviation(ctx, stored(blobs)[1], x)
     # y's mean is 0 and its variance 1 (but for eps): moving x only moves y across both directions
-    variance = jnp.var(promote(x), axis=but_channels(x))
-    centred = across(promote(dy), promote(y), but_channels(x))
-    return no_diffs, centred / _deviation(ctx, variance, x)
+    _, variance = statistics(ctx, x)
+    return no_diffs, less_moved(ctx, promote(dy), promote(y)) / _deviation(ctx, variance, x)
 
 
 def of_channels(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
@@ -85,8 +84,8 @@ def batch_norm_fused(
     near = stored(blobs)[0]
     by = map(promote, scales[0].factor_and_bias()) if scales else (jnp.ones_like(near), jnp.zeros_like(near))
     guess = jnp.where(jnp.isfinite(near), near, 0)
-    top, mean, variance = batch_normalized(x, *by, guess, ctx.param.eps, relu=relu)
-    return top, updated(ctx, blobs, mean, variance, x.size // x.shape[1])
+    top, mean, variance = batch_normalized(x, *by, guess, ctx.param.eps, relu=relu, axis_name=synced_over(ctx))
+    return top, updated(ctx, blobs, mean, variance, x)
 
 
 PLAIN_BATCH_NORM = LayerType(
@@ -109,12 +108,38 @@ def stored(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     return means * inverse, variances * inverse
 
 
-def updated(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array, m: int) -> Arrays:
-    """Add the statistics of m numbers for each channel to the sums."""
+def updated(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array, x: jax.Array) -> Arrays:
+    """Add the statistics of the batch `x` to the sums."""
     fraction = ctx.param.moving_average_fraction
+    m = x.size // x.shape[1] * (across.devices(ctx) if ctx.run.sync_bn else 1)
     unbiased = variance * (m / (m - 1) if m > 1 else 1.0)
     new = (jax.lax.stop_gradient(promote(b) * fraction + s) for b, s in zip(blobs, (mean, unbiased, 1.0), strict=True))
     return tuple(n.astype(b.dtype) for n, b in zip(new, blobs, strict=True))
+
+
+def synced_over(ctx: Context) -> str | None:
+    """Return the mesh axis over whose devices statistics are taken together, if they are."""
+    return ctx.axis if ctx.run.sync_bn else None
+
+
+def channel_means(ctx: Context, *arrays: jax.Array) -> list[jax.Array]:
+    """Return each array's mean in each channel, (channels,): of all devices' batches with `sync_bn`."""
+    means = [jnp.mean(a, axis=but_channels(a)) for a in arrays]
+    return list(across.mean(ctx, jnp.stack(means))) if ctx.run.sync_bn else means
+
+
+def statistics(ctx: Context, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the batch's mean and variance in each channel, (channels,), by the plain formulation."""
+    values = promote(x)
+    (mean,) = channel_means(ctx, values)
+    (variance,) = channel_means(ctx, jnp.square(values - along(mean, x)))
+    return mean, variance
+
+
+def less_moved(ctx: Context, dy: jax.Array, y: jax.Array) -> jax.Array:
+    """Return `dy` less its mean and less its part along `y`, in each channel of the batch."""
+    mean, part = channel_means(ctx, dy, dy * y)
+    return dy - along(mean, y) - y * along(part, y)
 
 
 def _deviation(ctx: Context, variance: jax.Array, x: jax.Array) -> jax.Array:
@@ -131,11 +156,6 @@ def along(statistic: jax.Array, x: jax.Array) -> jax.Array:
     return statistic.reshape(-1, *(1,) * (x.ndim - 2))
 
 
-def across(dy: jax.Array, y: jax.Array, axes: tuple[int, ...]) -> jax.Array:
-    """Return `dy` less its mean and less its part along `y`, over the axes that were normalised over."""
-    return dy - jnp.mean(dy, axis=axes, keepdims=True) - y * jnp.mean(dy * y, axis=axes, keepdims=True)
-
-
 def mvn(ctx: Context, x: jax.Array) -> jax.Array:
     """Mean 0 and variance 1 for each channel of each image, or for each image if `across_channels`.
 
@@ -150,7 +170,8 @@ def mvn(ctx: Context, x: jax.Array) -> jax.Array:
 def mvn_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     axes, d_top = _mvn_axes(ctx), promote(dy)
     if ctx.param.normalize_variance:
-        dx = across(d_top, promote(y), axes) / _mvn_divisor(ctx, x)
+        part = jnp.mean(d_top * y, axis=axes, keepdims=True)
+        dx = (d_top - jnp.mean(d_top, axis=axes, keepdims=True) - y * part) / _mvn_divisor(ctx, x)
     else:
         dx = d_top - jnp.mean(d_top, axis=axes, keepdims=True)
     return dx.reshape(x.shape)

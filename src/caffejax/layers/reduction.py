@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
+from . import across
 from .axes import canonical_axis
-from .context import Context
+from .context import Context, Shape
 from .dtypes import promote
 from .registry import register
 from .types import Gradient, LayerType, Signature, Traced
@@ -30,7 +31,7 @@ def reduction(ctx: Context, x: jax.Array) -> jax.Array:
             y = jnp.square(rows).sum(-1)
         case _:
             y = rows.mean(-1)
-    return (ctx.param.coeff * y).astype(x.dtype)
+    return (_coefficient(ctx, x.shape) * y).astype(x.dtype)
 
 
 def reduction_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
@@ -41,7 +42,7 @@ def reduction_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Arra
         "SUMSQ": lambda r: 2 * r,
         "MEAN": lambda r: jnp.full_like(r, 1 / r.shape[-1]),
     }[_operation(ctx)](rows)
-    return (ctx.param.coeff * promote(dy)[..., None] * slope).reshape(x.shape)
+    return (_coefficient(ctx, x.shape) * promote(dy)[..., None] * slope).reshape(x.shape)
 
 
 register(LayerType(Signature("Reduction", param="reduction_param"), Traced(reduction), Gradient(reduction_backward)))
@@ -51,6 +52,12 @@ def _operation(ctx: Context) -> str:
     operation = str(ctx.param.ReductionOp.Name(ctx.param.operation))
     require(operation in ("SUM", "ASUM", "SUMSQ", "MEAN"), f"operation {operation} is not supported")
     return operation
+
+
+def _coefficient(ctx: Context, shape: Shape) -> float:
+    """Return what the sum over the device's own numbers is multiplied by."""
+    of_batch = canonical_axis(ctx.param.axis, shape) == 0 and _operation(ctx) != "MEAN"
+    return float(ctx.param.coeff) * (across.devices(ctx) if of_batch else 1)
 
 
 def _rows(ctx: Context, x: jax.Array) -> jax.Array:

@@ -17,12 +17,14 @@ from .epilogue import Epilogue
 from .normalization import (
     PLAIN_BATCH_NORM,
     Arrays,
-    across,
     along,
     batch_norm_params,
     but_channels,
+    less_moved,
     of_channels,
+    statistics,
     stored,
+    synced_over,
     updated,
     uses_stored,
 )
@@ -59,15 +61,12 @@ def scaled_batch_norm_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[tuple[Any, ...], jax.Array]:
     values, d_top, axes = promote(x), promote(dy), but_channels(x)
-    if _by_stored(ctx):
-        mean, variance = stored(blobs[:3])
-    else:
-        mean, variance = jnp.mean(values, axis=axes), jnp.var(values, axis=axes)
+    mean, variance = stored(blobs[:3]) if _by_stored(ctx) else statistics(ctx, x)
     deviation = along(jnp.sqrt(variance + _eps(ctx)), x)
     normalised = (values - along(mean, x)) / deviation
     d_normalised = d_top * along(promote(blobs[3]), x)
     if not _by_stored(ctx):
-        d_normalised = across(d_normalised, normalised, axes)
+        d_normalised = less_moved(ctx, d_normalised, normalised)
     d_factor, d_bias = (d_top * normalised).sum(axes), d_top.sum(axes)
     return (None, None, None, d_factor, d_bias), d_normalised / deviation
 
@@ -91,15 +90,14 @@ def scaled_batch_norm_fused(
     if ctx.fast:
         near = stored(blobs[:3])[0]
         guess = jnp.where(jnp.isfinite(near), near, 0)
-        top, mean, variance = batch_normalized(x, factor, bias, guess, _eps(ctx), relu=bool(epilogues))
+        how: Any = {"relu": bool(epilogues), "axis_name": synced_over(ctx)}
+        top, mean, variance = batch_normalized(x, factor, bias, guess, _eps(ctx), **how)
     else:
-        values = promote(x)
-        mean = jnp.mean(values, axis=but_channels(x))
-        variance = jnp.mean(jnp.square(values - along(mean, x)), axis=but_channels(x))
-        normalised = (values - along(mean, x)) / along(jnp.sqrt(variance + _eps(ctx)), x)
+        mean, variance = statistics(ctx, x)
+        normalised = (promote(x) - along(mean, x)) / along(jnp.sqrt(variance + _eps(ctx)), x)
         top = (normalised * along(factor, x) + along(bias, x)).astype(x.dtype)
     if _is_intel(ctx.layer):
-        return top, updated(ctx, blobs[:3], mean, variance, x.size // x.shape[1])
+        return top, updated(ctx, blobs[:3], mean, variance, x)
     return top, _moved(ctx, blobs[:3], mean, variance)
 
 

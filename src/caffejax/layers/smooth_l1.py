@@ -70,7 +70,7 @@ def _parts(
         difference = held[0] * difference
     divisor: Any = a.shape[0]
     if normalization(ctx.layer.loss_param, "BATCH_SIZE") == "PRE_FIXED":
-        divisor = loss_divisor(ctx.layer.loss_param, difference, "PRE_FIXED", divisor)
+        divisor = loss_divisor(ctx, difference, "PRE_FIXED", divisor)
     return difference, held[1] if len(held) == 2 else 1.0, ctx.param.sigma**2, divisor
 
 

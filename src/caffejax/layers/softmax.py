@@ -90,6 +90,6 @@ def softmax_loss_parts(
     if axis > 0:  # with the classes along the first axis there is none that the two could share
         require_one_batch(scores.shape, labels.shape)
     valid = valid_labels(ctx.layer.loss_param, labels.reshape(scores.shape[:axis] + scores.shape[axis + 1 :]))
-    divisor = loss_divisor(ctx.layer.loss_param, valid, "VALID", math.prod(scores.shape[:axis]))
+    divisor = loss_divisor(ctx, valid, "VALID", math.prod(scores.shape[:axis]))
     own = own_classes(labels, scores.shape, axis)
     return axis, jax.nn.log_softmax(promote(scores), axis), own, valid, divisor

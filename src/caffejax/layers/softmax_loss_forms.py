@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..errors import require
+from . import across
 from .context import Context, Shape
 from .loss import replaced
 from .registry import register
@@ -76,8 +77,12 @@ def _weights(ctx: Context, own: jax.Array, axis: int) -> jax.Array:
         f"loss_param.class_weighting must have a number for each class: {len(given)} for {classes} classes",
     )
     others = tuple(k for k in range(own.ndim) if k != axis)
-    of_class = jnp.asarray(list(given), jnp.float32) if given else 1 / jnp.maximum(jnp.sum(own, others), 1)
+    of_class = jnp.asarray(list(given), jnp.float32) if given else 1 / jnp.maximum(_occurrences(ctx, own, others), 1)
     return jnp.sum(own * of_class.reshape(-1, *(1,) * (own.ndim - axis - 1)), axis)
+
+
+def _occurrences(ctx: Context, own: jax.Array, others: tuple[int, ...]) -> jax.Array:
+    return across.total(ctx, jnp.sum(own, others))
 
 
 def _label_map(ctx: Context, scores: Any, labels: Any) -> dict[int, Shape]:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
+from . import across
 from .context import Context
 from .dtypes import promote
 from .loss import require_one_batch
@@ -20,7 +21,8 @@ def euclidean_distance(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
     difference = _difference(a, b)
     require(difference.shape[1] % 3 == 0, f"rows must hold points of 3 numbers each, not {difference.shape[1]} numbers")
     points = difference.reshape(a.shape[0], -1, 3)
-    return jnp.mean(jnp.sqrt(jnp.sum(jnp.square(points), axis=2))).reshape(1, 1, 1, 1).astype(a.dtype)
+    distance = across.mean(ctx, jnp.mean(jnp.sqrt(jnp.sum(jnp.square(points), axis=2))))
+    return distance.reshape(1, 1, 1, 1).astype(a.dtype)
 
 
 register(

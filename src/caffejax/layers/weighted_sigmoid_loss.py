@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..errors import require
+from . import across
 from .context import Context
 from .cross_entropy import SIGMOID_CROSS_ENTROPY_LOSS, sigmoid_terms
 from .dtypes import promote
@@ -24,14 +25,14 @@ def weighted_sigmoid_loss(ctx: Context, scores: jax.Array, targets: jax.Array, w
     The loss_param means nothing to it.
     """
     x, t, w = _rows(scores, targets, weights)
-    return jnp.sum(w * sigmoid_terms(x, t)) / _sum_of(w)
+    return jnp.sum(w * sigmoid_terms(x, t)) / _sum_of(ctx, w)
 
 
 def weighted_sigmoid_loss_backward(
     ctx: Context, scores: jax.Array, targets: jax.Array, weights: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None, None]:
     x, t, w = _rows(scores, targets, weights)
-    return (dy * w * (jax.nn.sigmoid(x) - t) / _sum_of(w)).reshape(scores.shape), None, None
+    return (dy * w * (jax.nn.sigmoid(x) - t) / _sum_of(ctx, w)).reshape(scores.shape), None, None
 
 
 def _rows(scores: jax.Array, *others: jax.Array) -> list[jax.Array]:
@@ -42,8 +43,8 @@ def _rows(scores: jax.Array, *others: jax.Array) -> list[jax.Array]:
     return [promote(a).reshape(scores.shape[0], -1) for a in (scores, *map(lax.stop_gradient, others))]
 
 
-def _sum_of(weights: jax.Array) -> jax.Array:
-    total = jnp.sum(weights)
+def _sum_of(ctx: Context, weights: jax.Array) -> jax.Array:
+    total = across.mean(ctx, jnp.sum(weights))
     return jnp.where(total > 0, total, 1)
 
 

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from ..graph import Layer, Param
+from ..layers import across
 from ..layers.calling import call_once_traced, fused_once_traced
 from ..layers.checking import check_dtypes
 from ..layers.dtypes import cast_inputs, matmul_precision
@@ -63,6 +64,7 @@ def compute(part: Part, given: Given, before: Mapping[str, jax.Array], keep: fro
         layer = step.first
         with jax.named_scope(layer.name), layer.located(), matmul_precision(layer.context):
             tops, new = _tops(step, given, state, values)
+            tops = across.of_whole_batch(layer.context, tops)
         _write(layer, new, state)
         tops = tuple(
             # an in-place blob's diff is that of its first value
@@ -72,7 +74,8 @@ def compute(part: Part, given: Given, before: Mapping[str, jax.Array], keep: fro
         values.update(zip(layer.tops, tops, strict=True))
         for top, weight in zip(tops, layer.loss_weights, strict=True):
             if weight:
-                total += weight * jnp.sum(top, dtype=jnp.promote_types(top.dtype, jnp.float32))
+                loss = jnp.sum(top, dtype=jnp.promote_types(top.dtype, jnp.float32))
+                total += weight * across.summed(layer.context, loss)  # once, of a top that all devices share
     made = part.makes if keep is None else part.makes & keep
     return Result({name: values[name] for name in values if name in made}, state, total)
 
@@ -151,10 +154,10 @@ def _tops(step: Step, given: Given, state: Mapping[str, Any], values: Mapping[st
     if layer.type.is_fed:
         return layer.finish([given.inputs[top] for top in layer.tops]), ()
     blobs, bottoms = inputs_of(layer, given.params, state, values)
+    context = across.placed(layer.context, bottoms)
     if taken:
         epilogues = [Epilogue(other.context, _blobs(other, given.params, state)) for other in taken]
-        return fused_once_traced(layer.context, blobs, bottoms, epilogues)
-    context = layer.context
+        return fused_once_traced(context, blobs, bottoms, epilogues)
     if layer.type.on_host:
         context = replace(context, propagate_down=layer.bottom_need_backward)
     return call_once_traced(context, layer.base_key(given.key), blobs, bottoms)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from .. import across
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
@@ -30,9 +31,10 @@ def bbox_accuracy(ctx: Context, deltas: jax.Array, rois: jax.Array, matched: jax
     counts = (truth[:, 0] > 0) & (truth[:, -1] <= _GROUND_TRUTH) & (rows[:, 0] >= 0)
     first = 4 * (label if aware else jnp.minimum(label, 1))
     own = jnp.take_along_axis(given, first[:, None] + jnp.arange(4), axis=1)  # NaN for a class that there is not
-    total = jnp.sum(counts, dtype=given.dtype)
+    total = across.total(ctx, jnp.sum(counts, dtype=given.dtype))
     boxes = moved(rows[:, 1:], normalization(ctx).undone(own)), rows[:, 1:]
-    sums = [jnp.sum(jnp.where(counts & (label > 0), overlap(box, truth[:, 1:5], 1.0), 0)) for box in boxes]
+    fits = [jnp.where(counts & (label > 0), overlap(box, truth[:, 1:5], 1.0), 0) for box in boxes]
+    sums = [across.total(ctx, jnp.sum(fit)) for fit in fits]
     found = [jnp.where(total > 0, s / jnp.maximum(total, 1), -1).reshape(1, 1, 1, 1) for s in sums]
     return tuple(found[: ctx.n_tops])
 

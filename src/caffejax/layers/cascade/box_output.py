@@ -10,6 +10,7 @@ from ...errors import require
 from ..axes import four_axes
 from ..context import Context
 from ..dtypes import promote
+from ..questions import OWN_IMAGES
 from ..registry import register
 from ..types import Facts, Gradient, LayerType, Signature, Traced
 from .fields import Fields, fields
@@ -49,7 +50,7 @@ register(
         Facts(
             origin="MS-CNN",
             padded=True,
-            cannot={"shard": "the rows of all images are moved together, padding last"},
+            cannot={"shard": "the rows of all images are moved together, padding last", "joined": OWN_IMAGES},
         ),
     )
 )

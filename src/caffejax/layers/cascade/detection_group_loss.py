@@ -13,7 +13,7 @@ from ..dtypes import promote
 from ..registry import register
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
 from .fields import fields
-from .multitask import Labels, balanced, box_loss, class_loss, label_map, labels_of, two_losses
+from .multitask import Labels, balanced, box_loss, class_loss, label_map, labels_of, two_losses, weight_of
 from .ranks import drawn, highest
 from .regression import bounds, normalization
 from .shapes import images_of, per_image, per_item, require_pair
@@ -30,14 +30,14 @@ def detection_group_loss(ctx: Context, scores: jax.Array, deltas: jax.Array, tru
     or the hardest. With field_xyr and field_whr, deltas are bounded, though not for the gradient.
     """
     (of_classes, _), (of_boxes, _) = _losses(ctx, scores, deltas, truth)
-    return two_losses(of_classes, getattr(ctx.param, "lambda") * of_boxes)
+    return two_losses(ctx, of_classes, getattr(ctx.param, "lambda") * of_boxes)
 
 
 def detection_group_loss_backward(
     ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array, None]:
     (_, by_scores), (_, by_deltas) = _losses(ctx, scores, deltas, truth)
-    weight = dy.reshape(2)[0]
+    weight = weight_of(ctx, dy)
     return weight * by_scores, weight * getattr(ctx.param, "lambda") * by_deltas, None
 
 
@@ -77,12 +77,12 @@ def _losses(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array
     sample = _sample(ctx, scores, labels, len(field.width))
     classes = jnp.minimum(labels.classes, 1) if p.objectness else labels.classes
     weights = _weights(ctx, labels, sample, scores.dtype)
-    of_classes = class_loss(scores, classes, jnp.where(sample & ~labels.ignored(ctx, classes), weights, jnp.nan))
+    of_classes = class_loss(ctx, scores, classes, jnp.where(sample & ~labels.ignored(ctx, classes), weights, jnp.nan))
     if p.HasField("field_xyr") and p.HasField("field_whr"):
         deltas = bounds(p).normalized_held(deltas, 1, norm)
     counts = sample & (labels.classes != 0) & ~labels.ignored(ctx, labels.classes)
     targets = field.encoded(promote(labels.boxes), norm)
-    return of_classes, box_loss(deltas, targets, counts, p.bbox_loss_type == "Smooth_L1")
+    return of_classes, box_loss(ctx, deltas, targets, counts, p.bbox_loss_type == "Smooth_L1")
 
 
 def _sample(ctx: Context, scores: jax.Array, labels: Labels, n_fields: int) -> jax.Array:
@@ -127,4 +127,4 @@ def _weights(ctx: Context, labels: Labels, sample: jax.Array, dtype: Any) -> jax
     p, objects = ctx.param, labels.classes > 0
     if not p.pos_neg_weighted:
         return jnp.ones(objects.shape, dtype)
-    return jnp.where(objects, *balanced(objects & sample, ~objects & sample, 1 / (1 + p.bg_multiple), dtype))
+    return jnp.where(objects, *balanced(ctx, objects & sample, ~objects & sample, 1 / (1 + p.bg_multiple), dtype))

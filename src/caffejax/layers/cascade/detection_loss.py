@@ -5,12 +5,13 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from .. import across
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
 from .fields import fields
-from .multitask import Labels, balanced, box_loss, class_loss, label_map, labels_of, two_losses
+from .multitask import Labels, balanced, box_loss, class_loss, label_map, labels_of, two_losses, weight_of
 from .ranks import highest
 from .regression import bounds, normalization
 from .shapes import require_scores_and_deltas
@@ -29,7 +30,7 @@ def detection_loss(ctx: Context, x: jax.Array, truth: jax.Array) -> jax.Array:
     all of it, as `sample_mode` says. Deltas are bounded, though not for the gradient.
     """
     (of_classes, _), (of_boxes, _) = _losses(ctx, x, truth)
-    return two_losses(of_classes, getattr(ctx.param, "lambda") * of_boxes)
+    return two_losses(ctx, of_classes, getattr(ctx.param, "lambda") * of_boxes)
 
 
 def detection_loss_backward(
@@ -37,7 +38,7 @@ def detection_loss_backward(
 ) -> tuple[jax.Array, None]:
     (_, by_scores), (_, by_deltas) = _losses(ctx, x, truth)
     by_x = jnp.concatenate([by_scores, getattr(ctx.param, "lambda") * by_deltas], axis=1)
-    return dy.reshape(2)[0] * by_x, None
+    return weight_of(ctx, dy) * by_x, None
 
 
 register(
@@ -68,14 +69,14 @@ def _losses(ctx: Context, x: jax.Array, truth: jax.Array) -> Losses:
     objects, background = labels.classes != 0, _background(ctx, scores, labels)
     weights = jnp.ones(objects.shape, x.dtype)
     if p.pos_neg_weighted:
-        of_objects, of_background = balanced(objects, background, 1 / (1 + p.bg_multiple), x.dtype)
-        weights = jnp.where(objects, of_objects, jnp.where(jnp.any(objects), of_background, 1))
+        of_objects, of_background = balanced(ctx, objects, background, 1 / (1 + p.bg_multiple), x.dtype)
+        weights = jnp.where(objects, of_objects, jnp.where(across.total(ctx, jnp.sum(objects)) > 0, of_background, 1))
     ignored = labels.ignored(ctx, labels.classes)
     counts = (objects | background) & ~ignored
-    of_classes = class_loss(scores, labels.classes, jnp.where(counts, weights, jnp.nan))
+    of_classes = class_loss(ctx, scores, labels.classes, jnp.where(counts, weights, jnp.nan))
     deltas = bounds(p).normalized_held(deltas, 1, norm)
     targets = field.encoded(promote(labels.boxes), norm)
-    return of_classes, box_loss(deltas, targets, objects & ~ignored, p.bb_smooth)
+    return of_classes, box_loss(ctx, deltas, targets, objects & ~ignored, p.bb_smooth)
 
 
 def _background(ctx: Context, scores: jax.Array, labels: Labels) -> jax.Array:

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from .. import across
 from ..context import Context
 from .multitask import Labels
 from .overlap import overlap
@@ -22,7 +23,7 @@ def shares_of_right_classes(ctx: Context, right: jax.Array, labels: Labels, clas
         classes: its classes, as they are counted.
     """
     ignored = labels.ignored(ctx, classes) | ((classes == 0) & (labels.overlap >= ctx.param.bg_threshold))
-    shares = [_mean(right, counts) for counts in (~ignored, ~ignored & (classes != 0))]
+    shares = [_mean(ctx, right, counts) for counts in (~ignored, ~ignored & (classes != 0))]
     return jnp.stack(shares).reshape(1, 1, 1, 2)
 
 
@@ -37,14 +38,14 @@ def mean_overlap(ctx: Context, boxes: jax.Array, labels: Labels, plus: float) ->
     """
     truth = jnp.concatenate([labels.boxes[:, :2] - labels.boxes[:, 2:] / 2, labels.boxes[:, 2:]], axis=1)
     found = overlap(_corners(boxes, plus), _corners(truth, plus), plus)
-    return _mean(found, (labels.classes != 0) & ~labels.ignored(ctx, labels.classes)).reshape(1, 1, 1, 1)
+    return _mean(ctx, found, (labels.classes != 0) & ~labels.ignored(ctx, labels.classes)).reshape(1, 1, 1, 1)
 
 
 def _corners(boxes: jax.Array, plus: float) -> jax.Array:
     return jnp.moveaxis(jnp.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:] - plus], axis=1), 1, -1)
 
 
-def _mean(values: Any, counts: jax.Array) -> jax.Array:
+def _mean(ctx: Context, values: Any, counts: jax.Array) -> jax.Array:
     values = values if jnp.issubdtype(values.dtype, jnp.floating) else values.astype(jnp.float32)
-    count = jnp.sum(counts, dtype=values.dtype)
-    return jnp.where(count > 0, jnp.sum(jnp.where(counts, values, 0)) / jnp.maximum(count, 1), -1)
+    total, count = (across.total(ctx, jnp.sum(x, dtype=values.dtype)) for x in (jnp.where(counts, values, 0), counts))
+    return jnp.where(count > 0, total / jnp.maximum(count, 1), -1)

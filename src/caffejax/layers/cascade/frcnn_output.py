@@ -12,6 +12,7 @@ from ...errors import require
 from ..context import Context
 from ..detection.boxes import unsuppressed
 from ..dtypes import promote
+from ..questions import OWN_IMAGES
 from ..registry import register
 from ..types import Facts, Gradient, LayerType, Signature, Traced
 from .overlap import overlap, require_measure
@@ -67,7 +68,7 @@ register(
             origin="Cascade R-CNN",
             padded=True,
             restrictions="`save_output_param` writes no files.",
-            cannot={"shard": "boxes suppress each other, whatever rows they are in"},
+            cannot={"shard": "boxes suppress each other, whatever rows they are in", "joined": OWN_IMAGES},
         ),
     )
 )

@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from ...errors import require
+from .. import across
 from ..axes import four_axes
-from ..context import Shape
+from ..context import Context, Shape
 
 _LEAST = float(jnp.finfo(jnp.float32).tiny)  # no logarithm is taken of a smaller probability
 
@@ -63,10 +64,11 @@ def log_probabilities(scores: jax.Array) -> jax.Array:
     return jnp.maximum(jax.nn.log_softmax(scores, axis=1), jnp.log(jnp.asarray(_LEAST, scores.dtype)))
 
 
-def class_loss(scores: jax.Array, classes: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+def class_loss(ctx: Context, scores: jax.Array, classes: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the weighted mean of -log of the classes' probabilities, and its gradient by the scores.
 
     Args:
+        ctx: the layer.
         scores: (batch, classes, height, width).
         classes: (batch, height, width). Where one counts that there is not, the loss is NaN.
         weights: (batch, height, width), NaN where a place does not count.
@@ -74,40 +76,51 @@ def class_loss(scores: jax.Array, classes: jax.Array, weights: jax.Array) -> tup
     own = classes[:, None] == jnp.arange(scores.shape[1])[:, None, None]
     counts = ~jnp.isnan(weights)
     weights = jnp.where(counts, weights, 0)
-    count = jnp.maximum(jnp.sum(counts, dtype=scores.dtype), 1)
+    count = across.count(ctx, counts).astype(scores.dtype)
     loss = -jnp.sum(jnp.where(own, log_probabilities(scores), 0) * weights[:, None]) / count
     known = jnp.all(jnp.any(own, axis=1) | ~counts)
     return jnp.where(known, loss, jnp.nan), (jax.nn.softmax(scores, axis=1) - own) * weights[:, None] / count
 
 
-def box_loss(deltas: jax.Array, targets: jax.Array, counts: jax.Array, smooth: bool) -> tuple[jax.Array, jax.Array]:
+def box_loss(
+    ctx: Context, deltas: jax.Array, targets: jax.Array, counts: jax.Array, smooth: bool
+) -> tuple[jax.Array, jax.Array]:
     """Return the mean of half the squared difference, if `smooth` of its smooth L1 form; and its gradient by deltas.
 
     Args:
+        ctx: the layer.
         deltas, targets: (batch, 4, height, width).
         counts: (batch, height, width), which places count.
         smooth: linear where the difference is more than 1.
     """
     difference = jnp.where(counts[:, None], deltas - targets, 0)
     slope = jnp.clip(difference, -1, 1) if smooth else difference
-    count = jnp.maximum(4 * jnp.sum(counts, dtype=deltas.dtype), 1)
+    count = 4 * across.count(ctx, counts).astype(deltas.dtype)
     return jnp.sum(slope * (difference - slope / 2)) / count, slope / count
 
 
-def two_losses(of_classes: jax.Array, of_boxes: jax.Array) -> jax.Array:
-    """Return the top: both losses, and that of boxes; 1 x 1 x 1 x 2."""
-    return jnp.stack([of_classes + of_boxes, of_boxes]).reshape(1, 1, 1, 2)
+def two_losses(ctx: Context, of_classes: jax.Array, of_boxes: jax.Array) -> jax.Array:
+    """Return the top: both losses, and that of boxes; 1 x 1 x 1 x 2. It is of the whole batch, though it has axes."""
+    return across.mean(ctx, jnp.stack([of_classes + of_boxes, of_boxes])).reshape(1, 1, 1, 2)
 
 
-def balanced(objects: jax.Array, background: jax.Array, share: float, dtype: Any) -> tuple[jax.Array, jax.Array]:
+def weight_of(ctx: Context, dy: jax.Array) -> jax.Array:
+    """Return what the device's own gradients are multiplied by, from the diff of `two_losses`."""
+    return dy.reshape(2)[0] / across.devices(ctx)
+
+
+def balanced(
+    ctx: Context, objects: jax.Array, background: jax.Array, share: float, dtype: Any
+) -> tuple[jax.Array, jax.Array]:
     """Return the weights of objects and of background by which the former make that share of all that is sampled.
 
     Args:
+        ctx: the layer.
         objects, background: which places are, and are sampled.
         share: of objects.
         dtype: of the weights.
     """
-    sums = [jnp.sum(places, dtype=dtype) for places in (objects, background)]
+    sums = [across.total(ctx, jnp.sum(places, dtype=dtype)) for places in (objects, background)]
     of_objects, of_background = (
         jnp.where(total > 0, part * sum(sums) / jnp.maximum(total, 1), 1)
         for part, total in zip((share, 1 - share), sums, strict=True)

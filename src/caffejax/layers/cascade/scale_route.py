@@ -16,6 +16,7 @@ from ..context import Context, Shape, Site
 from ..dtypes import promote
 from ..no_gradient import no_gradient
 from ..on_host import promoted
+from ..questions import OWN_IMAGES
 from ..registry import register
 from ..types import SAME_AS_BOTTOMS, Facts, Gradient, LayerType, OnHost, PerLayer, Signature, Traced
 from .shapes import four_long, require_rows, rows_of, with_four_axes
@@ -66,7 +67,7 @@ register(
             origin="Cascade R-CNN",
             padded=True,
             restrictions="In TRAIN, and with several bottoms, it runs on the host.",
-            cannot={"shard": "rows change places, padding last"},
+            cannot={"shard": "rows change places, padding last", "joined": OWN_IMAGES},
         ),
     )
 )

@@ -14,6 +14,7 @@ from jax import lax
 from ...errors import require
 from ...schema.caffe_pb2 import PriorBoxParameter
 from ..context import Context, Shape, Site
+from ..questions import OWN_IMAGES
 from ..registry import register
 from ..rows import trimmed
 from ..types import Facts, Gradient, LayerType, OnHost, PerLayer, Signature, Traced
@@ -73,7 +74,7 @@ register(
         Facts(
             padded=True,
             origin="SSD",
-            cannot={"shard": "the boxes of all images make one list"},
+            cannot={"shard": "the boxes of all images make one list", "joined": OWN_IMAGES},
             restrictions="Nothing is drawn (visualize). Settings of other forks are refused. Where it writes files, it "
             "runs on the host.",
         ),

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ...schema.caffe_pb2 import PriorBoxParameter
+from .. import across
 from ..context import Context
 from ..loss import loss_divisor, normalization
 from .boxes import decode, encode
@@ -141,5 +142,5 @@ def _mined(
 
 def _divisor(ctx: Context, found: Targets) -> jax.Array | float:
     if normalization(ctx.layer.loss_param, "VALID") == "VALID":
-        return jnp.maximum(1.0, jnp.sum(found.matched, dtype=jnp.float32))
-    return loss_divisor(ctx.layer.loss_param, found.counted, "VALID", found.counted.shape[0])
+        return across.count(ctx, found.matched)
+    return loss_divisor(ctx, found.counted, "VALID", found.counted.shape[0])

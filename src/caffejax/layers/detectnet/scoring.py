@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...errors import require
+from .. import across
 from ..context import Context
 from ..detection.boxes import overlaps
 from ..no_gradient import no_gradient
@@ -34,7 +35,9 @@ def score_detections(ctx: Context, truth: jax.Array, found: jax.Array) -> jax.Ar
 def mean_ap(ctx: Context, scored: jax.Array) -> tuple[jax.Array, ...]:
     """DetectNet's mAP, precision and recall of a scored list (N x most x 5), in percent; mAP is the others' product."""
     require(len(scored.shape) == 3 and scored.shape[2] == 5, f"needs a scored list N x most x 5, not {scored.shape}")
-    right, wrong, missed = (jnp.sum(scored[:, :, 4] == kind, dtype=scored.dtype) for kind in (_RIGHT, _WRONG, _MISSED))
+    right, wrong, missed = (
+        across.total(ctx, jnp.sum(scored[:, :, 4] == kind, dtype=scored.dtype)) for kind in (_RIGHT, _WRONG, _MISSED)
+    )
     precision, recall = (100 * right / jnp.maximum(right + others, 1) for others in (wrong, missed))
     return tuple(x[None] for x in (precision * recall / 100, precision, recall))
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ...errors import require
+from .. import across
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
@@ -92,7 +93,7 @@ def numbers(ctx: Context, a: jax.Array, *b: jax.Array) -> tuple[jax.Array, jax.A
     there = ~jnp.isnan(difference)
     divisor: Any = a.shape[0]
     if ctx.param.normalize_by_num_entries:
-        divisor = jnp.sum(there, dtype=jnp.float32) / a.shape[1]
+        divisor = across.mean(ctx, jnp.sum(there, dtype=jnp.float32)) / a.shape[1]
     return jnp.where(there, difference, 0), there, divisor
 
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ...errors import require
+from .. import across
 from ..axes import canonical_axis
 from ..context import Context, ParamSpec
 from ..dtypes import promote
@@ -48,7 +49,7 @@ def center_loss_backward(
 ) -> tuple[Any, ...]:
     difference, own = _differences(ctx, blobs, x, labels)
     members = own.astype(difference.dtype)
-    d_centers = -(members.T @ difference) / (1 + jnp.sum(members, axis=0)[:, None])
+    d_centers = -(members.T @ difference) / (1 + across.total(ctx, jnp.sum(members, axis=0))[:, None])
     dx = dy / x.shape[0] * difference
     return (jnp.where(dy == 0, 0, d_centers),), dx.reshape(x.shape), None
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ...errors import require
+from .. import across
 from ..context import Context
 from ..loss import classes_of_rows, nan_if_unlabelled
 from ..registry import register
@@ -33,7 +34,7 @@ def general_contrastive_loss(ctx: Context, distances: jax.Array, labels: jax.Arr
     if ctx.n_tops == 1:
         return loss
     means = [jnp.sum(jnp.where(own, near, 0)), jnp.sum(jnp.where(own, 0, far)) / (d.shape[1] - 1)]
-    return loss, jnp.stack(means) / d.shape[0]
+    return loss, across.mean(ctx, jnp.stack(means) / d.shape[0])
 
 
 def general_contrastive_loss_backward(
@@ -46,7 +47,7 @@ def general_contrastive_loss_backward(
     pushed = p.negative_weight * (jnp.exp(-d) if p.exp_negative_weight else jnp.ones_like(d))
     pushed = jnp.where(others & (d < p.negative_margin), pushed, 0)
     if p.HasField("normalize_negative"):
-        total = jnp.abs(jnp.sum(pushed)) / (p.normalize_negative * d.shape[0])
+        total = jnp.abs(across.mean(ctx, jnp.sum(pushed))) / (p.normalize_negative * d.shape[0])
         pushed = jnp.where(total > p.positive_weight, pushed / jnp.where(total == 0, 1, total), pushed)
     slope = jnp.where(own & pulled, p.positive_weight, 0) - pushed
     return (d_top / d.shape[0] * slope).reshape(distances.shape), None

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from .. import across
 from ..context import Context
 from ..loss import classes_of_rows, nan_if_unlabelled
 from ..registry import register
@@ -30,7 +31,7 @@ def general_triplet_loss(ctx: Context, distances: jax.Array, labels: jax.Array) 
     if ctx.n_tops == 1:
         return loss
     means = [jnp.sum(mine), jnp.sum(jnp.where(own, 0, d)) / (d.shape[1] - 1)]
-    return loss, jnp.stack(means) / d.shape[0]
+    return loss, across.mean(ctx, jnp.stack(means) / d.shape[0])
 
 
 def general_triplet_loss_backward(

@@ -130,4 +130,4 @@ def _difference(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array) -
     positions = jnp.ones((a.shape[0], *a.shape[2:]), bool)
     d = promote(a) - promote(b)
     d = d * promote(weights[0]) if weights else d
-    return d, loss_divisor(ctx.layer.loss_param, positions, "VALID", a.shape[0])
+    return d, loss_divisor(ctx, positions, "VALID", a.shape[0])

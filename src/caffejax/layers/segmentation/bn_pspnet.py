@@ -45,7 +45,7 @@ def moving_bn_backward(
 ) -> tuple[Any, jax.Array]:
     slope, _, mean, variance = blobs
     if _by_batch(ctx):
-        (d_slope, d_bias), dx = normalized_diffs(slope, x, dy, ctx.param.eps)
+        (d_slope, d_bias), dx = normalized_diffs(ctx, slope, x, dy, ctx.param.eps)
         return (d_slope, d_bias, None, None), dx
     deviation = jnp.sqrt(promote(channels_of(variance)) + ctx.param.eps)
     dx = promote(dy) * FIRST.along(channels_of(slope) / deviation, x)

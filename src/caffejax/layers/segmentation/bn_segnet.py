@@ -42,7 +42,7 @@ def segnet_bn_params(ctx: Context, x: Any) -> list[ParamSpec]:
 def segnet_bn_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy: Any) -> tuple[Any, jax.Array]:
     d_top, scale = first(dy), blobs[0]
     if _learns(ctx):
-        return normalized_diffs(scale, x, d_top, _EPS)
+        return normalized_diffs(ctx, scale, x, d_top, _EPS)
     d_scale, d_shift = FIRST.sums(promote(d_top) * x), FIRST.sums(promote(d_top))
     return (d_scale.reshape(scale.shape), d_shift.reshape(scale.shape)), d_top * FIRST.along(channels_of(scale), x)
 

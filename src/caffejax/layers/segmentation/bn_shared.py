@@ -13,6 +13,7 @@ from ...kernels.normalization import batch_normalized
 from ...kernels.sums import FIRST
 from ..context import Context, Shape
 from ..dtypes import promote
+from ..normalization import less_moved, statistics, synced_over
 
 Arrays = tuple[jax.Array, ...]
 
@@ -37,29 +38,22 @@ def normalized(
     if ctx.fast:
         guess = jax.lax.stop_gradient(promote(near))
         guess = jnp.where(jnp.isfinite(guess), guess, 0)
-        found: Arrays = batch_normalized(x, promote(factor), promote(bias), guess, eps, relu=relu)
+        how: Any = {"relu": relu, "axis_name": synced_over(ctx)}
+        found: Arrays = batch_normalized(x, promote(factor), promote(bias), guess, eps, **how)
         return found
-    mean, variance = _statistics(x)
+    mean, variance = statistics(ctx, x)
     y = (promote(x) - FIRST.along(mean, x)) / FIRST.along(jnp.sqrt(variance + eps), x)
     y = y * FIRST.along(factor, x) + FIRST.along(bias, x)
     return y.astype(x.dtype), jax.lax.stop_gradient(mean), jax.lax.stop_gradient(variance)
 
 
-def _statistics(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    mean = FIRST.means(promote(x))
-    return mean, FIRST.means(jnp.square(promote(x) - FIRST.along(mean, x)))
-
-
 def normalized_diffs(
-    factor: jax.Array, x: jax.Array, dy: jax.Array, eps: float
+    ctx: Context, factor: jax.Array, x: jax.Array, dy: jax.Array, eps: float
 ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
     """Return the diffs of factor and bias, and of the bottom, where the batch is normalised by itself."""
-    mean, variance = _statistics(x)
+    mean, variance = statistics(ctx, x)
     deviation, dy = jnp.sqrt(variance + eps), promote(dy)
     normal = (promote(x) - FIRST.along(mean, x)) / FIRST.along(deviation, x)
     d_factor, d_bias = FIRST.sums(dy * normal), FIRST.sums(dy)
-    m = x.size // mean.size
-    # the normal has mean 0 and variance 1 (but for eps): moving x only moves it across both directions
-    across = dy - FIRST.along(d_bias / m, x) - normal * FIRST.along(d_factor / m, x)
-    dx = across * FIRST.along(channels_of(factor) / deviation, x)
+    dx = less_moved(ctx, dy, normal) * FIRST.along(channels_of(factor) / deviation, x)
     return (d_factor.reshape(factor.shape), d_bias.reshape(factor.shape)), dx

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ...errors import require
+from .. import across
 from ..context import Context
 from ..registry import register
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
@@ -28,7 +29,8 @@ def eltwise_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.
     before = jnp.sum((scores > own) | ((scores == own) & (number > index)), axis=1, keepdims=True)
     right = (before < p.top_k) & (index >= 0) & (index < classes)
     counts = index != p.ignore_label if p.HasField("ignore_label") else jnp.ones(index.shape, bool)
-    share = jnp.sum(right & counts) / jnp.maximum(jnp.sum(counts), 1)
+    found, among = (across.total(ctx, jnp.sum(x)) for x in (right & counts, counts))
+    share = found / jnp.maximum(among, 1)
     return share.astype(jnp.float32).reshape(1, 1, 1, 1)
 
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ...errors import require
+from .. import across
 from ..context import Context, ParamSpec
 from ..registry import register
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
@@ -28,11 +29,11 @@ def seg_accuracy(ctx: Context, blobs: Arrays, scores: jax.Array, labels: jax.Arr
     valid = jnp.ones(index.shape, bool)
     for ignored in ctx.param.ignore_label:
         valid &= index != ignored
-    unknown = jnp.any(valid & ((index < 0) | (index >= classes)))
+    unknown = across.total(ctx, jnp.sum(valid & ((index < 0) | (index >= classes)))) > 0
     own = ((index[..., None] == jnp.arange(classes)) & valid[..., None]).astype(jnp.float32)
     guessed = (guesses[..., None] == jnp.arange(classes)).astype(jnp.float32)
     counts = jnp.einsum("bpi,bpj->ij", own, guessed, precision="highest")
-    counts = sum(blobs, start=counts)
+    counts = sum(blobs, start=across.total(ctx, counts))
     figures = jnp.where(unknown, jnp.nan, _figures(counts))
     return figures.reshape(1, 1, 1, 3), tuple(counts.astype(b.dtype) for b in blobs)
 

@@ -11,6 +11,7 @@ from jax import lax
 
 from ...errors import require
 from ...kernels.varying import vary_as
+from .. import across
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
@@ -88,7 +89,7 @@ def ctc_loss_backward(
     of_label = spread.symbols[:, :, None] == jnp.arange(scores.shape[2])
     said = jnp.einsum("tns,nsc->tnc", share, of_label.astype(share.dtype))
     diff = jnp.where(possible[:, None], jax.nn.softmax(promote(scores[:steps]), axis=2) - said, 0)
-    return dy * jnp.pad(diff, ((0, scores.shape[0] - steps), (0, 0), (0, 0))), None
+    return dy * across.devices(ctx) * jnp.pad(diff, ((0, scores.shape[0] - steps), (0, 0), (0, 0))), None
 
 
 def _labels(ctx: Context, scores: Any, labels: Any) -> int:

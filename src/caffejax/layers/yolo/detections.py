@@ -6,10 +6,13 @@ import jax
 import jax.numpy as jnp
 
 from ..detection.boxes import unsuppressed
-from ..questions import Question
+from ..questions import OWN_IMAGES, Question
 from .heads import as_corners
 
-ONE_LIST: dict[Question, str] = {"shard": "the boxes of all images make one list, in which they suppress each other"}
+ONE_LIST: dict[Question, str] = {
+    "shard": "the boxes of all images make one list, in which they suppress each other",
+    "joined": OWN_IMAGES,
+}
 
 
 def rows(

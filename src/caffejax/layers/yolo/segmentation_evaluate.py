@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...errors import require
+from .. import across
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
@@ -28,7 +29,9 @@ def segmentation_evaluate(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.
     if wanted[2:] != shape[2:]:
         found, limit = _scaled(jnp.floor(jnp.clip(found * 255, 0, 255)), wanted[2:]), float(int(limit * 255))
     seen = found > limit
-    both, either = (jnp.sum(m, axis=(0, 2, 3), dtype=jnp.float32) for m in (seen & true, seen | true))
+    both, either = (
+        across.total(ctx, jnp.sum(m, axis=(0, 2, 3), dtype=jnp.float32)) for m in (seen & true, seen | true)
+    )
     return (both / jnp.maximum(either, 1)).reshape(1, 1, 1, -1)
 
 

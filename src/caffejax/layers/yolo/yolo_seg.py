@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...errors import require
+from .. import across
 from ..context import Context
 from ..dtypes import promote
 from ..loss import require_one_batch
@@ -55,7 +56,7 @@ def _difference(ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Arra
             len(x.shape) >= 2 and counts.shape[:2] == wanted and counts.size == wanted[0] * wanted[1],
             f"bottom 2 must count the pixels of each image's classes, {wanted}, not have shape {counts.shape}",
         )
-        per_class = jnp.sum(lax.stop_gradient(promote(counts)).reshape(wanted), axis=0)
+        per_class = across.total(ctx, jnp.sum(lax.stop_gradient(promote(counts)).reshape(wanted), axis=0))
         share = per_class / jnp.maximum(jnp.sum(per_class), 1e-30)
         difference *= (2 - share).reshape(-1, *(1,) * (len(x.shape) - 2))
     return difference

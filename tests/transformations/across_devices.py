@@ -1,0 +1,179 @@
+"""Nets whose devices' batches count as one, on 8 devices: what tests ask in a process that has them."""
+
+import functools
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec as P
+from joined import AXIS, mesh
+from subject import assert_close
+
+from caffejax.errors import CaffejaxError
+from caffejax.net import Net
+
+DEVICES, SHARE = 4, 6
+SYNCED = {"axis_name": AXIS, "sync_bn": True}
+
+FED = """
+  layer { name: "x" type: "Input" top: "x" input_param { shape { dim: ROWS dim: 3 dim: 2 dim: 2 } } }
+  layer { name: "y" type: "Input" top: "y" input_param { shape { dim: ROWS } } }
+"""
+NORM = """
+  layer { name: "norm" type: "BatchNorm" bottom: "x" top: "z" }
+  layer { name: "scale" type: "Scale" bottom: "z" top: "z" scale_param { bias_term: true } }
+  layer { name: "relu" type: "ReLU" bottom: "z" top: "z" }
+"""
+LOSSES = """
+  layer { name: "ip" type: "InnerProduct" bottom: "z" top: "ip" loss_weight: 0.01
+    inner_product_param { num_output: 4 weight_filler { type: "gaussian" std: 1 } } }
+  layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "y" top: "loss" loss_weight: 0.7
+    loss_param { ignore_label: 1 } }
+  layer { name: "square" type: "Power" bottom: "loss" top: "square" power_param { power: 2 } loss_weight: 0.3 }
+  layer { name: "param" type: "Parameter" top: "param" parameter_param { shape { dim: 5 } } loss_weight: 0.1 }
+  layer { name: "decay" type: "Reduction" bottom: "param" top: "decay" reduction_param { operation: SUMSQ }
+    loss_weight: 0.2 }
+"""
+INPUTS = {"x": P(AXIS), "y": P(AXIS)}
+
+
+def net(layers: str, rows: int, **options: Any) -> Net:
+    """A net of these layers over so many rows."""
+    return Net((FED + layers).replace("ROWS", str(rows)), "TRAIN", **options)
+
+
+def numbers() -> dict[str, Any]:
+    """What all devices are fed; no label of the first counts."""
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(DEVICES * SHARE, 3, 2, 2)) + np.arange(DEVICES).repeat(SHARE)[:, None, None, None]
+    y = draw.integers(0, 4, DEVICES * SHARE)
+    return {"x": x.astype(np.float32), "y": np.where(np.arange(len(y)) < SHARE, 1, y).astype(np.float32)}
+
+
+def start(of: Net) -> Any:
+    """Params, none of them 0, and state."""
+    params, state = of.init(jax.random.key(0))
+    return jax.tree.map(lambda p: p + 0.5, params), state
+
+
+def mapped(function: Any, out_specs: Any, **options: Any) -> Any:
+    """The function of (params, state, inputs) on all devices."""
+    specs = (P(), P(), INPUTS)
+    return jax.shard_map(function, mesh=mesh(DEVICES), in_specs=specs, out_specs=out_specs, **options)
+
+
+def step(of: Net) -> Any:
+    """Loss, outputs and new state; gradients by params and inputs."""
+
+    def loss(params: Any, inputs: Any, state: Any) -> Any:
+        return of.loss(params, state, inputs, blobs=["loss", "square", "decay"])
+
+    def run(params: Any, state: Any, inputs: Any) -> Any:
+        return jax.value_and_grad(loss, (0, 1), has_aux=True)(params, inputs, state)
+
+    return run
+
+
+def a_training_step(**options: Any) -> None:
+    """Loss, statistics and gradients of a net with everything in it are those of the batches joined."""
+    whole, part = net(NORM + LOSSES, DEVICES * SHARE, **options), net(NORM + LOSSES, SHARE, **SYNCED, **options)
+    given = *start(whole), numbers()
+    expected = jax.jit(step(whole))(*given)
+    found = jax.jit(mapped(step(part), ((P(), P()), (P(), INPUTS))))(*given)
+    assert_close(found, expected, 1e-5)
+
+
+def slopes(backward: str) -> None:
+    """Derivatives forwards, too."""
+    whole, part = net(NORM + LOSSES, DEVICES * SHARE), net(NORM + LOSSES, SHARE, backward=backward, **SYNCED)
+    params, state = start(whole)
+    inputs = numbers()
+
+    def slope(of: Net, params: Any, state: Any, inputs: Any) -> Any:
+        towards = jax.tree.map(jnp.cos, params), {"x": jnp.sin(inputs["x"])}
+
+        def loss(params: Any, floats: Any) -> Any:
+            return of.loss(params, state, {**inputs, **floats})[0]
+
+        return jax.jvp(loss, (params, {"x": inputs["x"]}), towards)[1]
+
+    expected = jax.jit(functools.partial(slope, whole))(params, state, inputs)
+    assert_close(jax.jit(mapped(functools.partial(slope, part), P()))(params, state, inputs), expected, 1e-5)
+
+
+def each_for_itself(**options: Any) -> None:
+    """Without sync_bn, or without axis_name, BatchNorm is of each device's own batch."""
+    part = net(NORM, SHARE, **options)
+    params, state = start(part)
+    inputs = numbers()
+
+    def tops(params: Any, state: Any, inputs: Any) -> Any:
+        blobs, new = part.apply(params, state, inputs)
+        return blobs["z"], jax.tree.map(lambda s: s[None], new)
+
+    found, new = jax.jit(mapped(tops, P(AXIS)))(params, state, inputs)
+    for i in range(DEVICES):
+        own = {name: a[i * SHARE :][:SHARE] for name, a in inputs.items()}
+        expected = jax.jit(tops)(params, state, own)
+        assert_close((found[i * SHARE :][:SHARE], jax.tree.map(lambda s, i=i: s[i : i + 1], new)), expected, 1e-5)
+
+
+def all_reduces(forward: int, backward: int, **options: Any) -> None:
+    """How often devices meet in a BatchNorm, on its way and back."""
+    part = net(NORM, SHARE, **options)
+    params, state = start(part)
+
+    def top(x: Any, params: Any, state: Any, inputs: Any) -> Any:
+        return part.apply(params, state, {**inputs, "x": x})[0]["z"]
+
+    def back(params: Any, state: Any, inputs: Any) -> Any:
+        return jax.vjp(lambda x: top(x, params, state, inputs), inputs["x"])[1](jnp.ones_like(inputs["x"]))[0]
+
+    def count(function: Any) -> int:
+        text = jax.jit(mapped(function, P(AXIS))).lower(params, state, numbers()).compile().as_text()
+        return len(re.findall(r" all-reduce(?:-start)?\(", text))
+
+    assert count(lambda params, state, inputs: top(inputs["x"], params, state, inputs)) == forward
+    assert count(back) == forward + backward
+
+
+def nothing_meets_without_an_axis_name() -> None:
+    part = net(NORM + LOSSES, SHARE)
+    run = step(part)
+    lowered = jax.jit(mapped(lambda *given: run(*given)[1][1], INPUTS)).lower(*start(part), numbers())
+    assert "all-reduce" not in lowered.compile().as_text()
+
+
+def no_trace_is_of_both() -> None:
+    """One net, on one device, on several, and on one again: what is traced in one is not used in the other."""
+    part = net(NORM + LOSSES, SHARE, **SYNCED)
+    alone = net(NORM + LOSSES, SHARE)
+    params, state = start(part)
+    inputs = numbers()
+    one = {name: a[-SHARE:] for name, a in inputs.items()}
+    every = jax.tree.map(lambda a: np.concatenate([a] * DEVICES), one)
+    expected = jax.jit(step(alone))(params, state, one)
+    specs = ((P(), P()), (P(), INPUTS))
+    for _ in range(2):
+        assert_close(jax.jit(step(part))(params, state, one), expected, 1e-6)
+        assert_close(part.forward(params, state, one)[0], alone.forward(params, state, one)[0], 1e-6)
+        (loss, _), (by_params, _) = jax.jit(mapped(step(part), specs))(params, state, every)
+        rows = loss - expected[0][0]  # but for the blob with rows, N times a batch weighs what it does once
+        ip = np.sum(alone.forward(params, state, one, blobs=("ip",))[0]["ip"])
+        np.testing.assert_allclose(rows, 0.01 * (DEVICES - 1) * ip, rtol=1e-3)
+        assert_close(by_params["param"], expected[1][0]["param"], 1e-6)
+
+
+def unchecked_axes_are_refused() -> None:
+    part = net(NORM + LOSSES, SHARE, **SYNCED)
+    given = *start(part), numbers()
+    try:
+        mapped(lambda *given: part.loss(*given)[0][None], P(AXIS), check_vma=False)(*given)
+    except CaffejaxError as error:
+        (problem,) = error.problems
+        assert problem.layer == "norm"
+        assert 'axis_name "data" must be an axis of jax.shard_map with check_vma=True' in problem.message
+    else:
+        raise AssertionError("nothing was refused")

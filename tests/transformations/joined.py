@@ -1,0 +1,141 @@
+"""What is asked where devices' batches count as one: what one device computes of them joined."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from case import Case
+from jax.sharding import PartitionSpec
+from joined_cases import CASES
+from subject import KEY, Subject, assert_close, compiled
+
+from caffejax.layers.context import Context
+from caffejax.net import Net
+
+AXIS = "data"
+SHARE = 3  # rows of each device
+BY_NAME = {case.name: case for case in CASES}
+
+# bottoms whose rows begin with the number of an image, which each device counts from 0
+OF_IMAGES = {"MultiBoxLoss": "b3", "BoxAnnotatorOHEM": "b0"}
+
+
+class Joined:
+    """A case for one device, and for several of which each has a share of the rows.
+
+    Args:
+        case: the case.
+        devices: how many.
+        options: as for `Net`.
+
+    Attributes:
+        one: the subject with all rows.
+        part: the net with a share of them, as each device runs it.
+        inputs: what the devices are fed, each with its share of each array.
+    """
+
+    def __init__(self, case: Case, devices: int, **options: Any) -> None:
+        self.case, self.devices = case, devices
+        self.one = Subject(case, rows=devices * SHARE, **options)
+        self.part = Net(case.text(SHARE), case.phase, axis_name=AXIS, sync_bn=True, **options)
+        self._leave_labels_out()
+        self.inputs = {name: np.array(a) for name, a in self.one.inputs.items()}
+        self._number_images()
+
+    def _leave_labels_out(self) -> None:
+        """Have no label of the first device count, and of the second's the first not."""
+        for layer in self.one.net.graph.layers:
+            ignored = ignored_label(layer.context)
+            for name in {layer.bottoms[i] for i in layer.index_bottoms} & set(self.one.inputs):
+                if ignored is not None and self.case.axis(name) == 0:
+                    self.one.inputs[name][: SHARE + 1] = ignored
+
+    def _number_images(self) -> None:
+        name = OF_IMAGES.get(self.case.name.split("_")[0])
+        axis = None if name is None else self.case.axis(name)
+        if name is not None and axis is not None:
+            own = self.inputs[name][..., 0]
+            if name == "b3":
+                own[..., :SHARE] = -1  # the first device has no ground truth
+            of_all = np.arange(own.shape[axis]) // SHARE * SHARE + own
+            self.one.inputs[name][..., 0] = np.where(own < 0, own, of_all)
+
+    def axis(self, name: str) -> int | None:
+        """The axis of a blob along which the rows lie; None for what is of the whole batch, or of no batch."""
+        return rows_axis(self.one.net.graph.blobs[name].shape, self.part.graph.blobs[name].shape)
+
+    @property
+    def tops(self) -> tuple[str, ...]:
+        """What is looked at."""
+        net = self.one.net
+        return tuple(net.outputs if self.case.whole else net.graph.layer(net.graph.layers[-1].key).tops)
+
+    def smooth(self, net: Net, params: Any, inputs: Any, state: Any) -> Any:
+        """A smooth function of all tops, no two numbers alike in it; and the tops and the new state."""
+        blobs, new = net.apply(params, state, inputs, key=jax.random.key(KEY), blobs=self.tops)
+        total = jnp.zeros(())
+        for name, top in blobs.items():
+            found = jnp.arctan(top).sum()
+            total += jax.lax.psum(found, AXIS) if net is self.part and self.axis(name) is not None else found
+        return total, (blobs, new)
+
+    def results(self, net: Net) -> Any:
+        """`f(params, inputs, state)`: tops, new state, gradients by params and by inputs."""
+
+        def run(*given: Any) -> Any:
+            gradient = jax.grad(functools.partial(self.smooth, net), (0, 1), has_aux=True)
+            return gradient(*given)
+
+        return run
+
+    @property
+    def on_devices(self) -> Any:
+        """The same of the net with the rows spread."""
+        by_rows = {name: spec(self.axis(name)) for name in self.inputs}
+        states = (net.init(jax.random.key(0))[1] for net in (self.one.net, self.part))
+        of_state = jax.tree.map(lambda whole, part: spec(rows_axis(whole.shape, part.shape)), *states)
+        of_params = jax.tree.map(lambda _: spec(None), self.one.params)
+        of_tops = {name: spec(self.axis(name)) for name in self.tops}
+        return jax.shard_map(
+            self.results(self.part),
+            mesh=mesh(self.devices),
+            in_specs=(of_params, by_rows, of_state),
+            out_specs=((of_params, by_rows), (of_tops, of_state)),
+        )
+
+    def check(self) -> None:
+        """Devices together give what one does: tops, state, gradients."""
+        one, given = self.one, (self.one.params, self.inputs, self.one.state)
+        expected = compiled(self.results(one.net), *given)(one.params, one.inputs, one.state)
+        assert all(np.isfinite(x).all() for x in jax.tree.leaves(expected))
+        assert_close(compiled(self.on_devices, *given)(*given), expected, 1e-5)
+
+
+def mesh(devices: int) -> Any:
+    """That many devices in a row."""
+    kinds = (jax.sharding.AxisType.Auto,)
+    return jax.make_mesh((devices,), (AXIS,), axis_types=kinds, devices=jax.devices()[:devices])
+
+
+def ignored_label(ctx: Context) -> int | None:
+    """A label that does not count, by the layer's parameters or by its LossParameter."""
+    set_fields = [field for m in (ctx.param, ctx.layer.loss_param) if m for field in m.ListFields()]
+    found = [value for field, value in set_fields if field.name == "ignore_label"]
+    return int(np.ravel(found[0])[0]) if found else None
+
+
+def rows_axis(whole: tuple[int, ...], part: tuple[int, ...]) -> int | None:
+    """The axis along which one shape is longer."""
+    return next((k for k, (a, b) in enumerate(zip(whole, part, strict=True)) if a != b), None)
+
+
+def spec(axis: int | None) -> PartitionSpec:
+    """How an array is spread that has its rows along an axis."""
+    return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, AXIS)
+
+
+def check(name: str, devices: int, backward: str) -> None:
+    """Ask a case."""
+    Joined(BY_NAME[name], devices, backward=backward).check()

@@ -1,0 +1,60 @@
+"""Nets whose devices' batches count as one: losses that follow losses, BatchNorm, traces, what devices exchange."""
+
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import across_devices
+import jax
+import pytest
+from across_devices import LOSSES, NORM, SYNCED, net
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"backward": "rules"},
+    {"kernels": "reference"},
+    {"kernels": "reference", "backward": "rules"},
+    {"remat": "auto", "memory_limit": 0},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda o: "-".join(map(str, o.values())) or "fast")
+def test_a_training_step(options: dict[str, Any], eight_devices: ProcessPoolExecutor) -> None:
+    eight_devices.submit(across_devices.a_training_step, **options).result()
+
+
+@pytest.mark.parametrize("backward", ["autodiff", "rules"])
+def test_forward_mode(backward: str, eight_devices: ProcessPoolExecutor) -> None:
+    eight_devices.submit(across_devices.slopes, backward).result()
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"sync_bn": True}, {"axis_name": "data"}, {"axis_name": "other", "sync_bn": True}]
+)
+def test_batch_norm_of_each_device(options: dict[str, Any], eight_devices: ProcessPoolExecutor) -> None:
+    eight_devices.submit(across_devices.each_for_itself, **options).result()
+
+
+@pytest.mark.parametrize(("options", "each_way"), [({}, 0), ({"axis_name": "data"}, 0), (SYNCED, 1)])
+def test_devices_meet_once_each_way(options: dict[str, Any], each_way: int, eight_devices: ProcessPoolExecutor) -> None:
+    eight_devices.submit(across_devices.all_reduces, each_way, each_way, **options).result()
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        across_devices.nothing_meets_without_an_axis_name,
+        across_devices.no_trace_is_of_both,
+        across_devices.unchecked_axes_are_refused,
+    ],
+)
+def test_that(question: Any, eight_devices: ProcessPoolExecutor) -> None:
+    eight_devices.submit(question).result()
+
+
+def test_on_one_device_the_program_is_the_same() -> None:
+    texts = []
+    for options in ({}, SYNCED):
+        one = net(NORM + LOSSES, 6, **options)
+        given = *across_devices.start(one), {name: a[:6] for name, a in across_devices.numbers().items()}
+        texts.append(jax.jit(across_devices.step(one)).lower(*given).as_text())
+    assert texts[0] == texts[1]

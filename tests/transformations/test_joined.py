@@ -1,0 +1,43 @@
+"""Devices whose batches count as one, by `axis_name`, compute what one does of the batches joined."""
+
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import joined
+import pytest
+from case import Case
+from cases import FORKS
+from joined_cases import CASES, MORE
+from subject import asked, subject
+
+from caffejax.layers import LayerType, type_of
+from caffejax.schema import read_net
+
+
+def type_of_case(case: Case) -> LayerType:
+    return type_of(read_net(case.text(3)).layer[-1])
+
+
+def asked_of() -> list[Any]:
+    """Each case with 4 devices, what counts across rows with 2 and 8 as well; by rules where these are no default."""
+    found = []
+    for case in CASES:
+        kind = type_of_case(case)
+        if case.random or kind.on_host:
+            continue
+        counts = case in MORE or kind.signature.loss or getattr(kind.runs, "stateful", False)
+        marks = [pytest.mark.long] if not counts or (case in FORKS and case not in MORE) else []
+        ways = ["autodiff"]
+        if kind.gradient.rule is not None and not kind.gradient.preferred:
+            ways.append("rules")
+        for devices in (2, 4, 8) if case in MORE else (4,):
+            for way in ways:
+                more = [pytest.mark.long] if devices != 4 and not marks else marks
+                found.append(pytest.param(case, devices, way, marks=more, id=f"{case.name}-{devices}-{way}"))
+    return found
+
+
+@pytest.mark.parametrize(("case", "devices", "backward"), asked_of())
+def test_what_one_device_computes(case: Case, devices: int, backward: str, eight_devices: ProcessPoolExecutor) -> None:
+    with asked("joined", subject(case, "fast")):
+        eight_devices.submit(joined.check, case.name, devices, backward).result()
