@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import CaffejaxError
 from ..glog import log, start_logging
-from ..options import Parallel, choices
+from ..options import Parallel, Shard, choices
 from . import devices, flags
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def parallel_of(options: argparse.Namespace) -> Parallel:
     """Return how training is spread, by the flags."""
-    shard = options.shard or ("optimizer" if options.mesh else "none")
+    shard: Shard = options.shard or ("optimizer" if options.mesh else "none")
     model = (options.mesh or {}).get("model", 1)
     return Parallel(batch=options.batch, model=model, shard=shard, sync_bn=options.sync_bn)
 

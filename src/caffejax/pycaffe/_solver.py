@@ -14,6 +14,7 @@ from ..schema import read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from ..solvers.build import Setup, build
 from ..solvers.evaluate import Evaluator, share_trained
+from ..solvers.evaluate_on_mesh import MeshEvaluator
 from ..solvers.finite_check import FiniteCheck
 from ..solvers.loop import TrainingLoop
 from ..solvers.state import TrainState
@@ -152,10 +153,11 @@ def _set_to_work(setup: Setup, start: TrainState, workspaces: dict[PureNet, Work
         tests.own[i] = partial(_current, evaluator, workspaces[evaluator.net])
 
 
-def _current(evaluator: Evaluator, workspace: Workspace) -> Variables:
+def _current(evaluator: Evaluator | MeshEvaluator, workspace: Workspace) -> Variables:
     """Return what a test net's blobs hold, brought with its evaluator to the device of the moment."""
     workspace.follow()
-    evaluator.device = workspace.memories.device
+    if isinstance(evaluator, Evaluator):
+        evaluator.device = workspace.memories.device
     return workspace.memories.variables
 
 

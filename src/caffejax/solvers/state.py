@@ -104,11 +104,7 @@ def make_passes(net: Net, iter_size: int) -> Passes:
     `stack` makes of `iter_size` batches.
     """
 
-    def tmp(*a):
-        total, aux = net.loss(*a)
-        return (jax.lax.pmean(total, "data") if net.run.axis_name else total), aux
-
-    grad = jax.value_and_grad(tmp, has_aux=True)
+    grad = jax.value_and_grad(net.loss, has_aux=True)
 
     def passes(
         params: Params, state: Params, batches: Mapping[str, jax.Array], key: jax.Array
