@@ -237,7 +237,7 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def _wrong_choices(run: Run) -> Iterator[str]:
+def _wrong_choices(run: Run | Parallel) -> Iterator[str]:
     for name in (f.name for f in fields(run)):
         known, value = choices(name), getattr(run, name)
         if known and not (isinstance(value, str) and value in known):
