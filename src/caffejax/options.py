@@ -156,7 +156,6 @@ class Parallel:
             a batch.
         shard: what is cut over the rows, too: "none", what the update rule remembers ("optimizer"), or the params as
             well ("params").
-        sync_bn: whether BatchNorm's statistics are of all devices' batches; else each device has its own, as in Caffe.
 
     Raises:
         CaffejaxError: naming every option with a value that it cannot have.
@@ -165,7 +164,6 @@ class Parallel:
     batch: BatchOf = "device"
     model: int = 1
     shard: Shard = "none"
-    sync_bn: bool = False
 
     def __post_init__(self) -> None:
         _raise_of([*_wrong_choices(self), *self._wrong()])
@@ -173,8 +171,6 @@ class Parallel:
     def _wrong(self) -> Iterator[str]:
         if not is_whole(self.model) or self.model < 1:
             yield f"model must be a whole number from 1 on, not {quoted(self.model)}"
-        if not isinstance(self.sync_bn, bool):
-            yield f"sync_bn must be True or False, not {quoted(self.sync_bn)}"
 
 
 class SolverOptions(TypedDict, total=False):

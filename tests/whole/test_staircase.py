@@ -20,7 +20,7 @@ FLOORS = (
     "pycaffe planning checking",
     "solvers gradcheck logs",
     "inspect process",
-    "checkpoints interop",
+    "checkpoints parallel interop",
     "net",
     "schedule",
     "data",

@@ -52,7 +52,7 @@ def device_of(kind: str, number: str) -> jax.Device:
         CaffejaxError: if there is none.
     """
     if not number.isdigit():
-        raise CaffejaxError(f"'{number}' is not the number of one device; only train runs on several")
+        raise CaffejaxError(f"'{number}' is not a device number; several devices are for train, --gpu=0,1 or --gpu=all")
     devices = all_of(kind)
     if int(number) >= len(devices):
         raise CaffejaxError(f"there is no {kind} {number}; {kind} devices here: 0 to {len(devices) - 1}")

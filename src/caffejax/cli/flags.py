@@ -67,6 +67,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "type": size,
         "metavar": "SIZE",
     },
+    "sync_bn": {"help": "BatchNorm's statistics over the batches of all devices; else each device has its own"},
     "workers": {"help": "read each data layer in this many processes; 0 for threads", "type": count, "metavar": "N"},
     "skip_bad": {"help": "take the next image for one that cannot be decoded, with a warning"},
 }

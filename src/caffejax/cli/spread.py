@@ -51,7 +51,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "what is cut over the devices that take batches; optimizer with --mesh, else none, unless given",
         choices=choices("shard"),
     )
-    flags.add_switch(parser, "sync_bn", "BatchNorm's statistics over all devices' batches; else of each device's own")
     flags.add(
         parser,
         "coordinator",
@@ -69,7 +68,7 @@ def parallel_of(options: argparse.Namespace) -> Parallel:
     """Return how training is spread, by the flags."""
     shard: Shard = options.shard or ("optimizer" if options.mesh else "none")
     model = (options.mesh or {}).get("model", 1)
-    return Parallel(batch=options.batch, model=model, shard=shard, sync_bn=options.sync_bn)
+    return Parallel(batch=options.batch, model=model, shard=shard)
 
 
 def join_processes(options: argparse.Namespace) -> None:

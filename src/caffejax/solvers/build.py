@@ -109,7 +109,7 @@ def build(
     if mesh is not None:
         reading = replace(reading, share=share_of(mesh))
         if mesh.shape[DATA] > 1:
-            run = replace(run, axis_name=DATA, sync_bn=parallel.sync_bn)
+            run = replace(run, axis_name=DATA)
     train = settings.train_net(param, folder)
     if mesh is not None and parallel.batch == "global":
         with located(file=train.file):

@@ -35,7 +35,7 @@ class Solver:
         device: where to run; JAX's default device unless given.
         devices: several, on which to run in place of `device`: how many of JAX's, or which; of several processes those
             of all. Each takes batch_size examples, as in Caffe.
-        parallel: how training is spread over them.
+        parallel: how training is spread over them. With `sync_bn`, BatchNorm's statistics are of all; else of each.
         keep_last: how many of the newest checkpoints to keep; all unless given.
         keep_best: a test output; the checkpoint with its best value is kept as well. A loss is best when lowest.
         seed: what all randomness comes from where the settings have no `random_seed`; another each time unless given.

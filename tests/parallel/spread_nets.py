@@ -1,0 +1,167 @@
+"""Small nets that train on data of their own, and how they go on one device and on many. Nothing here imports JAX."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import h5py
+import numpy as np
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+ROWS = 1500  # not a multiple of most batches: rounds do not end with an iteration
+
+
+def _block(name: str, bottom: str) -> str:
+    """Two convolutions with BatchNorm and Scale, and a sum."""
+
+    def convolution(number: int, below: str) -> str:
+        own = f"{name}_{number}"
+        return f"""
+        layer {{ name: "{own}" type: "Convolution" bottom: "{below}" top: "{own}" convolution_param {{
+            num_output: 8 kernel_size: 3 pad: 1 bias_term: false weight_filler {{ type: "msra" }} }} }}
+        layer {{ name: "bn_{own}" type: "BatchNorm" bottom: "{own}" top: "{own}" }}
+        layer {{ name: "scale_{own}" type: "Scale" bottom: "{own}" top: "{own}" scale_param {{ bias_term: true }} }}"""
+
+    relu = f'layer {{ name: "relu_{name}_1" type: "ReLU" bottom: "{name}_1" top: "{name}_1" }}'
+    return f"""{convolution(1, bottom)} {relu} {convolution(2, f"{name}_1")}
+        layer {{ name: "{name}" type: "Eltwise" bottom: "{bottom}" bottom: "{name}_2" top: "{name}" }}
+        layer {{ name: "relu_{name}" type: "ReLU" bottom: "{name}" top: "{name}" }}"""
+
+
+_RESNET = f"""
+layer {{ name: "first" type: "Convolution" bottom: "data" top: "first" convolution_param {{
+    num_output: 8 kernel_size: 3 pad: 1 bias_term: false weight_filler {{ type: "msra" }} }} }}
+layer {{ name: "bn_first" type: "BatchNorm" bottom: "first" top: "first" }}
+layer {{ name: "scale_first" type: "Scale" bottom: "first" top: "first" scale_param {{ bias_term: true }} }}
+layer {{ name: "relu_first" type: "ReLU" bottom: "first" top: "first" }}
+{_block("a", "first")} {_block("b", "a")}
+layer {{ name: "pool" type: "Pooling" bottom: "b" top: "pool" pooling_param {{ pool: AVE global_pooling: true }} }}
+layer {{ name: "ip" type: "InnerProduct" bottom: "pool" top: "ip" inner_product_param {{
+    num_output: 10 weight_filler {{ type: "xavier" }} }} }}
+layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }}
+layer {{ name: "accuracy" type: "Accuracy" bottom: "ip" bottom: "label" top: "accuracy" }}
+"""
+
+# a row of the data is a whole sequence: the recurrent layer has time first
+_LSTM = """
+layer { name: "time" type: "Permute" bottom: "data" top: "time"
+    permute_param { order: 1 order: 0 order: 2 } }
+layer { name: "label_time" type: "Permute" bottom: "label" top: "label_time" permute_param { order: 1 order: 0 } }
+layer { name: "cont_time" type: "Permute" bottom: "cont" top: "cont_time" permute_param { order: 1 order: 0 } }
+layer { name: "lstm" type: "LSTM" bottom: "time" bottom: "cont_time" top: "lstm" recurrent_param {
+    num_output: 16 weight_filler { type: "xavier" } } }
+layer { name: "ip" type: "InnerProduct" bottom: "lstm" top: "ip" inner_product_param {
+    num_output: 5 axis: 2 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label_time" top: "loss" softmax_param { axis: 2 } }
+"""
+
+_IGNORED = """
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv" convolution_param {
+    num_output: 8 kernel_size: 3 pad: 1 weight_filler { type: "xavier" } } }
+layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" }
+layer { name: "score" type: "Convolution" bottom: "conv" top: "score" convolution_param {
+    num_output: 4 kernel_size: 1 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "score" bottom: "label" top: "loss"
+    loss_param { ignore_label: 255 normalization: VALID } }
+layer { name: "size" type: "Reduction" bottom: "score" top: "size" loss_weight: 0.0001
+    reduction_param { operation: SUMSQ } }
+layer { name: "accuracy" type: "Accuracy" bottom: "score" bottom: "label" top: "accuracy"
+    accuracy_param { ignore_label: 255 } }
+"""
+
+
+def _of_config(name: str) -> str:
+    """The layers of a config without its inputs."""
+    lines = (CONFIGS / name / "train_val.prototxt").read_text().splitlines()
+    return "\n".join(line for line in lines if line.startswith("layer") and 'type: "Input"' not in line)
+
+
+class Case(NamedTuple):
+    """A net: its layers but for the data, the shapes of a row of each blob of the data, settings, and options."""
+
+    layers: str
+    rows: Mapping[str, tuple[int, ...]]
+    settings: str = "base_lr: 0.001 momentum: 0.9 weight_decay: 0.0005"
+    options: Mapping[str, Any] = {}
+    classes: int = 10
+
+
+CASES = {
+    "lenet": Case(_of_config("lenet"), {"data": (1, 28, 28), "label": ()}),
+    "cifar10_full": Case(
+        _of_config("cifar10_full"),
+        {"data": (3, 32, 32), "label": ()},
+        settings="base_lr: 0.001 momentum: 0.9 weight_decay: 0.004",
+    ),
+    "resnet": Case(_RESNET, {"data": (3, 12, 12), "label": ()}, options={"sync_bn": True}),
+    "lstm": Case(_LSTM, {"data": (6, 8), "label": (6,), "cont": (6,)}, classes=5),
+    "ignored": Case(_IGNORED, {"data": (3, 6, 6), "label": (6, 6)}, classes=4),
+}
+
+
+def write_data(folder: Path, name: str) -> None:
+    """Write rows for a net: two files and the list of them."""
+    case, rng = CASES[name], np.random.default_rng(1)
+    labels = rng.integers(0, case.classes, (ROWS, *case.rows["label"])).astype(np.float32)
+    data = rng.normal(0, 1, (ROWS, *case.rows["data"])).astype(np.float32)
+    # something to learn: the mean of a row says its class
+    data += (labels.reshape(ROWS, -1)[:, :1] / case.classes).reshape(-1, *(1,) * len(case.rows["data"]))
+    if name == "ignored":  # of some rows most labels count, of others none
+        labels[rng.random((ROWS, 6, 6)) < rng.random((ROWS, 1, 1))] = 255
+        labels[::3] = 255
+    blobs = {"data": data, "label": labels}
+    if "cont" in case.rows:
+        blobs["cont"] = np.ones((ROWS, 6), np.float32)
+        blobs["cont"][:, 0] = 0
+    for part, rows in enumerate((slice(0, 700), slice(700, None))):
+        with h5py.File(folder / f"{name}_{part}.h5", "w") as file:
+            for blob, array in blobs.items():
+                file[blob] = array[rows]
+    (folder / f"{name}.txt").write_text(f"{folder}/{name}_0.h5\n{folder}/{name}_1.h5\n")
+
+
+def solver_text(folder: Path, name: str, batch: int, more: str = "") -> str:
+    """The solver of a net, with the net in it."""
+    case = CASES[name]
+    tops = " ".join(f'top: "{blob}"' for blob in case.rows)
+    data = f"""layer {{ name: "rows" type: "HDF5Data" {tops} hdf5_data_param {{
+        source: "{folder}/{name}.txt" batch_size: {batch} shuffle: true }} }}"""
+    return f"""net_param {{ name: "{name}" {data} {case.layers} }} {case.settings} lr_policy: "fixed"
+        max_iter: 50 random_seed: 7 snapshot_prefix: "{folder}/{name}" snapshot_after_train: false {more}"""
+
+
+Trajectory = tuple[list[float], dict[str, list[np.ndarray]]]
+
+
+def train(
+    text: str,
+    devices: int,
+    parallel: Mapping[str, Any],
+    iterations: int = 50,
+    resume: str | None = None,
+    **options: Any,
+) -> Trajectory:
+    """The losses of so many iterations, and the parameters after them."""
+    import jax
+
+    import caffejax
+
+    where: Any = {"devices": devices} if devices > 1 else {"device": jax.local_devices()[0]}
+    solver = caffejax.Solver(text, parallel=caffejax.Parallel(**parallel), tune=False, **where, **options)
+    losses: list[float] = []
+    solver.callbacks.append(lambda s: losses.append(s.smoothed_loss))
+    if resume is not None:
+        solver.restore(resume)
+    solver.step(iterations)
+    params = {key: [np.asarray(blob) for blob in blobs] for key, blobs in solver.variables.params.items()}
+    solver.close()
+    return losses, params
+
+
+def assert_equal(ours: Trajectory, theirs: Trajectory, tolerance: float = 1e-5) -> None:
+    """Losses and parameters, relative to their size."""
+    np.testing.assert_allclose(ours[0], theirs[0], rtol=tolerance, atol=tolerance)
+    assert ours[1].keys() == theirs[1].keys()
+    for key, blobs in ours[1].items():
+        for blob, other in zip(blobs, theirs[1][key], strict=True):
+            np.testing.assert_allclose(blob, other, rtol=0, atol=tolerance * max(1.0, np.abs(other).max()), err_msg=key)

@@ -1,0 +1,66 @@
+"""Many devices with batches of their own follow one device with the joined batch."""
+
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spread_nets import CASES, assert_equal, solver_text, train, write_data
+
+from transformations.processes import fresh
+
+BATCH = 4  # a device's
+
+
+@pytest.fixture(scope="module")
+def eight() -> Iterator[ProcessPoolExecutor]:
+    """A process with eight devices."""
+    with fresh(8) as pool:
+        yield pool
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_eight_devices_follow_one(eight: ProcessPoolExecutor, tmp_path: Path, name: str) -> None:
+    write_data(tmp_path, name)
+    one = eight.submit(train, solver_text(tmp_path, name, 8 * BATCH), 1, {})
+    many = eight.submit(train, solver_text(tmp_path, name, BATCH), 8, {}, **CASES[name].options)
+    assert_equal(many.result(), one.result())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("devices", "options", "more"),
+    [
+        (2, {}, "iter_size: 2"),
+        (8, {"batch": "global"}, ""),
+        (8, {"model": 2}, ""),
+        (8, {"model": 8}, ""),
+        (8, {"shard": "optimizer"}, 'type: "Adam" momentum2: 0.999 base_lr: 0.0003'),
+        (8, {"shard": "params"}, ""),
+        (8, {"model": 2, "shard": "params"}, "clip_gradients: 0.5"),
+    ],
+    ids=str,
+)
+def test_ways_to_spread(
+    eight: ProcessPoolExecutor, tmp_path: Path, devices: int, options: dict[str, Any], more: str
+) -> None:
+    write_data(tmp_path, "lenet")
+    rows = devices // options.get("model", 1)
+    whole, own = 32, 32 if options.get("batch") == "global" else 32 // rows
+    text = [solver_text(tmp_path, "lenet", batch, more) for batch in (whole, own)]
+    if "Adam" in more:
+        text = [t.replace("base_lr: 0.001 momentum: 0.9", "momentum: 0.9", 1) for t in text]
+    one = eight.submit(train, text[0], 1, {}, iterations=15)
+    many = eight.submit(train, text[1], devices, options, iterations=15)
+    assert_equal(many.result(), one.result())
+
+
+@pytest.mark.slow
+def test_steps_started_at_once(eight: ProcessPoolExecutor, tmp_path: Path) -> None:
+    write_data(tmp_path, "ignored")
+    text = solver_text(tmp_path, "ignored", 4)
+    by_one = eight.submit(train, text, 8, {}, iterations=12).result()
+    at_once = eight.submit(train, text, 8, {}, iterations=12, steps_per_dispatch=4).result()
+    assert_equal((by_one[0][3::4], by_one[1]), at_once)
