@@ -27,6 +27,10 @@ class Counting:
     """Makes updates that change the iteration only, and remembers what it was asked for."""
 
     last_update: Params | None = None
+    each: Params | None = None
+
+    def restore(self, state: TrainState, each: Params | None) -> None:
+        self.train_state = state
 
     def __init__(self, train_state: TrainState, steps_per_dispatch: int = 1, losses: Sequence[float] = ()) -> None:
         self.train_state, self.steps_per_dispatch = train_state, steps_per_dispatch

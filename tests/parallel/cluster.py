@@ -1,0 +1,82 @@
+"""Processes on the loopback interface that train together."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+HERE = Path(__file__).parent
+
+
+class Cluster:
+    """As many processes as there are commands; what each says goes to a file of its own. Killed in the end.
+
+    Args:
+        folder: for what they say.
+        commands: one for each; `{address}` in them becomes host and port of process 0.
+    """
+
+    def __init__(self, folder: Path, commands: Sequence[Sequence[str]]) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        # as many threads as there are cores would wait for each other; what is compiled runs shortly
+        environment = dict(os.environ, JAX_PLATFORMS="cpu", XLA_FLAGS="--xla_backend_optimization_level=0")
+        self._files = [folder / f"process{i}.log" for i in range(len(commands))]
+        self.processes = []
+        for command, path in zip(commands, self._files, strict=True):
+            words = [word.replace("{address}", address) for word in command]
+            with path.open("w") as out:
+                self.processes.append(subprocess.Popen(words, stdout=out, stderr=out, env=environment, cwd=folder))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+    def says(self, number: int) -> str:
+        """What a process has said so far."""
+        return self._files[number].read_text()
+
+    def wait_for(self, number: int, text: str, seconds: float = 120) -> None:
+        """Wait until a process has said something."""
+        end = time.monotonic() + seconds
+        while text not in self.says(number):
+            assert time.monotonic() < end, f"no '{text}' in {self.says(number)}"
+            assert self.processes[number].poll() is None, self.says(number)
+            time.sleep(0.05)
+
+    def wait(self, seconds: float = 120) -> list[int]:
+        """Wait for the end of all; return their codes."""
+        end = time.monotonic() + seconds
+        codes = []
+        for number, process in enumerate(self.processes):
+            try:
+                codes.append(process.wait(max(0.1, end - time.monotonic())))
+            except subprocess.TimeoutExpired:
+                raise AssertionError(f"process {number} goes on: {self.says(number)}") from None
+        return codes
+
+    def kill(self, number: int, signal: signal.Signals = signal.SIGKILL) -> None:
+        """Send a process a signal."""
+        self.processes[number].send_signal(signal)
+
+
+def training(processes: int, *flags: str) -> list[list[str]]:
+    """The commands of `caffejax train` in several processes."""
+    command = [sys.executable, "-m", "caffejax", "train", "--coordinator={address}", f"--processes={processes}", *flags]
+    return [[*command, f"--process_id={i}"] for i in range(processes)]
+
+
+def workers(processes: int, devices: int, out: Path, jobs: Sequence[str]) -> list[list[str]]:
+    """The commands of `process_worker.py`."""
+    start = [sys.executable, str(HERE / "process_worker.py"), "{address}", str(processes)]
+    return [[*start, str(i), str(devices), str(out), *jobs] for i in range(processes)]

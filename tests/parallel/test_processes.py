@@ -1,0 +1,35 @@
+"""Several processes on the loopback interface follow one device with the joined batch."""
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+from cluster import Cluster, workers
+from spread_nets import CASES, assert_equal, solver_text, train, write_data
+
+from transformations.processes import fresh
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("processes", "devices", "names"),
+    [
+        (2, 1, ["lenet"]),
+        pytest.param(2, 4, list(CASES), marks=pytest.mark.long),
+        pytest.param(4, 1, list(CASES), marks=pytest.mark.long),
+    ],
+)
+def test_processes_follow_one_device(tmp_path: Path, processes: int, devices: int, names: list[str]) -> None:
+    jobs = []
+    for name in names:
+        write_data(tmp_path, name)
+        text = solver_text(tmp_path, name, 16 // (processes * devices))
+        jobs.append(json.dumps({"text": text, "devices": None, "parallel": {}, **CASES[name].options}))
+    out = tmp_path / "found"
+    with Cluster(tmp_path, workers(processes, devices, out, jobs)) as cluster:
+        codes = cluster.wait(400)
+        assert codes == [0] * processes, "\n".join(map(cluster.says, range(processes)))
+    with fresh(1) as alone:
+        for name, found in zip(names, pickle.loads(out.read_bytes()), strict=True):
+            assert_equal(found, alone.submit(train, solver_text(tmp_path, name, 16), 1, {}).result())

@@ -1,0 +1,61 @@
+"""Checkpoints of many devices: they go on bit for bit on as many, and elsewhere as one device would."""
+
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from spread_nets import assert_equal, solver_text, train, write_data
+
+from transformations.processes import fresh
+
+
+@pytest.fixture(scope="module")
+def eight() -> Iterator[ProcessPoolExecutor]:
+    """A process with eight devices."""
+    with fresh(8) as pool:
+        yield pool
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["resnet", "lstm"])
+@pytest.mark.parametrize("options", [{}, {"shard": "params"}], ids=str)
+def test_goes_on_bit_for_bit(eight: ProcessPoolExecutor, tmp_path: Path, name: str, options: dict[str, Any]) -> None:
+    """Also each device's running statistics, and what a recurrent layer carries."""
+    write_data(tmp_path, name)
+    text = solver_text(tmp_path, name, 4, "snapshot: 4")
+    whole = eight.submit(train, text, 4, options, iterations=9).result()
+    resumed = eight.submit(train, text, 4, options, iterations=5, resume=f"{tmp_path}/{name}.orbax/4").result()
+    assert resumed[0] == whole[0][4:]
+    for key, blobs in whole[1].items():
+        for blob, other in zip(blobs, resumed[1][key], strict=True):
+            np.testing.assert_array_equal(blob, other)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("snapshot", [".orbax", "_iter_6.solverstate"])
+def test_goes_on_on_other_numbers_of_devices(eight: ProcessPoolExecutor, tmp_path: Path, snapshot: str) -> None:
+    """4 devices, then 2, 8 and 1: each goes on with the example that comes next."""
+    write_data(tmp_path, "lenet")
+    devices, resume, losses = (4, 2, 8, 1), "", []
+    for i, n in enumerate(devices):
+        text = solver_text(tmp_path, "lenet", 16 // n, "snapshot: 6", prefix=f"run{i}")
+        found = eight.submit(train, text, n, {}, iterations=6, resume=resume).result()
+        losses += found[0]
+        resume = f"{tmp_path}/run{i}" + snapshot.replace("_6", f"_{6 * (i + 1)}")
+    one = eight.submit(train, solver_text(tmp_path, "lenet", 16), 1, {}, iterations=24).result()
+    assert_equal((losses, found[1]), one)
+
+
+@pytest.mark.slow
+def test_one_device_goes_on_where_many_were_and_back(eight: ProcessPoolExecutor, tmp_path: Path) -> None:
+    """Nets with statistics of each device: one device has the first's, as Caffe's root."""
+    name = "resnet"
+    write_data(tmp_path, name)
+    text = solver_text(tmp_path, name, 4, "snapshot: 2")
+    eight.submit(train, text, 4, {}, iterations=2).result()
+    for devices in (1, 2, 8):
+        losses, _ = eight.submit(train, text, devices, {}, iterations=1, resume=f"{tmp_path}/{name}.orbax/2").result()
+        assert np.isfinite(losses).all()
