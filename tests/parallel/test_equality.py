@@ -51,7 +51,7 @@ def test_ways_to_spread(
     whole, own = 32, 32 if options.get("batch") == "global" else 32 // rows
     text = [solver_text(tmp_path, "lenet", batch, more) for batch in (whole, own)]
     if "Adam" in more:
-        text = [t.replace("base_lr: 0.0005 momentum: 0.9", "momentum: 0.9", 1) for t in text]
+        text = [t.replace("base_lr: 0.005 momentum: 0.9", "momentum: 0.9", 1) for t in text]
     one = eight.submit(train, text[0], 1, {}, iterations=15)
     many = eight.submit(train, text[1], devices, options, iterations=15)
     assert_equal(many.result(), one.result())

@@ -1,0 +1,127 @@
+"""What becomes of the others when one of several processes is killed, asked to stop, or slow."""
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cluster import Cluster, training
+from spread_nets import solver_text, write_data
+
+from caffejax.checkpoints.caffemodel import read_caffemodel
+
+# how often processes are killed at random; ten take five minutes on two cores
+KILLS = int(os.environ.get("CAFFEJAX_KILLS", "2"))
+
+pytestmark = pytest.mark.slow
+
+
+def write_solver(folder: Path, iterations: int, more: str = "") -> str:
+    """A solver's file that trains a small net with two processes' batches."""
+    write_data(folder, "ignored")
+    text = solver_text(folder, "ignored", 2, more).replace("max_iter: 50", f"max_iter: {iterations}")
+    path = folder / "solver.prototxt"
+    path.write_text(text.replace("snapshot_after_train: false", "snapshot_after_train: true"))
+    return f"--solver={path}"
+
+
+def weights(folder: Path, iteration: int) -> list[np.ndarray]:
+    """The weights of a snapshot."""
+    model = read_caffemodel(folder / f"ignored_iter_{iteration}.caffemodel")
+    return [np.asarray(blob) for blobs in model.values() for blob in blobs]
+
+
+def snapshots(folder: Path) -> list[int]:
+    """The iterations of which there are checkpoints."""
+    return sorted(int(path.name) for path in folder.glob("ignored.orbax/*") if path.name.isdigit())
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_killed_process_brings_the_others_down(tmp_path: Path, killed: int) -> None:
+    solver = write_solver(tmp_path, 100000, "display: 5")
+    with Cluster(tmp_path, training(2, solver)) as cluster:
+        cluster.wait_for(0, "Iteration 5,")
+        cluster.kill(killed)
+        codes = cluster.wait(60)
+        other = 1 - killed
+        assert codes[killed] == -signal.SIGKILL
+        assert codes[other] != 0
+        said = cluster.says(other)
+        assert "another process has ended" in said or "another task died" in said
+        assert "Traceback" not in said
+
+
+def test_sigterm_on_one_saves_on_all_and_they_go_on_bit_for_bit(tmp_path: Path) -> None:
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    for folder in (whole, stopped):
+        folder.mkdir()
+    with Cluster(whole, training(2, write_solver(whole, 400))) as cluster:
+        assert cluster.wait() == [0, 0]
+        assert "Optimization Done" in cluster.says(0)
+        assert "Iteration" not in cluster.says(1)  # only the first logs
+    solver = write_solver(stopped, 400, "display: 5")
+    with Cluster(stopped, training(2, solver)) as cluster:
+        cluster.wait_for(0, "Iteration 5,")
+        cluster.kill(1, signal.SIGTERM)
+        assert cluster.wait(60) == [0, 0]
+        assert "Optimization stopped early" in cluster.says(0)
+    assert len(snapshots(stopped)) == 1
+    with Cluster(stopped, training(2, solver, f"--snapshot={stopped}/ignored.orbax")) as cluster:
+        assert cluster.wait() == [0, 0]
+        assert "Restored iteration" in cluster.says(0)
+    for blob, other in zip(weights(whole, 400), weights(stopped, 400), strict=True):
+        np.testing.assert_array_equal(blob, other)
+
+
+@pytest.mark.long
+def test_a_slow_reader_only_delays(tmp_path: Path) -> None:
+    """Slower than the time after which a process without a sign of life counts as lost."""
+    (tmp_path / "slow.py").write_text(
+        "import time, caffe, jax, numpy as np\n"
+        "class Rows(caffe.Layer):\n"
+        "    def setup(self, bottom, top): self.read = 0\n"
+        "    def reshape(self, bottom, top): top[0].reshape(2, 3); top[1].reshape(2)\n"
+        "    def forward(self, bottom, top):\n"
+        "        self.read += 1\n"
+        "        if self.read == 3 and jax.process_index() == 1: time.sleep(40)\n"
+        "        top[0].data[...] = self.read; top[1].data[...] = 1\n"
+        "    def backward(self, top, propagate_down, bottom): pass\n"
+    )
+    solver = tmp_path / "solver.prototxt"
+    solver.write_text(
+        'net_param { layer { name: "rows" type: "Python" top: "x" top: "y" '
+        'python_param { module: "slow" layer: "Rows" } } '
+        'layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param { num_output: 3 } } '
+        'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "y" top: "loss" } } '
+        f'base_lr: 0.01 lr_policy: "fixed" max_iter: 6 random_seed: 1 snapshot_prefix: "{tmp_path}/x"'
+    )
+    with Cluster(tmp_path, training(2, f"--solver={solver}")) as cluster:
+        assert cluster.wait(150) == [0, 0], cluster.says(0) + cluster.says(1)
+
+
+@pytest.mark.long
+def test_random_kills_change_nothing(tmp_path: Path) -> None:
+    """Four processes; each time all are started again from the last checkpoint."""
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    for folder in (whole, killed):
+        folder.mkdir()
+    rng = random.Random(5)
+    with Cluster(whole, training(4, write_solver(whole, 300))) as cluster:
+        assert cluster.wait(200) == [0] * 4
+    solver = write_solver(killed, 300, "snapshot: 7 display: 1")
+    for left in range(KILLS, -1, -1):
+        resume = [f"--snapshot={killed}/ignored.orbax"] if snapshots(killed) else []
+        with Cluster(killed, training(4, solver, *resume)) as cluster:
+            if left:
+                cluster.wait_for(0, "Solving")
+                time.sleep(rng.uniform(0, 6))
+                cluster.kill(rng.randrange(4))
+                codes = cluster.wait(60)
+                assert all(codes), codes
+            else:
+                assert cluster.wait(200) == [0] * 4
+    for blob, other in zip(weights(whole, 300), weights(killed, 300), strict=True):
+        np.testing.assert_array_equal(blob, other)
