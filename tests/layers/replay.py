@@ -122,3 +122,12 @@ def net(kind: str, text: str, shapes: list[tuple[int, ...]], tops: int = 1) -> s
     bottoms = " ".join(f'bottom: "b{i}"' for i in range(len(shapes)))
     named = " ".join(f'top: "t{i}"' for i in range(tops))
     return "\n".join([*inputs, f'layer {{ name: "layer" type: "{kind}" {bottoms} {named} {text} }}'])
+
+
+def run(kind: str, text: str, *bottoms: Any, tops: int = 1, phase: Any = "TEST") -> list[np.ndarray]:
+    """The tops of one layer over these bottoms."""
+    arrays = {f"b{i}": np.asarray(b, np.float32) for i, b in enumerate(bottoms)}
+    built = Net(net(kind, text, [a.shape for a in arrays.values()], tops=tops), phase)
+    params, state = built.init(jax.random.key(0))
+    found = built.apply(params, state, arrays)[0]
+    return [np.asarray(found[f"t{i}"]) for i in range(tops)]

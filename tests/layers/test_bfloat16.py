@@ -74,7 +74,7 @@ def test_dtype_policy_of_each_type() -> None:
     """Losses and figures, and what says nothing about it, are in float32."""
     types = layer_types()
     products = {name for name, kind in types.items() if kind.facts.dtypes == "products"}
-    convolutions = {"Convolution", "ConvolutionDepthwise", "DepthwiseConvolution", "Convolution3D"}
+    convolutions = {"Convolution", "ConvolutionDepthwise", "DepthwiseConvolution", "Convolution3D", "NdConvolution"}
     assert products == convolutions | {"Deconvolution", "Deconvolution3D", "InnerProduct"}
     figures = {"Accuracy", "ArgMax", "Embed", "Softmax", "Reduction", "Python"}
     for name, kind in types.items():

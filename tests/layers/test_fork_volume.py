@@ -122,3 +122,76 @@ def test_voxels_without_a_class_count_only_in_the_number_of_voxels() -> None:
 def test_what_does_not_fit(kind: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
     with pytest.raises(GraphError, match=match):
         Net(net(kind, text, shapes))
+
+
+def dims(name: str, numbers: tuple[int, ...]) -> str:
+    return f"{name} {{ {' '.join(f'dim: {n}' for n in numbers)} }}"
+
+
+def test_nd_convolution_is_convolution() -> None:
+    x, kernel, stride, pad = RANDOM.normal(size=(2, 4, 5, 7, 6)), (2, 3, 1), (1, 2, 3), (1, 0, 2)
+    own = f"{dims('kernel_shape', kernel)} {dims('stride_shape', stride)} {dims('pad_shape', pad)}"
+    each = zip(("kernel_size", "stride", "pad"), (kernel, stride, pad), strict=True)
+    theirs = " ".join(f"{name}: {n}" for name, numbers in each for n in numbers)
+    text = "convolution_param {{ num_output: 6 group: 2 {} {} }}"
+    found = run("NdConvolution", text.format(own, FILL), x)
+    for one, other in zip(found, run("Convolution", text.format(theirs, FILL), x), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("method", ["MAX", "AVE"])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "pad", "wanted"),
+    [
+        ((1, 2, 2), (1, 2, 2), (0, 0, 0), (5, 4, 3)),
+        ((2, 2, 2), (2, 2, 2), (0, 1, 1), (3, 4, 4)),
+        ((5, 7, 6), (1, 1, 1), (0, 0, 0), (1, 1, 1)),
+    ],
+)
+def test_nd_pooling_by_a_loop(
+    kernel: tuple[int, ...], stride: tuple[int, ...], pad: tuple[int, ...], wanted: tuple[int, ...], method: str
+) -> None:
+    x = RANDOM.normal(size=VOLUME)
+    text = f"{dims('kernel_shape', kernel)} {dims('stride_shape', stride)} {dims('pad_shape', pad)}"
+    top, diff = run("NdPooling", f"pooling_param {{ pool: {method} {text} }}", x)
+    assert top.shape == (2, 2, *wanted)
+    expected = np.zeros(VOLUME)
+    for at in itertools.product(*map(range, wanted)):
+        ranges, cells = [], 1
+        for i, k, s, a, n in zip(at, kernel, stride, pad, VOLUME[2:], strict=True):
+            begin = i * s - a
+            ranges.append(slice(max(begin, 0), min(begin + k, n)))
+            cells *= min(begin + k, n + a) - begin
+        part, place = x[(..., *ranges)], (..., *at)
+        number = part.max((2, 3, 4)) if method == "MAX" else part.sum((2, 3, 4)) / cells
+        np.testing.assert_allclose(top[place], number, rtol=1e-5, atol=1e-6)
+        share = (part == number[..., None, None, None]) if method == "MAX" else np.ones_like(part) / cells
+        expected[(..., *ranges)] += 2 * number[..., None, None, None] * share
+    np.testing.assert_allclose(diff, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_nd_pooling_of_all() -> None:
+    x = RANDOM.normal(size=VOLUME)
+    top, _ = run("NdPooling", "pooling_param { global_pooling: true }", x)
+    np.testing.assert_allclose(top[..., 0, 0, 0], x.max((2, 3, 4)), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "match"),
+    [
+        ("NdConvolution", "num_output: 2", "kernel_shape must have 3 dim"),
+        ("NdConvolution", f"num_output: 2 {dims('kernel_shape', (2, 2))}", "3 dim, .* not 2"),
+        ("NdConvolution", f"num_output: 3 group: 2 {dims('kernel_shape', (2, 2, 2))}", "group 2 must divide"),
+        ("NdConvolution", f"num_output: 2 {dims('kernel_shape', (2, 9, 2))}", "kernel|fit|larger"),
+        ("NdConvolution", f"{dims('kernel_shape', (2, 2, 2))}", "num_output must be positive"),
+        ("NdPooling", dims("kernel_shape", (0, 2, 2)), "must be positive"),
+        ("NdPooling", dims("kernel_shape", (9, 2, 2)), "does not fit the volume"),
+        ("NdPooling", f"{dims('kernel_shape', (1, 2, 2))} {dims('pad_shape', (1, 0, 0))}", "must be less than"),
+        ("NdPooling", f"{dims('kernel_shape', (1, 1, 1))} {dims('stride_shape', (3, 1, 1))}", "begins beyond"),
+        ("NdPooling", f"pool: STOCHASTIC {dims('kernel_shape', (1, 1, 1))}", "use MAX or AVE"),
+    ],
+)
+def test_nd_windows_that_do_not_fit(kind: str, text: str, match: str) -> None:
+    param = "convolution_param" if kind == "NdConvolution" else "pooling_param"
+    with pytest.raises(GraphError, match=match):
+        Net(net(kind, f"{param} {{ {text} }}", [(2, 2, 5, 7, 6)]))

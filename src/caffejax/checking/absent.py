@@ -9,6 +9,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from ..data.video_data import video_shape
 from ..errors import GraphError
 from ..layers import Reads, layer_type
 from ..paths import find
@@ -48,7 +49,8 @@ def in_place_of(layer: LayerParameter, side: int) -> LayerParameter:
     batch = next((m.batch_size for m in _messages(layer) if getattr(m, "batch_size", 0)), 1)
     channels = 1 if layer.transform_param.force_gray or _is_grey(layer) else 3
     height, width = _size(layer) or (side, side)
-    shapes = [[batch, channels, height, width], *_other_tops(layer, batch, height, width)]
+    image = video_shape(layer, height, width) if layer.type == "VideoData" else (channels, height, width)
+    shapes = [[batch, *image], *_other_tops(layer, batch, height, width)]
     if layer.type == "HDF5Data" or len(shapes) < len(layer.top):
         raise AbsentError(
             f"the source of layer '{layer.name}' ({layer.type}) is absent, and its settings tell no shapes"
@@ -98,7 +100,8 @@ def _size(layer: LayerParameter) -> tuple[int, int] | None:
     sizes = [
         (t.crop_h, t.crop_w),
         *((resize.height, resize.width) for resize in t.resize_param),
-        (layer.image_data_param.new_height, layer.image_data_param.new_width),
+        *((p.crop_size, p.crop_size) for p in [layer.image_data_param] if layer.type == "VideoData"),
+        *((p.new_height, p.new_width) for p in (layer.image_data_param, layer.video_data_param)),
         (layer.window_data_param.crop_size, layer.window_data_param.crop_size),
     ]
     return next(((h, w) for h, w in sizes if h and w), None)

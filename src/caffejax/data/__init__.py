@@ -13,6 +13,7 @@ from .leveldb import LevelDb, leveldb_writer, write_leveldb
 from .lmdb import Lmdb, lmdb_writer, write_lmdb
 from .memory import ArraySource
 from .pipeline import Batch, Batches, Pipeline
+from .video_data import look_at_video_data, open_video_data
 from .window_data import look_at_window_data, open_window_data
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "look_at_image_data",
     "look_at_image_labelmap_data",
     "look_at_image_seg_data",
+    "look_at_video_data",
     "look_at_window_data",
     "open_annotated_data",
     "open_data",
@@ -39,6 +41,7 @@ __all__ = [
     "open_image_data",
     "open_image_labelmap_data",
     "open_image_seg_data",
+    "open_video_data",
     "open_window_data",
     "write_annotated",
     "write_leveldb",

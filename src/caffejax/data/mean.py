@@ -64,7 +64,7 @@ def _read(path: Path) -> np.ndarray:
         stored = np.asarray(read_blob_proto(path), np.float32)
     except WeightsError as error:
         raise DataError(replace(p, message=f"mean_file: {p.message}") for p in error.problems) from error
-    if stored.ndim != 4 or len(stored) != 1 or not stored.size:
+    if stored.ndim not in (4, 5) or len(stored) != 1 or not stored.size:
         message = f"mean_file has shape {dims(stored.shape)}; it must be one image, 1xCxHxW"
         raise DataError(Problem(message, file=str(path)))
-    return stored.reshape(stored.shape[1:])
+    return stored.reshape(-1, *stored.shape[-2:])  # a clip's, 1xCxLxHxW, has a channel for each frame's

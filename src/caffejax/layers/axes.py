@@ -7,6 +7,8 @@ import math
 from ..errors import require
 from .context import Context, Shape
 
+_MOST = 2**31 - 1  # numbers in a blob: Caffe counts them with an int
+
 
 def canonical_axis(axis: int, shape: Shape, *, name: str = "axis") -> int:
     """Count an axis from the front: 0 .. len(shape) - 1.
@@ -38,3 +40,19 @@ def four_axes(shape: Shape, name: str = "bottom 0") -> tuple[int, int, int, int]
     require(len(shape) <= 4, f"{name} has {len(shape)} axes, shape {shape}; this layer takes no more than 4")
     num, channels, height, width = (*shape, 1, 1, 1, 1)[:4]
     return num, channels, height, width
+
+
+def possible_plane(size: Shape, shape: Shape) -> None:
+    """Check that a bottom (num, channels, height, width) can be made one of that height and width.
+
+    For layers that compute with tables as long as the sides, before they make any.
+
+    Raises:
+        LayerError: if no blob can have as many numbers.
+    """
+    count = math.prod(n for n in (*shape[:2], *size) if isinstance(n, int))
+    require(
+        count <= _MOST,
+        f"the settings ask for a top of height {size[0]} and width {size[1]}, with the bottom's {shape[:2]} images and "
+        f"channels {count} numbers; a blob has {_MOST} at most",
+    )

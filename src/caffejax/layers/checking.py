@@ -98,11 +98,13 @@ def explained(bottoms: Sequence[Any], *, unless: bool = False) -> Iterator[None]
     except Exception as error:
         if unless:
             raise
-        raise LayerError(f"cannot take {described(bottoms)}: {_in_words(error)}") from error
+        raise LayerError(f"cannot take {described(bottoms)}: {_in_words(error, bottoms)}") from error
 
 
-def _in_words(error: Exception) -> str:
+def _in_words(error: Exception, bottoms: Sequence[Any]) -> str:
     """Return what an error says, and before it what that means of settings and shapes, where its type tells."""
+    if not isinstance(error, OverflowError | MemoryError) and any(0 in tuple(b.shape) for b in bottoms):
+        return f"a size is 0, and the layer needs numbers ({error})"
     match error:
         case OverflowError():
             means = "one of its settings is too large"

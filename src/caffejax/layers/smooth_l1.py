@@ -68,7 +68,7 @@ def _parts(
     held = [jax.lax.stop_gradient(promote(w)).reshape(a.shape) for w in weights]
     if held:
         difference = held[0] * difference
-    divisor: Any = a.shape[0]
+    divisor: Any = max(a.shape[0], 1)
     if normalization(ctx.layer.loss_param, "BATCH_SIZE") == "PRE_FIXED":
         divisor = loss_divisor(ctx, difference, "PRE_FIXED", divisor)
     return difference, held[1] if len(held) == 2 else 1.0, ctx.param.sigma**2, divisor

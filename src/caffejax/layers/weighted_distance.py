@@ -41,13 +41,13 @@ def weighted_euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array, weights: j
     The gradient of both vectors is P d over the batch size, as if P were symmetric.
     """
     difference = _difference(a, b)
-    return jnp.sum(difference * _weighted(difference, weights)) / (2 * a.shape[0])
+    return jnp.sum(difference * _weighted(difference, weights)) / (2 * max(a.shape[0], 1))
 
 
 def weighted_euclidean_loss_backward(
     ctx: Context, a: jax.Array, b: jax.Array, weights: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    difference, share = _difference(a, b), dy / a.shape[0]
+    difference, share = _difference(a, b), dy / max(a.shape[0], 1)
     diff = share * _weighted(difference, weights)
     d_weights = share / 2 * difference[:, :, None] * difference[:, None, :]
     return diff.reshape(a.shape), -diff.reshape(b.shape), d_weights.reshape(weights.shape)

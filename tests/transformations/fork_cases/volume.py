@@ -28,6 +28,19 @@ LAYERS = [
         VOLUME,
         name="ave_first_version",
     ),
+    layer(
+        "NdConvolution",
+        "convolution_param { num_output: 4 group: 2 kernel_shape { dim: 2 dim: 3 dim: 3 } "
+        "stride_shape { dim: 1 dim: 2 dim: 1 } pad_shape { dim: 1 dim: 1 dim: 0 } }",
+        VOLUME,
+    ),
+    layer(
+        "NdPooling",
+        "pooling_param { kernel_shape { dim: 2 dim: 2 dim: 3 } stride_shape { dim: 2 dim: 2 dim: 2 } "
+        "pad_shape { dim: 0 dim: 1 dim: 1 } }",
+        VOLUME,
+    ),
+    layer("NdPooling", "pooling_param { pool: AVE kernel_shape { dim: 2 dim: 2 } }", (ROWS, 2, 4, 5), name="ave"),
     layer("VoxelSoftmax", "", VOLUME),
     layer("VoxelSoftmaxLoss", "", VOLUME, (ROWS, 1, 4, 5, 6)),
 ]

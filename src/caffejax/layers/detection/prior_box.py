@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -23,15 +24,7 @@ def prior_box(ctx: Context, x: jax.Array, image: jax.Array) -> jax.Array:
     For each cell, row by row, and each min_size: the square of that size, that of the geometric mean of it and its
     max_size, then one for each aspect_ratio and its flip. Sizes are cut to whole pixels.
     """
-    p = ctx.param
-    for name, shape in (("bottom 0", x.shape), ("bottom 1", image.shape)):
-        require(len(shape) == 4, f"{name} must have 4 axes (num, channels, height, width), not shape {shape}")
-    boxes = _boxes(ctx, tuple(x.shape[2:]), tuple(image.shape[2:]))
-    if p.clip:
-        boxes = np.clip(boxes, 0, 1)
-    variances = np.broadcast_to(_variances(p), boxes.shape)
-    dtype = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.float32
-    return jnp.asarray(np.stack([boxes.ravel(), variances.ravel()])[None], dtype)
+    return priors(ctx.param, lambda: box_sizes(ctx.param), x, image)
 
 
 register(
@@ -44,13 +37,33 @@ register(
 )
 
 
-def _boxes(ctx: Context, cells: Shape, image: Shape) -> np.ndarray:
-    """Return the boxes, (height, width, boxes of a cell, 4), in float32 as the fork computes them."""
-    p = ctx.param
+def priors(p: Any, sizes: Callable[[], Sequence[tuple[float, float]]], x: jax.Array, image: jax.Array) -> jax.Array:
+    """Return boxes around each cell of a map, and their variances, as a top (1, 2, boxes * 4).
+
+    Args:
+        p: the PriorBoxParameter.
+        sizes: gives the boxes' widths and heights in pixels.
+        x: the map.
+        image: of which the boxes are parts.
+
+    Raises:
+        LayerError: if bottoms or settings make no sense.
+    """
+    for name, shape in (("bottom 0", x.shape), ("bottom 1", image.shape)):
+        require(len(shape) == 4, f"{name} must have 4 axes (num, channels, height, width), not shape {shape}")
+    boxes = _boxes(p, np.asarray(sizes(), _FLOAT), tuple(x.shape[2:]), tuple(image.shape[2:]))
+    if p.clip:
+        boxes = np.clip(boxes, 0, 1)
+    variances = np.broadcast_to(_variances(p), boxes.shape)
+    dtype = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.float32
+    return jnp.asarray(np.stack([boxes.ravel(), variances.ravel()])[None], dtype)
+
+
+def _boxes(p: Any, sides: np.ndarray, cells: Shape, image: Shape) -> np.ndarray:
+    """Return the boxes, (height, width, boxes of a cell, 4), in float32 as the forks compute them."""
     size = _size(p, image)
     step = _step(p, tuple(_FLOAT(a) / _FLOAT(b) for a, b in zip(size, cells, strict=True)))
     height, width = ((np.arange(n, dtype=_FLOAT) + _FLOAT(p.offset)) * s for n, s in zip(cells, step, strict=True))
-    sides = np.asarray(box_sizes(p), _FLOAT)  # (boxes, 2): width, height
     centers = np.stack(np.broadcast_arrays(width[None, :], height[:, None]), axis=-1)[:, :, None]
     scale = np.asarray(size[::-1], _FLOAT)
     return np.concatenate([(centers - sides / 2) / scale, (centers + sides / 2) / scale], axis=-1)

@@ -18,13 +18,13 @@ from ..types import Facts, Gradient, LayerType, Signature, Traced, Variants
 
 def l1_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
     """Sum of absolute differences over the length of the first axis; gradient 0 where the two are equal."""
-    return jnp.sum(jnp.abs(_difference(a, b))) / a.shape[0]
+    return jnp.sum(jnp.abs(_difference(a, b))) / max(a.shape[0], 1)
 
 
 def l1_loss_backward(
     ctx: Context, a: jax.Array, b: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    diff = dy / a.shape[0] * jnp.sign(_difference(a, b))
+    diff = dy / max(a.shape[0], 1) * jnp.sign(_difference(a, b))
     return diff, -diff
 
 
@@ -91,7 +91,7 @@ def numbers(ctx: Context, a: jax.Array, *b: jax.Array) -> tuple[jax.Array, jax.A
     require(len(a.shape) == 4, f"needs bottoms with 4 axes (number, channels, height, width), not shape {a.shape}")
     difference = _difference(a, *b) if b else promote(a)
     there = ~jnp.isnan(difference)
-    divisor: Any = a.shape[0]
+    divisor: Any = max(a.shape[0], 1)
     if ctx.param.normalize_by_num_entries:
         divisor = across.mean(ctx, jnp.sum(there, dtype=jnp.float32)) / a.shape[1]
     return jnp.where(there, difference, 0), there, divisor

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...errors import require
+from ..axes import possible_plane
 from ..context import Context, Shape
 from ..dtypes import promote
 from ..registry import register
@@ -106,6 +107,7 @@ def _size(p: Any, names: tuple[str, str], x: Any, *like: Any) -> Shape:
         require(len(shape) == 4, f"bottom {i} needs 4 axes (number, channels, height, width), not shape {shape}")
     size = tuple(like[0].shape[2:]) if like else tuple(getattr(p, name) for name in names)
     require(all(n > 0 for n in size), f"{names[0]} and {names[1]} must be positive, or a second bottom given: {size}")
+    possible_plane(size, x.shape)
     return size
 
 
@@ -142,4 +144,6 @@ def _accumulated(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[Any, ...
     if p.HasField("size_divisible_by"):
         require(p.size_divisible_by > 0, "size_divisible_by must be positive")
         wanted = tuple(math.ceil(n / p.size_divisible_by) * p.size_divisible_by for n in largest)
-    return bottoms, wanted if all(w > n for w, n in zip(wanted, largest, strict=True)) else largest
+    size = wanted if all(w > n for w, n in zip(wanted, largest, strict=True)) else largest
+    possible_plane(size, bottoms[0].shape)
+    return bottoms, size

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...errors import require
+from ..axes import possible_plane
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
@@ -42,6 +43,7 @@ def _weights(ctx: Context, x: jax.Array, of_gradient: bool) -> tuple[jax.Array, 
     require(len(x.shape) == 4, f"the bottom must be N x C x H x W, not of shape {x.shape}")
     sizes = ctx.param.output_height, ctx.param.output_width
     require(min(sizes) > 0, f"output_height and output_width must be > 0, not {sizes}")
+    possible_plane(sizes, x.shape)
     dtype = jnp.promote_types(x.dtype, jnp.float32)
     rows, columns = (jnp.asarray(_along(n, m, of_gradient), dtype) for n, m in zip(x.shape[2:], sizes, strict=True))
     return rows, columns

@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from ...errors import require
+from ..axes import possible_plane
 from ..context import Context, Shape
 from ..registry import register
 from ..types import Facts, Gradient, LayerType, Signature, Traced
@@ -81,6 +82,7 @@ def _size(ctx: Context, x: Any) -> Shape:
 
 
 def _places(ctx: Context, x: Any, size: Shape) -> tuple[Places, Places]:
+    possible_plane(size, x.shape)
     begin, end = _cropped(ctx, x)
     rows, columns = (_corner_on_corner(stop - begin, n) for stop, n in zip(end, size, strict=True))
     return rows, columns

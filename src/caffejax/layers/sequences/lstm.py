@@ -1,8 +1,9 @@
-"""Lstm: junhyukoh's LSTM, whose rows are those of all time steps, one after another."""
+"""Lstm and LstmSimple: junhyukoh's LSTM, whose rows are those of all time steps, one after another."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -15,8 +16,8 @@ from ..context import Context, ParamSpec
 from ..dtypes import promote
 from ..lstm import gate_diffs, run_lstm
 from ..recurrent import Arrays, Sequence
-from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..registry import layer_type, register
+from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced, Variants
 
 
 def lstm(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> tuple[jax.Array, Arrays]:
@@ -66,9 +67,9 @@ class OneState(Sequence):
         return jnp.where(jnp.arange(d.shape[-2])[:, None] == 0, first, 0)
 
 
-register(
-    LayerType(
-        Signature("Lstm", bottoms=(1, 2), param="lstm_param", in_place=False),
+def _type(name: str, param: str, origin: str) -> LayerType:
+    return LayerType(
+        Signature(name, bottoms=(1, 2), param=param, in_place=False),
         Traced(lstm, params=lstm_params, stateful=True),
         Gradient(
             lstm_backward,
@@ -77,9 +78,36 @@ register(
             unforced=(1,),
             not_derivative="The recurrent weight's gradient takes each sequence's own state; clipping_threshold cuts.",
         ),
-        Facts(weight_axes=2, origin="caffe-lstm"),
+        Facts(weight_axes=2, origin=origin),
+    )
+
+
+def choose_lstm(layer: Any) -> str:
+    """Return whose Lstm a layer is."""
+    return "MyCaffe" if layer.HasField("recurrent_param") and not layer.HasField("lstm_param") else "caffe-lstm"
+
+
+_BVLC = layer_type("LSTM")
+
+register(
+    LayerType(
+        Signature("Lstm", bottoms=(1, 5), tops=(1, 3)),
+        Variants(
+            choose_lstm,
+            {
+                "caffe-lstm": _type("Lstm", "lstm_param", "caffe-lstm"),
+                "MyCaffe": replace(
+                    _BVLC,
+                    signature=replace(_BVLC.signature, name="Lstm"),
+                    facts=replace(_BVLC.facts, origin="MyCaffe"),
+                ),
+            },
+            told_apart="With a recurrent_param it is MyCaffe's, which is BVLC's LSTM.",
+        ),
+        facts=Facts(origin="caffe-lstm, MyCaffe"),
     )
 )
+register(_type("LstmSimple", "lstm_simple_param", "MyCaffe"))
 
 
 def _check(p: Any, x: Any, *clip: Any) -> None:

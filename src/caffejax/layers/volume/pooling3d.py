@@ -27,17 +27,25 @@ def pooling3d(ctx: Context, x: jax.Array) -> jax.Array:
     its whole gradient. Settings are those of pooling3d_param, or as in C3D 1.0 of pooling_param with kernel_depth and
     temporal_stride.
     """
-    method, window, out = _settings(ctx, x)
-    if method == "MAX":
-        return _maxima(x, window)
-    total = _over_windows(lax.add, 0, promote(x), window)
-    return (total / _volumes(volume_size(x), window, out)).astype(x.dtype)
+    return pooled(x, *_settings(ctx, x))
 
 
 def pooling3d_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    method, window, out = _settings(ctx, x)
+    return pooled_diff(x, y, dy, *_settings(ctx, x))
+
+
+def pooled(x: jax.Array, method: str, window: Window, out: Shape) -> jax.Array:
+    """Return maxima or averages, (N, C, *out), over windows of all axes of (N, C, *size)."""
+    if method == "MAX":
+        return _maxima(x, window)
+    total = _over_windows(lax.add, 0, promote(x), window)
+    return (total / _volumes(x.shape[2:], window, out)).astype(x.dtype)
+
+
+def pooled_diff(x: jax.Array, y: jax.Array, dy: jax.Array, method: str, window: Window, out: Shape) -> jax.Array:
+    """Return the diff of x, of which `pooled` made y."""
     if method == "AVE":
-        return _spread(promote(dy) / _volumes(volume_size(x), window, out), window, x)
+        return _spread(promote(dy) / _volumes(x.shape[2:], window, out), window, x)
     padded = lax.pad(x, jnp.asarray(-np.inf, x.dtype), [(0, 0, 0), (0, 0, 0), *((*p, 0) for p in window.padding)])
     size, dx = padded.shape[2:], jnp.zeros_like(padded)
     for cells in window.cells(out):  # each place of the kernel: where it holds the maximum, and where that lies
@@ -103,7 +111,8 @@ def _spread(share: jax.Array, window: Window, x: jax.Array) -> jax.Array:
     axes = zip(size, share.shape[2:], window.stride, window.kernel, strict=True)
     around = [(k - 1, n - 1 - (o - 1) * s, s - 1) for n, o, s, k in axes]
     apart = lax.pad(share, jnp.zeros((), share.dtype), [(0, 0, 0), (0, 0, 0), *around])
-    alone = Window.symmetric(window.kernel, (1,) * 3, (0,) * 3)
+    n = len(window.kernel)
+    alone = Window.symmetric(window.kernel, (1,) * n, (0,) * n)
     return _cropped(_over_windows(lax.add, 0, apart, alone), window, x)
 
 

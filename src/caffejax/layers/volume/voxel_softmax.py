@@ -79,4 +79,4 @@ def _parts(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array, 
     wanted = (scores.shape[0], 1, *scores.shape[2:])
     require(labels.shape == wanted, f"needs a label for each voxel, of shape {wanted}, not {labels.shape}")
     own = own_classes(labels, scores.shape)
-    return own, jnp.all(labels.astype(jnp.int32) >= 0), math.prod(labels.shape)
+    return own, jnp.all(labels.astype(jnp.int32) >= 0), max(math.prod(labels.shape), 1)

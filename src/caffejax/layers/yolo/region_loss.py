@@ -25,7 +25,7 @@ def region_loss(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
     differences themselves.
     """
     h, found = _parts(ctx, x, labels)
-    loss = jnp.sum(jnp.square(_differences(ctx, h, found))) / x.shape[0]
+    loss = jnp.sum(jnp.square(_differences(ctx, h, found))) / max(x.shape[0], 1)
     return nan_for_strangers(loss, found, ctx.param.num_class)
 
 
@@ -33,7 +33,7 @@ def region_loss_backward(
     ctx: Context, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
     h, found = _parts(ctx, x, labels)
-    return as_map(dy / x.shape[0] * _differences(ctx, h, found), x, ctx.param.num).astype(x.dtype), None
+    return as_map(dy / max(x.shape[0], 1) * _differences(ctx, h, found), x, ctx.param.num).astype(x.dtype), None
 
 
 register(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -46,7 +47,7 @@ def truths(data: Shape, labels: jax.Array, sides: np.ndarray) -> Truths:
         f"bottom 1 must hold rows of class, x, y, width and height for each of the {data[0]} images, such as "
         f"{data[0]} x 1 x 300 x 5, not shape {shape}",
     )
-    rows = lax.stop_gradient(promote(labels)).reshape(shape[0], -1, 5)
+    rows = lax.stop_gradient(promote(labels)).reshape(shape[0], math.prod(shape[1:-1]), 5)
     boxes = rows[..., 1:]
     cells = jnp.floor(boxes[..., :2] * sides.astype(boxes.dtype)).astype(jnp.int32)
     inside = jnp.all((cells >= 0) & (cells < sides.astype(np.int32)), axis=-1)

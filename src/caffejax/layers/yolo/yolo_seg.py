@@ -21,13 +21,13 @@ def yolo_seg(ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Array) 
     A third bottom (N, C) counts pixels of the C classes that x's axis 1 has: a class's differences are multiplied by
     2 less its share of them.
     """
-    return jnp.sum(jnp.square(_difference(ctx, x, labels, *pixels))) / x.shape[0]
+    return jnp.sum(jnp.square(_difference(ctx, x, labels, *pixels))) / max(x.shape[0], 1)
 
 
 def yolo_seg_backward(
     ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Array, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array | None, ...]:
-    diff = dy / x.shape[0] * _difference(ctx, x, labels, *pixels)
+    diff = dy / max(x.shape[0], 1) * _difference(ctx, x, labels, *pixels)
     return diff.astype(x.dtype), None, *(None for _ in pixels)
 
 

@@ -29,7 +29,9 @@ def yolov3(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
     h, found = _parts(ctx, x, labels)
     differences, lost = _differences(ctx, h, found)
     counted = differences if ctx.param.iou_loss == ctx.param.MSE else differences[..., 4:]
-    return nan_for_strangers((jnp.sum(jnp.square(counted)) + jnp.sum(lost)) / x.shape[0], found, ctx.param.num_class)
+    return nan_for_strangers(
+        (jnp.sum(jnp.square(counted)) + jnp.sum(lost)) / max(x.shape[0], 1), found, ctx.param.num_class
+    )
 
 
 def yolov3_backward(
@@ -40,7 +42,7 @@ def yolov3_backward(
     if ctx.param.use_logic_gradient:
         s = jax.nn.sigmoid(h.raw)
         differences *= (s * (1 - s)).at[..., 2:4].set(1)
-    return as_map(dy / x.shape[0] * differences, x, ctx.param.num).astype(x.dtype), None
+    return as_map(dy / max(x.shape[0], 1) * differences, x, ctx.param.num).astype(x.dtype), None
 
 
 register(

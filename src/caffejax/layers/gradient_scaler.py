@@ -1,0 +1,70 @@
+"""GradientScaler: the gradient turned round, more and more, for nets that are to forget a domain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import require
+from .context import Context, ParamSpec
+from .recognition.annealing import next_pass, passes
+from .registry import register
+from .types import Facts, Gradient, LayerType, Signature, Traced
+
+Arrays = tuple[jax.Array, ...]
+
+
+def gradient_scaler(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
+    """The bottom. Its gradient is the top's times a negative factor, which changes with the forward passes in TRAIN.
+
+    After t of them it is lower_bound + (upper_bound - lower_bound) * (2 / (1 + exp(-alpha * progress)) - 1), with a
+    minus, where progress is t / max_iter, 1 at most.
+    """
+    (count,) = blobs
+    return _turned(x, _factor(ctx, count)), (next_pass(count) if ctx.training else count,)
+
+
+def gradient_scaler_params(ctx: Context, x: Any) -> list[ParamSpec]:
+    p = ctx.param
+    require(p.max_iter >= 1, f"max_iter must be 1 or more, not {p.max_iter:g}")
+    require(p.alpha >= 0, f"alpha must not be negative: {p.alpha:g}")
+    require(p.lower_bound <= p.upper_bound, f"lower_bound {p.lower_bound:g} is above upper_bound {p.upper_bound:g}")
+    return [passes(0)]
+
+
+def gradient_scaler_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy: jax.Array) -> tuple[Any, ...]:
+    return (None,), (-_factor(ctx, blobs[0]) * dy).astype(x.dtype)
+
+
+register(
+    LayerType(
+        Signature("GradientScaler", param="gradient_scaler_param"),
+        Traced(gradient_scaler, params=gradient_scaler_params, stateful=True),
+        Gradient(gradient_scaler_backward, preferred=True, not_derivative="It is the top's, turned round and scaled."),
+        Facts(
+            row_wise=True,
+            dtypes="bottoms",
+            moves="whole",
+            pixels="same",
+            origin="ddtm/caffe (DANN)",
+            restrictions="Forward passes are counted, where the fork asks the solver for its iteration: with iter_size "
+            "max_iter has to be that many times as much. No recorded case.",
+            cannot={"second": "the gradient's own gradient is turned round once more"},
+        ),
+    )
+)
+
+
+def _factor(ctx: Context, count: jax.Array) -> jax.Array:
+    p = ctx.param
+    progress = jnp.minimum(count[0] / p.max_iter, 1)
+    return p.lower_bound + (p.upper_bound - p.lower_bound) * (2 / (1 + jnp.exp(-p.alpha * progress)) - 1)
+
+
+def _turned(x: jax.Array, factor: jax.Array) -> jax.Array:
+    """Return x, with `-factor` for its derivative."""
+    finite = jnp.where(jnp.isfinite(x), x, 0)
+    nothing = finite - jax.lax.stop_gradient(finite)
+    return jax.lax.stop_gradient(x) - (jax.lax.stop_gradient(factor) * nothing).astype(x.dtype)

@@ -1,0 +1,132 @@
+"""NdConvolution and NdPooling: windows over any number of axes, as video-caffe writes them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+
+from ...errors import require
+from ...kernels.window import Window
+from ..context import Context, ParamSpec, Shape
+from ..convolution import Correlation
+from ..registry import register
+from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..weights import weight_and_bias
+from .pooling3d import pooled, pooled_diff
+
+Arrays = tuple[jax.Array, ...]
+
+_SHAPES = ("kernel_shape", "stride_shape", "pad_shape")
+
+
+def nd_convolution(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
+    """Cross-correlation of (N, C, *size) with a weight (num_output, C / group, *kernel_shape)."""
+    return _correlation(ctx, x)(x, *blobs)
+
+
+def nd_convolution_params(ctx: Context, x: Any) -> list[ParamSpec]:
+    p, c = ctx.param, _correlation(ctx, x)
+    return weight_and_bias(p, (p.num_output, x.shape[1] // p.group, *c.window.kernel))
+
+
+def nd_convolution_backward(
+    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[Arrays, jax.Array]:
+    c, (weight, *bias) = _correlation(ctx, x), blobs
+    return (c.weight_diff(x, dy), *(c.bias_diff(dy) for _ in bias)), c.spread(dy, weight, c.size(x))
+
+
+register(
+    LayerType(
+        Signature("NdConvolution", param="convolution_param", fork_settings=_SHAPES),
+        Traced(nd_convolution, params=nd_convolution_params),
+        Gradient(nd_convolution_backward),
+        Facts(
+            row_wise=True,
+            dtypes="products",
+            weight_axes=5,
+            origin="video-caffe",
+            restrictions="An axis of which one cell is left stays; video-caffe drops it. No recorded case.",
+        ),
+    )
+)
+
+
+def nd_pooling(ctx: Context, x: jax.Array) -> jax.Array:
+    """MAX or AVE over windows of kernel_shape of (N, C, *size); sizes round up, and a last window may overhang.
+
+    AVE divides by the part of the window inside of the padded volume. All places that equal a window's maximum get
+    its whole gradient.
+    """
+    return pooled(x, *_pooling(ctx, x))
+
+
+def nd_pooling_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return pooled_diff(x, y, dy, *_pooling(ctx, x))
+
+
+register(
+    LayerType(
+        Signature("NdPooling", param="pooling_param", fork_settings=_SHAPES),
+        Traced(nd_pooling),
+        Gradient(nd_pooling_backward, preferred=True),
+        Facts(row_wise=True, dtypes="bottoms", origin="video-caffe", restrictions="No STOCHASTIC. No recorded case."),
+    )
+)
+
+
+def _correlation(ctx: Context, x: Any) -> Correlation:
+    p = ctx.param
+    window = _window(p, _size(x))
+    require(p.num_output > 0, "num_output must be positive")
+    require(
+        p.group > 0 and x.shape[1] % p.group == 0 and p.num_output % p.group == 0,
+        f"group {p.group} must divide the {x.shape[1]} channels and num_output {p.num_output}",
+    )
+    return Correlation(window, axis=1, group=p.group, fast=ctx.fast)
+
+
+def _pooling(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
+    """Return the method, the window with padding up to where the last one ends, and the output's size."""
+    p, size = ctx.param, _size(x)
+    method = str(p.PoolMethod.Name(p.pool))
+    require(method in ("MAX", "AVE"), f"pool: {method} is not supported; use MAX or AVE")
+    window = _window(p, size, size if p.global_pooling else None)
+    axes = list(zip(size, window.kernel, window.stride, window.low, strict=True))
+    require(all(pad < kernel for _, kernel, _, pad in axes), f"pad {window.low} must be less than {window.kernel}")
+    rounded = [math.ceil((n + 2 * pad - kernel) / stride) + 1 for n, kernel, stride, pad in axes]
+    # with padding the last window begins no later than in it
+    late = [pad > 0 and (o - 1) * stride >= n + pad for o, (n, _, stride, pad) in zip(rounded, axes, strict=True)]
+    out = tuple(o - int(is_late) for o, is_late in zip(rounded, late, strict=True))
+    require(all(o > 0 for o in out), f"the kernel {window.kernel} does not fit the volume {size} with pad {window.low}")
+    begins = [(o - 1) * stride - pad for o, (_, _, stride, pad) in zip(out, axes, strict=True)]
+    require(
+        all(begin < n for begin, n in zip(begins, size, strict=True)),
+        f"the last window begins beyond the volume {size}: kernel {window.kernel}, stride {window.stride}",
+    )
+    return method, window.ending(size, out).without_rest(size), out
+
+
+def _window(p: Any, size: Shape, kernel: Shape | None = None) -> Window:
+    """Read the window of a message; its kernel may be given."""
+    n = len(size)
+    kernel = kernel or _dims(p, "kernel_shape", n, None)
+    stride, pad = _dims(p, "stride_shape", n, 1), _dims(p, "pad_shape", n, 0)
+    positive = all(k > 0 for k in (*kernel, *stride)) and all(k >= 0 for k in pad)
+    require(positive, f"kernel_shape {kernel} and stride_shape {stride} must be positive, pad_shape {pad} not negative")
+    return Window.symmetric(kernel, stride, pad)
+
+
+def _dims(p: Any, name: str, n: int, otherwise: int | None) -> Shape:
+    if not p.HasField(name) and otherwise is not None:
+        return (otherwise,) * n
+    given = tuple(getattr(p, name).dim)
+    require(len(given) == n, f"{name} must have {n} dim, one for each axis after the channels, not {len(given)}")
+    return given
+
+
+def _size(x: Any) -> Shape:
+    require(len(x.shape) > 2, f"needs a bottom with 3 axes or more (number, channels, and others), not shape {x.shape}")
+    return tuple(x.shape[2:])

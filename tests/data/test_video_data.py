@@ -1,0 +1,274 @@
+"""VideoData: clips of C3D and segments of temporal segment networks, against frames whose pixels say what they are."""
+
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from caffejax.checking.check import check_file
+from caffejax.errors import DataError
+from caffejax.net import Net
+from caffejax.schema import caffe_pb2
+
+FRAMES = {"one": 12, "two": 9, "three": 20}
+SIZE = (10, 14)
+
+
+def pixels(video: int, frame: int) -> np.ndarray:
+    """(H, W, 3): blue is the video, green the frame, red the column."""
+    columns = np.broadcast_to(np.arange(SIZE[1]), SIZE)
+    return np.stack([np.full(SIZE, 10 * video), np.full(SIZE, frame), columns], axis=2).astype(np.uint8)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: Any) -> Path:
+    """Frames as PNG files by the names of JPEG files, which OpenCV does not mind; a flow of two channels."""
+    path: Path = tmp_path_factory.mktemp("videos")
+    for video, (name, count) in enumerate(FRAMES.items()):
+        (path / name).mkdir()
+        for frame in range(1, count + 1):
+            for file in (f"{frame:06d}.jpg", f"img_{frame:05d}.jpg"):
+                (path / name / file).write_bytes(cv2.imencode(".png", pixels(video, frame))[1].tobytes())
+            for axis, value in (("x", 100 + frame), ("y", 200 + frame)):
+                flow = np.full(SIZE, value, np.uint8) + np.arange(SIZE[1], dtype=np.uint8) // 7
+                (path / name / f"flow_{axis}_{frame:04d}.jpg").write_bytes(cv2.imencode(".png", flow)[1].tobytes())
+    writer = cv2.VideoWriter(str(path / "film.avi"), cv2.VideoWriter_fourcc(*"MJPG"), 10, (32, 24))
+    for frame in range(12):
+        writer.write(np.full((24, 32, 3), 20 * frame, np.uint8))
+    writer.release()
+    lists = {
+        "clips": "one 1 7\ntwo 3 0\nthree  5  2\n",
+        "lengths": "one 12 7\ntwo 9 0\nthree 20 2\n",
+        "films": "film.avi 0 4\nfilm.avi 5 1\n",
+        "drawn": "film.avi 4\n",
+        "labels": "one 1 0,2\ntwo 1 1\nthree 1 0,1,2\n",
+        "bad": "one 1\ntwo x 0\nthree 1 2\n",
+        "lost": "one 1 7\nfour 1 2\n",
+    }
+    for name, text in lists.items():
+        (path / f"{name}.txt").write_text(text)
+    return path
+
+
+def layer(
+    folder: Path, file: str, text: str, transform: str = "", batch: int = 3, param: str = "video_data_param"
+) -> str:
+    return f"""layer {{ name: "d" type: "VideoData" top: "data" top: "label" transform_param {{ {transform} }}
+        {param} {{ source: "{folder}/{file}.txt" batch_size: {batch} {text} }} }}"""
+
+
+CLIP = "use_image: true new_length: 3"
+
+
+@pytest.mark.parametrize("param", ["video_data_param", "image_data_param"])
+@pytest.mark.parametrize("step", [1, 2])
+def test_clips_of_images(folder: Path, open_source: Any, param: str, step: int) -> None:
+    source = open_source(layer(folder, "clips", f"{CLIP} sampling_rate: {step}", param=param), workers=0)
+    data, label = next(source)
+    assert data.shape == (3, 3, 3, *SIZE)
+    np.testing.assert_array_equal(label, [7, 0, 2])
+    for video, first in enumerate((1, 3, 5)):
+        wanted = np.stack([pixels(video, first + step * i) for i in range(3)]).transpose(3, 0, 1, 2)
+        np.testing.assert_array_equal(data[video], wanted)
+    np.testing.assert_array_equal(next(source)[0], data)  # round and round
+
+
+@pytest.mark.parametrize("param", ["video_data_param", "image_data_param"])
+def test_clips_are_cropped_and_mirrored_as_one(folder: Path, open_source: Any, param: str) -> None:
+    settings = "crop_size: 6 mirror: true mean_value: 2 scale: 0.5"
+    inside = param == "image_data_param"
+    text = f"{CLIP} {settings if inside else ''}"
+    net = layer(folder, "clips", text, "" if inside else settings, param=param)
+    source, seen = open_source(net, "TRAIN", seed=1, workers=0), set()
+    assert source.tops[0].shape == (3, 3, 3, 6, 6)
+    for _ in range(8):
+        data = next(source)[0] * 2 + 2
+        for video, first in enumerate((1, 3, 5)):
+            clip = data[video]
+            np.testing.assert_array_equal(clip[1, :, 0, 0], np.arange(first, first + 3))
+            assert (clip[0] == 10 * video).all()
+            np.testing.assert_array_equal(clip[2], np.broadcast_to(clip[2, 0, 0], (3, 6, 6)))
+            step = clip[2, 0, 0, 1] - clip[2, 0, 0, 0]
+            np.testing.assert_array_equal(np.diff(clip[2, 0, 0]), np.full(5, step))
+            seen.add((step, clip[2, 0, 0].min()))
+    assert {step for step, _ in seen} == {-1, 1}
+    assert len(seen) > 8
+
+
+def test_means_of_clips(folder: Path, open_source: Any, tmp_path: Path) -> None:
+    plain = next(open_source(layer(folder, "clips", CLIP), workers=0))[0]
+    means = "mean_value: 1 mean_value: 2 mean_value: 3"
+    less = next(open_source(layer(folder, "clips", CLIP, means), workers=0))[0]
+    np.testing.assert_array_equal(plain - less, np.broadcast_to(np.arange(1, 4).reshape(3, 1, 1, 1), plain.shape))
+    mean = np.random.default_rng(0).integers(0, 9, (1, 3, 3, *SIZE)).astype(np.float32)
+    blob = caffe_pb2.BlobProto(data=mean.ravel())
+    blob.shape.dim.extend(mean.shape)
+    (tmp_path / "mean.binaryproto").write_bytes(blob.SerializeToString())
+    for crop in ("", "crop_size: 4"):
+        text = f'mean_file: "{tmp_path}/mean.binaryproto" {crop}'
+        found = next(open_source(layer(folder, "clips", CLIP, text), workers=0))[0]
+        wanted = plain - mean
+        np.testing.assert_array_equal(found, wanted[..., 3:7, 5:9] if crop else wanted)
+
+
+def test_clips_of_a_film(folder: Path, open_source: Any) -> None:
+    text = "new_length: 3 sampling_rate: 2 new_height: 12 new_width: 16"
+    data, label = next(open_source(layer(folder, "films", text, batch=2), workers=0))
+    assert data.shape == (2, 3, 3, 12, 16)
+    np.testing.assert_array_equal(label, [4, 1])
+    np.testing.assert_allclose(data.mean((1, 3, 4)), [[0, 40, 80], [100, 140, 180]], atol=2)
+
+
+def test_clips_begin_anywhere(folder: Path, open_source: Any) -> None:
+    text = "new_length: 3 use_temporal_jitter: true"
+    film = open_source(layer(folder, "drawn", text, batch=8), "TRAIN", workers=0)
+    begun = {round(float(clip[0, 0].mean()) / 20) for _ in range(9) for clip in next(film)[0]}
+    assert begun == set(range(10))
+    text = f"{CLIP} use_temporal_jitter: true"
+    images = open_source(layer(folder, "lengths", text), "TRAIN", workers=0)
+    begun = {int(next(images)[0][1, 1, 0, 0, 0]) for _ in range(40)}
+    assert begun == set(range(1, 8))
+    assert next(open_source(layer(folder, "lengths", text), workers=0))[0][1, 1, 0, 0, 0] == 1
+
+
+def test_several_rates_and_labels(folder: Path, open_source: Any) -> None:
+    text = f"{CLIP} use_sampling_rate_jitter: true max_sampling_rate: 3"
+    source = open_source(layer(folder, "clips", text), "TRAIN", workers=0)
+    steps = {tuple(np.diff(next(source)[0][0, 1, :, 0, 0])) for _ in range(20)}
+    assert steps == {(1, 1), (2, 2), (3, 3)}
+    labels = next(open_source(layer(folder, "labels", f"{CLIP} use_multiple_label: true num_of_labels: 3"), workers=0))[
+        1
+    ]
+    np.testing.assert_array_equal(labels, [[1, 0, 1], [0, 1, 0], [1, 1, 1]])
+
+
+RGB = 'modality: RGB name_pattern: "img_%05d.jpg" num_segments: 2 new_length: 2'
+
+
+def test_segments(folder: Path, open_source: Any) -> None:
+    data, label = next(
+        open_source(layer(folder, "lengths", RGB, "mean_value: 1 mean_value: 2 mean_value: 3"), workers=0)
+    )
+    assert data.shape == (3, 12, *SIZE)
+    np.testing.assert_array_equal(label, [7, 0, 2])
+    for video, count in enumerate(FRAMES.values()):
+        part = count // 2
+        first = (part - 1) // 2
+        frames = [first + 1, first + 2, first + part + 1, first + part + 2]
+        wanted = np.concatenate(
+            [pixels(video, frame).transpose(2, 0, 1) - np.array([[[1]], [[2]], [[3]]]) for frame in frames]
+        )
+        np.testing.assert_array_equal(data[video], wanted)
+    source = open_source(layer(folder, "lengths", RGB), "TRAIN", workers=0)
+    begun = np.array([next(source)[0][1, 1::3, 0, 0] for _ in range(40)])
+    assert (np.diff(begun[:, :2]) == 1).all()
+    assert set(begun[:, 0]) == {1, 2, 3}
+    assert set(begun[:, 2]) == {5, 6, 7}
+
+
+def test_flows_are_turned_round(folder: Path, open_source: Any) -> None:
+    text = "modality: FLOW new_length: 3"
+    data = next(open_source(layer(folder, "lengths", text), workers=0))[0]
+    assert data.shape == (3, 6, *SIZE)
+    first = (12 - 3 + 1) // 2
+    wanted = [[100 + first + i, 200 + first + i] for i in (1, 2, 3)]
+    np.testing.assert_array_equal(data[0, :, 0, 0], np.ravel(wanted))
+    flipped = False
+    source = open_source(layer(folder, "lengths", text, "mirror: true is_flow: true"), workers=0)
+    for _ in range(6):
+        for found, plain in zip(next(source)[0], data, strict=True):
+            mirrored = plain[:, :, ::-1].copy()
+            mirrored[::2] = 255 - mirrored[::2]
+            assert (found == plain).all() or (found == mirrored).all()
+            flipped |= bool((found == mirrored).all())
+    assert flipped
+
+
+def test_windows_of_several_sizes(folder: Path, open_source: Any) -> None:
+    crop = "crop_size: 6 multi_scale: true fix_crop: true scale_ratios: 1 scale_ratios: 0.7 scale_ratios: 0.5"
+    text = 'modality: RGB name_pattern: "img_%05d.jpg"'
+    source = open_source(layer(folder, "lengths", text, crop), "TRAIN", workers=0)
+    widths = set()
+    for _ in range(30):
+        for image in next(source)[0]:
+            left, right = image[2, 0, [0, -1]]
+            widths.add(round(float(right - left)) + 1)
+    assert {6} < widths <= {6, 9, 10}  # 10 * 0.7 and 10 * 0.5 are near enough to 6; scaling rounds the ends of 10
+    (test,) = {tuple(image[2, 0]) for image in next(open_source(layer(folder, "lengths", text, crop), workers=0))[0]}
+    assert test == (4, 5, 6, 7, 8, 9)
+
+
+def test_a_net_reads_clips(folder: Path) -> None:
+    text = (
+        layer(folder, "clips", CLIP)
+        + """
+        layer { name: "c" type: "Convolution3D" bottom: "data" top: "c"
+            convolution3d_param { num_output: 2 kernel_size: 3 kernel_depth: 3 } }"""
+    )
+    assert Net(text).graph.blobs["c"].shape == (3, 2, 1, 8, 12)
+
+
+def test_old_files_say_video_data(folder: Path) -> None:
+    text = f"""layers {{ name: "d" type: VIDEO_DATA top: "data" top: "label"
+        image_data_param {{ source: "{folder}/clips.txt" batch_size: 2 {CLIP} crop_size: 4 mirror: true }} }}"""
+    assert Net(text).graph.blobs["data"].shape == (2, 3, 3, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "transform", "match"),
+    [
+        ("bad", CLIP, "", r"bad.txt:1: .*'one 1' is not a name, a whole number, a label(.|\n)*bad.txt:2: .*'two x 0'"),
+        ("lost", CLIP, "", r"lost.txt:2: .*there is no video 'four'"),
+        ("clips", "use_image: true new_length: 0", "", "new_length must be 1 or more"),
+        ("clips", "use_image: true new_length: 30", "", r"000013.jpg: .*cannot be read"),
+        (
+            "lengths",
+            "use_image: true use_temporal_jitter: true new_length: 30",
+            "",
+            "has 12 frames, of which 30 are needed",
+        ),
+        ("films", "new_length: 30", "", r"film.avi: .*has 12 frames, too few for those from 0 on"),
+        ("drawn", "new_length: 30 use_temporal_jitter: true", "", "has 12 frames, of which 30 are needed"),
+        ("clips", "new_length: 3", "", "is no video that OpenCV can read"),
+        ("labels", f"{CLIP} use_multiple_label: true num_of_labels: 2", "", "not all among num_of_labels 2"),
+        ("clips", CLIP, "mean_value: 1 mean_value: 2", "2 mean_value for 3 channels"),
+        ("clips", CLIP, "crop_size: 11", "smaller than crop_size 11"),
+        ("clips", f"{CLIP} new_height: 4", "", "only one of new_height and new_width"),
+        ("clips", 'video_type: VIDEO video_file: "x"', "", "SSD fork's VideoData"),
+        ("lengths", 'modality: RGB name_pattern: "img_%s_%d.jpg"', "", "must have %d for the frame's number"),
+        ("lengths", RGB, "multi_scale: true", "needs a crop_size"),
+        ("lengths", RGB, "crop_size: 4 scale_ratios: 2", "scale_ratios must be above 0"),
+        ("lengths", RGB, "crop_size: 40", "smaller than crop_size 40"),
+        ("lengths", RGB, " ".join(["mean_value: 1"] * 5), "5 mean_value for 12 channels"),
+        ("lengths", RGB.replace("num_segments: 2", "num_segments: 0"), "", "num_segments must be 1 or more"),
+        ("clips", f"{CLIP} encoded: true", "", "encoded is not supported"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    folder: Path, open_source: Any, file: str, text: str, transform: str, match: str
+) -> None:
+    with pytest.raises(DataError, match=match):
+        next(open_source(layer(folder, file, text, transform), "TRAIN", workers=0))
+
+
+CONVOLUTION = """layer { name: "c" type: "Convolution3D" bottom: "data" top: "c"
+    convolution3d_param { num_output: 2 kernel_size: 3 kernel_depth: 3 } }"""
+
+
+@pytest.mark.parametrize(
+    ("text", "transform", "after", "shape"),
+    [
+        (f"{CLIP} new_height: 9 new_width: 8", "", CONVOLUTION, "3x3x3x9x8"),
+        (CLIP, "crop_size: 7", CONVOLUTION, "3x3x3x7x7"),
+        (RGB, "crop_size: 7", "", "3x12x7x7"),
+    ],
+)
+def test_videos_that_are_absent_are_not_missed(
+    tmp_path: Path, text: str, transform: str, after: str, shape: str
+) -> None:
+    (tmp_path / "net.prototxt").write_text(layer(tmp_path, "nowhere", text, transform) + after)
+    report = check_file(tmp_path / "net.prototxt")
+    assert report.loads
+    assert all(f"taken for {shape}, 3" in phase.assumed[0] for phase in report.phases)

@@ -1,0 +1,146 @@
+"""PriorBoxClustered, EvalDetection and AssistedExcitation, of which nothing is recorded, against plain NumPy."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from replay import net, run
+
+from caffejax.errors import GraphError
+from caffejax.net import Net
+
+Shape = tuple[int, ...]
+
+
+@pytest.mark.parametrize("clip", [False, True])
+@pytest.mark.parametrize("step", ["", "step: 7", "step_w: 5 step_h: 9 offset: 0.25"])
+def test_clustered_boxes(step: str, clip: bool) -> None:
+    text = f"width: 9.4 width: 25 height: 15 height: 8 variance: 0.2 clip: {str(clip).lower()} {step}"
+    (found,) = run(
+        "PriorBoxClustered", f"prior_box_param {{ {text} }}", np.zeros((2, 1, 3, 4)), np.zeros((2, 1, 30, 50))
+    )
+    step_w, step_h = {"": (50 / 4, 30 / 3), "step: 7": (7, 7)}.get(step, (5, 9))
+    offset = 0.25 if "offset" in step else 0.5
+    wanted = []
+    for row in range(3):
+        for column in range(4):
+            for w, h in ((9.4, 15), (25, 8)):
+                x, y = (column + offset) * step_w, (row + offset) * step_h
+                wanted += [(x - w / 2) / 50, (y - h / 2) / 30, (x + w / 2) / 50, (y + h / 2) / 30]
+    boxes = np.clip(wanted, 0, 1) if clip else np.array(wanted)
+    assert found.shape == (1, 2, 96)
+    np.testing.assert_allclose(found[0, 0], boxes, rtol=1e-6, atol=1e-6)
+    np.testing.assert_array_equal(found[0, 1], np.float32(0.2))
+
+
+def test_boxes_are_excited() -> None:
+    x, mean = np.zeros((2, 3, 4, 5)), np.arange(1, 41).reshape(2, 1, 4, 5)
+    labels = np.zeros((2, 1, 3, 5))
+    labels[0, 0, 0, 1:] = 0.5, 0.5, 0.4, 0.5  # columns 1.5 .. 3.5, rows 1 .. 3
+    labels[0, 0, 2, 1:] = 0.5, 0.5, 1, 1  # after the end
+    labels[1, 0, 0, 1:] = 0.99, 0.1, 0.001, 0.001  # one cell at least
+    (found,) = run("AssistedExcitation", "", x, labels, mean)
+    wanted = np.zeros((2, 4, 5))
+    wanted[0, 1:3, 1:4] = mean[0, 0, 1:3, 1:4]
+    wanted[1, 0, 4] = mean[1, 0, 0, 4]
+    np.testing.assert_array_equal(found, np.repeat(wanted[:, None], 3, axis=1))
+
+
+def overlap(a: np.ndarray, b: np.ndarray) -> float:
+    low, high = np.maximum(a[:2] - a[2:] / 2, b[:2] - b[2:] / 2), np.minimum(a[:2] + a[2:] / 2, b[:2] + b[2:] / 2)
+    inside = np.prod(np.maximum(high - low, 0))
+    return float(inside / (np.prod(a[2:]) + np.prod(b[2:]) - inside))
+
+
+def judged(found: list[Any], given: list[Any], classes: int, nms: float, threshold: float, least: float) -> np.ndarray:
+    """The row of an image: predictions (class, score, box), labels (class, box, difficult)."""
+    found = sorted(found, key=lambda p: -p[1])
+    kept: list[Any] = []
+    for p in found:
+        if nms < 0 or all(overlap(p[2], q[2]) < nms for q in kept):
+            kept.append(p)
+    counts = [sum(g[0] == c and not g[2] for g in given) for c in range(classes)]
+    rows, taken = [], set()
+    for c in range(classes):
+        for p in (p for p in kept if p[0] == c and p[1] >= least):
+            own = [i for i, g in enumerate(given) if g[0] == c]
+            best = max(own, key=lambda i: overlap(p[2], given[i][1]), default=None)
+            right = wrong = 0
+            if best is None or overlap(p[2], given[best][1]) < threshold or (best in taken and not given[best][2]):
+                wrong = 1
+            elif not given[best][2]:
+                right = 1
+                taken.add(best)
+            rows.append([c, p[1], right, wrong])
+    return np.concatenate([counts, np.ravel(rows), np.zeros(4 * (len(found) - len(rows)))])
+
+
+@pytest.mark.parametrize(("nms", "kind"), [(0.4, "MULTIPLY"), (0.9, "OBJ"), (-1, "PROB")])
+def test_predictions_of_cells(nms: float, kind: str) -> None:
+    random = np.random.default_rng(1)
+    x, labels = random.uniform(0.3, 0.9, (8, 4 * (3 + 5 * 2))), random.uniform(0.2, 0.7, (8, 28))
+    labels[:, :4] = random.integers(0, 4, (8, 4)) == 0
+    labels[:, 4:8] = random.integers(0, 4, (8, 4)) > 0
+    labels[:, 8:12] = random.integers(0, 3, (8, 4))
+    text = f"side: 2 num_class: 3 num_object: 2 nms: {nms} threshold: 0.3 score_type: {kind}"
+    (rows,) = run("EvalDetection", f"eval_detection_param {{ {text} }}", x, labels)
+    assert rows[:, 3:].reshape(-1, 4)[:, 2:].sum(0).min() > 0  # right ones and wrong ones
+    for row, image, label in zip(rows, x.astype(np.float32), labels.astype(np.float32), strict=True):
+        found = []
+        for cell in range(4):
+            chances = image[:12].reshape(3, 4)[:, cell]
+            for k in range(2):
+                objectness, raw = image[12 + 4 * k + cell], image[20:].reshape(2, 4, 4)[k, :, cell]
+                box = np.array([(cell % 2 + raw[0]) / 2, (cell // 2 + raw[1]) / 2, raw[2] ** 2, raw[3] ** 2])
+                score = {"MULTIPLY": objectness * chances.max(), "OBJ": objectness, "PROB": chances.max()}[kind]
+                found.append((chances.argmax(), score, box))
+        given = [(label[8 + i], label[12:].reshape(4, 4)[i], label[i] == 1) for i in range(4) if label[4 + i]]
+        np.testing.assert_allclose(row, judged(found, given, 3, nms, 0.3, 0), rtol=1e-5)
+
+
+def test_predictions_of_anchors() -> None:
+    random = np.random.default_rng(2)
+    x, labels = random.normal(size=(2, 2 * 7, 3, 3)), random.uniform(0.2, 0.8, (2, 30, 5))
+    labels[..., 0] = random.integers(0, 2, (2, 30))
+    labels[:, 6:, 1:] = 0
+    x[:, 4, 0, 0] = -9  # a score under the least
+    biases = [0.7, 0.9, 1.6, 1.2]
+    text = " ".join(f"biases: {b}" for b in biases)
+    text = f"eval_detection_param {{ side: 3 num_class: 2 num_object: 2 nms: 0.6 threshold: 0.3 {text} }}"
+    (rows,) = run("EvalDetection", text, x, labels)
+    assert rows[:, 2:].reshape(-1, 4)[:, 2:].sum(0).min() > 0
+    for row, image, label in zip(rows, x.astype(np.float32), labels.astype(np.float32), strict=True):
+        found = []
+        for n, i, j in np.ndindex(2, 3, 3):
+            raw = image.reshape(2, 7, 3, 3)[n, :, i, j]
+            sigmoid = 1 / (1 + np.exp(-raw))
+            chances = np.exp(raw[5:]) / np.exp(raw[5:]).sum()
+            sides = np.exp(raw[2:4]) * biases[2 * n : 2 * n + 2] / 3
+            box = np.array([(j + sigmoid[0]) / 3, (i + sigmoid[1]) / 3, *sides])
+            found.append((chances.argmax(), sigmoid[4] * chances.max(), box))
+        given = [(g[0], g[1:], False) for g in label[:6]]
+        np.testing.assert_allclose(row, judged(found, given, 2, 0.6, 0.3, 0.005), rtol=1e-4, atol=1e-7)
+
+
+BOXES = "width: 2 height: 3"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "shapes", "match"),
+    [
+        ("PriorBoxClustered", "prior_box_param { }", [(1, 1, 2, 2)] * 2, "needs a width and a height"),
+        ("PriorBoxClustered", "prior_box_param { width: 2 }", [(1, 1, 2, 2)] * 2, "1 widths, 0 heights"),
+        ("PriorBoxClustered", "prior_box_param { width: 0 height: 1 }", [(1, 1, 2, 2)] * 2, "positive"),
+        ("PriorBoxClustered", f"prior_box_param {{ {BOXES} min_size: 4 }}", [(1, 1, 2, 2)] * 2, "min_size is PriorBox"),
+        ("PriorBoxClustered", f"prior_box_param {{ {BOXES} }}", [(1, 2), (1, 1, 2, 2)], "4 axes"),
+        ("PriorBox", f"prior_box_param {{ min_size: 4 {BOXES} }}", [(1, 1, 2, 2)] * 2, "openvino"),
+        ("AssistedExcitation", "", [(2, 3, 4, 5), (2, 1, 3, 5), (2, 3, 4, 5)], "one channel"),
+        ("AssistedExcitation", "", [(2, 3, 4, 5), (2, 1, 3, 4), (2, 1, 4, 5)], "rows of class"),
+        ("EvalDetection", "eval_detection_param { side: 0 }", [(2, 4), (2, 4)], "side must be positive"),
+        ("EvalDetection", "eval_detection_param { side: 2 }", [(2, 4), (2, 4)], "bottom 0 must hold 30 numbers"),
+        ("EvalDetection", "eval_detection_param { biases: 1 biases: 2 }", [(2, 25, 7, 7), (2, 5)], "2 objects, not 2"),
+    ],
+)
+def test_what_does_not_fit(kind: str, text: str, shapes: list[Shape], match: str) -> None:
+    with pytest.raises(GraphError, match=match):
+        Net(net(kind, text, shapes))

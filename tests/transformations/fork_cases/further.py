@@ -1,0 +1,80 @@
+"""Layers of forks that few nets use."""
+
+import numpy as np
+from case import ROWS, layer
+
+from fork_cases.yolo import SMALL, boxes, small
+
+MATRIX = (ROWS, 5)
+MAP = (ROWS, 14, 3, 3)
+
+
+def cosines(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return random.uniform(-0.9, 0.9, shape).astype(np.float32)
+
+
+def steps(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """1 for each step of an item but the first and those after its end."""
+    time = np.arange(shape[0])[:, None]
+    return ((time > 0) & (time < random.integers(1, shape[0] + 1, shape[1]))).astype(np.float32)
+
+
+def words(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return random.integers(-1, 3, shape).astype(np.float32)
+
+
+def cells(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """YOLOv1's labels of 2 x 2 cells: difficult, there, classes, boxes."""
+    whole = random.integers(0, 2, (shape[0], 12))
+    return np.concatenate([whole, random.uniform(0.1, 0.9, (shape[0], 16))], axis=1).astype(np.float32)
+
+
+EVAL = f"num_class: 2 num_object: 2 {SMALL} nms: 0.5 threshold: 0.1"
+
+LAYERS = [
+    layer("AssistedExcitation", "", (ROWS, 3, 4, 5), (ROWS, 1, 5, 5), (ROWS, 1, 4, 5), draws={"b1": boxes}),
+    layer(
+        "CTCGreedyDecoder",
+        "",
+        (6, ROWS, 4),
+        (6, ROWS),
+        (6, ROWS),
+        tops=3,
+        draws={"b1": steps, "b2": words},
+        classes=4,
+    ),
+    layer("CosinAddm", "cosin_add_m_param { m: 0.5 }", MATRIX, (ROWS,), classes=5, draws={"b0": cosines}),
+    layer(
+        "EvalDetection",
+        f"eval_detection_param {{ side: 3 {EVAL} }}",
+        MAP,
+        (ROWS, 1, 5, 5),
+        draws={"b0": small, "b1": boxes},
+    ),
+    layer(
+        "EvalDetection",
+        "eval_detection_param { side: 2 num_class: 3 num_object: 2 threshold: 0.2 nms: 0.5 }",
+        (ROWS, 52),
+        (ROWS, 28),
+        name="cells",
+        draws={"b0": lambda random, shape: random.uniform(0.1, 0.9, shape).astype(np.float32), "b1": cells},
+    ),
+    layer("GradientScaler", "gradient_scaler_param { lower_bound: 0.2 max_iter: 10 }", MATRIX),
+    layer("LstmSimple", 'lstm_simple_param { num_output: 3 weight_filler { type: "gaussian" } }', (8, 4)),
+    layer("Lstm", 'recurrent_param { num_output: 3 weight_filler { type: "gaussian" } }', (4, ROWS, 5), (4, ROWS)),
+    layer("Mish", "", MATRIX),
+    layer(
+        "PriorBoxClustered",
+        "prior_box_param { width: 9.4 width: 25.1 height: 15 height: 39.6 step: 16 variance: 0.1 }",
+        (ROWS, 3, 5, 6),
+        (ROWS, 3, 40, 50),
+    ),
+    layer(
+        "ResizeBilinear",
+        'resize_bilinear_param { data_format: "NCHW" output_height: 7 scale_width: 0.5 half_pixel_centers: true }',
+        (ROWS, 3, 5, 6),
+    ),
+    layer("ResizeBilinear", "resize_bilinear_param { scale_height: 2 scale_width: 3 }", (ROWS, 3, 4, 2), name="last"),
+    layer("TripletLoss", "triplet_loss_param { margin: 3 }", MATRIX, MATRIX, MATRIX),
+    layer("TripletLoss", "triplet_loss_param { alpha: 3 }", MATRIX, MATRIX, MATRIX, (ROWS,), name="labels", classes=3),
+]
