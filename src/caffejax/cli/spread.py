@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 _AUTO = "auto"
 _MESH = ("data", "model")
+# what JAX's errors say, of several kinds, where another process does not answer
+_LOST = re.compile(r"gloo|nccl|UNAVAILABLE|DEADLINE_EXCEEDED|coordination|connection|socket", re.IGNORECASE)
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -142,7 +146,7 @@ def ending_together() -> Iterator[None]:
 
     try:
         yield
-    except (CaffejaxError, jax.errors.JaxRuntimeError, KeyboardInterrupt) as error:
+    except BaseException as error:
         if jax.process_count() == 1:
             raise
         for line in _said(error):
@@ -158,6 +162,8 @@ def _said(error: BaseException) -> list[str]:
     if isinstance(error, KeyboardInterrupt):
         return ["interrupted"]
     reason = next(iter(str(error).splitlines()), "")[:300]
+    if not _LOST.search(reason):
+        return traceback.format_exception(error)
     return [
         "another process has ended, or cannot be reached; its own log says why. Start all of them again, with "
         f"--snapshot to go on from the last checkpoint ({reason})"

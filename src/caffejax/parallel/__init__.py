@@ -2,7 +2,7 @@
 
 from .mesh import DATA, MODEL, mesh_of, share_of
 from .over_devices import over_devices
-from .placing import join_batches, on_one, place, place_like, replicated, whole
+from .placing import join_batches, on_one, place, place_like, replicated, settled, whole
 from .processes import Requests, is_first, same_everywhere, start_processes
 from .sharding import cut_params
 
@@ -20,6 +20,7 @@ __all__ = [
     "place_like",
     "replicated",
     "same_everywhere",
+    "settled",
     "share_of",
     "start_processes",
     "whole",

@@ -39,6 +39,17 @@ def _placed(array: Any, sharding: jax.sharding.Sharding) -> jax.Array:
     return jax.make_array_from_callback(held.shape, sharding, lambda index: held[index])
 
 
+def settled(tree: Any) -> Any:
+    """Return what a program of several devices gives; wait for it where those are simulated on a CPU.
+
+    They share a few threads, and programs that are under way at once, with collectives, may wait for each other's.
+    """
+    arrays = [x for x in jax.tree.leaves(tree) if isinstance(x, jax.Array)]
+    if any(d.platform == "cpu" for x in arrays[:1] for d in x.devices()) and jax.local_device_count() > 1:
+        jax.block_until_ready(arrays)
+    return tree
+
+
 def whole(tree: Any) -> Any:
     """Return the same arrays such that each device has all of each; those that lie so already as they are.
 
@@ -49,7 +60,8 @@ def whole(tree: Any) -> Any:
         if not isinstance(array, jax.Array) or array.is_fully_replicated:
             return array
         assert isinstance(array.sharding, NamedSharding)  # others lie on one device
-        return jax.jit(lambda x: x, out_shardings=NamedSharding(array.sharding.mesh, PartitionSpec()))(array)
+        gather = jax.jit(lambda x: x, out_shardings=NamedSharding(array.sharding.mesh, PartitionSpec()))
+        return settled(gather(array))
 
     return jax.tree.map(gathered, tree)
 

@@ -11,7 +11,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..errors import CaffejaxError
-from .placing import replicated
+from .placing import replicated, settled
 
 _HEARTBEAT = 30  # seconds without a sign of life, after which a process counts as lost
 
@@ -83,5 +83,5 @@ class Requests:
     def agree(self, own: int) -> int:
         """Send this process's request; return what was sent before by any. All processes call it in each iteration."""
         array = jax.make_array_from_callback((self._size,), self._sharding, lambda _: np.full(1, own, np.int32))
-        before, self._under_way = self._under_way, self._largest(array)
+        before, self._under_way = self._under_way, settled(self._largest(array))
         return 0 if before is None else int(before)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,7 +14,7 @@ from ..errors import SolverError
 from ..inspect import IndexCheck
 from ..inspect.debug_info import DebugInfo
 from ..net import Params
-from ..parallel import over_devices
+from ..parallel import over_devices, settled
 from .build import Setup
 from .finite_check import FiniteCheck
 from .report import log
@@ -55,11 +55,15 @@ class JittedUpdater:
         self._state = placement.placed(start)
         left = {} if mesh is None else {"out_shardings": (placement.shardings(start), None)}
         forward = make_forward(net)
-        self._forward = net.jit(forward if mesh is None else over_devices(forward, mesh))
-        self._step = net.jit(step, donate_argnums=() if debug_nans else 0, **left)
-        self._steps = net.jit(make_steps(step), donate_argnums=0, **left)
+        self._forward = self._jit(forward if mesh is None else over_devices(forward, mesh))
+        self._step = self._jit(step, donate_argnums=() if debug_nans else 0, **left)
+        self._steps = self._jit(make_steps(step), donate_argnums=0, **left)
         one_by_one = debug_nans or param.debug_info or net.has_host_layers or self._check_indices.needed
         self.steps_per_dispatch = 1 if one_by_one else steps_per_dispatch
+
+    def _jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        run = self._net.jit(function, **options)
+        return run if self._placement.mesh is None else lambda *args: settled(run(*args))
 
     @property
     def train_state(self) -> TrainState:

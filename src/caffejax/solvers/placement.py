@@ -15,7 +15,7 @@ from ..errors import DataError
 from ..graph import Graph
 from ..net import Params
 from ..options import Shard
-from ..parallel import DATA, MODEL, cut_params, join_batches, place, replicated, share_of, whole
+from ..parallel import DATA, MODEL, cut_params, join_batches, place, replicated, settled, share_of, whole
 from .rules import History, find_history, with_history
 from .state import TrainState, iteration_key, stack
 
@@ -195,6 +195,7 @@ class OnMesh:
 
 def _first(tree: Params, sharding: NamedSharding) -> Params:
     found: Params = jax.jit(lambda tree: jax.tree.map(lambda x: x[0], tree), out_shardings=sharding)(tree)
+    settled(found)
     return found
 
 
