@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -19,9 +19,12 @@ class Cluster:
     Args:
         folder: for what they say.
         commands: one for each; `{address}` in them becomes host and port of process 0.
+        environments: what each finds in its environment besides.
     """
 
-    def __init__(self, folder: Path, commands: Sequence[Sequence[str]]) -> None:
+    def __init__(
+        self, folder: Path, commands: Sequence[Sequence[str]], environments: Sequence[Mapping[str, str]] = ()
+    ) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -29,10 +32,11 @@ class Cluster:
         environment = dict(os.environ, JAX_PLATFORMS="cpu", XLA_FLAGS="--xla_backend_optimization_level=0")
         self._files = [folder / f"process{i}.log" for i in range(len(commands))]
         self.processes = []
-        for command, path in zip(commands, self._files, strict=True):
+        for i, (command, path) in enumerate(zip(commands, self._files, strict=True)):
+            own = environment | dict(environments[i] if environments else {})
             words = [word.replace("{address}", address) for word in command]
             with path.open("w") as out:
-                self.processes.append(subprocess.Popen(words, stdout=out, stderr=out, env=environment, cwd=folder))
+                self.processes.append(subprocess.Popen(words, stdout=out, stderr=out, env=own, cwd=folder))
 
     def __enter__(self) -> Self:
         return self
@@ -70,9 +74,12 @@ class Cluster:
         self.processes[number].send_signal(signal)
 
 
+TRAIN = (sys.executable, "-m", "caffejax", "train")
+
+
 def training(processes: int, *flags: str) -> list[list[str]]:
     """The commands of `caffejax train` in several processes."""
-    command = [sys.executable, "-m", "caffejax", "train", "--coordinator={address}", f"--processes={processes}", *flags]
+    command = [*TRAIN, "--coordinator={address}", f"--processes={processes}", *flags]
     return [[*command, f"--process_id={i}"] for i in range(processes)]
 
 

@@ -44,7 +44,18 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 def test_learns_as_caffe_does(run: tuple[Path, str]) -> None:
-    _, log = run
+    assert_learns_as_caffe(run[1])
+
+
+@pytest.mark.long
+def test_eight_devices_learn_as_caffe_does(tmp_path: Path) -> None:
+    """Simulated ones, which share each batch out."""
+    flags = ("--devices=8", "--batch=global")
+    assert_learns_as_caffe(caffejax("train", f"--solver={CONFIGS / 'lenet_solver.prototxt'}", *flags, folder=tmp_path))
+
+
+def assert_learns_as_caffe(log: str) -> None:
+    """Inside the band of Caffe's own runs, and at the same accuracy."""
     accuracy, loss = scores(log, "accuracy"), scores(log, "loss")
     runs = REFERENCE["runs"]
     assert list(accuracy) == list(loss) == runs[0]["iterations"]

@@ -1,0 +1,137 @@
+"""Training on several devices and processes from the command line: what starts, and what is refused before it does."""
+
+import re
+from pathlib import Path
+
+import pytest
+from cluster import TRAIN, Cluster, training
+from spread_nets import solver_text, write_data
+
+import caffejax
+from caffejax.cli import main
+
+SLURM = {"SLURM_JOB_ID": "{job}", "SLURM_STEP_NODELIST": "127.0.0.1", "SLURM_NTASKS": "2", "SLURM_PROCID": "{i}"}
+OPEN_MPI = {
+    "OMPI_MCA_orte_hnp_uri": "{job}.0;tcp://127.0.0.1:34911",
+    "OMPI_COMM_WORLD_SIZE": "2",
+    "OMPI_COMM_WORLD_RANK": "{i}",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "{i}",
+}
+SLURM["SLURM_LOCALID"] = "{i}"
+
+
+def write_solver(folder: Path, net: str = "", more: str = "") -> str:
+    """A solver's file; of a net of one's own if given."""
+    write_data(folder, "ignored")
+    text = solver_text(folder, "ignored", 2, more).replace("max_iter: 50", "max_iter: 3")
+    if net:
+        text = re.sub(r"net_param \{.*\} (?=base_lr)", f"net_param {{ {net} }} ", text, flags=re.DOTALL)
+    (folder / "solver.prototxt").write_text(text)
+    return f"--solver={folder / 'solver.prototxt'}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", [SLURM, OPEN_MPI], ids=["slurm", "open_mpi"])
+def test_schedulers_are_found(tmp_path: Path, scheduler: dict[str, str]) -> None:
+    job = str(1000 + hash(str(tmp_path)) % 3000)  # it says the port
+    command = [*TRAIN, "--coordinator=auto", write_solver(tmp_path)]
+    own = [{k: v.format(job=job, i=i) for k, v in scheduler.items()} for i in range(2)]
+    with Cluster(tmp_path, [command] * 2, own) as cluster:
+        assert cluster.wait() == [0, 0], cluster.says(0) + cluster.says(1)
+        assert "Process 0 of 2; 2 devices in all" in cluster.says(0)
+
+
+@pytest.mark.slow
+def test_a_process_that_does_not_come(tmp_path: Path) -> None:
+    alone = training(2, write_solver(tmp_path), "--start_timeout=3")[1:]
+    with Cluster(tmp_path, alone) as cluster:
+        assert cluster.wait(60)[0] != 0
+        assert "Traceback" not in cluster.says(0), cluster.says(0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--processes=2"], "--processes needs --coordinator"),
+        (["--coordinator=localhost:1"], "--processes=N and --process_id=I"),
+        (["--coordinator=auto", "--process_id=0"], "leave out --process_id"),
+        (["--coordinator=localhost:1", "--processes=2", "--process_id=2"], "must be one of 0 to 1"),
+        (["--gpu=0,x"], "--gpu=0,x: give numbers"),
+        (["--gpu=0,1", "--device=cpu"], "not both"),
+        (["--gpu=all"], "JAX sees no gpu"),
+        (["--mesh=data=64,model=2"], "devices here, not 128"),
+    ],
+    ids=str,
+)
+def test_flags_that_cannot_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], message: str
+) -> None:
+    import jax
+
+    if "--gpu=all" in flags and jax.default_backend() != "cpu":
+        pytest.skip("there is an accelerator here")
+    assert main(["train", write_solver(tmp_path), *flags]) == 1
+    said = capsys.readouterr().err
+    assert message in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("text", ["data", "data=0", "rows=2", "data=2,data=2", "data=2;model=2"])
+def test_a_mesh_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", write_solver(tmp_path), f"--mesh={text}"])
+    assert "is not of the form data=4,model=2" in capsys.readouterr().err
+
+
+HOST = """
+layer { name: "rows" type: "DummyData" top: "x" top: "keep" dummy_data_param {
+    shape { dim: 4 dim: 3 } shape { dim: 4 } data_filler { type: "constant" value: 1 } } }
+layer { name: "some" type: "Filter" bottom: "x" bottom: "keep" top: "some" }
+layer { name: "size" type: "Reduction" bottom: "some" top: "size" loss_weight: 1 }
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("net", "flags", "message"),
+    [
+        (HOST, [], "layer 'some' (Filter): runs on the host, so the net cannot be trained on several devices"),
+        ("", ["--batch=global"], "batch"),
+        ("", ["--mesh=data=1,model=2", "--devices=4"], "--mesh has places for 2 devices, but there are 4"),
+        ("", ["--debug_nans"], "train on one"),
+    ],
+    ids=["host layer", "batch", "mesh", "debug_nans"],
+)
+def test_what_cannot_be_spread_is_refused(tmp_path: Path, net: str, flags: list[str], message: str) -> None:
+    flags = flags if any("devices" in flag for flag in flags) else ["--devices=4", *flags]
+    with Cluster(tmp_path, [[*TRAIN, write_solver(tmp_path, net), *flags]]) as cluster:
+        assert cluster.wait(60) == [1]
+        assert message in cluster.says(0)
+        assert "Traceback" not in cluster.says(0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"devices": 0}, "devices must be a number from 1 on or a list"),
+        ({"devices": 1000}, "devices here, not 1000"),
+        ({"devices": ["cpu"]}, "devices must be"),
+        ({"parallel": "data"}, "parallel must be a caffejax.Parallel"),
+        ({"devices": 1, "device": "cpu"}, "device must be"),
+    ],
+    ids=str,
+)
+def test_options_that_cannot_work(tmp_path: Path, options: dict[str, object], message: str) -> None:
+    write_solver(tmp_path)
+    with pytest.raises(caffejax.SolverError, match=message):
+        caffejax.Solver(tmp_path / "solver.prototxt", **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"batch": "all"}, "batch must be"), ({"model": 0}, "model must be"), ({"shard": 1}, "shard must be")],
+    ids=str,
+)
+def test_ways_to_spread_that_are_none(options: dict[str, object], message: str) -> None:
+    with pytest.raises(caffejax.CaffejaxError, match=message):
+        caffejax.Parallel(**options)  # type: ignore[arg-type]
