@@ -58,11 +58,11 @@ def test_sigterm_on_one_saves_on_all_and_they_go_on_bit_for_bit(tmp_path: Path) 
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     for folder in (whole, stopped):
         folder.mkdir()
-    with Cluster(whole, training(2, write_solver(whole, 400))) as cluster:
+    with Cluster(whole, training(2, write_solver(whole, 150))) as cluster:
         assert cluster.wait() == [0, 0]
         assert "Optimization Done" in cluster.says(0)
         assert "Iteration" not in cluster.says(1)  # only the first logs
-    solver = write_solver(stopped, 400, "display: 5")
+    solver = write_solver(stopped, 150, "display: 5")
     with Cluster(stopped, training(2, solver)) as cluster:
         cluster.wait_for(0, "Iteration 5,")
         cluster.kill(1, signal.SIGTERM)
@@ -72,7 +72,7 @@ def test_sigterm_on_one_saves_on_all_and_they_go_on_bit_for_bit(tmp_path: Path) 
     with Cluster(stopped, training(2, solver, f"--snapshot={stopped}/ignored.orbax")) as cluster:
         assert cluster.wait() == [0, 0]
         assert "Restored iteration" in cluster.says(0)
-    for blob, other in zip(weights(whole, 400), weights(stopped, 400), strict=True):
+    for blob, other in zip(weights(whole, 150), weights(stopped, 150), strict=True):
         np.testing.assert_array_equal(blob, other)
 
 
@@ -109,9 +109,9 @@ def test_random_kills_change_nothing(tmp_path: Path) -> None:
     for folder in (whole, killed):
         folder.mkdir()
     rng = random.Random(5)
-    with Cluster(whole, training(4, write_solver(whole, 300))) as cluster:
+    with Cluster(whole, training(4, write_solver(whole, 80))) as cluster:
         assert cluster.wait(200) == [0] * 4
-    solver = write_solver(killed, 300, "snapshot: 7 display: 1")
+    solver = write_solver(killed, 80, "snapshot: 7 display: 1")
     for left in range(KILLS, -1, -1):
         resume = [f"--snapshot={killed}/ignored.orbax"] if snapshots(killed) else []
         with Cluster(killed, training(4, solver, *resume)) as cluster:
@@ -123,5 +123,5 @@ def test_random_kills_change_nothing(tmp_path: Path) -> None:
                 assert all(codes), codes
             else:
                 assert cluster.wait(200) == [0] * 4
-    for blob, other in zip(weights(whole, 300), weights(killed, 300), strict=True):
+    for blob, other in zip(weights(whole, 80), weights(killed, 80), strict=True):
         np.testing.assert_array_equal(blob, other)

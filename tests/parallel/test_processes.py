@@ -16,8 +16,8 @@ from transformations.processes import fresh
     ("processes", "devices", "names"),
     [
         (2, 1, ["lenet"]),
-        pytest.param(2, 4, list(CASES), marks=pytest.mark.long),
-        pytest.param(4, 1, list(CASES), marks=pytest.mark.long),
+        pytest.param(2, 4, ["resnet", "ignored"], marks=pytest.mark.long),
+        pytest.param(4, 1, ["cifar10_full", "lstm"], marks=pytest.mark.long),
     ],
 )
 def test_processes_follow_one_device(tmp_path: Path, processes: int, devices: int, names: list[str]) -> None:

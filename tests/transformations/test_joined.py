@@ -28,7 +28,8 @@ def asked_of() -> list[Any]:
         counts = case in MORE or kind.signature.loss or getattr(kind.runs, "stateful", False)
         marks = [pytest.mark.long] if not counts or (case in FORKS and case not in MORE) else []
         ways = ["autodiff"]
-        if kind.gradient.rule is not None and not kind.gradient.preferred:
+        # of rows that know nothing of each other, rules are asked under jax.shard_map as it is
+        if counts and kind.gradient.rule is not None and not kind.gradient.preferred:
             ways.append("rules")
         for devices in (2, 4, 8) if case in MORE else (4,):
             for way in ways:
