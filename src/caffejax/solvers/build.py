@@ -117,7 +117,7 @@ def build(
     log.info("Creating training net%s.", f" from net file: {train.file}" if train.file else " specified in the solver")
     net = _net(train, _limited(run, device), reading)
     if mesh is not None:
-        check_trains(net.graph)
+        _check_trains(net.graph)
     loader = open_loader(net)
     test_run = replace(run, remat="none", axis_name=None, sync_bn=False)
     test_nets = [_test_net(test, test_run, reading) for test in settings.test_nets(param, folder)]
@@ -144,7 +144,7 @@ def build(
     return setup, jax.device_put(start_of(variables, optimizer, key), device)
 
 
-def check_trains(graph: Graph) -> None:
+def _check_trains(graph: Graph) -> None:
     """Raise `GraphError` for layers that keep a net from training on several devices."""
     on_host = [layer for layer in graph.layers if layer.type.on_host]
     if on_host:
