@@ -7,10 +7,13 @@ memory on the chip, costs nothing. Loops count as often as they run, where XLA k
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import numpy as np
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "collective-permute", "all-to-all")
 
@@ -18,6 +21,8 @@ _INSTRUCTION = re.compile(r"\s*(?:ROOT )?%?([\w.\-]+) = (.*?) ([\w\-]+)\((.*)")
 _COMPUTATION = re.compile(r"(ENTRY )?%?([\w.\-]+) \(.*\{$")
 _ARRAY = re.compile(r"\b(pred|[a-z]+\d+[a-z0-9]*)\[([\d,<=]*)\](\{[^{}]*\})?")
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+_GROUPS = re.compile(r"replica_groups=(?:\{\{([\d,]*)\}|\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?)")
+_PAIRS = re.compile(r"source_target_pairs=\{([^=]*)\}\}")
 _BITS = re.compile(r"\d+")
 _ON_CHIP = re.compile(r"S\([1-9]\d*\)")
 _HOST = re.compile(r'custom_call_target="[^"]*(?:callback|host|CallbackTo|caffejax)[^"]*"', re.IGNORECASE)
@@ -36,11 +41,34 @@ class Collective:
         kind: as XLA calls it, such as "all-reduce".
         bytes: what each device holds of the result.
         count: how many there are.
+        over: how many devices do each together.
+        step: how far apart these are, in the order of the mesh.
     """
 
     kind: str
     bytes: int
     count: int
+    over: int = 1
+    step: int = 1
+
+    @property
+    def whole(self) -> int:
+        """Bytes of what all devices put in or get out together, if it is one array."""
+        return self.bytes * self.over if self.kind == "reduce-scatter" else self.bytes
+
+    def is_within(self, model: int) -> bool:
+        """Whether each goes on within a row of so many devices."""
+        return self.step * self.over <= model
+
+    def rows_of(self, model: int) -> int:
+        """Return how many rows of so many devices each goes over."""
+        return 1 if self.is_within(model) else max(1, self.over * self.step // model)
+
+    def moved(self, devices: int, size: float) -> float:
+        """Return the least bytes that each of so many devices sends, for so many bytes in all."""
+        if self.kind == "collective-permute":
+            return size if devices > 1 else 0.0
+        return (2 if self.kind == "all-reduce" else 1) * size * (devices - 1) / devices
 
 
 @dataclass(frozen=True)
@@ -98,7 +126,7 @@ def count(text: str) -> dict[str, Any]:
     module = _parsed(text)
     total = _Totals()
     _add(module, module.entry, 1, total)
-    collectives = (Collective(*key, n) for key, n in total.collectives.items())
+    collectives = (Collective(kind, size, n, *group) for (kind, size, *group), n in total.collectives.items())
     return {
         "traffic": total.traffic,
         "collectives": tuple(sorted(collectives, key=lambda c: (-c.bytes, c.kind))),
@@ -139,7 +167,7 @@ class _Totals:
     traffic: int = 0
     fusions: int = 0
     copies: int = 0
-    collectives: dict[tuple[str, int], int] = field(default_factory=dict)
+    collectives: dict[tuple[str, int, int, int], int] = field(default_factory=dict)
 
 
 def _parsed(text: str) -> _Module:
@@ -167,7 +195,7 @@ def _add(module: _Module, name: str, times: int, total: _Totals) -> None:
         total.copies += opcode in ("copy", "copy-start", "transpose")
         kind = opcode.removesuffix("-start")
         if kind in COLLECTIVES:
-            key = kind, _result_bytes(instruction)
+            key = kind, _result_bytes(instruction), *_group(instruction.rest)
             total.collectives[key] = total.collectives.get(key, 0) + times
         total.traffic += times * _traffic(module, body, instruction)
         trips = _TRIPS.search(instruction.rest)
@@ -244,3 +272,23 @@ def _result_bytes(instruction: _Instruction) -> int:
     if instruction.opcode in ("all-gather-start", "collective-permute-start"):
         return sum(sizes[len(sizes) // 2 :]) if len(sizes) > 1 else sum(sizes)
     return sum(sizes)
+
+
+def _group(rest: str) -> tuple[int, int]:
+    """Return how many devices do a collective together, and how far apart they are, by its first group of them."""
+    if pairs := _PAIRS.search(rest):
+        return pairs[1].count("{") or 1, 1
+    found = _GROUPS.search(rest)
+    if not found:
+        return 1, 1
+    if found[2] is None:
+        first = _numbers(found[1])
+    else:  # "[groups,devices]<=[shape]T(axes)": the devices' numbers in that shape, its axes in that order
+        numbers = np.arange(math.prod(_numbers(found[3]))).reshape(_numbers(found[3]))
+        ordered = numbers.transpose(_numbers(found[4])) if found[4] else numbers
+        first = ordered.reshape(_numbers(found[2]))[0].tolist()
+    return max(1, len(first)), first[1] - first[0] if len(first) > 1 else 1
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(n) for n in text.split(",") if n]
