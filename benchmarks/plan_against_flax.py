@@ -133,8 +133,7 @@ def main() -> None:
     cases = list(product(options.nets, options.targets, options.precision))
     with ThreadPoolExecutor(options.jobs) as pool:
         found = {
-            case: [pool.submit(in_a_process, side, case, options.limit) for side in options.sides]
-            for case in cases
+            case: [pool.submit(in_a_process, side, case, options.limit) for side in options.sides] for case in cases
         }
         for case, sides in found.items():
             results = dict(zip(options.sides, (side.result() for side in sides), strict=True))

@@ -42,7 +42,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="TARGET",
     )
     flags.add(parser, "phase", "TRAIN for a training step, TEST for a forward pass", choices=_PHASES, default="TRAIN")
-    flags.add(parser, "batch", "examples a device, or a row of --mesh; the net's own unless given", type=flags.positive, metavar="N")
+    flags.add(
+        parser,
+        "batch",
+        "examples a device, or a row of --mesh; the net's own unless given",
+        type=flags.positive,
+        metavar="N",
+    )
     flags.add(
         parser,
         "batch_axis",

@@ -103,7 +103,15 @@ _HOPPER = {"shared_memory_per_core": 233472, "shared_memory_per_block_optin": 23
 
 
 def _gpu(
-    name: str, memory: float, bandwidth: float, bfloat16: float, tf32: float, float32: float, link: float, network: float = 50, **facts: Any
+    name: str,
+    memory: float,
+    bandwidth: float,
+    bfloat16: float,
+    tf32: float,
+    float32: float,
+    link: float,
+    network: float = 50,
+    **facts: Any,
 ) -> Chip:
     teras: Any = {"bfloat16": bfloat16 * 1e12, "tf32": tf32 * 1e12, "float32": float32 * 1e12}
     links: Any = {"link": link * 1e9, "network": network * 1e9}
