@@ -1,6 +1,6 @@
 """Training steps of the nets of configs/ against the same nets written by hand in flax, by the accelerators' compilers.
 
-    python benchmarks/plan_against_flax.py [--nets lenet,resnet50] [--targets tpu:v5e:2x2] [--precision bfloat16] [--sides caffejax]
+    python benchmarks/plan_against_flax.py [--nets lenet,resnet50] [--targets tpu:v5e:2x2] [--sides caffejax]
 
 Both are compiled for devices that need not be there; `pip install ".[plan-tpu,plan-cuda]"` first. Printed are ratios,
 caffejax to flax, of what each device does: bytes accessed by the compiler's own estimate (TPUs only) and traffic of the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..kernels.varying import varying
 from .net import Net, Params
@@ -22,11 +23,11 @@ def same_statistics(net: Net, state: Params) -> Params:
         for param in layer.params
         if name is not None and param.owned and not param.spec.learnable
     ]
-    own = [state[key][i] for key, i in places]
+    own = [array for key, i in places if (array := state[key][i]) is not None]
     if name is None or not any(name in varying(jax.typeof(x)) for x in own):
         return state
-    joined = jax.lax.pmean(jnp.concatenate([x.ravel() for x in own]), name)
-    parts = jnp.split(joined, [sum(x.size for x in own[: i + 1]) for i in range(len(own) - 1)])
+    ends = np.cumsum([x.size for x in own])[:-1].tolist()
+    parts = jnp.split(jax.lax.pmean(jnp.concatenate([x.ravel() for x in own]), name), ends)
     new = {key: list(arrays) for key, arrays in state.items()}
     for (key, i), x, part in zip(places, own, parts, strict=True):
         new[key][i] = part.reshape(x.shape)

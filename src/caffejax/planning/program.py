@@ -7,13 +7,12 @@ memory on the chip, costs nothing. Loops count as often as they run, where XLA k
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
+from .groups import group_of
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "collective-permute", "all-to-all")
 
@@ -21,8 +20,6 @@ _INSTRUCTION = re.compile(r"\s*(?:ROOT )?%?([\w.\-]+) = (.*?) ([\w\-]+)\((.*)")
 _COMPUTATION = re.compile(r"(ENTRY )?%?([\w.\-]+) \(.*\{$")
 _ARRAY = re.compile(r"\b(pred|[a-z]+\d+[a-z0-9]*)\[([\d,<=]*)\](\{[^{}]*\})?")
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
-_GROUPS = re.compile(r"replica_groups=(?:\{\{([\d,]*)\}|\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?)")
-_PAIRS = re.compile(r"source_target_pairs=\{([^=]*)\}\}")
 _BITS = re.compile(r"\d+")
 _ON_CHIP = re.compile(r"S\([1-9]\d*\)")
 _HOST = re.compile(r'custom_call_target="[^"]*(?:callback|host|CallbackTo|caffejax)[^"]*"', re.IGNORECASE)
@@ -195,7 +192,7 @@ def _add(module: _Module, name: str, times: int, total: _Totals) -> None:
         total.copies += opcode in ("copy", "copy-start", "transpose")
         kind = opcode.removesuffix("-start")
         if kind in COLLECTIVES:
-            key = kind, _result_bytes(instruction), *_group(instruction.rest)
+            key = kind, _result_bytes(instruction), *group_of(instruction.rest)
             total.collectives[key] = total.collectives.get(key, 0) + times
         total.traffic += times * _traffic(module, body, instruction)
         trips = _TRIPS.search(instruction.rest)
@@ -268,27 +265,7 @@ def _size(shape: str) -> int:
 
 def _result_bytes(instruction: _Instruction) -> int:
     """Return the size of a collective's results: of one that is started, what follows its operands."""
-    sizes = [size for size, _ in _arrays(instruction.shape)]
-    if instruction.opcode in ("all-gather-start", "collective-permute-start"):
-        return sum(sizes[len(sizes) // 2 :]) if len(sizes) > 1 else sum(sizes)
+    sizes = [size for size, _ in _arrays(instruction.shape.replace("u32[]", ""))]  # which is none of its numbers
+    if instruction.opcode.endswith("-start") and instruction.opcode != "all-reduce-start" and len(sizes) > 1:
+        return sum(sizes[len(sizes) // 2 :])
     return sum(sizes)
-
-
-def _group(rest: str) -> tuple[int, int]:
-    """Return how many devices do a collective together, and how far apart they are, by its first group of them."""
-    if pairs := _PAIRS.search(rest):
-        return pairs[1].count("{") or 1, 1
-    found = _GROUPS.search(rest)
-    if not found:
-        return 1, 1
-    if found[2] is None:
-        first = _numbers(found[1])
-    else:  # "[groups,devices]<=[shape]T(axes)": the devices' numbers in that shape, its axes in that order
-        numbers = np.arange(math.prod(_numbers(found[3]))).reshape(_numbers(found[3]))
-        ordered = numbers.transpose(_numbers(found[4])) if found[4] else numbers
-        first = ordered.reshape(_numbers(found[2]))[0].tolist()
-    return max(1, len(first)), first[1] - first[0] if len(first) > 1 else 1
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(n) for n in text.split(",") if n]
