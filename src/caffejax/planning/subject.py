@@ -65,7 +65,7 @@ class Subject:
         if len(sizes) > 1:
             yield f"is fed batches of several sizes, {sorted(sizes)}, along axis {axis}; name another axis"
         if not self.training and self.parallel != Parallel():
-            yield "is planned for a forward pass: how devices are arranged, what they share, and sync_bn are of training"
+            yield "is planned for a forward pass: how devices are arranged, what they share, sync_bn are of training"
 
     @property
     def training(self) -> bool:
