@@ -58,7 +58,7 @@ def link_seconds(collectives: Iterable[Collective], chip: Chip, rows: int, model
         n = c.over if c.is_within(model) else c.over // c.rows_of(model) * rows
         if n < 2:
             continue
-        near = min(n, chip.joined)
+        near = min(n, max(1, chip.joined // c.step))
         groups = -(-n // near)
         links += c.count * c.moved(near, c.whole) / chip.link
         network += c.count * c.moved(groups, c.whole / near) / chip.network
