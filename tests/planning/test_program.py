@@ -150,6 +150,26 @@ def test_who_does_a_collective_with_whom(
     assert count(text)["collectives"] == (Collective(kind, size, 1, over, step),)
 
 
+FUSED = """HloModule m
+
+%all-reduce-scatter (input: f32[500,800]) -> f32[500,100] {
+  %input = f32[500,800]{0,1} parameter(0)
+  %zero = s32[] constant(0)
+  %all-reduce = f32[500,800]{0,1:T(8,128)} all-reduce(%input), replica_groups={{0,1,2,3,4,5,6,7}}, to_apply=%sum
+  ROOT %slice = f32[500,100]{0,1:S(1)} dynamic-slice(%all-reduce, %zero, %zero), dynamic_slice_sizes={500,100}
+}
+
+ENTRY %main (p: f32[500,800]) -> f32[500,100] {
+  %p = f32[500,800]{0,1} parameter(0)
+  ROOT %fusion = f32[500,100]{0,1:S(1)} fusion(%p), kind=kCustom, calls=%all-reduce-scatter
+}
+"""
+
+
+def test_a_sum_of_which_each_device_takes_a_slice_is_a_reduce_scatter() -> None:
+    assert count(FUSED)["collectives"] == (Collective("reduce-scatter", 4 * 500 * 100, 1, over=8),)
+
+
 def test_text_that_is_no_program_counts_nothing() -> None:
     assert count("")["traffic"] == 0
     assert count("ENTRY %x (a: f32[]) -> f32[] {\n  garbage\n}\n")["fusions"] == 0

@@ -190,9 +190,7 @@ def _add(module: _Module, name: str, times: int, total: _Totals) -> None:
         opcode = instruction.opcode
         total.fusions += opcode == "fusion"
         total.copies += opcode in ("copy", "copy-start", "transpose")
-        kind = opcode.removesuffix("-start")
-        if kind in COLLECTIVES:
-            key = kind, _result_bytes(instruction), *group_of(instruction.rest)
+        if key := _collective(module, instruction):
             total.collectives[key] = total.collectives.get(key, 0) + times
         total.traffic += times * _traffic(module, body, instruction)
         trips = _TRIPS.search(instruction.rest)
@@ -201,6 +199,22 @@ def _add(module: _Module, name: str, times: int, total: _Totals) -> None:
             for attribute in ("body", "to_apply", "branch_computations", "true_computation", "false_computation"):
                 for called in instruction.called(attribute):
                     _add(module, called, inner, total)
+
+
+def _collective(module: _Module, instruction: _Instruction) -> tuple[str, int, int, int] | None:
+    """Return kind, size and group of a collective; on TPUs one may be fused with the slice that is taken of it."""
+    kind = instruction.opcode.removesuffix("-start")
+    if kind in COLLECTIVES:
+        return kind, _result_bytes(instruction), *group_of(instruction.rest)
+    if kind != "fusion":
+        return None
+    inside = [i for name in instruction.called("calls") for i in module.computations.get(name, {}).values()]
+    for fused in inside:
+        if fused.opcode == "all-reduce":
+            cut = any(i.is_root and i.opcode == "dynamic-slice" for i in inside)
+            kind = "reduce-scatter" if cut else fused.opcode
+            return kind, _size(instruction.shape), *group_of(fused.rest)
+    return None
 
 
 def _traffic(module: _Module, body: Computation, instruction: _Instruction) -> int:
