@@ -10,12 +10,11 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from jax.sharding import Mesh
 from planned_nets import LENET, resnet
 
-from caffejax import CaffejaxError, GraphError, Net
+from caffejax import CaffejaxError, GraphError, Net, Parallel
 from caffejax.cli import main
-from caffejax.planning import Plan, compiling, plan, target_of
+from caffejax.planning import Plan, compiling, plan, subject, target_of
 from caffejax.planning.program import Collective, Program
 
 HERE = target_of("tpu:v5e:1")
@@ -24,7 +23,7 @@ HERE = target_of("tpu:v5e:1")
 @pytest.fixture
 def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """This machine's compiler stands in for the target's."""
-    monkeypatch.setattr(compiling, "mesh_of", lambda target: Mesh(np.array(jax.devices()[:1]), ("data",)))
+    monkeypatch.setattr(subject, "devices", lambda target: jax.devices()[:1])
 
 
 def planned(needed: int = 2**30, **program: Any) -> Plan:
@@ -34,7 +33,7 @@ def planned(needed: int = 2**30, **program: Any) -> Plan:
 
 
 def test_the_roofline() -> None:
-    found = planned(traffic=819 * 10**7, collectives=(Collective("all-reduce", 10**8, 2),))
+    found = planned(traffic=819 * 10**7, collectives=(Collective("all-reduce", 10**8, 2, over=4),))
     assert found.seconds == pytest.approx({"arithmetic": 1e-3, "memory": 1e-2, "links": 2 * 2e8 * 0.75 / 100e9})
     assert (found.best, found.bound_by) == (pytest.approx(1e-2), "memory")
     assert found.examples_per_second == pytest.approx(4 * 32 / 1e-2)
@@ -69,7 +68,7 @@ def test_the_largest_batch(
         tried.append(batch)
         return replace(planned(needed=fixed + int(5e6 * batch**1.01)), batch=batch)
 
-    monkeypatch.setattr(compiling._Subject, "plan", attempt)
+    monkeypatch.setattr(subject.Subject, "plan", attempt)
     found = plan(Net(LENET, "TRAIN"), HERE, batch=own, largest=search).largest_batch
     assert found is not None
     usable = planned().usable
@@ -79,7 +78,7 @@ def test_the_largest_batch(
 
 
 def test_nothing_fits(on_cpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling._Subject, "plan", lambda self, batch: replace(planned(2**50), batch=batch))
+    monkeypatch.setattr(subject.Subject, "plan", lambda self, batch: replace(planned(2**50), batch=batch))
     assert plan(Net(LENET, "TRAIN"), HERE, batch=1, largest="check").largest_batch == 0
 
 
@@ -97,13 +96,13 @@ def test_nothing_fits(on_cpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_the_compiler_says_of_memory(message: str, bytes_: int | None) -> None:
-    assert compiling._needed(message) == bytes_
+    assert subject.needed_by(message) == bytes_
 
 
 def test_images_are_fed_as_their_source_gives_them(on_cpu: None) -> None:
     net = Net(LENET.parents[1] / "digits" / "lenet_train_test.prototxt", "TRAIN")
-    subject = compiling._Subject(net, HERE, compiling.mesh_of(HERE), compiling.SGD, 0, print)
-    assert {name: x.dtype for name, x in subject._fed(net, ()).items()} == {"data": np.uint8, "label": np.float32}
+    (_, (_, fed, _), _) = subject.Subject(net, HERE, compiling.SGD, Parallel(), 0, print).function(64)
+    assert {name: x.dtype for name, x in fed.items()} == {"data": np.uint8, "label": np.float32}
 
 
 def test_what_cannot_be_planned(on_cpu: None) -> None:
@@ -135,6 +134,8 @@ def test_the_command(tmp_path: Path) -> None:
         ([str(bad), "--target", "tpu:v5e:2x2"], "typo"),
         ([str(tmp_path / "none.prototxt"), "--target", "tpu:v5e:2x2"], "none.prototxt"),
         ([str(LENET), "--target", "tpu:v7:2x2"], "no chip is called 'tpu:v7'"),
+        ([str(LENET), "--target", "tpu:v5e:2x2", "--mesh", "data=4,model=2"], "places for 8 devices, but tpu:v5e:2x2"),
+        ([str(LENET), "--target", "tpu:v5e:2x2", "--phase", "TEST", "--shard=params"], "is of training"),
     ):
         found = run(*arguments)
         assert found.returncode == 1

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from caffejax.planning import program_of
 from caffejax.planning.program import Collective, count
@@ -58,7 +59,7 @@ print(found.n_collectives, found.collectives[0])
     run = subprocess.run(
         [sys.executable, "-c", code], env=os.environ | flags, capture_output=True, text=True, check=True
     )
-    assert run.stdout.strip() == f"1 {Collective('all-reduce', 4000, 1)}"
+    assert run.stdout.strip() == f"1 {Collective('all-reduce', 4000, 1, over=8)}"
 
 
 TEXT = """HloModule m, is_scheduled=true
@@ -112,6 +113,61 @@ def test_slices_chips_and_starts() -> None:
     assert found["traffic"] == loop + conversion + gather + copy
     assert found["collectives"] == (Collective("all-gather", 4 * whole, 1),)
     assert (found["fusions"], found["copies"]) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "opcode", "attributes", "collective"),
+    [
+        ("f32[10]", "all-reduce-start", "replica_groups={{0,2,4,6},{1,3,5,7}}", ("all-reduce", 40, 4, 2)),
+        ("f32[10]", "all-reduce", "replica_groups=[4,2]<=[8]", ("all-reduce", 40, 2, 1)),
+        ("(f32[10], f32[2])", "all-reduce", "replica_groups=[2,4]<=[4,2]T(1,0)", ("all-reduce", 48, 4, 2)),
+        ("(f32[2], f32[16])", "all-gather-start", "replica_groups=mesh['a'=8,'b'=1] {'a'}", ("all-gather", 64, 8, 1)),
+        (
+            "f32[16]",
+            "all-gather",
+            "replica_groups=mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0)) {'a'}",
+            ("all-gather", 64, 2, 1),
+        ),
+        (
+            "((f32[8], f32[16]), (f32[1], f32[2]))",
+            "reduce-scatter-start",
+            "replica_groups={{0,1,2,3,4,5,6,7}}",
+            ("reduce-scatter", 12, 8, 1),
+        ),
+        (
+            "(bf16[6], bf16[6], u32[], u32[])",
+            "collective-permute-start",
+            "source_target_pairs={{0,4},{4,0}}",
+            ("collective-permute", 12, 2, 4),
+        ),
+    ],
+)
+def test_who_does_a_collective_with_whom(
+    shape: str, opcode: str, attributes: str, collective: tuple[str, int, int, int]
+) -> None:
+    text = f"ENTRY %m (p: f32[8]) -> f32[8] {{\n  ROOT %c = {shape} {opcode}(%p), channel_id=1, {attributes}\n}}\n"
+    kind, size, over, step = collective
+    assert count(text)["collectives"] == (Collective(kind, size, 1, over, step),)
+
+
+FUSED = """HloModule m
+
+%all-reduce-scatter (input: f32[500,800]) -> f32[500,100] {
+  %input = f32[500,800]{0,1} parameter(0)
+  %zero = s32[] constant(0)
+  %all-reduce = f32[500,800]{0,1:T(8,128)} all-reduce(%input), replica_groups={{0,1,2,3,4,5,6,7}}, to_apply=%sum
+  ROOT %slice = f32[500,100]{0,1:S(1)} dynamic-slice(%all-reduce, %zero, %zero), dynamic_slice_sizes={500,100}
+}
+
+ENTRY %main (p: f32[500,800]) -> f32[500,100] {
+  %p = f32[500,800]{0,1} parameter(0)
+  ROOT %fusion = f32[500,100]{0,1:S(1)} fusion(%p), kind=kCustom, calls=%all-reduce-scatter
+}
+"""
+
+
+def test_a_sum_of_which_each_device_takes_a_slice_is_a_reduce_scatter() -> None:
+    assert count(FUSED)["collectives"] == (Collective("reduce-scatter", 4 * 500 * 100, 1, over=8),)
 
 
 def test_text_that_is_no_program_counts_nothing() -> None:

@@ -31,7 +31,8 @@ def test_data_sheets_are_plausible(name: str) -> None:
     assert name == f"{chip.platform}:{chip.name}"
     assert chip.bfloat16 >= 2 * chip.tf32 * 0.99 > 0
     assert chip.tf32 >= chip.float32
-    assert 1e9 < chip.link < chip.bandwidth < 1e13
+    assert 1e9 < chip.network < chip.link < chip.bandwidth < 1e13
+    assert chip.joined % 8 == 0
     assert 8 * 2**30 <= chip.memory <= 256 * 2**30
     assert bool(chip.compiler) == (chip.platform == "cuda")
 
@@ -82,6 +83,7 @@ def test_what_is_no_target(text: str, message: str) -> None:
         ('like = "cuda:h100"\nname = "a } b"', ["name must be a word"]),
         ('like = "cuda:h100"\n[compiler]\n"} x" = 1', ["compiler must be a table of names and numbers"]),
         ('like = "tpu:v5e"\nplatform = "rocm"\ncores = 0', ["platform must be tpu or cuda", "cores must be"]),
+        ('like = "tpu:v5e"\njoined = 0.5\nnetwork = -1', ["joined must be", "network must be a positive number"]),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_at_once(tmp_path: Path, content: str, messages: list[str]) -> None:

@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import CaffejaxError
 from ..process import compile_for_absent_devices
 from ..sizes import in_words
-from . import flags, nets
+from . import flags, nets, spread
 
 if TYPE_CHECKING:
     from ..net import Net
-    from ..planning import Plan
+    from ..planning import Plan, Scaled
+    from ..planning.program import Collective
     from ..schema.caffe_pb2 import SolverParameter
 
 HELP = "compile for a TPU or GPU that need not be there: does it fit, how fast could it be"
@@ -38,7 +42,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="TARGET",
     )
     flags.add(parser, "phase", "TRAIN for a training step, TEST for a forward pass", choices=_PHASES, default="TRAIN")
-    flags.add(parser, "batch", "examples a device; the net's own unless given", type=flags.positive, metavar="N")
+    flags.add(
+        parser,
+        "batch",
+        "examples a device, or a row of --mesh; the net's own unless given",
+        type=flags.positive,
+        metavar="N",
+    )
     flags.add(
         parser,
         "batch_axis",
@@ -54,8 +64,17 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         choices=("estimate", "check", "none"),
         default="estimate",
     )
+    spread.add_mesh_flags(parser)
+    flags.add(
+        parser,
+        "scaling",
+        "how a training step would scale to so many devices, by its collectives and the data sheet",
+        type=_numbers,
+        default="8,64,512",
+        metavar="N,N",
+    )
     flags.add_switch(parser, "json", "print JSON")
-    flags.add_options(parser, "precision", "kernels")
+    flags.add_options(parser, "precision", "kernels", "sync_bn")
     nets.add_state_flags(parser)
 
 
@@ -70,16 +89,29 @@ def run(options: argparse.Namespace) -> None:
     target = target_of(options.target)
     net, solver = _subject(options)
     given: dict[str, Any] = {} if solver is None else {"solver": solver}
+    places = math.prod((options.mesh or {}).values())
+    if options.mesh and places != target.devices:
+        raise CaffejaxError(f"--mesh has places for {places} devices, but {target} has {target.devices}")
     found = plan(
         net,
         target,
+        parallel=spread.parallel_of(options, "device"),
         batch=options.batch,
         batch_axis=options.batch_axis,
         largest=options.largest,
         progress=lambda line: print(line, file=sys.stderr, flush=True),
         **given,
     )
-    print(json.dumps(_as_json(found), indent=2) if options.json else "\n".join(_lines(found)))
+    scaling = found.scaling(options.scaling)
+    if options.json:
+        print(json.dumps(_as_json(found, scaling), indent=2))
+    else:
+        print("\n".join([*_lines(found), *_scaling_lines(found, scaling)]))
+
+
+def _numbers(text: str) -> list[int]:
+    """Parse "8,64,512"."""
+    return [flags.positive(part) for part in text.split(",")]
 
 
 def _subject(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
@@ -109,9 +141,10 @@ def _subject(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
 def _lines(found: Plan) -> list[str]:
     chip, n = found.target.chip, found.target.devices
     what = "training step" if found.phase == "TRAIN" else "forward pass"
+    rows = "" if found.model == 1 else f" row of {found.model}"
     memory = f"{in_words(found.needed)} of {in_words(found.usable)} ({in_words(chip.memory)} less the runtime's share)"
     lines = [
-        f"{what} in {found.precision} on {n} x {chip.platform} {chip.name}, {found.batch} examples each",
+        f"{what} in {found.precision} on {n} x {chip.platform} {chip.name}, {found.batch} examples each{rows}",
         f"memory a device    {memory}: {'fits' if found.fits else 'DOES NOT FIT'}",
     ]
     if found.program is not None:
@@ -122,7 +155,7 @@ def _lines(found: Plan) -> list[str]:
             f"operations         {found.operations / 1e9:,.1f} G in products and convolutions",
             f"memory traffic     {program.traffic / 1e9:,.2f} GB",
             f"collectives        {program.n_collectives}",
-            *(f"                   {c.count} x {c.kind} of {in_words(c.bytes)}" for c in program.collectives),
+            *(f"                   {_collective(c, n)}" for c in program.collectives),
             f"fusions, copies    {program.fusions}, {program.copies}",
             f"compiled in        {found.compile_seconds:.1f} s",
         ]
@@ -139,7 +172,24 @@ def _lines(found: Plan) -> list[str]:
     return lines
 
 
-def _as_json(found: Plan) -> dict[str, Any]:
+def _collective(of: Collective, devices: int) -> str:
+    among = "" if of.over == devices else f" among {of.over}"
+    return f"{of.count} x {of.kind} of {in_words(of.bytes)}{among}"
+
+
+def _scaling_lines(found: Plan, scaling: Sequence[Scaled]) -> list[str]:
+    """Return a line for each number of devices, with collectives beside the backward pass, and after it."""
+    lines = []
+    for s in scaling:
+        worst, best = s.efficiency
+        lines.append(
+            f"on {s.devices:<5,} devices   {1000 * s.best:.3g} to {1000 * s.worst:.3g} ms a step, collectives "
+            f"{1000 * s.collectives:.3g} ms of it: {100 * best:.0f} to {100 * worst:.0f} % of the speed without"
+        )
+    return lines
+
+
+def _as_json(found: Plan, scaling: Sequence[Scaled]) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
@@ -148,6 +198,7 @@ def _as_json(found: Plan) -> dict[str, Any]:
         "precision": found.precision,
         "phase": found.phase,
         "batch": found.batch,
+        "model": found.model,
         "fits": found.fits,
         "memory_needed": found.needed,
         "memory_usable": found.usable,
@@ -159,4 +210,15 @@ def _as_json(found: Plan) -> dict[str, Any]:
         "examples_per_second": found.examples_per_second,
         "compile_seconds": found.compile_seconds,
         "largest_batch": found.largest_batch,
+        "scaling": [
+            {
+                "devices": s.devices,
+                "collective_seconds": s.collectives,
+                "best_seconds": s.best,
+                "worst_seconds": s.worst,
+                "best_efficiency": s.efficiency[1],
+                "worst_efficiency": s.efficiency[0],
+            }
+            for s in scaling
+        ],
     }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import CaffejaxError
 from ..glog import log, start_logging
-from ..options import Parallel, Shard, choices
+from ..options import BatchOf, Parallel, Shard, choices
 from . import devices, flags
 
 if TYPE_CHECKING:
@@ -37,24 +37,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     flags.add(
         parser,
-        "mesh",
-        "arrange all devices, as data=4,model=2: in 4 rows that take a batch each, large weights cut over 2",
-        metavar="AXES",
-        type=_mesh,
-    )
-    flags.add(
-        parser,
         "batch",
         "device: each takes the prototxt's batch_size examples, as in Caffe; global: they share them out",
         choices=choices("batch"),
         default=Parallel.batch,
     )
-    flags.add(
-        parser,
-        "shard",
-        "what is cut over the devices that take batches; optimizer with --mesh, else none, unless given",
-        choices=choices("shard"),
-    )
+    add_mesh_flags(parser)
     flags.add(
         parser,
         "coordinator",
@@ -68,11 +56,28 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def parallel_of(options: argparse.Namespace) -> Parallel:
-    """Return how training is spread, by the flags."""
+def add_mesh_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of how devices are arranged, and what they share."""
+    flags.add(
+        parser,
+        "mesh",
+        "arrange all devices, as data=4,model=2: in 4 rows that take a batch each, large weights cut over 2",
+        metavar="AXES",
+        type=_mesh,
+    )
+    flags.add(
+        parser,
+        "shard",
+        "what is cut over the devices that take batches; optimizer with --mesh, else none, unless given",
+        choices=choices("shard"),
+    )
+
+
+def parallel_of(options: argparse.Namespace, batch: BatchOf | None = None) -> Parallel:
+    """Return how training is spread, by the flags; by those of `add_mesh_flags` where `batch` is given."""
     shard: Shard = options.shard or ("optimizer" if options.mesh else "none")
     model = (options.mesh or {}).get("model", 1)
-    return Parallel(batch=options.batch, model=model, shard=shard)
+    return Parallel(batch=batch or options.batch, model=model, shard=shard)
 
 
 def join_processes(options: argparse.Namespace) -> None:

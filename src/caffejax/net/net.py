@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from .. import data  # noqa: F401  registers the data layers
 from ..data.loader import open_sources
 from ..graph import Graph, Param, build_graph, net_state
-from ..graph.reshape import with_batch
+from ..graph.reshape import reshape_graph, with_batch
 from ..kernels import compiling
 from ..layers import Phase, Source
 from ..layers.dtypes import to_float32
@@ -141,6 +141,12 @@ class Net:
             GraphError: naming every layer that cannot take it, or whose params it would change.
         """
         return self._with_graph(with_batch(self.graph, batch, axis))
+
+    def with_run(self, run: Run) -> Net:
+        """Return the same net, for inputs of the same shapes, computing in another way."""
+        message, state, file = self._definition
+        other = type(self)(message, state=state, file=file, run=run, reading=self.reading).in_phase(self.graph.phase)
+        return other._with_graph(reshape_graph(other.graph, {name: self.graph.blobs[name].shape for name in self.fed}))
 
     def in_phase(self, phase: Phase) -> Net:
         """Return the same layers behaving as in another phase; include and exclude rules are not applied anew."""

@@ -7,8 +7,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import jax
-import numpy as np
 from jax.experimental import topologies
 
 from ..errors import CaffejaxError
@@ -65,15 +63,6 @@ def _config(chip: Chip) -> str:
         'platform_name: "CUDA" dnn_version_info { major: 9 minor: 10 patch: 0 } '
         f'device_description_str: "{chip.name}"'
     )
-
-
-def mesh_of(target: Target) -> jax.sharding.Mesh:
-    """Return a mesh of the target's devices, with one axis, "data".
-
-    Raises:
-        CaffejaxError: as `devices` does.
-    """
-    return jax.sharding.Mesh(np.array(devices(target)), ("data",))
 
 
 def _why(error: Exception) -> str:

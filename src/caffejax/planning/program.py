@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from .groups import group_of
+
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "collective-permute", "all-to-all")
 
 _INSTRUCTION = re.compile(r"\s*(?:ROOT )?%?([\w.\-]+) = (.*?) ([\w\-]+)\((.*)")
@@ -36,11 +38,34 @@ class Collective:
         kind: as XLA calls it, such as "all-reduce".
         bytes: what each device holds of the result.
         count: how many there are.
+        over: how many devices do each together.
+        step: how far apart these are, in the order of the mesh.
     """
 
     kind: str
     bytes: int
     count: int
+    over: int = 1
+    step: int = 1
+
+    @property
+    def whole(self) -> int:
+        """Bytes of what all devices put in or get out together, if it is one array."""
+        return self.bytes * self.over if self.kind == "reduce-scatter" else self.bytes
+
+    def is_within(self, model: int) -> bool:
+        """Whether each goes on within a row of so many devices."""
+        return self.step * self.over <= model
+
+    def rows_of(self, model: int) -> int:
+        """Return how many rows of so many devices each goes over."""
+        return 1 if self.is_within(model) else max(1, self.over * self.step // model)
+
+    def moved(self, devices: int, size: float) -> float:
+        """Return the least bytes that each of so many devices sends, for so many bytes in all."""
+        if self.kind == "collective-permute":
+            return size if devices > 1 else 0.0
+        return (2 if self.kind == "all-reduce" else 1) * size * (devices - 1) / devices
 
 
 @dataclass(frozen=True)
@@ -98,7 +123,7 @@ def count(text: str) -> dict[str, Any]:
     module = _parsed(text)
     total = _Totals()
     _add(module, module.entry, 1, total)
-    collectives = (Collective(*key, n) for key, n in total.collectives.items())
+    collectives = (Collective(kind, size, n, *group) for (kind, size, *group), n in total.collectives.items())
     return {
         "traffic": total.traffic,
         "collectives": tuple(sorted(collectives, key=lambda c: (-c.bytes, c.kind))),
@@ -139,7 +164,7 @@ class _Totals:
     traffic: int = 0
     fusions: int = 0
     copies: int = 0
-    collectives: dict[tuple[str, int], int] = field(default_factory=dict)
+    collectives: dict[tuple[str, int, int, int], int] = field(default_factory=dict)
 
 
 def _parsed(text: str) -> _Module:
@@ -165,9 +190,7 @@ def _add(module: _Module, name: str, times: int, total: _Totals) -> None:
         opcode = instruction.opcode
         total.fusions += opcode == "fusion"
         total.copies += opcode in ("copy", "copy-start", "transpose")
-        kind = opcode.removesuffix("-start")
-        if kind in COLLECTIVES:
-            key = kind, _result_bytes(instruction)
+        if key := _collective(module, instruction):
             total.collectives[key] = total.collectives.get(key, 0) + times
         total.traffic += times * _traffic(module, body, instruction)
         trips = _TRIPS.search(instruction.rest)
@@ -176,6 +199,22 @@ def _add(module: _Module, name: str, times: int, total: _Totals) -> None:
             for attribute in ("body", "to_apply", "branch_computations", "true_computation", "false_computation"):
                 for called in instruction.called(attribute):
                     _add(module, called, inner, total)
+
+
+def _collective(module: _Module, instruction: _Instruction) -> tuple[str, int, int, int] | None:
+    """Return kind, size and group of a collective; on TPUs one may be fused with the slice that is taken of it."""
+    kind = instruction.opcode.removesuffix("-start")
+    if kind in COLLECTIVES:
+        return kind, _result_bytes(instruction), *group_of(instruction.rest)
+    if kind != "fusion":
+        return None
+    inside = [i for name in instruction.called("calls") for i in module.computations.get(name, {}).values()]
+    for fused in inside:
+        if fused.opcode == "all-reduce":
+            cut = any(i.is_root and i.opcode == "dynamic-slice" for i in inside)
+            kind = "reduce-scatter" if cut else fused.opcode
+            return kind, _size(instruction.shape), *group_of(fused.rest)
+    return None
 
 
 def _traffic(module: _Module, body: Computation, instruction: _Instruction) -> int:
@@ -240,7 +279,7 @@ def _size(shape: str) -> int:
 
 def _result_bytes(instruction: _Instruction) -> int:
     """Return the size of a collective's results: of one that is started, what follows its operands."""
-    sizes = [size for size, _ in _arrays(instruction.shape)]
-    if instruction.opcode in ("all-gather-start", "collective-permute-start"):
-        return sum(sizes[len(sizes) // 2 :]) if len(sizes) > 1 else sum(sizes)
+    sizes = [size for size, _ in _arrays(instruction.shape.replace("u32[]", ""))]  # which is none of its numbers
+    if instruction.opcode.endswith("-start") and instruction.opcode != "all-reduce-start" and len(sizes) > 1:
+        return sum(sizes[len(sizes) // 2 :])
     return sum(sizes)

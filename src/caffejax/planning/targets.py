@@ -18,7 +18,9 @@ from ..errors import CaffejaxError, Problem, did_you_mean
 _EXAMPLES = "tpu:v5e:2x2 or cuda:h100:4"
 _MOST = 4096  # devices along an axis
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
-_NUMBERS = ("memory", "bandwidth", "bfloat16", "tf32", "float32", "link")
+_NUMBERS = ("memory", "bandwidth", "bfloat16", "tf32", "float32", "link", "network")
+
+_HAVE_DEFAULTS = ("network", "joined", "cores", "compiler")
 
 Platform = Literal["tpu", "cuda"]
 
@@ -34,6 +36,8 @@ class Chip:
         bandwidth: of that memory, bytes per second.
         bfloat16, tf32, float32: dense operations per second in products of such factors.
         link: bytes per second that it sends to, and at the same time receives from, its neighbours.
+        network: bytes per second that it has of the network, likewise, to devices that links do not reach.
+        joined: how many devices links join: those of a host, or of a pod of TPUs.
         cores: how many devices a chip is.
         compiler: for "cuda", further facts that the compiler asks for: fields of XLA's GpuDeviceInfoProto.
     """
@@ -46,6 +50,8 @@ class Chip:
     tf32: float
     float32: float
     link: float
+    network: float = 50e9
+    joined: int = 8
     cores: int = 1
     compiler: Mapping[str, Any] = field(default_factory=dict)
 
@@ -75,10 +81,10 @@ class Target:
         return f"{self.chip.platform}:{self.chip.name}:{'x'.join(map(str, self.shape))}"
 
 
-def _tpu(name: str, memory: float, bandwidth: float, bfloat16: float, link: float, cores: int = 1) -> Chip:
+def _tpu(name: str, memory: float, bandwidth: float, bfloat16: float, link: float, cores: int = 1, **more: Any) -> Chip:
     # a product of float32 is six of bfloat16, with TF32's ten bits three
     teras: Any = {"bfloat16": bfloat16 * 1e12, "tf32": bfloat16 * 1e12 / 3, "float32": bfloat16 * 1e12 / 6}
-    return Chip("tpu", name, memory * 2**30, bandwidth * 1e9, link=link * 1e9, cores=cores, **teras)
+    return Chip("tpu", name, memory * 2**30, bandwidth * 1e9, link=link * 1e9, cores=cores, **teras, **more)
 
 
 _GPU = {
@@ -97,21 +103,30 @@ _HOPPER = {"shared_memory_per_core": 233472, "shared_memory_per_block_optin": 23
 
 
 def _gpu(
-    name: str, memory: float, bandwidth: float, bfloat16: float, tf32: float, float32: float, link: float, **facts: Any
+    name: str,
+    memory: float,
+    bandwidth: float,
+    bfloat16: float,
+    tf32: float,
+    float32: float,
+    link: float,
+    network: float = 50,
+    **facts: Any,
 ) -> Chip:
     teras: Any = {"bfloat16": bfloat16 * 1e12, "tf32": tf32 * 1e12, "float32": float32 * 1e12}
-    return Chip("cuda", name, memory, bandwidth * 1e9, link=link * 1e9, compiler={**_GPU, **facts}, **teras)
+    links: Any = {"link": link * 1e9, "network": network * 1e9}
+    return Chip("cuda", name, memory, bandwidth * 1e9, **links, **teras, compiler={**_GPU, **facts})
 
 
 CHIPS = {
     f"{chip.platform}:{chip.name}": chip
     for chip in (
-        _tpu("v4", memory=16, bandwidth=614, bfloat16=137.5, link=75, cores=2),
-        _tpu("v5e", memory=16, bandwidth=819, bfloat16=197, link=100),
-        _tpu("v5p", memory=95, bandwidth=2765, bfloat16=459, link=300),
-        _tpu("v6e", memory=32, bandwidth=1640, bfloat16=918, link=224),
+        _tpu("v4", memory=16, bandwidth=614, bfloat16=137.5, link=75, cores=2, network=1.5625e9, joined=8192),
+        _tpu("v5e", memory=16, bandwidth=819, bfloat16=197, link=100, network=3.125e9, joined=256),
+        _tpu("v5p", memory=95, bandwidth=2765, bfloat16=459, link=300, network=6.25e9, joined=8960),
+        _tpu("v6e", memory=32, bandwidth=1640, bfloat16=918, link=224, network=12.5e9, joined=256),
         _gpu(
-            "a100", memory=85_095_874_560, bandwidth=2039, bfloat16=312, tf32=156, float32=19.5, link=300,
+            "a100", memory=85_095_874_560, bandwidth=2039, bfloat16=312, tf32=156, float32=19.5, link=300, network=25,
             major=8, core_count=108, l2_cache_size=41_943_040, clock_rate_ghz=1.41, **_AMPERE,
         ),
         _gpu(
@@ -188,10 +203,12 @@ def _problems(table: Mapping[str, Any]) -> Iterator[str]:
             yield "compiler must be a table of names and numbers"
         elif name == "cores" and (isinstance(value, bool) or value not in range(1, 9)):
             yield f"cores must be a small number, not {value!r}"
+        elif name == "joined" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            yield f"joined must be a number of devices, not {value!r}"
         elif name in _NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
             yield f"{name} must be a positive number, not {value!r}"
     if like is None:
-        missing = [name for name in known if name not in table and name not in ("cores", "compiler")]
+        missing = [name for name in known if name not in table and name not in _HAVE_DEFAULTS]
         if missing:
             yield f'needs {", ".join(missing)}; or like = "cuda:h100" and what differs'
 

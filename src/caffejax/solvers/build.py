@@ -108,8 +108,7 @@ def build(
     reading = replace(reading, seed=seed)
     if mesh is not None:
         reading = replace(reading, share=share_of(mesh))
-        if mesh.shape[DATA] > 1:
-            run = replace(run, axis_name=DATA)
+        run = run_on(mesh, run)
     train = settings.train_net(param, folder)
     if mesh is not None and parallel.batch == "global":
         with located(file=train.file):
@@ -142,6 +141,11 @@ def build(
         keep_best=keep_best,
     )
     return setup, jax.device_put(start_of(variables, optimizer, key), device)
+
+
+def run_on(mesh: Mesh, run: Run) -> Run:
+    """Return how a net computes on each device of a mesh: the batches of all count as one."""
+    return replace(run, axis_name=DATA) if mesh.shape[DATA] > 1 else run
 
 
 def _check_trains(graph: Graph) -> None:

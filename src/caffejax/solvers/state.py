@@ -16,6 +16,7 @@ from jax.sharding import Mesh
 from ..kernels.apart import updated_apart
 from ..kernels.varying import vary_as
 from ..net import Blobs, Net, Params, Variables
+from ..net.statistics import same_statistics
 from ..parallel import over_devices
 
 # Numbers in the largest params that are updated apart from the backward pass, so that their gradients are added up at
@@ -109,6 +110,8 @@ def make_passes(net: Net, iter_size: int) -> Passes:
     def passes(
         params: Params, state: Params, batches: Mapping[str, jax.Array], key: jax.Array
     ) -> tuple[Params, Params, jax.Array, Blobs]:
+        state = same_statistics(net, state)
+
         def one(carry: tuple[Any, Params], numbered: Any) -> tuple[tuple[Any, Params], Any]:
             total, before = carry
             number, batch = numbered

@@ -1,0 +1,58 @@
+"""How devices are arranged, by the flags that `train` and `plan` share."""
+
+import argparse
+from collections.abc import Callable
+
+import pytest
+
+from caffejax.cli import plan, spread, train
+from caffejax.options import Parallel
+
+COMMANDS = {"train": (train.add_flags, "--solver=x"), "plan": (plan.add_flags, "x --target=cuda:h100:8")}
+
+
+@pytest.fixture(params=COMMANDS)
+def parsed(request: pytest.FixtureRequest) -> Callable[[str], argparse.Namespace]:
+    add_flags, needed = COMMANDS[request.param]
+    parser = argparse.ArgumentParser()
+    add_flags(parser)
+    return lambda text: parser.parse_args([*needed.split(), *text.split()])
+
+
+@pytest.mark.parametrize(
+    ("text", "parallel"),
+    [
+        ("", Parallel()),
+        ("--mesh data=4,model=2", Parallel(model=2, shard="optimizer")),
+        ("-mesh=model=2", Parallel(model=2, shard="optimizer")),
+        ("--mesh data=8", Parallel(shard="optimizer")),
+        ("--mesh data=4,model=2 --shard none", Parallel(model=2)),
+        ("--shard params", Parallel(shard="params")),
+    ],
+)
+def test_what_they_mean(parsed: Callable[[str], argparse.Namespace], text: str, parallel: Parallel) -> None:
+    assert spread.parallel_of(parsed(text), "device") == parallel
+
+
+@pytest.mark.parametrize("mesh", ["", "8", "data", "data=0", "data=-1", "data=2,data=2", "rows=2"])
+def test_what_is_no_mesh(
+    parsed: Callable[[str], argparse.Namespace], mesh: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parsed(f"--mesh={mesh}")
+    assert "data=4,model=2" in capsys.readouterr().err
+
+
+def test_train_says_who_a_batch_is_for() -> None:
+    parser = argparse.ArgumentParser()
+    train.add_flags(parser)
+    assert spread.parallel_of(parser.parse_args(["--solver=x", "--batch=global"])) == Parallel(batch="global")
+
+
+@pytest.mark.parametrize("scaling", ["", "8,", "0", "8,x"])
+def test_what_are_no_numbers_of_devices(scaling: str, capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    plan.add_flags(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["x", "--target=cuda:h100:8", f"--scaling={scaling}"])
+    assert "is not a positive number" in capsys.readouterr().err

@@ -1,0 +1,73 @@
+"""A process with eight simulated devices: prints, as JSON, the collectives of training steps compiled for them.
+
+Each is [kind, bytes of the result, devices in a group], found in the compiled text by a pattern of its own.
+"""
+
+import json
+import os
+import re
+import sys
+from typing import Any
+
+SPREAD: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "synced": {},
+    "optimizer": {"shard": "optimizer"},
+    "params": {"shard": "params"},
+    "model": {"model": 2},
+}
+CASES = [*(("lenet", way) for way in SPREAD), ("resnet", "plain"), ("resnet", "synced")]
+# what is compiled here does not run: its speed is of no interest
+_FLAGS = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+BYTES = {"f32": 4, "s32": 4, "u32": 4, "pred": 1}
+
+
+def collectives(text: str) -> list[tuple[str, int, int]]:
+    """Return every collective of a compiled program."""
+    found = []
+    for shape, kind, rest in re.findall(
+        r" = (\(?[a-z]\w*\[.*?) (all-[a-z]+|reduce-scatter|collective-permute)\((.*)", text
+    ):
+        size = 0
+        for dtype, dims in re.findall(r"(\w+)\[([\d,]*)\]", shape):
+            count = BYTES[dtype]
+            for n in filter(None, dims.split(",")):
+                count *= int(n)
+            size += count
+        explicit = re.search(r"replica_groups=\{\{([\d,]*)\}", rest)
+        counted = re.search(r"replica_groups=\[\d+,(\d+)\]", rest)
+        group = len(explicit[1].split(",")) if explicit else int(counted[1]) if counted else 0
+        found.append((kind, size, group))
+    return found
+
+
+def main() -> None:
+    """Compile each net in each way."""
+    os.environ |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": _FLAGS}
+    import jax
+    from planned_nets import LENET, resnet
+
+    from caffejax import Net, Parallel
+    from caffejax.planning import subject, target_of
+    from caffejax.planning.compiling import SGD
+
+    subject.devices = lambda target: jax.devices()[: target.devices]  # type: ignore[assignment]
+    result = {}
+    for name, text in (("lenet", LENET), ("resnet", resnet())):
+        for way, options in SPREAD.items():
+            if (name, way) not in CASES:
+                continue
+            net = Net(text, "TRAIN", sync_bn=way == "synced")
+            of = subject.Subject(net, target_of("tpu:v5e:2x4"), SGD, Parallel(**options), 0, print)
+            function, arguments, how = of.function(8)
+            compiled = jax.jit(function, **how).lower(*arguments).compile()
+            counted = subject.program_of(compiled).collectives
+            result[f"{name} {way}"] = {
+                "found": collectives(compiled.as_text()),
+                "counted": [[c.kind, c.bytes, c.over] for c in counted for _ in range(c.count)],
+            }
+    sys.stdout.write(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""What devices that train together say to each other in a step: counted in what this machine's compiler makes of it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+from collectives import CASES
+from planned_nets import LENET, resnet
+
+from caffejax import Net
+
+NETS = {"lenet": LENET, "resnet": resnet()}
+NORMS = {"lenet": [], "resnet": [16, 24, 16, 32, 16]}  # channels of each BatchNorm
+LOSS = 4  # bytes; it comes with the gradients
+Found = list[tuple[str, int, int]]
+
+
+@pytest.fixture(scope="module")
+def programs() -> dict[str, Any]:
+    """The collectives of each net in each way: as found by a pattern, and as `planning` counts them."""
+    script = Path(__file__).with_name("collectives.py")
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    found: dict[str, Any] = json.loads(run.stdout)
+    return found
+
+
+def bytes_of(name: str) -> int:
+    """Of all params."""
+    params = jax.eval_shape(Net(NETS[name], "TRAIN").init, jax.eval_shape(jax.random.key, 0)).params
+    return sum(4 * p.size for p in jax.tree.leaves(params))
+
+
+def found_in(programs: dict[str, Any], name: str, way: str) -> Found:
+    return [tuple(c) for c in programs[f"{name} {way}"]["found"]]
+
+
+@pytest.mark.parametrize(("name", "way"), CASES)
+def test_they_are_counted_as_they_are(programs: dict[str, Any], name: str, way: str) -> None:
+    found, counted = (programs[f"{name} {way}"][k] for k in ("found", "counted"))
+    assert sorted(c[:2] for c in found) == sorted(c[:2] for c in counted)
+    assert found
+    for kind, _, over in counted:
+        assert over in ((2, 4) if way == "model" else (8,)), kind
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_gradients_are_added_up_once_and_nothing_else_is_said(programs: dict[str, Any], name: str) -> None:
+    assert found_in(programs, name, "plain") == [("all-reduce", bytes_of(name) + LOSS, 8)]
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_statistics_are_added_up_once_each_way_with_sync_bn(programs: dict[str, Any], name: str) -> None:
+    """Mean and square forward, two sums backward, for each layer; and once what is stored, for all."""
+    found = found_in(programs, name, "synced")
+    assert {(kind, group) for kind, _, group in found} == {("all-reduce", 8)}
+    stored = sum(4 * (2 * n + 1) for n in NORMS[name])
+    assert sum(size for _, size, _ in found) == bytes_of(name) + LOSS + stored + sum(2 * 2 * 4 * n for n in NORMS[name])
+    assert len(found) <= 2 * len(NORMS[name]) + (2 if NORMS[name] else 1)
+
+
+@pytest.mark.parametrize("way", ["optimizer", "params"])
+def test_what_is_cut_is_gathered_and_nothing_else(programs: dict[str, Any], way: str) -> None:
+    """LeNet's first product is large enough to be cut: (500, 800)."""
+    found = found_in(programs, "lenet", way)
+    sums = sum(size * (8 if kind == "reduce-scatter" else 1) for kind, size, _ in found if kind != "all-gather")
+    assert sums == bytes_of("lenet") + LOSS
+    assert [size for kind, size, _ in found if kind == "all-gather"] == [4 * 500 * 800]
+
+
+def test_rows_of_a_mesh_add_up_their_own_part_of_gradients(programs: dict[str, Any]) -> None:
+    """And no batch meets another: what is not of params is of a row's 8 examples."""
+    found = [tuple(c) for c in programs["lenet model"]["counted"]]
+    across = [size for kind, size, over in found if over == 4]
+    assert sum(across) < 0.6 * bytes_of("lenet")
+    assert max(size for _, size, over in found if over == 2) <= 4 * 8 * 800

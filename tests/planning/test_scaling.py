@@ -1,0 +1,74 @@
+"""What collectives take, and how steps scale by it: against sums done by hand."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from caffejax.planning import Plan, target_of
+from caffejax.planning.program import Collective, Program
+from caffejax.planning.scaling import link_seconds, scaled
+from caffejax.planning.targets import CHIPS
+
+# easy numbers: a byte takes a second on links, and four on the network
+CHIP = replace(CHIPS["cuda:h100"], link=1.0, network=0.25, joined=8)
+
+
+def of(kind: str, size: int, over: int, step: int = 1, count: int = 1) -> list[Collective]:
+    return [Collective(kind, size, count, over, step)]
+
+
+@pytest.mark.parametrize(
+    ("collectives", "rows", "model", "links", "network"),
+    [
+        (of("all-reduce", 80, 8), 8, 1, 2 * 80 * 7 / 8, 0),
+        (of("all-reduce", 80, 8), 4, 1, 2 * 80 * 3 / 4, 0),
+        (of("all-reduce", 80, 8, count=3), 8, 1, 3 * 2 * 80 * 7 / 8, 0),
+        (of("all-gather", 80, 8), 8, 1, 80 * 7 / 8, 0),
+        (of("reduce-scatter", 10, 8), 8, 1, 80 * 7 / 8, 0),  # of which each has an eighth
+        (of("collective-permute", 80, 2), 2, 1, 80, 0),
+        (of("all-reduce", 80, 8), 1, 1, 0, 0),
+        # 8 hosts of 8: each device adds up an eighth of a host's sum with those in its place
+        (of("all-reduce", 80, 8), 64, 1, 2 * 80 * 7 / 8, 4 * 2 * 10 * 7 / 8),
+        (of("all-reduce", 80, 4), 64, 1, 2 * 80 * 7 / 8, 4 * 2 * 10 * 7 / 8),
+        # rows of 2: within a row nothing grows; over the rows it does
+        (of("all-reduce", 80, 2), 32, 2, 2 * 80 / 2, 0),
+        (of("all-reduce", 80, 4, step=2), 4, 2, 2 * 80 * 3 / 4, 0),
+        (of("all-reduce", 80, 4, step=2), 8, 2, 2 * 80 * 3 / 4, 4 * 2 * 20 / 2),  # 4 of a host's 8
+        (of("all-reduce", 80, 8), 4, 2, 2 * 80 * 7 / 8, 0),
+        ([], 64, 1, 0, 0),
+    ],
+)
+def test_what_collectives_take(collectives: Any, rows: int, model: int, links: float, network: float) -> None:
+    assert link_seconds(collectives, CHIP, rows, model) == pytest.approx((links, network))
+
+
+def test_collectives_go_on_beside_the_backward_pass_or_after_it() -> None:
+    short, long = (scaled(300.0, of("all-reduce", size, 8), CHIP, 8) for size in (80, 800))
+    assert (short.best, short.worst) == (300, 440)
+    assert short.efficiency == pytest.approx((300 / 440, 1))
+    assert (long.best, long.worst) == (1500, 1700)  # 200 of the backward pass are beside it
+    assert long.efficiency == pytest.approx((300 / 1700, 300 / 1500))
+
+
+def planned(**other: Any) -> Plan:
+    program = Program(3352320, None, 0, 0, 0, tuple(of("all-reduce", 450_000, 4)), 0, 0, 0, 0)
+    return replace(Plan(target_of("cuda:h100:4"), "bfloat16", "TRAIN", 32, program, 2**30, 1, 1.0), **other)
+
+
+def test_a_plan_scales() -> None:
+    few, many = planned().scaling([8, 64])
+    assert (few.devices, many.devices) == (8, 64)
+    assert (few.alone, few.collectives) == pytest.approx((1e-6, 2e-6 * 7 / 8))
+    assert many.collectives == pytest.approx(2e-6 * 7 / 8 + 2 * 450_000 / 8 * 7 / 8 / 50e9)
+
+
+@pytest.mark.parametrize(
+    "other", [{"phase": "TEST"}, {"target": target_of("cuda:h100:1")}, {"program": None}, {"needed": 2**50}]
+)
+def test_what_does_not_scale(other: dict[str, Any]) -> None:
+    assert planned(**other).scaling([8, 64]) == []
+
+
+def test_numbers_of_devices_that_do_not_come_out_even_are_left_out() -> None:
+    assert [s.devices for s in planned(model=4, target=target_of("cuda:h100:8")).scaling([6, 8, 64])] == [8, 64]
