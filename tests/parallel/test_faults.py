@@ -86,7 +86,7 @@ def test_a_slow_reader_only_delays(tmp_path: Path) -> None:
         "    def reshape(self, bottom, top): top[0].reshape(2, 3); top[1].reshape(2)\n"
         "    def forward(self, bottom, top):\n"
         "        self.read += 1\n"
-        "        if self.read == 3 and jax.process_index() == 1: time.sleep(40)\n"
+        "        if self.read == 1 and jax.process_index() == 1: time.sleep(40)\n"
         "        top[0].data[...] = self.read; top[1].data[...] = 1\n"
         "    def backward(self, top, propagate_down, bottom): pass\n"
     )

@@ -1,6 +1,7 @@
 """Training on several devices and processes from the command line: what starts, and what is refused before it does."""
 
 import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from spread_nets import solver_text, write_data
 
 import caffejax
 from caffejax.cli import main
+from caffejax.parallel import start_processes
 
 SLURM = {"SLURM_JOB_ID": "{job}", "SLURM_STEP_NODELIST": "127.0.0.1", "SLURM_NTASKS": "2", "SLURM_PROCID": "{i}"}
 OPEN_MPI = {
@@ -81,6 +83,45 @@ def test_a_mesh_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str],
     with pytest.raises(SystemExit):
         main(["train", write_solver(tmp_path), f"--mesh={text}"])
     assert "is not of the form data=4,model=2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("localhost:x", "not of the form host:port"),
+        ("localhost:99999", "not of the form host:port"),
+        ("no.such.host.invalid:4000", "no host 'no.such.host.invalid'"),
+        ("{taken}", "cannot take the address"),
+    ],
+)
+def test_addresses_that_cannot_be(address: str, message: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = address.format(taken=f"127.0.0.1:{taken.getsockname()[1]}")
+        with pytest.raises(caffejax.CaffejaxError, match=message):
+            start_processes(address, 2, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--solver={other}", "differ in the solver, the train net"),
+        ("--precision=bfloat16", "differ in the options"),
+    ],
+)
+def test_processes_that_would_train_otherwise(tmp_path: Path, flags: str, message: str) -> None:
+    solver = write_solver(tmp_path)
+    other = tmp_path / "other.prototxt"
+    other.write_text((tmp_path / "solver.prototxt").read_text().replace("batch_size: 2", "batch_size: 3"))
+    commands = training(2, solver)
+    commands[1].append(flags.format(other=other))
+    with Cluster(tmp_path, commands) as cluster:
+        assert cluster.wait(90) == [1, 1]
+        for i in range(2):
+            assert message in cluster.says(i)
+            assert "Traceback" not in cluster.says(i)
 
 
 HOST = """

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from caffejax.errors import SolverError
-from caffejax.net import Params
+from caffejax.net import Params, Variables
 from caffejax.solvers.build import build
 from caffejax.solvers.finite_check import FiniteCheck
 from caffejax.solvers.loop import TrainingLoop
@@ -28,6 +28,10 @@ class Counting:
 
     last_update: Params | None = None
     each: Params | None = None
+
+    @property
+    def variables(self) -> Variables:
+        return self.train_state.variables
 
     def restore(self, state: TrainState, each: Params | None) -> None:
         self.train_state = state

@@ -9,7 +9,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from ..errors import CaffejaxError
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 _AUTO = "auto"
 _MESH = ("data", "model")
 # what JAX's errors say, of several kinds, where another process does not answer
-_LOST = re.compile(r"gloo|nccl|UNAVAILABLE|DEADLINE_EXCEEDED|coordination|connection|socket", re.IGNORECASE)
+_LOST = re.compile(
+    r"UNAVAILABLE|DEADLINE_EXCEEDED|[A-Z_]+: .*(gloo|nccl|coordination|connection|socket)", re.IGNORECASE
+)
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -86,10 +88,12 @@ def join_processes(options: argparse.Namespace) -> None:
     Raises:
         CaffejaxError: if the flags do not fit each other, or processes do not come.
     """
-    if options.devices and _on_cpu(options):
+    simulated = options.devices or (options.coordinator is None and math.prod((options.mesh or {}).values()))
+    if simulated > 1 and _on_cpu(options):
         import jax
 
-        jax.config.update("jax_num_cpu_devices", options.devices)
+        with suppress(RuntimeError):  # JAX runs already, in a program of the user's: it has the devices that it has
+            jax.config.update("jax_num_cpu_devices", simulated)
     given = [name for name in ("processes", "process_id") if getattr(options, name) is not None]
     if options.coordinator is None:
         if given:
@@ -147,12 +151,12 @@ def pick_devices(options: argparse.Namespace, prefer_gpu: bool, device_id: int) 
 @contextmanager
 def ending_together() -> Iterator[None]:
     """End this process at once when something goes wrong in it or in another, so that none waits for those gone."""
-    import jax
-
     try:
         yield
     except BaseException as error:
-        if jax.process_count() == 1:
+        import jax
+
+        if not jax.distributed.is_initialized():
             raise
         for line in _said(error):
             print(f"caffejax: [process {jax.process_index()}] {line}", file=sys.stderr)
@@ -162,12 +166,14 @@ def ending_together() -> Iterator[None]:
 
 
 def _said(error: BaseException) -> list[str]:
+    import jax
+
     if isinstance(error, CaffejaxError):
         return [str(problem) for problem in error.problems]
     if isinstance(error, KeyboardInterrupt):
         return ["interrupted"]
     reason = next(iter(str(error).splitlines()), "")[:300]
-    if not _LOST.search(reason):
+    if not (isinstance(error, jax.errors.JaxRuntimeError | ValueError) and _LOST.match(reason)):
         return traceback.format_exception(error)
     return [
         "another process has ended, or cannot be reached; its own log says why. Start all of them again, with "
@@ -180,7 +186,7 @@ def _on_cpu(options: argparse.Namespace) -> bool:
     if options.gpu is not None:
         return False
     if options.device is not None:
-        return bool(options.device == "cpu")
+        return bool(options.device.partition(":")[0] == "cpu")
     return os.environ.get("JAX_PLATFORMS", "") == "cpu" or not _has_accelerator()
 
 

@@ -59,8 +59,8 @@ def run(options: argparse.Namespace) -> None:
     if options.level:
         param.train_state.level = options.level
     param.train_state.stage.extend(nets.stages(options))
-    spread.join_processes(options)
     with spread.ending_together():
+        spread.join_processes(options)
         _train(param, options)
 
 

@@ -2,17 +2,21 @@
 
 from .mesh import DATA, MODEL, mesh_of, share_of
 from .over_devices import over_devices
-from .placing import join_batches, on_one, place, place_like, replicated, settled, whole
-from .processes import Requests, is_first, same_everywhere, start_processes
+from .placing import check_shapes, first_rows, join_batches, on_one, place, place_like, replicated, settled, whole
+from .processes import Requests, check_alike, is_first, meet, same_everywhere, start_processes
 from .sharding import cut_params
 
 __all__ = [
     "DATA",
     "MODEL",
     "Requests",
+    "check_alike",
+    "check_shapes",
     "cut_params",
+    "first_rows",
     "is_first",
     "join_batches",
+    "meet",
     "mesh_of",
     "on_one",
     "over_devices",

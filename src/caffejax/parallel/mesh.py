@@ -18,10 +18,12 @@ def mesh_of(devices: Sequence[jax.Device], model: int = 1) -> Mesh:
     """Arrange devices in rows of `model`, process by process; the axes are `DATA` and, if rows are longer, `MODEL`.
 
     Raises:
-        CaffejaxError: if rows of that length do not come out even, or some process has no devices among these.
+        CaffejaxError: if rows do not come out even, a device is named twice, or some process has none among these.
     """
     if model < 1 or len(devices) % model:
         raise CaffejaxError(f"{len(devices)} devices cannot be arranged in rows of {model} that share weights")
+    if len(set(devices)) < len(devices):
+        raise CaffejaxError("a device is named twice; each can take one batch")
     missing = sorted(set(range(jax.process_count())) - {d.process_index for d in devices})
     if missing:
         raise CaffejaxError(f"process {missing[0]} has none of the {len(devices)} devices; give each process some")

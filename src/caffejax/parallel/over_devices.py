@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh, PartitionSpec
 
-from ..kernels.varying import vary
+from ..kernels.varying import vary, varying
 from .mesh import DATA
 
 Passes = Callable[[Any, Any, Any, jax.Array], tuple[Any, Any, jax.Array, Any]]
@@ -19,17 +19,17 @@ _EACH, _SECOND, _ALL = PartitionSpec(DATA), PartitionSpec(None, DATA), Partition
 def over_devices(passes: Passes, mesh: Mesh) -> Passes:
     """Make `passes(params, state, batches, key)` of one device's batches a function of all devices'.
 
-    It returns gradients, new state, the loss and outputs. State and outputs have a first axis more, of the devices,
-    and batches a second, after that of the passes. The net's `axis_name` must be `DATA`: then the loss is the same on
+    It returns gradients, new state, the loss and outputs. Outputs are two dictionaries: those of each device, and those
+    that are the same on all. The state and the former have a first axis more, of the devices, and batches a second,
+    after that of the passes. The net's `axis_name` must be `DATA`: then the loss is the same on
     all devices, and gradients of it, added up, are those of the joined batch. Each device has random numbers of its
     own. What devices do along other axes of the mesh is left to XLA.
     """
     if mesh.shape[DATA] == 1:  # one batch, which all devices compute together
 
         def of_all(params: Any, state: Any, batches: Any, key: jax.Array) -> Any:
-            grads, *rest, loss, outputs = passes(params, _of_one(state, 0), _of_one(batches, 1), key)
-            state, outputs = jax.tree.map(lambda x: x[None], (*rest, outputs))
-            return grads, state, loss, outputs
+            grads, state, loss, outputs = passes(params, _of_one(state, 0), _of_one(batches, 1), key)
+            return grads, jax.tree.map(lambda x: x[None], state), loss, ({}, outputs)
 
         return of_all
 
@@ -37,14 +37,16 @@ def over_devices(passes: Passes, mesh: Mesh) -> Passes:
         key = jax.random.fold_in(key, jax.lax.axis_index(DATA))
         # made to differ at once, params have gradients that are added up once, after all passes
         grads, state, loss, outputs = passes(_vary(params), _of_one(state, 0), _of_one(batches, 1), key)
-        each = jax.tree.map(lambda x: x[None], _vary((state, outputs)))
-        return jax.lax.psum(grads, DATA), each[0], loss, each[1]
+        same = {name: x for name, x in outputs.items() if DATA not in varying(jax.typeof(x))}
+        own = {name: x for name, x in outputs.items() if name not in same}
+        state, own = jax.tree.map(lambda x: x[None], (_vary(state), own))
+        return jax.lax.psum(grads, DATA), state, loss, (own, same)
 
     return jax.shard_map(
         of_one,
         mesh=mesh,
         in_specs=(_ALL, _EACH, _SECOND, _ALL),
-        out_specs=(_ALL, _EACH, _ALL, _EACH),
+        out_specs=(_ALL, _EACH, _ALL, (_EACH, _ALL)),
         axis_names={DATA},
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -55,20 +56,45 @@ def whole(tree: Any) -> Any:
 
     All processes must call it together.
     """
+    leaves: list[Any]
+    structure: Any
+    leaves, structure = jax.tree.flatten(tree)
+    cut = [i for i, x in enumerate(leaves) if isinstance(x, jax.Array) and not x.is_fully_replicated]
+    if cut:
+        found = _gather(leaves[cut[0]].sharding.mesh)([leaves[i] for i in cut])
+        for i, x in zip(cut, settled(found), strict=True):
+            leaves[i] = x
+    return structure.unflatten(leaves)
 
-    def gathered(array: Any) -> Any:
-        if not isinstance(array, jax.Array) or array.is_fully_replicated:
-            return array
-        assert isinstance(array.sharding, NamedSharding)  # others lie on one device
-        gather = jax.jit(lambda x: x, out_shardings=NamedSharding(array.sharding.mesh, PartitionSpec()))
-        return settled(gather(array))
 
-    return jax.tree.map(gathered, tree)
+def first_rows(tree: Any, mesh: Mesh) -> Any:
+    """Return the first along the first axis of each array, whole on each device; all processes call it together."""
+    return settled(_first(mesh)(tree))
+
+
+@functools.cache
+def _gather(mesh: Mesh) -> Callable[[Any], Any]:
+    return jax.jit(lambda tree: tree, out_shardings=replicated(mesh))
+
+
+@functools.cache
+def _first(mesh: Mesh) -> Callable[[Any], Any]:
+    return jax.jit(lambda tree: jax.tree.map(lambda x: x[0], tree), out_shardings=replicated(mesh))
 
 
 def on_one(tree: Any) -> Any:
     """Return arrays that each device has as a whole as they lie on this process's first."""
     return jax.tree.map(lambda x: x.addressable_data(0) if isinstance(x, jax.Array) else x, tree)
+
+
+def check_shapes(batch: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise `DataError` for a batch of other shapes than these, which no other device would have."""
+    for name, array in batch.items():
+        if array.shape != shapes[name]:
+            raise DataError(
+                f"blob '{name}' comes as {array.shape}, not {shapes[name]}: devices that work together need batches of "
+                "one shape, which crop_size or new_height and new_width give; or run on one device"
+            )
 
 
 def join_batches(mesh: Mesh, own: Sequence[Mapping[str, np.ndarray]], axis: int) -> dict[str, jax.Array]:
@@ -78,19 +104,10 @@ def join_batches(mesh: Mesh, own: Sequence[Mapping[str, np.ndarray]], axis: int)
         mesh: the mesh.
         own: arrays by blob, for each row of the mesh in which this process has devices.
         axis: where the new axis comes; before it are those that count passes.
-
-    Raises:
-        DataError: if the batches differ in their shapes.
     """
     share = share_of(mesh)
     joined: dict[str, jax.Array] = {}
     for name, first in own[0].items():
-        shapes = {batch[name].shape[axis:] for batch in own}
-        if len(shapes) > 1:
-            raise DataError(
-                f"blob '{name}' has another shape from device to device, {' and '.join(map(str, sorted(shapes)))}: "
-                "devices that train together need batches of one shape; crop_size or new_height and new_width give it"
-            )
         sharding = NamedSharding(mesh, PartitionSpec(*(None,) * axis, DATA))
 
         def piece(index: Any, name: str = name) -> np.ndarray:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import socket
+import zlib
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +16,7 @@ from ..errors import CaffejaxError
 from .placing import replicated, settled
 
 _HEARTBEAT = 30  # seconds without a sign of life, after which a process counts as lost
+_AT_THE_END = 300  # seconds to wait for the others
 
 
 def start_processes(
@@ -33,9 +36,14 @@ def start_processes(
         gpus: the numbers of those that this process uses; all that it finds, unless given.
         timeout: seconds to wait for all to have come.
 
+    SIGTERM ends the process, until somebody says otherwise: JAX would take it for itself.
+
     Raises:
-        CaffejaxError: if they do not come together.
+        CaffejaxError: if the address cannot be one, or they do not come together.
     """
+    if coordinator is not None:
+        _check_address(coordinator, own=process_id == 0)
+    jax.config.update("jax_enable_preemption_service", False)
     try:
         jax.distributed.initialize(
             coordinator,
@@ -44,11 +52,51 @@ def start_processes(
             gpus,
             initialization_timeout=timeout,
             heartbeat_timeout_seconds=_HEARTBEAT,
-            shutdown_timeout_seconds=_HEARTBEAT,
+            shutdown_timeout_seconds=_AT_THE_END,
         )
     except (RuntimeError, ValueError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise CaffejaxError(f"the processes could not be joined: {reason}") from error
+    meet()  # CPUs connect with the first thing they do together, and wait no longer than half a minute for each other
+
+
+def _check_address(address: str, *, own: bool) -> None:
+    """Check an address, of which what JAX says is no exception; and if it is one's own, that it is free."""
+    host, _, port = address.rpartition(":")
+    if not (host and port.isdecimal() and 0 < int(port) < 2**16):
+        raise CaffejaxError(f"'{address}' is not of the form host:port, with a port from 1 to {2**16 - 1}")
+    try:
+        found = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise CaffejaxError(f"there is no host '{host}' to be found: {error}") from error
+    if own:
+        family, kind, _, _, place = found[0]
+        try:
+            with socket.socket(family, kind) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(place)
+        except OSError as error:
+            raise CaffejaxError(f"process 0 cannot take the address {address}: {error.strerror}") from error
+
+
+def meet() -> None:
+    """Wait for all processes, if there are several."""
+    if jax.process_count() > 1:
+        multihost_utils.sync_global_devices("caffejax")
+
+
+def check_alike(what: Mapping[str, str]) -> None:
+    """Check that all processes have the same of each thing, which are named in words; they must call it together.
+
+    Raises:
+        CaffejaxError: in all of them, naming those that differ.
+    """
+    if jax.process_count() == 1:
+        return
+    own = np.array([zlib.crc32(text.encode()) for text in what.values()], np.uint32)
+    every = multihost_utils.process_allgather(own)
+    if differing := [name for name, numbers in zip(what, every.T, strict=True) if len(set(numbers.tolist())) > 1]:
+        raise CaffejaxError(f"the processes do not train the same: they differ in {', '.join(differing)}")
 
 
 def is_first() -> bool:
@@ -66,8 +114,8 @@ def same_everywhere(number: int) -> int:
 class Requests:
     """What any process was asked for, as all of them learn it at the same iteration.
 
-    Numbers, of which the largest counts; 0 is nothing. They travel while the next iteration is computed, so that
-    nothing waits for them, and arrive one iteration late.
+    Numbers, of which the largest counts; 0 is nothing. They arrive one iteration late, so that accelerators do not
+    wait for them.
 
     Args:
         mesh: the devices of all processes.

@@ -16,7 +16,7 @@ def cut_params(params: Any, mesh: Mesh, *axes: str) -> Any:
     """Return shardings of params, or of a tree alike: large ones are cut over these axes of the mesh, if it has them.
 
     Each is cut along the first of its axes that comes out even, which is that of the outputs where that does: then no
-    sum changes its order. One that has none, and vectors, such as biases, stay whole.
+    sum over inputs changes its order. One that has none, and vectors, such as biases, stay whole.
     """
     names = [name for name in axes if name in mesh.shape]
     return jax.tree.map(lambda x: NamedSharding(mesh, _spec(x.shape, mesh, names)), params)

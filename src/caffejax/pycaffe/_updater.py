@@ -60,6 +60,11 @@ class BlobUpdater:
         self._workspace.memories.variables = Variables(new.params, new.state)
 
     @property
+    def variables(self) -> Variables:
+        """Params and running statistics as they are in the net now."""
+        return self.train_state.variables
+
+    @property
     def each(self) -> None:
         """Nothing: there is but one device."""
         return None

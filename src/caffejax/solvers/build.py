@@ -10,21 +10,22 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax.sharding import Mesh
 
 from ..checkpoints.loading import load_weights
 from ..data.batch_sizes import divided
 from ..data.loader import Loader
-from ..errors import GraphError, Problem, located
+from ..errors import GraphError, Problem, SolverError, located
 from ..graph import Graph
 from ..layers.context import name_key
 from ..net import Net, Variables
 from ..options import Parallel, Reading, Run, Share
-from ..parallel import DATA, mesh_of, same_everywhere, share_of
+from ..parallel import DATA, check_alike, mesh_of, same_everywhere, share_of
 from ..paths import find
 from ..schedule.limit import available_memory
-from ..schema import read_solver, source_file
+from ..schema import format_text, read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from . import policies, settings
 from .evaluate_on_mesh import can_spread
@@ -100,6 +101,10 @@ def build(
     path = Path(file) if file is not None else source_file(solver)
     folder = path.parent if path else None
     settings.check(param, os.fspath(path) if path else None)
+    if devices and len(devices) == 1 and jax.process_count() == 1:
+        (device,), devices = devices, None
+    if not devices and (parallel.model > 1 or parallel.shard != "none"):
+        raise SolverError("model and shard cut arrays over several devices, but there is one; give devices, too")
     mesh = mesh_of(devices, parallel.model) if devices else None
     device = device or (jax.local_devices()[0] if mesh is None else _first_here(mesh))
     seed = _seed(param, seed)
@@ -140,6 +145,16 @@ def build(
         snapshots=Snapshots(param, path, tests.keep(keep_last, keep_best)),
         keep_best=keep_best,
     )
+    if jax.process_count() > 1:
+        options = repr((replace(run, memory_limit=None), parallel, seed))
+        check_alike(
+            {
+                "the solver": format_text(param),
+                "the train net": format_text(train.message),
+                "the options": options,
+                "the first weights": repr([np.asarray(x).tobytes() for x in jax.tree.leaves(variables)]),
+            }
+        )
     return setup, jax.device_put(start_of(variables, optimizer, key), device)
 
 
@@ -161,10 +176,11 @@ def _check_trains(graph: Graph) -> None:
 def _test_net(net: settings.NetSettings, run: Run, reading: Reading) -> Net:
     """Build a test net; one that has to be tested on one device reads all of the data."""
     found = _net(net, run, reading)
-    if reading.share == Share() or can_spread(found.graph):
+    if reading.share == Share() or can_spread(found):
         return found
     if jax.process_count() > 1 and found.graph.has_host_layers:
-        raise GraphError(Problem("has layers that run on the host, for which several processes cannot test it"))
+        message = "the test net has layers that run on the host: several processes cannot test it"
+        raise GraphError(Problem(message, file=net.file))
     return _net(net, run, replace(reading, share=Share()))
 
 

@@ -10,17 +10,18 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from ..data.loader import Loader
-from ..graph import Graph
+from ..inspect import IndexCheck
 from ..net import Net, Params, Variables
-from ..parallel import DATA, join_batches, place, replicated, share_of, whole
+from ..parallel import DATA, check_shapes, join_batches, place, replicated, share_of, whole
 from .evaluate import Scores, check_outputs, mean_scores, output_scores
 
 _EACH, _ALL = PartitionSpec(DATA), PartitionSpec()
 
 
-def can_spread(graph: Graph) -> bool:
-    """Return whether a net's batches can be tested in any order, each in compiled code."""
-    return not graph.has_host_layers and not any(layer.carried for layer in graph.layers)
+def can_spread(net: Net) -> bool:
+    """Return whether a net's batches can be tested in any order, compiled, with no look at indices."""
+    carries = any(layer.carried for layer in net.graph.layers)
+    return not (net.graph.has_host_layers or carries or IndexCheck(net).needed)
 
 
 class MeshEvaluator:
@@ -31,12 +32,16 @@ class MeshEvaluator:
         mesh: the devices; each row takes a batch.
         loader: where its batches come from.
         ap_version: as for `Evaluator`.
+
+    Raises:
+        GraphError: if outputs are to be detections and are not.
     """
 
     def __init__(self, net: Net, mesh: Mesh, loader: Loader, ap_version: str | None = None) -> None:
         self.net, self.loader = net, loader
         self._mesh, self._share, self._ap_version = mesh, share_of(mesh), ap_version
         check_outputs(net, ap_version)
+        self._shapes = {name: net.graph.blobs[name].shape for name in net.fed}
         scores = output_scores(net)
 
         def of_one(params: Params, state: Params, batch: Any, key: jax.Array) -> Any:
@@ -54,7 +59,11 @@ class MeshEvaluator:
         key: jax.Array,
         each: Callable[[int, Scores], object] | None = None,
     ) -> Scores:
-        """Average over `batches` forward passes; all processes must call it together. `each` as for `Evaluator`."""
+        """Average over `batches` forward passes; all processes must call it together. `each` as for `Evaluator`.
+
+        Raises:
+            DataError: if a batch cannot be read, or is of another shape than the net's.
+        """
         params, state = self._everywhere(variables)
         results: list[Any] = []
         for result in self._rounds(params, state, batches, key):
@@ -72,6 +81,8 @@ class MeshEvaluator:
             # the device that takes a batch is settled by its number in the whole of the data
             rows = [(self.loader.number + i) % n for i in range(count)]
             own = self.loader.take(count)
+            for batch in own:
+                check_shapes(batch, self._shapes)
             by_row = dict(zip((row for row in rows if self._share.owns(row)), own, strict=True))
             spare = own[0] if own else spare or self._zeros()  # for devices that no batch is left for
             here = range(self._share.first, self._share.first + self._share.count)

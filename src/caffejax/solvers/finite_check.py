@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import Problem, SolverError
 from ..inspect import Culprit, find_culprit, not_finite
-from ..net import Net
+from ..net import Net, Variables
 from .state import TrainState, pass_key
 
 UNREAD = 100  # losses to let pass before reading as many older ones, which the device has long finished
@@ -73,15 +73,15 @@ class FiniteCheck:
             culprit = find_culprit(self._net, before.variables, batches, keys, after.variables)
             raise SolverError(self._problem(iteration, culprit))
 
-    def check(self, state: TrainState | None = None) -> None:
-        """Look at all losses so far, and at the parameters and statistics of `state`.
+    def check(self, variables: Variables | None = None) -> None:
+        """Look at all losses so far, and at `variables`: the parameters and statistics.
 
         Raises:
             SolverError: if one is not finite; again each time, until `restart`.
         """
         self._read(len(self._unread))
-        if state is not None and not self._all_finite((state.params, state.state)):
-            found = not_finite(state.variables)
+        if variables is not None and not self._all_finite(variables):
+            found = not_finite(variables)
             assert found is not None
             since = "at the start" if self._finite is None else f"after iteration {self._finite}, whose loss was finite"
             raise SolverError(self._problem(None, found._replace(message=f"{found.message} {since}")))
@@ -105,7 +105,8 @@ class FiniteCheck:
         at = "" if iteration is None else f"iteration {iteration}: "
         advice = culprit.advice or ADVICE
         resume = f"--snapshot={self.good} " if self.good else ""
-        again = "" if self.every_step else f"; to see in which layer it begins, run again with {resume}--debug_nans"
+        how = "with" if self._net.run.axis_name is None else "on one device with"
+        again = "" if self.every_step else f"; to see in which layer it begins, run again {how} {resume}--debug_nans"
         return Problem(
             f"{at}{culprit.message}. {advice}{again}",
             file=self._net.graph.file,

@@ -36,10 +36,12 @@ def chosen_devices(device: jax.Device | None, devices: int | Sequence[jax.Device
     Raises:
         SolverError: if there are not as many.
     """
+    if device is not None and devices is not None:
+        raise SolverError("give device or devices, not both")
+    if device is not None and jax.process_count() > 1:
+        raise SolverError("several processes train on the devices of all together; leave out device")
     if devices is None:
         return None if jax.process_count() == 1 else jax.devices()
-    if device is not None:
-        raise SolverError("give device or devices, not both")
     if isinstance(devices, Sequence):
         return list(devices)
     there = jax.devices()

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import SolverError
 from ..inspect import IndexCheck
 from ..inspect.debug_info import DebugInfo
-from ..net import Params
+from ..net import Params, Variables
 from ..parallel import over_devices, settled
 from .build import Setup
 from .finite_check import FiniteCheck
@@ -73,6 +73,11 @@ class JittedUpdater:
     @train_state.setter
     def train_state(self, new: TrainState) -> None:
         self._state = self._placement.placed(new)
+
+    @property
+    def variables(self) -> Variables:
+        """Params and running statistics, likewise."""
+        return self._placement.variables(self._state)
 
     @property
     def each(self) -> Params | None:

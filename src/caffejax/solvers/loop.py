@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from ..net import Params, Variables
-from ..parallel import Requests
+from ..parallel import Requests, check_alike, meet
 from .build import Setup
 from .evaluate import Scores
 from .finite_check import FiniteCheck
@@ -33,6 +33,10 @@ class Updater(Protocol):
 
     train_state: TrainState
     last_update: Params | None
+
+    @property
+    def variables(self) -> Variables:
+        """The params and running statistics of `train_state`."""
 
     @property
     def each(self) -> Params | None:
@@ -86,8 +90,7 @@ class TrainingLoop:
     @property
     def variables(self) -> Variables:
         """The train net's params and running statistics."""
-        state = self.updater.train_state
-        return Variables(state.params, state.state)
+        return self.updater.variables
 
     @property
     def rate(self) -> float:
@@ -155,6 +158,7 @@ class TrainingLoop:
             log.info("Optimization stopped early.")
         else:
             self._finish()
+        meet()  # the first process may have been writing still
 
     def test(self) -> list[Scores]:
         """Test every test net with the current params; log and return the scores."""
@@ -167,7 +171,7 @@ class TrainingLoop:
             WeightsError: if it, or the one before, could not be written.
             SolverError: if the parameters are not finite.
         """
-        self._finite_check.check(self.updater.train_state)
+        self._finite_check.check(self.updater.variables)
         if self._keep_best and self.tests.due(self.iteration):
             self.test()  # now, not with the next iteration: the checkpoint is ranked by it
         record = {"data": self._positions(), "seed": self._seed, "scores": self.tests.scores}
@@ -188,6 +192,7 @@ class TrainingLoop:
     def restore(self, snapshot: str | os.PathLike[str]) -> None:
         """Go back to a snapshot; raises `WeightsError` if it cannot be read or is of another net."""
         state, record, each = self.snapshots.restore(snapshot, self.updater.train_state, self._graph)
+        check_alike({"the snapshot": str(int(state.iteration))})
         self.updater.restore(state, each)
         self.iteration = int(state.iteration)
         positions = record.get("data", self._start)
@@ -243,7 +248,7 @@ class TrainingLoop:
     def _finish(self) -> None:
         """Make the last snapshot, display and test, where they are due."""
         p = self._param
-        self._finite_check.check(self.updater.train_state)
+        self._finite_check.check(self.updater.variables)
         if p.snapshot_after_train and not self._due(p.snapshot):
             self.snapshot()
         if self._due(p.display):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import jax
@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import Problem, WeightsError
 from ..net import Params
 from ..parallel import place_like
+from .report import log
 from .rules import History, find_history, with_history
 from .state import TrainState
 
@@ -42,14 +43,24 @@ def _named(tree: Params) -> dict[str, Any]:
     return {layer: {str(i): b for i, b in enumerate(blobs) if b is not None} for layer, blobs in tree.items()}
 
 
-def from_arrays(arrays: Mapping[str, Any], like: TrainState, file: str) -> tuple[TrainState, Params | None]:
+def from_arrays(
+    arrays: Mapping[str, Any], like: TrainState, file: str, carried: Collection[str] = ()
+) -> tuple[TrainState, Params | None]:
     """Make the state of a checkpoint's arrays, placed as `like` is, and the statistics of each device, if there.
+
+    `carried` names, as layer/index, what layers carry from one batch to the next: where the batch was of another size,
+    it starts at zero again.
 
     Raises:
         WeightsError: naming every array that only one of the two has, or in another shape.
     """
     flat = _flat({name: tree for name, tree in arrays.items() if name != _EACH})
-    problems = [Problem(message, file=file) for message in _differences(flat, _flat(to_arrays(to_host(like))))]
+    wanted = _flat(to_arrays(to_host(like)))
+    for name in (f"state/{place}" for place in carried):
+        if name in flat and flat[name].shape != wanted[name].shape:
+            log.warning("%s: '%s' is of another batch size, and starts at zero again", file, name)
+            flat[name] = np.zeros_like(wanted[name])
+    problems = [Problem(message, file=file) for message in _differences(flat, wanted)]
     if problems:
         raise WeightsError(problems)
 

@@ -11,11 +11,21 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..data.loader import Loader
-from ..errors import DataError
 from ..graph import Graph
-from ..net import Params
+from ..net import Params, Variables
 from ..options import Shard
-from ..parallel import DATA, MODEL, cut_params, join_batches, place, replicated, settled, share_of, whole
+from ..parallel import (
+    DATA,
+    MODEL,
+    check_shapes,
+    cut_params,
+    first_rows,
+    join_batches,
+    place,
+    replicated,
+    share_of,
+    whole,
+)
 from .rules import History, find_history, with_history
 from .state import TrainState, iteration_key, stack
 
@@ -39,6 +49,9 @@ class Placement(Protocol):
     def whole(self, state: TrainState) -> TrainState:
         """Return a placed state as one device would have it, with the first device's running statistics."""
 
+    def variables(self, state: TrainState) -> Variables:
+        """Return params and running statistics likewise."""
+
     def each(self, state: TrainState) -> Params | None:
         """Return the running statistics of each device, with a first axis of the devices; None of one device."""
 
@@ -48,7 +61,7 @@ class Placement(Protocol):
     def put(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
         """Place what was read; `axis` counts the axes in front of a batch's own."""
 
-    def outputs(self, blobs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def outputs(self, blobs: Any) -> dict[str, np.ndarray]:
         """Return a step's outputs as one device would have them of all batches joined."""
 
     def passes(self, state: TrainState, batches: Batches, passes: int) -> Iterator[Pass]:
@@ -75,6 +88,10 @@ class OnDevice:
         """Return the state as it is."""
         return state
 
+    def variables(self, state: TrainState) -> Variables:
+        """Return params and statistics as they are."""
+        return state.variables
+
     def each(self, state: TrainState) -> None:
         """Return None: there is but one device."""
         return None
@@ -89,7 +106,7 @@ class OnDevice:
         found: dict[str, jax.Array] = jax.device_put(dict(only), self._device)
         return found
 
-    def outputs(self, blobs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def outputs(self, blobs: Any) -> dict[str, np.ndarray]:
         """Return a step's outputs."""
         return {name: np.asarray(blob) for name, blob in blobs.items()}
 
@@ -143,8 +160,12 @@ class OnMesh:
 
     def whole(self, state: TrainState) -> TrainState:
         """Return the state as one device would have it, on each; all processes must call it together."""
-        found: TrainState = whole(state.replace(state=_first(state.state, replicated(self.mesh))))  # type: ignore[attr-defined]
+        found: TrainState = whole(state.replace(state=first_rows(state.state, self.mesh)))  # type: ignore[attr-defined]
         return found
+
+    def variables(self, state: TrainState) -> Variables:
+        """Return params and running statistics likewise; all processes must call it together."""
+        return Variables(whole(state.params), first_rows(state.state, self.mesh))
 
     def each(self, state: TrainState) -> Params:
         """Return the running statistics of each device; all processes must call it together."""
@@ -159,22 +180,17 @@ class OnMesh:
         """
         read = [loader.take(self._share.of) for _ in range(passes)]
         for batch in (batch for of_pass in read for batch in of_pass):
-            for name, array in batch.items():
-                if array.shape != self._shapes[name]:
-                    raise DataError(
-                        f"blob '{name}' comes as {array.shape}, not {self._shapes[name]}: devices that train together "
-                        "need batches of one shape, which crop_size or new_height and new_width give"
-                    )
+            check_shapes(batch, self._shapes)
         return [stack([of_pass[row] for of_pass in read]) for row in range(self._share.count)]
 
     def put(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
         """Put each device's batches on it."""
         return join_batches(self.mesh, batches, axis)
 
-    def outputs(self, blobs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Return a step's outputs: rows of all devices; a number is the same on all. All processes must call it."""
-        every = {name: np.asarray(blob) for name, blob in whole(blobs).items()}
-        return {name: blob[0] if blob.ndim == 1 else blob.reshape(-1, *blob.shape[2:]) for name, blob in every.items()}
+    def outputs(self, blobs: Any) -> dict[str, np.ndarray]:
+        """Return a step's outputs: rows of all devices, and what is the same on all. All processes must call it."""
+        each, same = (jax.tree.map(np.asarray, whole(found)) for found in blobs)
+        return {**same, **{name: blob.reshape(-1, *blob.shape[2:]) for name, blob in each.items()}}
 
     def passes(self, state: TrainState, batches: Batches, passes: int) -> Iterator[Pass]:
         """Yield what each pass of the next update is given, one device of this process after the other."""
@@ -190,12 +206,6 @@ class OnMesh:
             key = jax.random.wrap_key_data(here(jax.random.key_data(state.key)))
             key = jax.random.fold_in(jax.random.fold_in(key, here(state.iteration)), row)
             yield from _passes(*own, {name: here(x, 1) for name, x in batches.items()}, key, passes)
-
-
-def _first(tree: Params, sharding: NamedSharding) -> Params:
-    found: Params = jax.jit(lambda tree: jax.tree.map(lambda x: x[0], tree), out_shardings=sharding)(tree)
-    settled(found)
-    return found
 
 
 def _passes(params: Params, state: Params, batches: Batches, key: jax.Array, passes: int) -> Iterator[Pass]:

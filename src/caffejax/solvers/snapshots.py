@@ -115,7 +115,8 @@ class Snapshots:
             raise WeightsError(
                 Problem(f"is of format {record.get('format')}; this version reads {FORMAT}", file=str(path))
             )
-        state, each = from_arrays(arrays, like, str(path))
+        carried = [f"{layer.key}/{len(layer.params) + i}" for layer in graph.layers for i in range(len(layer.carried))]
+        state, each = from_arrays(arrays, like, str(path), carried)
         return state, record, each
 
     def check(self) -> None:

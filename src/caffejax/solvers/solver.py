@@ -47,6 +47,8 @@ class Solver:
         reading: how they read their data, but for the seed, which is this one's.
         options: fields of `Run` and `Reading`, by name, in place of those of `run` and `reading`.
 
+    Of several processes, all make the same solver, and call each of its methods and properties together.
+
     Attributes:
         param: the settings.
         file: where they came from, if from a file.
@@ -54,7 +56,7 @@ class Solver:
         loader: its batches.
         tests: the test nets, with their places in the data.
         snapshots: where snapshots go.
-        device: where all runs.
+        device: where all runs; of several devices, the first of this process.
         seed: what all randomness comes from.
         callbacks: called with the solver after every iteration, or after those that were started at once.
 
@@ -116,7 +118,10 @@ class Solver:
 
     @property
     def train_state(self) -> TrainState:
-        """Params, running statistics, optimizer state, iteration and key; may be replaced between iterations."""
+        """Params, running statistics, optimizer state, iteration and key; may be replaced between iterations.
+
+        Of several devices the statistics are the first's; those that are set are for all.
+        """
         return self._updater.train_state
 
     @train_state.setter

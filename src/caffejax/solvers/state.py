@@ -155,7 +155,7 @@ def make_step(
 
     `batches` is what `stack` makes of `iter_size` batches; on a mesh, what `parallel.join_batches` makes of such. With
     `keep_update`, the result holds what was subtracted from each param. On a mesh, the state and the result's outputs
-    have a first axis more, of the devices.
+    are as `parallel.over_devices` has them.
 
     Raises:
         GraphError: if a layer without a backward pass would need one.

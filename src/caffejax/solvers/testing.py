@@ -65,7 +65,7 @@ class Tests:
         ap_version = param.ap_version if param.eval_type == "detection" else None
 
         def evaluator(net: Net) -> Evaluator | MeshEvaluator:
-            if mesh is not None and can_spread(net.graph):
+            if mesh is not None and can_spread(net):
                 return MeshEvaluator(net, mesh, open_loader(net), ap_version)
             return Evaluator(net, device, open_loader(net), ap_version)
 
