@@ -23,6 +23,8 @@ LAYERS = {
     "DenseImageData": "dense_image_data_param { batch_size: @ }",
     "HDF5Data": "hdf5_data_param { batch_size: @ }",
     "WindowData": "window_data_param { batch_size: @ }",
+    "VideoData": "video_data_param { source: 'x' batch_size: @ }",
+    "VideoData of C3D 1.0": "image_data_param { source: 'x' batch_size: @ }",
     "MemoryData": "memory_data_param { batch_size: @ channels: 8 height: 8 width: 8 }",
     "Input": "input_param { shape { dim: @ dim: 8 } shape { dim: @ } shape { } }",
     "DummyData": "dummy_data_param { shape { dim: @ dim: 8 } shape { dim: @ dim: 1 } data_filler { value: 3 } }",

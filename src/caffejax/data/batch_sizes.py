@@ -90,7 +90,7 @@ def _sizes(layer: LayerParameter, kind: LayerType) -> Iterator[_Size]:
     name = kind.signature.param or ""
     own: Any = getattr(layer, name, None)
     fields = () if own is None else own.DESCRIPTOR.fields_by_name
-    if "batch_size" in fields:
+    if "batch_size" in fields and layer.HasField(name):
         yield _Size(own, "batch_size", None, f"{name}.batch_size")
     elif "shape" in fields:
         for shape in own.shape:
@@ -98,7 +98,7 @@ def _sizes(layer: LayerParameter, kind: LayerType) -> Iterator[_Size]:
                 yield _Size(shape, "dim", 0, f"{name}.shape.dim")
         for i in range(len(getattr(own, "num", ()))):  # how old files write the first axis
             yield _Size(own, "num", i, f"{name}.num")
-    else:  # such as AnnotatedData, whose batch size stands in data_param
+    else:  # such as AnnotatedData, whose batch size stands in data_param, and forks that have it elsewhere
         for field, value in layer.ListFields():
             if isinstance(value, Message) and "batch_size" in value.DESCRIPTOR.fields_by_name:
                 yield _Size(value, "batch_size", None, f"{field.name}.batch_size")
