@@ -135,11 +135,12 @@ def pick_devices(options: argparse.Namespace, prefer_gpu: bool, device_id: int) 
         every = devices.all_of("gpu")
         found = every if numbers is None else [devices.device_of("gpu", str(n)) for n in numbers]
     elif options.devices or mesh > 1:
-        first = devices.pick_device(options, prefer_gpu, device_id)
-        found = devices.all_of(first.platform)
+        named = options.device is not None or options.gpu is not None
+        kind = devices.pick_device(options, prefer_gpu, device_id).platform if named else jax.default_backend()
+        found = devices.all_of(kind)
         wanted = options.devices or mesh
         if len(found) < wanted:
-            raise CaffejaxError(f"there are {len(found)} {first.platform} devices here, not {wanted}")
+            raise CaffejaxError(f"there are {len(found)} {kind} devices here, not {wanted}")
         found = found[:wanted]
     else:
         return devices.pick_device(options, prefer_gpu, device_id)
