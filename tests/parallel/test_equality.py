@@ -11,6 +11,7 @@ from spread_nets import CASES, assert_equal, solver_text, train, write_data
 from transformations.processes import fresh
 
 BATCH = 4  # a device's
+DEFAULT = ("lenet", "ignored")  # the others in CI
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,9 @@ def eight() -> Iterator[ProcessPoolExecutor]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [name if name in DEFAULT else pytest.param(name, marks=pytest.mark.long) for name in CASES]
+)
 def test_eight_devices_follow_one(eight: ProcessPoolExecutor, tmp_path: Path, name: str) -> None:
     write_data(tmp_path, name)
     one = eight.submit(train, solver_text(tmp_path, name, 8 * BATCH), 1, {})
@@ -33,12 +36,12 @@ def test_eight_devices_follow_one(eight: ProcessPoolExecutor, tmp_path: Path, na
 @pytest.mark.parametrize(
     ("devices", "options", "more"),
     [
-        (2, {}, "iter_size: 2"),
+        pytest.param(2, {}, "iter_size: 2", marks=pytest.mark.long),
         (8, {"batch": "global"}, ""),
-        (8, {"model": 2}, ""),
-        (8, {"model": 8}, ""),
+        pytest.param(8, {"model": 2}, "", marks=pytest.mark.long),
+        pytest.param(8, {"model": 8}, "", marks=pytest.mark.long),
         (8, {"shard": "optimizer"}, 'type: "Adam" momentum2: 0.999 base_lr: 0.0003'),
-        (8, {"shard": "params"}, ""),
+        pytest.param(8, {"shard": "params"}, "", marks=pytest.mark.long),
         (8, {"model": 2, "shard": "params"}, "clip_gradients: 0.5"),
     ],
     ids=str,

@@ -39,7 +39,7 @@ def snapshots(folder: Path) -> list[int]:
     return sorted(int(path.name) for path in folder.glob("ignored.orbax/*") if path.name.isdigit())
 
 
-@pytest.mark.parametrize("killed", [0, 1])
+@pytest.mark.parametrize("killed", [1, pytest.param(0, marks=pytest.mark.long)])
 def test_a_killed_process_brings_the_others_down(tmp_path: Path, killed: int) -> None:
     solver = write_solver(tmp_path, 100000, "display: 5")
     with Cluster(tmp_path, training(2, solver)) as cluster:
@@ -54,6 +54,7 @@ def test_a_killed_process_brings_the_others_down(tmp_path: Path, killed: int) ->
         assert "Traceback" not in said, said
 
 
+@pytest.mark.long
 def test_sigterm_on_one_saves_on_all_and_they_go_on_bit_for_bit(tmp_path: Path) -> None:
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     for folder in (whole, stopped):

@@ -20,8 +20,14 @@ def eight() -> Iterator[ProcessPoolExecutor]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["resnet", "lstm"])
-@pytest.mark.parametrize("options", [{}, {"shard": "params"}], ids=str)
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("lstm", {}),
+        pytest.param("resnet", {}, marks=pytest.mark.long),
+        pytest.param("resnet", {"shard": "params"}, marks=pytest.mark.long),
+    ],
+)
 def test_goes_on_bit_for_bit(eight: ProcessPoolExecutor, tmp_path: Path, name: str, options: dict[str, Any]) -> None:
     """Also each device's running statistics, and what a recurrent layer carries."""
     write_data(tmp_path, name)
@@ -35,7 +41,7 @@ def test_goes_on_bit_for_bit(eight: ProcessPoolExecutor, tmp_path: Path, name: s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("snapshot", [".orbax", "_iter_6.solverstate"])
+@pytest.mark.parametrize("snapshot", [".orbax", pytest.param("_iter_6.solverstate", marks=pytest.mark.long)])
 def test_goes_on_on_other_numbers_of_devices(eight: ProcessPoolExecutor, tmp_path: Path, snapshot: str) -> None:
     """4 devices, then 2, 8 and 1: each goes on with the example that comes next."""
     write_data(tmp_path, "lenet")
@@ -49,7 +55,7 @@ def test_goes_on_on_other_numbers_of_devices(eight: ProcessPoolExecutor, tmp_pat
     assert_equal((losses, found[1]), one)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_one_device_goes_on_where_many_were_and_back(eight: ProcessPoolExecutor, tmp_path: Path) -> None:
     """Nets with statistics of each device: one device has the first's, as Caffe's root."""
     name = "resnet"

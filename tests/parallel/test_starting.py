@@ -33,7 +33,9 @@ def write_solver(folder: Path, net: str = "", more: str = "") -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheduler", [SLURM, OPEN_MPI], ids=["slurm", "open_mpi"])
+@pytest.mark.parametrize(
+    "scheduler", [pytest.param(SLURM, id="slurm"), pytest.param(OPEN_MPI, id="open_mpi", marks=pytest.mark.long)]
+)
 def test_schedulers_are_found(tmp_path: Path, scheduler: dict[str, str]) -> None:
     job = str(1000 + hash(str(tmp_path)) % 3000)  # it says the port
     command = [*TRAIN, "--coordinator=auto", write_solver(tmp_path)]
@@ -43,7 +45,7 @@ def test_schedulers_are_found(tmp_path: Path, scheduler: dict[str, str]) -> None
         assert "Process 0 of 2; 2 devices in all" in cluster.says(0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_process_that_does_not_come(tmp_path: Path) -> None:
     alone = training(2, write_solver(tmp_path), "--start_timeout=3")[1:]
     with Cluster(tmp_path, alone) as cluster:
@@ -108,7 +110,7 @@ def test_addresses_that_cannot_be(address: str, message: str) -> None:
     ("flags", "message"),
     [
         ("--solver={other}", "differ in the solver, the train net"),
-        ("--precision=bfloat16", "differ in the options"),
+        pytest.param("--precision=bfloat16", "differ in the options", marks=pytest.mark.long),
     ],
 )
 def test_processes_that_would_train_otherwise(tmp_path: Path, flags: str, message: str) -> None:
