@@ -26,9 +26,10 @@ def asked_of() -> list[Any]:
         if case.random or kind.on_host:
             continue
         counts = case in MORE or kind.signature.loss or getattr(kind.runs, "stateful", False)
+        if not counts and case in FORKS:  # rows that know nothing of each other are asked under jax.shard_map as it is
+            continue
         marks = [pytest.mark.long] if not counts or (case in FORKS and case not in MORE) else []
         ways = ["autodiff"]
-        # of rows that know nothing of each other, rules are asked under jax.shard_map as it is
         if counts and kind.gradient.rule is not None and not kind.gradient.preferred:
             ways.append("rules")
         for devices in (2, 4, 8) if case in MORE else (4,):
