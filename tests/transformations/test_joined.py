@@ -26,7 +26,9 @@ def asked_of() -> list[Any]:
         if case.random or kind.on_host:
             continue
         counts = case in MORE or kind.signature.loss or getattr(kind.runs, "stateful", False)
-        if not counts and case in FORKS:  # rows that know nothing of each other are asked under jax.shard_map as it is
+        if case in FORKS and (
+            kind.facts.elementwise or kind.facts.row_wise
+        ):  # rows that know nothing of each other are asked under jax.shard_map as it is
             continue
         marks = [pytest.mark.long] if not counts or (case in FORKS and case not in MORE) else []
         ways = ["autodiff"]

@@ -48,8 +48,9 @@ def test_learns_as_caffe_does(run: tuple[Path, str]) -> None:
 
 
 @pytest.mark.long
-def test_eight_devices_learn_as_caffe_does(tmp_path: Path) -> None:
+def test_eight_devices_learn_as_caffe_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulated ones, which share each batch out."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # for each device; more would be in each other's way
     flags = ("--devices=8", "--batch=global")
     assert_learns_as_caffe(caffejax("train", f"--solver={CONFIGS / 'lenet_solver.prototxt'}", *flags, folder=tmp_path))
 

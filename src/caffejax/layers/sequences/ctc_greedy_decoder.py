@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ...errors import require
+from ..across import mean
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
@@ -37,7 +38,7 @@ def ctc_greedy_decoder(ctx: Context, scores: jax.Array, going_on: jax.Array, *ta
     for given in targets if ctx.n_tops > 1 else ():
         labels = _rows(given, scores)
         wanted = jnp.where(_before_end(labels >= 0), jnp.floor(labels + 0.5).astype(jnp.int32), GAP)
-        right = jnp.sum(jnp.all(said == wanted, axis=1)) / max(scores.shape[1], 1)
+        right = mean(ctx, jnp.sum(jnp.all(said == wanted, axis=1)) / max(scores.shape[1], 1))
         tops.append(right.astype(x.dtype).reshape(1, 1, 1, 1))
     return tuple(tops) if len(tops) > 1 else tops[0]
 
