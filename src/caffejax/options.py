@@ -15,6 +15,7 @@ Backward = Literal["autodiff", "rules"]
 Remat = Literal["none", "auto"]
 BatchOf = Literal["device", "global"]
 Shard = Literal["none", "optimizer", "params"]
+MESH_AXES = ("data", "model")  # rows of devices, each of which takes a batch, and the devices of a row
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Many devices with batches of their own follow one device with the joined batch."""
 
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -8,17 +7,8 @@ from typing import Any
 import pytest
 from spread_nets import CASES, assert_equal, solver_text, train, write_data
 
-from transformations.processes import fresh
-
 BATCH = 4  # a device's
 DEFAULT = ("lenet", "ignored")  # the others in CI
-
-
-@pytest.fixture(scope="module")
-def eight() -> Iterator[ProcessPoolExecutor]:
-    """A process with eight devices."""
-    with fresh(8) as pool:
-        yield pool
 
 
 @pytest.mark.slow

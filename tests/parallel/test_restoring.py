@@ -1,6 +1,5 @@
 """Checkpoints of many devices: they go on bit for bit on as many, and elsewhere as one device would."""
 
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -8,15 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 from spread_nets import assert_equal, solver_text, train, write_data
-
-from transformations.processes import fresh
-
-
-@pytest.fixture(scope="module")
-def eight() -> Iterator[ProcessPoolExecutor]:
-    """A process with eight devices."""
-    with fresh(8) as pool:
-        yield pool
 
 
 @pytest.mark.slow

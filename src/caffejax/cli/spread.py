@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 
 from ..errors import CaffejaxError
 from ..glog import log, start_logging
-from ..options import BatchOf, Parallel, Shard, choices
+from ..options import MESH_AXES, BatchOf, Parallel, Shard, choices
 from . import devices, flags
 
 if TYPE_CHECKING:
     import jax
 
 _AUTO = "auto"
-_MESH = ("data", "model")
 # what JAX's errors say, of several kinds, where another process does not answer
 _LOST = re.compile(
     r"UNAVAILABLE|DEADLINE_EXCEEDED|[A-Z_]+: .*(gloo|nccl|coordination|connection|socket)", re.IGNORECASE
@@ -212,7 +211,7 @@ def _mesh(text: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for part in text.split(","):
         name, _, number = part.partition("=")
-        if name not in _MESH or name in found or not number.isdecimal() or int(number) == 0:
+        if name not in MESH_AXES or name in found or not number.isdecimal() or int(number) == 0:
             raise argparse.ArgumentTypeError(f"'{text}' is not of the form data=4,model=2")
         found[name] = int(number)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import jax
@@ -9,9 +10,9 @@ import numpy as np
 from jax.sharding import AxisType, Mesh
 
 from ..errors import CaffejaxError
-from ..options import Share
+from ..options import MESH_AXES, Share
 
-DATA, MODEL = "data", "model"
+DATA, MODEL = MESH_AXES
 
 
 def mesh_of(devices: Sequence[jax.Device], model: int = 1) -> Mesh:
@@ -33,6 +34,7 @@ def mesh_of(devices: Sequence[jax.Device], model: int = 1) -> Mesh:
     return Mesh(np.array(ordered).reshape(shape), names, axis_types=(AxisType.Auto,) * len(names))
 
 
+@functools.cache
 def share_of(mesh: Mesh) -> Share:
     """Return which batches this process reads: those of the rows in which it has devices."""
     rows = mesh.devices.reshape(mesh.shape[DATA], -1)
