@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,12 @@ from ..images import read_image, resize
 from ..lists import find_files
 from ..opencv import cv2
 from ..order import Order
-from ..pipeline import available_cores
 from ..rng import CounterRng
+from .listed import ListedVideos
 from .lists import read_videos
 
 
-class ClipExamples:
+class ClipExamples(ListedVideos[Any]):
     """The clips of a list, round and round, as images (3 * length, H, W): a channel for each frame's blue, then green.
 
     Args:
@@ -38,26 +37,10 @@ class ClipExamples:
         file = site.path(param.source)
         videos = read_videos(file, numbered=param.use_image or not param.use_temporal_jitter, several=several)
         folders = [folder for folder in (site.folder, file.parent) if folder is not None]
-        self._paths = find_files(file, videos.names, param.root_folder, folders, "video")
+        paths = find_files(file, videos.names, param.root_folder, folders, "video")
         self._numbers = videos.numbers
-        self._labels = [self._marked(labels) if several else labels[0] for labels in videos.labels]
-        self._order = Order(len(self._paths), param, rng)
-
-    def count_threads(self) -> int:
-        """Return how many threads can read faster than one: decoding runs outside of Python's lock."""
-        return available_cores()
-
-    def read_range(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[Any]]:
-        """Return that many clips and their labels."""
-        numbers = [(n, self._order[n]) for n in range(start, start + count)]
-        return [self._read(n, i) for n, i in numbers], [self._labels[i] for _, i in numbers]
-
-    def error(self, n: int, error: DataError) -> DataError:
-        """Return the error with the video's path."""
-        return DataError(f"video '{self._paths[self._order[n]]}' {error}")
-
-    def close(self) -> None:
-        """Do nothing: no file is open between clips."""
+        labels = [self._marked(own) if several else own[0] for own in videos.labels]
+        super().__init__(paths, labels, Order(len(paths), param, rng))
 
     def _marked(self, labels: list[int]) -> np.ndarray:
         n = self._param.num_of_labels

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,15 +12,15 @@ from ..datum import BadImageError
 from ..images import read_image
 from ..lists import find_files
 from ..order import Order
-from ..pipeline import available_cores
 from ..rng import CounterRng
+from .listed import ListedVideos
 from .lists import read_videos
 from .windows import windows_of
 
 _PATTERNS = {"RGB": "image_%04d.jpg", "FLOW": "flow_%c_%04d.jpg"}
 
 
-class SegmentExamples:
+class SegmentExamples(ListedVideos[int]):
     """The videos of a list, round and round, as images with the channels of all frames one after another.
 
     A video has as many segments as long as `num_segments` says, and `new_length` frames of each count: in TRAIN from
@@ -45,25 +44,9 @@ class SegmentExamples:
         file = site.path(param.source)
         videos = read_videos(file, numbered=True)
         folders = [folder for folder in (site.folder, file.parent) if folder is not None]
-        self._paths = find_files(file, videos.names, param.root_folder, folders, "folder of frames")
-        self._lengths, self._labels = videos.numbers, [labels[0] for labels in videos.labels]
-        self._order = Order(len(self._paths), param, rng)
-
-    def count_threads(self) -> int:
-        """Return how many threads can read faster than one: decoding runs outside of Python's lock."""
-        return available_cores()
-
-    def read_range(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:
-        """Return that many videos' frames and their labels."""
-        numbers = [(n, self._order[n]) for n in range(start, start + count)]
-        return [self._read(n, i) for n, i in numbers], [self._labels[i] for _, i in numbers]
-
-    def error(self, n: int, error: DataError) -> DataError:
-        """Return the error with the folder."""
-        return DataError(f"video '{self._paths[self._order[n]]}' {error}")
-
-    def close(self) -> None:
-        """Do nothing: no file is open between videos."""
+        paths = find_files(file, videos.names, param.root_folder, folders, "folder of frames")
+        self._lengths = videos.numbers
+        super().__init__(paths, [labels[0] for labels in videos.labels], Order(len(paths), param, rng))
 
     def _read(self, n: int, i: int) -> np.ndarray:
         param, random = self._param, self._rng.generator(n)
