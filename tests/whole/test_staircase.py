@@ -18,7 +18,7 @@ FLOORS = (
     "caffejax __main__",  # caffejax/__init__.py
     "cli",
     "pycaffe planning checking",
-    "solvers gradcheck logs",
+    "solvers gradcheck logs export",
     "inspect process",
     "checkpoints parallel interop",
     "net",
