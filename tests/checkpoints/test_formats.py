@@ -136,7 +136,7 @@ def test_safetensors_is_optional(capsys: pytest.CaptureFixture[str], monkeypatch
 
 def test_objects_in_an_npz_are_not_unpickled() -> None:
     np.savez("x.npz", **{"a/0": np.array([print], object)})
-    with pytest.raises(WeightsError, match="'a/0.npy' in it is no array.*holds Python objects"):
+    with pytest.raises(WeightsError, match=r"'a/0.npy' in it is no array.*holds Python objects"):
         format_of("x.npz").read("x.npz")
 
 
