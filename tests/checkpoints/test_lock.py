@@ -1,0 +1,62 @@
+"""One run for each snapshot prefix; what killed runs left is swept by the next."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from caffejax.checkpoints.lock import locked
+from caffejax.errors import SolverError
+
+HOLDER = """
+import sys, time
+from caffejax.checkpoints.lock import locked
+with locked(sys.argv[1]):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path):
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path / "x")], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_second_run_is_refused_and_a_killed_one_holds_nothing(holder: subprocess.Popen[str], tmp_path: Path) -> None:
+    message = rf"x\.lock: another run .* locked by process {holder.pid} on \S+; wait, or use another"
+    with pytest.raises(SolverError, match=message), locked(str(tmp_path / "x")):
+        pass
+    with locked(str(tmp_path / "y")):
+        pass
+    holder.kill()
+    holder.wait()
+    with locked(str(tmp_path / "x")):
+        assert re.fullmatch(rf"process {os.getpid()} on \S+\n", (tmp_path / "x.lock").read_text())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_left_unfinished_is_swept_and_nothing_else(tmp_path: Path) -> None:
+    kept = ["x.orbax/10/arrays", ".y_iter_5.caffemodel.ab.tmp", "x_iter_10.caffemodel", ".x_iter_5.caffemodel"]
+    left = ["x.orbax/20.orbax-checkpoint-tmp-7/arrays/0", ".x_iter_20.caffemodel.abcd1234.tmp"]
+    for name in (*kept, *left):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    with locked(str(tmp_path / "x")):
+        pass
+    assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()) == sorted(kept)
+
+
+def test_what_is_locked_by_something_else_is_said_so(tmp_path: Path) -> None:
+    (tmp_path / "x.lock").write_text("\x1b[2J hostile")
+    with locked(str(tmp_path / "x")):
+        pass
+    with pytest.raises(SolverError, match="cannot be written: No such file"), locked(str(tmp_path / "no" / "x")):
+        pass
