@@ -27,7 +27,7 @@ def holder(tmp_path: Path):
     assert process.stdout.readline() == "held\n"
     yield process
     process.kill()
-    process.wait()
+    process.communicate()
 
 
 def test_a_second_run_is_refused_and_a_killed_one_holds_nothing(holder: subprocess.Popen[str], tmp_path: Path) -> None:

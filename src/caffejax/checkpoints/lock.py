@@ -49,11 +49,12 @@ def _opened(path: Path) -> int:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            if error.errno in _UNSUPPORTED:
+                log.warning("%s: %s; nothing keeps a second run from this prefix", path, error.strerror)
+                return file
             holder = os.pread(file, 200, 0).decode(errors="replace").strip()
             os.close(file)
-            if error.errno not in _UNSUPPORTED:
-                raise _held(path, holder) from None
-            raise
+            raise _held(path, holder) from None
         if _is(path, file):  # not removed by the run before, between opening and locking
             break
         os.close(file)
@@ -71,11 +72,8 @@ def _is(path: Path, file: int) -> bool:
 
 def _held(path: Path, holder: str) -> SolverError:
     by = f"by {holder}" if holder.startswith("process ") and holder.isprintable() else "by another process"
-    return SolverError(
-        Problem(
-            f"another run trains with this snapshot prefix: the file is locked {by}; wait, or use another", str(path)
-        )
-    )
+    message = f"another run trains with this snapshot prefix: the file is locked {by}; wait, or use another"
+    return SolverError(Problem(message, str(path)))
 
 
 def sweep(prefix: str) -> None:
