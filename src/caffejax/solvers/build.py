@@ -69,6 +69,13 @@ class Setup:
     snapshots: Snapshots
     keep_best: str | None
 
+    @property
+    def batch_size(self) -> int:
+        """Examples per iteration: the first fed blob's first axis, times `iter_size`, times the devices."""
+        shapes = [self.net.graph.blobs[name].shape for name in self.net.fed]
+        of_all = self.net.reading.share.of
+        return self.param.iter_size * of_all * (shapes[0][0] if shapes and shapes[0] else 1)
+
 
 def build(
     solver: str | os.PathLike[str] | SolverParameter,
