@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TextIO
 
@@ -51,6 +51,24 @@ def read_log(path: str | os.PathLike[str]) -> Log:
         if len(rows) > 1 and math.isnan(rows[0]["LearningRate"]):
             rows[0]["LearningRate"] = rows[1]["LearningRate"]
     return log
+
+
+def read_logs(paths: Iterable[str | os.PathLike[str]]) -> list[Log]:
+    """Read several logs.
+
+    Raises:
+        DataError: for all that cannot be read, together.
+    """
+    logs: list[Log] = []
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            logs.append(read_log(path))
+        except DataError as error:
+            problems += error.problems
+    if problems:
+        raise DataError(problems)
+    return logs
 
 
 def _lines(start: str, file: TextIO) -> Iterator[str]:

@@ -1,0 +1,91 @@
+"""Draw a blob of a net as a picture, each channel a tile, for an image or for an example of the net's own data.
+
+An image is prepared as `caffejax classify --center_only` does it, with the same flags.
+"""
+
+from __future__ import annotations
+
+import argparse
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ..errors import DataError, GraphError, Problem
+from . import flags, images, nets, tiles
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..net import Net
+
+HELP = "draw what a blob holds for an image"
+EXAMPLE = "caffejax features deploy.prototxt --weights=net.caffemodel --image=cat.jpg --blob=conv1 --out=conv1.png"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    tiles.add_flags(parser)
+    flags.add(parser, "blob", "the blob", required=True)
+    flags.add(parser, "image", "the image; unless given, an example of the net's own data", metavar="FILE")
+    flags.add(parser, "example", "which example of the net's data, from 0 on", type=flags.count, default=0, metavar="N")
+    flags.add(
+        parser,
+        "images_dim",
+        "height and width to resize to before cropping; the input's unless given",
+        type=images.numbers,
+        metavar="H,W",
+    )
+    images.add_preprocessing_flags(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Draw the blob."""
+    import numpy as np
+
+    from ..data.loader import Loader
+    from ..inspect import features
+    from ..inspect.pictures import feature_maps
+
+    net = nets.net_of(options)
+    of_batch = 0
+    if options.image is not None:
+        batches, row = iter([_batch(net, options)]), 0
+    else:
+        if not net.graph.fed or any(net.graph.blobs[name].shape[:1] == () for name in net.graph.fed):
+            raise GraphError(Problem("the net reads no data; give --image", options.model))
+        loader = Loader(net.graph)
+        of_batch, row = divmod(options.example, net.graph.blobs[net.graph.fed[0]].shape[0])
+        batches = loader
+    computed = features(net, nets.variables_of(net, options.weights), [options.blob], batches)
+    values = np.asarray(next(islice(computed, of_batch, None))[options.blob], np.float32)
+    if row >= len(np.atleast_1d(values)):
+        raise DataError(
+            Problem(f"blob '{options.blob}' is of shape {values.shape}: it has no row {row}", options.model)
+        )
+    shown = np.atleast_1d(values)[row]
+    tiles.write(feature_maps(shown), options, f"{options.blob} {shown.shape}")
+
+
+def _batch(net: Net, options: argparse.Namespace) -> dict[str, np.ndarray]:
+    """Return a batch of nothing but the image, for the first input that takes images; other inputs are 0."""
+    import numpy as np
+
+    from ..pycaffe import io
+    from ..pycaffe._images import center_crops, transformer_of
+
+    shapes = {name: net.graph.blobs[name].shape for name in net.graph.fed}
+    name = next((name for name, shape in shapes.items() if len(shape) == 4), None)
+    if name is None:
+        raise GraphError(Problem(f"no input takes images; inputs: {shapes}", options.model))
+    channels, *dims = shapes[name][1:]
+    settings = images.settings(options)
+    if channels != len(settings["channel_swap"]):
+        settings["channel_swap"] = None
+    with images.refusals(options.model):
+        transformer = transformer_of(name, shapes[name], **settings)
+        image = io.load_image(options.image, color=channels != 1)
+        resized = io.resize_image(image, options.images_dim or dims)
+        (cropped,) = center_crops(resized[None], dims)
+        prepared = transformer.preprocess(name, cropped)
+        batch = {other: np.zeros(shape, np.float32) for other, shape in shapes.items()}
+        batch[name][...] = prepared
+    return batch
