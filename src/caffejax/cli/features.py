@@ -6,6 +6,7 @@ An image is prepared as `caffejax classify --center_only` does it, with the same
 from __future__ import annotations
 
 import argparse
+from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -46,23 +47,29 @@ def run(options: argparse.Namespace) -> None:
     from ..inspect.pictures import feature_maps
 
     net = nets.net_of(options)
-    of_batch = 0
-    if options.image is not None:
-        batches, row = iter([_batch(net, options)]), 0
-    else:
-        if not net.graph.fed or any(net.graph.blobs[name].shape[:1] == () for name in net.graph.fed):
-            raise GraphError(Problem("the net reads no data; give --image", options.model))
-        loader = Loader(net.graph)
-        of_batch, row = divmod(options.example, net.graph.blobs[net.graph.fed[0]].shape[0])
-        batches = loader
-    computed = features(net, nets.variables_of(net, options.weights), [options.blob], batches)
-    values = np.asarray(next(islice(computed, of_batch, None))[options.blob], np.float32)
-    if row >= len(np.atleast_1d(values)):
-        raise DataError(
-            Problem(f"blob '{options.blob}' is of shape {values.shape}: it has no row {row}", options.model)
-        )
-    shown = np.atleast_1d(values)[row]
-    tiles.write(feature_maps(shown), options, f"{options.blob} {shown.shape}")
+    variables = nets.variables_of(net, options.weights)
+    with ExitStack() as stack:
+        if options.image is not None:
+            batches, number, row = iter([_batch(net, options)]), 0, 0
+        else:
+            size = _batch_size(net, options)
+            number, row = divmod(options.example, size)
+            batches = Loader(net.graph)
+            stack.callback(batches.close)
+        computed = features(net, variables, [options.blob], batches)
+        values = np.atleast_1d(np.asarray(next(islice(computed, number, None))[options.blob], np.float32))
+    if row >= len(values):
+        raise DataError(Problem(f"blob '{options.blob}' of shape {values.shape} has no row {row}", options.model))
+    tiles.write(feature_maps(values[row]), options, f"{options.blob} {values[row].shape}")
+
+
+def _batch_size(net: Net, options: argparse.Namespace) -> int:
+    """Return how many examples a batch of the net's own data has."""
+    from ..layers import Fed
+
+    if not net.graph.fed or any(isinstance(layer.type.runs, Fed) for layer in net.graph.layers):
+        raise GraphError(Problem("the net has no data layer to take an example from; give --image", options.model))
+    return int((net.graph.blobs[net.graph.fed[0]].shape or (1,))[0])
 
 
 def _batch(net: Net, options: argparse.Namespace) -> dict[str, np.ndarray]:
