@@ -19,6 +19,7 @@ _REMEDIES = {
     errno.EROFS: "choose a folder that is not read-only",
     errno.ENOSPC: "make room on the disk",
     errno.EDQUOT: "make room in your quota",
+    errno.EEXIST: "a file is where a folder is wanted; choose another path",
     errno.EISDIR: "name a file, not a folder",
     errno.ENOTDIR: "part of the path is a file, not a folder",
 }

@@ -7,6 +7,7 @@ import platform
 import stat
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,8 @@ class JsonLines(Callback):
                 self._cut = bool(first) and file.seek(-1, os.SEEK_END) >= 0 and file.read(1) != b"\n"
         except OSError as error:
             self.close()
-            raise SolverError([not_written(self.path, error), Problem(_REMEDY)]) from error
+            problem = not_written(self.path, error)
+            raise SolverError(replace(problem, message=f"{problem.message}; {_REMEDY}")) from error
         if first and event_of(first.decode(errors="replace")) is None:
             self.close()
             raise SolverError(Problem(f"is there and holds no metrics, so none are added; {_REMEDY}", str(self.path)))

@@ -71,10 +71,11 @@ class Setup:
 
     @property
     def batch_size(self) -> int:
-        """Examples per iteration: the first fed blob's first axis, times `iter_size`, times the devices."""
-        shapes = [self.net.graph.blobs[name].shape for name in self.net.fed]
-        of_all = self.net.reading.share.of
-        return self.param.iter_size * of_all * (shapes[0][0] if shapes and shapes[0] else 1)
+        """Examples per iteration: the first axis of the data, times `iter_size`, times the devices."""
+        graph = self.net.graph
+        names = self.net.fed or graph.layers[0].tops
+        shape = graph.blobs[names[0]].shape if names else ()
+        return self.param.iter_size * self.net.reading.share.of * (shape[0] if shape else 1)
 
 
 def build(
