@@ -132,10 +132,10 @@ class TensorBoard(Callback):
                 self._scalars(step, several)
 
     def _scalars(self, step: int, values: Mapping[str, float]) -> None:
-        from tensorboardX.summary import scalar
+        from tensorboardX.proto.summary_pb2 import Summary
 
-        for tag, value in values.items():
-            self._write(step, summary=scalar(tag, np.float32(value)))
+        found = [Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
+        self._write(step, summary=Summary(value=found))
 
     def _histogram(self, step: int, tag: str, values: np.ndarray) -> None:
         from tensorboardX.summary import histogram
