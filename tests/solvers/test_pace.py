@@ -59,7 +59,7 @@ class Result:
         ([Result(True)], 3.0),
         ([Result(False, False)], 0.0),
         ([Result(False, True)], 1.5),
-        ([Result(True), Result(False, False), Result(False, True)], 4.5),
+        ([Result(True), Result(False, False)], 3.0),
     ],
 )
 def test_a_read_counts_as_far_as_the_device_had_nothing_to_do(clock: Clock, results: list[Any], seconds: float) -> None:
@@ -70,6 +70,30 @@ def test_a_read_counts_as_far_as_the_device_had_nothing_to_do(clock: Clock, resu
         with wait.reading():
             clock.now += 3
     assert wait.seconds == seconds
+
+
+class Later:
+    """What is ready some seconds after it was started."""
+
+    def __init__(self, seconds: float) -> None:
+        self.at = time.perf_counter() + seconds
+
+    def is_ready(self) -> bool:
+        return time.perf_counter() >= self.at
+
+    def block_until_ready(self) -> None:
+        time.sleep(max(0.0, self.at - time.perf_counter()))
+
+
+def test_a_slow_read_counts_from_when_the_device_was_done() -> None:
+    wait = DataWait()
+    with wait.reading():
+        time.sleep(0.01)
+    before, began = wait.seconds, time.perf_counter()
+    wait.note(Later(0.1))  # type: ignore[arg-type]
+    with wait.reading():
+        time.sleep(0.5)
+    assert 0.3 < wait.seconds - before <= time.perf_counter() - began - 0.1
 
 
 def test_arrays_say_whether_they_are_ready() -> None:
@@ -87,17 +111,14 @@ layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "y" top: "los
 """
 
 
-@pytest.mark.parametrize(("delay", "least", "most"), [(0.05, 0.5, 1.0), (0.0, 0.0, 0.6)])
-def test_training_tells_how_long_it_waited(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delay: float, least: float, most: float
-) -> None:
+def test_training_tells_how_long_it_waited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with h5py.File(tmp_path / "data.h5", "w") as file:
         file["x"], file["y"] = np.ones((8, 2), np.float32), np.zeros(8, np.float32)
     (tmp_path / "list.txt").write_text(f"{tmp_path / 'data.h5'}\n")
     take = Loader.__next__
 
     def slow(loader: Loader) -> dict[str, Any]:
-        time.sleep(delay)
+        time.sleep(0.05)
         return take(loader)
 
     monkeypatch.setattr(Loader, "__next__", slow)
@@ -112,8 +133,9 @@ def test_training_tells_how_long_it_waited(
     solver.callbacks.append(Laps())
     solver.step(21)
     solver.close()
-    _, one, other = laps
-    assert least <= min(one.waiting, other.waiting)
-    assert max(one.waiting, other.waiting) <= most
+    _, one, other = laps  # the first is of compilation
+    for pace_of in one, other:
+        assert 0.8 <= pace_of.waiting <= 1
+        assert pace_of.seconds >= 0.5
     assert one.images_per_second == pytest.approx(4 * one.iterations_per_second)
     assert one.iterations_per_second * one.seconds == pytest.approx(10)

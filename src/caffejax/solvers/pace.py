@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import jax
+
+_SLOW = 1e-3  # seconds; a read that takes longer can delay training
 
 
 class Pace(NamedTuple):
@@ -58,8 +61,8 @@ class Stopwatch:
 class DataWait:
     """The time that a device stood idle because its batches were still being read.
 
-    The host runs ahead of an accelerator, so a read that takes long need not delay anything. A read counts whole if
-    the device had nothing to do when it began, not at all if the device still computes when it ends, else by half.
+    The host runs ahead of an accelerator, so a read that takes long need not delay anything: it counts from when the
+    device had nothing more to do. When that was is looked at where reads are slow; of quick ones half is counted.
 
     Attributes:
         seconds: the time so far.
@@ -68,6 +71,8 @@ class DataWait:
     def __init__(self) -> None:
         self.seconds = 0.0
         self._last: jax.Array | None = None
+        self._slow = False
+        self._watcher: ThreadPoolExecutor | None = None
 
     def note(self, result: jax.Array) -> None:
         """Take in an array that is ready when all that was started is."""
@@ -77,9 +82,27 @@ class DataWait:
     def reading(self) -> Iterator[None]:
         """Count the time inside as a read; never wait for the device."""
         idle, began = self._idle(), time.perf_counter()
+        ready_at = self._watched() if self._slow and not idle else None
         yield
-        took = time.perf_counter() - began
-        self.seconds += took if idle else took / 2 if self._idle() else 0.0
+        ended = time.perf_counter()
+        took = ended - began
+        self._slow = took > _SLOW
+        if idle:
+            self.seconds += took
+        elif self._idle():
+            self.seconds += took / 2 if ready_at is None else max(0.0, ended - ready_at.result())
 
     def _idle(self) -> bool:
         return self._last is None or self._last.is_ready()  # type: ignore[attr-defined]
+
+    def _watched(self) -> Future[float]:
+        """Return when the last result is ready, as another thread sees it."""
+        if self._watcher is None:
+            self._watcher = ThreadPoolExecutor(1, thread_name_prefix="caffejax-data-wait")
+        return self._watcher.submit(_when_ready, self._last)
+
+
+def _when_ready(result: jax.Array | None) -> float:
+    with suppress(Exception):  # what failed on the device is reported by whoever reads it
+        jax.block_until_ready(result)
+    return time.perf_counter()
