@@ -29,6 +29,7 @@ from . import (
     plan,
     plot,
     plot_training_log,
+    summary,
     test,
     time,
     train,
@@ -41,6 +42,7 @@ _COMMANDS = (
     train,
     test,
     time,
+    summary,
     memory,
     plan,
     check,
@@ -63,7 +65,20 @@ _COMMANDS = (
     upgrade_net_proto_binary,
     upgrade_solver_proto_text,
 )
-_ON_NETS = (train, test, time, memory, gradcheck, extract_features, features, filters, classify, detect, device_query)
+_ON_NETS = (
+    train,
+    test,
+    time,
+    summary,
+    memory,
+    gradcheck,
+    extract_features,
+    features,
+    filters,
+    classify,
+    detect,
+    device_query,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
