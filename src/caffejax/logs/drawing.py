@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from ..errors import CaffejaxError
@@ -34,16 +34,17 @@ def draw_runs(logs: Mapping[str, Log], *, axis: Axis = "iterations", smooth: int
     panels = panels_of(list(logs.values()))
     if not panels:
         raise CaffejaxError("there is nothing to draw")
+    colours = [_colour(run, len(logs)) for run in range(len(logs))]
     across = min(len(panels), 3 if len(panels) != 4 else 2)
     down = -(-len(panels) // across)
     figure = new_figure(figsize=(4.6 * across, 3.3 * down + 0.5), dpi=110, layout="constrained")
     for number, panel in enumerate(panels, 1):
         axes = figure.add_subplot(down, across, number)
-        _draw(axes, panel, _COLUMNS[axis], smooth if panel.smooth else 1)
+        _draw(axes, panel, _COLUMNS[axis], smooth if panel.smooth else 1, colours)
         if log_loss and panel is panels[0]:
             axes.set_yscale("log")
         axes.set_xlabel(axis, color=_INK)
-    lines = [_handle(_COLOURS[run % len(_COLOURS)], name) for run, name in enumerate(logs)]
+    lines = [_handle(colour, name) for colour, name in zip(colours, logs, strict=True)]
     if any({curve.tested for curve in panel.curves} == {False, True} for panel in panels):
         lines += [_handle(_INK, "training"), _handle(_INK, "test", **_TESTED)]
     if len(lines) > 1:
@@ -56,17 +57,26 @@ def draw_runs(logs: Mapping[str, Log], *, axis: Axis = "iterations", smooth: int
 _TESTED = {"linestyle": "--", "marker": "o", "markersize": 3.5}
 
 
-def _handle(colour: str, name: str, **style: Any) -> Any:
+def _colour(run: int, runs: int) -> Any:
+    """Return the colour of one of some runs."""
+    if runs <= len(_COLOURS):
+        return _COLOURS[run]
+    from matplotlib import colormaps
+
+    return colormaps["turbo"](run / (runs - 1))
+
+
+def _handle(colour: Any, name: str, **style: Any) -> Any:
     from matplotlib.lines import Line2D
 
     return Line2D([], [], color=colour, label=name, linewidth=1.8, **style)
 
 
-def _draw(axes: Any, panel: Panel, column: str, smooth: int) -> None:
+def _draw(axes: Any, panel: Panel, column: str, smooth: int, colours: Sequence[Any]) -> None:
     both = len({curve.tested for curve in panel.curves}) > 1
     for curve in panel.curves:
         x, y = curve.points(column)
-        colour = _COLOURS[curve.run % len(_COLOURS)]
+        colour = colours[curve.run]
         style: dict[str, Any] = {"color": colour, "linewidth": 1.6}
         if curve.tested and len(x) <= _MOST_MARKERS:
             style |= {"marker": "o", "markersize": 3.5}

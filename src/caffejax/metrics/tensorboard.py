@@ -60,7 +60,7 @@ class TensorBoard(Callback):
         from tensorboardX.event_file_writer import EventsWriter
         from tensorboardX.proto.event_pb2 import SessionLog
 
-        self._close()
+        self.close()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._writer = EventsWriter(str(self.folder / "events"), f".{time.time_ns()}")
@@ -103,7 +103,17 @@ class TensorBoard(Callback):
 
     def on_end(self, solver: Solver, error: BaseException | None) -> None:
         """Close the event file."""
-        self._close()
+        self.close()
+
+    def close(self) -> None:
+        """Close the event file; the next event of a solver opens another."""
+        if self._writer is None:
+            return
+        try:
+            self._writer.close()
+        except OSError as error:
+            self._warn(error)
+        self._writer = None
 
     def _opened(self, solver: Solver) -> bool:
         """Return whether this process writes; open the file where training did not begin with `solve`."""
@@ -172,12 +182,3 @@ class TensorBoard(Callback):
         if not self._warned:
             self._warned = True
             log.warning("%s: events cannot be written (%s); training goes on without", self.folder, error.strerror)
-
-    def _close(self) -> None:
-        if self._writer is None:
-            return
-        try:
-            self._writer.close()
-        except OSError as error:
-            self._warn(error)
-        self._writer = None

@@ -246,7 +246,7 @@ class Solver:
         return self._loop.stopwatch()
 
     def _tell(self, event: Event, *what: Any) -> None:
-        for callback in self.callbacks:
+        for callback in tuple(self.callbacks):  # which may take itself off the list
             if isinstance(callback, Callback):
                 getattr(callback, event)(self, *what)
             elif event == "on_step":
