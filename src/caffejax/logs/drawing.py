@@ -41,7 +41,7 @@ def draw_runs(logs: Mapping[str, Log], *, axis: Axis = "iterations", smooth: int
     for number, panel in enumerate(panels, 1):
         axes = figure.add_subplot(down, across, number)
         _draw(axes, panel, _COLUMNS[axis], smooth if panel.smooth else 1, colours)
-        if log_loss and panel is panels[0]:
+        if log_loss and panel.title == "loss":
             axes.set_yscale("log")
         axes.set_xlabel(axis, color=_INK)
     lines = [_handle(colour, name) for colour, name in zip(colours, logs, strict=True)]
