@@ -19,6 +19,7 @@ _REMEDIES = {
     errno.EROFS: "choose a folder that is not read-only",
     errno.ENOSPC: "make room on the disk",
     errno.EDQUOT: "make room in your quota",
+    errno.EEXIST: "a file is where a folder is wanted; choose another path",
     errno.EISDIR: "name a file, not a folder",
     errno.ENOTDIR: "part of the path is a file, not a folder",
 }
@@ -59,12 +60,17 @@ def replacing_path(path: str | os.PathLike[str], error: type[CaffejaxError] = Ca
         with suppress(OSError):  # makes the renaming itself last; some file systems cannot, which does no harm
             _sync(target.parent)
     except OSError as cause:
-        remedy = _REMEDIES.get(cause.errno or 0, "")
-        reason = os.strerror(cause.errno) if cause.errno else cause
-        raise error(Problem(f"cannot be written: {reason}{'; ' if remedy else ''}{remedy}", str(path))) from cause
+        raise error(not_written(path, cause)) from cause
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
+
+
+def not_written(path: str | os.PathLike[str], cause: OSError) -> Problem:
+    """Return what keeps a file from being written, with the remedy."""
+    remedy = _REMEDIES.get(cause.errno or 0, "")
+    reason = os.strerror(cause.errno) if cause.errno else cause
+    return Problem(f"cannot be written: {reason}{'; ' if remedy else ''}{remedy}", str(path))
 
 
 def _sync(path: Path) -> None:

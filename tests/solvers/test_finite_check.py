@@ -152,4 +152,7 @@ def test_from_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str],
     err = capsys.readouterr().err
     assert "layer 'loss' (SoftmaxWithLoss): iteration 8: " in err
     assert "label -1 at [1] of 'computed' is not one of the classes 0 to 2" in err
+    metrics = folder / "snap.metrics.jsonl"  # the second run is recorded, too
+    assert metrics.read_bytes().startswith(saved[metrics])
+    saved[metrics] = metrics.read_bytes()
     assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == saved

@@ -1,7 +1,7 @@
 """The training loop with updates that compute nothing: which it asks for, and what it does between them."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jax
@@ -26,6 +26,7 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "y" top: "loss" 
 class Counting:
     """Makes updates that change the iteration only, and remembers what it was asked for."""
 
+    waited = 0.0
     last_update: Params | None = None
     each: Params | None = None
 
@@ -48,21 +49,25 @@ class Counting:
         done = jnp.int32(iteration + len(rates))
         self.train_state = self.train_state.replace(iteration=done)  # type: ignore[attr-defined]
         losses = [self._losses.pop(0) if self._losses else 1.0 for _ in rates]
-        return StepResult(jnp.array(losses), {})
+        return StepResult(jnp.array(losses), {"loss": jnp.array(losses[-1])})
 
     def final_loss(self) -> jax.Array:
         return jnp.array(5.0)
 
 
 def training(
-    folder: Path, more: str, steps_per_dispatch: int = 1, losses: Sequence[float] = ()
+    folder: Path,
+    more: str,
+    steps_per_dispatch: int = 1,
+    losses: Sequence[float] = (),
+    tell: Callable[..., object] = lambda event, *what: None,
 ) -> tuple[TrainingLoop, Counting]:
     setup, start = build(
         f'net_param {{ {NET} }} base_lr: 8 lr_policy: "step" stepsize: 2 gamma: 0.5 random_seed: 1 '
         f'snapshot_prefix: "{folder / "x"}" {more}'
     )
     updater = Counting(start, steps_per_dispatch, losses)
-    return TrainingLoop(setup, updater, FiniteCheck(setup.net, setup.param.iter_size)), updater
+    return TrainingLoop(setup, updater, FiniteCheck(setup.net, setup.param.iter_size), tell), updater
 
 
 def said(caplog: pytest.LogCaptureFixture, *words: str) -> list[str]:
@@ -70,27 +75,39 @@ def said(caplog: pytest.LogCaptureFixture, *words: str) -> list[str]:
 
 
 def test_events_come_in_the_order_of_caffe(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    loop, updater = training(tmp_path, "max_iter: 4 display: 2 snapshot: 3 test_iter: 1 test_interval: 2")
+    more = "max_iter: 4 display: 2 snapshot: 3 test_iter: 1 test_interval: 2"
+    loop, updater = training(tmp_path, more, tell=lambda event, *_: log.info("%s at %d", event, loop.iteration))
+    log = logging.getLogger("caffejax")
     with caplog.at_level(logging.INFO, logger="caffejax"):
-        loop.solve(callback=lambda: logging.getLogger("caffejax").info("called at %d", loop.iteration))
+        loop.solve()
     loop.close()
-    lines = said(caplog, "Testing", " lr = ", ", loss =", "called", "Snapshotting to", "Done")
+    lines = said(caplog, "Testing", " lr = ", ", loss =", "on_", "Snapshotting to", "Done")
     events = [
+        "on_start at 0",
         "Iteration 0, Testing net (#0)",
+        "on_test at 0",
         "Iteration 0 (",
         "Iteration 0, lr = 8",
-        "called at 1",
-        "called at 2",
+        "on_display at 0",
+        "on_step at 1",
+        "on_step at 2",
         "Iteration 2, Testing net (#0)",
+        "on_test at 2",
         "Iteration 2 (",
         "Iteration 2, lr = 4",
-        "called at 3",
+        "on_display at 2",
+        "on_step at 3",
         f"Snapshotting to binary proto file {tmp_path / 'x'}_iter_3.caffemodel",
-        "called at 4",
+        "on_snapshot at 3",
+        "on_step at 4",
         f"Snapshotting to binary proto file {tmp_path / 'x'}_iter_4.caffemodel",
+        "on_snapshot at 4",
         "Iteration 4, loss = 5",  # of the forward pass after the last update
+        "on_display at 4",
         "Iteration 4, Testing net (#0)",
+        "on_test at 4",
         "Optimization Done.",
+        "on_end at 4",
     ]
     assert len(lines) == len(events)
     assert all(line.startswith(event) for line, event in zip(lines, events, strict=True)), lines
@@ -116,14 +133,13 @@ def test_updates_are_made_at_once_where_nothing_is_due_between(
 
 
 def test_requests_are_met_after_the_iteration_under_way(tmp_path: Path) -> None:
-    loop, updater = training(tmp_path, "max_iter: 100")
-
-    def ask() -> None:
-        if loop.iteration in (3, 6):
+    def ask(event: str, *_: object) -> None:
+        if event == "on_step" and loop.iteration in (3, 6):
             loop.request("snapshot" if loop.iteration == 3 else "stop")
             loop.request("snapshot")  # does not take back a stop
 
-    loop.solve(callback=ask)
+    loop, updater = training(tmp_path, "max_iter: 100", tell=ask)
+    loop.solve()
     assert loop.iteration == len(updater.asked) == 6
     assert sorted(p.name for p in tmp_path.glob("*.caffemodel")) == ["x_iter_3.caffemodel", "x_iter_6.caffemodel"]
     loop.restore(tmp_path / "x.orbax" / "3")

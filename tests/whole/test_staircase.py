@@ -17,7 +17,7 @@ import caffejax
 FLOORS = (
     "caffejax __main__",  # caffejax/__init__.py
     "cli",
-    "pycaffe planning checking",
+    "pycaffe planning checking metrics",
     "solvers gradcheck logs export",
     "inspect process",
     "checkpoints parallel interop",

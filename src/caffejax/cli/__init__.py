@@ -21,10 +21,13 @@ from . import (
     device_query,
     draw_net,
     extract_features,
+    features,
+    filters,
     gradcheck,
     memory,
     parse_log,
     plan,
+    plot,
     plot_training_log,
     summary,
     test,
@@ -49,9 +52,12 @@ _COMMANDS = (
     convert_annoset,
     compute_image_mean,
     extract_features,
+    features,
+    filters,
     classify,
     detect,
     draw_net,
+    plot,
     parse_log,
     plot_training_log,
     device_query,
@@ -59,7 +65,20 @@ _COMMANDS = (
     upgrade_net_proto_binary,
     upgrade_solver_proto_text,
 )
-_ON_NETS = (train, test, time, summary, memory, gradcheck, extract_features, classify, detect, device_query)
+_ON_NETS = (
+    train,
+    test,
+    time,
+    summary,
+    memory,
+    gradcheck,
+    extract_features,
+    features,
+    filters,
+    classify,
+    detect,
+    device_query,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -25,6 +25,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model_def", help="the net prototxt", required=True, metavar="FILE")
     parser.add_argument("--pretrained_model", help="its weights", required=True, metavar="FILE")
     parser.add_argument("--gpu", help="run on the GPU", action="store_true")
+    add_preprocessing_flags(parser)
+
+
+def add_preprocessing_flags(parser: argparse.ArgumentParser) -> None:
+    """Add flags for what is done to images."""
     parser.add_argument(
         "--mean_file", help="what to subtract: .npy, (K,) or (K, H, W), or .binaryproto", metavar="FILE"
     )
@@ -50,11 +55,11 @@ def settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 @contextmanager
-def refusals(options: argparse.Namespace) -> Iterator[None]:
+def refusals(model: str) -> Iterator[None]:
     """Report what the net does not allow, with its file."""
     from ..errors import DataError, located
 
-    with located(file=options.model_def):
+    with located(file=model):
         try:
             yield
         except ValueError as error:

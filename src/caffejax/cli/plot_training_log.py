@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import argparse
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,16 +43,12 @@ def _chart(text: str) -> str:
 
 def run(options: argparse.Namespace) -> None:
     """Plot the logs."""
-    from ..atomic import replacing
     from ..errors import CaffejaxError
+    from ..logs import new_figure, write_figure
 
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise CaffejaxError("plots need matplotlib: pip install 'caffejax[plot]'") from error
     what, _, axis = options.chart_type.partition("_vs_")
     problems: list[Problem] = []
-    figure = Figure()
+    figure = new_figure()
     axes = figure.add_subplot()
     for log in options.logs:
         try:
@@ -67,13 +62,7 @@ def run(options: argparse.Namespace) -> None:
     words = what.replace("_", " ").capitalize()
     axes.set(xlabel=axis.capitalize(), ylabel=words, title=f"{words} vs. {axis.capitalize()}")
     axes.legend()
-    picture, ending = BytesIO(), Path(options.output).suffix[1:]
-    try:
-        figure.savefig(picture, format=ending or None)
-    except ValueError as error:
-        raise CaffejaxError(f"{options.output}: {error}") from error
-    with replacing(options.output) as file:
-        file.write(picture.getvalue())
+    write_figure(figure, options.output)
     print(f"Wrote {options.output}")
 
 

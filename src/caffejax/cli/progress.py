@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,37 +14,33 @@ if TYPE_CHECKING:
 
     from ..solvers import Solver
 
-_SECONDS_BETWEEN = 0.5  # reading the loss waits for the device, so not at every iteration
-
 
 @contextmanager
-def shown(solver: Solver) -> Iterator[None]:
-    """Show iteration, loss, rate, speed and time left, below the log; only on a terminal, of the first process."""
-    from ..parallel import is_first
+def shown(solver: Solver, outputs: Sequence[str] = ()) -> Iterator[None]:
+    """Show how far training is, below the log; only on a terminal, of the first process.
 
+    Args:
+        solver: what trains.
+        outputs: the outputs of test nets to show; those of one value that are no losses, such as accuracies, unless
+            given.
+
+    Raises:
+        SolverError: at once, for outputs that no test net has.
+    """
+    from ..parallel import is_first
+    from .training_display import TrainingDisplay, check_outputs
+
+    check_outputs(solver, outputs)
     if not (sys.stderr.isatty() and is_first()):
         yield
         return
     with _bar() as progress:
-        task = progress.add_task("", total=solver.param.max_iter, numbers="compiling")
-        last_time, last_iteration = time.perf_counter(), solver.iteration
-
-        def update(solver: Solver) -> None:
-            nonlocal last_time, last_iteration
-            if time.perf_counter() - last_time < _SECONDS_BETWEEN:
-                return
-            loss = solver.smoothed_loss  # waits for the iterations under way
-            now = time.perf_counter()
-            speed = (solver.iteration - last_iteration) * solver.batch_size / (now - last_time)
-            last_time, last_iteration = now, solver.iteration
-            numbers = f"loss {loss:.4g}  lr {solver.rate:.4g}  {speed:.0f} examples/s"
-            progress.update(task, completed=solver.iteration, numbers=numbers)
-
-        solver.callbacks.append(update)
+        display = TrainingDisplay(solver, outputs, progress)
+        solver.callbacks.append(display)
         try:
             yield
         finally:
-            solver.callbacks.remove(update)
+            solver.callbacks.remove(display)
 
 
 @contextmanager

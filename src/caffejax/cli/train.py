@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import CaffejaxError
 from ..glog import log, start_logging
-from . import devices, flags, nets, signals, spread
+from . import devices, flags, nets, recording, signals, spread
 
 if TYPE_CHECKING:
     from ..schema.caffe_pb2 import SolverParameter
@@ -41,6 +41,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         parser, "debug_nans", "check every step, and name the layer where NaN or infinity arises", action="store_true"
     )
+    recording.add_flags(parser)
     devices.add_flags(parser, "run on the GPU of this number; on several, as 0,1,2, or on all")
     spread.add_flags(parser)
     nets.add_state_flags(parser)
@@ -66,7 +67,6 @@ def run(options: argparse.Namespace) -> None:
 
 def _train(param: SolverParameter, options: argparse.Namespace) -> None:
     from ..solvers import Solver
-    from .progress import shown
 
     chosen = spread.pick_devices(options, prefer_gpu=param.solver_mode == param.GPU, device_id=param.device_id)
     several = isinstance(chosen, list)
@@ -86,7 +86,7 @@ def _train(param: SolverParameter, options: argparse.Namespace) -> None:
         debug_nans=options.debug_nans,
     )
     try:
-        with signals.handled(solver, options), shown(solver):
+        with signals.handled(solver, options), recording.recorded(solver, options):
             solver.solve(resume=options.snapshot)
     finally:
         solver.close()

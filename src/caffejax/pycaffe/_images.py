@@ -13,6 +13,45 @@ from . import io
 from ._net import Net
 
 
+def transformer_of(
+    name: str,
+    shape: Sequence[int],
+    mean: np.ndarray | None = None,
+    input_scale: float | None = None,
+    raw_scale: float | None = None,
+    channel_swap: Sequence[int] | None = None,
+) -> io.Transformer:
+    """Return what turns images (H, W, K) into an input of that name and shape; what is None is left out.
+
+    Raises:
+        ValueError: if mean or channel_swap do not fit it.
+    """
+    transformer = io.Transformer({name: shape})
+    transformer.set_transpose(name, (2, 0, 1))
+    if mean is not None:
+        transformer.set_mean(name, mean)
+    if input_scale is not None:
+        transformer.set_input_scale(name, input_scale)
+    if raw_scale is not None:
+        transformer.set_raw_scale(name, raw_scale)
+    if channel_swap is not None:
+        transformer.set_channel_swap(name, channel_swap)
+    return transformer
+
+
+def center_crops(images: np.ndarray, dims: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Return the centres of images (N, H, W, K), of height and width `dims`.
+
+    Raises:
+        ValueError: if the images are smaller.
+    """
+    (height, width), (h, w) = images.shape[1:3], dims
+    if h > height or w > width:
+        raise ValueError(f"images of {height} x {width} cannot be cropped to {h} x {w}")
+    top, left = (height - h) // 2, (width - w) // 2
+    return images[:, top : top + h, left : left + w]
+
+
 class ImageNet(Net):
     """A trained net in phase TEST whose first input takes images.
 
@@ -36,16 +75,8 @@ class ImageNet(Net):
     ) -> None:
         super().__init__(model_file, TEST, weights=pretrained_file)
         name = self.inputs[0]
-        self.transformer = io.Transformer({name: self.blobs[name].data.shape})
-        self.transformer.set_transpose(name, (2, 0, 1))
-        if mean is not None:
-            self.transformer.set_mean(name, mean)
-        if input_scale is not None:
-            self.transformer.set_input_scale(name, input_scale)
-        if raw_scale is not None:
-            self.transformer.set_raw_scale(name, raw_scale)
-        if channel_swap is not None:
-            self.transformer.set_channel_swap(name, channel_swap)
+        shape = self.blobs[name].data.shape
+        self.transformer = transformer_of(name, shape, mean, input_scale, raw_scale, channel_swap)
 
     def _predict(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Return the net's first output for each image."""

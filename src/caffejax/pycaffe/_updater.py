@@ -29,10 +29,11 @@ class BlobUpdater:
 
     Attributes:
         on_start, on_gradients: called before an iteration's first pass, and before its update.
-        last_update, steps_per_dispatch: as `Updater` has them.
+        last_update, steps_per_dispatch, waited: as `Updater` has them.
     """
 
     steps_per_dispatch = 1
+    waited = 0.0
 
     def __init__(self, setup: Setup, train_state: TrainState, workspace: Workspace) -> None:
         self.on_start: list[Callback] = []

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from . import io
-from ._images import ImageNet
+from ._images import ImageNet, center_crops
 
 
 class Classifier(ImageNet):
@@ -54,8 +54,4 @@ class Classifier(ImageNet):
         if oversample:
             predictions = self._predict(list(io.oversample(list(images), self.crop_dims)))
             return predictions.reshape(len(images), 10, -1).mean(1)
-        (height, width), (h, w) = self.image_dims, self.crop_dims
-        if h > height or w > width:
-            raise ValueError(f"images of {height} x {width} cannot be cropped to {h} x {w}")
-        top, left = (height - h) // 2, (width - w) // 2
-        return self._predict(list(images[:, top : top + h, left : left + w]))
+        return self._predict(list(center_crops(images, self.crop_dims)))

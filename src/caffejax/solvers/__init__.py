@@ -1,17 +1,23 @@
 """Training: lr policies, update rules as optax transformations, and the loop round them."""
 
 from .evaluate import Evaluator, Scores
+from .loop import Display
+from .pace import Pace, Stopwatch
 from .policies import rate_schedule
 from .rules import RULES, rule
-from .solver import Solver
+from .solver import Callback, Solver
 from .state import TrainState, make_step
 from .transforms import caffe_optimizer
 
 __all__ = [
     "RULES",
+    "Callback",
+    "Display",
     "Evaluator",
+    "Pace",
     "Scores",
     "Solver",
+    "Stopwatch",
     "TrainState",
     "caffe_optimizer",
     "make_step",

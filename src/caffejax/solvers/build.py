@@ -69,6 +69,14 @@ class Setup:
     snapshots: Snapshots
     keep_best: str | None
 
+    @property
+    def batch_size(self) -> int:
+        """Examples per iteration: the first axis of the data, times `iter_size`, times the devices."""
+        graph = self.net.graph
+        names = self.net.fed or graph.layers[0].tops
+        shape = graph.blobs[names[0]].shape if names else ()
+        return self.param.iter_size * self.net.reading.share.of * (shape[0] if shape else 1)
+
 
 def build(
     solver: str | os.PathLike[str] | SolverParameter,

@@ -17,6 +17,7 @@ from ..net import Params, Variables
 from ..parallel import over_devices, settled
 from .build import Setup
 from .finite_check import FiniteCheck
+from .pace import DataWait
 from .report import log
 from .state import StepResult, TrainState, make_forward, make_step, make_steps, ragged, stack
 
@@ -33,7 +34,7 @@ class JittedUpdater:
         steps_per_dispatch: how many updates to start at once, where the net allows that.
 
     Attributes:
-        last_update, steps_per_dispatch: as `Updater` has them.
+        last_update, steps_per_dispatch, waited: as `Updater` has them.
 
     Raises:
         GraphError: if a layer without a backward pass would need one.
@@ -44,7 +45,7 @@ class JittedUpdater:
         param, net, placement = setup.param, setup.net, setup.placement
         self.last_update: Params | None = None
         self._net, self._loader, self._iter_size, self._placement = net, setup.loader, param.iter_size, placement
-        self._finite_check = finite_check
+        self._finite_check, self._wait = finite_check, DataWait()
         self._check_indices = IndexCheck(net)
         self._debug_info = DebugInfo(net) if param.debug_info else None
         debug_nans = finite_check.every_step
@@ -88,6 +89,11 @@ class JittedUpdater:
         """Go on from a state that every process has, with the running statistics of each device it was saved from."""
         self._state, self.last_update = self._placement.placed(state, each), None
 
+    @property
+    def waited(self) -> float:
+        """Seconds for which the devices have waited for data."""
+        return self._wait.seconds
+
     def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool = False) -> StepResult:
         """Make an update for each rate, the first of them that of `iteration`.
 
@@ -96,7 +102,15 @@ class JittedUpdater:
             LayerError: for an index out of range.
             SolverError: if `finite_check` looks at every step and finds a number that is not finite.
         """
-        read = [self._placement.read(self._loader, self._iter_size) for _ in rates]
+        with self._wait.reading():
+            read = [self._placement.read(self._loader, self._iter_size) for _ in rates]
+        result = self._updates(iteration, rates, read, debug_info)
+        self._wait.note(result.loss)
+        return result
+
+    def _updates(
+        self, iteration: int, rates: Sequence[np.float32], read: Sequence[Sequence[Batches]], debug_info: bool
+    ) -> StepResult:
         if len(read) == 1:
             return self._update(iteration, read[0], rates[0], debug_info)
         together = [stack(of_device) for of_device in zip(*read, strict=True)]

@@ -3,57 +3,45 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
 
-from ..net import Params, Variables
+from ..net import Variables
 from ..parallel import Requests, check_alike, meet
 from .build import Setup
 from .evaluate import Scores
 from .finite_check import FiniteCheck
+from .pace import Pace, Stopwatch
 from .plateau import Plateau
-from .report import SmoothedLoss, Stopwatch, log, output_lines
-from .state import StepResult, TrainState
+from .report import SmoothedLoss, log, output_lines
+from .state import StepResult
+from .updater import Updater
 
 Request = Literal["snapshot", "stop"]
 _REQUESTS: tuple[Request | None, ...] = (None, "snapshot", "stop")  # of several, the last counts
-Callback = Callable[[], object]
+Event = Literal["on_start", "on_step", "on_display", "on_test", "on_snapshot", "on_end"]
+Tell = Callable[..., object]  # is told an `Event`, and what `solver.Callback` says goes with it
 
 
-class Updater(Protocol):
-    """What makes updates, wherever it keeps what it trains.
+class Display(NamedTuple):
+    """What a solver displays.
 
     Attributes:
-        train_state: params, running statistics, optimizer state, iteration and key, as they are now.
-        last_update: what the last update subtracted, where that is kept.
+        iteration: the number of the iteration whose outputs these are.
+        loss: the mean over the last `average_loss` iterations.
+        rate: its learning rate.
+        outputs: the train net's; empty after the last iteration, where Caffe states the loss only.
+        pace: how fast training went since the last display; None likewise.
     """
 
-    train_state: TrainState
-    last_update: Params | None
-
-    @property
-    def variables(self) -> Variables:
-        """The params and running statistics of `train_state`."""
-
-    @property
-    def each(self) -> Params | None:
-        """The running statistics of each of several devices, of which `train_state` has the first's."""
-
-    def restore(self, state: TrainState, each: Params | None) -> None:
-        """Go on from a saved state, with the statistics of each device that it was saved from."""
-
-    @property
-    def steps_per_dispatch(self) -> int:
-        """How many updates one call of `update` makes where nothing is due between them; else one."""
-
-    def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool) -> StepResult:
-        """Make an update for each rate, the first of them that of `iteration`; log debug info if asked to."""
-
-    def final_loss(self) -> jax.Array:
-        """Run forward once more, on the next batch; return the loss."""
+    iteration: int
+    loss: float
+    rate: float
+    outputs: Mapping[str, np.ndarray]
+    pace: Pace | None
 
 
 class TrainingLoop:
@@ -63,13 +51,16 @@ class TrainingLoop:
         setup: the parts of training.
         updater: what makes updates.
         finite_check: what looks at the losses, and at the parameters before they are saved.
+        tell: called with each event.
 
     Attributes:
         updater, rate_schedule, tests, snapshots: as given.
         iteration: how many updates there have been.
     """
 
-    def __init__(self, setup: Setup, updater: Updater, finite_check: FiniteCheck) -> None:
+    def __init__(
+        self, setup: Setup, updater: Updater, finite_check: FiniteCheck, tell: Tell = lambda event, *what: None
+    ) -> None:
         self.updater, self.rate_schedule, self.tests, self.snapshots = (
             updater,
             setup.rate_schedule,
@@ -79,7 +70,7 @@ class TrainingLoop:
         self.iteration = 0
         self._param, self._graph, self._loader = setup.param, setup.net.graph, setup.loader
         self._seed, self._keep_best, self._placement = setup.seed, setup.keep_best, setup.placement
-        self._finite_check = finite_check
+        self._finite_check, self._tell, self._batch_size = finite_check, tell, setup.batch_size
         self._loss = SmoothedLoss(self._param.average_loss)
         self._request: Request | None = None
         self._stopped = False
@@ -103,26 +94,25 @@ class TrainingLoop:
         self._finite_check.check()
         return self._loss.value
 
-    def step(self, iterations: int, callback: Callback | None = None) -> None:
-        """Train for some iterations, testing, displaying and snapshotting when due.
+    def stopwatch(self) -> Stopwatch:
+        """Return a stopwatch for a pace from now on."""
+        return Stopwatch(self.iteration, self._batch_size, lambda: self.updater.waited)
 
-        Args:
-            iterations: how many.
-            callback: called after every iteration, or after those that were started at once.
+    def step(self, iterations: int) -> None:
+        """Train for some iterations, testing, displaying and snapshotting when due.
 
         Raises:
             SolverError: if a loss or a parameter is found not to be finite, at the latest before a snapshot.
             WeightsError: if a snapshot could not be written.
         """
-        self._loss, stopwatch = SmoothedLoss(self._param.average_loss), Stopwatch(self.iteration)
+        self._loss, stopwatch = SmoothedLoss(self._param.average_loss), self.stopwatch()
         end = self.iteration + iterations
         while self.iteration < end:
             if self.tests.due(self.iteration) and (self.iteration or self._param.test_initialization):
                 self.test()
             self._update(self._steps_to_dispatch(end), stopwatch)
             self.snapshots.check()
-            if callback is not None:
-                callback()
+            self._tell("on_step")
             request = self._requested()
             if self._due(self._param.snapshot) or request is not None:
                 self.snapshot(wait=False)
@@ -142,8 +132,16 @@ class TrainingLoop:
             return own
         return _REQUESTS[self._requests.agree(_REQUESTS.index(own))]
 
-    def solve(self, resume: str | os.PathLike[str] | None = None, callback: Callback | None = None) -> None:
+    def solve(self, resume: str | os.PathLike[str] | None = None) -> None:
         """Train to `max_iter`, from now or from a snapshot, and end as Caffe does; see `step`."""
+        try:
+            self._solve(resume)
+        except BaseException as error:
+            self._tell("on_end", error)
+            raise
+        self._tell("on_end", None)
+
+    def _solve(self, resume: str | os.PathLike[str] | None) -> None:
         p = self._param
         self._request, self._stopped = None, False
         if p.snapshot_after_train:
@@ -152,7 +150,8 @@ class TrainingLoop:
         log.info("Learning Rate Policy: %s", p.lr_policy)
         if resume is not None:
             self.restore(resume)
-        self.step(max(0, p.max_iter - self.iteration), callback)
+        self._tell("on_start")
+        self.step(max(0, p.max_iter - self.iteration))
         if self._stopped:
             self.snapshots.close()
             log.info("Optimization stopped early.")
@@ -162,7 +161,9 @@ class TrainingLoop:
 
     def test(self) -> list[Scores]:
         """Test every test net with the current params; log and return the scores."""
-        return self.tests.run(self.iteration, self.variables)
+        results = self.tests.run(self.iteration, self.variables)
+        self._tell("on_test", results)
+        return results
 
     def snapshot(self, wait: bool = True) -> None:
         """Save Caffe's two files, and everything as a checkpoint; unless told to `wait`, in the background.
@@ -185,7 +186,9 @@ class TrainingLoop:
             last_update=self.updater.last_update,
             each=self.updater.each,
         )
-        self._finite_check.good = f"{self.snapshots.prefix}.orbax{os.sep}{self.iteration}"
+        checkpoint = f"{self.snapshots.prefix}.orbax{os.sep}{self.iteration}"
+        self._finite_check.good = checkpoint
+        self._tell("on_snapshot", checkpoint)
         if wait:
             self.snapshots.wait()
 
@@ -238,12 +241,13 @@ class TrainingLoop:
 
     def _display(self, result: StepResult, stopwatch: Stopwatch) -> None:
         loss = self.smoothed_loss
-        speed, seconds = stopwatch.lap(self.iteration)
-        interval = self._param.display
-        log.info(f"Iteration {self.iteration} ({speed:g} iter/s, {seconds:g}s/{interval} iters), loss = {loss:g}")
-        for line in output_lines("Train", self._placement.outputs(result.outputs), self._graph.losses):
+        pace, outputs = stopwatch.lap(self.iteration), self._placement.outputs(result.outputs)
+        speed = f"{pace.iterations_per_second:g} iter/s, {pace.seconds:g}s/{self._param.display} iters"
+        log.info(f"Iteration {self.iteration} ({speed}), loss = {loss:g}")
+        for line in output_lines("Train", outputs, self._graph.losses):
             log.info(line)
         log.info(f"Iteration {self.iteration}, lr = {self.rate:g}")
+        self._tell("on_display", Display(self.iteration, loss, self.rate, outputs, pace))
 
     def _finish(self) -> None:
         """Make the last snapshot, display and test, where they are due."""
@@ -254,6 +258,7 @@ class TrainingLoop:
         if self._due(p.display):
             self._loss.note(self.updater.final_loss())
             log.info(f"Iteration {self.iteration}, loss = {self.smoothed_loss:g}")
+            self._tell("on_display", Display(self.iteration, self.smoothed_loss, self.rate, {}, None))
         if self.tests.due(self.iteration):
             self.test()
         self.snapshots.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator, Mapping
 
 import jax
@@ -58,20 +57,6 @@ class SmoothedLoss:
             self._mean += (loss - self._losses[self._oldest]) / self._window
             self._losses[self._oldest] = loss
             self._oldest = (self._oldest + 1) % self._window
-
-
-class Stopwatch:
-    """Iterations per second since the last lap."""
-
-    def __init__(self, iteration: int) -> None:
-        self._iteration, self._time = iteration, time.perf_counter()
-
-    def lap(self, iteration: int) -> tuple[float, float]:
-        """Return iterations per second, and seconds, since the last call."""
-        now = time.perf_counter()
-        seconds, done = now - self._time, iteration - self._iteration
-        self._iteration, self._time = iteration, now
-        return done / seconds if seconds else 0.0, seconds
 
 
 def score_lines(outputs: Mapping[str, np.ndarray], loss_weights: Mapping[str, float] | None = None) -> Iterator[str]:

@@ -18,11 +18,37 @@ from .evaluate import Scores
 from .finite_check import FiniteCheck
 from .given import check_options, chosen_devices
 from .jitted import JittedUpdater
-from .loop import Request, TrainingLoop
+from .loop import Display, Event, Request, TrainingLoop
+from .pace import Stopwatch
 from .policies import RateSchedule
 from .state import TrainState
 
-Callback = Callable[["Solver"], object]
+
+class Callback:
+    """What is told of a solver's events: derive from it, and append one to `Solver.callbacks`.
+
+    Of several processes each tells its own, all together: `caffejax.parallel.is_first()` says which is to record.
+    Reading what training computes, such as `solver.smoothed_loss`, waits for the iterations that were started; in
+    `on_step` that makes training slower.
+    """
+
+    def on_start(self, solver: Solver) -> None:
+        """Take in that `solve` begins to train, from the start or from what it restored."""
+
+    def on_step(self, solver: Solver) -> None:
+        """Take in that there was an iteration, or those that were started at once; they may still be computed."""
+
+    def on_display(self, solver: Solver, display: Display) -> None:
+        """Take in what was displayed, every `display` iterations."""
+
+    def on_test(self, solver: Solver, results: list[Scores]) -> None:
+        """Take in a test: the scores of each of `solver.tests.evaluators`."""
+
+    def on_snapshot(self, solver: Solver, checkpoint: str) -> None:
+        """Take in that a snapshot is made, whose checkpoint is that folder; it may still be written."""
+
+    def on_end(self, solver: Solver, error: BaseException | None) -> None:
+        """Take in that `solve` ends, and what made it fail; if it was stopped, `solver.iteration` is not the last."""
 
 
 class Solver:
@@ -57,8 +83,9 @@ class Solver:
         tests: the test nets, with their places in the data.
         snapshots: where snapshots go.
         device: where all runs; of several devices, the first of this process.
+        devices: all of them, those of other processes too.
         seed: what all randomness comes from.
-        callbacks: called with the solver after every iteration, or after those that were started at once.
+        callbacks: what is told of events, each a `Callback`; a plain callable is an `on_step`.
 
     Raises:
         SolverError, SchemaError, GraphError, DataError: for settings or nets that cannot work, before
@@ -104,11 +131,13 @@ class Solver:
             reading=reading,
         )
         self.param, self.file, self.device, self.seed = setup.param, setup.file, setup.device, setup.seed
+        self._batch_size, mesh = setup.batch_size, setup.placement.mesh
+        self.devices = [setup.device] if mesh is None else list(mesh.devices.flat)
         self.net, self.loader, self.tests, self.snapshots = setup.net, setup.loader, setup.tests, setup.snapshots
-        self.callbacks: list[Callback] = []
+        self.callbacks: list[Callback | Callable[[Solver], object]] = []
         finite_check = FiniteCheck(setup.net, setup.param.iter_size, every_step=debug_nans)
         self._updater = JittedUpdater(setup, start, finite_check, steps_per_dispatch)
-        self._loop = TrainingLoop(setup, self._updater, finite_check)
+        self._loop = TrainingLoop(setup, self._updater, finite_check, self._tell)
 
     def __reduce__(self) -> Any:
         raise SolverError(
@@ -144,10 +173,8 @@ class Solver:
 
     @property
     def batch_size(self) -> int:
-        """Examples per iteration: the first fed blob's first axis, times `iter_size`, times the devices."""
-        shapes = [self.net.graph.blobs[name].shape for name in self.net.fed]
-        of_all = self.net.reading.share.of
-        return self.param.iter_size * of_all * (shapes[0][0] if shapes and shapes[0] else 1)
+        """Examples per iteration, those of all devices."""
+        return self._batch_size
 
     @property
     def rate_schedule(self) -> RateSchedule:
@@ -174,7 +201,7 @@ class Solver:
         Raises:
             SolverError: if a loss or a parameter is found not to be finite, at the latest before a snapshot.
         """
-        self._loop.step(iterations, self._call_back)
+        self._loop.step(iterations)
 
     def request(self, what: Request) -> None:
         """Ask for a snapshot after the iteration under way, and to "stop" then; safe in a signal handler."""
@@ -182,7 +209,7 @@ class Solver:
 
     def solve(self, resume: str | os.PathLike[str] | None = None) -> None:
         """Train to `max_iter`, from the start or from a snapshot, and end as Caffe does: snapshot, test."""
-        self._loop.solve(resume, self._call_back)
+        self._loop.solve(resume)
 
     def test(self) -> list[Scores]:
         """Test every test net with the current params; log and return the scores."""
@@ -214,6 +241,13 @@ class Solver:
         """End background work: data readers and savers."""
         self._loop.close()
 
-    def _call_back(self) -> None:
-        for callback in self.callbacks:
-            callback(self)
+    def stopwatch(self) -> Stopwatch:
+        """Return a stopwatch, whose laps say how fast training goes."""
+        return self._loop.stopwatch()
+
+    def _tell(self, event: Event, *what: Any) -> None:
+        for callback in tuple(self.callbacks):  # which may take itself off the list
+            if isinstance(callback, Callback):
+                getattr(callback, event)(self, *what)
+            elif event == "on_step":
+                callback(self)

@@ -1,0 +1,98 @@
+"""Draw a blob of a net as a picture, each channel a tile, for an image or for an example of the net's own data.
+
+An image is prepared as `caffejax classify --center_only` does it, with the same flags.
+"""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ..errors import DataError, GraphError, Problem
+from . import flags, images, nets, tiles
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..net import Net
+
+HELP = "draw what a blob holds for an image"
+EXAMPLE = "caffejax features deploy.prototxt --weights=net.caffemodel --image=cat.jpg --blob=conv1 --out=conv1.png"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    tiles.add_flags(parser)
+    flags.add(parser, "blob", "the blob", required=True)
+    flags.add(parser, "image", "the image; unless given, an example of the net's own data", metavar="FILE")
+    flags.add(parser, "example", "which example of the net's data, from 0 on", type=flags.count, default=0, metavar="N")
+    flags.add(
+        parser,
+        "images_dim",
+        "height and width to resize to before cropping; the input's unless given",
+        type=images.numbers,
+        metavar="H,W",
+    )
+    images.add_preprocessing_flags(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Draw the blob."""
+    import numpy as np
+
+    from ..data.loader import Loader
+    from ..inspect import features
+    from ..inspect.pictures import feature_maps
+
+    net = nets.net_of(options)
+    variables = nets.variables_of(net, options.weights)
+    with ExitStack() as stack:
+        if options.image is not None:
+            batches, number, row = iter([_batch(net, options)]), 0, 0
+        else:
+            size = _batch_size(net, options)
+            number, row = divmod(options.example, size)
+            batches = Loader(net.graph)
+            stack.callback(batches.close)
+        computed = features(net, variables, [options.blob], batches)
+        values = np.atleast_1d(np.asarray(next(islice(computed, number, None))[options.blob], np.float32))
+    if row >= len(values):
+        raise DataError(Problem(f"blob '{options.blob}' of shape {values.shape} has no row {row}", options.model))
+    tiles.write(feature_maps(values[row]), options, f"{options.blob} {values[row].shape}")
+
+
+def _batch_size(net: Net, options: argparse.Namespace) -> int:
+    """Return how many examples a batch of the net's own data has."""
+    from ..layers import Fed
+
+    if not net.graph.fed or any(isinstance(layer.type.runs, Fed) for layer in net.graph.layers):
+        raise GraphError(Problem("the net has no data layer to take an example from; give --image", options.model))
+    return int((net.graph.blobs[net.graph.fed[0]].shape or (1,))[0])
+
+
+def _batch(net: Net, options: argparse.Namespace) -> dict[str, np.ndarray]:
+    """Return a batch of nothing but the image, for the first input that takes images; other inputs are 0."""
+    import numpy as np
+
+    from ..pycaffe import io
+    from ..pycaffe._images import center_crops, transformer_of
+
+    shapes = {name: net.graph.blobs[name].shape for name in net.graph.fed}
+    name = next((name for name, shape in shapes.items() if len(shape) == 4), None)
+    if name is None:
+        raise GraphError(Problem(f"no input takes images; inputs: {shapes}", options.model))
+    channels, *dims = shapes[name][1:]
+    settings = images.settings(options)
+    if channels != len(settings["channel_swap"]):
+        settings["channel_swap"] = None
+    with images.refusals(options.model):
+        transformer = transformer_of(name, shapes[name], **settings)
+        image = io.load_image(options.image, color=channels != 1)
+        resized = io.resize_image(image, options.images_dim or dims)
+        (cropped,) = center_crops(resized[None], dims)
+        prepared = transformer.preprocess(name, cropped)
+        batch = {other: np.zeros(shape, np.float32) for other, shape in shapes.items()}
+        batch[name][...] = prepared
+    return batch

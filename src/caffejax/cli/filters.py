@@ -1,0 +1,38 @@
+"""Draw the weights of a convolution as a picture: each filter a tile, the lowest weight black, the highest white."""
+
+from __future__ import annotations
+
+import argparse
+
+from . import flags, nets, tiles
+
+HELP = "draw a layer's filters"
+EXAMPLE = "caffejax filters deploy.prototxt --weights=net.caffemodel --out=conv1.png"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    tiles.add_flags(parser)
+    flags.add(parser, "layer", "the layer; unless given the first whose filters are larger than a pixel")
+    flags.add_switch(parser, "rgb", "filters of three channels are red, green, blue; else blue first, as Caffe's")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Draw the filters."""
+    import numpy as np
+
+    from ..errors import GraphError, Problem, did_you_mean
+    from ..inspect.pictures import filter_maps, filter_params, first_filters
+
+    net = nets.net_of(options)
+    known = filter_params(net.graph)
+    filters = known.get(options.layer) if options.layer else first_filters(net.graph)
+    if filters is None:
+        message = "no layer has filters of more than one pixel"
+        if options.layer:
+            message = f"no layer '{options.layer}' with filters, weights of four axes"
+            message += did_you_mean(options.layer, known)
+        raise GraphError(Problem(f"{message}; layers with filters: {', '.join(known) or 'none'}", options.model))
+    params = nets.variables_of(net, options.weights).params
+    weights = np.asarray(params[filters.owner.layer][filters.owner.index])
+    tiles.write(filter_maps(weights, rgb=options.rgb), options, f"{filters.slot.layer} {weights.shape}")

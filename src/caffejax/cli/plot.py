@@ -1,0 +1,52 @@
+"""Plot training runs: the loss, all outputs of the test nets and the learning rate, in one figure.
+
+Logs are caffejax's or Caffe's own, or the JSON lines that caffejax writes while it trains (*.metrics.jsonl).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import flags
+
+HELP = "plot training runs in one figure (needs the extra 'plot')"
+EXAMPLE = "caffejax plot snapshots/lenet.metrics.jsonl caffe.log --out curves.svg --smooth=5"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    parser.add_argument("logs", help="logs of training runs", nargs="+", metavar="LOG")
+    formats = "the picture; the name's end says the format: .png, .svg, .pdf"
+    flags.add(parser, "out", formats, default="curves.png", metavar="FILE")
+    flags.add(parser, "x", "what is drawn to the right", choices=("iterations", "seconds"), default="iterations")
+    means = "draw training as means over this many points, and the points faintly"
+    flags.add(parser, "smooth", means, type=flags.positive, default=1, metavar="N")
+    flags.add_switch(parser, "log_loss", "draw the loss on a logarithmic scale")
+    flags.add(parser, "names", "what to call the runs, separated by commas; as their files unless given", metavar="A,B")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Plot the runs."""
+    from ..errors import CaffejaxError
+    from ..logs import draw_runs, read_logs, write_figure
+
+    names = options.names.split(",") if options.names else names_of(options.logs)
+    if len(names) != len(options.logs):
+        raise CaffejaxError(f"--names names {len(names)} runs, but there are {len(options.logs)} logs")
+    if len(set(names)) < len(names):
+        raise CaffejaxError("a run is named twice: give each log once, and each run its own name")
+    logs = dict(zip(names, read_logs(options.logs), strict=True))
+    figure = draw_runs(logs, axis=options.x, smooth=options.smooth, log_loss=options.log_loss)
+    write_figure(figure, options.out)
+    print(f"Wrote {options.out}")
+
+
+def names_of(paths: Sequence[str]) -> list[str]:
+    """Return a name for each log: the file's, without what logs' names end with; with its folders if others have it."""
+    whole = [Path(path).as_posix() for path in paths]
+    for suffix in (".metrics.jsonl", ".jsonl", ".log", ".txt"):
+        whole = [name.removesuffix(suffix) for name in whole]
+    short = [name.rpartition("/")[2] for name in whole]
+    return [name if short.count(name) == 1 else path for name, path in zip(short, whole, strict=True)]

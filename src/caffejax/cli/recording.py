@@ -1,0 +1,58 @@
+"""Flags that say how training is recorded and shown: JSON lines, TensorBoard, the live display."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from . import flags
+
+if TYPE_CHECKING:
+    from ..solvers import Solver
+
+_OFF = "off"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add `--metrics`, `--tensorboard` and `--show`."""
+    flags.add(
+        parser,
+        "metrics",
+        "add a line of JSON for each display, test and snapshot to this file; <snapshot_prefix>.metrics.jsonl unless "
+        "given; off: none",
+        metavar="FILE|off",
+    )
+    flags.add(
+        parser,
+        "tensorboard",
+        "write events for TensorBoard to this folder (needs the extra 'tensorboard')",
+        metavar="FOLDER",
+    )
+    flags.add(
+        parser,
+        "show",
+        "the outputs of test nets on the live display, separated by commas; those that are no losses unless given",
+        metavar="NAMES",
+    )
+
+
+@contextmanager
+def recorded(solver: Solver, options: argparse.Namespace) -> Iterator[None]:
+    """Record and show what a solver does, as the flags say."""
+    from ..metrics import JsonLines, TensorBoard
+    from .progress import shown
+
+    recorders: list[JsonLines | TensorBoard] = []
+    if options.metrics != _OFF:
+        recorders.append(JsonLines(options.metrics or f"{solver.snapshots.prefix}.metrics.jsonl"))
+    if options.tensorboard:
+        recorders.append(TensorBoard(options.tensorboard))
+    solver.callbacks += recorders
+    try:
+        with shown(solver, [name for name in (options.show or "").split(",") if name]):
+            yield
+    finally:
+        for recorder in recorders:
+            solver.callbacks.remove(recorder)

@@ -1,0 +1,71 @@
+"""Caffe's log lines, and ours, which have the same form: glog's."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from .tables import Log, column
+
+_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
+_GLOG = re.compile(r"^[IWEF](\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
+_ITERATION = re.compile(r"Iteration (\d+)")
+_RATE = re.compile(rf"lr = ({_NUMBER})")
+_LOSS = re.compile(rf"Iteration \d+(?: \(.*?\))?, loss = ({_NUMBER})")
+_OUTPUT = re.compile(rf"(Train|Test) net output #(\d+): (\S+) = ({_NUMBER})")
+_SOLVING = "Solving "
+
+
+def read_caffe_log(lines: Iterable[str], year: int) -> Log:
+    """Read glog's lines; others are passed over. Of dates without a year, the first is in `year`."""
+    log = Log()
+    iteration, rate = -1, math.nan
+    last = {"Train": -1, "Test": -1}  # number of the output last read
+    began = False
+    for seconds, line in _timed(lines, year):
+        if _SOLVING in line and not began:
+            began, log, iteration, rate = True, Log(), -1, math.nan
+        if found := _ITERATION.search(line):
+            iteration = int(found[1])
+        if iteration < 0:
+            continue
+        if found := _RATE.search(line):
+            rate = float(found[1])
+            log.rate.append({"NumIters": float(iteration), "Seconds": seconds, "LearningRate": rate})
+        row = {"NumIters": float(iteration), "Seconds": seconds, "LearningRate": rate}
+        if found := _LOSS.search(line):
+            log.loss.append(row | {"loss": float(found[1])})
+        if found := _OUTPUT.search(line):
+            rows = log.train if found[1] == "Train" else log.test
+            number = int(found[2])
+            if not rows or rows[-1]["NumIters"] != iteration or number <= last[found[1]]:
+                rows.append(row)
+            last[found[1]] = number
+            rows[-1][column(found[3], rows[-1])] = float(found[4])
+    return log
+
+
+def _timed(lines: Iterable[str], year: int) -> Iterator[tuple[float, str]]:
+    """Yield the lines that carry a time, each with the seconds since the solver began, or else since the first."""
+    start: datetime | None = None
+    before: datetime | None = None
+    stated_year, began = year, False
+    for line in lines:
+        found = _GLOG.match(line)
+        if not found:
+            continue
+        if _SOLVING in line and not began:
+            start, before, year, began = None, None, stated_year, True
+        stated, month, day, hour, minute, second, micros = found.groups()
+        clock = int(hour), int(minute), int(second), int((micros or "0").ljust(6, "0"))
+        try:
+            time = datetime(int(stated or year), int(month), int(day), *clock)
+            if not stated and before is not None and time.month < before.month:  # New Year
+                year += 1
+                time = time.replace(year=year)
+        except ValueError:  # no date
+            continue
+        start, before = start or time, time
+        yield (time - start).total_seconds(), line

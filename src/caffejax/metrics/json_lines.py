@@ -1,0 +1,157 @@
+"""Metrics of training as JSON lines, which `logs` reads."""
+
+from __future__ import annotations
+
+import os
+import platform
+import stat
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._version import __version__
+from ..atomic import not_written
+from ..errors import Problem, SolverError
+from ..logs.json_lines import event_of, line_of
+from ..parallel import is_first
+from ..solvers import Callback, Display, Scores, Solver
+from ..solvers.report import log
+
+
+class JsonLines(Callback):
+    """Appends a line to a file at each display, test and snapshot, and at the start and end.
+
+    Each is one JSON object, written at once, so that a run that is killed leaves whole lines. If a line cannot be
+    written, there is one warning, and training goes on. Of several processes the first writes.
+
+    Args:
+        path: the file; made, with its folder, when training starts, unless it is there.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._descriptor: int | None = None
+        self._began = time.perf_counter()
+        self._cut = self._warned = False
+
+    def on_start(self, solver: Solver) -> None:
+        """Open the file, and state what runs.
+
+        Raises:
+            SolverError: if it cannot be written, or holds something else.
+        """
+        if not is_first():
+            return
+        self.close()
+        self._open()
+        self._began = time.perf_counter()
+        self._write(solver, "start", _description(solver))
+
+    def on_display(self, solver: Solver, display: Display) -> None:
+        """Write what is displayed."""
+        found = {"loss": _short(display.loss), "lr": _short(display.rate), "outputs": _plain(display.outputs)}
+        if display.pace is not None:
+            found |= {name: _short(value) for name, value in display.pace._asdict().items() if name != "seconds"}
+        self._write(solver, "train", found, display.iteration)
+
+    def on_test(self, solver: Solver, results: list[Scores]) -> None:
+        """Write the scores of each test net."""
+        for number, scores in enumerate(results):
+            found = {"net": number, "loss": _short(scores.loss), "lr": _short(solver.rate)}
+            self._write(solver, "test", {**found, "outputs": _plain(scores.outputs)})
+
+    def on_snapshot(self, solver: Solver, checkpoint: str) -> None:
+        """Write where the snapshot is."""
+        self._write(solver, "snapshot", {"checkpoint": checkpoint})
+
+    def on_end(self, solver: Solver, error: BaseException | None) -> None:
+        """Write how training ended, and close the file."""
+        if self._descriptor is None:
+            return
+        reason = "stopped" if solver.iteration < solver.param.max_iter else "finished"
+        failed = {"reason": "failed", "error": str(error) or type(error).__name__}
+        self._write(solver, "end", {"reason": reason} if error is None else failed)
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; the next event of a solver opens it again."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _open(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+                return
+            with open(self.path, "rb") as file:
+                first = file.readline(2**24)
+                self._cut = bool(first) and file.seek(-1, os.SEEK_END) >= 0 and file.read(1) != b"\n"
+        except OSError as error:
+            self.close()
+            problem = not_written(self.path, error)
+            raise SolverError(replace(problem, message=f"{problem.message}; {_REMEDY}")) from error
+        if first and event_of(first.decode(errors="replace")) is None:
+            self.close()
+            raise SolverError(Problem(f"is there and holds no metrics, so none are added; {_REMEDY}", str(self.path)))
+
+    def _write(self, solver: Solver, event: str, more: Mapping[str, Any], iteration: int | None = None) -> None:
+        if not is_first():
+            return
+        if self._descriptor is None:
+            self.on_start(solver)
+        assert self._descriptor is not None
+        of_all = {
+            "event": event,
+            "iteration": solver.iteration if iteration is None else iteration,
+            "seconds": round(time.perf_counter() - self._began, 6),
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        }
+        line = b"\n" * self._cut + line_of({**of_all, **more})
+        try:
+            written = os.write(self._descriptor, line)
+            reason = "" if written == len(line) else "the disk is full"
+            self._cut = self._cut if not written else written < len(line)
+        except OSError as error:
+            reason = error.strerror or str(error)
+        if reason and not self._warned:
+            self._warned = True
+            log.warning("%s: metrics cannot be written (%s); training goes on without", self.path, reason)
+
+
+def _description(solver: Solver) -> dict[str, Any]:
+    """Return what runs."""
+    param = solver.param
+    versions = {"caffejax": __version__, "jax": jax.__version__, "python": platform.python_version()}
+    settings = {name: getattr(param, name) for name in ("type", "lr_policy", "max_iter")}
+    settings["base_lr"] = _short(param.base_lr)
+    return {
+        "versions": versions,
+        "solver": {"file": None if solver.file is None else str(solver.file), **settings},
+        "net": solver.net.graph.name,
+        "batch_size": solver.batch_size,
+        "devices": [f"{device.platform}:{device.id} {device.device_kind}" for device in solver.devices],
+        "processes": jax.process_count(),
+        "seed": solver.seed,
+    }
+
+
+_REMEDY = "another file may be named for the metrics (--metrics=FILE), or none (--metrics=off)"
+
+
+def _plain(outputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return outputs as numbers, those of several values as flat lists."""
+    lists = {name: [_short(value) for value in np.ravel(values)] for name, values in outputs.items()}
+    return {name: values[0] if len(values) == 1 else values for name, values in lists.items()}
+
+
+def _short(value: float) -> float:
+    """Return the number of fewest digits that is this one in float32, in which training computes."""
+    return float(str(np.float32(value)))

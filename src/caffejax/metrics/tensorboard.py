@@ -1,0 +1,184 @@
+"""Training for TensorBoard, through tensorboardX."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..atomic import not_written
+from ..errors import CaffejaxError, SolverError
+from ..inspect.pictures import encoded, enlarged, filter_maps, first_filters, grid
+from ..net import Variables
+from ..parallel import is_first
+from ..solvers import Callback, Display, Scores, Solver
+from ..solvers.report import log
+from .graph_def import graph_def
+
+_MOST_VALUES = 16  # of an output, which become a scalar each; more become a histogram
+_MOST_IN_HISTOGRAM = 2**20  # of larger arrays, numbers at equal distances
+
+
+class TensorBoard(Callback):
+    """Writes events for TensorBoard.
+
+    Scalars are written at displays and tests: loss, lr, outputs, images per second, the share of time spent waiting for
+    data. At tests (without test nets: at snapshots) there are histograms of all params, and the first filters as an
+    image; at the start the train net's graph. A run that was resumed takes the place of what came after its start. If
+    something cannot be written, there is one warning, and training goes on. Of several processes the first writes.
+
+    Args:
+        folder: where the event files go; made, when training starts, unless it is there.
+
+    Raises:
+        CaffejaxError: if tensorboardX is not installed.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        try:
+            import tensorboardX  # noqa: F401
+        except ImportError as error:
+            raise CaffejaxError(
+                "events for TensorBoard need tensorboardX: pip install 'caffejax[tensorboard]'"
+            ) from error
+        self.folder = Path(folder)
+        self._writer: Any = None
+        self._warned = False
+
+    def on_start(self, solver: Solver) -> None:
+        """Open an event file, and write the train net's graph.
+
+        Raises:
+            SolverError: if it cannot be written.
+        """
+        if not is_first():
+            return
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import SessionLog
+
+        self.close()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._writer = EventsWriter(str(self.folder / "events"), f".{time.time_ns()}")
+        except OSError as error:
+            raise SolverError(not_written(self.folder, error)) from error
+        self._write(solver.iteration, session_log=SessionLog(status=SessionLog.START))
+        self._write(solver.iteration, graph_def=graph_def(solver.net.graph).SerializeToString())
+        self._flush()
+
+    def on_display(self, solver: Solver, display: Display) -> None:
+        """Write the scalars that are displayed."""
+        if not self._opened(solver):
+            return
+        values = {"train/loss": display.loss, "train/lr": display.rate}
+        if display.pace is not None:
+            values |= {"speed/images_per_second": display.pace.images_per_second}
+            values |= {"speed/waiting_for_data": display.pace.waiting}
+        self._scalars(display.iteration, values)
+        self._outputs(display.iteration, "train/output", display.outputs)
+        self._flush()
+
+    def on_test(self, solver: Solver, results: list[Scores]) -> None:
+        """Write the scores, and pictures of the params."""
+        variables = solver.variables  # of several processes, all call it
+        if not self._opened(solver):
+            return
+        for number, scores in enumerate(results):
+            net = f"test_{number}" if len(results) > 1 else "test"
+            self._scalars(solver.iteration, {f"{net}/total_loss": scores.loss})
+            self._outputs(solver.iteration, net, scores.outputs)
+        self._params(solver, variables)
+
+    def on_snapshot(self, solver: Solver, checkpoint: str) -> None:
+        """Write pictures of the params, if there are no tests at which to do so."""
+        if solver.tests.evaluators:
+            return
+        variables = solver.variables  # of several processes, all call it
+        if self._opened(solver):
+            self._params(solver, variables)
+
+    def on_end(self, solver: Solver, error: BaseException | None) -> None:
+        """Close the event file."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the event file; the next event of a solver opens another."""
+        if self._writer is None:
+            return
+        try:
+            self._writer.close()
+        except OSError as error:
+            self._warn(error)
+        self._writer = None
+
+    def _opened(self, solver: Solver) -> bool:
+        """Return whether this process writes; open the file where training did not begin with `solve`."""
+        if self._writer is None:
+            self.on_start(solver)
+        return self._writer is not None
+
+    def _params(self, solver: Solver, variables: Variables) -> None:
+        for layer, arrays in variables.params.items():
+            for index, array in enumerate(arrays):
+                if array is not None:
+                    self._histogram(solver.iteration, f"params/{layer}/{index}", np.asarray(array))
+        filters = first_filters(solver.net.graph)
+        if filters is not None:
+            weights = np.asarray(variables.params[filters.owner.layer][filters.owner.index])
+            self._image(solver.iteration, f"filters/{filters.slot.layer}", enlarged(grid(filter_maps(weights))))
+        self._flush()
+
+    def _outputs(self, step: int, prefix: str, outputs: Mapping[str, np.ndarray]) -> None:
+        for name, values in outputs.items():
+            flat = np.ravel(values)
+            if flat.size > _MOST_VALUES:
+                self._histogram(step, f"{prefix}/{name}", flat)
+            else:
+                several = {f"{prefix}/{name}_{i}" if i else f"{prefix}/{name}": v for i, v in enumerate(flat.tolist())}
+                self._scalars(step, several)
+
+    def _scalars(self, step: int, values: Mapping[str, float]) -> None:
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        found = [Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
+        self._write(step, summary=Summary(value=found))
+
+    def _histogram(self, step: int, tag: str, values: np.ndarray) -> None:
+        from tensorboardX.summary import histogram
+
+        flat = values.ravel()[:: -(-values.size // _MOST_IN_HISTOGRAM) or 1].astype(np.float64)
+        if (finite := flat[np.isfinite(flat)]).size:
+            self._write(step, summary=histogram(tag, finite, bins=64))
+
+    def _image(self, step: int, tag: str, picture: np.ndarray) -> None:
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        height, width = picture.shape[:2]
+        channels = 1 if picture.ndim == 2 else 3
+        image = Summary.Image(height=height, width=width, colorspace=channels, encoded_image_string=encoded(picture))
+        self._write(step, summary=Summary(value=[Summary.Value(tag=tag, image=image)]))
+
+    def _write(self, step: int, **what: Any) -> None:
+        from tensorboardX.proto.event_pb2 import Event
+
+        if self._writer is None:
+            return
+        try:
+            self._writer.write_event(Event(wall_time=time.time(), step=step, **what))
+        except OSError as error:
+            self._warn(error)
+
+    def _flush(self) -> None:
+        try:
+            self._writer.flush()  # waits for the disk, so not for each event
+        except OSError as error:
+            self._warn(error)
+
+    def _warn(self, error: OSError) -> None:
+        if not self._warned:
+            self._warned = True
+            log.warning("%s: events cannot be written (%s); training goes on without", self.folder, error.strerror)

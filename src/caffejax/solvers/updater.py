@@ -1,0 +1,49 @@
+"""What the training loop asks of what makes its updates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import jax
+import numpy as np
+
+from ..net import Params, Variables
+from .state import StepResult, TrainState
+
+
+class Updater(Protocol):
+    """What makes updates, wherever it keeps what it trains.
+
+    Attributes:
+        train_state: params, running statistics, optimizer state, iteration and key, as they are now.
+        last_update: what the last update subtracted, where that is kept.
+    """
+
+    train_state: TrainState
+    last_update: Params | None
+
+    @property
+    def waited(self) -> float:
+        """Seconds for which the devices have waited for data; 0 where that is not measured."""
+
+    @property
+    def variables(self) -> Variables:
+        """The params and running statistics of `train_state`."""
+
+    @property
+    def each(self) -> Params | None:
+        """The running statistics of each of several devices, of which `train_state` has the first's."""
+
+    def restore(self, state: TrainState, each: Params | None) -> None:
+        """Go on from a saved state, with the statistics of each device that it was saved from."""
+
+    @property
+    def steps_per_dispatch(self) -> int:
+        """How many updates one call of `update` makes where nothing is due between them; else one."""
+
+    def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool) -> StepResult:
+        """Make an update for each rate, the first of them that of `iteration`; log debug info if asked to."""
+
+    def final_loss(self) -> jax.Array:
+        """Run forward once more, on the next batch; return the loss."""

@@ -1,0 +1,122 @@
+"""Pictures of filters and feature maps: what they show, for images and for the net's own data."""
+
+import re
+from pathlib import Path
+
+import cv2
+import h5py
+import jax
+import numpy as np
+import pytest
+from test_help_and_errors import refused
+
+from caffejax import Net, save_weights
+from caffejax.cli import main
+from caffejax.inspect.pictures import enlarged, feature_maps, filter_maps, grid
+from caffejax.pycaffe import io
+from caffejax.pycaffe.classifier import Classifier
+
+LAYERS = """
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv" convolution_param { num_output: 5 kernel_size: 3
+  weight_filler { type: "gaussian" std: 1 } } }
+layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" }
+layer { name: "one" type: "Convolution" bottom: "conv" top: "one" convolution_param { num_output: 2 kernel_size: 1 } }
+layer { name: "ip" type: "InnerProduct" bottom: "one" top: "ip" inner_product_param { num_output: 7
+  weight_filler { type: "gaussian" std: 1 } } }
+"""
+IMAGES = 'layer { name: "in" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 8 dim: 6 } } }'
+DATA = """layer { name: "in" type: "HDF5Data" top: "data" top: "label" hdf5_data_param {
+  source: "list.txt" batch_size: 3 } }
+layer { name: "quiet" type: "Silence" bottom: "label" }"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A deploy net, one with data of its own, weights for both, and an image."""
+    made = tmp_path_factory.mktemp("nets")
+    rng = np.random.default_rng(3)
+    with h5py.File(made / "data.h5", "w") as file:
+        file["data"], file["label"] = rng.normal(size=(9, 3, 8, 6)).astype(np.float32), np.arange(9, dtype=np.float32)
+    (made / "list.txt").write_text(f"{made / 'data.h5'}\n")
+    (made / "deploy.prototxt").write_text(IMAGES + LAYERS)
+    (made / "train_val.prototxt").write_text(DATA.replace("list.txt", str(made / "list.txt")) + LAYERS)
+    (made / "data_only.prototxt").write_text('layer { name: "x" type: "DummyData" top: "x" dummy_data_param {'
+        " shape { dim: 1 } } }")  # fmt: skip
+    net = Net(made / "deploy.prototxt", "TEST")
+    save_weights(made / "w.caffemodel", net.graph, net.init(jax.random.key(1)))
+    cv2.imwrite(str(made / "cat.png"), rng.integers(0, 256, (20, 30, 3)).astype(np.uint8))
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+
+
+def picture(*arguments: str) -> np.ndarray:
+    """What a command draws."""
+    model = [] if arguments[1:2] == ("train_val.prototxt",) else ["deploy.prototxt"]
+    command, rest = arguments[0], arguments[1:]
+    assert main([command, *model, *rest, "--weights=w.caffemodel", "--out=p.png"]) == 0
+    return cv2.imread("p.png", cv2.IMREAD_UNCHANGED)
+
+
+def classifier() -> Classifier:
+    return Classifier("deploy.prototxt", "w.caffemodel", (10, 9), raw_scale=255.0, channel_swap=(2, 1, 0))
+
+
+@pytest.mark.parametrize("rgb", [False, True])
+def test_the_first_layers_filters_in_colour(rgb: bool) -> None:
+    weights = classifier().params["conv"][0].data
+    expected = enlarged(grid(filter_maps(weights, rgb=rgb)), 800)
+    np.testing.assert_array_equal(picture("filters", *["--rgb"] * rgb), expected)
+
+
+def test_filters_of_a_layer_each_channel_in_grey() -> None:
+    weights = classifier().params["one"][0].data
+    expected = enlarged(grid(weights.reshape(10, 1, 1)[:4], each=True), 50)
+    np.testing.assert_array_equal(picture("filters", "--layer=one", "--maps=4", "--each", "--size=50"), expected)
+
+
+@pytest.mark.parametrize("blob", ["data", "conv", "ip"])
+def test_features_of_an_image_are_those_that_classify_computes(blob: str) -> None:
+    net = classifier()
+    net.predict([io.load_image("cat.png")], oversample=False)
+    expected = enlarged(grid(feature_maps(net.blobs[blob].data[0])), 800)
+    found = picture("features", f"--blob={blob}", "--image=cat.png", "--images_dim=10,9")
+    np.testing.assert_allclose(found.astype(int), expected, atol=1)
+
+
+@pytest.mark.parametrize("example", [0, 2, 7])
+def test_features_of_the_nets_own_data(folder: Path, example: int) -> None:
+    net = classifier()
+    with h5py.File(folder / "data.h5") as file:
+        net.blobs["data"].data[0] = file["data"][example]
+    net.forward()
+    expected = enlarged(grid(net.blobs["conv"].data[0]), 800)
+    found = picture("features", "train_val.prototxt", "--blob=conv", f"--example={example}")
+    np.testing.assert_allclose(found.astype(int), expected, atol=1)
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("filters deploy.prototxt --layer=conf", r"no layer 'conf' with filters.*did you mean 'conv'\?.*: conv, one"),
+        ("filters deploy.prototxt --layer=ip", r"no layer 'ip' with filters, weights of four axes.*conv, one"),
+        ("filters data_only.prototxt", r"data_only\.prototxt: no layer has filters of more than one pixel; .*none"),
+        ("filters deploy.prototxt --out=p.doc", r"p\.doc: '\.doc' is no format"),
+        ("filters deploy.prototxt --out=none/p.png", "create the folder first"),
+        ("filters deploy.prototxt --weights=cat.png", r"cat\.png"),
+        ("features deploy.prototxt --blob=conf --image=cat.png", r"no blob 'conf' in the net; did you mean 'conv'"),
+        ("features deploy.prototxt --blob=conv", r"deploy\.prototxt: the net has no data layer.*give --image"),
+        ("features deploy.prototxt --blob=conv --image=none.png", r"none\.png: no such file"),
+        ("features deploy.prototxt --blob=conv --image=list.txt", r"list\.txt: is no image"),
+        ("features deploy.prototxt --blob=conv --image=cat.png --images_dim=4,4", "4 x 4 cannot be cropped to 8 x 6"),
+        ("features data_only.prototxt --blob=x --image=cat.png", r"data_only\.prototxt: no input takes images"),
+    ],
+)
+def test_what_cannot_be_drawn(capsys: pytest.CaptureFixture[str], command: str, message: str) -> None:
+    arguments = {f.partition("=")[0]: f for f in ("--weights=w.caffemodel", "--out=q.png")}
+    arguments |= {f.partition("=")[0]: f for f in command.split()[1:]}
+    assert re.search(message, refused(capsys, command.split()[0], *arguments.values()))
+    assert not Path("q.png").exists()

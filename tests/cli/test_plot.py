@@ -1,0 +1,202 @@
+"""Curves of runs: which panels there are, what they show, and what is no log."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_help_and_errors import refused
+from test_logs import CURRENT, NAN, row
+
+from caffejax.cli import main
+from caffejax.cli.plot import names_of
+from caffejax.logs import draw_runs, read_log
+from caffejax.logs.panels import panels_of, smoothed
+
+pytest.importorskip("matplotlib")
+
+START = {"event": "start", "iteration": 0, "seconds": 0}
+LINES = [
+    START,
+    {"event": "test", "iteration": 0, "seconds": 1.5, "net": 0, "lr": 0.01, "outputs": {"accuracy": 0.1, "loss": 2.5}},
+    {"event": "train", "iteration": 0, "seconds": 2, "loss": 2.4, "lr": 0.01, "outputs": {"loss": 2.25}},
+    {"event": "train", "iteration": 100, "seconds": 3, "loss": "NaN", "lr": 9.9e-05, "outputs": {"loss": "-Infinity"}},
+    {"event": "snapshot", "iteration": 200, "seconds": 3.5, "checkpoint": "x"},
+    {"event": "train", "iteration": 200, "seconds": 4.1, "loss": 0.125, "lr": 9.9e-05, "outputs": {}},
+    {"event": "test", "iteration": 200, "seconds": 5, "net": 0, "lr": 9.9e-05, "outputs": {"accuracy": [1, 0.5]}},
+    {"event": "end", "iteration": 200, "seconds": 5.1, "reason": "finished"},
+]
+
+
+def json_lines(*events: Any) -> str:
+    return "".join(event if isinstance(event, str) else json.dumps(event) + "\n" for event in events)
+
+
+def test_json_lines_are_a_log_like_any_other(tmp_path: Path) -> None:
+    (tmp_path / "m.jsonl").write_text(json_lines(*LINES))
+    log = read_log(tmp_path / "m.jsonl")
+    assert log.loss == [row(0, 2, 0.01, loss=2.4), row(100, 3, 9.9e-05, loss=NAN), row(200, 4.1, 9.9e-05, loss=0.125)]
+    assert log.train == [row(0, 2, 0.01, loss=2.25), row(100, 3, 9.9e-05, loss=float("-inf"))]
+    assert log.rate == [row(0, 2, 0.01), row(100, 3, 9.9e-05), row(200, 4.1, 9.9e-05)]
+    accuracies = {"accuracy": 1, "accuracy[1]": 0.5}
+    assert log.test == [row(0, 1.5, 0.01, accuracy=0.1, loss=2.5), row(200, 5, 9.9e-05, **accuracies)]
+
+
+def train(iteration: int, loss: float, seconds: float = 0) -> dict[str, Any]:
+    return {"event": "train", "iteration": iteration, "seconds": seconds, "loss": loss, "lr": 1}
+
+
+def started(iteration: int) -> dict[str, Any]:
+    return {**START, "iteration": iteration}
+
+
+@pytest.mark.parametrize(
+    ("events", "losses"),
+    [
+        ([START, train(0, 5), train(2, 4), train(4, 3), started(3), train(4, 2)], {0: 5, 2: 4, 4: 2}),
+        ([START, train(0, 5), train(2, 4), train(4, 3), started(2), train(2, 9)], {0: 5, 2: 9}),
+        ([START, train(0, 5), train(2, 4), START, train(0, 7)], {0: 7}),
+        ([START, train(0, 5), '{"event": "train", "itera\n', train(2, 4)], {0: 5, 2: 4}),
+        ([START, train(0, 5), '{"event": "train", "iteration": 2, "loss": 1'], {0: 5}),
+        (["{}\n", '{"event": 3}\n', "[]\n", "[" * 10**5 + "\n", "\n", train(1, 5)], {1: 5}),
+        ([train(1, 5), '{"event": "train", "iteration": true, "loss": 1}\n', train(2, 4)], {1: 5, 2: 4}),
+        ([train(1, 5), '{"event": "train", "loss": 1}\n', '{"event": "train", "iteration": [7]}\n'], {1: 5}),
+        (['{"event": "train", "iteration": 1, "loss": ' + "9" * 5000 + "}\n", train(2, 4)], {2: 4}),
+    ],
+)
+def test_resumed_cut_and_damaged_json_lines(tmp_path: Path, events: list[Any], losses: dict[int, float]) -> None:
+    (tmp_path / "m.jsonl").write_text(json_lines(*events))
+    assert {r["NumIters"]: r["loss"] for r in read_log(tmp_path / "m.jsonl").loss} == losses
+
+
+def test_the_seconds_of_a_resumed_run_go_on(tmp_path: Path) -> None:
+    events = [START, train(0, 5, 1), train(2, 4, 10), train(3, 4, 20), started(2), train(3, 4, 7)]
+    (tmp_path / "m.jsonl").write_text(json_lines(*events))
+    assert [r["Seconds"] for r in read_log(tmp_path / "m.jsonl").loss] == [1, 10, 17]
+
+
+def test_panels_are_of_the_loss_each_test_output_and_the_rate(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(CURRENT)
+    (tmp_path / "b.jsonl").write_text(json_lines(*LINES))
+    logs = [read_log(tmp_path / name) for name in ("a.log", "b.jsonl")]
+    loss, accuracy, rate = panels_of(logs)
+    assert [panel.title for panel in (loss, accuracy, rate)] == ["loss", "test accuracy", "learning rate"]
+    assert [(c.run, c.tested) for c in loss.curves] == [(0, False), (0, True), (1, False), (1, True)]
+    assert loss.curves[0].points("NumIters")[0] == [0, 100, 200]
+    assert loss.curves[1].points("Seconds") == ([1.5, 5], [2.5, 1e-05])
+    assert [(c.run, c.points("NumIters")) for c in accuracy.curves] == [
+        (0, ([0, 200], [0.1, 1])),
+        (1, ([0, 200], [0.1, 1])),
+        (1, ([200], [0.5])),
+    ]
+    assert [(c.run, c.points("NumIters")[1]) for c in rate.curves] == [
+        (0, [0.01, 9.9e-05]),
+        (1, [0.01] + [9.9e-05] * 2),
+    ]
+
+
+def test_outputs_of_several_nets_and_of_many_values(tmp_path: Path) -> None:
+    def tested(iteration: int, net: int, **outputs: Any) -> dict[str, Any]:
+        return {"event": "test", "iteration": iteration, "net": net, "outputs": outputs}
+
+    events = [tested(at, net, acc=0.5 + net / 4, per_class=list(range(20))) for at in (0, 5) for net in (0, 1)]
+    (tmp_path / "m.jsonl").write_text(json_lines(*events))
+    panels = {panel.title: panel.curves for panel in panels_of([read_log(tmp_path / "m.jsonl")])}
+    assert list(panels) == [f"test {name} (net {net})" for net in (0, 1) for name in ("acc", "per_class")]
+    assert panels["test acc (net 1)"][0].points("NumIters") == ([0, 5], [0.75, 0.75])
+    assert panels["test per_class (net 0)"][0].points("NumIters") == ([0, 5], [9.5, 9.5])
+
+
+@pytest.mark.parametrize(
+    ("values", "width", "means"),
+    [
+        ([1, 2, 6, 4], 1, [1, 2, 6, 4]),
+        ([1, 2, 6, 4], 3, [1, 3, 4, 4]),
+        ([1, NAN, 6, 4, 9], 3, [1, 3.5, 5, 19 / 3, 9]),
+        ([0, 10, 20, 30, 40], 99, [0, 10, 20, 30, 40]),
+        ([NAN, NAN], 5, [NAN, NAN]),
+        ([], 5, []),
+    ],
+)
+def test_smoothing(values: list[float], width: int, means: list[float]) -> None:
+    assert smoothed(values, width) == pytest.approx(means, nan_ok=True)
+
+
+def test_the_figure_shows_the_curves(tmp_path: Path) -> None:
+    for name in ("a.log", "b.log"):
+        (tmp_path / name).write_text(CURRENT)
+    logs = {name: read_log(tmp_path / f"{name}.log") for name in "ab"}
+    figure = draw_runs(logs, axis="seconds", smooth=3, log_loss=True)
+    loss, accuracy, _ = figure.axes
+    assert loss.get_yscale() == "log"
+    assert [axes.get_xlabel() for axes in figure.axes] == ["seconds"] * 3
+    drawn = [tuple(map(tuple, line.get_xydata())) for line in loss.lines]
+    assert len(drawn) == 2 * (2 + 1)  # training as it is and smoothed, tests as they are
+    assert drawn[2] == ((1.5, 2.5), (5, 1e-05))
+    assert loss.lines[0].get_color() != loss.lines[3].get_color()
+    assert len(accuracy.lines) == 2
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b", "training", "test"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("end", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_pictures_of_each_format(tmp_path: Path, end: str, magic: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.log").write_text(CURRENT)
+    (tmp_path / "b.metrics.jsonl").write_text(json_lines(*LINES))
+    logs = [str(tmp_path / "a.log"), str(tmp_path / "b.metrics.jsonl")]
+    assert main(["plot", *logs, f"--out={tmp_path / 'p'}.{end}", "--smooth=2", "--x=seconds"]) == 0
+    assert (tmp_path / f"p.{end}").read_bytes().startswith(magic)
+    if end == "svg":
+        for name in ("a", "b", "test accuracy"):
+            assert f"<!-- {name} -->" in (tmp_path / "p.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (["x/lenet.metrics.jsonl"], ["lenet"]),
+        (["a/train.log", "b/train.log", "c.txt"], ["a/train", "b/train", "c"]),
+        (["snapshots"], ["snapshots"]),
+    ],
+)
+def test_names_of_runs(paths: list[str], names: list[str]) -> None:
+    assert names_of(paths) == names
+
+
+def test_all_that_are_no_logs_are_named_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("binary").write_bytes(bytes(range(256)) * 999)
+    Path("empty").touch()
+    Path("huge").write_text("Iteration " * 4_000_000)
+    Path("cut.jsonl").write_text('{"event": "train", "iteration": 5, "lo')
+    Path("good.log").write_text(CURRENT)
+    bad = ["binary", "empty", "huge", "cut.jsonl", "absent", "."]
+    said = refused(capsys, "plot", "good.log", *bad, "--out=p.png").splitlines()
+    assert [re.sub(r"caffejax: (.*?): .*", r"\1", line) for line in said] == bad
+    assert not Path("p.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--out=p.xyz"], r"p\.xyz: .*not supported"),
+        (["--out=none/p.png"], "create the folder first"),
+        (["--out=."], r"\.: .*"),
+        (["--names=a,b"], "names 2 runs, but there are 1"),
+        (["a.log"], "named twice"),
+    ],
+)
+def test_figures_that_cannot_be_written(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.log").write_text(CURRENT)
+    assert re.search(message, refused(capsys, "plot", "a.log", *arguments))
+    assert [path.name for path in tmp_path.iterdir()] == ["a.log"]

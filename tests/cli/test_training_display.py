@@ -1,0 +1,94 @@
+"""The live display: what stands on it while a solver trains."""
+
+import re
+import sys
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from rich.progress import Progress, TextColumn
+
+from caffejax import Solver
+from caffejax.cli import main, training_display
+from caffejax.cli.training_display import TrainingDisplay
+from caffejax.errors import SolverError
+
+SOLVER = """
+base_lr: 0.1 lr_policy: "fixed" max_iter: 6 test_interval: 2 test_iter: 1 snapshot_after_train: false
+net_param {
+  layer { name: "data" type: "DummyData" top: "x" top: "label" dummy_data_param {
+    shape { dim: 8 dim: 3 } shape { dim: 8 } data_filler { type: "gaussian" } data_filler { type: "constant" } } }
+  layer { name: "ip" type: "InnerProduct" bottom: "x" top: "y" inner_product_param { num_output: 4 } }
+  layer { name: "accuracy" type: "Accuracy" bottom: "y" bottom: "label" top: "accuracy" include { phase: TEST } }
+  layer { name: "loss" type: "SoftmaxWithLoss" bottom: "y" bottom: "label" top: "loss" }
+}
+"""
+
+
+@pytest.mark.parametrize(("outputs", "shown"), [((), ["accuracy"]), (("loss", "accuracy"), ["loss", "accuracy"])])
+def test_it_shows_how_training_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outputs: tuple[str, ...], shown: list[str]
+) -> None:
+    monkeypatch.setattr(training_display, "_SECONDS_BETWEEN", 0)
+    solver = Solver(f'{SOLVER} snapshot_prefix: "{tmp_path / "x"}"', tune=False)
+    progress = Progress(TextColumn("{task.fields[numbers]}"), console=Console(file=StringIO()), disable=True)
+    display = TrainingDisplay(solver, outputs, progress)
+    said, scores = [], []
+
+    def look(solver: Solver) -> None:
+        (task,) = progress.tasks
+        said.append((task.completed, task.total, task.fields["numbers"]))
+        scores.append(dict(solver.tests.scores))
+
+    solver.callbacks += [display, look]
+    solver.solve()
+    solver.close()
+    assert [completed for completed, *_ in said] == [1, 2, 3, 4, 5, 6]
+    assert {total for _, total, _ in said} == {6}
+    for (_, _, numbers), known in zip(said, scores, strict=True):
+        found = re.fullmatch(r"loss (\S+)((?:  (?:test )?\S+ \S+)*?)  (\d+) images/s  waiting (\d+)%", numbers)
+        assert found, numbers
+        pairs = found[2].replace("test ", "").split()
+        assert pairs[::2] == shown
+        assert [float(n) for n in pairs[1::2]] == pytest.approx([known[name] for name in shown], rel=1e-3)
+        assert 0 <= int(found[4]) <= 100
+
+
+def test_a_resumed_run_begins_where_it_is(tmp_path: Path) -> None:
+    solver = Solver(f'{SOLVER} snapshot_prefix: "{tmp_path / "x"}"', tune=False)
+    progress = Progress(console=Console(file=StringIO()), disable=True)
+    display = TrainingDisplay(solver, (), progress)
+    solver.iteration = 4
+    display.on_start(solver)
+    solver.close()
+    assert progress.tasks[0].completed == 4
+
+
+def test_outputs_that_no_test_net_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    solver = Solver(f'{SOLVER} snapshot_prefix: "{tmp_path / "x"}"', tune=False)
+    with pytest.raises(SolverError, match=r"(?s)'acuracy'; did you mean 'accuracy'\?.*'zzz'; outputs: accuracy, loss"):
+        training_display.check_outputs(solver, ["acuracy", "loss", "zzz"])
+    solver.close()
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_train_shows_it_on_a_terminal_and_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training_display, "_SECONDS_BETWEEN", 0)
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.prototxt").write_text(SOLVER + "display: 2")
+    assert main(["train", "--solver=s.prototxt", "--show=loss,accuracy"]) == 0
+    text: Any = terminal.getvalue()
+    plain = re.sub(r"\x1b\[[\d;?]*\w", "", text)
+    assert re.search(r"6/6 .*loss \S+  test loss \S+  accuracy \S+  \d+ images/s  waiting \d+%", plain)
+    assert text.count("Optimization Done.") == 1
+    assert (tmp_path / "s.metrics.jsonl").read_text().count('"event": "train"') == 4
+    assert main(["train", "--solver=s.prototxt", "--metrics=off"]) == 0
+    assert (tmp_path / "s.metrics.jsonl").read_text().count('"event": "train"') == 4

@@ -1,0 +1,188 @@
+"""JSON lines of training: all that a solver tells, as valid JSON, whatever happens to the file."""
+
+import json
+import logging
+import math
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_run import NET, SETTINGS, Heard, small_solver, trained
+
+from caffejax.errors import CaffejaxError, SolverError
+from caffejax.glog import GlogFormatter
+from caffejax.logs import read_log
+from caffejax.metrics import JsonLines, json_lines
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    """The lines, each strictly JSON."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    return [json.loads(line, parse_constant=refuse) for line in path.read_text().splitlines()]
+
+
+def number(value: Any) -> float:
+    return float(value)  # "NaN" and "Infinity" too
+
+
+def test_each_event_is_a_line_with_its_numbers(tmp_path: Path) -> None:
+    heard, recorder = Heard(), JsonLines(tmp_path / "new" / "m.jsonl")
+    solver = small_solver(tmp_path)
+    trained(solver, heard, recorder)
+    lines = lines_of(recorder.path)
+    told = [event for event in heard.events if event[0] != "step"]
+    assert [(line["event"], line["iteration"]) for line in lines] == [event[:2] for event in told]
+    assert {line["event"] for line in lines} == {"start", "train", "test", "snapshot", "end"}
+    seconds = [line["seconds"] for line in lines]
+    assert seconds == sorted(seconds)
+    for line, (event, _, what) in zip(lines, told, strict=True):
+        if event == "train":
+            assert np.float32(line["loss"]) == np.float32(what.loss)
+            assert np.float32(line["lr"]) == np.float32(what.rate)
+            assert line["outputs"].keys() == what.outputs.keys()
+            for name, values in what.outputs.items():
+                np.testing.assert_array_equal(np.float32(line["outputs"][name]), values, err_msg=name)
+            if what.pace is not None:
+                for name in ("iterations_per_second", "images_per_second", "waiting"):
+                    assert line[name] == pytest.approx(getattr(what.pace, name))
+        elif event == "test":
+            (scores,) = what
+            assert {name: np.float32(v) for name, v in line["outputs"].items()} == scores.outputs
+            assert line["net"] == 0
+        elif event == "snapshot":
+            assert line["checkpoint"] == what
+    start = lines[0]
+    assert (start["net"], start["batch_size"], start["seed"], start["processes"]) == ("small", 8, 1, 1)
+    assert start["solver"]["max_iter"] == 6
+    assert len(start["devices"]) == 1
+    assert lines[-1]["reason"] == "finished"
+
+
+def test_the_lines_say_what_the_log_says(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    recorder = JsonLines(tmp_path / "m.jsonl")
+    with caplog.at_level(logging.INFO, logger="caffejax"):
+        trained(small_solver(tmp_path), recorder)
+    (tmp_path / "run.log").write_text("\n".join(map(GlogFormatter().format, caplog.records)))
+    one, other = read_log(recorder.path), read_log(tmp_path / "run.log")
+    assert len(one.train) == 3
+    assert len(one.test) == 3
+    assert math.isnan(one.train[0]["worst"])  # JSON has no word for it
+    for name in ("train", "test", "loss"):
+        for a, b in zip(getattr(one, name), getattr(other, name), strict=True):
+            assert a.keys() == b.keys()
+            same = [key for key in a if key not in ("Seconds", "LearningRate")]  # of a test the log knows the last rate
+            assert [a[key] for key in same] == pytest.approx([b[key] for key in same], rel=1e-4, nan_ok=True)
+    assert [r["LearningRate"] for r in one.rate][:-1] == pytest.approx([r["LearningRate"] for r in other.rate])
+
+
+@pytest.mark.parametrize(
+    ("settings", "events"),
+    [
+        ("max_iter: 3 snapshot_after_train: false", ["start", "end"]),
+        ("max_iter: 3 snapshot: 2", ["start", "snapshot", "snapshot", "end"]),
+        ("max_iter: 2 test_interval: 2 test_iter: 1 snapshot_after_train: false", ["start", "test", "test", "end"]),
+    ],
+)
+def test_without_display_there_are_tests_and_snapshots(tmp_path: Path, settings: str, events: list[str]) -> None:
+    trained(small_solver(tmp_path, settings), JsonLines(tmp_path / "m.jsonl"))
+    assert [line["event"] for line in lines_of(tmp_path / "m.jsonl")] == events
+
+
+def test_stepping_by_hand_is_recorded_too(tmp_path: Path) -> None:
+    solver, recorder = small_solver(tmp_path), JsonLines(tmp_path / "m.jsonl")
+    solver.callbacks.append(recorder)
+    solver.step(1)
+    solver.step(2)
+    solver.close()
+    recorder.close()
+    lines = lines_of(recorder.path)
+    assert [(line["event"], line["iteration"]) for line in lines] == [
+        ("start", 0), ("test", 0), ("train", 0), ("train", 2)
+    ]  # fmt: skip
+
+
+def test_how_a_run_ended_early_is_said(tmp_path: Path) -> None:
+    stopped = small_solver(tmp_path)
+    stopped.callbacks.append(lambda s: s.request("stop") if s.iteration == 2 else None)
+    trained(stopped, JsonLines(tmp_path / "stopped.jsonl"))
+    end = lines_of(tmp_path / "stopped.jsonl")[-1]
+    assert (end["event"], end["iteration"], end["reason"]) == ("end", 2, "stopped")
+    diverging = small_solver(tmp_path, "max_iter: 50 display: 1", NET.replace('"gaussian"', '"gaussian" std: 1e30'))
+    with pytest.raises(SolverError, match="finite"):
+        trained(diverging, JsonLines(tmp_path / "failed.jsonl"))
+    lines = lines_of(tmp_path / "failed.jsonl")
+    assert lines[-1]["reason"] == "failed"
+    assert "finite" in lines[-1]["error"]
+
+
+def test_a_run_that_was_killed_in_a_line_goes_on_in_the_same_file(tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    trained(small_solver(tmp_path), JsonLines(path))
+    whole, size = read_log(path), path.stat().st_size
+    kept = path.read_text().splitlines(keepends=True)
+    cut = next(i for i, line in enumerate(kept) if '"train", "iteration": 4' in line)
+    os.truncate(path, len("".join(kept[:cut])) + 30)
+    assert [row["NumIters"] for row in read_log(path).train] == [0, 2]
+    trained(small_solver(tmp_path), JsonLines(path), resume=tmp_path / "small.orbax" / "4")
+    again = read_log(path)
+    assert path.stat().st_size > size - 200
+    assert path.read_text().count('"start"') == 2
+    for name in ("train", "test", "loss"):
+        for a, b in zip(getattr(again, name), getattr(whole, name), strict=True):
+            assert a | {"Seconds": 0.0} == pytest.approx(b | {"Seconds": 0.0}, rel=1e-5, nan_ok=True)
+    seconds = [row["Seconds"] for row in again.loss]
+    assert seconds == sorted(seconds)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        (".", r"\.: cannot be written: Is a directory; name a file, not a folder; .*--metrics=off"),
+        ("there.txt/m.jsonl", r"there\.txt/m\.jsonl: cannot be written: .*folder"),
+        ("there.txt", r"there\.txt: is there and holds no metrics.*--metrics=FILE"),
+        ("/proc/none/m.jsonl", r"/proc/none/m\.jsonl: cannot be written"),
+    ],
+)
+def test_what_cannot_be_opened_is_refused_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("there.txt").write_text("net: 1\n")
+    solver = small_solver(tmp_path)
+    with pytest.raises(CaffejaxError, match=message):
+        trained(solver, JsonLines(path))
+    assert solver.iteration == 0
+    assert Path("there.txt").read_text() == "net: 1\n"
+
+
+def test_training_goes_on_when_the_disk_is_full(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full here, which is always full")
+    solver = small_solver(tmp_path)
+    trained(solver, JsonLines("/dev/full"))
+    assert solver.iteration == 6
+    assert len([r for r in caplog.records if "/dev/full: metrics cannot be written (No space left" in r.message]) == 1
+
+
+def test_room_on_the_disk_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, sizes = os.write, iter([None, 10, 0, None, None])
+    monkeypatch.setattr(json_lines.os, "write", lambda fd, data: write(fd, data[: next(sizes, None)]))
+    path = tmp_path / "m.jsonl"
+    trained(small_solver(tmp_path, "max_iter: 4 display: 1"), JsonLines(path))
+    found = [line for line in path.read_text().splitlines() if line]
+    assert len(found) == 7
+    wholes = [line for line in found if re.fullmatch(r"\{.*\}", line)]
+    assert len(wholes) == 6
+    assert [row["NumIters"] for row in read_log(path).loss] == [2, 3, 4]
+
+
+def test_of_several_processes_only_the_first_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_lines, "is_first", lambda: False)
+    trained(small_solver(tmp_path, SETTINGS), JsonLines(tmp_path / "m.jsonl"))
+    assert not (tmp_path / "m.jsonl").exists()

@@ -1,0 +1,179 @@
+"""Events for TensorBoard, read back from the file's own format with its checksums."""
+
+import errno
+import logging
+import os
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+import cv2
+import google_crc32c
+import numpy as np
+import pytest
+from small_run import Heard, small_solver, trained
+
+from caffejax.errors import CaffejaxError
+from caffejax.inspect.pictures import enlarged, filter_maps, grid
+from caffejax.metrics import TensorBoard, tensorboard
+from caffejax.metrics.graph_def import graph_def
+from caffejax.net import Net
+
+pytest.importorskip("tensorboardX")
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+def masked(data: bytes) -> int:
+    crc = google_crc32c.value(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def events_in(file: Path) -> list[Any]:
+    """All events of a file of TFRecords."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    data, found = file.read_bytes(), []
+    while data:
+        (length,) = struct.unpack("<Q", data[:8])
+        record = data[12 : 12 + length]
+        assert struct.unpack("<I", data[8:12]) == (masked(data[:8]),)
+        assert struct.unpack("<I", data[12 + length : 16 + length]) == (masked(record),)
+        found.append(Event.FromString(record))
+        data = data[16 + length :]
+    return found
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], Heard, Any]:
+    """The events of a run, what it told, and its solver."""
+    folder = tmp_path_factory.mktemp("run")
+    solver, heard = small_solver(folder), Heard()
+    trained(solver, heard, TensorBoard(folder / "new" / "events"))
+    (file,) = (folder / "new" / "events").iterdir()
+    return events_in(file), heard, solver
+
+
+def values_of(events: list[Any], kind: str) -> dict[str, dict[int, Any]]:
+    """What was written, by tag and step."""
+    found: dict[str, dict[int, Any]] = {}
+    for event in events:
+        for value in event.summary.value:
+            if value.HasField(kind):
+                found.setdefault(value.tag, {})[event.step] = getattr(value, kind)
+    return found
+
+
+def test_scalars_are_what_was_displayed_and_tested(run: tuple[list[Any], Heard, Any]) -> None:
+    events, heard, _ = run
+    scalars = values_of(events, "simple_value")
+    displays = {at: display for event, at, display in heard.events if event == "train"}
+    tests = {at: scores for event, at, (scores,) in (e for e in heard.events if e[0] == "test")}
+    assert displays.keys() == {0, 2, 4, 6}
+    assert tests.keys() == {0, 3, 6}
+    assert scalars["train/loss"] == {at: np.float32(d.loss) for at, d in displays.items()}
+    assert scalars["train/lr"] == {at: np.float32(d.rate) for at, d in displays.items()}
+    assert scalars["train/output/loss"] == {at: d.outputs["loss"] for at, d in displays.items() if d.outputs}
+    assert np.isnan(scalars["train/output/worst"][0])
+    paces = {at: d.pace for at, d in displays.items() if d.pace}
+    assert scalars["speed/images_per_second"] == {at: np.float32(p.images_per_second) for at, p in paces.items()}
+    assert scalars["speed/waiting_for_data"] == {at: np.float32(p.waiting) for at, p in paces.items()}
+    for name in ("accuracy", "loss"):
+        assert scalars[f"test/{name}"] == {at: scores.outputs[name] for at, scores in tests.items()}
+
+
+def test_histograms_and_filters_are_those_of_the_params(run: tuple[list[Any], Heard, Any]) -> None:
+    events, _, solver = run
+    histograms, images = values_of(events, "histo"), values_of(events, "image")
+    for layer, arrays in solver.variables.params.items():
+        for i, array in enumerate(arrays):
+            values = np.asarray(array, np.float64)
+            last = histograms[f"params/{layer}/{i}"][6]
+            assert last.num == sum(last.bucket) == values.size
+            np.testing.assert_allclose([last.min, last.max, last.sum], [values.min(), values.max(), values.sum()])
+    assert len(histograms) == 4
+    assert images.keys() == {"filters/conv"}
+    image = images["filters/conv"][6]
+    picture = cv2.imdecode(np.frombuffer(image.encoded_image_string, np.uint8), cv2.IMREAD_UNCHANGED)
+    expected = enlarged(grid(filter_maps(np.asarray(solver.variables.params["conv"][0]))))
+    np.testing.assert_array_equal(picture, expected)
+    assert (image.height, image.width, image.colorspace) == (*expected.shape[:2], 3)
+
+
+def test_the_graph_has_the_layers_with_their_shapes(run: tuple[list[Any], Heard, Any]) -> None:
+    from tensorboardX.proto.graph_pb2 import GraphDef
+
+    events, _, solver = run
+    (graph,) = (GraphDef.FromString(event.graph_def) for event in events if event.graph_def)
+    layers = [layer for layer in solver.net.graph.layers if not layer.inserted_split]
+    assert [(node.name, node.op) for node in graph.node] == [(layer.key, layer.type.name) for layer in layers]
+    nodes = {node.name: node for node in graph.node}
+    assert list(nodes["loss"].input) == ["ip", "data:1"]
+    assert list(nodes["ip"].input) == ["relu"]  # in place: the last that wrote the blob
+    assert list(nodes["log"].input) == ["ip"]  # past the split
+    for layer in layers:
+        shapes = [[d.size for d in s.dim] for s in nodes[layer.key].attr["_output_shapes"].list.shape]
+        assert shapes == [list(solver.net.graph.blobs[top].shape) for top in layer.tops]
+        params = [[d.size for d in s.dim] for s in nodes[layer.key].attr["params"].list.shape]
+        assert params == [list(param.spec.shape) for param in layer.params]
+
+
+@pytest.mark.parametrize("config", ["googlenet", "resnet50", "faster_rcnn_toy", "ssd300"])
+def test_graphs_of_larger_nets_hang_together(config: str) -> None:
+    (path,) = (p for p in (CONFIGS / config).glob("train*.prototxt") if "solver" not in p.name)
+    nodes = graph_def(Net(path, "TRAIN").graph).node
+    names = [node.name for node in nodes]
+    assert len(set(names)) == len(names)
+    for i, node in enumerate(nodes):
+        assert {bottom.partition(":")[0] for bottom in node.input} <= set(names[:i])
+    read = {bottom.partition(":")[0] for node in nodes for bottom in node.input}
+    assert len(set(names) - read) < len(names) / 4
+
+
+def test_a_run_that_goes_on_takes_the_place_of_what_came_after(tmp_path: Path) -> None:
+    from tensorboardX.proto.event_pb2 import SessionLog
+
+    trained(small_solver(tmp_path), TensorBoard(tmp_path / "tb"))
+    trained(small_solver(tmp_path), TensorBoard(tmp_path / "tb"), resume=tmp_path / "small.orbax" / "4")
+    first, second = sorted((tmp_path / "tb").iterdir())
+    for file, step in (first, 0), (second, 4):
+        starts = [e for e in events_in(file) if e.HasField("session_log")]
+        assert [(e.step, e.session_log.status) for e in starts] == [(step, SessionLog.START)]
+
+
+def test_without_tests_params_are_written_at_snapshots(tmp_path: Path) -> None:
+    trained(small_solver(tmp_path, "max_iter: 3 snapshot: 2"), TensorBoard(tmp_path / "tb"))
+    (file,) = (tmp_path / "tb").iterdir()
+    assert values_of(events_in(file), "histo")["params/conv/0"].keys() == {2, 3}
+
+
+def test_where_nothing_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    solver = small_solver(tmp_path)
+    with pytest.raises(CaffejaxError, match="file: cannot be written: File exists; a file is where a folder is wanted"):
+        trained(solver, TensorBoard(tmp_path / "file"))
+    assert solver.iteration == 0
+    monkeypatch.setattr(tensorboard, "is_first", lambda: False)
+    trained(small_solver(tmp_path), TensorBoard(tmp_path / "others"))
+    assert not (tmp_path / "others").exists()
+    monkeypatch.undo()
+    from tensorboardX.record_writer import RecordWriter
+
+    def full(writer: Any, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    recorder, solver = TensorBoard(tmp_path / "tb"), small_solver(tmp_path)
+    solver.callbacks.append(lambda _: monkeypatch.setattr(RecordWriter, "write", full))
+    with caplog.at_level(logging.WARNING, logger="caffejax"):
+        trained(solver, recorder)
+    assert solver.iteration == 6
+    assert len([r for r in caplog.records if "events cannot be written (No space left" in r.message]) == 1
+
+
+def test_without_tensorboardx_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    with pytest.raises(CaffejaxError, match=r"pip install 'caffejax\[tensorboard\]'"):
+        TensorBoard("x")
