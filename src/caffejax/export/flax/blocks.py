@@ -9,7 +9,7 @@ from typing import Any
 
 from .names import TAKEN, class_name, common, common_prefix, identifier, unique, words
 from .program import Block, Parameter, Part, Program, Step
-from .segments import Segment, repeated
+from .segments import OPTIONAL, Segment, repeated
 
 _SHORT = {"out_features": "features", "num_features": "features"}
 
@@ -23,14 +23,15 @@ def with_blocks(program: Program) -> Program:
 
 def _with_block(program: Program, segments: Sequence[Segment]) -> Program:
     runs = [program.steps[segment.start : segment.stop] for segment in segments]
-    instances = [_instance_name(run, program) for run in runs]
+    instances = _without_ending([_instance_name(run, program) for run in runs])
     members = _member_names(runs)
     parameters, body = _parameters(runs, members)
     taken = {*TAKEN, *program.helpers, *(block.name for block in program.blocks)}
-    name = unique(_class_of(instances), taken)
+    name = unique(_class_of(instances), taken, "")
     names = _blob_names(program, runs)
     typed = tuple((parameter, _type_of(values)) for parameter, values in parameters.items())
-    block = Block(name, typed, body, segments[0].inputs, runs[0][-1].writes[0], names)
+    title = f"{instances[0]} and {len(runs) - 1} more like it."
+    block = Block(name, title, typed, body, segments[0].input, runs[0][-1].writes[0], names)
     steps, at = list[Step](), 0
     for k, (segment, run, instance) in enumerate(zip(segments, runs, instances, strict=True)):
         given = tuple((parameter, values[k]) for parameter, values in parameters.items())
@@ -41,9 +42,7 @@ def _with_block(program: Program, segments: Sequence[Segment]) -> Program:
             for path, array in step.part.weights.items()
         }
         part = Part(name, given, "block", len(given), weights)
-        places = ", ".join(f"{{{i}}}" for i in range(len(segment.inputs)))
-        text = f"{{part}}({places})"
-        made = Step(instance, text, segment.inputs, run[-1].writes, part)
+        made = Step(instance, "{part}({0})", (segment.input,), run[-1].writes, part)
         steps += [*program.steps[at : segment.start], made]
         at = segment.stop
     return program.with_steps((*steps, *program.steps[at:]), block)
@@ -53,6 +52,14 @@ def _instance_name(run: Sequence[Step], program: Program) -> str:
     """Return what all layers' names begin with, else the name of the blob that is made."""
     prefix = common_prefix([step.layer for step in run])
     return "_".join(prefix or words(program.values[run[-1].writes[0]].blob)) or "block"
+
+
+def _without_ending(names: Sequence[str]) -> list[str]:
+    """Return the names without the words that all end with."""
+    split = [words(name) for name in names]
+    while min(map(len, split)) > 1 and split[0][-1].isalpha() and len({ws[-1] for ws in split}) == 1:
+        split = [ws[:-1] for ws in split]
+    return ["_".join(ws) for ws in split]
 
 
 def _class_of(instances: Sequence[str]) -> str:
@@ -70,7 +77,7 @@ def _member_names(runs: Sequence[Sequence[Step]]) -> list[str]:
             continue
         said = common([step.layer for step in same])[len(of_all) :]
         name = identifier("_".join(said), part.kind)
-        if name in taken and not name.startswith(part.kind):
+        if (name in taken or len(name) < 3) and not name.startswith(part.kind):
             name = f"{part.kind}_{name}"
         found.append(unique(name, taken))
         taken.add(found[-1])
@@ -100,8 +107,10 @@ def _parameters(
             continue
         arguments = []
         parts = [step.part for step in same if step.part is not None]
-        for place, (argument, value) in enumerate(first.arguments):
-            values = tuple(part.arguments[place][1] for part in parts)
+        for argument, _ in max((part.arguments for part in parts), key=len):
+            otherwise = OPTIONAL.get(first.maker, {}).get(argument)
+            values = tuple(dict(part.arguments).get(argument, otherwise) for part in parts)
+            value = values[0]
             if any(v != value for v in values):
                 value = Parameter(_parameter(parameters, values, argument, member))
             arguments.append((argument, value))
@@ -114,7 +123,7 @@ def _parameter(parameters: dict[str, tuple[Any, ...]], values: tuple[Any, ...], 
     for name, known in parameters.items():
         if known == values:
             return name
-    short = argument if argument == "in_features" else f"{member}_{_SHORT.get(argument, argument)}"
+    short = argument if argument in ("in_features", "strides") and argument not in parameters else f"{member}_{_SHORT.get(argument, argument)}"
     name = unique(short, {*parameters, *TAKEN})
     parameters[name] = values
     return name

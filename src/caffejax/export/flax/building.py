@@ -88,13 +88,17 @@ class Emission:
         shape = shape if shape is not None else like.shape if like else ()
         order = order if order is not None else like.order if like and len(like.order) == len(shape) else None
         made = self.builder.value(
-            self.layer.tops[0] if blob is None else blob, shape, order or channels_last(len(shape)), flat
+            self.called(self.layer.tops[0]) if blob is None else blob, shape, order or channels_last(len(shape)), flat
         )
         self.builder.helpers.update(helpers)
         self.builder.steps.append(
             Step(self.layer.name, text, tuple(v.number for v in reads), (made.number,), part, after=after)
         )
         return made
+
+    def called(self, top: str) -> str:
+        """Return a blob's name in the prototxt; one that is written over has its layer's name behind its own."""
+        return top.removesuffix(f"/{self.layer.key}")
 
     def elementwise(self, text: str, *reads: Value, part: Part | None = None, helpers: Sequence[str] = ()) -> Value:
         """Add a step that computes each number of its top from those at the same place of what it reads."""
@@ -106,7 +110,7 @@ class Emission:
     def split(self, text: str, read: Value, shapes: Sequence[Shape]) -> tuple[Value, ...]:
         """Add a step that makes a value for each top, in the order of what it reads."""
         named = zip(self.layer.tops, shapes, strict=True)
-        made = tuple(self.builder.value(top, shape, read.order) for top, shape in named)
+        made = tuple(self.builder.value(self.called(top), shape, read.order) for top, shape in named)
         self.builder.steps.append(Step(self.layer.name, text, (read.number,), tuple(v.number for v in made)))
         return made
 

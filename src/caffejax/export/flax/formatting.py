@@ -13,12 +13,10 @@ def laid_out(text: str, indent: int) -> list[str]:
     margin = " " * indent
     if len(margin + text) <= WIDTH:
         return [margin + text]
-    start = _last_bracket(text)
-    if start is None:
+    found = _brackets(text)
+    if found is None:
         return _in_brackets(text, indent)
-    head, body, tail = text[: start + 1], text[start + 1 : -1], text[-1]
-    if not text.endswith(tuple(_CLOSE)):
-        return [margin + text]
+    head, body, tail = text[: found[0] + 1], text[found[0] + 1 : found[1]], text[found[1] :]
     if len(margin) + 4 + len(body) <= WIDTH:
         return [margin + head, f"{margin}    {body}", margin + tail]
     items = [line for item in _items(body) for line in laid_out(f"{item},", indent + 4)]
@@ -35,16 +33,17 @@ def _in_brackets(text: str, indent: int) -> list[str]:
     return [f"{margin}{head}{sign}(", *lines, f"{margin})"]
 
 
-def _last_bracket(text: str) -> int | None:
-    """Return where the bracket opens that the text ends with, a comma aside."""
-    depth = 0
-    end = len(text) - 1
-    if text[end] not in _CLOSE:
-        return None
-    for at in range(end, -1, -1):
-        depth += (text[at] in _CLOSE) - (text[at] in _OPEN)
-        if depth == 0:
-            return at
+def _brackets(text: str) -> tuple[int, int] | None:
+    """Return where the brackets open and close that are broken: those of a definition, or those at the end."""
+    depth, opened = 0, -1
+    for at, letter in enumerate(text):
+        if letter in _OPEN:
+            opened = at if depth == 0 else opened
+            depth += 1
+        elif letter in _CLOSE:
+            depth -= 1
+            if depth == 0 and (text.startswith("def ") or not text[at + 1 :].strip(",")):
+                return opened, at
     return None
 
 

@@ -41,11 +41,11 @@ def class_name(name: str, otherwise: str) -> str:
     return f"{found}Net" if found in TAKEN else found
 
 
-def unique(name: str, taken: Collection[str]) -> str:
+def unique(name: str, taken: Collection[str], between: str = "_") -> str:
     """Return the name, with a number behind it if it is taken."""
     found, n = name, 2
     while found in taken:
-        found, n = f"{name}_{n}", n + 1
+        found, n = f"{name}{between}{n}", n + 1
     return found
 
 

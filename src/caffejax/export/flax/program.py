@@ -98,17 +98,19 @@ class Block:
 
     Attributes:
         name: the class.
+        title: what it says of itself.
         parameters: what its constructor takes: names and types.
         steps: its forward pass; arguments of modules that are `Parameter` differ from one to the next.
-        inputs: the values that it is called with.
+        input: the value that it is called with.
         output: the value that it returns.
         names: what to call its values, by number.
     """
 
     name: str
+    title: str
     parameters: tuple[tuple[str, str], ...]
     steps: tuple[Step, ...]
-    inputs: tuple[int, ...]
+    input: int
     output: int
     names: Mapping[int, str] = field(default_factory=dict, compare=False)
 

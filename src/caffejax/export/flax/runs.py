@@ -67,6 +67,6 @@ def _listed(run: Sequence[Step]) -> Step:
     parts = [step.part for step in run if step.part is not None]
     weights = {f"{i}.{path}": array for i, part in enumerate(parts) for path, array in part.weights.items()}
     prefix = os.path.commonprefix([step.layer for step in run]).rstrip("_")
-    name = prefix if words(prefix) else f"{run[0].layer}_to_{run[-1].layer}"
+    name = f"{prefix}_blocks" if words(prefix) else f"{run[0].layer}_to_{run[-1].layer}"
     part = replace(parts[0], weights=weights, count=len(run), steps=_steps(run[0], run[1]) or (), kind="blocks")
     return replace(run[0], layer=name, part=part, writes=run[-1].writes)

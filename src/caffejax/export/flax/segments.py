@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from .program import Part, Program, Step
 
 _LONGEST = 48  # steps in a block
-_INPUTS = 2  # that a block may have
+
+# arguments that a module of a block may have or leave out, with their values then
+OPTIONAL: dict[str, dict[str, Any]] = {"nnx.Conv": {"strides": 1}}
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Some steps in a row that have few inputs and one output, the last one's.
+    """Some steps in a row that have one input, and one output, the last one's.
 
     Attributes:
         start, stop: where they are among the program's steps.
-        inputs: the values that they read from outside.
+        input: the value that they read from outside.
     """
 
     start: int
     stop: int
-    inputs: tuple[int, ...]
+    input: int
 
 
 def repeated(program: Program) -> list[Segment]:
@@ -33,8 +37,9 @@ def repeated(program: Program) -> list[Segment]:
         apart = found.setdefault(form, [])
         if not apart or segment.start >= apart[-1].stop:
             apart.append(segment)
-    best = max(found.values(), key=lambda segments: _saved(program, segments), default=[])
-    return best if best and _saved(program, best) > 0 else []
+    worth = [(_saved(program, segments), segments[0].stop - segments[0].start) for segments in found.values()]
+    saved, _ = best = max(worth, default=(0, 0))
+    return list(found.values())[worth.index(best)] if saved > 0 else []
 
 
 def _saved(program: Program, segments: Sequence[Segment]) -> int:
@@ -42,37 +47,54 @@ def _saved(program: Program, segments: Sequence[Segment]) -> int:
     lines = sum(
         (step.part is not None) + (not step.after) for step in program.steps[segments[0].start : segments[0].stop]
     )
-    return len(segments) * lines - (2 * len(segments) + lines + 5)
+    half = sum(_is_half(program, segment) for segment in segments)
+    return len(segments) * lines - (2 * len(segments) + lines + 5) - 2 * half
+
+
+def _is_half(program: Program, segment: Segment) -> bool:
+    """Return whether steps further on read the input, too: such as a sum that belongs to the block."""
+    return any(segment.input in step.reads for step in program.steps[segment.stop :])
 
 
 def _segments(program: Program) -> Iterator[tuple[Any, Segment]]:
     steps = program.steps
     last = {number: at for at, step in enumerate(steps) for number in step.reads}
     last |= dict.fromkeys(program.outputs, len(steps))
-    uses: dict[int, int] = {}
-    for step in steps:
-        uses[id(step.part)] = uses.get(id(step.part), 0) + 1
+    uses = Counter(id(step.part) for step in steps)
+    readers = Counter(number for step in steps for number in step.reads)
     forms = [_form(step) for step in steps]
-    for start in range(len(steps)):
-        inputs, places, form = list[int](), dict[int, int](), list[Any]()
+    for start, first in enumerate(steps):
+        if len(first.reads) != 1 or (first.after and readers[first.reads[0]] == 1):  # it belongs to what is before it
+            continue
+        places, form = {first.reads[0]: 0}, list[Any]()
         for stop in range(start + 1, min(start + _LONGEST, len(steps)) + 1):
             step = steps[stop - 1]
-            if step.part is not None and (uses[id(step.part)] > 1 or step.part.kind == "block"):
+            shared = step.part is not None and (uses[id(step.part)] > 1 or step.part.kind == "block")
+            if shared or any(number not in places for number in step.reads):
                 break
-            for number in step.reads:
-                if number not in places and number not in inputs:
-                    inputs.append(number)
-            if len(inputs) > _INPUTS:
-                break
-            reads = tuple(places.get(n, -1 - inputs.index(n) if n in inputs else 0) for n in step.reads)
-            form.append((forms[stop - 1], reads))
+            form.append((forms[stop - 1], tuple(places[number] for number in step.reads)))
             places |= {number: len(places) + k for k, number in enumerate(step.writes)}
-            seen_outside = [number for number in places if last.get(number, -1) >= stop]
-            if stop - start > 1 and seen_outside == list(step.writes) and len(step.writes) == 1:
-                yield tuple(form), Segment(start, stop, tuple(inputs))
+            read_outside = [n for n in places if n != first.reads[0] and last.get(n, -1) >= stop]
+            if stop - start > 1 and read_outside == list(step.writes) and len(step.writes) == 1:
+                if _branchings(steps[start:stop]) <= 1:
+                    yield tuple(form), Segment(start, stop, first.reads[0])
+
+
+def _branchings(steps: Sequence[Step]) -> int:
+    """Return how often the way through some steps parts and comes together again."""
+    last = {number: at for at, step in enumerate(steps) for number in step.reads}
+    alive, cuts = set(steps[0].reads), [0]
+    for at, step in enumerate(steps, start=1):
+        alive = {number for number in (*alive, *step.writes) if last.get(number, -1) >= at}
+        if len(alive) <= 1:
+            cuts.append(at)
+    return sum(after - before > 1 for before, after in pairwise(cuts))
 
 
 def _form(step: Step) -> Any:
     part: Part | None = step.part
-    of_part = part and (part.maker, tuple(name for name, _ in part.arguments), part.positional, part.random)
-    return step.text, len(step.writes), of_part, part and tuple(sorted(part.weights))
+    if part is None:
+        return step.text, len(step.writes), None
+    optional = OPTIONAL.get(part.maker, {})
+    arguments = tuple(name for name, _ in part.arguments if name not in optional)
+    return step.text, len(step.writes), (part.maker, arguments, part.positional, part.random, *sorted(part.weights))

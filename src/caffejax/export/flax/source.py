@@ -157,21 +157,13 @@ def _literal(value: Any) -> str:
 
 
 def _block(block: Block) -> str:
-    inputs = ("x",) if len(block.inputs) == 1 else ("x", "y")
-    given = dict(zip(block.inputs, inputs, strict=True))
     parameters = "".join(f", {name}: {kind}" for name, kind in block.parameters)
     lines = statements(block.steps, [block.output])
-    names = named(lines, given, block.names, [block.output])
-    text = [f"class {block.name}(nnx.Module):", f'    """{_made_of(block)}"""', ""]
+    names = named(lines, {block.input: "x"}, block.names, [block.output])
+    text = [f"class {block.name}(nnx.Module):", f'    """{block.title}"""', ""]
     text += laid_out(f"def __init__(self{parameters}, *, rngs: nnx.Rngs) -> None:", 4)
-    text += [*_constructor(block.steps), ""]
-    arguments = "".join(f", {name}: jax.Array" for name in inputs)
-    text.append(f"    def __call__(self{arguments}) -> jax.Array:")
+    text += [*_constructor(block.steps), "", "    def __call__(self, x: jax.Array) -> jax.Array:"]
     return "\n".join(text + _body(written(lines, names, f"<{block.output}>")))
-
-
-def _made_of(block: Block) -> str:
-    return f"What the net repeats: {len([s for s in block.steps if s.part])} layers with weights or running averages."
 
 
 def _body(lines: Sequence[str]) -> list[str]:
