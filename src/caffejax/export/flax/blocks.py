@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os.path
 from collections.abc import Sequence
 from dataclasses import replace
+from os.path import commonprefix
 from typing import Any
 
 from .names import TAKEN, class_name, common, common_prefix, identifier, unique, words
@@ -63,7 +63,7 @@ def _without_ending(names: Sequence[str]) -> list[str]:
 
 
 def _class_of(instances: Sequence[str]) -> str:
-    letters = os.path.commonprefix(list(instances)).rstrip("0123456789_")
+    letters = commonprefix(list(instances)).rstrip("0123456789_")
     return class_name(letters, "") + "Block" if letters and letters[0].isalpha() else "Block"
 
 
@@ -123,7 +123,11 @@ def _parameter(parameters: dict[str, tuple[Any, ...]], values: tuple[Any, ...], 
     for name, known in parameters.items():
         if known == values:
             return name
-    short = argument if argument in ("in_features", "strides") and argument not in parameters else f"{member}_{_SHORT.get(argument, argument)}"
+    short = (
+        argument
+        if argument in ("in_features", "strides") and argument not in parameters
+        else f"{member}_{_SHORT.get(argument, argument)}"
+    )
     name = unique(short, {*parameters, *TAKEN})
     parameters[name] = values
     return name

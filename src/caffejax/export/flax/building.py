@@ -104,7 +104,14 @@ class Emission:
         """Add a step that computes each number of its top from those at the same place of what it reads."""
         like = reads[0]
         return self.call(
-            text, *reads, part=part, helpers=helpers, shape=like.shape, order=like.order, flat=like.flat, after=len(reads) == 1
+            text,
+            *reads,
+            part=part,
+            helpers=helpers,
+            shape=like.shape,
+            order=like.order,
+            flat=like.flat,
+            after=len(reads) == 1,
         )
 
     def split(self, text: str, read: Value, shapes: Sequence[Shape]) -> tuple[Value, ...]:
@@ -114,7 +121,9 @@ class Emission:
         self.builder.steps.append(Step(self.layer.name, text, (read.number,), tuple(v.number for v in made)))
         return made
 
-    def part(self, maker: str, kind: str, weights: Mapping[str, np.ndarray], *, positional: int = 0, **given: Any) -> Part:
+    def part(
+        self, maker: str, kind: str, weights: Mapping[str, np.ndarray], *, positional: int = 0, **given: Any
+    ) -> Part:
         """Return a module with the layer's params: the one that another layer made of the same, if there is one.
 
         Raises:

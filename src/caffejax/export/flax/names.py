@@ -6,6 +6,7 @@ import builtins
 import keyword
 import re
 from collections.abc import Collection, Iterable, Sequence
+from itertools import takewhile
 
 from flax import nnx
 
@@ -53,6 +54,12 @@ def comment(text: str) -> str:
     """Return text for a docstring: what can be printed in ASCII, without quotes and backslashes, in one short line."""
     kept = re.sub(r"[^ -~]|[\"'\\]", " ", text)
     return " ".join(kept.split())[:70].strip()
+
+
+def shared_start(names: Sequence[str]) -> str:
+    """Return the letters that all names begin with."""
+    alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+    return "".join(letters[0] for letters in alike)
 
 
 def common(names: Sequence[str]) -> list[str]:

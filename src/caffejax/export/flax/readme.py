@@ -52,7 +52,9 @@ _PACKAGES = {
     "orbax": ("weights", "`jax`, `flax` and `orbax-checkpoint`"),
 }
 _LOGITS = "return optax.softmax_cross_entropy_with_integer_labels(model(data), labels).mean()"
-_PROBABILITIES = "log_p = jnp.log(model(data) + 1e-20)\n    return -jnp.take_along_axis(log_p, labels[:, None], 1).mean()"
+_PROBABILITIES = (
+    "log_p = jnp.log(model(data) + 1e-20)\n    return -jnp.take_along_axis(log_p, labels[:, None], 1).mean()"
+)
 
 
 def readme(program: Program, name: str, weights: str) -> str:

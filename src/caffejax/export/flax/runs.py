@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os.path
 from collections.abc import Sequence
 from dataclasses import replace
+from os.path import commonprefix
 
 from .names import words
 from .program import Program, Step
@@ -34,7 +34,9 @@ def _run(steps: Sequence[Step], at: int, readers: dict[int, int]) -> list[Step]:
     for step in steps[at + 1 :]:
         before = run[-1]
         follows = step.reads == before.writes and readers[before.writes[0]] == 1
-        if not (follows and _may_be_listed(step) and step.part and before.part and step.part.maker == before.part.maker):
+        if not (
+            follows and _may_be_listed(step) and step.part and before.part and step.part.maker == before.part.maker
+        ):
             break
         if len(run) > 1 and _steps(run[0], run[1]) != _steps(before, step):
             break
@@ -66,7 +68,7 @@ def _steps(before: Step, after: Step) -> tuple[int, ...] | None:
 def _listed(run: Sequence[Step]) -> Step:
     parts = [step.part for step in run if step.part is not None]
     weights = {f"{i}.{path}": array for i, part in enumerate(parts) for path, array in part.weights.items()}
-    prefix = os.path.commonprefix([step.layer for step in run]).rstrip("_")
+    prefix = commonprefix([step.layer for step in run]).rstrip("_")
     name = f"{prefix}_blocks" if words(prefix) else f"{run[0].layer}_to_{run[-1].layer}"
     part = replace(parts[0], weights=weights, count=len(run), steps=_steps(run[0], run[1]) or (), kind="blocks")
     return replace(run[0], layer=name, part=part, writes=run[-1].writes)

@@ -43,12 +43,12 @@ def repeated(program: Program) -> list[Segment]:
 
 
 def _saved(program: Program, segments: Sequence[Segment]) -> int:
-    """Return how many lines are saved: each block costs a line to make and one to call, and its class some more."""
+    """Return how many lines are saved: each block costs lines to make and to call it; the class counts double."""
     lines = sum(
         (step.part is not None) + (not step.after) for step in program.steps[segments[0].start : segments[0].stop]
     )
     half = sum(_is_half(program, segment) for segment in segments)
-    return len(segments) * lines - (2 * len(segments) + lines + 5) - 2 * half
+    return len(segments) * lines - (2 * len(segments) + 2 * lines + 5) - 2 * half
 
 
 def _is_half(program: Program, segment: Segment) -> bool:
@@ -75,9 +75,9 @@ def _segments(program: Program) -> Iterator[tuple[Any, Segment]]:
             form.append((forms[stop - 1], tuple(places[number] for number in step.reads)))
             places |= {number: len(places) + k for k, number in enumerate(step.writes)}
             read_outside = [n for n in places if n != first.reads[0] and last.get(n, -1) >= stop]
-            if stop - start > 1 and read_outside == list(step.writes) and len(step.writes) == 1:
-                if _branchings(steps[start:stop]) <= 1:
-                    yield tuple(form), Segment(start, stop, first.reads[0])
+            one = stop - start > 1 and read_outside == list(step.writes) and len(step.writes) == 1
+            if one and _branchings(steps[start:stop]) <= 1:
+                yield tuple(form), Segment(start, stop, first.reads[0])
 
 
 def _branchings(steps: Sequence[Step]) -> int:

@@ -70,7 +70,9 @@ def source(program: Program, name: str, weights: str) -> str:
     helpers = [HELPERS[helper].strip("\n") for helper in HELPERS if helper in program.helpers]
     parts = [*helpers, *map(_block, program.blocks), _net(program, name), _LOAD[weights].format(name=name).strip("\n")]
     body = "\n\n\n".join(parts)
-    title = f'"""{name} in flax, written by caffejax. Arrays have their channels last: (batch, height, width, channels)."""'
+    title = (
+        f'"""{name} in flax, written by caffejax. Arrays have their channels last: (batch, height, width, channels)."""'
+    )
     imports = ["import jax", *(["import jax.numpy as jnp"] if "jnp." in body else [])]
     if weights == "orbax":
         imports += [_READER[weights], "from flax import nnx"]

@@ -44,9 +44,7 @@ def statements(steps: Sequence[Step], outputs: Sequence[int]) -> list[Statement]
         if before and step.after and not before.loop and _only(before, step, readers) and before.depth < _DEEPEST:
             joined = made.text.replace(f"<{step.reads[0]}>", before.text)
             if len(re.sub(r"<\d+>", "x", joined)) <= _LONGEST and not _is_operation(made.text):
-                found[-1] = replace(
-                    made, text=joined, reads=before.reads, depth=before.depth + 1
-                )
+                found[-1] = replace(made, text=joined, reads=before.reads, depth=before.depth + 1)
                 continue
         found.append(made)
     return found

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...errors import CaffejaxError
+from ...errors import CaffejaxError, Problem
 from ...graph import Layer
 from ..subject import Subject
 from . import emitters  # noqa: F401  registers them
@@ -20,7 +20,7 @@ def translate(subject: Subject) -> Program:
     Raises:
         CaffejaxError: naming every layer that cannot be written, each with the reason.
     """
-    builder, found, problems = Builder(subject), dict[str, Value](), []
+    builder, found, problems = Builder(subject), dict[str, Value](), list[Problem]()
     for name, like in subject.inputs.items():
         found[name] = builder.value(name, tuple(like.shape), channels_last(len(like.shape)))
     inputs = tuple(value.number for value in found.values())

@@ -49,12 +49,16 @@ def deconvolution(e: Emission) -> tuple[Value, ...]:
     """Write nnx.ConvTranspose, or what it lacks: groups."""
     c = _correlation(e)
     weight, *bias = e.arrays
-    flipped = np.flip(weight, range(2, weight.ndim))
+    flipped = np.flip(weight, tuple(range(2, weight.ndim)))
     pads = tuple(
         (extent - 1 - low, extent - 1 - high)
         for extent, (low, high) in zip(c.window.extent, c.window.padding, strict=True)
     )
-    options = {"strides": one_or_all(c.window.stride), "padding": pads, "kernel_dilation": one_or_all(c.window.dilation)}
+    options = {
+        "strides": one_or_all(c.window.stride),
+        "padding": pads,
+        "kernel_dilation": one_or_all(c.window.dilation),
+    }
     options = {name: value for name, value in options.items() if name != "kernel_dilation" or value != 1}
     features: dict[str, Any] = {"in_features": weight.shape[0], "out_features": weight.shape[1] * c.group}
     if c.group == 1:
@@ -83,7 +87,7 @@ def _correlation(e: Emission) -> Correlation:
 
 
 def _padding(c: Correlation, size: Shape) -> str | int | tuple[tuple[int, int], ...]:
-    """Return nnx.Conv's padding: with more at the high ends where the kernel does not fit, as Caffe sees zeros there."""
+    """Return nnx.Conv's padding: more at the high ends where the kernel does not fit, and Caffe sees zeros."""
     needed = c.window.ending(size, convolution_output(size, c.window)).padding
     pads = tuple((low, max(low, high)) for low, high in needed)
     if all(low == high for low, high in pads):

@@ -68,8 +68,8 @@ def _sizes(e: Emission, x: Value) -> list[int | str]:
     start = e.p.axis if e.p.axis >= 0 else n + e.p.axis + 1
     end = n if e.p.num_axes == -1 else start + e.p.num_axes
     new = [int(size) for size in e.p.shape.dim]
-    old = ["{0}.shape[0]", *x.shape[1:]]
-    copied = [old[start + i] if size == 0 else size for i, size in enumerate(new)]
+    old: list[int | str] = ["{0}.shape[0]", *x.shape[1:]]
+    copied: list[int | str] = [old[start + i] if size == 0 else size for i, size in enumerate(new)]
     return [*old[:start], *copied, *old[end:]]
 
 
@@ -177,5 +177,3 @@ class Zeros(tuple[int, ...]):
 
     def __repr__(self) -> str:
         return f"jnp.zeros({tuple(self)})"
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 
 from ....errors import require
@@ -15,8 +16,8 @@ from .literals import number
 
 @writes("BatchNorm")
 def batch_norm(e: Emission) -> Value:
-    """Write nnx.BatchNorm; with scale and bias where the layer has them, as in forks. A Scale after it is fused later."""
-    mean, variance = (np.asarray(array) for array in stored(e.arrays[:3]))
+    """Write nnx.BatchNorm; with scale and bias where the layer has its own. A Scale after it joins it later."""
+    mean, variance = (np.asarray(array) for array in stored(tuple(map(jnp.asarray, e.arrays[:3]))))
     weights = {"mean": mean, "var": variance}
     scaled = len(e.arrays) > 3
     if scaled:
@@ -41,9 +42,7 @@ def _fixed(e: Emission) -> bool | None:
     return bool(e.p.use_global_stats) if e.p.HasField("use_global_stats") else None
 
 
-def _normalised(
-    e: Emission, weights: dict[str, np.ndarray], eps: float, momentum: float, fixed: bool | None
-) -> Value:
+def _normalised(e: Emission, weights: dict[str, np.ndarray], eps: float, momentum: float, fixed: bool | None) -> Value:
     x = e.last(e.bottoms[0])
     options: dict[str, object] = {}
     if "scale" not in weights:

@@ -70,9 +70,7 @@ def padding_of(window: Window, size: Shape, out: Shape) -> tuple[tuple[int, int]
     """Return (low, high) of each axis: Caffe's own where flax, which rounds down, then has as many windows."""
     needed = window.ending(size, out).padding
     fits = (a == b for a, b in zip(window.output(size), out, strict=True))
-    return tuple(
-        (low, low) if as_many else (low, high) for (low, high), as_many in zip(needed, fits, strict=True)
-    )
+    return tuple((low, low) if as_many else (low, high) for (low, high), as_many in zip(needed, fits, strict=True))
 
 
 def _settings(window: Window, padding: tuple[tuple[int, int], ...]) -> str:

@@ -49,6 +49,8 @@ def upsample(e: Emission) -> Value:
     """Write each number repeated; SegNet's, which puts numbers back to where maxima were, is not written."""
     require(len(e.bottoms) == 1, "puts numbers to where Pooling's second top says, which is not supported")
     x, n = e.last(e.bottoms[0]), number(e.p.scale if e.p.HasField("scale") else 1)
-    return x if n == 1 else e.call(
-        f"jnp.repeat(jnp.repeat({{0}}, {n}, axis=1), {n}, axis=2)", x, shape=e.tops[0], order=x.order
+    return (
+        x
+        if n == 1
+        else e.call(f"jnp.repeat(jnp.repeat({{0}}, {n}, axis=1), {n}, axis=2)", x, shape=e.tops[0], order=x.order)
     )
