@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from os.path import commonprefix
 from typing import Any
 
 from .names import TAKEN, class_name, common, common_prefix, identifier, unique, words
@@ -63,7 +62,7 @@ def _without_ending(names: Sequence[str]) -> list[str]:
 
 
 def _class_of(instances: Sequence[str]) -> str:
-    letters = commonprefix(list(instances)).rstrip("0123456789_")
+    letters = shared_start(instances).rstrip("0123456789_")
     return class_name(letters, "") + "Block" if letters and letters[0].isalpha() else "Block"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from os.path import commonprefix
 
 from .names import words
 from .program import Program, Step
@@ -68,7 +67,7 @@ def _steps(before: Step, after: Step) -> tuple[int, ...] | None:
 def _listed(run: Sequence[Step]) -> Step:
     parts = [step.part for step in run if step.part is not None]
     weights = {f"{i}.{path}": array for i, part in enumerate(parts) for path, array in part.weights.items()}
-    prefix = commonprefix([step.layer for step in run]).rstrip("_")
+    prefix = shared_start([step.layer for step in run]).rstrip("_")
     name = f"{prefix}_blocks" if words(prefix) else f"{run[0].layer}_to_{run[-1].layer}"
     part = replace(parts[0], weights=weights, count=len(run), steps=_steps(run[0], run[1]) or (), kind="blocks")
     return replace(run[0], layer=name, part=part, writes=run[-1].writes)
