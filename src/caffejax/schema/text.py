@@ -42,13 +42,19 @@ def parse_text(text: str, message_class: type[M], *, file: str | None = None) ->
         SchemaError: with every problem found, each with line, column and, for a name that is unknown, the
             nearest known one.
     """
+    message, problems = parse_what_is_right(text, message_class, file=file)
+    if problems:
+        raise SchemaError(problems)
+    return message
+
+
+def parse_what_is_right(text: str, message_class: type[M], *, file: str | None = None) -> tuple[M, tuple[Problem, ...]]:
+    """Read prototxt as `parse_text` does; return what could be read of it, and every problem."""
     parser = _Parser(text, file)
     message = message_class()
     with suppress(_GiveUpError):
         parser.parse_fields(message, END, 0, 0)
-    if problems := [*parser.problems, *parser.incomplete]:
-        raise SchemaError(problems)
-    return message
+    return message, (*parser.problems, *parser.incomplete)
 
 
 def format_text(message: Message) -> str:
