@@ -32,6 +32,7 @@ from . import (
     upgrade_net_proto_binary,
     upgrade_net_proto_text,
     upgrade_solver_proto_text,
+    view,
 )
 
 _COMMANDS = (
@@ -49,6 +50,7 @@ _COMMANDS = (
     extract_features,
     classify,
     detect,
+    view,
     draw_net,
     parse_log,
     plot_training_log,

@@ -101,6 +101,7 @@ class _Parser:
         tokens = self.tokens
         known, required = _fields_of(message.DESCRIPTOR)
         seen: set[str] = set()
+        noted = len(self.problems)
         while (token := tokens[self.at]) != closing:
             start = self.at
             field = known.get(token)
@@ -123,7 +124,8 @@ class _Parser:
             if name not in seen:
                 self.incomplete.append(self.problem_at(opened, f"{message.DESCRIPTOR.name} needs '{name}'"))
         if is_layer(message):
-            self.problems += [in_layer(problem, message) for problem in self.incomplete]
+            inside = [*self.problems[noted:], *self.incomplete]
+            self.problems[noted:] = [p if p.layer is not None else in_layer(p, message) for p in inside]
             self.incomplete.clear()
 
     def parse_value(self, message: Message, field: _Field, depth: int) -> None:

@@ -50,7 +50,7 @@ def page(net: dict[str, Any], live: bool = False) -> bytes:
     asked = "self" if live else "none"
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
-        f"connect-src '{'self' if live else 'none'}'; base-uri 'none'; form-action 'none'"
+        f"connect-src '{asked}'; base-uri 'none'; form-action 'none'"
     )
     parts = {"policy": policy, "style": style, "net": in_html({"net": net, "live": live}), "script": script}
     return (asset("page.html") % parts).encode()

@@ -56,7 +56,7 @@ def _phase(part: SeenPhase, families: dict[str, str]) -> dict[str, Any]:
         {
             "name": layer.layer.name,
             "type": layer.layer.type,
-            "family": numbers.family if numbers else families.get(layer.layer.type, "unknown"),
+            "family": numbers.family if numbers else families.get(layer.layer.type, "unbuilt"),
             "detail": _detail(layer),
             "text": definition,
             "bottoms": list(layer.layer.bottom),

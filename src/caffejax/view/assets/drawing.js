@@ -12,8 +12,14 @@ function drawNode(node, net) {
   return node.item.kind === "block" ? drawBlock(node, net) : drawBox(node, net);
 }
 
-function drawEdge({ source, target, points }, net) {
-  const path = svg("path", { class: "edge", d: smooth(points), "data-from": source, "data-to": target.id });
+function drawEdge({ source, target, leaves, ends, points }, net) {
+  const path = svg("path", {
+    class: ends ? "edge ends" : "edge",
+    d: smooth(points),
+    "data-from": source,
+    "data-to": target.id,
+    "data-leaves": leaves,
+  });
   const last = net.phase.layers[net.phase.boxes[source].layers.at(-1)];
   const blob = shown(last.tops.join(", "));
   path.append(svg("title", {}, last.shapes ? `${blob}: ${last.shapes.map(shapeInWords).join(", ")}` : blob));
@@ -68,7 +74,7 @@ function drawLayer(layer, number, problems, { top, width, tall, first, last }) {
   }
   if (problems.length) {
     const more = problems.length > 1 ? ` (+${problems.length - 1})` : "";
-    group.append(text("complaint", 14, tall - 7, `⚠ ${fitted(problems[0].message, width - 46, FONTS.detail)}${more}`));
+    group.append(text("complaint", 14, tall - 7, `⚠ ${fitted(problems[0].message, width - 46 - textWidth(more), FONTS.complaint, 0)}${more}`));
   }
   group.append(svg("title", {}, [`${shown(layer.name)} (${shown(layer.type)})`, ...problems.map((p) => shown(p.message))].join("\n")));
   return group;

@@ -135,15 +135,13 @@ class View {
     const range = layer !== undefined ? { start: this.boxOf.get(layer), stop: this.boxOf.get(layer) + 1 } : block;
     const id = layer !== undefined ? `box ${range.start}` : block.id;
     this.elements.get(id)?.classList.add("chosen");
-    const near = new Set([id]);
-    const readers = new Set();
-    for (let box = range.start; box < range.stop; box++) {
-      for (const source of this.phase.boxes[box].sources) readers.add(source);
-    }
+    const around = new Set([id, ...blocksAround(this.tree, range.start).map((outer) => outer.id)]);
+    const read = new Set();
+    for (let box = range.start; box < range.stop; box++) this.phase.boxes[box].sources.forEach((source) => read.add(source));
     for (const edge of this.stage.querySelectorAll(".edge")) {
-      const from = Number(edge.dataset.from);
+      const { from, to, leaves } = edge.dataset;
       const out = from >= range.start && from < range.stop;
-      if (out || (readers.has(from) && near.has(edge.dataset.to))) edge.classList.add("beside");
+      if (out || (read.has(Number(from)) && around.has(to) !== Boolean(leaves))) edge.classList.add("beside");
     }
   }
 

@@ -3,13 +3,15 @@
 // their parts.
 
 const FRAME = { pad: 14, header: 30 };
+const ROOM = { above: 12, below: -10 }; // of frames with ports, which have room between these and the nodes already
 const PORT = 2; // the size of the place where an edge enters or leaves a block
 const PULL = 50; // how much ports are drawn to a block's border
 const laidOut = new Map();
 const KEPT = 400;
 
 // Returns everything at its place: {width, height, nodes: [{item, x, y, width, height, open}], edges: [{source, target,
-// points}]}, x and y being the left upper corner; sources are boxes, targets are items.
+// leaves, ends, points}]}, x and y being the left upper corner; sources are boxes, targets are items. An edge ends at a
+// node, or goes on in an open block; one that leaves goes from a box to the border of the block that is its target.
 function placeAll(tree, boxes, sizeOf, isOpen) {
   const readers = readersOf(boxes);
   const placed = place(tree, { boxes, readers, sizeOf, isOpen });
@@ -23,7 +25,7 @@ function place(level, given) {
   const inner = level.children.map((c) => (c.kind === "block" && given.isOpen(c) ? place(c, given) : null));
   const sizes = level.children.map((child, i) =>
     inner[i]
-      ? { width: inner[i].width + 2 * FRAME.pad, height: inner[i].height + FRAME.header + FRAME.pad }
+      ? { width: inner[i].width + 2 * FRAME.pad, height: inner[i].height + inner[i].above + inner[i].below }
       : given.sizeOf(child),
   );
   const { links, entries, exits } = linksOf(level, given);
@@ -37,7 +39,9 @@ function place(level, given) {
     const { width, height } = sizes[i];
     return { item, x: x - width / 2, y: y - height / 2, width, height, inner: inner[i] };
   });
-  return { ...found, children, routes: routesOf(), entry: portsAt("i", entries), exit: portsAt("o", exits) };
+  const above = entries.length ? ROOM.above : FRAME.header;
+  const below = exits.length ? ROOM.below : FRAME.pad;
+  return { ...found, above, below, children, routes: routesOf(), entry: portsAt("i", entries), exit: portsAt("o", exits) };
 
   function portsAt(mark, ports) {
     return new Map(ports.map(({ box }, i) => [box, centre.get(`${mark}${i}`).x]));
@@ -50,9 +54,9 @@ function place(level, given) {
       const path = points.map(({ x, y }) => ({ x, y }));
       if (from?.inner) path[0] = { x: from.x + FRAME.pad + from.inner.exit.get(source), y: from.y + from.height };
       if (to?.inner) path[path.length - 1] = { x: to.x + FRAME.pad + to.inner.entry.get(source), y: to.y };
-      if (!from) path[0] = { x: path[0].x, y: -FRAME.header };
-      if (!to) path[path.length - 1] = { x: path[path.length - 1].x, y: found.height + FRAME.pad };
-      routes.push({ source, target: to?.item ?? level, points: path });
+      if (!from) path[0] = { x: path[0].x, y: -above };
+      if (!to) path[path.length - 1] = { x: path[path.length - 1].x, y: found.height + below };
+      routes.push({ source, target: to?.item ?? level, leaves: !to, ends: Boolean(to && !to.inner), points: path });
     };
     let at = 0;
     for (const { from, to, sources } of links) {
@@ -128,11 +132,11 @@ function remembered(nodes, edges) {
 }
 
 function flatten(placed, left, top, nodes, edges) {
-  for (const { source, target, points } of placed.routes) {
-    edges.push({ source, target, points: points.map(({ x, y }) => ({ x: x + left, y: y + top })) });
+  for (const { points, ...route } of placed.routes) {
+    edges.push({ ...route, points: points.map(({ x, y }) => ({ x: x + left, y: y + top })) });
   }
   for (const { item, x, y, width, height, inner } of placed.children) {
     nodes.push({ item, x: x + left, y: y + top, width, height, open: inner !== null });
-    if (inner) flatten(inner, left + x + FRAME.pad, top + y + FRAME.header, nodes, edges);
+    if (inner) flatten(inner, left + x + FRAME.pad, top + y + inner.above, nodes, edges);
   }
 }

@@ -13,14 +13,15 @@ function aboutLayer(net, number) {
   const layer = net.phase.layers[number];
   const readers = (blob) =>
     net.phase.layers.flatMap((other, i) => (other.bottoms.some((b, j) => b === blob && other.sources[j] === number) ? [i] : []));
-  const bottoms = layer.bottoms.map((blob, i) => {
+  const blob = (name, ...links) => html("span", {}, html("strong", {}, shown(name)), html("span", { class: "muted" }, ...links));
+  const bottoms = layer.bottoms.map((name, i) => {
     const source = layer.sources[i];
-    const from = source === null ? html("span", { class: "missing" }, "nothing makes it") : linkTo(net, source);
-    return [shown(blob), source === null ? "" : shapeOf(net.phase.layers[source], blob), html("span", {}, "from ", from)];
+    if (source === null) return [blob(name, html("span", { class: "missing" }, "nothing makes it")), ""];
+    return [blob(name, "from ", linkTo(net, source)), shapeOf(net.phase.layers[source], name)];
   });
-  const tops = layer.tops.map((blob, i) => {
-    const links = readers(blob).flatMap((reader, n) => [n ? ", " : "to ", linkTo(net, reader)]);
-    return [shown(blob), layer.shapes ? shapeInWords(layer.shapes[i] ?? []) : "", html("span", {}, ...links)];
+  const tops = layer.tops.map((name, i) => {
+    const links = readers(name).flatMap((reader, n) => [n ? ", " : "to ", linkTo(net, reader)]);
+    return [blob(name, ...(links.length ? links : ["an output"])), layer.shapes ? shapeInWords(layer.shapes[i] ?? []) : ""];
   });
   const unknown = layer.shapes ? null : html("p", { class: "muted" }, "Its shapes are not known: the net cannot be built as far as here.");
   return [

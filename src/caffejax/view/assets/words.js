@@ -36,23 +36,23 @@ function counted(count, word) {
 const ruler = document.createElement("canvas").getContext("2d");
 const shortened = new Map();
 
-// Text cut in its middle so that it is no wider than that in a font.
-function fitted(text, width, font) {
-  const key = `${font}|${width}|${text}`;
+// Text that is no wider than that in a font: cut in its middle, or so that a share of what is kept is its end.
+function fitted(text, width, font, end = 0.5) {
+  const key = `${font}|${width}|${end}|${text}`;
   if (!shortened.has(key)) {
     if (shortened.size > 20000) shortened.clear();
-    shortened.set(key, cut(shown(text.slice(0, 400)), width, font));
+    shortened.set(key, cut(shown(text.slice(0, 400)), width, font, end));
   }
   return shortened.get(key);
 }
 
-function cut(text, width, font) {
+function cut(text, width, font, share) {
   ruler.font = font;
   if (ruler.measureText(text).width <= width) return text;
   const letters = [...text];
   let [low, high] = [1, letters.length - 1];
   const with_ = (count) => {
-    const end = Math.floor(count / 2);
+    const end = Math.floor(count * share);
     return `${letters.slice(0, count - end).join("")}…${end ? letters.slice(-end).join("") : ""}`;
   };
   while (low < high) {
