@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..errors import Problem
@@ -51,7 +52,7 @@ def _problem(problem: Problem) -> dict[str, Any]:
     return {"message": problem.message, **{key: value for key, value in place.items() if value is not None}}
 
 
-def _phase(part: SeenPhase, families: dict[str, str]) -> dict[str, Any]:
+def _phase(part: SeenPhase, families: Mapping[str, str]) -> dict[str, Any]:
     layers = [
         {
             "name": layer.layer.name,
