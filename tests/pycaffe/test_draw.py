@@ -90,7 +90,7 @@ def test_layers_without_learning_rates() -> None:
 
 def test_any_type_says_how_it_is_drawn() -> None:
     label = Label(
-        "#123456", lambda layer: "large", lambda layer: ["width: 3"], lambda layer: f"to {layer.top[0]}", True
+        "#123456", lambda layer: "large", lambda layer: ["width: 3"], lambda layer: f"to {layer.top[0]}", lr_mult=True
     )
     mine = LayerType(Signature("Mine"), Traced(lambda ctx, x: x), facts=Facts(label=label))
     described = layer('name: "m" type: "Mine" top: "y" param { lr_mult: 3 }')
