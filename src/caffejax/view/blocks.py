@@ -96,7 +96,7 @@ def _named(boxes: Sequence[Box], found: Sequence[Block]) -> list[Block]:
     starts = [i for i in range(len(boxes)) if i == 0 or scopes[i] != scopes[i - 1]]
     ranges = [
         (a, b)
-        for a, b in zip(starts, [*starts[1:], len(boxes)], strict=True)
+        for a, b in pairwise([*starts, len(boxes)])
         if scopes[a] and b - a > 1 and sum(len(box.layers) for box in boxes[a:b]) >= _FEWEST
     ]
     return [_block(boxes, a, b) for a, b in ranges if _free(found, a, b)] if len(ranges) + len(found) > 1 else []

@@ -88,7 +88,6 @@ class _Handler(BaseHTTPRequestHandler):
     """
 
     shown: _Followed
-    protocol_version = "HTTP/1.1"
     timeout = 30
     server_version, sys_version = "caffejax", ""
 

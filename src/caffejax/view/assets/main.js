@@ -262,6 +262,7 @@ class View {
 
 const given = JSON.parse(byId("net").textContent);
 const view = new View(given.net);
+view.firstDrawn = performance.now(); // milliseconds since the page was asked for
 window.caffejaxView = view; // for those who look into the page
 if (given.live) {
   let first = true; // what the page came with
