@@ -19,19 +19,7 @@ def conv(name: str, bottom: str, more: str = "num_output: 8 kernel_size: 1") -> 
     return f"layer {{ {wiring} convolution_param {{ {more} }} }}"
 
 
-WRONG = "\n".join(
-    [
-        'name: "wrong"',
-        DATA,
-        conv("conv1", "data", "num_output: 8 kernel_size: 3 kernel_sise: 4"),
-        'layer { name: "relu" type: "ReLu" bottom: "conv1" top: "conv1" }',
-        'layer { name: "pool" type: "Pooling" bottom: "conv1" top: "pool" pooling_param { kernel_size: 2 } }',
-        conv("side", "data", "num_output: 8 kernel_size: 5"),
-        conv("big", "side", "num_output: 8 kernel_size: 50"),
-        'layer { name: "sum" type: "Eltwise" bottom: "side" bottom: "poool" top: "sum" }',
-        'layer { name: "fine" type: "Power" bottom: "side" top: "fine" }',
-    ]
-)
+WRONG = (Path(__file__).parent / "wrong.prototxt").read_text()
 # the layers that are wrong, each with a part of what is said of it, and those whose numbers are known all the same
 SAID = {"conv1": "kernel_sise", "relu": "'ReLu'", "big": "kernel does not fit", "sum": "unknown bottom blob 'poool'"}
 SOUND = {"data", "conv1", "side", "fine"}
