@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -66,6 +67,12 @@ def _point(place: dict[str, float]) -> Point:
 
 
 def _run(script: str) -> Any:
+    """Run a script in a thread of its own: mini-racer cannot wait where an event loop runs, as it does in notebooks."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(_run_here, script).result()
+
+
+def _run_here(script: str) -> Any:
     engine = _engine()
     from py_mini_racer import JSOOMException, JSTimeoutException
 
