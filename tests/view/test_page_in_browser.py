@@ -73,20 +73,19 @@ DRAWN = """() => {
 }"""
 
 
-@pytest.mark.parametrize("opening", ["blocks open", "blocks closed"])
 @pytest.mark.parametrize("net", ["googlenet", "resnet50", "ssd300", "openpose"])
-def test_layout(opened: Opened, net: str, opening: str) -> None:
+def test_layout(opened: Opened, net: str) -> None:
     page = opened(config(net))
-    page.keyboard.press("e" if opening == "blocks open" else "c")
-    nodes, frames = rects(page, ".box, .block"), rects(page, ".frame")
-    assert len(nodes) > 9
-    assert bool(frames) == (opening == "blocks open")
-    assert all(apart(a, b) for a, b in combinations(nodes, 2))
-    assert all(apart(a, b) or inside(a, b) or inside(b, a) for a, b in combinations([*frames, *nodes], 2))
-    ends = page.evaluate("caffejaxView.placed.edges.map(({points}) => [points[0].y, points.at(-1).y])")
-    assert all(bottom > top for top, bottom in ends)
-    if opening == "blocks open":
-        assert {tuple(ends) for ends in page.evaluate(DRAWN)} == wires(config(net), "TRAIN")
+    for key in ("c", "e"):  # blocks closed, blocks open
+        page.keyboard.press(key)
+        nodes, frames = rects(page, ".box, .block"), rects(page, ".frame")
+        assert len(nodes) > 9
+        assert bool(frames) == (key == "e")
+        assert all(apart(a, b) for a, b in combinations(nodes, 2))
+        assert all(apart(a, b) or inside(a, b) or inside(b, a) for a, b in combinations([*frames, *nodes], 2))
+        ends = page.evaluate("caffejaxView.placed.edges.map(({points}) => [points[0].y, points.at(-1).y])")
+        assert all(bottom > top for top, bottom in ends)
+    assert {tuple(ends) for ends in page.evaluate(DRAWN)} == wires(config(net), "TRAIN")
 
 
 def test_blocks_open_and_close(opened: Opened) -> None:

@@ -75,8 +75,12 @@ def inception(count: int) -> str:
 
 
 def irregular(count: int) -> str:
-    """A net of that many layers in which nothing repeats: a third add a blob from up to eight layers before."""
-    parts, blobs, draw = [DATA, conv("l0", "data")], ["l0"], Random(0)
+    """A net of that many layers, for TRAIN, in which nothing repeats.
+
+    A third of them add a blob from up to eight layers before.
+    """
+    data = DATA.replace("input_param", "include { phase: TRAIN } input_param")
+    parts, blobs, draw = [data, conv("l0", "data")], ["l0"], Random(0)
     for i in range(1, count - 1):
         before = draw.choice(blobs[-8:-1] or blobs)
         if draw.random() < 1 / 3:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import TCPServer
 from typing import Any, cast
 
 from ..errors import CaffejaxError, Problem
@@ -71,14 +73,27 @@ def serve(
         shown = followed
 
     try:
-        server = ThreadingHTTPServer((HOST, port), Handler)
+        server = _Server((HOST, port), Handler)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise CaffejaxError(Problem(f"cannot listen on {HOST}:{port}: {reason}; --port names another")) from error
-    server.daemon_threads = True
     with server:
         ready(server)
         server.serve_forever(poll_interval=0.2)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def server_bind(self) -> None:
+        """Listen, without asking the network for this machine's name, as HTTPServer does."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = HOST, self.server_address[1]
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of browsers that went away before they had their answer."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -92,7 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "caffejax", ""
 
     def do_GET(self) -> None:
-        _, port = cast(tuple[str, int], self.server.server_address)
+        port = cast(tuple[str, int], self.server.server_address)[1]
         if self.headers.get("Host", "").lower() not in (f"{HOST}:{port}", f"localhost:{port}"):
             return self._answer(403, b"this server is for this machine's own browser", "text/plain")
         if self.path not in ("/", "/net.json"):

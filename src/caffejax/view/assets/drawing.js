@@ -106,7 +106,7 @@ function drawBlock({ item, x, y, width, height }, net) {
   const text = (klass, left, down, words, anchor) =>
     svg("text", { class: klass, x: left, y: down, "text-anchor": anchor }, words);
   const times = item.repeats ? `× ${item.repeats}` : "";
-  group.append(text("name", 34, h / 2 - 6, `${wrong ? "⚠ " : ""}${fitted(item.label, w - 90, FONTS.name)}`));
+  group.append(text("name", 34, h / 2 - 6, `${wrong ? "⚠ " : ""}${fitted(item.label, w - (times ? 84 : 48) - (wrong ? 16 : 0), FONTS.name)}`));
   group.append(text("times", w - 12, h / 2 - 6, times, "end"));
   const parameters = layers.reduce((sum, number) => sum + (net.phase.layers[number].parameters ?? 0), 0);
   const size = parameters ? ` · ${inWords(parameters)} parameters` : "";

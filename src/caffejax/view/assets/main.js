@@ -217,7 +217,8 @@ class View {
       if (block && !toggled(target)) this.toggle(block.dataset.item);
     });
     byId("about").addEventListener("click", ({ target }) => {
-      const { go, open } = target.closest("[data-go], [data-open]")?.dataset ?? {};
+      const { go, open, find } = target.closest("[data-go], [data-open], [data-find]")?.dataset ?? {};
+      if (find !== undefined) this.search.lookFor(find);
       if (go !== undefined) this.choose({ layer: Number(go) }, true);
       if (open !== undefined) this.toggle(open);
     });

@@ -100,7 +100,7 @@ function aboutNet(net) {
 }
 
 function heading(name, chip, detail) {
-  return html("header", {}, html("h2", {}, shown(name)), html("p", { class: "kind" }, chip ?? "", " ", shown(detail ?? "")));
+  return html("header", {}, html("h2", {}, shown(name) || "(no name)"), html("p", { class: "kind" }, chip ?? "", " ", shown(detail ?? "")));
 }
 
 // What is wrong: at a layer just what, elsewhere with links to the layers.
@@ -150,7 +150,7 @@ function byFamily(net, numbers) {
     html(
       "tr",
       { class: `family-${family}` },
-      html("th", { scope: "row" }, html("span", { class: "dot" }), family),
+      html("th", { scope: "row" }, html("span", { class: "dot" }), html("button", { type: "button", class: "link plain", "data-find": family }, family)),
       html("td", {}, String(seen.count)),
       html("td", {}, bar(seen.multiplyAdds / products)),
       html("td", {}, bar(seen.parameters / parameters)),

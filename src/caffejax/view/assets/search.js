@@ -76,6 +76,12 @@ class Search {
     this.field.blur();
   }
 
+  lookFor(query) {
+    this.field.value = query;
+    this.field.focus();
+    this.look();
+  }
+
   close() {
     this.list.hidden = true;
   }
