@@ -9,8 +9,9 @@ import pytest
 from viewed_nets import SPELLS, config, hostile
 
 from caffejax.errors import CaffejaxError
+from caffejax.summary import FAMILIES
 from caffejax.view import write_page
-from caffejax.view.page import in_html, page
+from caffejax.view.page import asset, in_html, page
 
 LENET = config("lenet")
 
@@ -24,6 +25,11 @@ def test_a_page_needs_nothing_else(tmp_path: Path) -> None:
     assert not re.search(r"""(src|href)\s*=\s*["']?(?!data:)[a-z/]""", text.partition("<script>")[0])
     assert "sourceMappingURL" not in text
     assert "connect-src 'none'" in text
+
+
+def test_each_family_has_a_colour() -> None:
+    style = asset("page.css")
+    assert [family for family in (*FAMILIES, "unbuilt") if f".family-{family} " not in style] == []
 
 
 def test_no_text_ends_the_json(tmp_path: Path) -> None:

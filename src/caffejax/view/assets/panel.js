@@ -65,9 +65,9 @@ function exact(count) {
 function aboutBlock(net, block) {
   const layers = net.layersOf(block);
   const wrong = layers.flatMap((number) => net.problemsOf(number));
-  const kind = block.repeats ? `the same ${block.repeats} times` : "a block";
+  const kind = block.repeats ? `${block.repeats} equal blocks` : "a block";
   return [
-    heading(block.label, html("span", { class: "chip" }, kind), ""),
+    heading(block.label, html("span", { class: "chip family-unbuilt" }, kind), ""),
     html("p", {}, html("button", { type: "button", "data-open": block.id }, net.isOpen(block) ? "Close it" : "Open it")),
     complaints([...new Set(wrong)], net),
     totals(net, layers),
