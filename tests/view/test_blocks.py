@@ -97,6 +97,6 @@ def test_names_make_blocks_where_structure_does_not() -> None:
 def test_large_nets() -> None:
     boxes, blocks = found_in(inception(70))
     assert len(boxes) > 500
-    assert [len(b.parts) for b in blocks] in ([23], [23, 0], [23, 2]) or sum(b.stop - b.start for b in blocks) > 500
+    assert sum(b.stop - b.start for b in blocks) > 0.9 * len(boxes)
     assert len(found_in(irregular(1000))[0]) == 1000
     assert found_in("layer { }")[1] == ()

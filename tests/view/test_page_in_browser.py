@@ -13,6 +13,8 @@ from caffejax.graph.rules import included
 from caffejax.schema import read_net
 from caffejax.summary import summarize
 
+pytestmark = pytest.mark.slow  # starting the browser is
+
 Opened = Callable[[Path | str], Any]
 TIMES = "\u00d7"
 Rect = dict[str, float]
