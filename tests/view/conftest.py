@@ -1,4 +1,4 @@
-"""One browser for all tests: the system's Chromium, driven by playwright."""
+"""One browser for all tests of a file: the system's Chromium, driven by playwright."""
 
 import functools
 import shutil
@@ -14,8 +14,9 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _SWITCHES = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")  # as in containers
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """While it is there an event loop runs in this thread, which other tests could not bear: not for the session."""
     playwright = pytest.importorskip("playwright.sync_api", reason="needs the package playwright, which is absent")
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:

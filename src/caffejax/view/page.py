@@ -17,7 +17,7 @@ LAYOUT = "layout.js"
 _SCRIPTS = (
     LAYOUT,
     *("tree.js", "nesting.js", "words.js", "elements.js", "sizes.js", "drawing.js"),
-    *("camera.js", "panel.js", "search.js", "live.js", "main.js"),
+    *("camera.js", "panel.js", "search.js", "live.js", "controls.js", "view.js", "main.js"),
 )
 
 
