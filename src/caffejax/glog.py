@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 log = logging.getLogger("caffejax")
 
@@ -57,3 +58,22 @@ def start_logging(write: Callable[[str], object] = _to_stderr, process: int = 0)
     log.handlers[:] = [_Handler(write, f"[process {process}] " if process else "")]
     log.setLevel(logging.WARNING if process else logging.INFO)
     log.propagate = False
+
+
+@contextmanager
+def warnings_kept(said_first: str = "") -> Iterator[list[str]]:
+    """Collect what caffejax logs as warnings meanwhile, instead of showing it, without `said_first`."""
+    found: list[str] = []
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            found.append(record.getMessage().removeprefix(said_first))
+
+    collector, propagate = Collector(logging.WARNING), log.propagate
+    log.addHandler(collector)
+    log.propagate = False
+    try:
+        yield found
+    finally:
+        log.removeHandler(collector)
+        log.propagate = propagate

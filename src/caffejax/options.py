@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from numbers import Integral
 from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
@@ -218,6 +219,7 @@ def resolved(run: Run, reading: Reading, options: Mapping[str, Any]) -> tuple[Ru
     return made[0], made[1]
 
 
+@cache  # reading annotations takes long, and this is asked for each layer
 def choices(name: str) -> tuple[str, ...]:
     """Return what an option of a few values may be; () for other options."""
     hint = (get_type_hints(Options) | get_type_hints(Parallel)).get(name)

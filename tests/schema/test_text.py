@@ -66,7 +66,7 @@ def test_escapes_as_in_cpp(text, name):
     ("text", "said"),
     [
         ("nmae: 'x'", "1:1: LayerParameter has no field 'nmae'; did you mean 'name'?"),
-        ("name: 'a'\n  name: 'b'", "2:3: 'name' stands twice in LayerParameter, which takes it once"),
+        ("name: 'a'\n  name: 'b'", "2:3: layer 'a': 'name' stands twice in LayerParameter, which takes it once"),
         (
             "relu_param {} relu_param {}",
             "1:15: 'relu_param' stands twice in LayerParameter, which takes it once",

@@ -19,7 +19,7 @@ FLOORS = (
     "cli",
     "pycaffe planning checking metrics",
     "solvers gradcheck logs export",
-    "inspect process",
+    "inspect process view",
     "checkpoints parallel interop",
     "net",
     "schedule summary",

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .. import data  # noqa: F401  registers the data layers
+from ..data.absent import AbsentError, assumed_graphs
 from ..errors import CaffejaxError, Problem
-from ..graph import Graph, build_graph
-from ..graph.rules import included
+from ..glog import warnings_kept
+from ..graph import Graph
+from ..graph.states import State, lacks_data, states_of
 from ..inspect.memory import net_sizes
 from ..paths import find
 from ..schema import read_net, read_solver
 from ..schema.caffe_pb2 import NetParameter, SolverParameter
 from ..solvers import settings
-from .absent import AbsentError, described, has_absent_source, replaced, side_guesses
 from .files import kind_of, weights_beside
 from .report import PhaseReport, Report, findings_of
-from .states import State, lacks_data, states_of
 from .weights import weights_report
 
 _FLOAT = 4  # bytes
@@ -44,7 +41,7 @@ def check_file(path: str | os.PathLike[str], weights: Sequence[str | os.PathLike
         return Report(str(file), "other", findings_of([Problem(f"cannot be read: {error.strerror}")], "text"))
     text = content.decode("utf-8-sig", "replace")
     kind = "other" if b"\0" in content else kind_of(text)
-    with _notes(file) as notes:
+    with warnings_kept(f"{file}: ") as notes:
         try:
             if kind == "net":
                 return _net_report(file, read_net(file), [Path(w) for w in weights] or weights_beside(file), notes)
@@ -86,28 +83,19 @@ def _solver_report(file: Path, param: SolverParameter, notes: list[str]) -> Repo
 def _phase_report(file: Path, net: NetParameter, state: State, weights: Sequence[Path]) -> PhaseReport:
     if lacks_data(net, state.message):
         return PhaseReport(state.name, "no data")
-    absent = [x for x in net.layer if included(x, state.message) and has_absent_source(x, file.parent)]
-    sides = side_guesses(absent)
-    guessed = len(sides) > 1
-    error: CaffejaxError | None = None
     best: PhaseReport | None = None
-    for side in sides:
-        try:
-            graph = build_graph(replaced(net, absent, side) if absent else net, state.message, file=str(file))
-        except AbsentError as reason:
-            return PhaseReport(state.name, "loads", assumed=(f"{reason}; the layers after it were not looked at",))
-        except CaffejaxError as failure:
-            error = error or failure
-        else:
-            assumed = tuple(described(layer, side, guessed) for layer in absent)
+    try:
+        for graph, assumed, guessed in assumed_graphs(net, state.message, file):
             found = _loaded(state.name, graph, assumed, [weights_report(graph, path) for path in weights])
             best = best or (replace(found, parameters=0, memory=0) if guessed else found)
             if not weights or not any(w.misfits for w in found.weights):
                 return found if weights else best  # of a size that weights fit
-    if best is not None:
-        return best
-    assert error is not None
-    return PhaseReport(state.name, "fails", findings_of(error.problems))
+    except AbsentError as reason:
+        return PhaseReport(state.name, "loads", assumed=(f"{reason}; the layers after it were not looked at",))
+    except CaffejaxError as error:
+        return PhaseReport(state.name, "fails", findings_of(error.problems))
+    assert best is not None  # else assumed_graphs raises
+    return best
 
 
 def _loaded(name: str, graph: Graph, assumed: tuple[str, ...], weights: Sequence[Any]) -> PhaseReport:
@@ -137,23 +125,3 @@ def _without_repetition(phases: Sequence[PhaseReport]) -> tuple[PhaseReport, ...
 
 def _same(a: PhaseReport, b: PhaseReport) -> bool:
     return (a.outcome, a.findings, a.compiled, a.parameters) == (b.outcome, b.findings, b.compiled, b.parameters)
-
-
-@contextmanager
-def _notes(file: Path) -> Iterator[list[str]]:
-    """Collect what is logged as warnings meanwhile, instead of showing it."""
-    found: list[str] = []
-
-    class Collector(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            found.append(record.getMessage().removeprefix(f"{file}: "))
-
-    log, collector = logging.getLogger("caffejax"), Collector(logging.WARNING)
-    propagate = log.propagate
-    log.addHandler(collector)
-    log.propagate = False
-    try:
-        yield found
-    finally:
-        log.removeHandler(collector)
-        log.propagate = propagate

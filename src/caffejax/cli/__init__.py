@@ -36,6 +36,7 @@ from . import (
     upgrade_net_proto_binary,
     upgrade_net_proto_text,
     upgrade_solver_proto_text,
+    view,
 )
 
 _COMMANDS = (
@@ -56,6 +57,7 @@ _COMMANDS = (
     filters,
     classify,
     detect,
+    view,
     draw_net,
     plot,
     parse_log,

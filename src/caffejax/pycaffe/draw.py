@@ -1,7 +1,7 @@
 """Draws nets: layers as boxes, blobs as octagons, coloured as by Caffe.
 
 The drawing is a text in the DOT language. Graphviz's `dot`, where it is installed, turns it into any other format;
-SVG can be had without it.
+SVG can be had without it, laid out by the library of `caffejax view`.
 """
 
 from __future__ import annotations
@@ -9,55 +9,20 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from dataclasses import dataclass, field
 from typing import Any
 
 from ..atomic import replacing
-from ..errors import CaffejaxError, GraphError
-from ..layers import layer_type
-from ..layers.label import UNLABELLED, Label
+from ..errors import CaffejaxError
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, PoolingParameter
-from ._svg import to_svg
+from ..view.drawing import Drawing
+from ..view.svg import to_svg
+from ..view.wiring import label_of, wired
 
 LAYER_STYLE_DEFAULT = {"shape": "record", "fillcolor": "#6495ED", "style": "filled"}
 NEURON_LAYER_STYLE = {"shape": "record", "fillcolor": "#90EE90", "style": "filled"}
 BLOB_STYLE = {"shape": "octagon", "fillcolor": "#E0E0E0", "style": "filled"}
 
 _DIRECTIONS = ("LR", "RL", "TB", "BT")
-
-
-@dataclass
-class Drawing:
-    """A net as nodes and edges.
-
-    Attributes:
-        name: the net's.
-        rankdir: where it runs to: "LR", "RL", "TB" or "BT".
-        nodes: label and style by node.
-        edges: from node, to node, label.
-    """
-
-    name: str
-    rankdir: str
-    nodes: dict[str, tuple[str, dict[str, str]]] = field(default_factory=dict)
-    edges: list[tuple[str, str, str]] = field(default_factory=list)
-
-    def to_dot(self) -> str:
-        """Return the drawing in the DOT language."""
-        lines = [f"digraph {_quoted(self.name)} {{", f"rankdir={self.rankdir};"]
-        for node, (label, style) in self.nodes.items():
-            settings = ", ".join(f"{key}={_quoted(value)}" for key, value in style.items())
-            lines.append(f"{_quoted(node)} [label={_quoted(label, style['shape'] == 'record')}, {settings}];")
-        for source, target, label in self.edges:
-            lines.append(f"{_quoted(source)} -> {_quoted(target)} [label={_quoted(label)}];")
-        return "\n".join([*lines, "}\n"])
-
-
-def _quoted(text: str, record: bool = False) -> str:
-    """Return a string of the DOT language; in a record's label some characters more have a meaning."""
-    for mark in '\\"' + ("{}|<>" if record else ""):
-        text = text.replace(mark, f"\\{mark}")
-    return '"' + text.replace("\n", "\\n") + '"'
 
 
 def get_pooling_types_dict() -> dict[int, str]:
@@ -67,7 +32,7 @@ def get_pooling_types_dict() -> dict[int, str]:
 
 def get_edge_label(layer: LayerParameter) -> str:
     """Return what stands at the edges to a layer's tops: batch size, or number of outputs; else nothing."""
-    label = _label(layer.type)
+    label = label_of(layer.type)
     return label.edge(layer) if label.edge else ""
 
 
@@ -77,7 +42,7 @@ def get_layer_lr_mult(layer: LayerParameter) -> tuple[float, float]:
     Raises:
         ValueError: for layers other than convolutions and inner products.
     """
-    if not _label(layer.type).lr_mult:
+    if not label_of(layer.type).lr_mult:
         raise ValueError(f"{layer.type} layers do not have a learning rate multiplier")
     if len(layer.param) > 2:
         raise ValueError(f"layer '{layer.name}' has {len(layer.param)} param entries; weights and biases are two")
@@ -89,7 +54,7 @@ def get_layer_lr_mult(layer: LayerParameter) -> tuple[float, float]:
 def get_layer_label(layer: LayerParameter, rankdir: str, display_lrm: bool = False) -> str:
     """Return the text in a layer's box: name, type, kernel, stride and pad; in one line if the net runs up or down."""
     separator = " " if rankdir in ("TB", "BT") else "\n"
-    label = _label(layer.type)
+    label = label_of(layer.type)
     kind = f"{layer.type} {label.kind(layer)}" if label.kind else layer.type
     parts = [layer.name, f"({kind})"]
     if label.window:
@@ -99,17 +64,9 @@ def get_layer_label(layer: LayerParameter, rankdir: str, display_lrm: bool = Fal
     return separator.join(parts)
 
 
-def _label(type_name: str) -> Label:
-    """Return what the type says of its layers; of one that is not registered nothing is known."""
-    try:
-        return layer_type(type_name).facts.label
-    except GraphError:
-        return UNLABELLED
-
-
 def choose_color_by_layertype(layertype: str) -> str:
     """Return the colour of a layer's box, in HTML's notation."""
-    return _label(layertype).colour or LAYER_STYLE_DEFAULT["fillcolor"]
+    return label_of(layertype).colour or LAYER_STYLE_DEFAULT["fillcolor"]
 
 
 def drawing(
@@ -135,21 +92,16 @@ def drawing(
     if rankdir not in _DIRECTIONS:
         raise CaffejaxError(f"rankdir is one of {', '.join(_DIRECTIONS)}, not '{rankdir}'")
     result = Drawing(caffe_net.name or "Net", rankdir)
-    for number, layer in enumerate(caffe_net.layer):
-        if phase is not None and not _in_phase(layer, phase):
-            continue
-        node = f"{layer.name}_{layer.type}"
-        if node in result.nodes:
-            node += f"_{number}"  # nets may repeat a name, in layers of different phases above all
-        in_place = len(layer.bottom) == 1 and list(layer.top) == list(layer.bottom)
-        style = {**LAYER_STYLE_DEFAULT, "fillcolor": choose_color_by_layertype(layer.type)}
-        result.nodes[node] = get_layer_label(layer, rankdir, display_lrm), NEURON_LAYER_STYLE if in_place else style
-        for bottom in layer.bottom:
+    for layer in wired([x for x in caffe_net.layer if phase is None or _in_phase(x, phase)]):
+        style = {**LAYER_STYLE_DEFAULT, "fillcolor": choose_color_by_layertype(layer.layer.type)}
+        text = get_layer_label(layer.layer, rankdir, display_lrm)
+        result.nodes[layer.key] = text, NEURON_LAYER_STYLE if layer.in_place else style
+        for bottom in layer.layer.bottom:
             result.nodes[f"{bottom}_blob"] = bottom, BLOB_STYLE
-            result.edges.append((f"{bottom}_blob", node, ""))
-        for top in layer.top:
+            result.edges.append((f"{bottom}_blob", layer.key, ""))
+        for top in layer.layer.top:
             result.nodes[f"{top}_blob"] = top, BLOB_STYLE
-            result.edges.append((node, f"{top}_blob", get_edge_label(layer) if label_edges else ""))
+            result.edges.append((layer.key, f"{top}_blob", get_edge_label(layer.layer) if label_edges else ""))
     return result
 
 
@@ -200,7 +152,8 @@ def draw_net(
         display_lrm: multipliers of the learning rate in the boxes.
 
     Raises:
-        CaffejaxError: if the format needs Graphviz and that is not there or fails.
+        CaffejaxError: if the format needs Graphviz and that is not there or fails; or, for SVG, neither that nor the
+            extra `caffejax[draw]` is there.
     """
     picture = drawing(caffe_net, rankdir, phase=phase, display_lrm=display_lrm)
     if ext == "dot":
@@ -208,7 +161,7 @@ def draw_net(
     program = shutil.which("dot")
     if program is None:
         if ext == "svg":
-            return to_svg(picture.nodes, picture.edges, rankdir).encode()
+            return to_svg(picture).encode()
         raise CaffejaxError(
             f"drawing to .{ext} needs Graphviz's program 'dot', which was not found: install the package graphviz, "
             "or name the file .svg or .dot"

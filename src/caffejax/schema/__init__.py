@@ -2,7 +2,7 @@
 
 from . import caffe_pb2
 from .forks import hints_in, ignored_settings, unknown_settings
-from .reading import parse_binary, read_net, read_solver, source_file
+from .reading import parse_binary, read_net, read_solver, read_what_is_right, source_file
 from .text import format_text, parse_text
 from .upgrade import upgrade_net, upgrade_solver
 
@@ -15,6 +15,7 @@ __all__ = [
     "parse_text",
     "read_net",
     "read_solver",
+    "read_what_is_right",
     "source_file",
     "unknown_settings",
     "upgrade_net",

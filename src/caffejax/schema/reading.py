@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, Message
 from ..errors import Problem, SchemaError, located
 from .caffe_pb2 import NetParameter, SolverParameter
 from .places import in_layer, is_layer
-from .text import format_text, parse_text
+from .text import format_text, parse_text, parse_what_is_right
 from .upgrade import upgrade_net, upgrade_solver
 
 M = TypeVar("M", bound=Message)
@@ -40,6 +40,21 @@ def read_net(source: str | os.PathLike[str] | Message, *, name: str = "<text>") 
     with located(file=file):
         _warn(upgrade_net(net), file)
     return net
+
+
+def read_what_is_right(path: Path) -> tuple[NetParameter, tuple[Problem, ...]]:
+    """Read what can be read of a net's file, to look at; return it with every problem, and as it is if it is too old.
+
+    Raises:
+        SchemaError: if there is no such file, or it is no text.
+    """
+    net, problems = parse_what_is_right(_text_of(path), NetParameter, file=str(path))
+    try:
+        with located(file=str(path)):
+            _warn(upgrade_net(net), str(path))
+    except SchemaError as error:
+        problems = (*problems, *error.problems)
+    return net, problems
 
 
 def read_solver(source: str | os.PathLike[str] | Message, *, name: str = "<text>") -> SolverParameter:

@@ -42,13 +42,19 @@ def parse_text(text: str, message_class: type[M], *, file: str | None = None) ->
         SchemaError: with every problem found, each with line, column and, for a name that is unknown, the
             nearest known one.
     """
+    message, problems = parse_what_is_right(text, message_class, file=file)
+    if problems:
+        raise SchemaError(problems)
+    return message
+
+
+def parse_what_is_right(text: str, message_class: type[M], *, file: str | None = None) -> tuple[M, tuple[Problem, ...]]:
+    """Read prototxt as `parse_text` does; return what could be read of it, and every problem."""
     parser = _Parser(text, file)
     message = message_class()
     with suppress(_GiveUpError):
         parser.parse_fields(message, END, 0, 0)
-    if problems := [*parser.problems, *parser.incomplete]:
-        raise SchemaError(problems)
-    return message
+    return message, (*parser.problems, *parser.incomplete)
 
 
 def format_text(message: Message) -> str:
@@ -95,6 +101,7 @@ class _Parser:
         tokens = self.tokens
         known, required = _fields_of(message.DESCRIPTOR)
         seen: set[str] = set()
+        noted = len(self.problems)
         while (token := tokens[self.at]) != closing:
             start = self.at
             field = known.get(token)
@@ -117,7 +124,8 @@ class _Parser:
             if name not in seen:
                 self.incomplete.append(self.problem_at(opened, f"{message.DESCRIPTOR.name} needs '{name}'"))
         if is_layer(message):
-            self.problems += [in_layer(problem, message) for problem in self.incomplete]
+            inside = [*self.problems[noted:], *self.incomplete]
+            self.problems[noted:] = [p if p.layer is not None else in_layer(p, message) for p in inside]
             self.incomplete.clear()
 
     def parse_value(self, message: Message, field: _Field, depth: int) -> None:

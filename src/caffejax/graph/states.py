@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..graph import net_state
-from ..graph.rules import included
-from ..graph.splits import find_sources
 from ..layers import Phase
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
+from .rules import included, net_state
+from .splits import find_sources
 
 _PHASES: tuple[Phase, ...] = ("TRAIN", "TEST")
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
-from ..data.video_data import video_shape
-from ..errors import GraphError
+from ..errors import CaffejaxError, GraphError
+from ..graph import Graph, build_graph
+from ..graph.rules import included
 from ..layers import Reads, layer_type
 from ..paths import find
-from ..schema.caffe_pb2 import LayerParameter, NetParameter
+from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
+from .video_data import video_shape
 
 _SOURCES = ("source", "root_folder", "mean_file", "label_map_file", "name_size_file")
 _SIDES = (224, 227, 256, 299, 32, 28, 512, 64)  # of images whose size nothing tells, in the order of trying
@@ -22,6 +24,49 @@ _BOXES = 8  # of a batch, each of eight numbers
 
 class AbsentError(Exception):
     """A source that is not there, of a layer whose tops cannot be assumed."""
+
+
+class AssumedGraph(NamedTuple):
+    """A graph, and what was assumed to build it.
+
+    Attributes:
+        graph: the graph.
+        assumed: a sentence for each data layer whose source is absent.
+        guessed: whether nothing tells the size of some images, so that other sizes may do as well.
+    """
+
+    graph: Graph
+    assumed: tuple[str, ...] = ()
+    guessed: bool = False
+
+
+def assumed_graphs(net: NetParameter, state: NetState, file: Path) -> Iterator[AssumedGraph]:
+    """Yield the graph of a net whose sources may be absent; if nothing tells the images' size, one for each that fits.
+
+    Args:
+        net: the net, as `schema.read_net` gives it.
+        state: phase, level and stages.
+        file: where the net came from.
+
+    Raises:
+        AbsentError: if the settings of a layer whose source is absent tell no shapes.
+        GraphError: as `build_graph`, if no size fits.
+    """
+    absent = [layer for layer in net.layer if included(layer, state) and has_absent_source(layer, file.parent)]
+    sides = side_guesses(absent)
+    error: CaffejaxError | None = None
+    fits = False
+    for side in sides:
+        try:
+            graph = build_graph(replaced(net, absent, side) if absent else net, state, file=str(file))
+        except CaffejaxError as failure:
+            error = error or failure
+        else:
+            fits = True
+            guessed = len(sides) > 1
+            yield AssumedGraph(graph, tuple(described(layer, side, guessed) for layer in absent), guessed)
+    if error is not None and not fits:
+        raise error
 
 
 def has_absent_source(layer: LayerParameter, folder: Path | None) -> bool:

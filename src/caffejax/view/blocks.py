@@ -1,0 +1,116 @@
+"""Blocks that a net repeats: found by structure, else by names such as `inception_3a/1x1`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from .boxes import Box, Signatures, crossings
+
+_LONGEST = 250  # boxes of a block that is repeated
+_FEWEST = 3  # layers of a block
+_MARKS = "/_-.:"  # where a name's beginning may end
+
+
+@dataclass(frozen=True)
+class Block:
+    """Boxes, one after another, that can be drawn as one.
+
+    Attributes:
+        start, stop: the boxes, as of a range.
+        label: what to call it.
+        parts: of a run the blocks that it repeats; of a block that stands alone nothing.
+    """
+
+    start: int
+    stop: int
+    label: str
+    parts: tuple[Block, ...] = ()
+
+
+def blocks_of(boxes: Sequence[Box]) -> tuple[Block, ...]:
+    """Return the blocks of a net, none of which overlap, in order.
+
+    First what follows upon itself: the repetition that covers most, and so on with what is left. Then what occurs
+    several times with something between. Last, layers whose names begin alike, up to a slash.
+    """
+    alike, open_at = Signatures(boxes), crossings(boxes)
+    found = list(_runs(boxes, alike, open_at, 0, len(boxes)))
+    found += _recurring(boxes, alike, open_at, found)
+    found += _named(boxes, found)
+    return tuple(sorted(found, key=lambda block: block.start))
+
+
+def _runs(boxes: Sequence[Box], alike: Signatures, open_at: Sequence[int], first: int, last: int) -> Iterator[Block]:
+    """Yield runs of equal blocks among the boxes from `first` up to `last`; at best blocks of one fork at most."""
+    best: tuple[bool, int, int, int] | None = None  # simple or not, boxes covered, minus the period, minus the start
+    for period in range(1, min((last - first) // 2, _LONGEST) + 1):
+        for start, length in _stretches(alike.repeated(first, last, period)):
+            times = length // period + 1
+            if times < (2 if period > 1 else _FEWEST):
+                continue
+            begins = [first + start + shift for shift in range(length % period + 1)]
+            begin = min(begins, key=lambda place: (open_at[place], place))
+            layers = sum(len(box.layers) for box in boxes[begin : begin + period])
+            candidate = _forks(open_at, begin, begin + period) <= 1, times * period, -period, -begin
+            if layers >= _FEWEST and (best is None or candidate > best):
+                best = candidate
+    if best is None:
+        return
+    _, covered, period, begin = best[0], best[1], -best[2], -best[3]
+    parts = tuple(_block(boxes, at, at + period) for at in range(begin, begin + covered, period))
+    yield from _runs(boxes, alike, open_at, first, begin)
+    yield Block(begin, begin + covered, f"{parts[0].label} … {parts[-1].label}", parts)
+    yield from _runs(boxes, alike, open_at, begin + covered, last)
+
+
+def _forks(open_at: Sequence[int], start: int, stop: int) -> int:
+    """Return how many times a block forks and joins again."""
+    cuts = [place for place in range(start, stop + 1) if open_at[place] <= open_at[start]]
+    return sum(b - a > 1 for a, b in pairwise(cuts))
+
+
+def _stretches(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """Yield start and length of what is true without a break."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
+    for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        yield start, stop - start
+
+
+def _recurring(boxes: Sequence[Box], alike: Signatures, open_at: Sequence[int], found: Sequence[Block]) -> list[Block]:
+    """Return what lies between two places across which one box is read, if it is several boxes and occurs again."""
+    cuts = [place for place, count in enumerate(open_at) if count <= 1]
+    ranges = [(a, b) for a, b in pairwise(cuts) if b - a > 1]
+    seen = Counter(alike.of(a, b) for a, b in ranges)
+    return [_block(boxes, a, b) for a, b in ranges if seen[alike.of(a, b)] > 1 and _free(found, a, b)]
+
+
+def _named(boxes: Sequence[Box], found: Sequence[Block]) -> list[Block]:
+    """Return neighbours whose names begin alike, up to a slash, where a net has several such neighbourhoods."""
+    scopes = [box.layers[0].layer.name.rpartition("/")[0].partition("/")[0] for box in boxes]
+    starts = [i for i in range(len(boxes)) if i == 0 or scopes[i] != scopes[i - 1]]
+    ranges = [
+        (a, b)
+        for a, b in pairwise([*starts, len(boxes)])
+        if scopes[a] and b - a > 1 and sum(len(box.layers) for box in boxes[a:b]) >= _FEWEST
+    ]
+    return [_block(boxes, a, b) for a, b in ranges if _free(found, a, b)] if len(ranges) + len(found) > 1 else []
+
+
+def _free(found: Sequence[Block], start: int, stop: int) -> bool:
+    return all(stop <= block.start or block.stop <= start for block in found)
+
+
+def _block(boxes: Sequence[Box], start: int, stop: int) -> Block:
+    """Return a block, named by how its layers' names begin, up to a mark, else by the layer that it ends with."""
+    names = [layer.layer.name for box in boxes[start:stop] for layer in box.layers]
+    alike = [len(set(letters)) == 1 for letters in zip(*names, strict=False)]  # as far as the shortest goes
+    common = names[0][: [*alike, False].index(False)]
+    end = max(common.rfind(mark) for mark in _MARKS)
+    label = common[:end] if end > 0 else boxes[stop - 1].layers[0].layer.name
+    return Block(start, stop, label.strip(_MARKS) or names[0])

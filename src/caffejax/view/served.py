@@ -1,0 +1,143 @@
+"""A server on this machine alone that shows a net, and reads its file again when it was edited."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from socketserver import TCPServer
+from typing import Any, cast
+
+from ..errors import CaffejaxError, Problem
+from .page import in_html, page
+from .seen import see
+from .told import told
+
+HOST = "127.0.0.1"
+
+
+class _Followed:
+    """A net's file, looked at again once it was changed."""
+
+    def __init__(self, file: Path, level: int, stages: Sequence[str]) -> None:
+        self._file = file
+        self._look = lambda: told(see(file, level, stages))
+        self._lock = threading.Lock()
+        self._stamp: object = None
+        self._net: dict[str, Any] = {}
+
+    def net(self) -> dict[str, Any]:
+        """Return the net as it is in the file now.
+
+        Raises:
+            CaffejaxError: if there is no such file, or it is no text.
+        """
+        with self._lock:
+            try:
+                status = self._file.stat()
+                stamp: object = (status.st_mtime_ns, status.st_size, status.st_ino)
+            except OSError:
+                stamp = None
+            if stamp is None or stamp != self._stamp:
+                self._net = self._look()
+                self._stamp = stamp
+            return self._net
+
+
+def serve(
+    file: Path,
+    port: int = 0,
+    level: int = 0,
+    stages: Sequence[str] = (),
+    ready: Callable[[ThreadingHTTPServer], object] = lambda server: None,
+) -> None:
+    """Show a net until interrupted, to browsers on this machine.
+
+    Args:
+        file: a prototxt; it may be edited meanwhile.
+        port: where to listen; 0 for any that is free.
+        level, stages: of the states to show it in.
+        ready: called with the server once it listens.
+
+    Raises:
+        SchemaError: if there is no such prototxt at the start, or it is no text.
+        CaffejaxError: if the port is taken.
+    """
+    followed = _Followed(file, level, stages)
+    followed.net()
+
+    class Handler(_Handler):
+        shown = followed
+
+    try:
+        server = _Server((HOST, port), Handler)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CaffejaxError(Problem(f"cannot listen on {HOST}:{port}: {reason}; --port names another")) from error
+    with server:
+        ready(server)
+        server.serve_forever(poll_interval=0.2)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def server_bind(self) -> None:
+        """Listen, without asking the network for this machine's name, as HTTPServer does."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = HOST, self.server_address[1]
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of browsers that went away before they had their answer."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Gives the page and, as JSON, the net.
+
+    A page of another site may not read either: its requests name that site as the host, and are refused.
+    """
+
+    shown: _Followed
+    timeout = 30
+    server_version, sys_version = "caffejax", ""
+
+    def do_GET(self) -> None:
+        port = cast(tuple[str, int], self.server.server_address)[1]
+        if self.headers.get("Host", "").lower() not in (f"{HOST}:{port}", f"localhost:{port}"):
+            return self._answer(403, b"this server is for this machine's own browser", "text/plain")
+        if self.path not in ("/", "/net.json"):
+            return self._answer(404, b"there is nothing here", "text/plain")
+        try:
+            net = self.shown.net()
+        except CaffejaxError as error:
+            return self._answer(500, str(error).encode(errors="replace"), "text/plain; charset=utf-8")
+        if self.path == "/":
+            return self._answer(200, page(net, live=True), "text/html; charset=utf-8")
+        content = in_html(net).encode()
+        version = f'"{hashlib.sha256(content).hexdigest()}"'
+        if self.headers.get("If-None-Match") == version:
+            return self._answer(304, b"", "application/json", version)
+        return self._answer(200, content, "application/json", version)
+
+    def _answer(self, status: int, content: bytes, kind: str, version: str | None = None) -> None:
+        self.send_response(status)
+        headers = {
+            "Content-Type": kind,
+            "Content-Length": str(len(content)),
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "Cross-Origin-Resource-Policy": "same-origin",
+            "Content-Security-Policy": "frame-ancestors 'none'",
+        }
+        for name, value in {**headers, **({"ETag": version} if version else {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: a page asks every second."""

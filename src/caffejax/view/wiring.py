@@ -1,0 +1,79 @@
+"""The graph that is drawn: a net's layers as the text has them, each with those that make its bottoms.
+
+It needs no shapes, so a net that cannot be built can be drawn.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import GraphError
+from ..graph.splits import find_sources
+from ..layers import layer_type
+from ..layers.label import UNLABELLED, Label
+from ..schema.caffe_pb2 import LayerParameter
+
+
+@dataclass(frozen=True)
+class WiredLayer:
+    """A layer in a drawing.
+
+    Attributes:
+        number: its index among those drawn.
+        key: unique in the drawing.
+        layer: its definition.
+        sources: for each bottom the number of the layer that makes it; None if none does.
+        head: the layer below whose box it is drawn: of layers that work in place the one that made the blob, if nothing
+            else reads that before; else its own number.
+    """
+
+    number: int
+    key: str
+    layer: LayerParameter
+    sources: tuple[int | None, ...]
+    head: int
+
+    @property
+    def in_place(self) -> bool:
+        """Whether its only top replaces its only bottom."""
+        return works_in_place(self.layer)
+
+    @property
+    def label(self) -> Label:
+        """What its type says of it."""
+        return label_of(self.layer.type)
+
+
+def works_in_place(layer: LayerParameter) -> bool:
+    """Return whether a layer's only top replaces its only bottom."""
+    return len(layer.bottom) == 1 and list(layer.top) == list(layer.bottom)
+
+
+def label_of(type_name: str) -> Label:
+    """Return what a type says of its layers; of one that is not registered nothing is known."""
+    try:
+        return layer_type(type_name).facts.label
+    except GraphError:
+        return UNLABELLED
+
+
+def wired(layers: Sequence[LayerParameter]) -> tuple[WiredLayer, ...]:
+    """Wire layers, in the order of execution."""
+    sources, _ = find_sources(layers)
+    readers = Counter(sources.values())
+    keys: set[str] = set()
+    heads: list[int] = []
+    result = []
+    for i, layer in enumerate(layers):
+        found = [sources.get((i, j)) for j in range(len(layer.bottom))]
+        made_by = found[0] if works_in_place(layer) else None
+        alone = made_by is not None and readers[made_by] == 1 and len(layers[made_by[0]].top) == 1
+        heads.append(heads[made_by[0]] if made_by is not None and alone else i)
+        key = f"{layer.name}_{layer.type}"
+        if key in keys:
+            key += f"_{i}"  # nets may repeat a name, in layers of different phases above all
+        keys.add(key)
+        result.append(WiredLayer(i, key, layer, tuple(None if s is None else s[0] for s in found), heads[i]))
+    return tuple(result)

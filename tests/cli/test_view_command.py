@@ -1,0 +1,86 @@
+"""`caffejax view`: where the page goes, what is said, and the server until it is interrupted."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+from test_help_and_errors import refused
+
+from caffejax.cli import main
+
+REPOSITORY = Path(__file__).parents[2]
+LENET = REPOSITORY / "configs" / "lenet" / "train_val.prototxt"
+
+
+@pytest.mark.parametrize(("flags", "name"), [((), "train_val.html"), (("--out", "a.html"), "a.html")])
+def test_the_page_is_where_it_is_said_to_be(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    flags: tuple[str, ...],
+    name: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["view", str(LENET), *flags]) == 0
+    assert capsys.readouterr().out == f"Wrote {name}\n"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_bytes().startswith(b"<!doctype html>")
+
+
+def test_problems_are_printed_and_the_page_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    net = REPOSITORY / "tests" / "view" / "wrong.prototxt"
+    assert main(["view", str(net), "--out", str(tmp_path / "a.html")]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 5
+    assert re.match(r"caffejax: .*wrong.prototxt:3:\d+: layer 'conv1' .*did you mean 'kernel_size'", said[0])
+    assert any(re.match(r"caffejax: TRAIN/TEST: .*layer 'sum' \(Eltwise\): unknown bottom blob", line) for line in said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("absent.prototxt",), "absent.prototxt: no such file"),
+        ((".",), "this is a folder"),
+        ((str(LENET), "--out", "no_folder/a.html"), "cannot be written: .*create the folder first"),
+        ((str(LENET), "--out", str(LENET)), "would take the net's place"),
+        ((str(LENET), "--serve", "--out", "a.html"), "give one of them"),
+        (("absent.prototxt", "--serve"), "no such file"),
+    ],
+)
+def test_mistakes(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert re.search(message, refused(capsys, "view", *arguments))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "x"])
+def test_ports(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["view", str(LENET), "--serve", f"--port={port}"])
+    assert ended.value.code == 2
+    assert "is not a port" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_server_runs_until_interrupted() -> None:
+    command = [sys.executable, "-m", "caffejax", "view", str(LENET), "--serve"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:\d+/", said)
+        assert found is not None, said
+        with urlopen(found[0], timeout=30) as answer:
+            assert b"LeNet" in answer.read()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130

@@ -1,0 +1,67 @@
+"""One browser for all tests of a file: the system's Chromium, driven by playwright."""
+
+import functools
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from caffejax.view import write_page
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+_SWITCHES = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")  # as in containers
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """While it is there an event loop runs in this thread, which other tests could not bear: not for the session."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs the package playwright, which is absent")
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        pytest.skip(f"needs a browser, one of {', '.join(BROWSERS)}, which are absent: apt-get install chromium")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=list(_SWITCHES))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def tab(browser: Any) -> Iterator[Any]:
+    """A fresh tab; what goes wrong in it fails the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    mishaps: list[str] = []
+    page.on("pageerror", lambda error: mishaps.append(f"error: {error}"))
+    page.on("console", lambda message: mishaps.append(message.text) if message.type == "error" else None)
+    page.on("dialog", lambda dialog: mishaps.append(f"dialog: {dialog.message}"))
+    yield page
+    context.close()
+    assert [mishap for mishap in mishaps if "ERR_CONNECTION_REFUSED" not in mishap] == []  # of a server that stopped
+
+
+@pytest.fixture(scope="session")
+def page_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path | str], Path]:
+    """Writes the page of a net, given its file or its text, once."""
+
+    @functools.cache
+    def written(net: Path | str) -> Path:
+        folder = tmp_path_factory.mktemp("page")
+        if isinstance(net, str):
+            (folder / "net.prototxt").write_text(net)
+        write_page(folder / "net.prototxt" if isinstance(net, str) else net, folder / "net.html")
+        return folder / "net.html"
+
+    return written
+
+
+@pytest.fixture
+def opened(tab: Any, page_file: Callable[[Path | str], Path]) -> Callable[[Path | str], Any]:
+    """Opens the page of a net in the tab."""
+
+    def open_page(net: Path | str) -> Any:
+        tab.goto(page_file(net).as_uri())
+        return tab
+
+    return open_page

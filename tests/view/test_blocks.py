@@ -1,0 +1,102 @@
+"""Blocks that nets repeat, and boxes of layers that work in place."""
+
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from viewed_nets import CONFIGS, DATA, config, conv, inception, irregular
+
+from caffejax.graph import net_state
+from caffejax.graph.rules import included
+from caffejax.schema import read_net
+from caffejax.view.blocks import Block, blocks_of
+from caffejax.view.boxes import Box, boxes_of
+from caffejax.view.wiring import WiredLayer, wired
+
+
+def layers_of(net: Path | str) -> tuple[WiredLayer, ...]:
+    message = read_net(net)
+    state = net_state(message, "TRAIN")
+    return wired([layer for layer in message.layer if included(layer, state)])
+
+
+def found_in(net: Path | str) -> tuple[tuple[Box, ...], tuple[Block, ...]]:
+    boxes = boxes_of(layers_of(net))
+    return boxes, blocks_of(boxes)
+
+
+@pytest.mark.parametrize(
+    ("net", "expected"),
+    [
+        ("resnet50", "res2_0 res2_1*2 res3_0 res3_1*3 res4_0 res4_1*5 res5_0 res5_1*2"),
+        ("se_resnet50", "conv2_1 conv2_2*2 conv3_1 conv3_2*3 conv4_1 conv4_2*5 conv5_1 conv5_2*2"),
+        ("googlenet", "3a_out*2 4a_out loss1 4b_out 4c_out*2 loss2 4e_out 5a_out*2"),
+        ("densenet121", "concat_2_1*6 concat_3_1*12 concat_4_1*24 concat_5_1*16"),
+        ("mobilenet", "conv2*13"),
+        ("squeezenet", "fire2*2 fire4*2 fire6*3"),
+        ("ssd300", "conv3_1*3 conv6_2*4 fc7_mbox*5"),
+        ("lenet", ""),
+        ("caffenet", ""),
+    ],
+)
+def test_blocks_are_those_that_people_speak_of(net: str, expected: str) -> None:
+    _, blocks = found_in(config(net))
+    said = [(b.parts[0].label + f"*{len(b.parts)}") if b.parts else b.label for b in blocks]
+    assert " ".join(said) == expected
+
+
+@pytest.mark.parametrize("net", sorted(CONFIGS.glob("*/train*.prototxt")), ids=lambda path: path.parent.name)
+def test_blocks_do_not_overlap_and_what_repeats_is_equal(net: Path) -> None:
+    boxes, blocks = found_in(net)
+    assert all(a.stop <= b.start for a, b in pairwise(blocks))
+    for block in blocks:
+        assert 0 <= block.start < block.stop <= len(boxes)
+        ends = [block.start, *(part.stop for part in block.parts)]
+        assert [part.start for part in block.parts] == ends[:-1]
+        assert not block.parts or ends[-1] == block.stop
+        types = [[x.layer.type for b in boxes[p.start : p.stop] for x in b.layers] for p in block.parts]
+        assert all(t == types[0] for t in types)
+
+
+def test_each_layer_is_in_one_box_below_what_it_overwrites() -> None:
+    layers = layers_of(config("resnet152"))
+    boxes = boxes_of(layers)
+    assert Counter(x.number for box in boxes for x in box.layers) == Counter(range(len(layers)))
+    for box in boxes:
+        head, *others = box.layers
+        assert all(list(x.layer.top) == list(x.layer.bottom) == list(head.layer.top) for x in others)
+    assert len(boxes) < len(layers) / 2
+
+
+RELU = 'layer { name: "relu" type: "ReLU" bottom: "a" top: "a" }'
+
+
+@pytest.mark.parametrize(
+    ("net", "boxes"),
+    [
+        ([conv("a", "data"), RELU, conv("b", "a")], "data a+relu b"),
+        ([conv("a", "data"), conv("b", "a"), RELU], "data a b relu"),  # b reads what relu overwrites
+        (['layer { name: "s" type: "Slice" bottom: "data" top: "a" top: "b" }', RELU], "data s relu"),
+        ([RELU], "data relu"),  # nothing makes its bottom
+    ],
+)
+def test_what_works_in_place_stands_below_if_nothing_comes_between(net: list[str], boxes: str) -> None:
+    found = boxes_of(layers_of("\n".join([DATA, *net])))
+    assert " ".join("+".join(x.layer.name for x in box.layers) for box in found) == boxes
+
+
+def test_names_make_blocks_where_structure_does_not() -> None:
+    net = [DATA, conv("in/a", "data"), conv("in/b", "in/a", "num_output: 2 kernel_size: 3"), conv("in/c", "in/b")]
+    net += ['layer { name: "out/x" type: "ReLU" bottom: "in/c" top: "x" }', conv("out/y", "x")]
+    net += ['layer { name: "out/z" type: "TanH" bottom: "out/y" top: "z" }']
+    _, blocks = found_in("\n".join(net))
+    assert [b.label for b in blocks] == ["in", "out"]
+
+
+def test_large_nets() -> None:
+    boxes, blocks = found_in(inception(70))
+    assert len(boxes) > 500
+    assert sum(b.stop - b.start for b in blocks) > 0.9 * len(boxes)
+    assert len(found_in(irregular(1000))[0]) == 1000
+    assert found_in("layer { }")[1] == ()

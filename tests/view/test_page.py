@@ -1,0 +1,67 @@
+"""The file that is a page: whole, with the licence, without a way out of its JSON; written all at once."""
+
+import json
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from viewed_nets import SPELLS, config, hostile
+
+from caffejax.errors import CaffejaxError
+from caffejax.summary import FAMILIES
+from caffejax.view import write_page
+from caffejax.view.page import asset, in_html, page
+
+LENET = config("lenet")
+
+
+def test_a_page_needs_nothing_else(tmp_path: Path) -> None:
+    write_page(LENET, tmp_path / "net.html")
+    text = (tmp_path / "net.html").read_text()
+    licence = (files("caffejax.view") / "assets" / "dagre" / "LICENSE").read_text()
+    assert licence in text
+    assert "Permission is hereby granted" in licence
+    assert not re.search(r"""(src|href)\s*=\s*["']?(?!data:)[a-z/]""", text.partition("<script>")[0])
+    assert "sourceMappingURL" not in text
+    assert "connect-src 'none'" in text
+
+
+def test_each_family_has_a_colour() -> None:
+    style = asset("page.css")
+    assert [family for family in (*FAMILIES, "unbuilt") if f".family-{family} " not in style] == []
+
+
+def test_no_text_ends_the_json(tmp_path: Path) -> None:
+    (tmp_path / "net.prototxt").write_text(hostile())
+    write_page(tmp_path / "net.prototxt", tmp_path / "net.html")
+    text = (tmp_path / "net.html").read_text()
+    assert text.count("</script>") == text.count("<script") == 2
+    assert "hacked" in text
+    found = re.search('id="net">(.*?)</script>', text)
+    assert found is not None
+    assert found[1].isascii()
+    assert found[1].isprintable()
+    assert json.loads(found[1])["net"]["phases"]["TEST"]["layers"][1]["name"] == SPELLS[0]
+
+
+@pytest.mark.parametrize("text", ["</script>", "<!--", "&lt;", "\u2028", "\ud800", '"\\'])
+def test_json_in_html(text: str) -> None:
+    written = in_html([text])
+    assert written.isascii()
+    assert not set(written) & set("<>&")
+    assert json.loads(written) == [text]
+
+
+def test_the_policy_names_the_page_s_own_script_alone() -> None:
+    first, second = (re.search(rb"script-src '(sha256-[^']+)'", page({"a": 1}, live)) for live in (False, True))
+    assert first is not None
+    assert second is not None
+    assert first[1] == second[1]
+    assert b"'unsafe" not in page({})
+
+
+def test_a_page_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(CaffejaxError, match="create the folder first"):
+        write_page(LENET, tmp_path / "absent" / "net.html")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,236 @@
+"""The page in a real browser: what is drawn where, and what keys and clicks do."""
+
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from viewed_nets import CONFIGS, SAID, WRONG, config
+
+from caffejax.graph import build_graph, net_state
+from caffejax.graph.rules import included
+from caffejax.schema import read_net
+from caffejax.summary import summarize
+
+pytestmark = pytest.mark.slow  # starting the browser is
+
+Opened = Callable[[Path | str], Any]
+TIMES = "\u00d7"
+Rect = dict[str, float]
+
+RECTS = """selector => [...document.querySelectorAll(selector)].map(element => {
+  const {x, y, width, height} = element.querySelector(':scope > .card, :scope > rect').getBoundingClientRect();
+  return {x, y, width, height, id: element.dataset.item};
+})"""
+
+
+def rects(page: Any, selector: str) -> list[Rect]:
+    found: list[Rect] = page.evaluate(RECTS, selector)
+    return found
+
+
+def apart(a: Rect, b: Rect, slack: float = 0.01) -> bool:
+    return (
+        a["x"] + a["width"] <= b["x"] + slack
+        or b["x"] + b["width"] <= a["x"] + slack
+        or a["y"] + a["height"] <= b["y"] + slack
+        or b["y"] + b["height"] <= a["y"] + slack
+    )
+
+
+def inside(a: Rect, b: Rect) -> bool:
+    return (
+        b["x"] <= a["x"]
+        and a["x"] + a["width"] <= b["x"] + b["width"]
+        and b["y"] <= a["y"]
+        and a["y"] + a["height"] <= b["y"] + b["height"]
+    )
+
+
+def wires(net: Path, phase: Any) -> set[tuple[str, str]]:
+    """From which layer to which a net's blobs lead, of those that do not work in place on them."""
+    message = read_net(net)
+    state = net_state(message, phase)
+    makers: dict[str, str] = {}
+    found = set()
+    for layer in (x for x in message.layer if included(x, state)):
+        if list(layer.bottom) == list(layer.top):
+            continue
+        found |= {(makers[b], layer.name) for b in layer.bottom}
+        makers.update(dict.fromkeys(layer.top, layer.name))
+    return found
+
+
+def in_sight(page: Any, item: str) -> Any:
+    """The element of a box or block, brought to the middle of the window."""
+    page.evaluate("id => caffejaxView.camera.reveal(caffejaxView.places.get(id), true)", item)
+    return page.locator(f'[data-item="{item}"]')
+
+
+DRAWN = """() => {
+  const {placed, phase} = caffejaxView;
+  const name = (box) => phase.layers[phase.boxes[box].layers[0]].name;
+  return placed.edges.filter(({ends}) => ends).map(({source, target}) => [name(source), name(target.start)]);
+}"""
+
+
+@pytest.mark.parametrize("net", ["googlenet", "resnet50", "ssd300", "openpose"])
+def test_layout(opened: Opened, net: str) -> None:
+    page = opened(config(net))
+    for key in ("c", "e"):  # blocks closed, blocks open
+        page.keyboard.press(key)
+        nodes, frames = rects(page, ".box, .block"), rects(page, ".frame")
+        assert len(nodes) > 9
+        assert bool(frames) == (key == "e")
+        assert all(apart(a, b) for a, b in combinations(nodes, 2))
+        assert all(apart(a, b) or inside(a, b) or inside(b, a) for a, b in combinations([*frames, *nodes], 2))
+        ends = page.evaluate("caffejaxView.placed.edges.map(({points}) => [points[0].y, points.at(-1).y])")
+        assert all(bottom > top for top, bottom in ends)
+    assert {tuple(ends) for ends in page.evaluate(DRAWN)} == wires(config(net), "TRAIN")
+
+
+def test_blocks_open_and_close(opened: Opened) -> None:
+    page = opened(config("resnet50"))
+    closed = page.locator(".block").count()
+    assert closed == 8
+    assert page.locator("[data-layer]").count() < 12
+    run = "res4_1 \u2026 res4_5#0"
+    block = in_sight(page, run)
+    assert f"{TIMES} 5" in block.text_content()
+    before = block.bounding_box()
+    block.locator(".toggle").click()
+    frame = page.locator(f'.frame[data-item="{run}"]')
+    assert abs(frame.bounding_box()["y"] - before["y"]) < 2  # it stays where it was clicked
+    assert page.locator(".block").count() == closed - 1 + 5
+    in_sight(page, "res4_2#0").dblclick(position={"x": 150, "y": 20})
+    titles = page.locator(".layer > title").all_text_contents()
+    names = [title.partition(" (")[0] for title in titles if title.startswith("res4_2")]
+    assert names == ["res4_2_a", "res4_2_b", "res4_2_c", "res4_2"]
+    in_sight(page, "res4_2#0").locator(".toggle").click()
+    assert page.locator(".block").count() == closed + 4
+    page.keyboard.press("Enter")  # it is chosen
+    assert page.locator(".block").count() == closed + 3
+    page.locator("#open-all").click()
+    assert page.locator("[data-layer]").count() == page.evaluate("caffejaxView.phase.layers.length")
+    assert page.locator(".block").count() == 0
+    page.keyboard.press("c")
+    assert page.locator(".block").count() == closed
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("3a_", lambda layer: "3a_" in " ".join([layer.name, *layer.bottom, *layer.top])),
+        ("loss3", lambda layer: "loss3" in " ".join([layer.name, *layer.bottom, *layer.top])),
+        ("lrn", lambda layer: layer.type == "LRN"),
+        ("conv RELU", lambda layer: layer.type == "ReLU" and "conv" in layer.name + "".join(layer.top)),
+        ("nowhere to be found", lambda layer: False),
+    ],
+)
+def test_search(opened: Opened, query: str, wanted: Callable[[Any], bool]) -> None:
+    page = opened(config("googlenet"))
+    message = read_net(config("googlenet"))
+    state = net_state(message, "TRAIN")
+    expected = [layer.name for layer in message.layer if included(layer, state) and wanted(layer)]
+    page.keyboard.press("/")
+    page.keyboard.type(query)
+    names = page.locator("#matches [data-match] .name").all_text_contents()
+    assert sorted(names) == sorted(expected)[:50]
+    assert (page.locator("#matches .count").text_content() or "").startswith(str(len(expected) or "no"))
+    if expected:
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowUp")
+        page.keyboard.press("Enter")
+        assert page.locator("#about h2").text_content() == names[0]
+        chosen = page.locator(".layer.chosen")
+        assert chosen.count() == 1  # the blocks around it have been opened, and it is in sight
+        place = chosen.bounding_box()
+        assert 0 < place["x"] < 900
+        assert 40 < place["y"] < 780
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    assert page.locator("#search").input_value() == ""
+    assert page.locator(".chosen").count() == 0
+
+
+def test_panel(opened: Opened) -> None:
+    page = opened(config("googlenet"))
+    page.keyboard.press("e")
+    message = read_net(config("googlenet"))
+    summary = summarize(build_graph(message, net_state(message, "TRAIN")))
+    assert f"{summary.parameters:,}" in page.locator("#about .numbers").text_content()
+    assert f"{summary.multiply_adds:,}" in page.locator("#about .numbers").text_content()
+    definitions = {layer.name: layer for layer in message.layer}
+    families = set()
+    for number, layer in enumerate(summary.layers):
+        if layer.family in families and number % 29:
+            continue
+        families.add(layer.family)
+        page.evaluate("number => caffejaxView.choose({layer: number}, true)", number)
+        assert page.locator("#about h2").text_content() == layer.name
+        assert (page.locator("#about .chip").text_content() or "").strip() == layer.type
+        said = page.locator("#about .numbers").text_content()
+        assert f"Parameters{layer.parameters:,}" in said
+        assert f"Multiply-adds{layer.multiply_adds:,}" in said
+        if layer.receptive_field:
+            assert f" {TIMES} ".join(map(str, layer.receptive_field)) in said
+        shapes = [f" {TIMES} ".join(map(str, shape)) for shape in layer.top_shapes if shape]
+        assert all(shape in page.locator("#about section").all_text_contents()[-1] for shape in shapes)
+        assert read_net(page.locator("#about pre").text_content()).layer[0] == definitions[layer.name]
+    assert len(families) > 6
+    page.locator("#about .link").first.click()
+    assert page.locator("#about h2").text_content() != summary.layers[number].name
+
+
+def test_phases(opened: Opened) -> None:
+    net = CONFIGS / "ssd_shapes" / "train_test.prototxt"
+    page = opened(net)
+    message = read_net(net)
+    for phase in ("TEST", "TRAIN"):
+        page.locator(f'[data-phase="{phase}"]').click()
+        page.keyboard.press("e")
+        state = net_state(message, phase)  # type: ignore[arg-type]
+        names = [layer.name for layer in message.layer if included(layer, state)]
+        titles = page.locator(".layer > title").all_text_contents()
+        assert sorted(title.partition(" (")[0] for title in titles) == sorted(names)
+        assert page.locator('[aria-pressed="true"]').all_text_contents() == [phase]
+
+
+def test_problems_are_shown_in_place_and_in_a_list(opened: Opened) -> None:
+    page = opened(WRONG)
+    assert page.locator("#count").text_content() == "4 problems"
+    listed = page.locator("#about .problems li").all_text_contents()
+    assert sorted(line.partition(":")[0] for line in listed) == sorted(SAID)
+    for name, said in SAID.items():
+        layer = page.locator(f'.layer.wrong:has(.name:text-is("{name}"))')
+        assert said in layer.locator("title").text_content()
+        assert layer.locator(".complaint").is_visible()
+        layer.click()
+        assert said in page.locator("#about .problems").text_content()
+    assert page.locator(".layer.wrong").count() == len(SAID)
+    page.locator("#count").click()
+    page.locator("#about .problems .link").first.click()
+    assert page.locator("#about h2").text_content() in SAID
+
+
+def test_keys(opened: Opened) -> None:
+    page = opened(config("lenet"))
+    page.keyboard.press("ArrowDown")
+    first = page.locator("#about h2").text_content()
+    page.keyboard.press("ArrowDown")
+    assert page.locator("#about h2").text_content() != first
+    page.keyboard.press("ArrowUp")
+    assert page.locator("#about h2").text_content() == first
+    page.keyboard.press("+")
+    page.keyboard.press("f")
+    whole = page.locator("#stage").bounding_box()
+    assert whole["y"] > 40
+    assert whole["y"] + whole["height"] < 800
+    page.mouse.move(400, 400)
+    page.mouse.wheel(0, 100)
+    assert page.locator("#stage").bounding_box()["y"] < whole["y"]
+    page.mouse.down()
+    page.mouse.move(500, 460, steps=4)
+    page.mouse.up()
+    assert page.locator("#stage").bounding_box()["x"] > whole["x"] + 50

@@ -1,0 +1,82 @@
+"""The page in a real browser: hostile names, a thousand layers, a file that is edited meanwhile."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_served import NET, Served
+from viewed_nets import DATA, conv, hostile, inception, irregular
+
+pytestmark = pytest.mark.slow  # starting the browser is
+
+Opened = Callable[[Path | str], Any]
+
+
+def test_hostile_names_stay_names_and_nothing_is_fetched(opened: Opened, tab: Any) -> None:
+    requests: list[str] = []
+    tab.on("request", lambda request: requests.append(request.url))
+    page = opened(hostile())
+    page.keyboard.press("e")
+    for number in range(page.evaluate("caffejaxView.phase.layers.length")):
+        page.evaluate("number => caffejaxView.choose({layer: number}, true)", number)
+    page.keyboard.press("/")
+    page.keyboard.type("hacked")
+    page.locator("#matches [data-match]").first.click()
+    assert "hacked" in page.locator("#about h2").text_content()
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("#stage img, #about img, #stage script, #about script").count() == 0
+    assert "\u202e" not in page.locator("body").inner_text()
+    assert [url for url in requests if not url.startswith(("file://", "data:"))] == []
+    assert len(requests) >= 1
+
+
+@pytest.mark.parametrize("net", [inception(70), irregular(1000)], ids=["modules", "nothing repeats"])
+def test_a_thousand_layers_are_drawn_in_two_seconds(opened: Opened, net: str) -> None:
+    seconds = []
+    for _ in range(3):  # the least is what it takes where nothing else runs
+        page = opened(net)
+        page.keyboard.press("e")
+        assert page.locator("[data-layer]").count() >= 1000
+        first, again = page.evaluate("[caffejaxView.firstDrawn, caffejaxView.times.all]")
+        seconds.append(max(first, again) / 1000)  # since the page was asked for, and since all blocks were opened
+        if seconds[-1] < 1:
+            break
+    assert min(seconds) < 2
+
+
+@pytest.mark.parametrize("step", ["pan", "zoom"])
+def test_a_thousand_layers_move_smoothly(opened: Opened, step: str) -> None:
+    page = opened(irregular(1000))
+    frame = page.evaluate(
+        """step => new Promise(done => {
+          const {camera} = caffejaxView, times = [];
+          const move = (now) => {
+            times.push(now);
+            if (times.length > 20) return done((times.at(-1) - times[0]) / 20);
+            if (step === 'pan') camera.pan(0, -20); else camera.zoom(0.97);
+            requestAnimationFrame(move);
+          };
+          requestAnimationFrame(move);
+        })""",
+        step,
+    )
+    assert frame < 200, "milliseconds, of a renderer without a graphics card"
+
+
+def test_an_edit_is_shown(tab: Any, tmp_path: Path) -> None:
+    (tmp_path / "net.prototxt").write_text(NET)
+    served = Served(tmp_path / "net.prototxt")
+    try:
+        tab.goto(f"http://127.0.0.1:{served.port}/")
+        tab.locator('[data-layer="1"]').click()
+        served.edit(f"{DATA}\n{conv('new', 'data')}\n{conv('c', 'new')}")
+        tab.wait_for_selector('[data-layer="2"]')
+        assert tab.locator("#about h2").text_content() == "c"  # it is chosen still
+        served.edit(f"{DATA}\n{conv('c', 'data', 'numoutput: 3')}")
+        tab.wait_for_selector(".layer.wrong")
+        served.edit(NET)
+        tab.wait_for_selector("#count", state="hidden")
+    finally:
+        served.stop()
+    tab.wait_for_selector("#said:not([hidden])")

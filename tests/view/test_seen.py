@@ -1,0 +1,123 @@
+"""What pages tell of nets: numbers, problems, states."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from viewed_nets import DATA, SAID, SOUND, WRONG, config, conv, hostile
+
+from caffejax.errors import SchemaError
+from caffejax.graph import build_graph, net_state
+from caffejax.schema import caffe_pb2, parse_text, read_net
+from caffejax.summary import summarize
+from caffejax.view import see
+from caffejax.view.seen import all_problems
+from caffejax.view.told import text_of, told
+
+
+def looked_at(folder: Path, text: str) -> Any:
+    file = folder / "net.prototxt"
+    file.write_text(text)
+    return see(file)
+
+
+@pytest.mark.parametrize("net", ["googlenet", "lstm", "faster_rcnn_toy/test"])
+@pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
+def test_numbers_are_the_summary_s(net: str, phase: Any) -> None:
+    file = config("x").parents[1] / f"{net}.prototxt" if "/" in net else config(net)
+    message = read_net(file)
+    summary = summarize(build_graph(message, net_state(message, phase), file=str(file)))
+    layers = told(see(file))["phases"][phase]["layers"]
+    assert [layer["name"] for layer in layers] == [layer.name for layer in summary.layers]
+    for layer, known in zip(layers, summary.layers, strict=True):
+        fields = ("shapes", "paramShapes", "parameters", "multiplyAdds", "receptiveField", "stride", "family")
+        assert [layer[f] for f in fields] == [
+            *(known.top_shapes, known.param_shapes, known.parameters, known.multiply_adds),
+            *(known.receptive_field, known.stride, known.family),
+        ]
+
+
+def test_a_net_that_is_wrong_is_told_with_all_problems_and_what_is_known(tmp_path: Path) -> None:
+    seen = looked_at(tmp_path, WRONG)
+    net = json.loads(json.dumps(told(seen)))
+    by_layer = {problem["layer"]: problem for problem in net["problems"]}
+    assert by_layer.keys() == SAID.keys()
+    assert all(SAID[name] in problem["message"] for name, problem in by_layer.items())
+    assert by_layer["conv1"]["line"] == 3
+    assert by_layer["conv1"]["phases"] == []
+    assert by_layer["relu"]["phases"] == ["TRAIN", "TEST"]
+    assert {problem["file"] for problem in net["problems"]} == {str(tmp_path / "net.prototxt")}
+    layers = net["phases"]["TEST"]["layers"]
+    assert {layer["name"] for layer in layers if "shapes" in layer} == SOUND
+    assert len(layers) == 8
+    assert not net["phases"]["TRAIN"]["builds"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "layers"),
+    [
+        ("", "", 0),
+        ('layer { name: "a" type: "ReLU" bottom: "x" top: "y"', "ends inside", 1),
+        ("nonsense here", "no field 'nonsense'", 0),
+        ('layer { name: "a" type: "ReLU" } layers { name: "b" type: RELU }', "both 'layer'", 1),
+        ('layers { layer { name: "d" type: "nothing" } }', "nothing", 0),
+        (f"{DATA} {conv('c', 'data')} {conv('c', 'data')}", "produced by multiple sources", 3),
+        (f'{DATA} layer {{ name: "r" type: "ReLU" bottom: "r" top: "r" }}', "unknown bottom blob 'r'", 2),
+    ],
+)
+def test_what_cannot_be_read_whole_is_drawn_as_far_as_it_goes(
+    tmp_path: Path, text: str, message: str, layers: int
+) -> None:
+    seen = looked_at(tmp_path, text)
+    assert len(seen.phases["TRAIN"].layers) == layers
+    problems = [str(problem) for problem, _ in all_problems(seen)]
+    assert any(message in problem for problem in problems) or not message
+    told(seen)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(None, "no such file"), (b"\0\1", "binary file"), ("folder", "this is a folder")]
+)
+def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes | str | None, message: str) -> None:
+    file = tmp_path if content == "folder" else tmp_path / "net.prototxt"
+    if isinstance(content, bytes):
+        file.write_bytes(content)
+    with pytest.raises(SchemaError, match=message):
+        see(file)
+
+
+def test_absent_sources_and_phases_without_data_are_noted(tmp_path: Path) -> None:
+    data = 'layer { name: "d" type: "Data" top: "d" include { phase: TRAIN } data_param { source: "no" batch_size: 3 } '
+    seen = looked_at(tmp_path, f"{data} transform_param {{ crop_size: 9 }} }} {conv('c', 'd')}")
+    train, test = seen.phases["TRAIN"], seen.phases["TEST"]
+    assert train.numbers[1] is not None
+    assert train.numbers[1].top_shapes == ((3, 8, 9, 9),)
+    assert "is absent and was not opened" in train.notes[0]
+    assert "no data layer" in test.notes[0]
+    assert all_problems(seen) == []
+
+
+def test_stages_choose_layers(tmp_path: Path) -> None:
+    (tmp_path / "net.prototxt").write_text(
+        f'{DATA} layer {{ name: "r" type: "ReLU" bottom: "data" top: "r" include {{ stage: "deep" }} }}'
+    )
+    counts = [len(see(tmp_path / "net.prototxt", stages=s).phases["TEST"].layers) for s in ([], ["deep"])]
+    assert counts == [1, 2]
+
+
+def test_prototxt_of_a_layer_is_its_own_without_weights() -> None:
+    layer = parse_text('name: "c" type: "Convolution" top: "<c>" blobs { data: [1, 2] }', caffe_pb2.LayerParameter)
+    text = text_of(layer)
+    assert "blobs: 1 arrays" in text
+    again = read_net(text).layer[0]
+    layer.ClearField("blobs")
+    assert again == layer
+    layer.python_param.param_str = "x" * 50_000
+    assert len(text_of(layer)) < 21_000
+
+
+def test_hostile_nets_are_told_as_they_are(tmp_path: Path) -> None:
+    seen = looked_at(tmp_path, hostile())
+    layers = told(seen)["phases"]["TRAIN"]["layers"]
+    assert [layer["name"] for layer in layers] == [layer.name for layer in seen.net.layer]

@@ -1,0 +1,112 @@
+"""The server: what it gives, to whom, and what it says of mistakes."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.client import HTTPConnection, HTTPResponse
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from viewed_nets import DATA, conv
+
+from caffejax.errors import CaffejaxError, SchemaError
+from caffejax.view import serve
+
+
+class Served:
+    """A net that is served by a thread."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.server: ThreadingHTTPServer
+        ready = threading.Event()
+
+        def listens(server: ThreadingHTTPServer) -> None:
+            self.server = server
+            ready.set()
+
+        self.thread = threading.Thread(target=serve, args=(file,), kwargs={"ready": listens})
+        self.thread.start()
+        assert ready.wait(30)
+        self.port = self.server.server_port
+
+    def get(self, path: str, host: str | None = None, **headers: str) -> tuple[HTTPResponse, bytes]:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection.putrequest("GET", path, skip_host=True)
+        for name, value in {"Host": host or f"127.0.0.1:{self.port}", **headers}.items():
+            connection.putheader(name.replace("_", "-"), value)
+        connection.endheaders()
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        return answer, content
+
+    def edit(self, text: str) -> None:
+        time.sleep(0.02)  # so that the file's time differs
+        self.file.write_text(text)
+
+    def stop(self) -> None:
+        self.server.shutdown()
+        self.thread.join()
+
+
+NET = f"{DATA}\n{conv('c', 'data')}"
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    (tmp_path / "net.prototxt").write_text(NET)
+    served = Served(tmp_path / "net.prototxt")
+    yield served
+    served.stop()
+
+
+def test_the_page_and_the_net(served: Served) -> None:
+    answer, content = served.get("/")
+    assert answer.status == 200
+    assert b"connect-src 'self'" in content
+    answer, content = served.get("/net.json")
+    assert [layer["name"] for layer in json.loads(content)["phases"]["TEST"]["layers"]] == ["data", "c"]
+    assert served.server.server_address[0] == "127.0.0.1"
+
+
+def test_an_edit_is_seen_and_nothing_is_sent_twice(served: Served) -> None:
+    version = served.get("/net.json")[0].getheader("ETag") or ""
+    answer, content = served.get("/net.json", If_None_Match=version)
+    assert (answer.status, content) == (304, b"")
+    served.edit(f"{NET}\n{conv('d', 'c')}")
+    answer, content = served.get("/net.json", If_None_Match=version)
+    assert answer.status == 200
+    assert json.loads(content)["phases"]["TRAIN"]["layers"][-1]["name"] == "d"
+    served.edit(f"{NET} layer {{")
+    assert "ends inside" in json.loads(served.get("/net.json")[1])["problems"][0]["message"]
+    served.file.unlink()
+    answer, content = served.get("/net.json")
+    assert answer.status == 500
+    assert b"no such file" in content
+    served.edit(NET)
+    assert served.get("/net.json")[0].getheader("ETag") == version
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "localhost:1", "127.0.0.1.evil:{port}"]
+)
+def test_requests_in_the_name_of_other_hosts_are_refused(served: Served, host: str) -> None:
+    answer, content = served.get("/net.json", host=host.format(port=served.port))
+    assert answer.status == 403
+    assert b"layers" not in content
+
+
+@pytest.mark.parametrize("path", ["/../net.prototxt", "/net.prototxt", "/etc/passwd", "/%2e%2e/x", "/?x"])
+def test_there_are_no_other_files(served: Served, path: str) -> None:
+    assert served.get(path)[0].status == 404
+    assert served.get("/", host=f"localhost:{served.port}")[0].status == 200
+
+
+def test_mistakes_at_the_start(served: Served, tmp_path: Path) -> None:
+    with pytest.raises(CaffejaxError, match=f"cannot listen on 127.0.0.1:{served.port}.*--port"):
+        serve(served.file, served.port)
+    with pytest.raises(SchemaError, match="no such file"):
+        serve(tmp_path / "absent.prototxt")
