@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -50,22 +51,29 @@ EXAMPLES = {"lenet": 64, "cifar10_full": 100, "fcn8s": 2, "segnet": 4, "pspnet50
 OWN = ("digits", "faster_rcnn_toy", "mobilenet_ssd", "ssd300", "ssd_shapes")
 DEVICES = (8, 64, 512)
 
+# what XLA makes of small products where it cannot try on the device, and sometimes cannot make
+WITHOUT_TRITON = "--xla_gpu_enable_triton_gemm=false"
+
 Found = dict[str, Any]
 
 
-def planned(name: str, target: str, limit: float) -> Found:
+def planned(name: str, target: str, limit: float, flags: str = "") -> Found:
     """Return what `caffejax plan` says of a net, or what keeps it from it as "error"."""
     file = CONFIGS / name / FILES.get(name, "train_val.prototxt")
     batch = [] if name in OWN else ["--batch", str(EXAMPLES.get(name, 32))]
     axis = ["--batch_axis", "1"] if name == "lstm" else []
     options = ["--precision", "bfloat16", "--scaling", ",".join(map(str, DEVICES)), "--largest", "none", "--json"]
     command = ["caffejax", "plan", str(file), "--target", target, *batch, *axis, *options]
+    own = {**os.environ, "XLA_FLAGS": flags} if flags else None
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=True, env=own)
     except subprocess.TimeoutExpired:
         return {"error": f"not compiled within {limit:g} s"}
     except subprocess.CalledProcessError as error:
-        return {"error": (error.stderr.strip() or f"ends with {error.returncode}").splitlines()[-1]}
+        said = (error.stderr.strip() or f"ends with {error.returncode}").splitlines()[-1]
+        if "tile sizes" in said and not flags:
+            return {**planned(name, target, limit, WITHOUT_TRITON), "flags": WITHOUT_TRITON}
+        return {"error": said}
     found: Found = json.loads(done.stdout)
     if not found["fits"]:
         return {"error": f"{found['batch']} examples take {found['memory_needed'] / 2**30:.1f} GiB"}
@@ -122,8 +130,9 @@ def main() -> None:
         )
     )
     for (name, target), found in known.items():
-        if "error" in found:
-            print(f"\n* {NETS[name]} on {target}: {found['error']}")
+        for why in ("error", "flags"):
+            if why in found:
+                print(f"\n* {NETS[name]} on {target}: {found[why]}")
 
 
 if __name__ == "__main__":
