@@ -55,3 +55,31 @@ def test_one_device_goes_on_where_many_were_and_back(eight: ProcessPoolExecutor,
     for devices in (1, 2, 8):
         losses, _ = eight.submit(train, text, devices, {}, iterations=1, resume=f"{tmp_path}/{name}.orbax/2").result()
         assert np.isfinite(losses).all()
+
+
+def moved(text: str) -> tuple[str, int]:
+    """What one device says of the state of four, and the iteration after that state was moved to it."""
+    import jax
+
+    import caffejax
+
+    many = caffejax.Solver(text, devices=4, tune=False)
+    one = caffejax.Solver(text, device=jax.devices()[0], tune=False)
+    many.step(1)
+    try:
+        one.train_state = many.train_state
+        said = ""
+    except caffejax.SolverError as error:
+        said = str(error)
+    one.train_state = jax.device_put(many.train_state, one.device)
+    one.step(1)
+    return said, int(one.train_state.iteration)
+
+
+@pytest.mark.slow
+def test_a_state_of_several_devices_is_refused_by_one_with_a_remedy(eight: ProcessPoolExecutor, tmp_path: Path) -> None:
+    write_data(tmp_path, "ignored")
+    said, iteration = eight.submit(moved, solver_text(tmp_path, "ignored", 4)).result()
+    assert "lies on 4 devices" in said
+    assert "jax.device_put(state, solver.device)" in said
+    assert iteration == 2

@@ -143,9 +143,15 @@ def pick_devices(options: argparse.Namespace, prefer_gpu: bool, device_id: int) 
         found = found[:wanted]
     else:
         return devices.pick_device(options, prefer_gpu, device_id)
-    if options.mesh and mesh != len(found):
-        raise CaffejaxError(f"--mesh has places for {mesh} devices, but there are {len(found)}")
+    check_mesh(options, len(found))
     return found
+
+
+def check_mesh(options: argparse.Namespace, devices: int, where: str = "") -> None:
+    """Raise `CaffejaxError` unless `--mesh`, if given, has a place for each of so many devices."""
+    places = math.prod((options.mesh or {}).values())
+    if options.mesh and places != devices:
+        raise CaffejaxError(f"--mesh has places for {places} devices, but there are {devices}{where}")
 
 
 @contextmanager

@@ -53,7 +53,7 @@ class JittedUpdater:
         mesh = placement.mesh
         step = make_step(net, setup.optimizer, param.iter_size, keep_update=param.snapshot_diff, mesh=mesh)
         self._state = placement.placed(start)
-        left = {} if mesh is None else {"out_shardings": (placement.shardings(start), None)}
+        left = {"out_shardings": (placement.shardings(start), None)}
         forward = make_forward(net)
         self._forward = self._jit(forward if mesh is None else over_devices(forward, mesh))
         self._step = self._jit(step, donate_argnums=() if debug_nans else 0, **left)

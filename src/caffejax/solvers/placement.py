@@ -11,6 +11,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..data.loader import Loader
+from ..errors import SolverError
 from ..graph import Graph
 from ..net import Params, Variables
 from ..options import Shard
@@ -81,7 +82,18 @@ class OnDevice:
         return None
 
     def placed(self, state: TrainState, each: Params | None = None) -> TrainState:
-        """Return the state as it lies: on the device, or where somebody has put it."""
+        """Return the state as it lies: on the device, or on another where somebody has put it.
+
+        Raises:
+            SolverError: if it lies on several devices, as that of a solver of several does.
+        """
+        several = [x for x in jax.tree.leaves(state) if isinstance(x, jax.Array) and len(x.sharding.device_set) > 1]
+        if several:
+            n = len(several[0].sharding.device_set)
+            raise SolverError(
+                f"the train_state lies on {n} devices, and this solver trains on one; give it "
+                "jax.device_put(state, solver.device), or save a snapshot and restore that"
+            )
         return state
 
     def whole(self, state: TrainState) -> TrainState:
