@@ -146,7 +146,10 @@ def test_the_command(tmp_path: Path) -> None:
         ([str(bad), "--target", "tpu:v5e:2x2"], "typo"),
         ([str(tmp_path / "none.prototxt"), "--target", "tpu:v5e:2x2"], "none.prototxt"),
         ([str(LENET), "--target", "tpu:v7:2x2"], "no chip is called 'tpu:v7'"),
-        ([str(LENET), "--target", "tpu:v5e:2x2", "--mesh", "data=4,model=2"], "places for 8 devices, but there are 4 in tpu"),
+        (
+            [str(LENET), "--target", "tpu:v5e:2x2", "--mesh", "data=4,model=2"],
+            "places for 8 devices, but there are 4 in tpu",
+        ),
         ([str(LENET), "--target", "tpu:v5e:2x2", "--phase", "TEST", "--shard=params"], "is of training"),
     ):
         found = run(*arguments)

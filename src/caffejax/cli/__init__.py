@@ -26,12 +26,14 @@ from . import (
     parse_log,
     plan,
     plot_training_log,
+    spread,
     test,
     time,
     train,
     upgrade_net_proto_binary,
     upgrade_net_proto_text,
     upgrade_solver_proto_text,
+    watched,
 )
 
 _COMMANDS = (
@@ -68,6 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     options = parser.parse_args(arguments)
+    if arguments is None and spread.trains_with_others(options) and not watched.is_watched():
+        return watched.watch(options.process_id, options.start_timeout)
     try:
         if options.tune:
             tune_process()
