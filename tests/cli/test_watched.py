@@ -72,10 +72,7 @@ def started(does: str) -> "subprocess.Popen[str]":
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_are_handed_on(number: signal.Signals) -> None:
-    does = f"signal.signal({int(number)}, lambda *_: sys.exit(5))\nprint('ready', flush=True)\ntime.sleep(60)"
-    process = started(does)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
+    process = started(f"signal.signal({int(number)}, lambda *_: sys.exit(5))")
     process.send_signal(number)
     process.communicate(timeout=30)
     assert process.returncode == 5
