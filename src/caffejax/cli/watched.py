@@ -55,7 +55,8 @@ def watch(process_id: int | None, start_timeout: int) -> int:
     def hand_on(number: int, frame: FrameType | None) -> None:
         pending.append(number) if child is None else child.send_signal(number)
 
-    before = {number: signal.signal(number, hand_on) for number in _SIGNALS}
+    heeded = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, hand_on) for number in heeded}
     try:
         child = subprocess.Popen(
             [sys.executable, *sys.orig_argv[1:]],
@@ -74,10 +75,11 @@ def watch(process_id: int | None, start_timeout: int) -> int:
         os.close(ours)
         for number, handler in before.items():
             signal.signal(number, handler)
-    if code >= 0 or relay.explained:
-        return code if code >= 0 else 1
-    named = "" if process_id is None else f"[process {process_id}] "
-    print(f"caffejax: {named}{_why(-code, relay.status, start_timeout)}", file=sys.stderr, flush=True)
+    if code >= 0:
+        return code
+    if not relay.explained:
+        named = "" if process_id is None else f"[process {process_id}] "
+        print(f"caffejax: {named}{_why(-code, relay.status, start_timeout)}", file=sys.stderr, flush=True)
     return 1
 
 
