@@ -75,7 +75,7 @@ class Subject:
     def _several_sizes(self) -> str:
         return (
             f"is fed batches of several sizes, {self._sizes}, along axis {self.batch_axis}: name another axis, or "
-            "plan a training step for its own batch, and look for no larger one"
+            "plan a training step for its own batch, with --largest none"
         )
 
     def check_batches(self) -> None:
