@@ -27,6 +27,7 @@ from . import (
     plan,
     plot_training_log,
     spread,
+    summary,
     test,
     time,
     train,
@@ -40,6 +41,7 @@ _COMMANDS = (
     train,
     test,
     time,
+    summary,
     memory,
     plan,
     check,
@@ -59,7 +61,7 @@ _COMMANDS = (
     upgrade_net_proto_binary,
     upgrade_solver_proto_text,
 )
-_ON_NETS = (train, test, time, memory, gradcheck, extract_features, classify, detect, device_query)
+_ON_NETS = (train, test, time, summary, memory, gradcheck, extract_features, classify, detect, device_query)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
