@@ -16,7 +16,6 @@ from flax_nets import LAYERS, NETS, filled, images, one_layer, residual_net, sub
 from caffejax import CaffejaxError, Net
 from caffejax.export import Subject
 from caffejax.export.flax import write_flax
-from recorded import MANIFEST, case_id
 from transformations.processes import fresh
 
 CASES = {name: one_layer(name) for name in LAYERS} | NETS

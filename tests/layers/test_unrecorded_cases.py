@@ -110,6 +110,32 @@ def test_labels_in_a_forced_backward_pass() -> None:
         infogain.graph.check_backward()
 
 
+@pytest.mark.parametrize(
+    "above",
+    [
+        'type: "Upsample" upsample_param { scale: 2 }',
+        'type: "Unpooling" unpooling_param { unpool: MAX kernel_size: 2 stride: 2 unpool_size: 4 }',
+    ],
+)
+def test_masks_of_layers_that_learn_take_no_gradient(above: str) -> None:
+    """As SegNet and DeconvNet are trained: without propagate_down."""
+    built = Net(
+        'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 2 dim: 4 dim: 4 } } }'
+        'layer { name: "conv" type: "Convolution" bottom: "data" top: "conv" convolution_param { num_output: 2 '
+        'kernel_size: 1 weight_filler { type: "constant" value: 1 } } }'
+        'layer { name: "pool" type: "Pooling" bottom: "conv" top: "pool" top: "mask" pooling_param { kernel_size: 2 '
+        "stride: 2 } }"
+        f'layer {{ name: "above" bottom: "pool" bottom: "mask" top: "above" {above} }}'
+        'layer { name: "size" type: "Reduction" bottom: "above" top: "size" loss_weight: 1 }'
+    )
+    built.graph.check_backward()
+    params, state = built.init(jax.random.key(0))
+    data = np.arange(32, dtype=np.float32).reshape(1, 2, 4, 4)
+    grads = jax.grad(lambda params: built.loss(params, state, {"data": data}, jax.random.key(0))[0])(params)
+    largest = data.reshape(2, 2, 2, 2, 2).max((2, 4)).sum((1, 2))  # of each channel's windows; each goes to its place
+    np.testing.assert_allclose(np.asarray(grads["conv"][0]).reshape(2, 2), [largest, largest], rtol=1e-6)
+
+
 def test_indices_outside_the_table_are_seen() -> None:
     built = Net(net("Embed", "embed_param { num_output: 2 input_dim: 3 }", [(3,)]))
     tops, _ = built.apply(*built.init(jax.random.key(0)), {"b0": jnp.asarray([-1.0, 2.9, 3.0])})

@@ -55,3 +55,38 @@ def test_one_device_goes_on_where_many_were_and_back(eight: ProcessPoolExecutor,
     for devices in (1, 2, 8):
         losses, _ = eight.submit(train, text, devices, {}, iterations=1, resume=f"{tmp_path}/{name}.orbax/2").result()
         assert np.isfinite(losses).all()
+
+
+def moved(text: str, options: dict[str, Any]) -> list[np.ndarray]:
+    """Parameters after two iterations of four devices; and of four others that got their state after the first.
+
+    On its way it is given to one device, which goes on with it.
+    """
+    import jax
+
+    import caffejax
+
+    many, others = (caffejax.Solver(text, devices=4, parallel=caffejax.Parallel(**options), tune=False) for _ in "12")
+    one = caffejax.Solver(text, device=jax.devices()[1], tune=False)
+    many.step(1)
+    one.train_state = many.train_state
+    assert all(x.devices() == {jax.devices()[1]} for x in jax.tree.leaves(one.variables))
+    others.train_state = one.train_state
+    others.loader.set_state(many.loader.get_state())
+    for solver in (one, many, others):
+        solver.step(1)
+    found = [np.concatenate([np.ravel(x) for x in jax.tree.leaves(s.variables.params)]) for s in (many, others)]
+    for solver in (one, many, others):
+        solver.close()
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, pytest.param({"shard": "params"}, marks=pytest.mark.long)], ids=str)
+def test_states_go_from_several_devices_to_one_and_back(
+    eight: ProcessPoolExecutor, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    write_data(tmp_path, "lenet")
+    here, there = eight.submit(moved, solver_text(tmp_path, "lenet", 4), options).result()
+    np.testing.assert_array_equal(here, there)
+    assert here.size > 10**5

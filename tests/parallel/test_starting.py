@@ -46,11 +46,23 @@ def test_schedulers_are_found(tmp_path: Path, scheduler: dict[str, str]) -> None
 
 
 @pytest.mark.long
-def test_a_process_that_does_not_come(tmp_path: Path) -> None:
-    alone = training(2, write_solver(tmp_path), "--start_timeout=3")[1:]
-    with Cluster(tmp_path, alone) as cluster:
-        assert cluster.wait(60)[0] != 0
-        assert "Traceback" not in cluster.says(0), cluster.says(0)
+@pytest.mark.parametrize(
+    ("of", "came", "message"),
+    [
+        (2, [0], "not all processes have come within 2 s"),
+        (2, [1], "not all processes have come within 2 s"),
+        (3, [0, 1, 1], "another process has the same --process_id"),
+    ],
+    ids=str,
+)
+def test_processes_that_do_not_come_or_come_twice(tmp_path: Path, of: int, came: list[int], message: str) -> None:
+    commands = training(of, write_solver(tmp_path), "--start_timeout=2")
+    with Cluster(tmp_path, [commands[i] for i in came]) as cluster:
+        assert cluster.wait(60) == [1] * len(came)
+        every = [cluster.says(i) for i in range(len(came))]
+    assert message in "".join(every)
+    for said in every:
+        assert re.fullmatch(r"caffejax: \[process \d\] .*\n", said), said
 
 
 @pytest.mark.parametrize(
@@ -72,7 +84,7 @@ def test_flags_that_cannot_work(
 ) -> None:
     import jax
 
-    if "--gpu=all" in flags and jax.default_backend() != "cpu":
+    if jax.default_backend() != "cpu" and "--gpu=all" in flags:  # JAX runs, and simulates no more devices
         pytest.skip("there is an accelerator here")
     assert main(["train", write_solver(tmp_path), *flags]) == 1
     said = capsys.readouterr().err

@@ -11,6 +11,7 @@ from typing import Any
 
 SPREAD: dict[str, dict[str, Any]] = {
     "plain": {},
+    "asked": {},
     "synced": {},
     "optimizer": {"shard": "optimizer"},
     "params": {"shard": "params"},
@@ -48,6 +49,7 @@ def main() -> None:
     from planned_nets import LENET, resnet
 
     from caffejax import Net, Parallel
+    from caffejax.parallel import Requests
     from caffejax.planning import subject, target_of
     from caffejax.planning.compiling import SGD
 
@@ -60,7 +62,8 @@ def main() -> None:
             net = Net(text, "TRAIN", sync_bn=way == "synced")
             of = subject.Subject(net, target_of("tpu:v5e:2x4"), SGD, Parallel(**options), 0, print)
             function, arguments, how = of.function(8)
-            compiled = jax.jit(function, **how).lower(*arguments).compile()
+            asked = (Requests(of.mesh).asked(0),) if way == "asked" else ()
+            compiled = jax.jit(function, **how).lower(*arguments, *asked).compile()
             counted = subject.program_of(compiled).collectives
             result[f"{name} {way}"] = {
                 "found": collectives(compiled.as_text()),

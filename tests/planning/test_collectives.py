@@ -15,7 +15,7 @@ from caffejax import Net
 
 NETS = {"lenet": LENET, "resnet": resnet()}
 NORMS = {"lenet": [], "resnet": [16, 24, 16, 32, 16]}  # channels of each BatchNorm
-LOSS = 4  # bytes; it comes with the gradients
+LOSS = ASKED = 4  # bytes; they come with the gradients
 Found = list[tuple[str, int, int]]
 
 
@@ -51,6 +51,10 @@ def test_they_are_counted_as_they_are(programs: dict[str, Any], name: str, way: 
 @pytest.mark.parametrize("name", NETS)
 def test_gradients_are_added_up_once_and_nothing_else_is_said(programs: dict[str, Any], name: str) -> None:
     assert found_in(programs, name, "plain") == [("all-reduce", bytes_of(name) + LOSS, 8)]
+
+
+def test_what_processes_ask_each_other_comes_with_the_gradients(programs: dict[str, Any]) -> None:
+    assert found_in(programs, "lenet", "asked") == [("all-reduce", bytes_of("lenet") + LOSS + ASKED, 8)]
 
 
 @pytest.mark.parametrize("name", NETS)

@@ -110,6 +110,18 @@ def test_what_cannot_be_planned(on_cpu: None) -> None:
         plan(Net(LENET, "TRAIN"), HERE, batch_axis=1)
     recurrent = Path(__file__).parents[2] / "configs" / "lstm" / "train_val.prototxt"
     assert plan(Net(recurrent, "TRAIN"), HERE, batch=4, batch_axis=1).batch == 4
+    boxes = (
+        'layer { name: "x" type: "Input" top: "x" top: "boxes" input_param { shape { dim: 4 dim: 3 } '
+        'shape { dim: 1 dim: 5 } } } layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" '
+        'inner_product_param { num_output: 5 } } layer { name: "size" type: "Reduction" bottom: "ip" top: "size" '
+        "loss_weight: 1 }"
+    )
+    assert plan(Net(boxes, "TRAIN"), HERE).batch == 4  # pictures and all their boxes: as many as the net has
+    for asked in ({"batch": 4}, {"largest": "estimate"}, {"parallel": Parallel(batch="global")}):
+        with pytest.raises(GraphError, match=r"several sizes, \[1, 4\], along axis 0"):
+            plan(Net(boxes, "TRAIN"), HERE, **asked)  # type: ignore[arg-type]
+    with pytest.raises(GraphError, match="several sizes"):
+        plan(Net(boxes, "TEST"), HERE)
     host = resnet() + 'layer { name: "f" type: "Filter" bottom: "ip" bottom: "label" top: "f" }'
     with pytest.raises(GraphError, match="run on the host, of which no other machine knows: f"):
         plan(Net(host, "TRAIN"), HERE)
@@ -134,7 +146,10 @@ def test_the_command(tmp_path: Path) -> None:
         ([str(bad), "--target", "tpu:v5e:2x2"], "typo"),
         ([str(tmp_path / "none.prototxt"), "--target", "tpu:v5e:2x2"], "none.prototxt"),
         ([str(LENET), "--target", "tpu:v7:2x2"], "no chip is called 'tpu:v7'"),
-        ([str(LENET), "--target", "tpu:v5e:2x2", "--mesh", "data=4,model=2"], "places for 8 devices, but tpu:v5e:2x2"),
+        (
+            [str(LENET), "--target", "tpu:v5e:2x2", "--mesh", "data=4,model=2"],
+            "places for 8 devices, but there are 4 in tpu",
+        ),
         ([str(LENET), "--target", "tpu:v5e:2x2", "--phase", "TEST", "--shard=params"], "is of training"),
     ):
         found = run(*arguments)

@@ -58,7 +58,9 @@ def test_what_is_not_there_says_so(write: Write) -> None:
     caffe.set_solver_count(1)
     caffe.set_solver_rank(0)
     for call in (lambda: caffe.set_solver_count(2), caffe.NCCL.new_uid, lambda: caffe.NCCL(None, "")):
-        with pytest.raises(NotImplementedError, match="train on one"):
+        with pytest.raises(
+            NotImplementedError, match=r"caffejax train --gpu=all, or caffejax\.Solver\(solver, devices=N\)"
+        ):
             call()
 
 

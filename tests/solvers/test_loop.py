@@ -43,7 +43,7 @@ class Counting:
         self.rates: list[float] = []
         self._losses = list(losses)
 
-    def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool) -> StepResult:
+    def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool, asked: object) -> StepResult:
         self.asked.append((iteration, len(rates)))
         self.rates += [float(rate) for rate in rates]
         done = jnp.int32(iteration + len(rates))

@@ -29,6 +29,7 @@ from . import (
     plan,
     plot,
     plot_training_log,
+    spread,
     summary,
     test,
     time,
@@ -37,6 +38,7 @@ from . import (
     upgrade_net_proto_text,
     upgrade_solver_proto_text,
     view,
+    watched,
 )
 
 _COMMANDS = (
@@ -91,6 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     options = parser.parse_args(arguments)
+    if arguments is None and spread.trains_with_others(options) and not watched.is_watched():
+        return watched.watch(options.process_id, options.start_timeout)
     try:
         if options.tune:
             tune_process()

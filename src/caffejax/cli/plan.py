@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CaffejaxError
 from ..process import compile_for_absent_devices
 from ..sizes import in_words
 from . import flags, nets, spread
@@ -89,9 +87,7 @@ def run(options: argparse.Namespace) -> None:
     target = target_of(options.target)
     net, solver = _subject(options)
     given: dict[str, Any] = {} if solver is None else {"solver": solver}
-    places = math.prod((options.mesh or {}).values())
-    if options.mesh and places != target.devices:
-        raise CaffejaxError(f"--mesh has places for {places} devices, but {target} has {target.devices}")
+    spread.check_mesh(options, target.devices, f" in {target}")
     found = plan(
         net,
         target,

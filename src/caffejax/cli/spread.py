@@ -16,6 +16,7 @@ from ..errors import CaffejaxError
 from ..glog import log, start_logging
 from ..options import MESH_AXES, BatchOf, Parallel, Shard, choices
 from . import devices, flags
+from .watched import LOST
 
 if TYPE_CHECKING:
     import jax
@@ -72,6 +73,11 @@ def add_mesh_flags(parser: argparse.ArgumentParser) -> None:
         "what is cut over the devices that take batches; optimizer with --mesh, else none, unless given",
         choices=choices("shard"),
     )
+
+
+def trains_with_others(options: argparse.Namespace) -> bool:
+    """Return whether a command of these flags is one of several processes that train together."""
+    return getattr(options, "coordinator", None) is not None
 
 
 def parallel_of(options: argparse.Namespace, batch: BatchOf | None = None) -> Parallel:
@@ -143,9 +149,15 @@ def pick_devices(options: argparse.Namespace, prefer_gpu: bool, device_id: int) 
         found = found[:wanted]
     else:
         return devices.pick_device(options, prefer_gpu, device_id)
-    if options.mesh and mesh != len(found):
-        raise CaffejaxError(f"--mesh has places for {mesh} devices, but there are {len(found)}")
+    check_mesh(options, len(found))
     return found
+
+
+def check_mesh(options: argparse.Namespace, devices: int, where: str = "") -> None:
+    """Raise `CaffejaxError` unless `--mesh`, if given, has a place for each of so many devices."""
+    places = math.prod((options.mesh or {}).values())
+    if options.mesh and places != devices:
+        raise CaffejaxError(f"--mesh has places for {places} devices, but there are {devices}{where}")
 
 
 @contextmanager
@@ -175,10 +187,7 @@ def _said(error: BaseException) -> list[str]:
     reason = next(iter(str(error).splitlines()), "")[:300]
     if not (isinstance(error, jax.errors.JaxRuntimeError | ValueError) and _LOST.match(reason)):
         return traceback.format_exception(error)
-    return [
-        "another process has ended, or cannot be reached; its own log says why. Start all of them again, with "
-        f"--snapshot to go on from the last checkpoint ({reason})"
-    ]
+    return [f"{LOST} ({reason})"]
 
 
 def _on_cpu(options: argparse.Namespace) -> bool:

@@ -2,7 +2,18 @@
 
 from .mesh import DATA, MODEL, mesh_of, share_of
 from .over_devices import over_devices
-from .placing import check_shapes, first_rows, join_batches, on_one, place, place_like, replicated, settled, whole
+from .placing import (
+    check_shapes,
+    first_rows,
+    join_batches,
+    on_one,
+    place,
+    place_like,
+    replicated,
+    settled,
+    whole,
+    whole_on_host,
+)
 from .processes import Requests, check_alike, is_first, meet, same_everywhere, start_processes
 from .sharding import cut_params
 
@@ -28,4 +39,5 @@ __all__ = [
     "share_of",
     "start_processes",
     "whole",
+    "whole_on_host",
 ]

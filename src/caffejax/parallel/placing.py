@@ -28,8 +28,12 @@ def place(tree: Any, shardings: Any) -> Any:
 
 
 def place_like(tree: Any, like: Any) -> Any:
-    """Place arrays, which every process has, as others lie."""
-    return place(tree, jax.tree.map(lambda array: array.sharding, like))
+    """Place arrays, which every process has, as others lie; on the host where those are NumPy's."""
+
+    def placed(array: Any, other: Any) -> Any:
+        return np.array(array) if isinstance(other, np.ndarray) else _placed(array, other.sharding)
+
+    return jax.tree.map(placed, tree, like)
 
 
 def _placed(array: Any, sharding: jax.sharding.Sharding) -> jax.Array:
@@ -65,6 +69,19 @@ def whole(tree: Any) -> Any:
         for i, x in zip(cut, settled(found), strict=True):
             leaves[i] = x
     return structure.unflatten(leaves)
+
+
+def whole_on_host(tree: Any) -> Any:
+    """Return arrays that are cut as NumPy's, put together one at a time: all may be more than a device holds.
+
+    Those that each device has as a whole stay as they are. All processes must call it together.
+    """
+
+    def found(array: Any) -> Any:
+        cut = isinstance(array, jax.Array) and not array.is_fully_replicated
+        return np.array(whole(array)) if cut else array
+
+    return jax.tree.map(found, tree)
 
 
 def first_rows(tree: Any, mesh: Mesh) -> Any:

@@ -7,13 +7,12 @@ import zlib
 from collections.abc import Mapping, Sequence
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..errors import CaffejaxError
-from .placing import replicated, settled
+from .mesh import DATA
 
 _HEARTBEAT = 30  # seconds without a sign of life, after which a process counts as lost
 _AT_THE_END = 300  # seconds to wait for the others
@@ -114,22 +113,31 @@ def same_everywhere(number: int) -> int:
 class Requests:
     """What any process was asked for, as all of them learn it at the same iteration.
 
-    Numbers, of which the largest counts; 0 is nothing. They arrive one iteration late, so that accelerators do not
-    wait for them.
+    Numbers from 0, for nothing, to 2, of which the largest counts. A training step is given each device's, and adds
+    them up where it adds up gradients, so that they take no collective of their own. They are in float32, as those
+    are, and arrive one iteration late, so that accelerators do not wait for them.
 
     Args:
         mesh: the devices of all processes.
     """
 
     def __init__(self, mesh: Mesh) -> None:
-        axes = tuple(mesh.shape)
-        self._sharding = NamedSharding(mesh, PartitionSpec(axes))
-        self._largest = jax.jit(jnp.max, out_shardings=replicated(mesh))
-        self._size = mesh.size
+        rows = mesh.devices.reshape(mesh.shape[DATA], -1)
+        alone = all(len({device.process_index for device in row}) == 1 for row in rows)
+        axes = (DATA,) if alone else mesh.axis_names  # a row of several processes adds up its own, too
+        # the first axis is of passes, as that of batches
+        self._sharding = NamedSharding(mesh, PartitionSpec(None, *axes))
+        self._shape = (1, *(mesh.shape[name] for name in axes))
+        self._worth = (0, 1, mesh.size + 1)  # so that any one who asks for more counts for more than all the others
         self._under_way: jax.Array | None = None
 
-    def agree(self, own: int) -> int:
-        """Send this process's request; return what was sent before by any. All processes call it in each iteration."""
-        array = jax.make_array_from_callback((self._size,), self._sharding, lambda _: np.full(1, own, np.int32))
-        before, self._under_way = self._under_way, settled(self._largest(array))
-        return 0 if before is None else int(before)
+    def asked(self, own: int) -> jax.Array:
+        """Return what a step is given, of all devices; of this process's it is this request."""
+        worth = np.full((1,) * len(self._shape), self._worth[own], np.float32)
+        return jax.make_array_from_callback(self._shape, self._sharding, lambda _: worth)
+
+    def heard(self, total: jax.Array) -> int:
+        """Take what a step has added up; return what any process asked for in the step before."""
+        before, self._under_way = self._under_way, total
+        number = 0.0 if before is None else float(before)
+        return sum(number >= worth for worth in self._worth[1:])

@@ -46,11 +46,14 @@ def plan(
         progress: is told what is being done.
 
     Raises:
-        GraphError: if the net cannot be compiled as a whole, has no such axis, or does not take such a batch.
+        GraphError: if the net cannot be compiled as a whole, has no such axis, or does not take such a batch. A net
+            that is fed batches of several sizes, such as pictures and all their boxes, takes its own alone.
         CaffejaxError: if the compiler is not installed or fails, with what it says; or if the devices cannot be
             arranged as `parallel` says.
     """
     subject = Subject(net, target, solver, parallel, batch_axis, progress)
+    if batch is not None or parallel.batch != "device" or largest != "none":
+        subject.check_batches()
     found = subject.plan(batch or subject.own_batch)
     if largest == "none":
         return found

@@ -61,11 +61,27 @@ class Subject:
         short = [name for name in graph.fed if len(graph.blobs[name].shape) <= axis]
         if short:
             yield f"has no axis {axis} of examples in what it is fed as {', '.join(short)}"
-        sizes = {graph.blobs[name].shape[axis] for name in graph.fed if name not in short}
-        if len(sizes) > 1:
-            yield f"is fed batches of several sizes, {sorted(sizes)}, along axis {axis}; name another axis"
+        if not self.training and len(self._sizes) > 1:
+            yield self._several_sizes()
         if not self.training and self.parallel != Parallel():
             yield "is planned for a forward pass: how devices are arranged and what they share is of training"
+
+    @property
+    def _sizes(self) -> list[int]:
+        """How many there are along the axis of examples of what the net is fed; more than one, where it is boxes."""
+        shapes = [self.net.graph.blobs[name].shape for name in self.net.graph.fed]
+        return sorted({shape[self.batch_axis] for shape in shapes if len(shape) > self.batch_axis})
+
+    def _several_sizes(self) -> str:
+        return (
+            f"is fed batches of several sizes, {self._sizes}, along axis {self.batch_axis}: name another axis, or "
+            "plan a training step for its own batch, with --largest none"
+        )
+
+    def check_batches(self) -> None:
+        """Raise `GraphError` unless the net can be compiled for other batches than its own."""
+        if len(self._sizes) > 1:
+            raise GraphError([Problem(self._several_sizes(), file=self.net.graph.file)])
 
     @property
     def training(self) -> bool:
@@ -104,7 +120,7 @@ class Subject:
             run = lambda params, state, inputs, key: net.apply(params, state, inputs, key=key)  # noqa: E731
             fed = self._fed(net, (), PartitionSpec(*(None,) * self.batch_axis, DATA))
             return run, (*_laid(tuple(variables), self._everywhere), fed, _laid(key, self._everywhere)), {}
-        net = self.net.with_batch(batch, self.batch_axis)
+        net = self.net if len(self._sizes) > 1 else self.net.with_batch(batch, self.batch_axis)
         optimizer, passes = optimizer_of(self.solver, net), self.solver.iter_size
         start = jax.eval_shape(lambda key: start_of(net.init(key), optimizer, key), key)
         rate = jax.ShapeDtypeStruct((), jnp.float32, sharding=self._everywhere)

@@ -97,7 +97,7 @@ def next_seed() -> int:
 
 
 def set_multiprocess(multiprocess: bool) -> None:
-    """Remember this and no more: one process trains on one device here."""
+    """Remember this and no more: a solver of this package trains on one device."""
     _process.multiprocess = bool(multiprocess)
 
 
@@ -109,7 +109,7 @@ def solver_count() -> int:
 def set_solver_count(count: int) -> None:
     """Say how many solvers train together; only 1 can be trained with."""
     if count != 1:
-        raise NotImplementedError(f"{count} solvers: {_ONE_DEVICE}")
+        raise NotImplementedError(f"{count} solvers: {_NO_NCCL}")
     _process.solvers = count
 
 
@@ -128,19 +128,22 @@ def has_nccl() -> bool:
     return False
 
 
-_ONE_DEVICE = "training on several GPUs by NCCL is not there; train on one"
+_NO_NCCL = (
+    "one solver does not train with others of the same program by NCCL here; caffejax train --gpu=all, or "
+    "caffejax.Solver(solver, devices=N) in Python, trains on several GPUs"
+)
 
 
 class NCCL:
     """Stands for Caffe's class: making one says that it is not there."""
 
     def __init__(self, solver: Any, uid: str = "") -> None:
-        raise NotImplementedError(_ONE_DEVICE)
+        raise NotImplementedError(_NO_NCCL)
 
     @staticmethod
     def new_uid() -> str:
         """Raise NotImplementedError."""
-        raise NotImplementedError(_ONE_DEVICE)
+        raise NotImplementedError(_NO_NCCL)
 
 
 class Timer:

@@ -74,8 +74,10 @@ class BlobUpdater:
         """Go on from a saved state."""
         self.train_state, self.last_update = state, None
 
-    def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool = False) -> StepResult:
-        """Make one update, from as many passes as an iteration has."""
+    def update(
+        self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool = False, asked: jax.Array | None = None
+    ) -> StepResult:
+        """Make one update, from as many passes as an iteration has; nobody asks one process for anything."""
         (rate,) = rates
         for call in self.on_start:
             call()

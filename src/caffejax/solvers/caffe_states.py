@@ -89,7 +89,7 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
             key: tuple(
                 None
                 if old is None
-                else jnp.asarray(stored.history[slot * len(places) + places[Slot(key, i)]], old.dtype)
+                else np.asarray(stored.history[slot * len(places) + places[Slot(key, i)]], old.dtype)
                 for i, old in enumerate(blobs)
             )
             for key, blobs in tree.items()

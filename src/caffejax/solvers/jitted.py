@@ -54,7 +54,7 @@ class JittedUpdater:
         mesh = placement.mesh
         step = make_step(net, setup.optimizer, param.iter_size, keep_update=param.snapshot_diff, mesh=mesh)
         self._state = placement.placed(start)
-        left = {} if mesh is None else {"out_shardings": (placement.shardings(start), None)}
+        left = {"out_shardings": (placement.shardings(start), None)}
         forward = make_forward(net)
         self._forward = self._jit(forward if mesh is None else over_devices(forward, mesh))
         self._step = self._jit(step, donate_argnums=() if debug_nans else 0, **left)
@@ -94,8 +94,15 @@ class JittedUpdater:
         """Seconds for which the devices have waited for data."""
         return self._wait.seconds
 
-    def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool = False) -> StepResult:
-        """Make an update for each rate, the first of them that of `iteration`.
+    def update(
+        self,
+        iteration: int,
+        rates: Sequence[np.float32],
+        *,
+        debug_info: bool = False,
+        asked: jax.Array | None = None,
+    ) -> StepResult:
+        """Make an update for each rate, the first of them that of `iteration`; `asked` is as for `make_step`.
 
         Raises:
             DataError: if a batch cannot be read.
@@ -104,20 +111,28 @@ class JittedUpdater:
         """
         with self._wait.reading():
             read = [self._placement.read(self._loader, self._iter_size) for _ in rates]
-        result = self._updates(iteration, rates, read, debug_info)
+        result = self._updates(iteration, rates, read, asked, debug_info)
         self._wait.note(result.loss)
         return result
 
     def _updates(
-        self, iteration: int, rates: Sequence[np.float32], read: Sequence[Sequence[Batches]], debug_info: bool
+        self,
+        iteration: int,
+        rates: Sequence[np.float32],
+        read: Sequence[Sequence[Batches]],
+        asked: jax.Array | None,
+        debug_info: bool,
     ) -> StepResult:
         if len(read) == 1:
-            return self._update(iteration, read[0], rates[0], debug_info)
+            return self._update(iteration, read[0], rates[0], asked, debug_info)
         together = [stack(of_device) for of_device in zip(*read, strict=True)]
         if any(map(ragged, [*together, *read[0]])):
-            results = [self._update(iteration + i, *given) for i, given in enumerate(zip(read, rates, strict=True))]
+            results = [
+                self._update(iteration + i, *given, asked) for i, given in enumerate(zip(read, rates, strict=True))
+            ]
             return results[-1]._replace(loss=jnp.stack([result.loss for result in results]))
-        self._state, result = self._steps(self._state, self._placement.put(together, 2), np.array(rates, np.float32))
+        placed = self._placement.put(together, 2)
+        self._state, result = self._steps(self._state, placed, np.array(rates, np.float32), asked)
         self.last_update = result.update
         return result
 
@@ -129,7 +144,12 @@ class JittedUpdater:
         return loss
 
     def _update(
-        self, iteration: int, batches: Sequence[Batches], rate: np.float32, debug_info: bool = False
+        self,
+        iteration: int,
+        batches: Sequence[Batches],
+        rate: np.float32,
+        asked: jax.Array | None,
+        debug_info: bool = False,
     ) -> StepResult:
         placed = self._placement.put(batches)
         before = self._state
@@ -138,7 +158,7 @@ class JittedUpdater:
                 self._check_indices(*given)
         if debug_info:
             self._log_debug_info(placed)
-        self._state, result = self._step(before, placed, rate)
+        self._state, result = self._step(before, placed, rate, asked)
         self.last_update = result.update
         if self._finite_check.every_step:
             self._finite_check.trace(iteration, before, placed, self._state, result.loss)

@@ -110,10 +110,11 @@ class TrainingLoop:
         while self.iteration < end:
             if self.tests.due(self.iteration) and (self.iteration or self._param.test_initialization):
                 self.test()
-            self._update(self._steps_to_dispatch(end), stopwatch)
+            request = self._update(self._steps_to_dispatch(end), stopwatch)
             self.snapshots.check()
             self._tell("on_step")
-            request = self._requested()
+            if self._requests is None:
+                request = self._taken()
             if self._due(self._param.snapshot) or request is not None:
                 self.snapshot(wait=False)
                 if request == "stop":
@@ -125,12 +126,10 @@ class TrainingLoop:
         if self._request != "stop":  # a later request does not take it back
             self._request = what
 
-    def _requested(self) -> Request | None:
-        """Return what was asked for, of this process or of any of several."""
+    def _taken(self) -> Request | None:
+        """Return what this process was asked for, and forget it."""
         own, self._request = self._request, None
-        if self._requests is None:
-            return own
-        return _REQUESTS[self._requests.agree(_REQUESTS.index(own))]
+        return own
 
     def solve(self, resume: str | os.PathLike[str] | None = None) -> None:
         """Train to `max_iter`, from now or from a snapshot, and end as Caffe does; see `step`."""
@@ -226,18 +225,22 @@ class TrainingLoop:
         by_loss = isinstance(self.rate_schedule, Plateau)
         return 1 if by_loss or anything_due or self.iteration + n > end else n
 
-    def _update(self, n: int, stopwatch: Stopwatch) -> None:
+    def _update(self, n: int, stopwatch: Stopwatch) -> Request | None:
+        """Make n updates; return what any of several processes was asked for before."""
         if isinstance(self.rate_schedule, Plateau) and self._loss.noted:
             self.rate_schedule.note(self.iteration, self.smoothed_loss)
         rates = [self.rate_schedule(i) for i in range(self.iteration, self.iteration + n)]
         debug_info = self._param.debug_info and self._due(self._param.display)
-        result = self.updater.update(self.iteration, rates, debug_info=debug_info)
+        requests = self._requests
+        asked = None if requests is None else requests.asked(_REQUESTS.index(self._taken()))
+        result = self.updater.update(self.iteration, rates, debug_info=debug_info, asked=asked)
         self._loss.note(result.loss)
         self._finite_check.note(self.iteration, result.loss)
         self.iteration += n - 1
         if self._due(self._param.display):
             self._display(result, stopwatch)
         self.iteration += 1
+        return None if requests is None or result.asked is None else _REQUESTS[requests.heard(result.asked)]
 
     def _display(self, result: StepResult, stopwatch: Stopwatch) -> None:
         loss = self.smoothed_loss

@@ -20,7 +20,9 @@ _EACH = "devices"  # where a checkpoint has the statistics of each device
 
 def to_host(state: TrainState) -> TrainState:
     """Copy a state to NumPy, the key as its data: later steps, which may reuse the buffers, leave it alone."""
-    return jax.tree.map(np.array, state.replace(key=jax.random.key_data(state.key)))  # type: ignore[attr-defined]
+    with_data = state.replace(key=jax.random.key_data(state.key))  # type: ignore[attr-defined]
+    copied: TrainState = jax.tree.map(lambda x: x if isinstance(x, np.ndarray) else np.array(x), with_data)
+    return copied
 
 
 def to_arrays(state: TrainState, each: Params | None = None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from ..data.loader import Loader
 from ..graph import Graph
@@ -25,6 +25,7 @@ from ..parallel import (
     replicated,
     share_of,
     whole,
+    whole_on_host,
 )
 from .rules import History, find_history, with_history
 from .state import TrainState, iteration_key, stack
@@ -81,8 +82,15 @@ class OnDevice:
         return None
 
     def placed(self, state: TrainState, each: Params | None = None) -> TrainState:
-        """Return the state as it lies: on the device, or where somebody has put it."""
-        return state
+        """Return the state as it lies: on the device, or on another where somebody has put it.
+
+        One that lies on several, or on the host, as that of a solver of several devices does, is copied here.
+        """
+        leaves = jax.tree.leaves(state)
+        if all(isinstance(x, jax.Array) and len(x.sharding.device_set) == 1 for x in leaves):
+            return state
+        found: TrainState = place(state, SingleDeviceSharding(self._device))
+        return found
 
     def whole(self, state: TrainState) -> TrainState:
         """Return the state as it is."""
@@ -159,8 +167,11 @@ class OnMesh:
         return found
 
     def whole(self, state: TrainState) -> TrainState:
-        """Return the state as one device would have it, on each; all processes must call it together."""
-        found: TrainState = whole(state.replace(state=first_rows(state.state, self.mesh)))  # type: ignore[attr-defined]
+        """Return the state as one device would have it; all processes must call it together.
+
+        What lies whole on each device does so still; what is cut comes to the host, as it may not fit one device.
+        """
+        found: TrainState = whole_on_host(state.replace(state=first_rows(state.state, self.mesh)))  # type: ignore[attr-defined]
         return found
 
     def variables(self, state: TrainState) -> Variables:

@@ -16,7 +16,7 @@ from ..checkpoints.orbax import CheckpointFolder, Keep
 from ..errors import Problem, SolverError, WeightsError
 from ..graph import Graph
 from ..net import Params, Variables
-from ..parallel import is_first, whole
+from ..parallel import is_first, whole_on_host
 from ..schema import format_text
 from ..schema.caffe_pb2 import SolverParameter
 from .caffe_states import is_caffe_state, load_state, save_state
@@ -64,7 +64,7 @@ class Snapshots:
         Raises:
             WeightsError: if this snapshot cannot be started, or the one before could not be written.
         """
-        last_update = whole(last_update)
+        last_update = whole_on_host(last_update)
         if not is_first():
             return
         self.prepare()

@@ -55,11 +55,13 @@ class StepResult(NamedTuple):
         loss: the mean over the passes; of several steps that were made at once, one for each.
         outputs: the last pass's output blobs.
         update: what the last step subtracted, where that is kept.
+        asked: the sum of what all devices' processes ask for, where they are several; see `parallel.Requests`.
     """
 
     loss: jax.Array
     outputs: Blobs
     update: Params | None = None
+    asked: jax.Array | None = None
 
 
 def iteration_key(ts: TrainState) -> jax.Array:
@@ -73,7 +75,7 @@ def pass_key(ts: TrainState, number: Any) -> jax.Array:
 
 
 Passes = Callable[..., tuple[Params, Params, jax.Array, Blobs]]
-Step = Callable[[TrainState, Mapping[str, jax.Array], Any], tuple[TrainState, StepResult]]
+Step = Callable[..., tuple[TrainState, StepResult]]
 Update = Callable[[Params, TrainState, Any], tuple[TrainState, Params | None]]
 
 
@@ -151,28 +153,45 @@ def make_step(
     keep_update: bool = False,
     mesh: Mesh | None = None,
 ) -> Step:
-    """Make one update, a pure function `step(train_state, batches, rate)`.
+    """Make one update, a pure function `step(train_state, batches, rate, asked=None)`.
 
     `batches` is what `stack` makes of `iter_size` batches; on a mesh, what `parallel.join_batches` makes of such. With
     `keep_update`, the result holds what was subtracted from each param. On a mesh, the state and the result's outputs
-    are as `parallel.over_devices` has them.
+    are as `parallel.over_devices` has them, and `asked`, a number of each device, is added up with the gradients.
 
     Raises:
         GraphError: if a layer without a backward pass would need one.
     """
     net.graph.check_backward()
-    passes = make_passes(net, iter_size)
+    passes: Callable[..., Any] = _asking(make_passes(net, iter_size))
     if mesh is not None:
         passes = over_devices(passes, mesh)
     update = make_update(optimizer, keep_update=keep_update, most_apart=_MOST_APART[net.run.precision])
 
-    def step(ts: TrainState, batches: Mapping[str, jax.Array], rate: Any) -> tuple[TrainState, StepResult]:
+    def step(
+        ts: TrainState, batches: Mapping[str, jax.Array], rate: Any, asked: jax.Array | None = None
+    ) -> tuple[TrainState, StepResult]:
+        total: jax.Array | None
         ts = ts.replace(params=net.rewritten(ts.params))  # type: ignore[attr-defined]
-        grads, state, loss, outputs = passes(ts.params, ts.state, batches, iteration_key(ts))
+        (grads, total), state, loss, outputs = passes(ts.params, ts.state, (batches, asked), iteration_key(ts))
         new, subtracted = update(grads, ts, rate)
-        return new.replace(state=state), StepResult(loss, outputs, subtracted)  # type: ignore[attr-defined]
+        return new.replace(state=state), StepResult(loss, outputs, subtracted, total)  # type: ignore[attr-defined]
 
     return step
+
+
+def _asking(passes: Passes) -> Callable[..., Any]:
+    """Return passes that are given what is asked for beside the batches, and return it beside the gradients.
+
+    So it is added up over devices where these are, by the same collective.
+    """
+
+    def both(params: Params, state: Params, given: Any, key: jax.Array) -> Any:
+        batches, asked = given
+        grads, state, loss, outputs = passes(params, state, batches, key)
+        return (grads, None if asked is None else jnp.sum(asked)), state, loss, outputs
+
+    return both
 
 
 def make_steps(step: Step) -> Step:
@@ -181,13 +200,15 @@ def make_steps(step: Step) -> Step:
     Batches and rates have one more axis in front, and so has the result's loss; the rest of it is the last update's.
     """
 
-    def steps(ts: TrainState, batches: Mapping[str, jax.Array], rates: Any) -> tuple[TrainState, StepResult]:
+    def steps(
+        ts: TrainState, batches: Mapping[str, jax.Array], rates: Any, asked: jax.Array | None = None
+    ) -> tuple[TrainState, StepResult]:
         def one(carry: tuple[TrainState, Any], given: Any) -> tuple[tuple[TrainState, Any], jax.Array]:
-            new, result = step(carry[0], *given)
+            new, result = step(carry[0], *given, asked)
             return (new, result[1:]), result.loss
 
         first = jax.tree.map(lambda a: a[0], (dict(batches), rates))
-        last = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(step, ts, *first)[1][1:])
+        last = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(step, ts, *first, asked)[1][1:])
         (new, last), losses = jax.lax.scan(one, (ts, last), (dict(batches), rates))
         return new, StepResult(losses, *last)
 

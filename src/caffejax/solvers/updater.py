@@ -42,8 +42,13 @@ class Updater(Protocol):
     def steps_per_dispatch(self) -> int:
         """How many updates one call of `update` makes where nothing is due between them; else one."""
 
-    def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool) -> StepResult:
-        """Make an update for each rate, the first of them that of `iteration`; log debug info if asked to."""
+    def update(
+        self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool, asked: jax.Array | None
+    ) -> StepResult:
+        """Make an update for each rate, the first of them that of `iteration`; log debug info if told to.
+
+        `asked` is what processes ask each other for, where they are several: the result has what all do.
+        """
 
     def final_loss(self) -> jax.Array:
         """Run forward once more, on the next batch; return the loss."""

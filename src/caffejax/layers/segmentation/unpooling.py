@@ -64,7 +64,7 @@ _MAX = LayerType(
     Gradient(
         max_unpooling_backward,
         preferred=True,
-        indices=Indices((1,), lambda ctx, x, *mask: _size(ctx, x)[0] * _size(ctx, x)[1], picks=True),
+        indices=Indices((1,), lambda ctx, x, *mask: _size(ctx, x)[0] * _size(ctx, x)[1], picks=True, quiet=True),
         unforced=(1,),
     ),
     Facts(row_wise=True, dtypes="bottoms", origin="DeconvNet"),

@@ -45,7 +45,7 @@ _SEGNET = LayerType(
     Gradient(
         upsample_placed_backward,
         preferred=True,
-        indices=Indices((1,), lambda ctx, x, mask: _cells(_placed_size(ctx, x)), picks=True),
+        indices=Indices((1,), lambda ctx, x, mask: _cells(_placed_size(ctx, x)), picks=True, quiet=True),
         unforced=(1,),
     ),
     Facts(row_wise=True, dtypes="bottoms", origin="SegNet, ENet"),

@@ -1,0 +1,139 @@
+"""The table of docs/scaling.md: how training the nets of configs/ scales to 8, 64 and 512 devices, by their compilers.
+
+    python benchmarks/scaling_table.py [--nets lenet,resnet50] [--targets tpu:v5e:2x4] > table.md
+
+Each net is compiled by `caffejax plan` for devices that need not be there, one after the other, in bfloat16;
+`pip install ".[plan-tpu,plan-cuda]"` first. What was found is added to the file of `--results`, a line for each, and
+not computed again: delete it to start anew. A compilation that takes longer than `--limit` seconds is given up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+NETS = {
+    "resnet50": "ResNet-50",
+    "resnet152": "ResNet-152",
+    "se_resnet50": "SE-ResNet-50",
+    "densenet121": "DenseNet-121",
+    "mobilenet": "MobileNet v1",
+    "googlenet": "GoogLeNet",
+    "squeezenet": "SqueezeNet 1.1",
+    "caffenet": "CaffeNet",
+    "fcn8s": "FCN-8s",
+    "segnet": "SegNet",
+    "pspnet50": "PSPNet-50",
+    "openpose": "OpenPose",
+    "ssd300": "SSD300",
+    "mobilenet_ssd": "MobileNet-SSD",
+    "ssd_shapes": "SSD of shapes",
+    "faster_rcnn_toy": "Faster R-CNN",
+    "cifar10_full": "CIFAR-10 full",
+    "lenet": "LeNet",
+    "digits": "digits",
+    "lstm": "LSTM",
+}
+TARGETS = {"cuda:h100:8": "H100", "tpu:v5e:2x4": "TPU v5e"}
+FILES = {
+    "digits": "lenet_solver.prototxt",
+    "faster_rcnn_toy": "solver.prototxt",
+    "ssd_shapes": "solver.prototxt",  # python scripts/make_ssd_shapes.py makes its data
+}
+# examples a device: those of large pictures few, and those that are fed boxes as many as the prototxt says
+EXAMPLES = {"lenet": 64, "cifar10_full": 100, "fcn8s": 2, "segnet": 4, "pspnet50": 4, "openpose": 8}
+OWN = ("digits", "faster_rcnn_toy", "mobilenet_ssd", "ssd300", "ssd_shapes")
+DEVICES = (8, 64, 512)
+
+# what XLA makes of small products where it cannot try on the device, and sometimes cannot make
+WITHOUT_TRITON = "--xla_gpu_enable_triton_gemm=false"
+
+Found = dict[str, Any]
+
+
+def planned(name: str, target: str, limit: float, flags: str = "") -> Found:
+    """Return what `caffejax plan` says of a net, or what keeps it from it as "error"."""
+    file = CONFIGS / name / FILES.get(name, "train_val.prototxt")
+    batch = [] if name in OWN else ["--batch", str(EXAMPLES.get(name, 32))]
+    axis = ["--batch_axis", "1"] if name == "lstm" else []
+    options = ["--precision", "bfloat16", "--scaling", ",".join(map(str, DEVICES)), "--largest", "none", "--json"]
+    command = ["caffejax", "plan", str(file), "--target", target, *batch, *axis, *options]
+    own = {**os.environ, "XLA_FLAGS": flags} if flags else None
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=True, env=own)
+    except subprocess.TimeoutExpired:
+        return {"error": f"not compiled within {limit:g} s"}
+    except subprocess.CalledProcessError as error:
+        said = (error.stderr.strip() or f"ends with {error.returncode}").splitlines()[-1]
+        if "tile sizes" in said and not flags:
+            return {**planned(name, target, limit, WITHOUT_TRITON), "flags": WITHOUT_TRITON}
+        return {"error": said}
+    found: Found = json.loads(done.stdout)
+    if not found["fits"]:
+        return {"error": f"{found['batch']} examples take {found['memory_needed'] / 2**30:.1f} GiB"}
+    return found
+
+
+def row(name: str, found: dict[str, Found]) -> str:
+    good = [f for f in found.values() if "error" not in f]
+    examples = str(good[0]["batch"]) if good else "-"
+    added = sum(c["bytes"] * c["count"] for c in good[0]["program"]["collectives"]) if good else 0
+    cells = [NETS[name], examples, f"{added / 1e6:.3g}" if good else "-"]
+    for target in TARGETS:
+        cells += shares(found.get(target, {"error": "-"}))
+    return "| " + " | ".join(cells) + " |"
+
+
+def shares(found: Found) -> list[str]:
+    """Return the cells of a target: the own part in milliseconds, and its share at worst to at best."""
+    if "error" in found:
+        return ["*"] + ["-"] * len(DEVICES)
+    own = max(found["seconds"]["arithmetic"], found["seconds"]["memory"])
+    of = {
+        s["devices"]: f"{100 * s['worst_efficiency']:.0f} to {100 * s['best_efficiency']:.0f} %"
+        for s in found["scaling"]
+    }
+    return [f"{1000 * own:.3g} ms", *(of[n] for n in DEVICES)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    split = lambda text: [s for s in text.split(",") if s]  # noqa: E731
+    parser.add_argument("--nets", type=split, default=list(NETS))
+    parser.add_argument("--targets", type=split, default=list(TARGETS))
+    parser.add_argument("--limit", type=float, default=900, help="seconds that a compilation may take")
+    parser.add_argument("--results", type=Path, default=Path("scaling_table.jsonl"))
+    options = parser.parse_args()
+    known: dict[tuple[str, str], Found] = {}
+    if options.results.exists():
+        known = {(r["net"], r["on"]): r for r in map(json.loads, options.results.read_text().splitlines())}
+    for target in options.targets:
+        for name in options.nets:
+            if (name, target) in known:
+                continue
+            print(f"{name} for {target}", file=sys.stderr, flush=True)
+            known[name, target] = planned(name, target, options.limit)
+            with options.results.open("a") as file:
+                file.write(json.dumps({"net": name, "on": target, **known[name, target]}) + "\n")
+    heads = [f"{chip}: own part | on {DEVICES[0]} | " + " | ".join(map(str, DEVICES[1:])) for chip in TARGETS.values()]
+    print("| net | examples | MB added up | " + " | ".join(heads) + " |")
+    print("|---" * (3 + len(TARGETS) * (1 + len(DEVICES))) + "|")
+    print(
+        "\n".join(
+            row(n, {t: f for (m, t), f in known.items() if m == n}) for n in NETS if any(m == n for m, _ in known)
+        )
+    )
+    for (name, target), found in known.items():
+        for why in ("error", "flags"):
+            if why in found:
+                print(f"\n* {NETS[name]} on {target}: {found[why]}")
+
+
+if __name__ == "__main__":
+    main()

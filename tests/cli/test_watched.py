@@ -1,0 +1,85 @@
+"""A command that another process watches: how it ends, what is said of it, and that neither outlives the other."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+OURS = """
+import os, signal, sys, time
+from caffejax.cli import watched
+if not watched.is_watched():
+    sys.exit(watched.watch(1, 7))
+"""
+BEFORE = """
+print("I1122 22:10:31.306206   12 other.cc:1] before", file=sys.stderr)
+print("W1122 22:10:31.306206   12 coordination_service.cc:388] hidden", file=sys.stderr)
+print("after", file=sys.stderr)
+"""
+ABORTED = """
+print("F1122 22:10:31.306242   12 client.h:80] hidden absl::Status: {status}", file=sys.stderr)
+print("hidden, as it goes on", file=sys.stderr, flush=True)
+os.abort()
+"""
+
+
+@pytest.mark.parametrize(
+    ("does", "code", "says"),
+    [
+        ("sys.exit(0)", 0, ""),
+        ("print('x', file=sys.stderr); sys.exit(3)", 3, "x\n"),
+        (
+            BEFORE + ABORTED.format(status="UNAVAILABLE: gone"),
+            1,
+            "I1122 22:10:31.306206   12 other.cc:1] before\nafter\ncaffejax: [process 1] another process has ended, or "
+            "cannot be reached; its own log says why. Start all of them again, with --snapshot to go on from the last "
+            "checkpoint (UNAVAILABLE: gone)\n",
+        ),
+        (
+            ABORTED.format(status="ALREADY_EXISTS: newer"),
+            1,
+            "caffejax: [process 1] another process has the same --process_id (ALREADY_EXISTS: newer)\n",
+        ),
+        (
+            ABORTED.format(status="DEADLINE_EXCEEDED: late"),
+            1,
+            "caffejax: [process 1] not all processes have come within 7 s, or some have ended since "
+            "(DEADLINE_EXCEEDED: late)\n",
+        ),
+        ("print('caffejax: told', file=sys.stderr, flush=True); os.abort()", 1, "caffejax: told\n"),
+        (
+            "os.kill(os.getpid(), signal.SIGKILL)",
+            1,
+            "caffejax: [process 1] ended by SIGKILL; what was said last says why, if anything does\n",
+        ),
+    ],
+    ids=["ends", "fails", "another is lost", "the same number", "not in time", "told itself", "killed"],
+)
+def test_how_it_ends(does: str, code: int, says: str) -> None:
+    run = subprocess.run([sys.executable, "-c", OURS + does], capture_output=True, text=True, timeout=60, check=False)
+    assert (run.returncode, run.stderr) == (code, says)
+
+
+def started(does: str) -> "subprocess.Popen[str]":
+    """A watching process, when the one that it watches is ready, and sleeps."""
+    command = [sys.executable, "-c", OURS + does + "\nprint('ready', flush=True)\ntime.sleep(60)"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signals_are_handed_on(number: signal.Signals) -> None:
+    process = started(f"signal.signal({int(number)}, lambda *_: sys.exit(5))")
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    assert process.returncode == 5
+
+
+def test_it_ends_with_the_one_that_watches() -> None:
+    process = started("")
+    process.kill()
+    process.communicate(timeout=30)  # its output is closed when the watched one has ended, too
+    assert process.returncode == -signal.SIGKILL

@@ -1,0 +1,27 @@
+"""What processes ask each other for, added up over their devices."""
+
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+import pytest
+
+
+def heard(model: int, own: list[int], others: list[int]) -> list[int]:
+    """What four of eight devices hear whose process asks for `own`, while those of another ask for `others`."""
+    import jax
+
+    from caffejax.parallel import Requests, mesh_of
+
+    requests, found = Requests(mesh_of(jax.devices(), model)), []
+    for pair in zip(own, others, strict=True):
+        parts = [np.asarray(requests.asked(each)).ravel() for each in pair]
+        half = len(parts[0]) // 2
+        found.append(requests.heard(np.sum([*parts[0][:half], *parts[1][half:]])))
+    return found
+
+
+@pytest.mark.parametrize("model", [1, 2])
+def test_the_largest_request_is_heard_one_iteration_later(eight: ProcessPoolExecutor, model: int) -> None:
+    own, others = [0, 1, 0, 2, 1, 0, 2, 0], [0, 0, 1, 1, 1, 2, 2, 0]
+    largest = [max(pair) for pair in zip(own, others, strict=True)]
+    assert eight.submit(heard, model, own, others).result() == [0, *largest[:-1]]
