@@ -13,6 +13,8 @@ from ..process import tune_process
 from . import (
     check,
     classify,
+    collect,
+    compare,
     compute_image_mean,
     convert,
     convert_annoset,
@@ -42,6 +44,8 @@ _COMMANDS = (
     plan,
     check,
     gradcheck,
+    collect,
+    compare,
     convert,
     convert_imageset,
     convert_annoset,
@@ -57,7 +61,7 @@ _COMMANDS = (
     upgrade_net_proto_binary,
     upgrade_solver_proto_text,
 )
-_ON_NETS = (train, test, time, memory, gradcheck, extract_features, classify, detect, device_query)
+_ON_NETS = (train, test, time, memory, gradcheck, collect, compare, extract_features, classify, detect, device_query)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

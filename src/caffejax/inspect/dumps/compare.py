@@ -1,0 +1,189 @@
+"""Compare two dumps, layer by layer in the order of execution: forward, then backward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.blobs import Array
+from .comparison import Comparison, Kind, Row, Verdict
+from .dump import Dump, DumpedLayer
+from .measure import Distance, distance
+
+RTOL = 1e-3  # of a blob's largest value: several times what the order of float32 sums makes of a deep net's
+ATOL = 1e-7
+
+
+class _Limits(NamedTuple):
+    rtol: float
+    atol: float
+    random: bool
+
+    def equal(self, found: Distance, scale: float) -> bool:
+        return found.error <= self.atol + self.rtol * max(found.scale, scale)
+
+
+def compare(a: Dump, b: Dump, *, rtol: float = RTOL, atol: float = ATOL, random: bool = False) -> Comparison:
+    """Compare two dumps.
+
+    Two arrays are equal where their largest absolute difference is at most `atol + rtol * scale`. The scale is the
+    largest absolute value in either; of a gradient, in any gradient of that layer: a bias whose gradient is zero but
+    for rounding is judged by its weight's. NaN equals NaN at the same place.
+
+    Tops and params that one dump lacks are where they part, unless it holds none of their kind at all: then nothing was
+    recorded. A diff that one lacks is no parting: programs differ in which of the diffs that nothing needs they
+    compute. A gradient that one lacks counts as zeros.
+
+    Args:
+        a, b: the dumps.
+        rtol, atol: the tolerances.
+        random: whether to count what depends on layers that are random, as dropout in TRAIN is.
+    """
+    pairs = list(_paired(a.layers, b.layers))
+    limits = _Limits(rtol, atol, random)
+    chance = _Chance(a, b) if not random else None
+    rows = [*_inputs(a, b, limits)]
+    for pair in pairs:
+        rows += _forward(a, b, pair, limits, chance)
+    if a.has_backward and b.has_backward:
+        for pair in reversed(pairs):
+            rows += _backward(a, b, pair, limits, chance)
+    return Comparison(tuple(rows), _title(a), _title(b), rtol, atol)
+
+
+def _title(dump: Dump) -> str:
+    return f"{dump.file}, by {dump.maker}" if dump.file else dump.maker
+
+
+class _Pair(NamedTuple):
+    """A layer's places in both dumps; None where one does not have it."""
+
+    layer: DumpedLayer
+    a: int | None
+    b: int | None
+
+
+def _paired(a: Sequence[DumpedLayer], b: Sequence[DumpedLayer]) -> Iterator[_Pair]:
+    """Pair layers by name, in A's order; those that only B has follow the layer they follow there."""
+    in_a, in_b = ({layer.name: i for i, layer in enumerate(layers)} for layers in (a, b))
+    done = 0
+    for i, layer in enumerate(a):
+        place = in_b.get(layer.name)
+        if place is not None:
+            yield from (_Pair(b[j], None, j) for j in range(done, place) if b[j].name not in in_a)
+            done = max(done, place)
+        yield _Pair(layer, i, place)
+    yield from (_Pair(b[j], None, j) for j in range(done, len(b)) if b[j].name not in in_a)
+
+
+class _Chance:
+    """What random numbers decide: what random layers make and what follows, and all diffs on the way back from it."""
+
+    def __init__(self, a: Dump, b: Dump) -> None:
+        random = {layer.name for dump in (a, b) for layer in dump.layers if layer.random}
+        self.forward: set[str] = set()  # layers
+        self.backward: set[str] = set()
+        blobs: dict[str, bool] = {}
+        for layer in a.layers:
+            if layer.name in random or any(blobs.get(name) for name in layer.bottoms):
+                self.forward.add(layer.name)
+            blobs |= dict.fromkeys(layer.tops, layer.name in self.forward)
+        diffs: set[str] = set()
+        for layer in reversed(a.layers):
+            if layer.name in self.forward or diffs.intersection(layer.tops):
+                self.backward.add(layer.name)
+                diffs.update(layer.bottoms)
+
+
+def _inputs(a: Dump, b: Dump, limits: _Limits) -> Iterator[Row]:
+    ours, theirs = a.group("input"), b.group("input")
+    makers = {top: layer for layer in a.layers for top in layer.tops if not layer.bottoms}
+    for name in ours if ours and theirs else ():
+        if name in theirs:
+            layer = makers.get(name, DumpedLayer("(fed)", "", (), ()))
+            yield _row(layer, "input", name, ours[name], theirs[name], limits)
+
+
+def _forward(a: Dump, b: Dump, pair: _Pair, limits: _Limits, chance: _Chance | None) -> Iterator[Row]:
+    layer = pair.layer
+    if (other := _moved(a, b, pair)) is not None:
+        yield Row(layer.name, layer.type, "top", other, (None, None), None, "layers", True)
+        return
+    params = a.blobs_of("param", layer.name), b.blobs_of("param", layer.name)
+    by_chance = chance is not None and layer.name in chance.forward
+    for i in sorted({*params[0], *params[1]}) if a.group("param") and b.group("param") else ():
+        yield _row(layer, "param", str(i), params[0].get(i), params[1].get(i), limits)
+    for name in dict.fromkeys(layer.tops):
+        x, y = (None if i is None else dump.value(i, name) for i, dump in ((pair.a, a), (pair.b, b)))
+        if x is not None or y is not None:
+            # of two layers that work in one place, a dump may have kept what the last one made
+            last_only = None not in (pair.a, pair.b) and all(f"blob/{name}" in dump.arrays for dump in (a, b))
+            yield _row(layer, "top", name, x, y, limits, by_chance, absent_counts=not last_only)
+
+
+def _backward(a: Dump, b: Dump, pair: _Pair, limits: _Limits, chance: _Chance | None) -> Iterator[Row]:
+    layer = pair.layer
+    if pair.a is None or pair.b is None or _moved(a, b, pair) is not None:
+        return
+    by_chance = chance is not None and layer.name in chance.backward
+    grads = a.blobs_of("grad", layer.name), b.blobs_of("grad", layer.name)
+    found = [(i, grads[0].get(i), grads[1].get(i)) for i in sorted({*grads[0], *grads[1]})]
+    filled = [(i, _or_zeros(x, y), _or_zeros(y, x)) for i, x, y in found]
+    scale = max((float(np.abs(g[np.isfinite(g)]).max(initial=0)) for _, *both in filled for g in both), default=0.0)
+    for i, x, y in filled:
+        yield _row(layer, "grad", str(i), x, y, limits, by_chance, scale=scale)
+    for name in dict.fromkeys(layer.bottoms):
+        read = a.diff_read(pair.a, name), b.diff_read(pair.b, name)
+        if any(diff is not None and diff.any() for diff in read):  # where nothing needs one, Caffe's are zero
+            yield _row(layer, "diff", name, *read, limits, by_chance, absent_counts=False)
+
+
+def _moved(a: Dump, b: Dump, pair: _Pair) -> str | None:
+    """Say how two layers of one name differ in type or wiring."""
+    if pair.a is None or pair.b is None:
+        return None
+    x, y = a.layers[pair.a], b.layers[pair.b]
+    for what in ("type", "bottoms", "tops"):
+        if (ours := getattr(x, what)) != (theirs := getattr(y, what)):
+            return f"{what} {_words(ours)} in A, {_words(theirs)} in B"
+    return None
+
+
+def _words(value: str | tuple[str, ...]) -> str:
+    return value if isinstance(value, str) else ", ".join(value) or "none"
+
+
+def _or_zeros(x: Array | None, other: Array | None) -> Array:
+    if x is not None:
+        return x
+    assert other is not None
+    return np.zeros_like(other)
+
+
+def _row(
+    layer: DumpedLayer,
+    kind: Kind,
+    name: str,
+    x: Array | None,
+    y: Array | None,
+    limits: _Limits,
+    by_chance: bool = False,
+    absent_counts: bool = True,
+    scale: float = 0.0,
+) -> Row:
+    shapes = (None if x is None else x.shape, None if y is None else y.shape)
+    found = None if x is None or y is None or x.shape != y.shape else distance(x, y)
+    verdict: Verdict
+    if x is None or y is None:
+        verdict, counts = "only in B" if x is None else "only in A", absent_counts
+    elif found is None:
+        verdict, counts = "shapes", True
+    elif limits.equal(found, scale):
+        verdict, counts = "equal", False
+    else:
+        verdict, counts = "parts", True
+    if by_chance and counts:
+        verdict, counts = "random", False
+    return Row(layer.name, layer.type, kind, name, shapes, found, verdict, counts)

@@ -1,0 +1,189 @@
+"""A dump: the numbers of one pass of a net, in an .npz file that plain NumPy can write and read.
+
+Its members, with the layers' and blobs' own names:
+
+    meta                      a string: JSON, see `Dump`
+    loss                      the sum of all losses, weighted
+    input/<blob>              what the net was fed
+    param/<layer>/<i>         the layers' params as the pass began, running statistics and shared ones included
+    blob/<blob>               a blob after the forward pass
+    top/<layer>/<blob>        what a layer made and another then wrote over, in place
+    diff/<blob>               a blob's diff after the backward pass: that of the first value it had
+    top_diff/<layer>/<blob>   the diff of what a layer made, where that layer works in place
+    grad/<layer>/<i>          a param's diff: the sum over all layers that share it
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ...checkpoints.flat import read_npz, write_npz
+from ...errors import DataError, Problem, WeightsError
+from ...schema.blobs import Array
+
+FORMAT = "caffe dump 1"
+
+
+@dataclass(frozen=True)
+class DumpedLayer:
+    """A layer of the net that was run, as the dump's `meta` tells of it.
+
+    Attributes:
+        name: the layer's; with a number, `name#2`, where a net has it twice.
+        type: its type.
+        bottoms, tops: the blobs that it reads and makes.
+        random: whether it draws random numbers in this phase; plain Caffe does not say.
+    """
+
+    name: str
+    type: str
+    bottoms: tuple[str, ...]
+    tops: tuple[str, ...]
+    random: bool = False
+
+
+@dataclass(frozen=True)
+class Dump:
+    """The numbers of one pass.
+
+    Attributes:
+        maker: the program that ran the net, with its version.
+        net: the net's name.
+        phase: "TRAIN" or "TEST".
+        layers: in the order of execution, the Splits that Caffe inserts included.
+        arrays: the numbers, by member (see the module's text).
+        file: where it was read from, for messages.
+    """
+
+    maker: str
+    net: str
+    phase: str
+    layers: tuple[DumpedLayer, ...]
+    arrays: Mapping[str, Array]
+    file: str | None = None
+
+    @cached_property
+    def _makers(self) -> dict[str, list[int]]:
+        """The layers that make or write over each blob, by their places in `layers`."""
+        makers: dict[str, list[int]] = {}
+        for i, layer in enumerate(self.layers):
+            for top in dict.fromkeys(layer.tops):
+                makers.setdefault(top, []).append(i)
+        return makers
+
+    @cached_property
+    def has_backward(self) -> bool:
+        """Whether there are diffs or gradients."""
+        return any(name.startswith(("diff/", "grad/", "top_diff/")) for name in self.arrays)
+
+    def group(self, kind: str) -> dict[str, Array]:
+        """Return the members of a kind, such as "input", by what follows it."""
+        start = f"{kind}/"
+        return {name.removeprefix(start): array for name, array in self.arrays.items() if name.startswith(start)}
+
+    def blobs_of(self, kind: str, layer: str) -> dict[int, Array]:
+        """Return what a layer has of a kind that is numbered, "param" or "grad", by the number."""
+        start = f"{kind}/{layer}/"
+        found = ((n.removeprefix(start), array) for n, array in self.arrays.items() if n.startswith(start))
+        return {int(number): array for number, array in found if number.isdecimal()}
+
+    def value(self, place: int, blob: str) -> Array | None:
+        """Return what the layer at a place in `layers` made of a blob; None if it was not recorded."""
+        own = self.arrays.get(f"top/{self.layers[place].name}/{blob}")
+        return self.arrays.get(f"blob/{blob}") if own is None and self._makers[blob][-1] == place else own
+
+    def diff(self, place: int, blob: str) -> Array | None:
+        """Return the diff of that; None if it was not recorded."""
+        own = self.arrays.get(f"top_diff/{self.layers[place].name}/{blob}")
+        return self.arrays.get(f"diff/{blob}") if own is None and self._makers[blob][0] == place else own
+
+    def diff_read(self, place: int, blob: str) -> Array | None:
+        """Return the diff of what the layer at a place reads as `blob`; None if it was not recorded."""
+        maker = max((i for i in self._makers.get(blob, ()) if i < place), default=None)
+        return None if maker is None else self.diff(maker, blob)
+
+
+def write_dump(path: str | os.PathLike[str], dump: Dump) -> None:
+    """Write a dump.
+
+    Raises:
+        CaffejaxError: if it cannot be written; what was there before stays whole.
+    """
+    layers = [asdict(layer) for layer in dump.layers]
+    meta = {"format": FORMAT, "maker": dump.maker, "net": dump.net, "phase": dump.phase, "layers": layers}
+    write_npz(path, {"meta": np.asarray(json.dumps(meta)), **dump.arrays})
+
+
+def read_dump(path: str | os.PathLike[str]) -> Dump:
+    """Read a dump.
+
+    Raises:
+        DataError: for a file that cannot be read or is none, naming all that is wrong with it.
+    """
+    file = os.fspath(path)
+    try:
+        arrays = read_npz(path)
+    except WeightsError as error:
+        raise DataError(error.problems) from error
+    text = arrays.pop("meta", None)
+    remedy = "make dumps with `caffejax collect` or scripts/collect_with_caffe.py"
+    if text is None or text.dtype.kind not in "US" or text.ndim:
+        raise DataError(Problem(f"is no dump: it has no member `meta` that is a string; {remedy}", file))
+    try:
+        meta = json.loads(bytes(text).decode() if text.dtype.kind == "S" else str(text))
+        dump = _from_meta(meta, arrays, file)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise DataError(Problem(f"is no dump: its `meta` is not as it should be: {error!r}; {remedy}", file)) from error
+    wrong = {name: array.dtype for name, array in arrays.items() if array.dtype.kind not in "biuf"}
+    if wrong:
+        raise DataError(Problem(f"'{name}' holds {dtype}, not real numbers", file) for name, dtype in wrong.items())
+    return dump
+
+
+def read_inputs(path: str | os.PathLike[str], names: Collection[str]) -> dict[str, Array]:
+    """Read what to feed a net: the `input/<blob>` of a dump, or arrays by the blobs' own names.
+
+    Args:
+        path: an .npz file.
+        names: what the net is fed; other inputs of a dump are left out.
+
+    Raises:
+        DataError: if it cannot be read.
+    """
+    try:
+        arrays = read_npz(path)
+    except WeightsError as error:
+        raise DataError(error.problems) from error
+    dumped = {name.removeprefix("input/"): array for name, array in arrays.items() if name.startswith("input/")}
+    found = {name: array for name, array in dumped.items() if name in names} if "meta" in arrays else arrays
+    wrong = {name: array.dtype for name, array in found.items() if array.dtype.kind not in "biuf"}
+    if wrong:
+        raise DataError(Problem(f"'{n}' holds {d}, not real numbers", os.fspath(path)) for n, d in wrong.items())
+    return found
+
+
+def _from_meta(meta: Any, arrays: Mapping[str, Array], file: str) -> Dump:
+    if meta["format"] != FORMAT:
+        raise ValueError(f"format is {meta['format']!r}, not {FORMAT!r}")
+    known = {f.name for f in fields(DumpedLayer)}
+    layers = [{k: v for k, v in layer.items() if k in known} for layer in meta["layers"]]
+    found = tuple(DumpedLayer(**{**x, "bottoms": _names(x["bottoms"]), "tops": _names(x["tops"])}) for x in layers)
+    _names([text for layer in found for text in (layer.name, layer.type)] + [meta[k] for k in ("maker", "net")])
+    if len({layer.name for layer in found}) < len(found):
+        raise ValueError("two layers have the same name")
+    if meta["phase"] not in ("TRAIN", "TEST"):
+        raise ValueError(f"phase is {meta['phase']!r}")
+    return Dump(meta["maker"], meta["net"], meta["phase"], found, arrays, file)
+
+
+def _names(names: Sequence[Any]) -> tuple[str, ...]:
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{names!r} are no names")
+    return tuple(names)
