@@ -128,9 +128,9 @@ def _diffs(graph: Graph, tops: Tops, diffs: Diffs) -> dict[str, Any]:
             made[name] = layer
             if weight:
                 found[_diff_name(layer, name)] = np.full_like(top, weight)
-        for param, diff in zip(layer.params, diffs.params[layer.key], strict=True):
-            if diff is not None and layer.need_backward:
-                grads[param.owner] = grads.get(param.owner, 0) + diff
+        for param, share in zip(layer.params, diffs.params[layer.key], strict=True):
+            if share is not None and layer.need_backward:
+                grads[param.owner] = grads.get(param.owner, 0) + share
     return found | {
         f"grad/{layer.key}/{i}": grads[p.owner].reshape(p.spec.shape)
         for layer in graph.layers
