@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +14,8 @@ import numpy as np
 from ..atomic import replacing, replacing_path
 from ..errors import Problem, WeightsError
 from ..schema.blobs import Array
+
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 AnyPath = str | os.PathLike[str]
 Arrays = Mapping[str, Array]
@@ -24,10 +28,23 @@ def read_npz(path: AnyPath) -> dict[str, Array]:
         WeightsError: for a file that cannot be read, is none, or holds Python objects.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
+            _check_sizes(file.zip)
             return {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, AttributeError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
         raise _unreadable(path, ".npz", error) from error
+
+
+def _check_sizes(archive: zipfile.ZipFile) -> None:
+    """Raise `ValueError` for a member that is no array, or claims more numbers than it has: room is made for them."""
+    for info in archive.infolist():
+        with archive.open(info) as member:
+            version = np.lib.format.read_magic(member)
+            if version not in _HEADERS:
+                raise ValueError(f"{info.filename} is of format {version}")
+            shape, _, dtype = _HEADERS[version](member)
+        if dtype.itemsize * math.prod(shape) > info.file_size:
+            raise ValueError(f"{info.filename} has shape {shape}, but {info.file_size} bytes")
 
 
 def write_npz(path: AnyPath, arrays: Arrays) -> None:

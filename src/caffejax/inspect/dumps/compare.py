@@ -128,6 +128,9 @@ def _backward(a: Dump, b: Dump, pair: _Pair, limits: _Limits, chance: _Chance | 
     if pair.a is None or pair.b is None or _moved(a, b, pair) is not None:
         return
     by_chance = chance is not None and layer.name in chance.backward
+    ends = [top for top in layer.tops if not any(top in other.bottoms for other in a.layers[pair.a + 1 :])]
+    for name in dict.fromkeys(ends):
+        yield from _diff(layer, name, (a.diff(pair.a, name), b.diff(pair.b, name)), limits, by_chance)
     grads = a.blobs_of("grad", layer.name), b.blobs_of("grad", layer.name)
     found = [(i, grads[0].get(i), grads[1].get(i)) for i in sorted({*grads[0], *grads[1]})]
     filled = [(i, _or_zeros(x, y), _or_zeros(y, x)) for i, x, y in found]
@@ -136,8 +139,14 @@ def _backward(a: Dump, b: Dump, pair: _Pair, limits: _Limits, chance: _Chance | 
         yield _row(layer, "grad", str(i), x, y, limits, by_chance, scale=scale)
     for name in dict.fromkeys(layer.bottoms):
         read = a.diff_read(pair.a, name), b.diff_read(pair.b, name)
-        if any(diff is not None and diff.any() for diff in read):  # where nothing needs one, Caffe's are zero
-            yield _row(layer, "diff", name, *read, limits, by_chance, absent_counts=False)
+        yield from _diff(layer, name, read, limits, by_chance)
+
+
+def _diff(
+    layer: DumpedLayer, name: str, diffs: tuple[Array | None, Array | None], limits: _Limits, by_chance: bool
+) -> Iterator[Row]:
+    if any(diff is not None and diff.any() for diff in diffs):  # where nothing needs one, Caffe's are zero
+        yield _row(layer, "diff", name, *diffs, limits, by_chance, absent_counts=False)
 
 
 def _moved(a: Dump, b: Dump, pair: _Pair) -> str | None:

@@ -26,7 +26,7 @@ class Row:
         layer: the layer that made it: of diffs and gradients the one whose backward pass did.
         type: its type.
         kind: "input", "param", "top", "grad" or "diff".
-        name: the blob, or the param's number.
+        name: the blob, or the param's number; of "layers" in what they differ.
         shapes: in A and in B; None where it is absent.
         distance: how far they are apart; None if they cannot be compared.
         verdict: "equal"; "parts" where they are further apart than the tolerances; "shapes" where these differ;
@@ -46,13 +46,13 @@ class Row:
     @property
     def what(self) -> str:
         """The array in words."""
-        return f"{_WORDS[self.kind]} {self.name}"
+        return self.name if self.verdict == "layers" else f"{_WORDS[self.kind]} {self.name}"
 
     def __str__(self) -> str:
         if self.verdict == "shapes":
             return f"{self.what} has shape {_shape(self.shapes[0])} in A and {_shape(self.shapes[1])} in B"
         if self.distance is None:
-            return f"{self.what}: {self.verdict}"
+            return self.what if self.verdict == "layers" else f"{self.what} is {self.verdict}"
         d = self.distance
         where = f" at {list(d.at or ())}: {d.values[0]:.7g} in A, {d.values[1]:.7g} in B"
         return f"{self.what} is off by {d.error:.3g}, {d.relative:.2g} of its scale{where}"

@@ -92,7 +92,7 @@ class Dump:
         """Return what a layer has of a kind that is numbered, "param" or "grad", by the number."""
         start = f"{kind}/{layer}/"
         found = ((n.removeprefix(start), array) for n, array in self.arrays.items() if n.startswith(start))
-        return {int(number): array for number, array in found if number.isdecimal()}
+        return {int(number): array for number, array in found if number.isdecimal() and len(number) < 4}
 
     def value(self, place: int, blob: str) -> Array | None:
         """Return what the layer at a place in `layers` made of a blob; None if it was not recorded."""

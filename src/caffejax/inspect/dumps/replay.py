@@ -47,7 +47,7 @@ def variables_of(dump: Dump, net: Net) -> Variables:
     new: dict[Any, Any] = {}
     for layer in net.graph.layers:
         stored = dump.blobs_of("param", layer.key)
-        blobs = [stored.get(i) for i in range(max(stored, default=-1) + 1)] if len(stored) < 1000 else []
+        blobs = [stored.get(i) for i in range(max(stored, default=-1) + 1)]
         if layer.params and not blobs:
             problems.append(Problem("the dump has no params for it; give the weights", dump.file, layer=layer.name))
             continue
