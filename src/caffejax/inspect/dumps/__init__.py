@@ -3,7 +3,8 @@
 from .collect import collect
 from .compare import ATOL, RTOL, compare
 from .comparison import Comparison, Row
-from .dump import Dump, DumpedLayer, read_dump, read_inputs, write_dump
+from .dump import Dump, DumpedLayer
+from .files import read_dump, read_inputs, write_dump
 from .measure import Distance, distance
 from .picture import draw_errors
 from .replay import replay

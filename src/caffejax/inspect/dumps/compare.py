@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -11,15 +11,15 @@ from ...schema.blobs import Array
 from .comparison import Comparison, Kind, Row, Verdict
 from .dump import Dump, DumpedLayer
 from .measure import Distance, distance
+from .pairs import Chance, Pair, paired
 
-RTOL = 1e-3  # of a blob's largest value: several times what the order of float32 sums makes of a deep net's
+RTOL = 1e-4  # of a blob's largest value: ten times what the order of float32 sums makes of those of deep nets
 ATOL = 1e-7
 
 
 class _Limits(NamedTuple):
     rtol: float
     atol: float
-    random: bool
 
     def equal(self, found: Distance, scale: float) -> bool:
         return found.error <= self.atol + self.rtol * max(found.scale, scale)
@@ -41,9 +41,9 @@ def compare(a: Dump, b: Dump, *, rtol: float = RTOL, atol: float = ATOL, random:
         rtol, atol: the tolerances.
         random: whether to count what depends on layers that are random, as dropout in TRAIN is.
     """
-    pairs = list(_paired(a.layers, b.layers))
-    limits = _Limits(rtol, atol, random)
-    chance = _Chance(a, b) if not random else None
+    pairs = list(paired(a.layers, b.layers))
+    limits = _Limits(rtol, atol)
+    chance = Chance(a, b) if not random else None
     rows = [*_inputs(a, b, limits)]
     for pair in pairs:
         rows += _forward(a, b, pair, limits, chance)
@@ -57,46 +57,6 @@ def _title(dump: Dump) -> str:
     return f"{dump.file}, by {dump.maker}" if dump.file else dump.maker
 
 
-class _Pair(NamedTuple):
-    """A layer's places in both dumps; None where one does not have it."""
-
-    layer: DumpedLayer
-    a: int | None
-    b: int | None
-
-
-def _paired(a: Sequence[DumpedLayer], b: Sequence[DumpedLayer]) -> Iterator[_Pair]:
-    """Pair layers by name, in A's order; those that only B has follow the layer they follow there."""
-    in_a, in_b = ({layer.name: i for i, layer in enumerate(layers)} for layers in (a, b))
-    done = 0
-    for i, layer in enumerate(a):
-        place = in_b.get(layer.name)
-        if place is not None:
-            yield from (_Pair(b[j], None, j) for j in range(done, place) if b[j].name not in in_a)
-            done = max(done, place)
-        yield _Pair(layer, i, place)
-    yield from (_Pair(b[j], None, j) for j in range(done, len(b)) if b[j].name not in in_a)
-
-
-class _Chance:
-    """What random numbers decide: what random layers make and what follows, and all diffs on the way back from it."""
-
-    def __init__(self, a: Dump, b: Dump) -> None:
-        random = {layer.name for dump in (a, b) for layer in dump.layers if layer.random}
-        self.forward: set[str] = set()  # layers
-        self.backward: set[str] = set()
-        blobs: dict[str, bool] = {}
-        for layer in a.layers:
-            if layer.name in random or any(blobs.get(name) for name in layer.bottoms):
-                self.forward.add(layer.name)
-            blobs |= dict.fromkeys(layer.tops, layer.name in self.forward)
-        diffs: set[str] = set()
-        for layer in reversed(a.layers):
-            if layer.name in self.forward or diffs.intersection(layer.tops):
-                self.backward.add(layer.name)
-                diffs.update(layer.bottoms)
-
-
 def _inputs(a: Dump, b: Dump, limits: _Limits) -> Iterator[Row]:
     ours, theirs = a.group("input"), b.group("input")
     makers = {top: layer for layer in a.layers for top in layer.tops if not layer.bottoms}
@@ -106,9 +66,9 @@ def _inputs(a: Dump, b: Dump, limits: _Limits) -> Iterator[Row]:
             yield _row(layer, "input", name, ours[name], theirs[name], limits)
 
 
-def _forward(a: Dump, b: Dump, pair: _Pair, limits: _Limits, chance: _Chance | None) -> Iterator[Row]:
+def _forward(a: Dump, b: Dump, pair: Pair, limits: _Limits, chance: Chance | None) -> Iterator[Row]:
     layer = pair.layer
-    if (other := _moved(a, b, pair)) is not None:
+    if (other := pair.moved(a, b)) is not None:
         yield Row(layer.name, layer.type, "top", other, (None, None), None, "layers", True)
         return
     params = a.blobs_of("param", layer.name), b.blobs_of("param", layer.name)
@@ -123,9 +83,9 @@ def _forward(a: Dump, b: Dump, pair: _Pair, limits: _Limits, chance: _Chance | N
             yield _row(layer, "top", name, x, y, limits, by_chance, absent_counts=not last_only)
 
 
-def _backward(a: Dump, b: Dump, pair: _Pair, limits: _Limits, chance: _Chance | None) -> Iterator[Row]:
+def _backward(a: Dump, b: Dump, pair: Pair, limits: _Limits, chance: Chance | None) -> Iterator[Row]:
     layer = pair.layer
-    if pair.a is None or pair.b is None or _moved(a, b, pair) is not None:
+    if pair.a is None or pair.b is None or pair.moved(a, b) is not None:
         return
     by_chance = chance is not None and layer.name in chance.backward
     ends = [top for top in layer.tops if not any(top in other.bottoms for other in a.layers[pair.a + 1 :])]
@@ -147,21 +107,6 @@ def _diff(
 ) -> Iterator[Row]:
     if any(diff is not None and diff.any() for diff in diffs):  # where nothing needs one, Caffe's are zero
         yield _row(layer, "diff", name, *diffs, limits, by_chance, absent_counts=False)
-
-
-def _moved(a: Dump, b: Dump, pair: _Pair) -> str | None:
-    """Say how two layers of one name differ in type or wiring."""
-    if pair.a is None or pair.b is None:
-        return None
-    x, y = a.layers[pair.a], b.layers[pair.b]
-    for what in ("type", "bottoms", "tops"):
-        if (ours := getattr(x, what)) != (theirs := getattr(y, what)):
-            return f"{what} {_words(ours)} in A, {_words(theirs)} in B"
-    return None
-
-
-def _words(value: str | tuple[str, ...]) -> str:
-    return value if isinstance(value, str) else ", ".join(value) or "none"
 
 
 def _or_zeros(x: Array | None, other: Array | None) -> Array:

@@ -1,8 +1,7 @@
-"""A dump: the numbers of one pass of a net, in an .npz file that plain NumPy can write and read.
+"""A dump: the numbers of one pass of a net, by names that plain Caffe can make as well.
 
-Its members, with the layers' and blobs' own names:
+They have the layers' and blobs' own names:
 
-    meta                      a string: JSON, see `Dump`
     loss                      the sum of all losses, weighted
     input/<blob>              what the net was fed
     param/<layer>/<i>         the layers' params as the pass began, running statistics and shared ones included
@@ -15,20 +14,11 @@ Its members, with the layers' and blobs' own names:
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-import numpy as np
-
-from ...checkpoints.flat import read_npz, write_npz
-from ...errors import DataError, Problem, WeightsError
 from ...schema.blobs import Array
-
-FORMAT = "caffe dump 1"
 
 
 @dataclass(frozen=True)
@@ -108,82 +98,3 @@ class Dump:
         """Return the diff of what the layer at a place reads as `blob`; None if it was not recorded."""
         maker = max((i for i in self._makers.get(blob, ()) if i < place), default=None)
         return None if maker is None else self.diff(maker, blob)
-
-
-def write_dump(path: str | os.PathLike[str], dump: Dump) -> None:
-    """Write a dump.
-
-    Raises:
-        CaffejaxError: if it cannot be written; what was there before stays whole.
-    """
-    layers = [asdict(layer) for layer in dump.layers]
-    meta = {"format": FORMAT, "maker": dump.maker, "net": dump.net, "phase": dump.phase, "layers": layers}
-    write_npz(path, {"meta": np.asarray(json.dumps(meta)), **dump.arrays})
-
-
-def read_dump(path: str | os.PathLike[str]) -> Dump:
-    """Read a dump.
-
-    Raises:
-        DataError: for a file that cannot be read or is none, naming all that is wrong with it.
-    """
-    file = os.fspath(path)
-    try:
-        arrays = read_npz(path)
-    except WeightsError as error:
-        raise DataError(error.problems) from error
-    text = arrays.pop("meta", None)
-    remedy = "make dumps with `caffejax collect` or scripts/collect_with_caffe.py"
-    if text is None or text.dtype.kind not in "US" or text.ndim:
-        raise DataError(Problem(f"is no dump: it has no member `meta` that is a string; {remedy}", file))
-    try:
-        meta = json.loads(bytes(text).decode() if text.dtype.kind == "S" else str(text))
-        dump = _from_meta(meta, arrays, file)
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise DataError(Problem(f"is no dump: its `meta` is not as it should be: {error!r}; {remedy}", file)) from error
-    wrong = {name: array.dtype for name, array in arrays.items() if array.dtype.kind not in "biuf"}
-    if wrong:
-        raise DataError(Problem(f"'{name}' holds {dtype}, not real numbers", file) for name, dtype in wrong.items())
-    return dump
-
-
-def read_inputs(path: str | os.PathLike[str], names: Collection[str]) -> dict[str, Array]:
-    """Read what to feed a net: the `input/<blob>` of a dump, or arrays by the blobs' own names.
-
-    Args:
-        path: an .npz file.
-        names: what the net is fed; other inputs of a dump are left out.
-
-    Raises:
-        DataError: if it cannot be read.
-    """
-    try:
-        arrays = read_npz(path)
-    except WeightsError as error:
-        raise DataError(error.problems) from error
-    dumped = {name.removeprefix("input/"): array for name, array in arrays.items() if name.startswith("input/")}
-    found = {name: array for name, array in dumped.items() if name in names} if "meta" in arrays else arrays
-    wrong = {name: array.dtype for name, array in found.items() if array.dtype.kind not in "biuf"}
-    if wrong:
-        raise DataError(Problem(f"'{n}' holds {d}, not real numbers", os.fspath(path)) for n, d in wrong.items())
-    return found
-
-
-def _from_meta(meta: Any, arrays: Mapping[str, Array], file: str) -> Dump:
-    if meta["format"] != FORMAT:
-        raise ValueError(f"format is {meta['format']!r}, not {FORMAT!r}")
-    known = {f.name for f in fields(DumpedLayer)}
-    layers = [{k: v for k, v in layer.items() if k in known} for layer in meta["layers"]]
-    found = tuple(DumpedLayer(**{**x, "bottoms": _names(x["bottoms"]), "tops": _names(x["tops"])}) for x in layers)
-    _names([text for layer in found for text in (layer.name, layer.type)] + [meta[k] for k in ("maker", "net")])
-    if len({layer.name for layer in found}) < len(found):
-        raise ValueError("two layers have the same name")
-    if meta["phase"] not in ("TRAIN", "TEST"):
-        raise ValueError(f"phase is {meta['phase']!r}")
-    return Dump(meta["maker"], meta["net"], meta["phase"], found, arrays, file)
-
-
-def _names(names: Sequence[Any]) -> tuple[str, ...]:
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"{names!r} are no names")
-    return tuple(names)
