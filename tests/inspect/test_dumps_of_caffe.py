@@ -14,7 +14,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "nets"
 RECORDED = sorted(path.stem for path in GOLDEN.glob("*.npz"))
 KINDS = {"in": "input", "blobdiff": "diff", "paramdiff": "grad"}
 
-SHORT = ("loss_weights", "share_permissive", "same_blob_twice", "propagate_one_branch", "frozen_lower")
+SHORT = ("loss_weights", "share_permissive", "propagate_one_branch")
 
 # diffs that Caffe gets wrong, see docs/differences.md: HingeLoss works in its bottom's diff
 SPOILED = {"loss_weights": {("a_a_0_split", "diff", "a"), ("a", "grad", "0"), ("a", "grad", "1")}}
