@@ -79,6 +79,12 @@ def test_a_dump_is_compared_with_a_live_net(net: Path, capsys: pytest.CaptureFix
     assert not found["ok"]
 
 
+def test_a_net_of_bfloat16_is_dumped_in_float32(net: Path) -> None:
+    assert main(["collect", "--model=net.prototxt", "--backward", "--precision=bfloat16", "--out=a.npz"]) == 0
+    assert {array.dtype for array in read_dump("a.npz").arrays.values()} == {np.dtype(np.float32)}
+    assert main(["compare", "a.npz", "--model=net.prototxt", "--rtol=0.05"]) == 0
+
+
 def broken(path: Path) -> dict[str, Any]:
     """Files that are no dumps, and what is said of them."""
     with np.load(path) as file:

@@ -73,7 +73,8 @@ def collect(
         DumpedLayer(layer.key, layer.type.name, layer.bottoms, layer.tops, _is_random(layer, bottoms[layer.key]))
         for layer in net.graph.layers
     )
-    found = {name: np.asarray(array) for name, array in arrays.items()}
+    # of a net of bfloat16, which .npz files do not know, as float32
+    found = {name: x if (x := np.asarray(a)).dtype.kind in "biuf" else np.float32(x) for name, a in arrays.items()}
     return Dump(f"caffejax {__version__}", net.graph.name, net.graph.phase, layers, found)
 
 
