@@ -62,6 +62,9 @@ def test_the_script_makes_the_same_dump(net: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_dump_is_compared_with_a_live_net(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (net / "net.prototxt").write_text(
+        NET.replace('"sum"', '"日本$ {/../"')
+    )  # no path, no formula, in no font
     (net / "other.prototxt").write_text(NET.replace("TanH", "Sigmoid"))
     np.savez("in.npz", x=np.ones((3, 3), np.float16), y=np.zeros((3, 4), int))
     assert main(["collect", "--model=net.prototxt", "--inputs=in.npz", "--backward", "--out=a.npz"]) == 0

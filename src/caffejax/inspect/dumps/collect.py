@@ -74,7 +74,9 @@ def collect(
         for layer in net.graph.layers
     )
     # of a net of bfloat16, which .npz files do not know, as float32
-    found = {name: x if (x := np.asarray(a)).dtype.kind in "biuf" else np.float32(x) for name, a in arrays.items()}
+    found = {
+        name: np.asarray(x, None if np.asarray(x).dtype.kind in "biuf" else np.float32) for name, x in arrays.items()
+    }
     return Dump(f"caffejax {__version__}", net.graph.name, net.graph.phase, layers, found)
 
 

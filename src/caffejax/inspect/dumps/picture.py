@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from io import BytesIO
 from pathlib import Path
 
@@ -17,6 +18,8 @@ _LEAST = 1e-9  # equal arrays are drawn here
 def draw_errors(comparison: Comparison, path: str | os.PathLike[str]) -> None:
     """Draw the relative error of every array, layers from left to right; the name's end says the format.
 
+    What random numbers decide is left out.
+
     Raises:
         CaffejaxError: if matplotlib is missing, or the picture cannot be written.
     """
@@ -30,7 +33,7 @@ def draw_errors(comparison: Comparison, path: str | os.PathLike[str]) -> None:
     for kind, label in _LINES.items():
         worst: dict[str, float] = {}
         for row in comparison.rows:
-            if row.kind == kind and row.distance is not None:
+            if row.kind == kind and row.distance is not None and row.verdict != "random":
                 worst[row.layer] = max(_drawn(row), worst.get(row.layer, 0.0))
         if worst:
             points = sorted((places[name], error) for name, error in worst.items())
@@ -46,7 +49,9 @@ def draw_errors(comparison: Comparison, path: str | os.PathLike[str]) -> None:
     axes.legend()
     picture = BytesIO()
     try:
-        figure.savefig(picture, format=Path(path).suffix[1:] or None)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph")  # of a name, which the font does not have
+            figure.savefig(picture, format=Path(path).suffix[1:] or None)
     except ValueError as error:
         raise CaffejaxError(f"{os.fspath(path)}: {error}") from error
     with replacing(path) as file:
