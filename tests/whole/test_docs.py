@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import caffejax
+from caffejax.cli import main
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -73,6 +74,29 @@ def test_the_page_for_jax_users_works(capsys: pytest.CaptureFixture[str], monkey
     for name, ways in {n: namespace[n] for n in ("whole", "gradients")}.items():
         for a, b in zip(*map(namespace["jax"].tree.leaves, (ways, alone)), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.slow
+def test_the_page_on_comparing_works(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    page = (REPOSITORY / "docs" / "comparing.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
+    (commands,) = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
+    assert [main(line.split()[1:]) for line in commands.splitlines()] == [0, 0]
+    said = capsys.readouterr().out
+    assert "All 36 arrays that both have are equal (rtol 0.001, atol 1e-07)." in said
+    for line in page.splitlines():  # the lines that it shows, numbers apart, which machines round differently
+        if re.match(r"    (layer|conv1) ", line):
+            assert line.split("  ")[2].strip() in said
+    assert (tmp_path / "error.png").stat().st_size > 10_000
+    (block,) = python_blocks("comparing.md")
+    exec(block, {})
+    assert capsys.readouterr().out.splitlines() == ["True None 36", "(64, 10) (20, 1, 5, 5)"]
+    members = set(re.findall(r"^\| `([\w]+)", page, re.MULTILINE))
+    with np.load("a.npz") as file:
+        assert {name.partition("/")[0] for name in file.files} == members
 
 
 def test_links_between_pages_lead_to_files() -> None:

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 
 from ..graph import Layer
 from ..net import Net, Params
-from ..schedule import Given, Part, Result, Values, compute, one_by_one, run, run_parts, schedule_of
+from ..schedule import Given, Part, Result, Values, one_by_one, run, run_parts, schedule_of
+from ..schedule.cut import cut_round_host
 
 Tops = dict[str, list[jax.Array]]  # by layer key: one for each top, also where several layers work in one place
 
@@ -43,7 +44,8 @@ class Taps:
         batch: Mapping[str, jax.Array],
         key: jax.Array,
     ) -> None:
-        self._schedule = one_by_one(schedule_of(net.graph))
+        self._schedule = cut_round_host(one_by_one(schedule_of(net.graph)), trim=net.has_host_layers)
+        self._runner = net.runner
         self._given = Given(params, state, batch, key, {})
         # a copy of what each layer reads, so that the shares of a shared param's gradient can be told apart
         self._params = {
@@ -53,7 +55,7 @@ class Taps:
 
     def layers(self) -> Iterator[tuple[Layer, list[jax.Array], list[jax.Array]]]:
         """Run the layers one at a time; yield each with its bottoms and its tops."""
-        for done in run_parts(self._schedule, self._given):
+        for done in run_parts(self._schedule, self._given, runner=self._runner):
             (layer,) = done.part.layers
             yield layer, [done.reads[n] for n in layer.bottoms], [done.result.values[n] for n in layer.tops]
 
@@ -77,7 +79,7 @@ class Taps:
     def _loss(self, params: Any, taps: Tops) -> jax.Array:
         def with_taps(part: Part, given: Given, before: Values, keep: frozenset[str] | None) -> Result:
             (layer,) = part.layers
-            result = compute(part, given._replace(params=params[layer.key]), before)
+            result = self._runner(part, given._replace(params=params[layer.key]), before, keep)
             values = {n: result.values[n] + tap for n, tap in zip(layer.tops, taps[layer.key], strict=True)}
             return result._replace(values=values)
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import require
-from .axes import canonical_axis
+from .axes import after_first_axis, canonical_axis
 from .context import Context
 from .dtypes import promote
 from .loss import (
@@ -38,7 +38,14 @@ def softmax_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array)
     return y * (dy - jnp.sum(dy * y, axis=ctx.param.axis, keepdims=True))
 
 
-register(LayerType(Signature("Softmax", param="softmax_param"), Traced(softmax), Gradient(softmax_backward)))
+register(
+    LayerType(
+        Signature("Softmax", param="softmax_param"),
+        Traced(softmax),
+        Gradient(softmax_backward),
+        Facts(row_wise=after_first_axis),
+    )
+)
 
 
 def softmax_with_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:

@@ -79,6 +79,7 @@ class Net:
         graph: the layers with names, shapes and wiring.
         run, reading: the options.
         schedule: how the layers run.
+        runner: what runs a part of it.
         recomputing: with `remat`, what chooses the layers that are run again.
 
     Raises:
@@ -127,7 +128,7 @@ class Net:
     def _set_graph(self, graph: Graph) -> None:
         self.graph = graph
         self.schedule = plan(graph)
-        self._runner = CompiledParts(self.run.kernels) if graph.has_host_layers else run_part
+        self.runner = CompiledParts(self.run.kernels) if graph.has_host_layers else run_part
         self.recomputing: Recomputing | None = None
         if self.run.remat == "auto" and graph.layers and not graph.has_host_layers:
             self.recomputing = Recomputing(self.schedule, self.run.memory_limit)
@@ -289,7 +290,7 @@ class Net:
         check_given(self.graph, given)
         with shape_hints(self.graph, given.inputs):
             schedule = self.recomputing.schedule(given) if training and self.recomputing else self.schedule
-            return run(keep_apart(schedule, frozenset(given.taps)), given, wanted=wanted, runner=self._runner)
+            return run(keep_apart(schedule, frozenset(given.taps)), given, wanted=wanted, runner=self.runner)
 
     def _returned(self, values: Blobs, names: Iterable[str]) -> Blobs:
         own = to_float32 if self.run.precision == "bfloat16" else lambda value: value

@@ -1,0 +1,107 @@
+"""Write docs/differences.md from the cases in tests/differences, which it runs, and from the registry of layer types.
+
+--check writes nothing, and exits with 1 if the page is out of date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from caffejax import data  # noqa: F401  registers the data layers
+from caffejax.layers import LayerType, Variants, layer_types
+
+REPOSITORY = Path(__file__).parents[1]
+PAGE = REPOSITORY / "docs" / "differences.md"
+sys.path.insert(0, str(REPOSITORY / "tests" / "differences"))
+
+from declared import SECTIONS  # noqa: E402  it lies beside the tests
+from difference import Difference, Shown  # noqa: E402
+
+INTRO = """# Differences from Caffe
+
+Made by `scripts/make_differences_page.py`, which runs every case below; a test keeps it up to date. A difference that
+vanished or changed would fail it.
+
+Results are Caffe's but for the places on this page, and for the last digits: sums are taken in another order.
+[comparing.md](comparing.md) shows how to find where a net of yours departs from Caffe, and by how much. Where Caffe's
+own gradient is not the derivative, and is followed all the same, [layers.md](layers.md) says so.
+"""
+
+TYPES = """## Layer types
+
+What types do otherwise than Caffe or the fork that defined them, or do not do at all. What is refused is an error that
+names the layer and the setting. The list is the registry's (`Facts.restrictions`).
+
+| type | origin | otherwise, or not at all |
+|---|---|---|""".splitlines()
+
+
+def page() -> str:
+    """Write the whole page."""
+    lines = [INTRO]
+    for title, (text, differences) in SECTIONS.items():
+        lines += [f"## {title}", "", *wrapped(text), ""]
+        for difference in differences:
+            lines += [*entry(difference), ""]
+    lines += TYPES
+    lines += [f"| {name} | {t.facts.origin} | {t.facts.restrictions} |" for name, t in types() if t.facts.restrictions]
+    return "\n".join(lines) + "\n"
+
+
+def entry(difference: Difference) -> Iterator[str]:
+    """Write what is to say of a difference, with what its case shows."""
+    yield from (f"### {difference.title}", "", *wrapped(difference.text), "")
+    if difference.net.endswith(".prototxt"):
+        yield from (f"The net is `{difference.net}`.", "")
+    else:
+        yield from ("```", *difference.net.replace("} layer {", "}\nlayer {").splitlines(), "```", "")
+    yield from ("| | Caffe | caffejax |", "|---|---|---|")
+    yield from (row(shown) for shown in difference.run(difference.net))
+    yield from ("", *wrapped(f"Where Caffe's is from: {difference.source}."))
+
+
+def row(shown: Shown) -> str:
+    """Write what a case shows as a row of a table."""
+    return f"| {shown.what} | {number(shown.caffe)} | {number(shown.here)} |"
+
+
+def number(value: Any) -> str:
+    """Write numbers with four digits, which all machines agree on; words as they are."""
+    if isinstance(value, str):
+        return value
+    text = [f"{v:.4g}" if v else "0" for v in np.ravel(np.asarray(value, np.float64))]
+    return text[0] if np.ndim(value) == 0 else f"[{', '.join(text)}]"
+
+
+def types() -> Iterator[tuple[str, LayerType]]:
+    """List all types, and the variants of those that have some."""
+    for t in layer_types().values():
+        variants = dict(t.runs.types) if isinstance(t.runs, Variants) else {"": t}
+        yield from ((f"{t.name}{name and ': '}{name}", variant) for name, variant in variants.items())
+
+
+def wrapped(text: str) -> list[str]:
+    """Break a paragraph at 120 characters."""
+    return re.findall(r"\S.{0,118}\S?(?=\s|$)", text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the page is out of date")
+    if parser.parse_args().check:
+        up_to_date = PAGE.is_file() and PAGE.read_text() == page()
+        print("up to date" if up_to_date else f"{PAGE} is out of date: run {sys.argv[0]}")
+        return 0 if up_to_date else 1
+    PAGE.write_text(page())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""Run a net once and write every blob, with --backward every diff and gradient too, to an .npz file.
+
+The net is fed the arrays of --inputs; else the first batch of its own data; else, where it has Input layers, random
+numbers: NumPy's RandomState(seed).normal for each in their order. What it was fed is in the dump as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from ..glog import start_logging
+from . import flags, nets
+
+HELP = "write every blob, diff and gradient of a net to an .npz file"
+EXAMPLE = "caffejax collect --model=net.prototxt --weights=net.caffemodel --phase=TRAIN --backward --out=A.npz"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    nets.add_flags(parser)
+    parser.set_defaults(phase="TEST")
+    flags.add(parser, "weights", "the .caffemodel[.h5] file; random unless given", metavar="FILE")
+    flags.add(parser, "out", "the file to write", required=True, metavar="FILE.npz")
+    flags.add(parser, "inputs", "what to feed the net, by blob; a dump will do", metavar="FILE.npz")
+    flags.add_switch(parser, "backward", "collect diffs and gradients; the net needs a loss", dest="diffs")
+    flags.add(parser, "seed", "for random inputs, and layers that are random", type=flags.count, default=0, metavar="N")
+    flags.add_options(parser, "kernels", "precision")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Collect and write the dump."""
+    start_logging()
+    from ..inspect.dumps import collect, read_inputs, write_dump
+
+    net = nets.net_of(options)
+    inputs = read_inputs(options.inputs, net.fed) if options.inputs else {}
+    variables = nets.variables_of(net, options.weights)
+    dump = collect(net, variables, inputs, backward=options.diffs, seed=options.seed)
+    write_dump(options.out, dump)
+    counts = ((len(dump.group(kind)), words) for kind, words in _COUNTED)
+    print(f"Wrote {options.out}: {', '.join(f'{n} {words}' for n, words in counts if n)}; loss {dump.arrays['loss']:g}")
+
+
+_COUNTED = (("input", "inputs"), ("param", "params"), ("blob", "blobs"), ("diff", "diffs"), ("grad", "gradients"))

@@ -1,0 +1,81 @@
+"""Compare two dumps, or a dump with a net that is fed the dump's inputs: layer by layer, forward, then backward.
+
+The exit code is 1 where they part. The net has the dump's params unless --weights are given, and the dump's phase.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from ..errors import CaffejaxError, Problem
+from ..glog import start_logging
+from . import flags, nets
+
+if TYPE_CHECKING:
+    from ..inspect.dumps import Dump
+
+HELP = "compare two dumps of a net, or a dump with a net, layer by layer"
+EXAMPLE = "caffejax compare caffe.npz --model=net.prototxt --picture=error.png"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    parser.add_argument("a", help="a dump, of `caffejax collect` or scripts/collect_with_caffe.py", metavar="A.npz")
+    parser.add_argument("b", help="another; or else --model", nargs="?", metavar="B.npz")
+    flags.add(parser, "model", "the net prototxt, to run on the dump's inputs", metavar="FILE")
+    flags.add(parser, "weights", "its .caffemodel[.h5] file; the dump's params unless given", metavar="FILE")
+    flags.add(parser, "phase", "its phase; the dump's unless given", choices=("TRAIN", "TEST"))
+    nets.add_state_flags(parser)
+    flags.add(parser, "rtol", "tolerance, as a share of the array's largest value", type=_tolerance, metavar="X")
+    flags.add(parser, "atol", "tolerance beside it", type=_tolerance, metavar="X")
+    flags.add_switch(parser, "random", "count what layers decide that are random, such as dropout in TRAIN")
+    flags.add(parser, "json", "write the comparison to this file too", metavar="FILE")
+    flags.add(parser, "picture", "draw the error along depth (needs the extra 'plot')", metavar="FILE.png")
+    flags.add_options(parser, "kernels", "precision")
+
+
+def _tolerance(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 on")
+    return value
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the table; where they part is an error."""
+    start_logging()
+    from ..atomic import replacing
+    from ..inspect.dumps import ATOL, RTOL, compare, draw_errors, read_dump
+
+    if (options.b is None) == (options.model is None):
+        raise CaffejaxError("give either a second dump or --model, to compare the first one with")
+    a = read_dump(options.a)
+    b = _of_net(options, a) if options.b is None else read_dump(options.b)
+    tolerances = {
+        name: default if getattr(options, name) is None else getattr(options, name)
+        for name, default in (("rtol", RTOL), ("atol", ATOL))
+    }
+    found = compare(a, b, **tolerances, random=options.random)
+    print(found)
+    if options.json:
+        with replacing(options.json) as file:
+            file.write(f"{found.to_json()}\n".encode())
+    if options.picture:
+        draw_errors(found, options.picture)
+    if (first := found.first) is not None:
+        raise CaffejaxError(Problem(f"they first part here: {first}", layer=first.layer, layer_type=first.type))
+    if not found.ok:
+        raise CaffejaxError("the dumps have nothing in common to compare")
+
+
+def _of_net(options: argparse.Namespace, dump: Dump) -> Dump:
+    """Run the net on the dump's inputs."""
+    from ..inspect.dumps import replay
+
+    options.phase = options.phase or dump.phase
+    net = nets.net_of(options)
+    return replay(dump, net, nets.variables_of(net, options.weights) if options.weights else None)

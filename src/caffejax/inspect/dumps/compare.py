@@ -1,0 +1,143 @@
+"""Compare two dumps, layer by layer in the order of execution: forward, then backward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ...schema.blobs import Array
+from .comparison import Comparison, Kind, Row, Verdict
+from .dump import Dump, DumpedLayer
+from .measure import Distance, distance
+from .pairs import Chance, Pair, paired
+
+RTOL = 1e-3  # of a blob's largest value: ten times what the order of float32 sums makes, see docs/comparing.md
+ATOL = 1e-7
+
+
+class _Limits(NamedTuple):
+    rtol: float
+    atol: float
+
+    def equal(self, found: Distance, scale: float) -> bool:
+        return found.error <= self.atol + self.rtol * max(found.scale, scale)
+
+
+def compare(a: Dump, b: Dump, *, rtol: float = RTOL, atol: float = ATOL, random: bool = False) -> Comparison:
+    """Compare two dumps.
+
+    Two arrays are equal where their largest absolute difference is at most `atol + rtol * scale`. The scale is the
+    largest absolute value in either; of a gradient, in any gradient of that layer: a bias whose gradient is zero but
+    for rounding is judged by its weight's. NaN equals NaN at the same place.
+
+    Tops and params that one dump lacks are where they part, unless it holds none of their kind at all: then nothing was
+    recorded. A diff that one lacks is no parting: programs differ in which of the diffs that nothing needs they
+    compute. A gradient that one lacks counts as zeros.
+
+    Args:
+        a, b: the dumps.
+        rtol, atol: the tolerances.
+        random: whether to count what depends on layers that are random, as dropout in TRAIN is.
+    """
+    pairs = list(paired(a.layers, b.layers))
+    limits = _Limits(rtol, atol)
+    chance = Chance(a, b) if not random else None
+    rows = [*_inputs(a, b, limits)]
+    for pair in pairs:
+        rows += _forward(a, b, pair, limits, chance)
+    if a.has_backward and b.has_backward:
+        for pair in reversed(pairs):
+            rows += _backward(a, b, pair, limits, chance)
+    return Comparison(tuple(rows), _title(a), _title(b), rtol, atol)
+
+
+def _title(dump: Dump) -> str:
+    return f"{dump.file}, by {dump.maker}" if dump.file else dump.maker
+
+
+def _inputs(a: Dump, b: Dump, limits: _Limits) -> Iterator[Row]:
+    ours, theirs = a.group("input"), b.group("input")
+    makers = {top: layer for layer in a.layers for top in layer.tops if not layer.bottoms}
+    for name in ours if ours and theirs else ():
+        if name in theirs:
+            layer = makers.get(name, DumpedLayer("(fed)", "", (), ()))
+            yield _row(layer, "input", name, ours[name], theirs[name], limits)
+
+
+def _forward(a: Dump, b: Dump, pair: Pair, limits: _Limits, chance: Chance | None) -> Iterator[Row]:
+    layer = pair.layer
+    if (other := pair.moved(a, b)) is not None:
+        yield Row(layer.name, layer.type, "top", other, (None, None), None, "layers", True)
+        return
+    params = a.blobs_of("param", layer.name), b.blobs_of("param", layer.name)
+    by_chance = chance is not None and layer.name in chance.forward
+    for i in sorted({*params[0], *params[1]}) if a.group("param") and b.group("param") else ():
+        yield _row(layer, "param", str(i), params[0].get(i), params[1].get(i), limits)
+    for name in dict.fromkeys(layer.tops):
+        x, y = (None if i is None else dump.value(i, name) for i, dump in ((pair.a, a), (pair.b, b)))
+        if x is not None or y is not None:
+            # of two layers that work in one place, a dump may have kept what the last one made
+            last_only = None not in (pair.a, pair.b) and all(f"blob/{name}" in dump.arrays for dump in (a, b))
+            yield _row(layer, "top", name, x, y, limits, by_chance, absent_counts=not last_only)
+
+
+def _backward(a: Dump, b: Dump, pair: Pair, limits: _Limits, chance: Chance | None) -> Iterator[Row]:
+    layer = pair.layer
+    if pair.a is None or pair.b is None or pair.moved(a, b) is not None:
+        return
+    by_chance = chance is not None and layer.name in chance.backward
+    ends = [top for top in layer.tops if not any(top in other.bottoms for other in a.layers[pair.a + 1 :])]
+    for name in dict.fromkeys(ends):
+        yield from _diff(layer, name, (a.diff(pair.a, name), b.diff(pair.b, name)), limits, by_chance)
+    grads = a.blobs_of("grad", layer.name), b.blobs_of("grad", layer.name)
+    found = [(i, grads[0].get(i), grads[1].get(i)) for i in sorted({*grads[0], *grads[1]})]
+    filled = [(i, _or_zeros(x, y), _or_zeros(y, x)) for i, x, y in found]
+    scale = max((float(np.abs(g[np.isfinite(g)]).max(initial=0)) for _, *both in filled for g in both), default=0.0)
+    for i, x, y in filled:
+        yield _row(layer, "grad", str(i), x, y, limits, by_chance, scale=scale)
+    for name in dict.fromkeys(layer.bottoms):
+        read = a.diff_read(pair.a, name), b.diff_read(pair.b, name)
+        yield from _diff(layer, name, read, limits, by_chance)
+
+
+def _diff(
+    layer: DumpedLayer, name: str, diffs: tuple[Array | None, Array | None], limits: _Limits, by_chance: bool
+) -> Iterator[Row]:
+    if any(diff is not None and diff.any() for diff in diffs):  # where nothing needs one, Caffe's are zero
+        yield _row(layer, "diff", name, *diffs, limits, by_chance, absent_counts=False)
+
+
+def _or_zeros(x: Array | None, other: Array | None) -> Array:
+    if x is not None:
+        return x
+    assert other is not None
+    return np.zeros_like(other)
+
+
+def _row(
+    layer: DumpedLayer,
+    kind: Kind,
+    name: str,
+    x: Array | None,
+    y: Array | None,
+    limits: _Limits,
+    by_chance: bool = False,
+    absent_counts: bool = True,
+    scale: float = 0.0,
+) -> Row:
+    shapes = (None if x is None else x.shape, None if y is None else y.shape)
+    found = None if x is None or y is None or x.shape != y.shape else distance(x, y)
+    verdict: Verdict
+    if x is None or y is None:
+        verdict, counts = "only in B" if x is None else "only in A", absent_counts
+    elif found is None:
+        verdict, counts = "shapes", True
+    elif limits.equal(found, scale):
+        verdict, counts = "equal", False
+    else:
+        verdict, counts = "parts", True
+    if by_chance and counts:
+        verdict, counts = "random", False
+    return Row(layer.name, layer.type, kind, name, shapes, found, verdict, counts)

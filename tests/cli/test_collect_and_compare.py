@@ -1,0 +1,180 @@
+"""`caffejax collect` and `caffejax compare`, the script for pycaffe, and files that are no dumps."""
+
+import json
+import runpy
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from caffejax.aliases import meanwhile
+from caffejax.cli import main
+from caffejax.inspect.dumps import Dump, DumpedLayer, compare, read_dump
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "collect_with_caffe.py"
+NET = """
+name: "small"
+layer { name: "x" type: "Input" top: "x" top: "y" input_param { shape { dim: 2 dim: 3 } shape { dim: 2 dim: 4 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" param { name: "w" }
+  inner_product_param { num_output: 4 weight_filler { type: "xavier" } bias_term: false } }
+layer { name: "tanh" type: "TanH" bottom: "ip" top: "ip" }
+layer { name: "ip" type: "Scale" bottom: "ip" top: "ip" scale_param { filler { value: 2 } } }
+layer { name: "relu" type: "ReLU" bottom: "ip" top: "relu" }
+layer { name: "sum" type: "Eltwise" bottom: "ip" bottom: "relu" top: "sum" }
+layer { name: "loss" type: "EuclideanLoss" bottom: "sum" bottom: "y" top: "loss" loss_weight: 0.5 }
+"""
+
+
+@pytest.fixture
+def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.prototxt").write_text(NET)
+    return tmp_path
+
+
+def run_script(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), *arguments])
+    with meanwhile("caffe", "caffejax.pycaffe"):
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+
+
+def test_the_script_makes_the_same_dump(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes through pycaffe layer by layer, with the diffs that stand in the blobs: a way of its own."""
+    assert len(SCRIPT.read_text().splitlines()) < 40
+    flags = ["--model=net.prototxt", "--phase=TRAIN", "--backward"]
+    assert main(["collect", *flags, "--out=ours.npz"]) == 0
+    run_script(monkeypatch, "net.prototxt", "caffe.npz", "--like=ours.npz", "--phase=TRAIN", "--backward")
+    ours, theirs = read_dump("ours.npz"), read_dump("caffe.npz")
+    found = compare(ours, theirs, rtol=1e-6)
+    assert found.ok, str(found)
+    assert ours.arrays.keys() <= theirs.arrays.keys()
+    assert [x.name for x in theirs.layers] == [x.name for x in ours.layers]
+    assert "ip#2" in {x.name for x in ours.layers}  # a name that Caffe lets a net have twice
+    assert {"top/tanh/ip", "top_diff/ip#2/ip", "grad/ip#2/0"} <= ours.arrays.keys()
+    # random inputs are those that NumPy's old generator draws
+    run_script(monkeypatch, "net.prototxt", "own.npz")
+    own = read_dump("own.npz")
+    for name, array in own.group("input").items():
+        np.testing.assert_array_equal(array, ours.group("input")[name])
+
+
+def test_a_dump_is_compared_with_a_live_net(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (net / "net.prototxt").write_text(NET.replace('"sum"', '"日本$ {/../"'))  # no path, no formula, in no font
+    (net / "other.prototxt").write_text(NET.replace("TanH", "Sigmoid"))
+    np.savez("in.npz", x=np.ones((3, 3), np.float16), y=np.zeros((3, 4), int))
+    assert main(["collect", "--model=net.prototxt", "--inputs=in.npz", "--backward", "--out=a.npz"]) == 0
+    assert main(["compare", "a.npz", "--model=net.prototxt", "--picture=p.png"]) == 0
+    assert (net / "p.png").read_bytes().startswith(b"\x89PNG")
+    out = capsys.readouterr().out
+    assert "are equal (rtol 0.001, atol 1e-07)" in out
+    assert "gradient of param 0" in out
+    assert main(["compare", "a.npz", "--model=other.prototxt", "--json=c.json", "--picture=q.svg"]) == 1
+    said = capsys.readouterr()
+    assert "They first part in layer 'tanh' (TanH): type TanH in A, Sigmoid in B" in said.out
+    assert "caffejax: layer 'tanh' (TanH): they first part here" in said.err
+    found = json.loads((net / "c.json").read_text())
+    assert found["rows"][found["first"]]["layer"] == "tanh"
+    assert not found["ok"]
+
+
+def test_a_net_of_bfloat16_is_dumped_in_float32(net: Path) -> None:
+    assert main(["collect", "--model=net.prototxt", "--backward", "--precision=bfloat16", "--out=a.npz"]) == 0
+    assert {array.dtype for array in read_dump("a.npz").arrays.values()} == {np.dtype(np.float32)}
+    assert main(["compare", "a.npz", "--model=net.prototxt", "--rtol=0.05"]) == 0
+
+
+def broken(path: Path) -> dict[str, Any]:
+    """Files that are no dumps, and what is said of them."""
+    with np.load(path) as file:
+        arrays = dict(file)
+    meta = json.loads(str(arrays["meta"]))
+
+    def saved(name: str, **changed: Any) -> str:
+        np.savez(name, **{**arrays, **changed})
+        return name
+
+    def with_meta(name: str, **changed: Any) -> str:
+        return saved(name, meta=json.dumps({**meta, **changed}))
+
+    Path("text.npz").write_text("no zip")
+    Path("cut.npz").write_bytes(path.read_bytes()[:-300])
+    with zipfile.ZipFile(saved("huge.npz"), "a") as archive, archive.open("blob/z.npy", "w") as member:
+        np.lib.format.write_array_header_1_0(member, {"descr": "<f4", "fortran_order": False, "shape": (1 << 40,)})
+    np.savez("weights.npz", **{"ip/0": np.zeros(3)})
+    return {
+        "nowhere.npz": "no such file",
+        "text.npz": "no .npz, or damaged",
+        "cut.npz": "no .npz, or damaged",
+        "huge.npz": "blob/z.npy has shape (1099511627776,), but 128 bytes",
+        "weights.npz": "has no member `meta`",
+        saved("pickled.npz", blob=np.array([{}], object)): "no .npz, or damaged",
+        saved("words.npz", **{"blob/x": np.array(["a"])}): "'blob/x' holds <U1, not real numbers",
+        saved("complex.npz", **{"blob/x": np.zeros(2, complex)}): "'blob/x' holds complex128",
+        saved("number.npz", meta=np.zeros(2)): "has no member `meta`",
+        saved("nojson.npz", meta="{"): "its `meta` is not as it should be",
+        saved("deep.npz", meta="[" * 100_000): "its `meta` is not as it should be",
+        with_meta("format.npz", format="9"): "format is '9'",
+        with_meta("layers.npz", layers=[{"name": "a"}]): "its `meta` is not as it should be",
+        with_meta("names.npz", layers=[{"name": 1, "type": "a", "bottoms": [], "tops": []}]): "are no names",
+        with_meta("list.npz", layers=3): "its `meta` is not as it should be",
+        with_meta("twice.npz", layers=meta["layers"] * 2): "two layers have the same name",
+        with_meta("phase.npz", phase="NEITHER"): "phase is 'NEITHER'",
+    }
+
+
+def test_what_is_no_dump_is_said(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["collect", "--model=net.prototxt", "--out=a.npz"]) == 0
+    for name, message in broken(net / "a.npz").items():
+        assert main(["compare", "a.npz", name]) == 1, name
+        assert message in capsys.readouterr().err, name
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"input/x": None}, "the net is fed 'x', but the dump has no 'input/x'"),
+        ({"input/x": np.zeros((2, 5))}, "input 'x' has shape (2, 5), but the net expects (2, 3)"),
+        ({"param/ip/0": None}, "layer 'ip': the dump has no params for it; give the weights"),
+        ({"param/ip/0": np.zeros((4, 4))}, "layer 'ip': blob 0 is 4 x 4 in the file, 4 x 3 in the net"),
+        ({"param/ip/77": np.zeros(1)}, "layer 'ip': the file has 2 blobs, the net 1"),
+    ],
+)
+def test_a_dump_that_does_not_fit_the_net(
+    changed: dict[str, Any], message: str, net: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    meta = {"format": "caffe dump 1", "maker": "test", "net": "", "phase": "TEST", "layers": []}
+    arrays = {"input/x": np.zeros((2, 3)), "input/y": np.zeros((2, 4)), "param/ip/0": np.zeros((4, 3))}
+    arrays |= {"param/ip#2/0": np.zeros(4), **changed}
+    np.savez("a.npz", meta=json.dumps(meta), **{k: v for k, v in arrays.items() if v is not None})
+    assert main(["compare", "a.npz", "--model=net.prototxt"]) == 1
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["compare", "a.npz"], "give either a second dump or --model"),
+        (["collect", "--model=deploy.prototxt", "--out=b.npz", "--backward"], "has no loss in phase TEST"),
+        (["collect", "--model=net.prototxt", "--out=no/b.npz"], "cannot be written"),
+        (["collect", "--model=net.prototxt", "--out=b.npz", "--inputs=in.npz"], "the net is not fed a blob 'z'"),
+        (["collect", "--model=net.prototxt", "--out=b.npz", "--inputs=words.npz"], "'x' holds <U1"),
+    ],
+)
+def test_mistakes_in_the_command(
+    arguments: list[str], message: str, net: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (net / "deploy.prototxt").write_text(NET[: NET.index('layer { name: "loss"')])
+    np.savez("in.npz", z=np.zeros(3))
+    np.savez("words.npz", x=np.array(["a"]))
+    assert main(arguments) == 1
+    assert message in capsys.readouterr().err
+    assert not (net / "b.npz").exists()
+
+
+def test_dumps_of_different_nets_part(net: Path) -> None:
+    arrays = {"blob/a": np.ones(2)}
+    a, b = (Dump("test", "", "TEST", (DumpedLayer(name, "ReLU", (), ("a",)),), arrays) for name in "ab")
+    assert [row.verdict for row in compare(a, b).parted] == ["only in A", "only in B"]

@@ -1,0 +1,64 @@
+"""What a declared difference from Caffe is, and how its case is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from caffejax.net import Net
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+class Shown(NamedTuple):
+    """One thing that differs: what it is, what Caffe makes of it, and what caffejax does.
+
+    What is no array is said in words, such as an error.
+    """
+
+    what: str
+    caffe: Any
+    here: Any
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A place where results differ from Caffe's on purpose.
+
+    Attributes:
+        title: the place.
+        text: what Caffe does, and what is done here, and why.
+        source: where Caffe's numbers come from: what was recorded of it, or the line of its source that makes them.
+        net: the layer, or the net, that shows it.
+        run: runs the case.
+    """
+
+    title: str
+    text: str
+    source: str
+    net: str
+    run: Callable[[str], list[Shown]]
+
+
+def tops_and_diffs(net: str, bottoms: dict[str, Any], dy: Any, top: str = "y") -> tuple[Any, dict[str, Any]]:
+    """Run layers on bottoms; return the top, and the diffs of the bottoms for this diff of the top."""
+    inputs = "".join(
+        f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{ '
+        f"{' '.join(f'dim: {n}' for n in np.shape(x))} }} }} }}\n"
+        for name, x in bottoms.items()
+    )
+    built = Net(f"force_backward: true\n{inputs}{net}", "TRAIN")
+    params, state = built.init(jax.random.key(0))
+
+    def run(fed: Any) -> Any:
+        return built.apply(params, state, fed, key=jax.random.key(0), blobs=(top,))[0][top]
+
+    value, pull = jax.vjp(run, {name: jnp.asarray(x, jnp.float32) for name, x in bottoms.items()})
+    (diffs,) = pull(jnp.asarray(dy, value.dtype))
+    return np.asarray(value), jax.tree.map(np.asarray, diffs)

@@ -1,0 +1,156 @@
+"""Errors of Caffe's, and of forks', that are not copied: in gradients that add up, losses, and what has no order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from difference import GOLDEN, Difference, Shown
+
+import caffejax.pycaffe as caffe
+from caffejax.layers.rows import trimmed
+from caffejax.net import Net
+
+
+def _twice(net: str, arrays: dict[str, Any], layer: str = "layer", param: int = 0) -> np.ndarray:
+    """Run a net forward and backward twice, as a solver with iter_size 2 does; return the diff of one of its params."""
+    run = caffe.Net(net, caffe.TRAIN)
+    for name, array in arrays.items():
+        run.blobs[name].data[...] = array
+    for _ in range(2):
+        run.forward()
+        run.backward()
+    return np.array(run.params[layer][param].diff)
+
+
+def _scale(net: str) -> list[Shown]:
+    x = np.array([1.0, 2.0, 3.0])
+    # the loss is the sum of the tops, so that a pass adds x
+    return [Shown("diff of the factors after two backward passes of x = [1, 2, 3]", x, _twice(net, {"x": x}))]
+
+
+def _recorded(folder: str, name: str) -> tuple[dict[str, np.ndarray], Net]:
+    path = GOLDEN / folder / name
+    return dict(np.load(path.with_suffix(".npz"))), Net(path.with_suffix(".prototxt"), "TRAIN")
+
+
+def _param_diffs(folder: str, name: str) -> list[Shown]:
+    """The diff of a param that had one before the backward pass, as recorded and here."""
+    found, net = _recorded(folder, name)
+    params, state = net.init(jax.random.key(0))
+    blobs = net.graph.layer("layer").params
+    numbers = [found[f"param/{i}"] for i in range(len(blobs))]
+    params["layer"] = tuple(x if p.spec.learnable else None for x, p in zip(numbers, blobs, strict=True))
+    inputs = {blob: found[f"bottom/{blob}"] for blob in net.fed}
+    top = net.graph.layer("layer").tops[0]
+    _, pull = jax.vjp(lambda p: net.apply(p, state, inputs, blobs=(top,))[0][top], params)
+    own = pull(found[f"top_diff/{top}"])[0]["layer"][0]
+    before = found["param_diff_before/0"]
+    words = f"first numbers of the diff of param 0, which was {_first(before)}"
+    return [Shown(words, found["param_diff/0"].ravel()[:3], np.ravel(own + before)[:3])]
+
+
+def _first(x: np.ndarray) -> str:
+    return "[" + ", ".join(f"{v:.4g}" for v in x.ravel()[:3]) + "]"
+
+
+def _hinge(net: str) -> list[Shown]:
+    found = dict(np.load(GOLDEN / "nets" / "loss_weights.npz"))
+    built = Net(GOLDEN / "nets" / "loss_weights.prototxt", "TRAIN")
+    params, state = built.init(jax.random.key(0))
+    params = {
+        key: tuple(None if b is None else found[f"param/{key}/{i}"] for i, b in enumerate(blobs))
+        for key, blobs in params.items()
+    }
+    inputs = {name: found[f"in/{name}"] for name in built.fed}
+    grads = jax.grad(lambda p: built.loss(p, state, inputs, jax.random.key(0))[0])(params)
+    return [
+        Shown("first numbers of the gradient of the bias of layer a", found["paramdiff/a/1"][:3], grads["a"][1][:3])
+    ]
+
+
+def _multibox(net: str) -> list[Shown]:
+    found, built = _recorded("fork_layers", "MultiBoxLoss/logistic_no_mining_batch")
+    params, state = built.init(jax.random.key(0))  # of Parameter layers, which are named like their tops
+    params = {name: (found[f"bottom/{name}"],) for name in params}
+    loss, _ = built.loss(params, state, {name: found[f"bottom/{name}"] for name in built.fed})
+    return [Shown("loss of the recorded batch of three images", found["top/top"], loss)]
+
+
+def _proposal(net: str) -> list[Shown]:
+    found, built = _recorded("fork_layers_more", "Proposal/rois_only")
+    built = built.in_phase("TEST")
+    inputs = {name: found[f"bottom/{name}"] for name in built.fed}
+    rois = trimmed(built.apply({}, {}, inputs, blobs=("rois",))[0]["rois"])
+    return [Shown("row 11 of the regions", found["top/rois"][11], rois[11])]
+
+
+def _label(net: str) -> list[Shown]:
+    built = Net(net, "TRAIN")
+    loss = built.apply({}, {}, {"x": np.ones((2, 3), np.float32), "label": np.array([1.0, 3.0])})[0]["loss"]
+    return [Shown("loss of the labels [1, 3] among 3 classes", "whatever lies behind the scores in memory", loss)]
+
+
+DIFFERENCES = [
+    Difference(
+        "Scale: diffs of its factors add up",
+        "Where nothing precedes the axis of the factors, or they are as many as the bottom's numbers, Caffe's backward "
+        "pass overwrites their diff. With `iter_size`, or factors that layers share, all but the last pass is lost. "
+        "Here diffs always add up.",
+        "scale_layer.cpp, Backward_cpu: product and sum_result are scale->mutable_cpu_diff()",
+        'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 3 } } }\n'
+        'layer { name: "layer" type: "Scale" bottom: "x" top: "y" loss_weight: 1 scale_param { axis: 0 } }',
+        _scale,
+    ),
+    Difference(
+        "HingeLoss: the diff of its bottom",
+        "Caffe works in the bottom's diff during the forward pass. If the loss has weight 0 it has no backward pass, "
+        "and the Split above adds what lies there to the gradients of the other branches. Here a loss of weight 0 adds "
+        "nothing.",
+        "recorded: tests/golden/nets/loss_weights.npz; hinge_loss_layer.cpp, Forward_cpu: bottom_diff",
+        "tests/golden/nets/loss_weights.prototxt",
+        _hinge,
+    ),
+    Difference(
+        "Labels that are no class",
+        "Caffe reads beyond the array: SoftmaxWithLoss, MultinomialLogisticLoss, HingeLoss, InfogainLoss, and those "
+        "that pick by number, such as Embed and BatchReindex. Here what such a label would decide is NaN, and training "
+        "stops with an error that names the label.",
+        "softmax_loss_layer.cpp, Forward_cpu: prob_data[i * dim + label_value * inner_num_ + j]; the DCHECK before it "
+        "is left out of releases",
+        'layer { name: "x" type: "Input" top: "x" top: "label"\n'
+        "  input_param { shape { dim: 2 dim: 3 } shape { dim: 2 } } }\n"
+        'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "x" bottom: "label" top: "loss" }',
+        _label,
+    ),
+    Difference(
+        "BN of SegNet: diffs of its params add up",
+        "SegNet's backward pass overwrites the diffs of scale and shift. Here they add up.",
+        "recorded: tests/golden/fork_layers_more/BN/segnet_overwrites.npz",
+        "tests/golden/fork_layers_more/BN/segnet_overwrites.prototxt",
+        lambda net: _param_diffs("fork_layers_more", "BN/segnet_overwrites"),
+    ),
+    Difference(
+        "Convolution3D: the diff of its weight adds up",
+        "C3D clears the weight's diff, though not the bias's, at each backward pass. Here both add up.",
+        "recorded: tests/golden/fork_layers_more/Convolution3D/stride.npz",
+        "tests/golden/fork_layers_more/Convolution3D/stride.prototxt",
+        lambda net: _param_diffs("fork_layers_more", "Convolution3D/stride"),
+    ),
+    Difference(
+        "MultiBoxLoss with LOGISTIC and no mining",
+        "SSD reads the targets of all images but the first from wrong rows. Here the loss of a batch is that of its "
+        "images.",
+        "recorded: tests/golden/fork_layers/MultiBoxLoss/logistic_no_mining_batch.npz",
+        "tests/golden/fork_layers/MultiBoxLoss/logistic_no_mining_batch.prototxt",
+        _multibox,
+    ),
+    Difference(
+        "Proposal: boxes of equal scores",
+        "The fork keeps those that its quicksort happens to have first. Here the first in order is first.",
+        "recorded: tests/golden/fork_layers_more/Proposal/rois_only.npz, where 47 boxes score 0",
+        "tests/golden/fork_layers_more/Proposal/rois_only.prototxt",
+        _proposal,
+    ),
+]

@@ -1,0 +1,109 @@
+"""Layers that BVLC Caffe lets work in place, though its code then reads what it has overwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from difference import Difference, Shown, tops_and_diffs
+
+X, DY = np.array([-2.0, -0.5, 0.5, 2.0]), np.array([1.0, 2.0, 3.0, 4.0])
+
+
+def _layer(kind: str, param: str = "") -> str:
+    return f'layer {{ name: "layer" type: "{kind}" bottom: "x" top: "x"{param and " "}{param} }}'
+
+
+def _gradient(title: str, net: str, text: str, source: str, caffe: Callable[[Any], Any], x: Any = X) -> Difference:
+    """The gradient of one such layer: `caffe(y)` is what Caffe's Backward makes of the top, which it takes for x."""
+
+    def run(net: str) -> list[Shown]:
+        y, diffs = tops_and_diffs(net, {"x": x}, DY, top="x")
+        return [Shown(f"diff of x = {_list(x)} for a diff {_list(DY)} of the top", caffe(y), diffs["x"])]
+
+    return Difference(f"{title}, in place: gradient", text, source, net, run)
+
+
+def _eltwise(operation: str, text: str, source: str) -> Difference:
+    def run(net: str) -> list[Shown]:
+        a, b = np.array([1.0, 5.0]), np.array([2.0, 3.0])
+        y, _ = tops_and_diffs(net, {"x": a, "b": b}, np.ones(2), top="x")
+        return [Shown(f"top of x = {_list(a)} and b = {_list(b)}", b, y)]
+
+    param = f"eltwise_param {{ operation: {operation} }}"
+    net = f'layer {{ name: "layer" type: "Eltwise" bottom: "x" bottom: "b" top: "x" {param} }}'
+    return Difference(f"Eltwise {operation}, in place", text, source, net, run)
+
+
+def _lrn(net: str) -> list[Shown]:
+    x = np.array([1.0, 2.0]).reshape(1, 2, 1, 1)
+    y, _ = tops_and_diffs(net, {"x": x}, np.ones((1, 2, 1, 1)), top="x")
+    scale = 1 + (x**2).sum() / 3
+    return [Shown(f"top of x = {_list(x.ravel())}, two channels", np.full(2, scale**-1.5), y.ravel())]
+
+
+def _list(x: Any) -> str:
+    return "[" + ", ".join(f"{v:g}" for v in np.ravel(x)) + "]"
+
+
+DIFFERENCES = [
+    _gradient(
+        "Power with power 1",
+        _layer("Power", "power_param { scale: 3 }"),
+        "Caffe writes the scale over the top's diff and then multiplies the two: the gradient is the scale squared, "
+        "whatever comes from above. Here it is the scale times the top's diff.",
+        "power_layer.cpp, Backward_cpu: caffe_set(bottom_diff), then caffe_mul(top_diff, bottom_diff)",
+        lambda y: np.full(4, 9.0),
+    ),
+    _gradient(
+        "ReLU with a negative slope below 0",
+        _layer("ReLU", "relu_param { negative_slope: -0.5 }"),
+        "Caffe looks at the sign of the top, which such a slope has turned round. Here the bottom's counts.",
+        "relu_layer.cpp, Backward_cpu: the sign of bottom_data",
+        lambda y: DY * np.where(y > 0, 1, -0.5),
+    ),
+    _gradient(
+        "Clip",
+        _layer("Clip", "clip_param { min: -1 max: 1 }"),
+        "Caffe finds everything within the bounds, where forward has put it, and passes all gradients. Here they stop "
+        "outside of the bounds.",
+        "clip_layer.cpp, Backward_cpu: bottom_data between min and max",
+        lambda y: DY * ((y >= -1) & (y <= 1)),
+    ),
+    _gradient(
+        "BNLL",
+        _layer("BNLL"),
+        "Caffe takes the sigmoid of the top; here it is that of the bottom.",
+        "bnll_layer.cpp, Backward_cpu: exp(bottom_data)",
+        lambda y: DY / (1 + np.exp(-y)),
+    ),
+    _gradient(
+        "Log",
+        _layer("Log"),
+        "Caffe divides by the top, twice, and forgets the diff that comes from above. Here it is that diff over the "
+        "bottom.",
+        "log_layer.cpp, Backward_cpu: caffe_powx(bottom_diff, -1), then caffe_mul(top_diff, bottom_diff)",
+        lambda y: 1 / y**2,
+        np.array([0.5, 2.0, 3.0, 4.0]),
+    ),
+    _eltwise(
+        "SUM",
+        "Caffe clears the top, and with it the first bottom, before it adds. Here it is the sum.",
+        "eltwise_layer.cpp, Forward_cpu: caffe_set(count, 0, top_data)",
+    ),
+    _eltwise(
+        "MAX",
+        "Caffe fills the top, and with it the first bottom, with the least number before it compares. Here it is the "
+        "maximum.",
+        "eltwise_layer.cpp, Forward_cpu: caffe_set(count, Dtype(-FLT_MAX), top_data)",
+    ),
+    Difference(
+        "LRN across channels, in place",
+        "Caffe writes the factors over the bottom, and multiplies them by themselves. Here they multiply the bottom.",
+        "lrn_layer.cpp, CrossChannelForward_cpu: caffe_powx(scale_data, -beta, top_data), then caffe_mul(top_data, "
+        "bottom_data, top_data)",
+        _layer("LRN", "lrn_param { local_size: 3 alpha: 1 beta: 0.75 }"),
+        _lrn,
+    ),
+]

@@ -1,0 +1,130 @@
+"""Differences in what goes on around the layers: random numbers, data, solvers."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import h5py
+import jax
+import numpy as np
+from difference import Difference, Shown
+from google.protobuf import text_format
+
+from caffejax.data.loader import Loader
+from caffejax.errors import CaffejaxError
+from caffejax.net import Net
+from caffejax.schema import caffe_pb2
+from caffejax.solvers import Solver
+from caffejax.solvers.plateau import Plateau
+
+
+def _masks(net: str) -> list[Shown]:
+    x = {"x": np.ones((1, 1000), np.float32)}
+    more = 'layer { name: "more" type: "Dropout" bottom: "x" top: "z" }\n'
+    nets = [Net(net, "TRAIN"), Net(net.replace('layer { name: "drop"', more + 'layer { name: "drop"'), "TRAIN")]
+    tops = [np.asarray(n.apply({}, {}, x, key=jax.random.key(0), blobs=("y",))[0]["y"]) for n in nets]
+    same = "the same" if np.array_equal(*tops) else "another"
+    return [Shown("mask of a layer, after another random layer has come into the net", "another", same)]
+
+
+def _list_without_label(net: str) -> list[Shown]:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "list.txt").write_text("a.png\n")
+        found = _error(lambda: Net(net.replace("list.txt", f"{folder}/list.txt"), "TRAIN")).replace(f"{folder}/", "")
+    return [Shown("a list with the line `a.png`", "label 0", f"error: {found}")]
+
+
+def _resumed(net: str) -> list[Shown]:
+    """What the first batch after two steps holds, when a solver was stopped and goes on."""
+    with tempfile.TemporaryDirectory() as folder:
+        with h5py.File(f"{folder}/data.h5", "w") as file:
+            file["x"] = np.arange(10.0).reshape(10, 1)
+        Path(f"{folder}/list.txt").write_text(f"{folder}/data.h5\n")
+        graph = Net(net.replace("list.txt", f"{folder}/list.txt"), "TRAIN").graph
+        first, second = Loader(graph), Loader(graph)
+        for _ in range(2):
+            next(first)
+        second.set_state(first.get_state())
+        row = np.asarray(next(second)["x"])
+        first.close()
+        second.close()
+    return [Shown("row that the third step reads, of a run that was stopped after two", np.zeros(1), row.ravel())]
+
+
+def _not_finite(net: str) -> list[Shown]:
+    text = f"net_param {{ {net} }} base_lr: 1 lr_policy: 'fixed' max_iter: 3 random_seed: 1"
+    solver = Solver(text)
+    found = _error(solver.solve)
+    solver.close()
+    return [Shown("training with a loss that overflows", "goes on, and snapshots", f"error: {found}")]
+
+
+def _plateau(text: str) -> list[Shown]:
+    param = text_format.Parse(text, caffe_pb2.SolverParameter())
+    losses, ours, theirs = [3.0, 2.0, 2.0, 2.0, 2.0, 2.0], Plateau(param), Plateau(param)
+    rates = []
+    for i, loss in enumerate(losses):
+        ours.note(i, losses[max(i - 1, 0)])
+        theirs.note(i, loss)  # the same rule, with the loss that the fork looks at
+        rates.append((theirs(i), ours(i)))
+    return [Shown(f"rates of the iterations with the losses {losses}", *np.array(rates).T)]
+
+
+def _error(call: Any) -> str:
+    """The error's first sentence."""
+    try:
+        call()
+    except CaffejaxError as error:
+        return str(error).split(". ")[0].split("; ")[0]
+    return "none"
+
+
+DIFFERENCES = [
+    Difference(
+        "Random numbers",
+        "Caffe's come from generators of its own, in the order in which layers ask. Here they are JAX's: fillers, "
+        "dropout and the like have a key made of the seed and the layer's name, so that other layers coming or going "
+        "change nothing; crops, mirrors and shuffles have one made of the seed and the place in the data. "
+        "Distributions are Caffe's.",
+        "common.cpp: one generator for each thread, which all layers share",
+        'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 1 dim: 1000 } } }\n'
+        'layer { name: "drop" type: "Dropout" bottom: "x" top: "y" }',
+        _masks,
+    ),
+    Difference(
+        "A training that is resumed",
+        "Caffe begins its data anew. Here a run that goes on from caffejax's own snapshot reads on where it was, and "
+        "comes to the same numbers bit for bit. From Caffe's .solverstate, which does not say where, it begins anew.",
+        "sgd_solver.cpp, SnapshotSolverStateToBinaryProto: iter, learned_net, current_step and history are all",
+        'layer { name: "data" type: "HDF5Data" top: "x" hdf5_data_param { source: "list.txt" batch_size: 1 } }',
+        _resumed,
+    ),
+    Difference(
+        "Numbers that are not finite",
+        "Caffe trains on, and its snapshots hold NaN. Here training stops before anything is saved.",
+        "solver.cpp, Step: the loss is shown and not looked at",
+        """layer { name: "x" type: "DummyData" top: "x" top: "t" dummy_data_param {
+  shape { dim: 1 dim: 2 } shape { dim: 1 dim: 1 } data_filler { value: 1e30 } data_filler { value: 0 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip"
+  inner_product_param { num_output: 1 weight_filler { type: "constant" value: 1 } } }
+layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "t" top: "loss" }""",
+        _not_finite,
+    ),
+    Difference(
+        "The policy plateau",
+        "SSD looks at the loss up to the iteration whose rate it is. Here it is up to the one before, as a step is "
+        "compiled with its rate: the rate falls an iteration later.",
+        "SSD's sgd_solver.cpp, GetLearningRate: this->smoothed_loss_, after the forward pass",
+        'base_lr: 1 lr_policy: "plateau" gamma: 0.1 plateau_winsize: 2',
+        _plateau,
+    ),
+    Difference(
+        "Lists of images",
+        "Caffe takes 0 for the label of a line that has none. Here such lines are refused, all at once.",
+        "image_data_layer.cpp, DataLayerSetUp: label = atoi(line.substr(pos + 1).c_str())",
+        'layer { name: "data" type: "ImageData" top: "x" top: "label" image_data_param { source: "list.txt" } }',
+        _list_without_label,
+    ),
+]
