@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import CaffejaxError, Problem
 from ..glog import log, start_logging
-from . import flags, nets
+from . import flags, nets, preprocess
 
 if TYPE_CHECKING:
     from ..export import Subject
+    from ..net import Net
 
 HELP = "export a net as StableHLO, ONNX or flax source"
 EXAMPLE = "caffejax export deploy.prototxt --weights=net.caffemodel --to=net.stablehlo"
@@ -28,6 +29,7 @@ _ONLY_FOR = {  # flags that mean nothing for other forms
     "batch_axis": ("stablehlo",),
     "opset": ("onnx",),
     "out": ("flax",),
+    "preprocess": ("stablehlo",),
 }
 
 
@@ -47,6 +49,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     phase = "which of the prototxt's layers; they behave as in TEST in either case"
     flags.add(parser, "phase", phase, choices=("TRAIN", "TEST"), default="TEST")
     nets.add_state_flags(parser)
+    preprocess.add_flags(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -62,7 +65,7 @@ def run(options: argparse.Namespace) -> None:
     files = _names(options.weights) or ()
     needed = [layer for layer in inference.graph.layers if not layer.type.is_fed]
     subject = Subject(inference, weights_of(net, files, needed, random=options.random_weights))
-    _WRITERS[form](subject, options)
+    _WRITERS[form](net, subject, options)
     taken = ", ".join(f"{name} {_dims(blob.shape)}" for name, blob in subject.inputs.items())
     given = ", ".join(f"{name} {_dims(inference.graph.blobs[name].shape)}" for name in subject.outputs)
     log.info("Exported %d layers: %s to %s", len(subject.layers), taken, given)
@@ -82,31 +85,36 @@ def _form(options: argparse.Namespace) -> str:
             problems.append(f"--{name} goes with {' and '.join(forms)} only")
     if form == "flax" and not options.out:
         problems.append("--to=flax needs --out=FOLDER")
+    problems += preprocess.problems(options)
     if problems:
         raise CaffejaxError(problems)
     return form
 
 
-def _write_stablehlo(subject: Subject, options: argparse.Namespace) -> None:
+def _write_stablehlo(net: Net, subject: Subject, options: argparse.Namespace) -> None:
     from ..export import PLATFORMS, write_stablehlo
 
-    platforms = _names(options.platforms) or PLATFORMS
+    settings: dict[str, Any] = {
+        "platforms": _names(options.platforms) or PLATFORMS,
+        "batch_axis": options.batch_axis or 0,
+        "preprocessing": preprocess.preprocessing_of(net, subject, options),
+    }
 
     def write(batch: bool) -> None:
-        write_stablehlo(subject, options.to, platforms=platforms, batch=batch, batch_axis=options.batch_axis or 0)
+        write_stablehlo(subject, options.to, batch=batch, **settings)
 
     _in_any_batch(write, options)
 
 
-def _write_onnx(subject: Subject, options: argparse.Namespace) -> None:
+def _write_onnx(net: Net, subject: Subject, options: argparse.Namespace) -> None:
     raise CaffejaxError("ONNX is not there yet")
 
 
-def _write_flax(subject: Subject, options: argparse.Namespace) -> None:
+def _write_flax(net: Net, subject: Subject, options: argparse.Namespace) -> None:
     raise CaffejaxError("flax source is not there yet")
 
 
-_WRITERS: dict[str, Callable[[Subject, argparse.Namespace], None]] = {
+_WRITERS: dict[str, Callable[[Net, Subject, argparse.Namespace], None]] = {
     "stablehlo": _write_stablehlo,
     "onnx": _write_onnx,
     "flax": _write_flax,

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax import export
 
 from ..atomic import replacing
 from ..errors import CaffejaxError, GraphError
 from .batch import any_batch
+from .preprocessing import Preprocessing
 from .subject import Subject
 
 PLATFORMS = ("cpu", "cuda", "tpu")
@@ -19,7 +21,12 @@ _KNOWN = (*PLATFORMS, "rocm")
 
 
 def export_stablehlo(
-    subject: Subject, *, platforms: Sequence[str] = PLATFORMS, batch: bool = True, batch_axis: int = 0
+    subject: Subject,
+    *,
+    platforms: Sequence[str] = PLATFORMS,
+    batch: bool = True,
+    batch_axis: int = 0,
+    preprocessing: Preprocessing | None = None,
 ) -> export.Exported:
     """Return a net as a function `{input: array}` to `{output: array}`, lowered to StableHLO.
 
@@ -32,6 +39,7 @@ def export_stablehlo(
         platforms: what it may run on, as JAX calls it.
         batch: whether it takes any number of rows, or those of the net's shapes.
         batch_axis: the axis of the inputs along which rows lie.
+        preprocessing: what makes an input of images, which are then taken in its place.
 
     Raises:
         GraphError: naming every layer that cannot be exported.
@@ -44,7 +52,10 @@ def export_stablehlo(
         raise CaffejaxError(f"platforms must be some of {', '.join(_KNOWN)}, not {wrong}")
     _check_layers(subject)
     inputs = any_batch(subject, batch_axis) if batch else subject.inputs
-    return export.export(jax.jit(_named(subject)), platforms=platforms)(inputs)
+    if preprocessing is not None:
+        shape = (inputs[preprocessing.blob].shape[0], *preprocessing.image)
+        inputs[preprocessing.blob] = jax.ShapeDtypeStruct(shape, np.uint8)
+    return export.export(jax.jit(_function(subject, preprocessing)), platforms=platforms)(inputs)
 
 
 def write_stablehlo(subject: Subject, path: str | os.PathLike[str], **options: Any) -> export.Exported:
@@ -76,10 +87,12 @@ def _check_layers(subject: Subject) -> None:
         raise GraphError(problems)
 
 
-def _named(subject: Subject) -> Any:
+def _function(subject: Subject, preprocessing: Preprocessing | None) -> Any:
     """Return the function, called as the net is, which is what messages about it say."""
 
     def run(inputs: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        if preprocessing is not None:
+            inputs = inputs | {preprocessing.blob: preprocessing(inputs[preprocessing.blob])}
         return subject.run(inputs)
 
     run.__name__ = run.__qualname__ = subject.net.graph.name or "net"
