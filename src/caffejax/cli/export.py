@@ -63,8 +63,7 @@ def run(options: argparse.Namespace) -> None:
     if isinstance(options.batch, int):
         inference = inference.with_batch(options.batch, options.batch_axis or 0)
     files = _names(options.weights) or ()
-    needed = [layer for layer in inference.graph.layers if not layer.type.is_fed]
-    subject = Subject(inference, weights_of(net, files, needed, random=options.random_weights))
+    subject = Subject(inference, weights_of(net, inference, files, random=options.random_weights))
     _WRITERS[form](net, subject, options)
     taken = ", ".join(f"{name} {_dims(blob.shape)}" for name, blob in subject.inputs.items())
     given = ", ".join(f"{name} {_dims(inference.graph.blobs[name].shape)}" for name in subject.outputs)
