@@ -12,7 +12,7 @@ import pytest
 
 from caffejax import CaffejaxError, GraphError, Net, load_weights
 from caffejax.export import BatchError, Subject, export_stablehlo, subject_of, write_stablehlo
-from conftest import GOLDEN
+from conftest import GOLDEN, REPOSITORY
 from transformations.processes import fresh, reload
 
 SSD = GOLDEN / "fork_layers" / "nets" / "ssd_tiny_a"
@@ -135,6 +135,7 @@ def assert_same(found: dict[str, np.ndarray], expected: dict[str, Any]) -> None:
         np.testing.assert_allclose(found[name], blob, rtol=1e-5, atol=1e-5 * np.abs(blob).max(), err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "outputs"),
     [
@@ -174,6 +175,35 @@ def test_detections_are_those_of_caffe(tmp_path: Path, elsewhere: ProcessPoolExe
     found = elsewhere.submit(reload, kept, ({"data": image},)).result()["detection_out"][0, 0]
     rows = found[found[:, 0] >= 0]  # the others are padding
     np.testing.assert_allclose(rows, expected[0, 0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "takes"),
+    [
+        ("faster_rcnn_toy/test", None),
+        ("googlenet/train_val", ["float32[batch,3,224,224]"]),
+        ("lstm/train_val", None),
+        ("openpose/train_val", ["float32[batch,3,368,656]"]),
+        ("pspnet50/train_val", ["float32[batch,3,473,473]"]),
+        ("segnet/train_val", ["float32[batch,3,360,480]"]),
+        ("ssd300/train_val", ["float32[batch,3,300,300]"]),
+    ],
+)
+def test_nets_are_exported(name: str, takes: list[str] | None) -> None:
+    """Whole nets, which are not run; None for those that take one number of rows only."""
+    net = Net(REPOSITORY / "configs" / f"{name}.prototxt")
+    shapes = jax.eval_shape(net.init, jax.random.key(0))
+    one = subject_of(net, jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes))
+    if takes is None:
+        with pytest.raises(BatchError, match="layer '"):
+            export_stablehlo(one)
+        takes = [f"float32[{','.join(map(str, blob.shape))}]" for _, blob in sorted(one.inputs.items())]
+        exported = export_stablehlo(one, batch=False)
+    else:
+        exported = export_stablehlo(one)
+    assert [str(aval) for aval in exported.in_avals] == takes
+    assert set(re.findall(r"custom_call @(\w+)", exported.mlir_module())) <= {"shape_assertion"}
 
 
 def test_images_and_regions_are_counted_apart(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
