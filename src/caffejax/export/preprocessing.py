@@ -63,6 +63,10 @@ class Preprocessing:
         (height, width, _), (h, w) = self.image, self.size
         return (height - h) // 2, (width - w) // 2
 
+    def images(self, blob: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        """Return what is taken in place of an input of this shape, whose first axis may be symbolic."""
+        return jax.ShapeDtypeStruct((blob.shape[0], *self.image), np.uint8)
+
     def __call__(self, images: jax.Array) -> jax.Array:
         """Return the input, float32 (N, C, h, w)."""
         (top, left), (h, w) = self.corner, self.size

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import numpy as np
 from jax import export
 
 from ..atomic import replacing
@@ -53,8 +52,7 @@ def export_stablehlo(
     _check_layers(subject)
     inputs = any_batch(subject, batch_axis) if batch else subject.inputs
     if preprocessing is not None:
-        shape = (inputs[preprocessing.blob].shape[0], *preprocessing.image)
-        inputs[preprocessing.blob] = jax.ShapeDtypeStruct(shape, np.uint8)
+        inputs[preprocessing.blob] = preprocessing.images(inputs[preprocessing.blob])
     return export.export(jax.jit(_function(subject, preprocessing)), platforms=platforms)(inputs)
 
 
