@@ -130,7 +130,7 @@ def test_channels_are_left_as_they_are_where_there_are_not_three(job: Path) -> N
         (["--preprocess=classify", "--channel_swap=1,2,3"], "none of the numbers (1, 2, 3)"),
         (["--preprocess=classify", "--mean_file=none.npy"], "none.npy"),
         (["--preprocess=classify", "--mean_file=two.npy"], "Mean channels incompatible"),
-        (["--preprocess=classify", "--to=net.onnx"], "--preprocess goes with"),
+        (["--preprocess=classify", "--to=flax"], "--preprocess goes with stablehlo and onnx only"),
         (["--preprocess=classify", "--outputs=aside"], "one input of four axes is needed"),
     ],
 )

@@ -29,10 +29,11 @@ _FORMS = {".stablehlo": "stablehlo", ".onnx": "onnx", "flax": "flax"}
 _ONLY_FOR = {  # flags that mean nothing for other forms
     "platforms": ("stablehlo",),
     "batch": ("stablehlo", "onnx"),
-    "batch_axis": ("stablehlo",),
+    "batch_axis": ("stablehlo", "onnx"),
     "opset": ("onnx",),
     "out": ("flax",),
-    "preprocess": ("stablehlo",),
+    "preprocess": ("stablehlo", "onnx"),
+    "weights_as": ("flax",),
 }
 
 
@@ -49,6 +50,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "batch_axis", "the axis of the inputs that is the batch", type=flags.count, metavar="N")
     flags.add(parser, "platforms", "StableHLO: what it may run on; cpu,cuda,tpu unless given", metavar="A,B")
     flags.add(parser, "opset", "ONNX: the version of its operators", type=flags.positive, metavar="N")
+    flags.add(parser, "weights_as", "flax: how weights are kept", choices=("safetensors", "orbax"))
     phase = "which of the prototxt's layers; they behave as in TEST in either case"
     flags.add(parser, "phase", phase, choices=("TRAIN", "TEST"), default="TEST")
     nets.add_state_flags(parser)

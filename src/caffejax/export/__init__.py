@@ -1,6 +1,7 @@
 """Take a net anywhere: as StableHLO, as ONNX, as flax source."""
 
 from .batch import BatchError
+from .extras import require_package
 from .preprocessing import Preprocessing, colour_order, image_input, of_data_layer
 from .stablehlo import PLATFORMS, export_stablehlo, write_stablehlo
 from .subject import Subject, subject_of
@@ -15,6 +16,7 @@ __all__ = [
     "export_stablehlo",
     "image_input",
     "of_data_layer",
+    "require_package",
     "subject_of",
     "weights_of",
     "write_stablehlo",

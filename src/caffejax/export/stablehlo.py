@@ -12,6 +12,7 @@ from jax import export
 from ..atomic import replacing
 from ..errors import CaffejaxError, GraphError
 from .batch import any_batch
+from .extras import require_package
 from .preprocessing import Preprocessing
 from .subject import Subject
 
@@ -67,11 +68,7 @@ def write_stablehlo(subject: Subject, path: str | os.PathLike[str], **options: A
     Raises:
         CaffejaxError: as `export_stablehlo` does; if the file cannot be written; without the package flatbuffers.
     """
-    try:
-        import flatbuffers  # noqa: F401
-    except ImportError as error:
-        message = "the package that jax.export serialises with is missing: pip install 'caffejax[export]'"
-        raise CaffejaxError(message) from error
+    require_package("flatbuffers", "jax.export serialises with")
     exported = export_stablehlo(subject, **options)
     with replacing(path) as file:
         file.write(exported.serialize(vjp_order=0))
