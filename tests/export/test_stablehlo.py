@@ -279,3 +279,10 @@ def test_what_cannot_be_exported_is_named(
     with pytest.raises(error, match=message):
         write_stablehlo(subject(model), tmp_path / "net.stablehlo", **options)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_net_that_is_too_large_for_a_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("caffejax.export.stablehlo._MOST_BYTES", 100)
+    with pytest.raises(CaffejaxError, match=r"net\.stablehlo: takes .* KiB, nearly all of it weights"):
+        write_stablehlo(subject(SIAMESE), tmp_path / "net.stablehlo")
+    assert list(tmp_path.iterdir()) == []

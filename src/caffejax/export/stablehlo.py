@@ -10,7 +10,8 @@ import jax
 from jax import export
 
 from ..atomic import replacing
-from ..errors import CaffejaxError, GraphError
+from ..errors import CaffejaxError, GraphError, Problem
+from ..sizes import in_words
 from .batch import any_batch
 from .extras import require_package
 from .preprocessing import Preprocessing
@@ -18,6 +19,7 @@ from .subject import Subject
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 _KNOWN = (*PLATFORMS, "rocm")
+_MOST_BYTES = (1 << 31) - (1 << 20)  # of a flatbuffer, less what is not the program
 
 
 def export_stablehlo(
@@ -66,10 +68,16 @@ def write_stablehlo(subject: Subject, path: str | os.PathLike[str], **options: A
         options: as for `export_stablehlo`.
 
     Raises:
-        CaffejaxError: as `export_stablehlo` does; if the file cannot be written; without the package flatbuffers.
+        CaffejaxError: as `export_stablehlo` does; if the file cannot be written, or would be too large; without the package
+            flatbuffers.
     """
     require_package("flatbuffers", "jax.export serialises with")
     exported = export_stablehlo(subject, **options)
+    if (size := len(exported.mlir_module_serialized)) > _MOST_BYTES:
+        message = (
+            f"takes {in_words(size)}, nearly all of it weights; a file of jax.export holds {in_words(_MOST_BYTES)}"
+        )
+        raise CaffejaxError(Problem(message, os.fspath(path)))
     with replacing(path) as file:
         file.write(exported.serialize(vjp_order=0))
     return exported
