@@ -217,6 +217,16 @@ def test_images_and_regions_are_counted_apart(tmp_path: Path, elsewhere: Process
     assert_same(found, computed(one, given))
 
 
+def test_the_program_for_other_tools_takes_the_inputs_alone() -> None:
+    """One whose numbers do not matter, too."""
+    size = f"""{fed("like", 2, 4, 3, 3)} {fed("data", 2, 4, 6, 6)}
+      layer {{ name: "crop" type: "Crop" bottom: "data" bottom: "like" top: "crop" }}"""
+    one = subject(size)
+    exported = export_stablehlo(one, platforms=["cpu"], batch=False)
+    (arguments,) = re.findall(r"func\.func public @main\((.*)\) ->", exported.mlir_module())
+    assert re.findall(r"tensor<(\w+)>", arguments) == ["2x4x6x6xf32", "2x4x3x3xf32"]
+
+
 @pytest.mark.parametrize("streams", [None, 5])
 def test_a_recurrent_net_takes_its_own_number(
     tmp_path: Path, elsewhere: ProcessPoolExecutor, streams: int | None

@@ -56,7 +56,8 @@ def export_stablehlo(
     inputs = any_batch(subject, batch_axis) if batch else subject.inputs
     if preprocessing is not None:
         inputs[preprocessing.blob] = preprocessing.images(inputs[preprocessing.blob])
-    return export.export(jax.jit(_function(subject, preprocessing)), platforms=platforms)(inputs)
+    run = jax.jit(_function(subject, preprocessing), keep_unused=True)  # an input may matter by its shape alone
+    return export.export(run, platforms=platforms)(inputs)
 
 
 def write_stablehlo(subject: Subject, path: str | os.PathLike[str], **options: Any) -> export.Exported:
@@ -68,8 +69,8 @@ def write_stablehlo(subject: Subject, path: str | os.PathLike[str], **options: A
         options: as for `export_stablehlo`.
 
     Raises:
-        CaffejaxError: as `export_stablehlo` does; if the file cannot be written, or would be too large; without the package
-            flatbuffers.
+        CaffejaxError: as `export_stablehlo` does; if the file cannot be written or would be too large, or the package
+            flatbuffers is missing.
     """
     require_package("flatbuffers", "jax.export serialises with")
     exported = export_stablehlo(subject, **options)
