@@ -32,7 +32,9 @@ def inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph
     unknown = [name for name in wanted if name not in graph.blobs]
     if unknown or not wanted:
         problems = [f"no blob '{name}' in the net{did_you_mean(name, graph.blobs)}" for name in unknown]
-        raise GraphError([Problem(p, graph.file) for p in problems or ["has no outputs; name the blobs that are wanted"]])
+        raise GraphError(
+            [Problem(p, graph.file) for p in problems or ["has no outputs; name the blobs that are wanted"]]
+        )
     layers, names = _each_blob_once(graph)
     outputs = tuple(dict.fromkeys(names[name] for name in wanted))
     needed, kept = set(outputs), list[Layer]()
