@@ -12,7 +12,7 @@ import pytest
 from caffejax.cli import main
 
 REPOSITORY = Path(__file__).parents[2]
-PAGES = ("summary.md", "viewing.md", "watching.md")
+PAGES = sorted(page.name for page in (REPOSITORY / "docs").glob("*.md") if "```console" in page.read_text())
 
 _FENCE = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _CHECKER = doctest.OutputChecker()

@@ -35,7 +35,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         type=images.numbers,
         metavar="H,W",
     )
-    images.add_preprocessing_flags(parser)
+    images.add_preprocessing_flags(parser, raw_scale=255.0, channel_swap=(2, 1, 0))
 
 
 def run(options: argparse.Namespace) -> None:

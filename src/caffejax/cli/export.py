@@ -1,0 +1,164 @@
+"""Export a net with its weights: as StableHLO, as ONNX, as the source of a flax module.
+
+The form is what --to says: a file whose name ends in .stablehlo or .onnx, or flax, which goes to the folder --out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..errors import CaffejaxError, Problem
+from ..glog import log, start_logging
+from . import flags, nets, preprocess
+
+if TYPE_CHECKING:
+    from ..export import Subject
+    from ..net import Net
+
+T = TypeVar("T")
+Shapes = Mapping[str, Any]  # by blob: what has a shape and a dtype
+
+HELP = "export a net as StableHLO, ONNX or flax source"
+EXAMPLE = "caffejax export deploy.prototxt --weights=net.caffemodel --to=net.stablehlo"
+
+_ANY = "any"
+_FORMS = {".stablehlo": "stablehlo", ".onnx": "onnx", "flax": "flax"}
+_ONLY_FOR = {  # flags that mean nothing for other forms
+    "platforms": ("stablehlo",),
+    "batch": ("stablehlo", "onnx"),
+    "batch_axis": ("stablehlo", "onnx"),
+    "opset": ("onnx",),
+    "out": ("flax",),
+    "preprocess": ("stablehlo", "onnx"),
+    "weights_as": ("flax",),
+}
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments and flags."""
+    parser.add_argument("model", metavar="NET", help="the net prototxt")
+    flags.add(parser, "weights", "the weights, of several files one after the other", metavar="W[,W2]")
+    flags.add_switch(parser, "random_weights", "have fillers make what the weights lack")
+    flags.add(parser, "to", "the file to write, *.stablehlo or *.onnx; or flax", required=True, metavar="FILE|flax")
+    flags.add(parser, "out", "with --to=flax: the folder to write", metavar="FOLDER")
+    flags.add(parser, "outputs", "the blobs that are wanted; what the net predicts unless given", metavar="A,B")
+    batch = "rows that it takes: any, or a number; any unless given, where the layers can"
+    flags.add(parser, "batch", batch, type=_rows, metavar="any|N")
+    flags.add(parser, "batch_axis", "the axis of the inputs that is the batch", type=flags.count, metavar="N")
+    flags.add(parser, "platforms", "StableHLO: what it may run on; cpu,cuda,tpu unless given", metavar="A,B")
+    flags.add(parser, "opset", "ONNX: the version of its operators", type=flags.positive, metavar="N")
+    flags.add(parser, "weights_as", "flax: how weights are kept", choices=("safetensors", "orbax"))
+    phase = "which of the prototxt's layers; they behave as in TEST in either case"
+    flags.add(parser, "phase", phase, choices=("TRAIN", "TEST"), default="TEST")
+    nets.add_state_flags(parser)
+    preprocess.add_flags(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Export the net."""
+    start_logging()
+    form = _form(options)
+    from ..export import Subject, weights_of
+
+    net = nets.net_of(options)
+    inference = net.for_inference(_names(options.outputs))
+    _check_axis(inference, options.batch_axis or 0)
+    if isinstance(options.batch, int):
+        inference = inference.with_batch(options.batch, options.batch_axis or 0)
+    files = _names(options.weights) or ()
+    subject = Subject(inference, weights_of(net, inference, files, random=options.random_weights))
+    takes, gives = _WRITERS[form](net, subject, options)
+    log.info("Exported %d layers: %s to %s", len(subject.layers), _listed(takes), _listed(gives))
+    log.info("Wrote %s", options.out if form == "flax" else options.to)
+
+
+def _form(options: argparse.Namespace) -> str:
+    """Return the form that `--to` names.
+
+    Raises:
+        CaffejaxError: naming all flags that do not go together.
+    """
+    form = _FORMS.get(options.to if options.to == "flax" else os.path.splitext(options.to)[1], "")
+    problems = [] if form else [f"--to={options.to}: name a file that ends in .stablehlo or .onnx, or flax"]
+    for name, forms in _ONLY_FOR.items():
+        if form and form not in forms and getattr(options, name) is not None:
+            problems.append(f"--{name} goes with {' and '.join(forms)} only")
+    if form == "flax" and not options.out:
+        problems.append("--to=flax needs --out=FOLDER")
+    problems += preprocess.problems(options)
+    if problems:
+        raise CaffejaxError(problems)
+    return form
+
+
+def _check_axis(net: Net, axis: int) -> None:
+    """Raise `CaffejaxError` naming every input that has no axis of that number."""
+    shapes = {name: net.graph.blobs[name].shape for name in net.fed}
+    wrong = [f"{name} {shape}" for name, shape in shapes.items() if len(shape) <= axis]
+    if wrong:
+        raise CaffejaxError(f"--batch_axis={axis}, counted from 0: there is none in {', '.join(wrong)}")
+
+
+def _write_stablehlo(net: Net, subject: Subject, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
+    import jax
+
+    from ..export import PLATFORMS, write_stablehlo
+
+    settings: dict[str, Any] = {
+        "platforms": _names(options.platforms) or PLATFORMS,
+        "batch_axis": options.batch_axis or 0,
+        "preprocessing": preprocess.preprocessing_of(net, subject, options),
+    }
+    exported = _in_any_batch(lambda batch: write_stablehlo(subject, options.to, batch=batch, **settings), options)
+    (takes,), _ = jax.tree.unflatten(exported.in_tree, exported.in_avals)
+    return takes, jax.tree.unflatten(exported.out_tree, exported.out_avals)
+
+
+def _write_onnx(net: Net, subject: Subject, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
+    raise CaffejaxError("ONNX is not there yet")
+
+
+def _write_flax(net: Net, subject: Subject, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
+    raise CaffejaxError("flax source is not there yet")
+
+
+_WRITERS = {"stablehlo": _write_stablehlo, "onnx": _write_onnx, "flax": _write_flax}
+
+
+def _in_any_batch(write: Callable[[bool], T], options: argparse.Namespace) -> T:
+    """Write for any number of rows; unless it was asked for, for the net's own where a layer takes no other."""
+    from ..export import BatchError
+
+    if isinstance(options.batch, int):
+        return write(False)
+    try:
+        return write(True)
+    except BatchError as error:
+        problems = list(_with_remedy(error))
+        if options.batch == _ANY:
+            raise BatchError(problems) from error
+        for problem in problems:
+            log.warning("%s", problem)
+        return write(False)
+
+
+def _with_remedy(error: CaffejaxError) -> Iterator[Problem]:
+    from dataclasses import replace
+
+    for p in error.problems:
+        yield replace(p, message=f"takes no symbolic batch: {p.message}; --batch=N exports it for N rows")
+
+
+def _rows(text: str) -> Any:
+    return text if text == _ANY else flags.positive(text)
+
+
+def _names(text: str | None) -> list[str] | None:
+    return [name for name in text.split(",") if name] if text else None
+
+
+def _listed(shapes: Shapes) -> str:
+    return ", ".join(f"{name} {blob.dtype}[{','.join(map(str, blob.shape))}]" for name, blob in shapes.items())
