@@ -1,0 +1,86 @@
+"""A net as StableHLO: one function of its inputs, weights included, in the file format of `jax.export`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from jax import export
+
+from ..atomic import replacing
+from ..errors import CaffejaxError, GraphError
+from .batch import any_batch
+from .subject import Subject
+
+PLATFORMS = ("cpu", "cuda", "tpu")
+_KNOWN = (*PLATFORMS, "rocm")
+
+
+def export_stablehlo(
+    subject: Subject, *, platforms: Sequence[str] = PLATFORMS, batch: bool = True, batch_axis: int = 0
+) -> export.Exported:
+    """Return a net as a function `{input: array}` to `{output: array}`, lowered to StableHLO.
+
+    It contains its weights, and XLA's own operations only. Layers that carry something from pass to pass start at each
+    call from what the subject's state holds. Tops whose number of rows depends on the data have as many as there can
+    be, those of padding last.
+
+    Args:
+        subject: the net with its weights.
+        platforms: what it may run on, as JAX calls it.
+        batch: whether it takes any number of rows, or those of the net's shapes.
+        batch_axis: the axis of the inputs along which rows lie.
+
+    Raises:
+        GraphError: naming every layer that cannot be exported.
+        BatchError: naming every layer that cannot take any number of rows.
+        CaffejaxError: for platforms that JAX does not know.
+    """
+    unknown = [name for name in platforms if name not in _KNOWN]
+    if unknown or not platforms:
+        wrong = ", ".join(map(repr, unknown)) or "none"
+        raise CaffejaxError(f"platforms must be some of {', '.join(_KNOWN)}, not {wrong}")
+    _check_layers(subject)
+    inputs = any_batch(subject, batch_axis) if batch else subject.inputs
+    return export.export(jax.jit(_named(subject)), platforms=platforms)(inputs)
+
+
+def write_stablehlo(subject: Subject, path: str | os.PathLike[str], **options: Any) -> export.Exported:
+    """Write a net to a file that `jax.export.deserialize` reads, and return what that gives.
+
+    Args:
+        subject: the net with its weights.
+        path: the file.
+        options: as for `export_stablehlo`.
+
+    Raises:
+        CaffejaxError: as `export_stablehlo` does; if the file cannot be written; without the package flatbuffers.
+    """
+    try:
+        import flatbuffers  # noqa: F401
+    except ImportError as error:
+        message = "the package that jax.export serialises with is missing: pip install 'caffejax[export]'"
+        raise CaffejaxError(message) from error
+    exported = export_stablehlo(subject, **options)
+    with replacing(path) as file:
+        file.write(exported.serialize(vjp_order=0))
+    return exported
+
+
+def _check_layers(subject: Subject) -> None:
+    """Raise `GraphError` naming every layer that cannot be exported."""
+    reasons = [(layer, layer.type.cannot.get("export")) for layer in subject.layers]
+    if problems := [layer.problem(f"cannot be exported: {reason}") for layer, reason in reasons if reason]:
+        raise GraphError(problems)
+
+
+def _named(subject: Subject) -> Any:
+    """Return the function, called as the net is, which is what messages about it say."""
+
+    def run(inputs: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        return subject.run(inputs)
+
+    run.__name__ = run.__qualname__ = subject.net.graph.name or "net"
+    return run

@@ -1,0 +1,65 @@
+"""The weights that a net is exported with: nothing random that nobody asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import jax
+
+from ..checkpoints.loading import load_weights
+from ..errors import CaffejaxError, Problem, WeightsError
+from ..graph import Layer
+from ..net import Net, Variables
+
+
+def weights_of(net: Net, files: Iterable[str | Path], needed: Iterable[Layer], *, random: bool = False) -> Variables:
+    """Return a net's variables with the weights in some files, one after the other.
+
+    Args:
+        net: the whole net.
+        files: .caffemodel or .caffemodel.h5.
+        needed: the layers that must have weights; of those of others there are the fillers' or nothing.
+        random: whether fillers may make what the files lack.
+
+    Raises:
+        WeightsError: naming every layer without weights, and every blob that does not fit.
+    """
+    files = list(files)
+    needed = [layer for layer in needed if layer.owned]
+    key = jax.random.key(0)
+    variables = jax.eval_shape(net.init, key)
+    problems: list[Problem] = []
+    for file in files:
+        try:
+            variables = load_weights(net.graph, variables, file)
+        except CaffejaxError as error:
+            problems += error.problems
+    if problems:
+        raise WeightsError(problems)
+    lacking = [layer for layer in needed if any(_lacking(layer, variables))]
+    if lacking and not random:
+        raise WeightsError(_explained(lacking, files, net.graph.file))
+    initial = net.init(key) if any(map(_is_shape, jax.tree.leaves(variables))) else variables
+    return jax.tree.map(lambda found, made: made if _is_shape(found) else found, variables, initial)
+
+
+def _lacking(layer: Layer, variables: Variables) -> Iterator[bool]:
+    """Yield for each of a layer's blobs whether there is none in a file, nor in the net's definition."""
+    for param in layer.params:
+        tree = variables.params if param.spec.learnable else variables.state
+        found = tree[param.owner.layer][param.owner.index]
+        yield _is_shape(found) and not layer.site.layer.blobs and param.spec.value is None
+
+
+def _is_shape(leaf: object) -> bool:
+    return isinstance(leaf, jax.ShapeDtypeStruct)
+
+
+def _explained(lacking: list[Layer], files: list[str | Path], net: str | None) -> Iterator[Problem]:
+    remedy = "--random_weights exports what fillers make"
+    if not files:
+        yield Problem(f"{len(lacking)} layers need weights: name a file with --weights; {remedy}", net)
+        return
+    for layer in lacking:
+        yield layer.problem(f"the weights have no blobs for it: layers match by name; {remedy}")
