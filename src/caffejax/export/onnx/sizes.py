@@ -13,20 +13,18 @@ from .values import Shape
 if TYPE_CHECKING:
     from .builder import Builder
 
-BATCH = "batch"  # the name of the first axis' size of all that a net is fed
-
 
 class Sizes:
     """Makes nodes that compute sizes; they come before all others, so that subgraphs may read them.
 
     Attributes:
         nodes: these.
-        source: the input whose first axis is the batch.
+        sources: by the name of each symbolic size, the input that has it and along which axis.
     """
 
     def __init__(self, builder: Builder) -> None:
         self.nodes: list[onnx.NodeProto] = []
-        self.source = ""
+        self.sources: dict[str, tuple[str, int]] = {}
         self._builder = builder
         self._found: dict[Any, str] = {}
 
@@ -36,7 +34,8 @@ class Sizes:
             return self._builder.integers([size])
         key = str(size)
         if key not in self._found:
-            self._found[key] = size._evaluate({BATCH: _Computed(self, self._batch())}).name
+            known = {name: _Computed(self, self._of_input(name)) for name in self.sources if name in key}
+            self._found[key] = size._evaluate(known).name
         return self._found[key]
 
     def vector(self, shape: Shape) -> str:
@@ -55,10 +54,11 @@ class Sizes:
         self.nodes.append(helper.make_node(op, list(inputs), [name], name=name, **given))
         return name
 
-    def _batch(self) -> str:
-        if BATCH not in self._found:
-            self._found[BATCH] = self.node("Shape", [self.source], start=0, end=1)
-        return self._found[BATCH]
+    def _of_input(self, name: str) -> str:
+        if name not in self._found:
+            source, axis = self.sources[name]
+            self._found[name] = self.node("Shape", [source], start=axis, end=axis + 1)
+        return self._found[name]
 
 
 class _Computed:
