@@ -151,7 +151,8 @@ class _Assembly:
         root, b = self.values[self.trimmed[name]], self.builder
         with b.of_layer(f"trim/{name}"):
             (rows,) = convert(b, _rows, [root])
-            axis = rows_axis(root) if name == self.trimmed[name] else 0
+            like = jax.ShapeDtypeStruct(root.shape, root.dtype)
+            axis = rows_axis(like) if name == self.trimmed[name] else 0
             end = b.reshaped(b.cast(b.whole(rows), np.int64), (1,))
             self._node("Slice", [b.whole(value), b.integers([0]), end, b.integers([axis])], name)
         return computed(name, (*value.shape[:axis], "rows", *value.shape[axis + 1 :]), value.dtype)

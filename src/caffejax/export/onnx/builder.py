@@ -111,6 +111,15 @@ class Builder:
         found: str = self.node("Cast", [name], to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
         return found
 
+    def where(self, at: str, yes: str, no: str, dtype: Any) -> str:
+        """Add a choice, of truth values as well, which engines have no Where for."""
+        if dtype != bool:
+            found: str = self.node("Where", [at, yes, no])
+        else:
+            other = self.node("And", [self.node("Not", [at]), no])
+            found = self.node("Or", [self.node("And", [at, yes]), other])
+        return found
+
     @contextmanager
     def of_layer(self, name: str) -> Iterator[None]:
         """Name what is added meanwhile after a layer: its node as the layer, several nodes `layer/operator`."""

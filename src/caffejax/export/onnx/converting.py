@@ -15,7 +15,7 @@ from .primitives import Equation, handler, is_elementwise
 from .values import Shape, Value, known
 
 _FOLDED = 1 << 16  # results of so many numbers are computed here, whatever they are computed from
-_LATER = {"broadcast_in_dim", "iota", "reshape", "scan", "while", "cond"}  # their own conversion does as well
+_LATER = {"dim_as_value", "broadcast_in_dim", "iota", "reshape", "scan", "while", "cond"}  # their own conversion does as well
 
 
 def convert(builder: Builder, function: Callable[..., Any], inputs: Sequence[Value]) -> list[Value]:

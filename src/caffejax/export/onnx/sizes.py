@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import onnx
 from onnx import helper
 
@@ -30,8 +31,8 @@ class Sizes:
 
     def one(self, size: Any) -> str:
         """Return the name of a size: an int64 vector of one number."""
-        if isinstance(size, int):
-            return self._builder.integers([size])
+        if isinstance(size, int | np.integer):
+            return self._builder.integers([int(size)])
         key = str(size)
         if key not in self._found:
             known = {name: _Computed(self, self._of_input(name)) for name in self.sources if name in key}
@@ -40,7 +41,7 @@ class Sizes:
 
     def vector(self, shape: Shape) -> str:
         """Return the name of a shape, as Reshape and Expand want it."""
-        if all(isinstance(n, int) for n in shape):
+        if all(isinstance(n, int | np.integer) for n in shape):
             return self._builder.integers(shape)
         key = tuple(map(str, shape))
         if key not in self._found:

@@ -13,7 +13,8 @@ _SAME = {
     "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "max": "Max", "min": "Min", "neg": "Neg", "exp": "Exp",
     "log": "Log", "tanh": "Tanh", "logistic": "Sigmoid", "sqrt": "Sqrt", "abs": "Abs", "sign": "Sign",
     "floor": "Floor", "ceil": "Ceil", "pow": "Pow", "erf": "Erf", "sin": "Sin", "cos": "Cos", "tan": "Tan",
-    "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "gt": "Greater", "lt": "Less",
+    "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh",
+    "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "gt": "Greater", "lt": "Less",
     "ge": "GreaterOrEqual", "le": "LessOrEqual", "eq": "Equal", "add_any": "Add",
 }  # fmt: skip
 _NEUTRAL = {"add": 0, "add_any": 0, "mul": 1, "sub": 0, "div": 1}  # of either operand, or of the second
@@ -182,11 +183,20 @@ def select(eqn: Equation) -> Value:
     return result
 
 
+@converts("shift_left", "shift_right_arithmetic", elementwise=True)
+def shift(eqn: Equation) -> Value:
+    """Times a power of 2, or divided by it and rounded down."""
+    x, by = eqn.inputs
+    factor = apply(eqn, "Pow", number(x, 2), by)
+    if eqn.name == "shift_left":
+        return apply(eqn, "Mul", x, factor)
+    return apply(eqn, "Div", apply(eqn, "Sub", x, apply(eqn, "Mod", x, factor)), factor)
+
+
 def _where(eqn: Equation, at: Value, yes: Value, no: Value) -> Value:
-    if yes.dtype != bool:
-        return apply(eqn, "Where", at, yes, no, dtype=yes.dtype)
-    first = apply(eqn, "And", at, yes)
-    return apply(eqn, "Or", first, apply(eqn, "And", apply(eqn, "Not", at), no))
+    b, values = eqn.builder, (at, yes, no)
+    name = b.where(*map(b.held, values), yes.dtype)
+    return Value(max((v.shape for v in values), key=len), yes.dtype, name, broadcast(*values))
 
 
 @converts("convert_element_type", elementwise=True)

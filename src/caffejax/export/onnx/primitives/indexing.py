@@ -41,7 +41,7 @@ def gather(eqn: Equation) -> Value:
                     for axis in range(len(x.shape))}, eqn.shape)  # fmt: skip
     taken = b.node("Gather", [b.reshaped(b.whole(x), (_count(x.shape),)), flat], axis=0)
     if valid is not None:
-        taken = b.node("Where", [valid, taken, b.constant(_filling(p["fill_value"], x.dtype))])
+        taken = b.where(valid, taken, b.constant(_filling(p["fill_value"], x.dtype)), x.dtype)
     return computed(taken, eqn.shape, eqn.dtype)
 
 

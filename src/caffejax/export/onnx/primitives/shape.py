@@ -53,6 +53,32 @@ def concatenate(eqn: Equation) -> Value:
     return eqn.inputs[0] if len(eqn.inputs) == 1 else eqn.emit("Concat", axis=eqn.params["dimension"])
 
 
+@converts("stack")
+def stack(eqn: Equation) -> Value:
+    """One beside the other along a new axis."""
+    b, axis = eqn.builder, int(eqn.params["axis"])
+    axes = b.integers([axis])
+    names = [b.node("Unsqueeze", [b.whole(v), axes]) for v in eqn.inputs]
+    return computed(b.node("Concat", names, axis=axis), eqn.shape, eqn.dtype)
+
+
+@converts("unstack")
+def unstack(eqn: Equation) -> list[Value]:
+    """The items along an axis."""
+    (x,), b, axis = eqn.inputs, eqn.builder, int(eqn.params["axis"])
+    name = b.whole(x)
+    items = [b.node("Gather", [name, b.constant(np.int64(i))], axis=axis) for i in range(len(eqn.shapes))]
+    return [computed(item, shape, x.dtype) for item, shape in zip(items, eqn.shapes, strict=True)]
+
+
+@converts("tile")
+def tile(eqn: Equation) -> Value:
+    """Several times along each axis."""
+    b = eqn.builder
+    times = b.sizes.vector(tuple(eqn.params["reps"]))
+    return computed(b.node("Tile", [b.whole(eqn.inputs[0]), times]), eqn.shape, eqn.dtype)
+
+
 @converts("split")
 def split(eqn: Equation) -> list[Value]:
     """Parts along an axis."""
