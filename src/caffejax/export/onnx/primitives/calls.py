@@ -59,6 +59,13 @@ def _branch(eqn: Equation, which: Value, branches: Sequence[Any], operands: Sequ
     return [computed(*result) for result in zip(names, eqn.shapes, eqn.dtypes, strict=True)]
 
 
+@converts("platform_index")
+def platform_index(eqn: Equation) -> Value:
+    """Which platform's branch runs: the one of all others, which comes last."""
+    platforms = eqn.params["platforms"]
+    return known(np.int32(next((i for i, names in enumerate(platforms) if names is None), len(platforms) - 1)))
+
+
 @converts("while")
 def while_(eqn: Equation) -> list[Value]:
     """As long as a condition holds."""
