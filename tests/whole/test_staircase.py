@@ -22,14 +22,14 @@ FLOORS = (
     "inspect process",
     "checkpoints parallel interop",
     "net",
-    "schedule",
+    "schedule summary",
     "data",
     "graph",
     "layers",
     "kernels",
     "schema",
     "aliases atomic options",
-    "errors glog machine paths sizes _version",
+    "errors glog machine paths sizes tables _version",
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms.split()}
 

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
         inputs = [caffe.io.load_image(file) for file in files]
     images.choose_device(options)
     settings = images.settings(options)
-    with images.refusals(options):
+    with images.refusals(options.model_def):
         classifier = Classifier(options.model_def, options.pretrained_model, image_dims=options.images_dim, **settings)
         predictions = classifier.predict(inputs, not options.center_only)
     with replacing(options.output_file) as file:

@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> None:
     windows = _windows(options.input_file)
     images.choose_device(options)
     settings = images.settings(options)
-    with images.refusals(options):
+    with images.refusals(options.model_def):
         detector = Detector(options.model_def, options.pretrained_model, context_pad=options.context_pad, **settings)
     mode = options.crop_mode or ("list" if options.input_file.endswith(".csv") else "selective_search")
     if mode == "list":

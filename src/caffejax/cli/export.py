@@ -7,27 +7,33 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import CaffejaxError, Problem
 from ..glog import log, start_logging
-from . import flags, nets
+from . import flags, nets, preprocess
 
 if TYPE_CHECKING:
     from ..export import Subject
+    from ..net import Net
+
+T = TypeVar("T")
+Shapes = Mapping[str, Any]  # by blob: what has a shape and a dtype
 
 HELP = "export a net as StableHLO, ONNX or flax source"
 EXAMPLE = "caffejax export deploy.prototxt --weights=net.caffemodel --to=net.stablehlo"
 
-ANY = "any"
+_ANY = "any"
 _FORMS = {".stablehlo": "stablehlo", ".onnx": "onnx", "flax": "flax"}
 _ONLY_FOR = {  # flags that mean nothing for other forms
     "platforms": ("stablehlo",),
     "batch": ("stablehlo", "onnx"),
-    "batch_axis": ("stablehlo",),
+    "batch_axis": ("stablehlo", "onnx"),
     "opset": ("onnx",),
     "out": ("flax",),
+    "preprocess": ("stablehlo", "onnx"),
+    "weights_as": ("flax",),
 }
 
 
@@ -44,9 +50,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "batch_axis", "the axis of the inputs that is the batch", type=flags.count, metavar="N")
     flags.add(parser, "platforms", "StableHLO: what it may run on; cpu,cuda,tpu unless given", metavar="A,B")
     flags.add(parser, "opset", "ONNX: the version of its operators", type=flags.positive, metavar="N")
+    flags.add(parser, "weights_as", "flax: how weights are kept", choices=("safetensors", "orbax"))
     phase = "which of the prototxt's layers; they behave as in TEST in either case"
     flags.add(parser, "phase", phase, choices=("TRAIN", "TEST"), default="TEST")
     nets.add_state_flags(parser)
+    preprocess.add_flags(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -58,14 +66,12 @@ def run(options: argparse.Namespace) -> None:
     net = nets.net_of(options)
     inference = net.for_inference(_names(options.outputs))
     if isinstance(options.batch, int):
+        _check_axis(inference, options.batch_axis or 0)
         inference = inference.with_batch(options.batch, options.batch_axis or 0)
     files = _names(options.weights) or ()
-    needed = [layer for layer in inference.graph.layers if not layer.type.is_fed]
-    subject = Subject(inference, weights_of(net, files, needed, random=options.random_weights))
-    _WRITERS[form](subject, options)
-    taken = ", ".join(f"{name} {_dims(blob.shape)}" for name, blob in subject.inputs.items())
-    given = ", ".join(f"{name} {_dims(inference.graph.blobs[name].shape)}" for name in subject.outputs)
-    log.info("Exported %d layers: %s to %s", len(subject.layers), taken, given)
+    subject = Subject(inference, weights_of(net, inference, files, random=options.random_weights))
+    takes, gives = _WRITERS[form](net, subject, options)
+    log.info("Exported %d layers: %s to %s", len(subject.layers), _listed(takes), _listed(gives))
     log.info("Wrote %s", options.out if form == "flax" else options.to)
 
 
@@ -82,52 +88,61 @@ def _form(options: argparse.Namespace) -> str:
             problems.append(f"--{name} goes with {' and '.join(forms)} only")
     if form == "flax" and not options.out:
         problems.append("--to=flax needs --out=FOLDER")
+    problems += preprocess.problems(options)
     if problems:
         raise CaffejaxError(problems)
     return form
 
 
-def _write_stablehlo(subject: Subject, options: argparse.Namespace) -> None:
+def _check_axis(net: Net, axis: int) -> None:
+    """Raise `CaffejaxError` naming every input that has no axis of that number."""
+    shapes = {name: net.graph.blobs[name].shape for name in net.fed}
+    wrong = [f"{name} {shape}" for name, shape in shapes.items() if len(shape) <= axis]
+    if wrong:
+        raise CaffejaxError(f"--batch_axis={axis}, counted from 0: there is none in {', '.join(wrong)}")
+
+
+def _write_stablehlo(net: Net, subject: Subject, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
+    import jax
+
     from ..export import PLATFORMS, write_stablehlo
 
-    platforms = _names(options.platforms) or PLATFORMS
+    settings: dict[str, Any] = {
+        "platforms": _names(options.platforms) or PLATFORMS,
+        "batch_axis": options.batch_axis or 0,
+        "preprocessing": preprocess.preprocessing_of(net, subject, options),
+    }
+    exported = _in_any_batch(lambda batch: write_stablehlo(subject, options.to, batch=batch, **settings), options)
+    (takes,), _ = jax.tree.unflatten(exported.in_tree, exported.in_avals)
+    return takes, jax.tree.unflatten(exported.out_tree, exported.out_avals)
 
-    def write(batch: bool) -> None:
-        write_stablehlo(subject, options.to, platforms=platforms, batch=batch, batch_axis=options.batch_axis or 0)
 
-    _in_any_batch(write, options)
-
-
-def _write_onnx(subject: Subject, options: argparse.Namespace) -> None:
+def _write_onnx(net: Net, subject: Subject, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
     raise CaffejaxError("ONNX is not there yet")
 
 
-def _write_flax(subject: Subject, options: argparse.Namespace) -> None:
+def _write_flax(net: Net, subject: Subject, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
     raise CaffejaxError("flax source is not there yet")
 
 
-_WRITERS: dict[str, Callable[[Subject, argparse.Namespace], None]] = {
-    "stablehlo": _write_stablehlo,
-    "onnx": _write_onnx,
-    "flax": _write_flax,
-}
+_WRITERS = {"stablehlo": _write_stablehlo, "onnx": _write_onnx, "flax": _write_flax}
 
 
-def _in_any_batch(write: Callable[[bool], object], options: argparse.Namespace) -> None:
+def _in_any_batch(write: Callable[[bool], T], options: argparse.Namespace) -> T:
     """Write for any number of rows; unless it was asked for, for the net's own where a layer takes no other."""
     from ..export import BatchError
 
     if isinstance(options.batch, int):
-        write(False)
-        return
+        return write(False)
     try:
-        write(True)
+        return write(True)
     except BatchError as error:
-        if options.batch == ANY:
-            raise BatchError(_with_remedy(error)) from error
-        for problem in _with_remedy(error):
+        problems = list(_with_remedy(error))
+        if options.batch == _ANY:
+            raise BatchError(problems) from error
+        for problem in problems:
             log.warning("%s", problem)
-        write(False)
+        return write(False)
 
 
 def _with_remedy(error: CaffejaxError) -> Iterator[Problem]:
@@ -138,12 +153,12 @@ def _with_remedy(error: CaffejaxError) -> Iterator[Problem]:
 
 
 def _rows(text: str) -> Any:
-    return text if text == ANY else flags.positive(text)
+    return text if text == _ANY else flags.positive(text)
 
 
 def _names(text: str | None) -> list[str] | None:
     return [name for name in text.split(",") if name] if text else None
 
 
-def _dims(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape)) or "scalar"
+def _listed(shapes: Shapes) -> str:
+    return ", ".join(f"{name} {blob.dtype}[{','.join(map(str, blob.shape))}]" for name, blob in shapes.items())

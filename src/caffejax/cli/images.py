@@ -21,16 +21,23 @@ def numbers(text: str) -> tuple[int, ...]:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add flags for the net and for preprocessing."""
+    """Add flags for the net, the device and preprocessing."""
     parser.add_argument("--model_def", help="the net prototxt", required=True, metavar="FILE")
     parser.add_argument("--pretrained_model", help="its weights", required=True, metavar="FILE")
     parser.add_argument("--gpu", help="run on the GPU", action="store_true")
+    add_preprocessing_flags(parser, raw_scale=255.0, channel_swap=(2, 1, 0))
+
+
+def add_preprocessing_flags(
+    parser: argparse.ArgumentParser, raw_scale: float | None = None, channel_swap: tuple[int, ...] | None = None
+) -> None:
+    """Add flags for preprocessing, with these defaults."""
     parser.add_argument(
         "--mean_file", help="what to subtract: .npy, (K,) or (K, H, W), or .binaryproto", metavar="FILE"
     )
     parser.add_argument("--input_scale", help="factor after subtracting the mean", type=float)
-    parser.add_argument("--raw_scale", help="factor before subtracting the mean", type=float, default=255.0)
-    parser.add_argument("--channel_swap", help="order of the channels", type=numbers, default=(2, 1, 0))
+    parser.add_argument("--raw_scale", help="factor before subtracting the mean", type=float, default=raw_scale)
+    parser.add_argument("--channel_swap", help="order of the channels", type=numbers, default=channel_swap)
 
 
 def choose_device(options: argparse.Namespace) -> None:
@@ -50,11 +57,11 @@ def settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 @contextmanager
-def refusals(options: argparse.Namespace) -> Iterator[None]:
-    """Report what the net does not allow, with its file."""
+def refusals(file: str) -> Iterator[None]:
+    """Report what the net in a file does not allow."""
     from ..errors import DataError, located
 
-    with located(file=options.model_def):
+    with located(file=file):
         try:
             yield
         except ValueError as error:

@@ -21,8 +21,8 @@ class BatchError(GraphError):
 def any_batch(subject: Subject, axis: int = 0) -> dict[str, jax.ShapeDtypeStruct]:
     """Return shapes of the inputs in which an axis may be of any length.
 
-    Each input has a length of its own, called `batch_<input>`, where the layers allow that: of images and regions,
-    say. Else all have the same, `batch`.
+    Each of several inputs has a length of its own, `batch_0`, `batch_1`, ..., where the layers allow that: of images
+    and regions, say. Else all have the same, `batch`.
 
     Args:
         subject: the net.

@@ -10,16 +10,25 @@ import jax
 from jax import export
 
 from ..atomic import replacing
-from ..errors import CaffejaxError, GraphError
+from ..errors import CaffejaxError, GraphError, Problem
+from ..sizes import in_words
 from .batch import any_batch
+from .extras import require_package
+from .preprocessing import Preprocessing
 from .subject import Subject
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 _KNOWN = (*PLATFORMS, "rocm")
+_MOST_BYTES = (1 << 31) - (1 << 20)  # of a flatbuffer, less what is not the program
 
 
 def export_stablehlo(
-    subject: Subject, *, platforms: Sequence[str] = PLATFORMS, batch: bool = True, batch_axis: int = 0
+    subject: Subject,
+    *,
+    platforms: Sequence[str] = PLATFORMS,
+    batch: bool = True,
+    batch_axis: int = 0,
+    preprocessing: Preprocessing | None = None,
 ) -> export.Exported:
     """Return a net as a function `{input: array}` to `{output: array}`, lowered to StableHLO.
 
@@ -32,6 +41,7 @@ def export_stablehlo(
         platforms: what it may run on, as JAX calls it.
         batch: whether it takes any number of rows, or those of the net's shapes.
         batch_axis: the axis of the inputs along which rows lie.
+        preprocessing: what makes an input of images, which are then taken in its place.
 
     Raises:
         GraphError: naming every layer that cannot be exported.
@@ -44,7 +54,10 @@ def export_stablehlo(
         raise CaffejaxError(f"platforms must be some of {', '.join(_KNOWN)}, not {wrong}")
     _check_layers(subject)
     inputs = any_batch(subject, batch_axis) if batch else subject.inputs
-    return export.export(jax.jit(_named(subject)), platforms=platforms)(inputs)
+    if preprocessing is not None:
+        inputs[preprocessing.blob] = preprocessing.images(inputs[preprocessing.blob])
+    run = jax.jit(_function(subject, preprocessing), keep_unused=True)  # an input may matter by its shape alone
+    return export.export(run, platforms=platforms)(inputs)
 
 
 def write_stablehlo(subject: Subject, path: str | os.PathLike[str], **options: Any) -> export.Exported:
@@ -56,14 +69,16 @@ def write_stablehlo(subject: Subject, path: str | os.PathLike[str], **options: A
         options: as for `export_stablehlo`.
 
     Raises:
-        CaffejaxError: as `export_stablehlo` does; if the file cannot be written; without the package flatbuffers.
+        CaffejaxError: as `export_stablehlo` does; if the file cannot be written or would be too large, or the package
+            flatbuffers is missing.
     """
-    try:
-        import flatbuffers  # noqa: F401
-    except ImportError as error:
-        message = "the package that jax.export serialises with is missing: pip install 'caffejax[export]'"
-        raise CaffejaxError(message) from error
+    require_package("flatbuffers", "jax.export serialises with")
     exported = export_stablehlo(subject, **options)
+    if (size := len(exported.mlir_module_serialized)) > _MOST_BYTES:
+        message = (
+            f"takes {in_words(size)}, nearly all of it weights; a file of jax.export holds {in_words(_MOST_BYTES)}"
+        )
+        raise CaffejaxError(Problem(message, os.fspath(path)))
     with replacing(path) as file:
         file.write(exported.serialize(vjp_order=0))
     return exported
@@ -76,10 +91,12 @@ def _check_layers(subject: Subject) -> None:
         raise GraphError(problems)
 
 
-def _named(subject: Subject) -> Any:
+def _function(subject: Subject, preprocessing: Preprocessing | None) -> Any:
     """Return the function, called as the net is, which is what messages about it say."""
 
     def run(inputs: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        if preprocessing is not None:
+            inputs = inputs | {preprocessing.blob: preprocessing(inputs[preprocessing.blob])}
         return subject.run(inputs)
 
     run.__name__ = run.__qualname__ = subject.net.graph.name or "net"

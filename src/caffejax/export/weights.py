@@ -13,22 +13,26 @@ from ..graph import Layer
 from ..net import Net, Variables
 
 
-def weights_of(net: Net, files: Iterable[str | Path], needed: Iterable[Layer], *, random: bool = False) -> Variables:
-    """Return a net's variables with the weights in some files, one after the other.
+def weights_of(net: Net, part: Net, files: Iterable[str | Path], *, random: bool = False) -> Variables:
+    """Return the variables of a part of a net, with the weights in some files, one after the other.
 
     Args:
         net: the whole net.
+        part: what is to be exported of it, see `Net.for_inference`; perhaps for another batch size.
         files: .caffemodel or .caffemodel.h5.
-        needed: the layers that must have weights; of those of others there are the fillers' or nothing.
         random: whether fillers may make what the files lack.
 
     Raises:
         WeightsError: naming every layer without weights, and every blob that does not fit.
     """
     files = list(files)
-    needed = [layer for layer in needed if layer.owned]
     key = jax.random.key(0)
-    variables = jax.eval_shape(net.init, key)
+
+    def initial(key: jax.Array) -> Variables:
+        whole, own = net.init(key), part.init(key)  # the part's layers may use params of others
+        return Variables(whole.params | own.params, whole.state | own.state)
+
+    variables = jax.eval_shape(initial, key)
     problems: list[Problem] = []
     for file in files:
         try:
@@ -37,11 +41,12 @@ def weights_of(net: Net, files: Iterable[str | Path], needed: Iterable[Layer], *
             problems += error.problems
     if problems:
         raise WeightsError(problems)
-    lacking = [layer for layer in needed if any(_lacking(layer, variables))]
+    lacking = [layer for layer in part.graph.layers if any(_lacking(layer, variables))]
     if lacking and not random:
         raise WeightsError(_explained(lacking, files, net.graph.file))
-    initial = net.init(key) if any(map(_is_shape, jax.tree.leaves(variables))) else variables
-    return jax.tree.map(lambda found, made: made if _is_shape(found) else found, variables, initial)
+    if not any(map(_is_shape, jax.tree.leaves(variables))):
+        return variables
+    return jax.tree.map(lambda found, made: made if _is_shape(found) else found, variables, initial(key))
 
 
 def _lacking(layer: Layer, variables: Variables) -> Iterator[bool]:

@@ -44,6 +44,11 @@ def pooling_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Arra
     return pool_diff(pool_method(ctx.param), x, d_top, *pooling_window(ctx, x), _key(ctx))
 
 
+def pooling_window(ctx: Context, x: Any) -> Window:
+    """Return the window over the plane."""
+    return _window(ctx, x)[0]
+
+
 POOLING_LABEL = Label(
     "#FF9900",
     kind=lambda layer: layer.pooling_param.PoolMethod.Name(layer.pooling_param.pool),
@@ -55,7 +60,7 @@ register(
         Signature("Pooling", tops=(1, 2), param="pooling_param", fork_settings=("ceil_mode",)),
         Traced(pooling),
         Gradient(pooling_backward),
-        Facts(row_wise=True, dtypes="bottoms", pixels="windows", label=POOLING_LABEL),
+        Facts(row_wise=True, dtypes="bottoms", pixels="windows", window=pooling_window, label=POOLING_LABEL),
     )
 )
 

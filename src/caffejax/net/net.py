@@ -27,6 +27,7 @@ from ..schedule.fuse import keep_apart
 from ..schedule.recompute import Recomputing
 from ..schema import read_net, source_file
 from ..schema.caffe_pb2 import NetParameter, NetState
+from ..summary import Summary, summarize
 from .given import check_given, check_key, check_selection, known_names, shape_hints
 from .initial import initial_param
 
@@ -298,6 +299,10 @@ class Net:
                     blobs[param.slot.index] = param.spec.rewritten(blobs[param.slot.index])
                     new[layer.key] = tuple(blobs)
         return new
+
+    def summary(self) -> Summary:
+        """Return the net's layers in numbers; printed it is a table."""
+        return summarize(self.graph)
 
     def tree(self, value: Callable[[Param], Any]) -> Any:
         """Make `{layer: value of each param}`, None for params of other layers, without layers that have no value."""

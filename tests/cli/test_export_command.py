@@ -1,0 +1,109 @@
+"""`caffejax export`: what it writes, what it says, and what it refuses."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.export
+import numpy as np
+import pytest
+
+from caffejax import Net, load_weights, save_weights
+from caffejax.cli import main
+
+INPUT = 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 } } }'
+IP = """layer { name: "NAME" type: "InnerProduct" bottom: "BOTTOM" top: "NAME"
+  inner_product_param { num_output: 4 weight_filler { type: "xavier" } } }"""
+ONE, TWO = (IP.replace("NAME", name).replace("BOTTOM", bottom) for name, bottom in (("one", "data"), ("two", "one")))
+FIXED = 'layer { name: "fixed" type: "Reshape" bottom: "two" top: "fixed" reshape_param { shape { dim: 4 dim: 2 } } }'
+NET = f"{INPUT} {ONE} {TWO}"
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with nets and weights; also the working directory."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("net", NET), ("fixed", NET + FIXED), ("part", INPUT + ONE), ("other", NET.replace("4", "5"))):
+        (tmp_path / f"{name}.prototxt").write_text(text)
+        net = Net(tmp_path / f"{name}.prototxt")
+        save_weights(tmp_path / f"{name}.caffemodel", net.graph, net.init(jax.random.key(1)))
+    return tmp_path
+
+
+def export(*arguments: str) -> Any:
+    assert main(["export", *arguments, "--to=net.stablehlo"]) == 0
+    return jax.export.deserialize(bytearray(Path("net.stablehlo").read_bytes()))
+
+
+def test_the_file_has_the_weights_and_the_log_says_what_is_in_it(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = export("net.prototxt", "--weights=net.caffemodel")
+    assert re.search(
+        r"\] Exported 2 layers: data float32\[batch,3\] to two float32\[batch,4\]\n", capsys.readouterr().err
+    )
+    net = Net("net.prototxt")
+    given = {"data": np.arange(15, dtype=np.float32).reshape(5, 3)}
+    expected, _ = net.apply(*load_weights(net.graph, net.init(jax.random.key(0)), "net.caffemodel"), given)
+    np.testing.assert_allclose(found.call(given)["two"], expected["two"], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "inputs"),
+    [
+        (["net.prototxt", "--weights=net.caffemodel"], ["float32[batch,3]"]),
+        (["net.prototxt", "--weights=net.caffemodel", "--batch=7"], ["float32[7,3]"]),
+        (["net.prototxt", "--weights=part.caffemodel,net.caffemodel", "--batch=any"], ["float32[batch,3]"]),
+        (["net.prototxt", "--weights=part.caffemodel", "--outputs=one"], ["float32[batch,3]"]),
+        (["net.prototxt", "--weights=part.caffemodel", "--random_weights"], ["float32[batch,3]"]),
+        (["net.prototxt", "--weights=net.caffemodel", "--platforms=cpu"], ["float32[batch,3]"]),
+        (["fixed.prototxt", "--weights=net.caffemodel"], ["float32[2,3]"]),
+    ],
+)
+def test_it_takes_what_was_asked_for(
+    job: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], inputs: list[str]
+) -> None:
+    found = export(*arguments)
+    assert [str(aval) for aval in found.in_avals] == inputs
+    assert found.platforms == (("cpu",) if "--platforms=cpu" in arguments else ("cpu", "cuda", "tpu"))
+    warned = r"layer 'fixed' \(Reshape\): takes no symbolic batch: .*; --batch=N exports it for N rows"
+    assert bool(re.search(warned, capsys.readouterr().err)) == (arguments[0] == "fixed.prototxt")
+
+
+WEIGHTS = "--weights=net.caffemodel"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "messages"),
+    [
+        ([], ["2 layers need weights: name a file with --weights; --random_weights"]),
+        (["--weights=part.caffemodel"], ["layer 'two' (InnerProduct): the weights have no blobs for it"]),
+        (["--weights=other.caffemodel"], ["other.caffemodel: layer 'one'", "other.caffemodel: layer 'two'"]),
+        (["--weights=none.caffemodel"], ["none.caffemodel"]),
+        ([WEIGHTS, "--outputs=one,tow,x"], ["no blob 'tow' in the net; did you mean 'two'?", "no blob 'x'"]),
+        ([WEIGHTS, "--to=net.pb"], ["--to=net.pb: name a file that ends in .stablehlo or .onnx, or flax"]),
+        ([WEIGHTS, "--to=nowhere/net.stablehlo"], ["nowhere/net.stablehlo: cannot be written", "create the folder"]),
+        ([WEIGHTS, "--to=flax"], ["--to=flax needs --out=FOLDER"]),
+        ([WEIGHTS, "--out=a", "--opset=17"], ["--out goes with flax only", "--opset goes with onnx only"]),
+        ([WEIGHTS, "--platforms=cpu,gpu"], ["not 'gpu'"]),
+        ([WEIGHTS, "--batch_axis=2", "--batch=4"], ["--batch_axis=2"]),
+        (["fixed.prototxt", WEIGHTS, "--batch=any"], ["layer 'fixed' (Reshape): takes no symbolic batch"]),
+        (["fixed.prototxt", WEIGHTS, "--batch=3"], ["layer 'fixed' (Reshape)"]),
+    ],
+)
+def test_refusals(job: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], messages: list[str]) -> None:
+    before = sorted(job.rglob("*"))
+    model = [] if arguments and arguments[0].endswith("prototxt") else ["net.prototxt"]
+    assert main(["export", *model, "--to=net.stablehlo", *arguments]) == 1
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("caffejax: ")]
+    for message in messages:
+        assert any(message in line for line in said), said
+    assert sorted(job.rglob("*")) == before
+
+
+def test_a_package_that_is_missing_is_named(
+    job: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "flatbuffers", None)
+    assert main(["export", "net.prototxt", WEIGHTS, "--to=net.stablehlo"]) == 1
+    assert "pip install 'caffejax[export]'" in capsys.readouterr().err

@@ -1,0 +1,298 @@
+"""Nets as StableHLO: the same numbers where there is no caffejax, whatever the number of rows."""
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from caffejax import CaffejaxError, GraphError, Net, load_weights
+from caffejax.export import BatchError, Subject, export_stablehlo, subject_of, write_stablehlo
+from conftest import GOLDEN, REPOSITORY
+from transformations.processes import fresh, reload
+
+SSD = GOLDEN / "fork_layers" / "nets" / "ssd_tiny_a"
+FILL = 'weight_filler { type: "xavier" }'
+
+
+def fed(name: str, *dims: int) -> str:
+    shape = " ".join(f"dim: {n}" for n in dims)
+    return f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{ {shape} }} }} }}'
+
+
+CLASSIFICATION = f"""
+  {fed("data", 2, 1, 12, 12)} {fed("label", 2)}
+  layer {{ name: "conv" type: "Convolution" bottom: "data" top: "conv"
+    convolution_param {{ num_output: 6 kernel_size: 3 stride: 2 group: 1 {FILL} }} }}
+  layer {{ name: "relu" type: "PReLU" bottom: "conv" top: "conv" }}
+  layer {{ name: "norm" type: "LRN" bottom: "conv" top: "norm" }}
+  layer {{ name: "pool" type: "Pooling" bottom: "norm" top: "pool" pooling_param {{ kernel_size: 3 stride: 2 }} }}
+  layer {{ name: "drop" type: "Dropout" bottom: "pool" top: "pool" }}
+  layer {{ name: "ip" type: "InnerProduct" bottom: "pool" top: "ip" inner_product_param {{ num_output: 10 {FILL} }} }}
+  layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }}
+"""
+SEGMENTATION = f"""
+  {fed("data", 1, 3, 16, 18)}
+  layer {{ name: "conv" type: "Convolution" bottom: "data" top: "conv"
+    convolution_param {{ num_output: 4 kernel_size: 3 pad: 4 {FILL} }} }}
+  layer {{ name: "norm" type: "BatchNorm" bottom: "conv" top: "conv" }}
+  layer {{ name: "scale" type: "Scale" bottom: "conv" top: "conv" scale_param {{ bias_term: true }} }}
+  layer {{ name: "relu" type: "ReLU" bottom: "conv" top: "conv" }}
+  layer {{ name: "pool" type: "Pooling" bottom: "conv" top: "pool" pooling_param {{ kernel_size: 2 stride: 2 }} }}
+  layer {{ name: "up" type: "Deconvolution" bottom: "pool" top: "up"
+    convolution_param {{ num_output: 5 kernel_size: 4 stride: 2 {FILL} }} }}
+  layer {{ name: "crop" type: "Crop" bottom: "up" bottom: "data" top: "crop" crop_param {{ offset: 2 }} }}
+  layer {{ name: "prob" type: "Softmax" bottom: "crop" top: "prob" }}
+"""
+SIAMESE = "\n".join(
+    [
+        fed("pair", 2, 2, 6, 6),
+        'layer { name: "slice" type: "Slice" bottom: "pair" top: "a" top: "b" slice_param { slice_point: 1 } }',
+        *(
+            f'layer {{ name: "ip_{x}" type: "InnerProduct" bottom: "{x}" top: "feat_{x}" param {{ name: "w" }} '
+            f'param {{ name: "c" }} inner_product_param {{ num_output: 4 {FILL} }} }}'
+            for x in "ab"
+        ),
+    ]
+)
+DETECTION = f"""
+  {fed("data", 1, 3, 16, 16)}
+  layer {{ name: "conv" type: "Convolution" bottom: "data" top: "conv"
+    convolution_param {{ num_output: 4 kernel_size: 4 stride: 4 {FILL} }} }}
+  layer {{ name: "priors" type: "PriorBox" bottom: "conv" bottom: "data" top: "priors"
+    prior_box_param {{ min_size: 5 variance: 0.1 }} }}
+  layer {{ name: "loc" type: "Permute" bottom: "conv" top: "loc"
+    permute_param {{ order: 0 order: 2 order: 3 order: 1 }} }}
+  layer {{ name: "flat_loc" type: "Flatten" bottom: "loc" top: "flat_loc" }}
+  layer {{ name: "conf" type: "Convolution" bottom: "conv" top: "conf"
+    convolution_param {{ num_output: 2 kernel_size: 1 {FILL} }} }}
+  layer {{ name: "last" type: "Permute" bottom: "conf" top: "last"
+    permute_param {{ order: 0 order: 2 order: 3 order: 1 }} }}
+  layer {{ name: "rows" type: "Reshape" bottom: "last" top: "rows"
+    reshape_param {{ shape {{ dim: 0 dim: -1 dim: 2 }} }} }}
+  layer {{ name: "prob" type: "Softmax" bottom: "rows" top: "prob" softmax_param {{ axis: 2 }} }}
+  layer {{ name: "flat" type: "Flatten" bottom: "prob" top: "flat" }}
+  layer {{ name: "found" type: "DetectionOutput" bottom: "flat_loc" bottom: "flat" bottom: "priors" top: "found"
+    detection_output_param {{ num_classes: 2 code_type: CENTER_SIZE nms_param {{ top_k: 8 }} keep_top_k: 5 }} }}
+"""
+LSTM = f"""
+  {fed("data", 4, 2, 5)} {fed("cont", 4, 2)}
+  layer {{ name: "lstm" type: "LSTM" bottom: "data" bottom: "cont" top: "lstm"
+    recurrent_param {{ num_output: 3 {FILL} }} }}
+  layer {{ name: "ip" type: "InnerProduct" bottom: "lstm" top: "ip"
+    inner_product_param {{ num_output: 6 axis: 2 {FILL} }} }}
+"""
+REGIONS = f"""
+  {fed("data", 1, 3, 8, 8)} {fed("rois", 3, 5)}
+  layer {{ name: "pool" type: "ROIPooling" bottom: "data" bottom: "rois" top: "pool"
+    roi_pooling_param {{ pooled_h: 2 pooled_w: 2 spatial_scale: 1 }} }}
+  layer {{ name: "ip" type: "InnerProduct" bottom: "pool" top: "ip" inner_product_param {{ num_output: 4 {FILL} }} }}
+"""
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[ProcessPoolExecutor]:
+    """A process without caffejax."""
+    with fresh() as pool:
+        yield pool
+
+
+def subject(model: Any, weights: Path | None = None, phase: Any = "TEST") -> Subject:
+    """The net with numbers in all its params and statistics."""
+    net = Net(model, phase)
+    variables = net.init(jax.random.key(0))
+    if weights is not None:
+        return subject_of(net, load_weights(net.graph, variables, weights))
+    draw = np.random.default_rng(0)
+    params = jax.tree.map(lambda p: p + 0.1 * draw.normal(size=p.shape).astype(np.float32), variables.params)
+    state = jax.tree.map(lambda s: draw.uniform(0.5, 1.5, s.shape).astype(np.float32), variables.state)
+    return subject_of(net, variables._replace(params=params, state=state))
+
+
+def inputs(one: Subject, rows: int | None, axis: int = 0) -> dict[str, np.ndarray]:
+    """Numbers for a batch of so many rows; those of the net unless given."""
+    draw = np.random.default_rng(7)
+    shapes = {name: list(blob.shape) for name, blob in one.inputs.items()}
+    for shape in shapes.values():
+        shape[axis] = rows or shape[axis]
+    return {name: draw.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def computed(one: Subject, given: dict[str, np.ndarray]) -> Any:
+    """What the net itself makes of it, compiled quickly."""
+    lowered = jax.jit(one.run).lower(given)
+    return lowered.compile(compiler_options={"xla_backend_optimization_level": 0})(given)
+
+
+def assert_same(found: dict[str, np.ndarray], expected: dict[str, Any]) -> None:
+    assert found.keys() == expected.keys()
+    for name, blob in expected.items():
+        assert np.ptp(blob) > 0, "the net says the same of everything"
+        np.testing.assert_allclose(found[name], blob, rtol=1e-5, atol=1e-5 * np.abs(blob).max(), err_msg=name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "outputs"),
+    [
+        # -n is n for each row
+        pytest.param(CLASSIFICATION, {"ip": (-1, 10)}, id="classification"),
+        pytest.param(SEGMENTATION, {"prob": (-1, 5, 16, 18)}, id="segmentation"),
+        pytest.param(SIAMESE, {"feat_a": (-1, 4), "feat_b": (-1, 4)}, id="siamese"),
+        pytest.param(DETECTION, {"found": (1, 1, -5, 7)}, id="detection"),
+    ],
+)
+def test_it_takes_any_number_of_rows_elsewhere(
+    tmp_path: Path,
+    elsewhere: ProcessPoolExecutor,
+    model: Any,
+    outputs: dict[str, tuple[int, ...]],
+) -> None:
+    one = subject(model)
+    exported = write_stablehlo(one, tmp_path / "net.stablehlo")
+    assert exported.platforms == ("cpu", "cuda", "tpu")
+    kept = (tmp_path / "net.stablehlo").read_bytes()
+    for rows in (1, 4):
+        given = inputs(one, rows)
+        found = elsewhere.submit(reload, kept, (given,)).result()
+        assert_same(found, computed(one, given))
+        assert {name: blob.shape for name, blob in found.items()} == {
+            name: tuple(-rows * n if n < 0 else n for n in shape) for name, shape in outputs.items()
+        }
+
+
+@pytest.mark.long
+def test_detections_are_those_of_caffe(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+    one = subject(SSD / "deploy.prototxt", SSD / "weights.caffemodel")
+    write_stablehlo(one, tmp_path / "net.stablehlo")
+    with np.load(SSD / "deploy.npz", allow_pickle=False) as recorded:
+        image, expected = recorded["blob/data"], recorded["blob/detection_out"]
+    kept = (tmp_path / "net.stablehlo").read_bytes()
+    found = elsewhere.submit(reload, kept, ({"data": image},)).result()["detection_out"][0, 0]
+    rows = found[found[:, 0] >= 0]  # the others are padding
+    np.testing.assert_allclose(rows, expected[0, 0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "takes"),
+    [
+        ("faster_rcnn_toy/test", None),
+        ("googlenet/train_val", ["float32[batch,3,224,224]"]),
+        ("lstm/train_val", None),
+        ("openpose/train_val", ["float32[batch,3,368,656]"]),
+        ("pspnet50/train_val", ["float32[batch,3,473,473]"]),
+        ("segnet/train_val", ["float32[batch,3,360,480]"]),
+        ("ssd300/train_val", ["float32[batch,3,300,300]"]),
+    ],
+)
+def test_nets_are_exported(name: str, takes: list[str] | None) -> None:
+    """Whole nets, which are not run; None for those that take one number of rows only."""
+    net = Net(REPOSITORY / "configs" / f"{name}.prototxt")
+    shapes = jax.eval_shape(net.init, jax.random.key(0))
+    one = subject_of(net, jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes))
+    if takes is None:
+        with pytest.raises(BatchError, match="layer '"):
+            export_stablehlo(one)
+        takes = [f"float32[{','.join(map(str, blob.shape))}]" for _, blob in sorted(one.inputs.items())]
+        exported = export_stablehlo(one, batch=False)
+    else:
+        exported = export_stablehlo(one)
+    assert [str(aval) for aval in exported.in_avals] == takes
+    assert set(re.findall(r"custom_call @(\w+)", exported.mlir_module())) <= {"shape_assertion"}
+
+
+def test_images_and_regions_are_counted_apart(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+    one = subject(REGIONS)
+    write_stablehlo(one, tmp_path / "net.stablehlo")
+    images = inputs(one, None)["data"]
+    rois = np.array([[0, 1, 1, 5, 6], [0, 0, 2, 7, 7], [0, 3, 0, 6, 4], [0, 2, 2, 4, 4]], np.float32)
+    given = {"data": images, "rois": rois}
+    found = elsewhere.submit(reload, (tmp_path / "net.stablehlo").read_bytes(), (given,)).result()
+    assert found["ip"].shape == (4, 4)
+    assert_same(found, computed(one, given))
+
+
+def test_the_program_for_other_tools_takes_the_inputs_alone() -> None:
+    """One whose numbers do not matter, too."""
+    size = f"""{fed("like", 2, 4, 3, 3)} {fed("data", 2, 4, 6, 6)}
+      layer {{ name: "crop" type: "Crop" bottom: "data" bottom: "like" top: "crop" }}"""
+    one = subject(size)
+    exported = export_stablehlo(one, platforms=["cpu"], batch=False)
+    (arguments,) = re.findall(r"func\.func public @main\((.*)\) ->", exported.mlir_module())
+    assert re.findall(r"tensor<(\w+)>", arguments) == ["2x4x6x6xf32", "2x4x3x3xf32"]
+
+
+@pytest.mark.parametrize("streams", [None, 5])
+def test_a_recurrent_net_takes_its_own_number(
+    tmp_path: Path, elsewhere: ProcessPoolExecutor, streams: int | None
+) -> None:
+    one = subject(LSTM)
+    if streams is not None:
+        net = one.net.with_batch(streams, axis=1)
+        one = Subject(net, net.init(jax.random.key(0)))
+    with pytest.raises(BatchError, match=r"layer 'lstm' \(LSTM\): the state carried from pass to pass"):
+        export_stablehlo(one, batch_axis=1)
+    write_stablehlo(one, tmp_path / "net.stablehlo", batch=False)
+    given = inputs(one, None)
+    found = elsewhere.submit(reload, (tmp_path / "net.stablehlo").read_bytes(), (given,)).result()
+    assert_same(found, computed(one, given))
+
+
+def test_nothing_of_a_library_is_called() -> None:
+    """Only what JAX itself takes out again: the check of symbolic lengths."""
+    one = subject(SEGMENTATION)
+    assert set(re.findall(r"custom_call @(\w+)", export_stablehlo(one).mlir_module())) == {"shape_assertion"}
+    for platform in ("cpu", "cuda", "tpu"):
+        text = export_stablehlo(one, batch=False, platforms=[platform]).mlir_module()
+        assert "custom_call" not in text
+        assert "stablehlo.convolution" in text
+
+
+def test_the_function_names_inputs_and_outputs() -> None:
+    exported = export_stablehlo(subject(SIAMESE))
+    assert "'pair'" in str(exported.in_tree)
+    assert [str(aval) for aval in exported.in_avals] == ["float32[batch,2,6,6]"]
+    assert re.findall("'(feat_.)'", str(exported.out_tree)) == ["feat_a", "feat_b"]
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "error", "message"),
+    [
+        (
+            f'{fed("data", 2, 3)} layer {{ name: "r" type: "Reshape" bottom: "data" top: "r" '
+            "reshape_param { shape { dim: 3 dim: 2 } } }",
+            {},
+            BatchError,
+            r"layer 'r' \(Reshape\)",
+        ),
+        (
+            f'{fed("data", 2, 3)} layer {{ name: "one" type: "Python" bottom: "data" top: "a" python_param {{ '
+            'module: "export.host" layer: "Host" } }} layer {{ name: "two" type: "Python" bottom: "a" top: "b" '
+            'python_param { module: "export.host" layer: "Host" } }'.replace("{{", "{").replace("}}", "}"),
+            {},
+            GraphError,
+            r"(?s)layer 'one' \(Python\): cannot be exported: it runs on the host.*layer 'two' \(Python\)",
+        ),
+        (SIAMESE, {"platforms": ["gpu", "cpu"]}, CaffejaxError, "some of cpu, cuda, tpu, rocm, not 'gpu'"),
+        (SIAMESE, {"platforms": []}, CaffejaxError, "not none"),
+    ],
+    ids=["rows", "host", "platform", "no_platform"],
+)
+def test_what_cannot_be_exported_is_named(
+    tmp_path: Path, model: str, options: dict[str, Any], error: type[CaffejaxError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        write_stablehlo(subject(model), tmp_path / "net.stablehlo", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_net_that_is_too_large_for_a_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("caffejax.export.stablehlo._MOST_BYTES", 100)
+    with pytest.raises(CaffejaxError, match=r"net\.stablehlo: takes .* KiB, nearly all of it weights"):
+        write_stablehlo(subject(SIAMESE), tmp_path / "net.stablehlo")
+    assert list(tmp_path.iterdir()) == []
