@@ -30,7 +30,7 @@ def pooling(ctx: Context, x: jax.Array) -> object:
     the part of the window inside the padded plane. A MAX window without any input gives -FLT_MAX, index -1.
     STOCHASTIC draws a cell of each window in proportion to its value, and in TEST takes the expectation.
     """
-    window, out = pooling_window(ctx, x)
+    window, out = window_and_size(ctx, x)
     if ctx.n_tops == 1:
         return pool(pool_method(ctx.param), x, window, out, _key(ctx), fast=ctx.fast)
     require(pool_method(ctx.param) == "MAX", "only MAX pooling has a second top")
@@ -41,12 +41,12 @@ def pooling(ctx: Context, x: jax.Array) -> object:
 
 def pooling_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
     d_top = first(dy)
-    return pool_diff(pool_method(ctx.param), x, d_top, *pooling_window(ctx, x), _key(ctx))
+    return pool_diff(pool_method(ctx.param), x, d_top, *window_and_size(ctx, x), _key(ctx))
 
 
 def pooling_window(ctx: Context, x: Any) -> Window:
     """Return the window over the plane."""
-    return _window(ctx, x)[0]
+    return window_and_size(ctx, x)[0]
 
 
 POOLING_LABEL = Label(
@@ -116,7 +116,7 @@ def _key(ctx: Context) -> jax.Array | None:
     return ctx.key if ctx.training and pool_method(ctx.param) == "STOCHASTIC" else None
 
 
-def pooling_window(ctx: Context, x: Any) -> tuple[Window, Shape]:
+def window_and_size(ctx: Context, x: Any) -> tuple[Window, Shape]:
     """Return the window over the plane and the output's size.
 
     Raises:
@@ -247,7 +247,7 @@ def window_areas(size: Shape, window: Window, out: Shape) -> np.ndarray:
     return np.outer(*lengths).astype(np.float32)
 
 
-def around(x: jax.Array, window: Window, out: Shape) -> Window:
+def around(x: Any, window: Window, out: Shape) -> Window:
     """Pad the window such that all of `out` windows, and no more, lie inside of the padded plane."""
     size = x.shape[2:]
     return window.ending(size, out).without_rest(size)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 import onnxruntime
+
 from caffejax.export import BatchError, Subject
 from caffejax.export.onnx import export_onnx
 from caffejax.schedule.cut import padded_blobs
@@ -26,9 +27,7 @@ def run(model: onnx.ModelProto, inputs: Arrays) -> dict[str, np.ndarray]:
     """What onnxruntime makes of it."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 3
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, dict(inputs)), strict=True))
 

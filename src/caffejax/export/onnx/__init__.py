@@ -1,6 +1,13 @@
-"""A net as an ONNX model, through the package `onnx`."""
+"""A net as an ONNX model, through the package `onnx`.
 
-from .assembling import Preprocess
-from .writing import OPSETS, export_onnx, write_onnx
+Raises:
+    CaffejaxError: when it is imported without that package.
+"""
 
-__all__ = ["OPSETS", "Preprocess", "export_onnx", "write_onnx"]
+from ..extras import require_package
+
+require_package("onnx", "writes models")
+
+from .writing import OPSET, OPSETS, export_onnx, write_onnx  # noqa: E402
+
+__all__ = ["OPSET", "OPSETS", "export_onnx", "write_onnx"]

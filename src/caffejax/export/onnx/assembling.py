@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -17,6 +16,7 @@ from ...errors import CaffejaxError, GraphError, Problem
 from ...graph import Layer
 from ...layers.rows import rows_axis
 from ...schedule.cut import padded_blobs
+from ..preprocessing import Preprocessing
 from ..subject import Subject
 from .builder import Builder, value_info
 from .converting import convert, sizes
@@ -24,24 +24,11 @@ from .layering import add_layer, add_normalization, is_normalization, joins
 from .values import Value, computed
 
 
-@dataclass(frozen=True)
-class Preprocess:
-    """What is done to an input before the net.
-
-    Attributes:
-        given: shape and dtype of what the model is then fed.
-        run: makes the blob of it; a function of JAX's.
-    """
-
-    given: jax.ShapeDtypeStruct
-    run: Callable[[Any], Any]
-
-
 def assembled(
     subject: Subject,
     inputs: Mapping[str, jax.ShapeDtypeStruct],
     opset: int,
-    preprocess: Mapping[str, Preprocess],
+    preprocessing: Preprocessing | None,
 ) -> ModelProto:
     """Return a net as a model.
 
@@ -49,12 +36,12 @@ def assembled(
         subject: the net with its weights.
         inputs: the inputs' shapes, symbolic sizes among them.
         opset: the version of ONNX's operators.
-        preprocess: what is done to some of the inputs first.
+        preprocessing: what makes an input of images, which are then taken in its place.
 
     Raises:
         GraphError: naming every layer that cannot be exported.
     """
-    return _Assembly(subject, inputs, opset, preprocess).model()
+    return _Assembly(subject, inputs, opset, preprocessing).model()
 
 
 class _Assembly:
@@ -63,7 +50,7 @@ class _Assembly:
         subject: Subject,
         inputs: Mapping[str, jax.ShapeDtypeStruct],
         opset: int,
-        preprocess: Mapping[str, Preprocess],
+        preprocessing: Preprocessing | None,
     ) -> None:
         self.subject = subject
         blobs = [top for layer in subject.layers for top in layer.tops]
@@ -76,19 +63,20 @@ class _Assembly:
         self.problems: list[Problem] = []
         self.fed: list[Value] = []
         for name, blob in inputs.items():
-            self._feed(name, blob, preprocess.get(name))
+            self._feed(name, blob, preprocessing if preprocessing and preprocessing.blob == name else None)
 
-    def _feed(self, name: str, blob: jax.ShapeDtypeStruct, preprocess: Preprocess | None) -> None:
-        given = blob if preprocess is None else preprocess.given
+    def _feed(self, name: str, blob: jax.ShapeDtypeStruct, preprocessing: Preprocessing | None) -> None:
+        given = blob if preprocessing is None else preprocessing.images(blob)
         fed = computed(name, sizes(given.shape), given.dtype)
         self.fed.append(fed)
         for axis, n in enumerate(fed.shape):
             if not isinstance(n, int):
                 self.builder.sizes.sources.setdefault(str(n), (name, axis))
         self.values[name] = fed
-        if preprocess is not None:
+        if preprocessing is not None:
             with self.builder.of_layer(f"preprocess/{name}"):
-                (self.values[name],) = convert(self.builder, preprocess.run, [fed])
+                (made,) = convert(self.builder, preprocessing, [fed])
+                self.values[name] = self.builder.expanded(made)
 
     def model(self) -> ModelProto:
         """Return the model."""

@@ -113,7 +113,7 @@ class Builder:
 
     def where(self, at: str, yes: str, no: str, dtype: Any) -> str:
         """Add a choice, of truth values as well, which engines have no Where for."""
-        if dtype != bool:
+        if np.dtype(dtype) != np.bool_:
             found: str = self.node("Where", [at, yes, no])
         else:
             other = self.node("And", [self.node("Not", [at]), no])

@@ -15,7 +15,15 @@ from .primitives import Equation, handler, is_elementwise
 from .values import Shape, Value, known
 
 _FOLDED = 1 << 16  # results of so many numbers are computed here, whatever they are computed from
-_LATER = {"dim_as_value", "broadcast_in_dim", "iota", "reshape", "scan", "while", "cond"}  # their own conversion does as well
+_LATER = {
+    "dim_as_value",
+    "broadcast_in_dim",
+    "iota",
+    "reshape",
+    "scan",
+    "while",
+    "cond",
+}  # their own conversion does as well
 
 
 def convert(builder: Builder, function: Callable[..., Any], inputs: Sequence[Value]) -> list[Value]:
@@ -40,7 +48,9 @@ def inlined(builder: Builder, closed: ClosedJaxpr, inputs: Sequence[Value]) -> l
     found.update(zip(jaxpr.invars, inputs, strict=True))
 
     def read(atom: Any) -> Value:
-        return known(np.asarray(atom.val, atom.aval.dtype)) if isinstance(atom, Literal) else found[atom]
+        if isinstance(atom, Literal):
+            return known(np.asarray(atom.val, getattr(atom.aval, "dtype", None)))
+        return found[atom]
 
     for eqn in _needed(jaxpr):
         results = _converted(builder, eqn, [read(atom) for atom in eqn.invars])

@@ -9,14 +9,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...errors import CaffejaxError, LayerError
 from ...graph import Layer
 from ...layers.calling import call as run
 from ...options import Run
 from .builder import Builder
 from .converting import convert, sizes
 from .layers import OPERATORS, Call, batch_normalization, normalises_by_stored
-from .values import Value, computed, known
+from .values import Value
 
 
 def add_layer(builder: Builder, layer: Layer, blobs: Sequence[np.ndarray], bottoms: Sequence[Value]) -> list[Value]:

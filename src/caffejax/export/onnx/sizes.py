@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ class Sizes:
             return self._builder.integers([int(size)])
         key = str(size)
         if key not in self._found:
-            known = {name: _Computed(self, self._of_input(name)) for name in self.sources if name in key}
+            known = {name: _Computed(self, self._of_input(name)) for name in self.sources if _mentions(key, name)}
             self._found[key] = size._evaluate(known).name
         return self._found[key]
 
@@ -86,3 +87,7 @@ class _Computed:
 
     def __divmod__(self, other: Any) -> Sequence[_Computed]:
         return self._with("Div", self, other), self._with("Mod", self, other)
+
+
+def _mentions(expression: str, name: str) -> bool:
+    return re.search(rf"\b{re.escape(name)}\b", expression) is not None

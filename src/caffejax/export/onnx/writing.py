@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from types import MappingProxyType
+from typing import Any
 
 from onnx import ModelProto, checker
 
 from ...atomic import replacing
-from ...errors import CaffejaxError, GraphError
+from ...errors import CaffejaxError, GraphError, Problem
+from ...sizes import in_words
 from ..batch import any_batch
+from ..preprocessing import Preprocessing
 from ..subject import Subject
-from .assembling import Preprocess, assembled
+from .assembling import assembled
 
-OPSETS = (17, 23)  # the least and the most
+OPSETS = range(17, 24)  # of ONNX's operators, the versions that models can be written in
+OPSET = 18  # the first in which numbers scattered to one place can be compared, as SegNet's layers do
 _MOST_BYTES = (1 << 31) - 1  # of a protobuf message
 
 
-def write_onnx(subject: Subject, path: str | os.PathLike[str], **options: object) -> ModelProto:
+def write_onnx(subject: Subject, path: str | os.PathLike[str], **options: Any) -> ModelProto:
     """Write a net to a file as an ONNX model, and return that.
 
     Args:
@@ -29,7 +31,7 @@ def write_onnx(subject: Subject, path: str | os.PathLike[str], **options: object
     Raises:
         CaffejaxError: as `export_onnx` does; if the file cannot be written.
     """
-    model = export_onnx(subject, **options)  # type: ignore[arg-type]
+    model = export_onnx(subject, **options)
     with replacing(path) as file:
         file.write(model.SerializeToString())
     return model
@@ -38,10 +40,10 @@ def write_onnx(subject: Subject, path: str | os.PathLike[str], **options: object
 def export_onnx(
     subject: Subject,
     *,
-    opset: int = OPSETS[0],
+    opset: int = OPSET,
     batch: bool = True,
     batch_axis: int = 0,
-    preprocess: Mapping[str, Preprocess] = MappingProxyType({}),
+    preprocessing: Preprocessing | None = None,
 ) -> ModelProto:
     """Return a net as an ONNX model, checked.
 
@@ -53,25 +55,21 @@ def export_onnx(
         opset: the version of ONNX's operators.
         batch: whether it takes any number of rows, or those of the net's shapes.
         batch_axis: the axis of the inputs along which rows lie.
-        preprocess: what is done to inputs, by their names, before the net.
+        preprocessing: what makes an input of images, which are then taken in its place.
 
     Raises:
         GraphError: naming every layer that cannot be exported.
         BatchError: naming every layer that cannot take any number of rows.
         CaffejaxError: for an opset that is none of those known; if the weights take more than a model can hold.
     """
-    if isinstance(opset, bool) or not isinstance(opset, int) or not OPSETS[0] <= opset <= OPSETS[1]:
-        raise CaffejaxError(f"opset must be a number from {OPSETS[0]} to {OPSETS[1]}, not {opset!r}")
-    if unknown := [name for name in preprocess if name not in subject.inputs]:
-        raise CaffejaxError(f"preprocess names {', '.join(unknown)}, but the net is fed {', '.join(subject.inputs)}")
+    if isinstance(opset, bool) or opset not in OPSETS:
+        raise CaffejaxError(f"opset must be a number from {OPSETS[0]} to {OPSETS[-1]}, not {opset!r}")
     if host := [layer for layer in subject.layers if layer.type.on_host]:
         raise GraphError(layer.problem("cannot be exported to ONNX: it runs on the host") for layer in host)
     inputs = any_batch(subject, batch_axis) if batch else subject.inputs
-    model = assembled(subject, inputs, opset, preprocess)
+    model = assembled(subject, inputs, opset, preprocessing)
     if (size := model.ByteSize()) > _MOST_BYTES:
-        raise CaffejaxError(
-            f"the model would take {size / 1e9:.1f} GB, of which its weights are nearly all; a file of ONNX holds "
-            f"{_MOST_BYTES / 1e9:.1f} GB"
-        )
+        message = f"takes {in_words(size)}, nearly all of it weights; a file of ONNX holds {in_words(_MOST_BYTES)}"
+        raise CaffejaxError(Problem(message, subject.net.graph.file))
     checker.check_model(model, full_check=True)
     return model

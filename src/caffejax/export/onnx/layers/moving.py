@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .registry import Call, Tops, emits
@@ -27,7 +29,7 @@ def interp(call: Call) -> Tops | None:
     """Linear, corners on corners."""
     if call.param.pad_beg or call.param.pad_end:
         return None
-    how = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
+    how: dict[str, Any] = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
     return call.emit("Resize", "", "", call.builder.sizes.vector(call.shapes[0]), **how)
 
 
@@ -36,5 +38,5 @@ def upsample(call: Call) -> Tops | None:
     """Each number several times along height and width."""
     if len(call.bottoms) > 1:
         return None
-    how = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    how: dict[str, Any] = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     return call.emit("Resize", "", "", call.builder.sizes.vector(call.shapes[0]), **how)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 
 from ....kernels.window import Window
@@ -31,12 +32,10 @@ def normalises_by_stored(call: Call) -> bool:
 
 def batch_normalization(call: Call, factor: np.ndarray, bias: np.ndarray) -> str:
     """Add a BatchNormalization with a factor and a bias for each channel."""
-    mean, variance = map(np.asarray, stored(tuple(call.blobs)))
+    mean, variance = map(np.asarray, stored(tuple(map(jnp.asarray, call.blobs))))
     arrays = (("scale", factor), ("bias", bias), ("mean", mean), ("variance", variance))
     inputs = [call.array(array, name) for name, array in arrays]
-    name: str = call.builder.node(
-        "BatchNormalization", [call.name(call.x), *inputs], epsilon=float(call.param.eps)
-    )
+    name: str = call.builder.node("BatchNormalization", [call.name(call.x), *inputs], epsilon=float(call.param.eps))
     return name
 
 
@@ -63,5 +62,3 @@ def _number(call: Call, number: float) -> str:
 def softmax(call: Call) -> Tops:
     """exp(x) normalised to sum 1 along an axis."""
     return call.emit("Softmax", axis=canonical_axis(call.param.axis, call.x.shape))
-
-

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....kernels.window import Shape, Window
-from ....layers.pooling import around, pool_method, pooling_window, window_areas
+from ....layers.pooling import around, pool_method, window_and_size, window_areas
 from .registry import Call, Tops, emits
 
 
@@ -22,7 +22,7 @@ def pooling(call: Call) -> Tops | None:
     method = pool_method(call.param)
     if len(call.shapes) != 1 or method == "STOCHASTIC":
         return None
-    window, out = pooling_window(call.context, call.like)
+    window, out = window_and_size(call.context, call.like)
     size = call.x.shape[2:]
     if out == (1, 1) and window.kernel == size and not any(window.low):
         return call.emit("GlobalMaxPool" if method == "MAX" else "GlobalAveragePool")

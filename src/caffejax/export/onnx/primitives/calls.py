@@ -94,9 +94,7 @@ def scan(eqn: Equation) -> list[Value]:
         if p["reverse"]:
             last = b.node("Sub", [b.node("Squeeze", [b.sizes.one(p["length"])]), b.constant(np.int64(1))])
             number = number.named(b.node("Sub", [last, b.whole(number)]))
-        own = [
-            computed(b.node("Gather", [b.whole(x), b.whole(number)], axis=0), x.shape[1:], x.dtype) for x in items
-        ]
+        own = [computed(b.node("Gather", [b.whole(x), b.whole(number)], axis=0), x.shape[1:], x.dtype) for x in items]
         results = eqn.inline(p["jaxpr"], [*consts, *body.inputs[2:], *own])
         body.give([body.inputs[1], *results])
     inputs = [b.node("Squeeze", [b.sizes.one(p["length"])]), "", *map(b.whole, start)]
@@ -108,5 +106,3 @@ def scan(eqn: Equation) -> list[Value]:
 
 def _list(names: str | list[str]) -> list[str]:
     return [names] if isinstance(names, str) else names
-
-

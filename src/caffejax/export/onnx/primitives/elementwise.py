@@ -24,7 +24,9 @@ def broadcast(*values: Value) -> Shape:
     """Return the shape in which a result of these is held; operands without axes go with any."""
     rank = max(len(v.held) for v in values)
     shapes = [(1,) * (rank - len(v.held)) + v.held for v in values]
-    return tuple(next((n for n in sizes if not (isinstance(n, int) and n == 1)), 1) for sizes in zip(*shapes))
+    return tuple(
+        next((n for n in sizes if not (isinstance(n, int) and n == 1)), 1) for sizes in zip(*shapes, strict=True)
+    )
 
 
 def apply(eqn: Equation, op: str, *values: Value, dtype: Any = None, **attributes: Any) -> Value:
@@ -195,7 +197,7 @@ def shift(eqn: Equation) -> Value:
 
 def _where(eqn: Equation, at: Value, yes: Value, no: Value) -> Value:
     b, values = eqn.builder, (at, yes, no)
-    name = b.where(*map(b.held, values), yes.dtype)
+    name = b.where(b.held(at), b.held(yes), b.held(no), yes.dtype)
     return Value(max((v.shape for v in values), key=len), yes.dtype, name, broadcast(*values))
 
 

@@ -15,7 +15,13 @@ from .places import Places, out_of_bounds_are
 from .registry import Equation, cannot, converts
 from .shape import sliced
 
-_REDUCTIONS = {"scatter": "none", "scatter-add": "add", "scatter-mul": "mul", "scatter-min": "min", "scatter-max": "max"}
+_REDUCTIONS = {
+    "scatter": "none",
+    "scatter-add": "add",
+    "scatter-mul": "mul",
+    "scatter-min": "min",
+    "scatter-max": "max",
+}
 
 
 @converts("gather")
@@ -26,6 +32,10 @@ def gather(eqn: Equation) -> Value:
     axis = _whole_axis(x.shape, indices.shape, d, p["slice_sizes"])
     if axis is not None and how != "filled":
         return _taken(eqn, x, indices, axis, clip=how == "clipped")
+    if (corner := _corner(x.shape, indices, d, p["slice_sizes"])) is not None:
+        ends = [a + n for a, n in zip(corner, p["slice_sizes"], strict=True)]
+        part = sliced(eqn, x, corner, ends, [1] * len(corner))
+        return computed(b.reshaped(b.whole(part), eqn.shape), eqn.shape, x.dtype) if d.collapsed_slice_dims else part
     at = Places(eqn, x.shape)
     starts = at.read(indices, d.start_index_map)
     batch = [i for i in range(len(eqn.shape)) if i not in d.offset_dims]
@@ -131,6 +141,18 @@ def _whole_axis(shape: Shape, indices: Shape, d: Any, sizes: Sequence[Any]) -> i
     return int(axis) if whole and list(d.offset_dims) == in_place else None
 
 
+def _corner(shape: Shape, indices: Value, d: Any, sizes: Sequence[Any]) -> list[int] | None:
+    """Return where the only slice that is taken begins, if that is known and it lies inside of the array."""
+    if indices.array is None or len(indices.shape) != 1 or not indices.is_whole:
+        return None
+    corner = [0] * len(shape)
+    for axis, start in zip(d.start_index_map, indices.array, strict=True):
+        corner[axis] = int(start)
+        if not isinstance(shape[axis], int) or not 0 <= start <= shape[axis] - sizes[axis]:
+            return None
+    return corner
+
+
 def _taken(eqn: Equation, x: Value, indices: Value, axis: int, *, clip: bool) -> Value:
     b = eqn.builder
     if indices.array is not None and indices.is_whole and isinstance(x.shape[axis], int):
@@ -152,7 +174,7 @@ def _filling(value: Any, dtype: np.dtype[Any]) -> np.ndarray:
     """Return what stands for numbers from outside of the array; NaN, or the least whole number, unless told."""
     if value is not None:
         return np.asarray(value, dtype)
-    if dtype == bool:
+    if dtype == np.bool_:
         return np.asarray(True)
     if np.issubdtype(dtype, np.inexact):
         return np.asarray(np.nan, dtype)

@@ -32,7 +32,9 @@ class Places:
         name = b.cast(b.whole(indices), np.int64)
         if len(axes) == 1:
             return {int(axes[0]): b.node("Squeeze", [name, b.integers([rank - 1])])}
-        return {int(axis): b.node("Gather", [name, b.constant(np.int64(i))], axis=rank - 1) for i, axis in enumerate(axes)}
+        return {
+            int(axis): b.node("Gather", [name, b.constant(np.int64(i))], axis=rank - 1) for i, axis in enumerate(axes)
+        }
 
     def along(self, shape: Shape, axis: int) -> str:
         """Return 0, 1, 2, ... along an axis, which broadcasts to a shape."""
@@ -71,7 +73,8 @@ class Places:
 
     def flat(self, parts: Mapping[int, Sequence[str]], shape: Shape) -> str:
         """Return places in the flattened array, of a whole shape, from the sum of parts along each axis."""
-        b, total, step = self._b, b_zero(self), 1
+        b, step = self._b, 1
+        total = b.constant(np.int64(0))
         for axis in reversed(range(len(self._shape))):
             for part in parts.get(axis, ()):
                 scaled = part if isinstance(step, int) and step == 1 else b.node("Mul", [part, b.sizes.one(step)])
@@ -79,8 +82,3 @@ class Places:
             step = step * self._shape[axis]
         whole: str = b.node("Expand", [total, b.sizes.vector(shape)])
         return whole
-
-
-def b_zero(places: Places) -> str:
-    """Return 0 of no axes."""
-    return places._b.constant(np.int64(0))

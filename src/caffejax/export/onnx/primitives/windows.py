@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..values import Value, computed, known
@@ -30,7 +32,7 @@ def reduce_window(eqn: Equation) -> Value:
     if any((*low, *high)):
         filling = known(np.asarray(0 if summed else -np.inf, x.dtype))
         flat = padded(eqn, flat, filling, [0, 0, *low], [0, 0, *high])
-    pool = {"kernel_shape": window[first:], "strides": strides[first:]}
+    pool: dict[str, Any] = {"kernel_shape": window[first:], "strides": strides[first:]}
     name = b.node("AveragePool" if summed else "MaxPool", [b.whole(flat)], **pool)
     if summed:
         name = b.node("Mul", [name, b.constant(np.asarray(np.prod(window[first:]), x.dtype))])
