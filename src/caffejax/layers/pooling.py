@@ -22,6 +22,8 @@ from .stochastic_pooling import stochastic_diff, stochastic_windows
 from .tops import first
 from .types import Facts, Gradient, LayerType, Signature, Traced
 
+_LARGEST = 1024  # a kernel beyond the plane is no use, and each of its cells is a step of the computation
+
 
 def pooling(ctx: Context, x: jax.Array) -> object:
     """MAX, AVE or STOCHASTIC over windows; sizes round up unless round_mode says FLOOR (in forks: ceil_mode: false).
@@ -142,6 +144,10 @@ def window_and_size(ctx: Context, x: Any) -> tuple[Window, Shape]:
     )
     window = Window.symmetric(kernel, stride, pad)
     check_window(pool_method(ctx.param), window)
+    require(
+        max(kernel) <= max(_LARGEST, *size),
+        f"the kernel {kernel} is larger than the plane {size} and than {_LARGEST}; use global_pooling, or less",
+    )
     rounding = math.floor if p.round_mode == p.FLOOR or not p.ceil_mode else math.ceil
     return window, pooled_size(size, window, rounding)
 
