@@ -50,11 +50,13 @@ def convolution(eqn: Equation) -> Value:
         raise cannot("convolves groups of the batch")
     numbers = p["dimension_numbers"]
     n = len(numbers.lhs_spec) - 2
+    if n == 0:
+        raise cannot("convolves no axes of space")
     x = computed(transposed(eqn, x, numbers.lhs_spec), tuple(x.shape[i] for i in numbers.lhs_spec), x.dtype)
     low, high = ([pads[i] for pads in p["padding"]] for i in (0, 1))
     if any(d != 1 for d in p["lhs_dilation"]):
         x = _spread(eqn, x, p["lhs_dilation"])
-    if min(*low, *high, 0) < 0:  # what is cut off
+    if any(pad < 0 for pad in (*low, *high)):  # what is cut off
         x = padded(eqn, x, known(np.zeros((), x.dtype)), [0, 0, *low], [0, 0, *high])
         low, high = [0] * n, [0] * n
     kernel = [int(weight.shape[i]) for i in numbers.rhs_spec[2:]]
