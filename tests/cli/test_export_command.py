@@ -86,7 +86,7 @@ WEIGHTS = "--weights=net.caffemodel"
         ([WEIGHTS, "--to=flax"], ["--to=flax needs --out=FOLDER"]),
         ([WEIGHTS, "--out=a", "--opset=17"], ["--out goes with flax only", "--opset goes with onnx only"]),
         ([WEIGHTS, "--platforms=cpu,gpu"], ["not 'gpu'"]),
-        ([WEIGHTS, "--batch_axis=2", "--batch=4"], ["--batch_axis=2"]),
+        ([WEIGHTS, "--batch_axis=2"], ["--batch_axis=2, counted from 0: there is none in data (2, 3)"]),
         (["fixed.prototxt", WEIGHTS, "--batch=any"], ["layer 'fixed' (Reshape): takes no symbolic batch"]),
         (["fixed.prototxt", WEIGHTS, "--batch=3"], ["layer 'fixed' (Reshape)"]),
     ],

@@ -243,6 +243,16 @@ def test_a_recurrent_net_takes_its_own_number(
     assert_same(found, computed(one, given))
 
 
+def test_names_may_be_anything(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+    text = f'name: "na\u00efve \\"net\\" % / 1" {fed("a b/c-1", 2, 3)}'
+    text += 'layer { name: "t h" type: "TanH" bottom: "a b/c-1" top: "\u00e9/{x}" }'
+    one = subject(text)
+    write_stablehlo(one, tmp_path / "net.stablehlo")
+    given = inputs(one, 4)
+    found = elsewhere.submit(reload, (tmp_path / "net.stablehlo").read_bytes(), (given,)).result()
+    assert_same(found, {"\u00e9/{x}": np.tanh(given["a b/c-1"])})
+
+
 def test_nothing_of_a_library_is_called() -> None:
     """Only what JAX itself takes out again: the check of symbolic lengths."""
     one = subject(SEGMENTATION)

@@ -48,6 +48,15 @@ AUTOENCODER = """
 """
 
 
+DETECTOR = """
+  layer { name: "data" type: "Input" top: "data" top: "truth"
+    input_param { shape { dim: 1 dim: 1 dim: 3 dim: 7 } shape { dim: 1 dim: 1 dim: 2 dim: 8 } } }
+  layer { name: "found" type: "Scale" bottom: "data" top: "found" }
+  layer { name: "score" type: "DetectionEvaluate" bottom: "found" bottom: "truth" top: "score"
+    detection_evaluate_param { num_classes: 2 } }
+"""
+
+
 def inputs_of(net: Net) -> dict[str, jax.Array]:
     shapes = {name: net.graph.blobs[name].shape for name in net.fed}
     return {name: jax.random.normal(jax.random.key(i), s) for i, (name, s) in enumerate(shapes.items())}
@@ -85,7 +94,13 @@ def test_each_blob_is_made_once(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "predicted"),
-    [(IN_PLACE, ("aside", "sum")), (CLASSIFIER, ("ip",)), (SIAMESE, ("fa", "fb")), (AUTOENCODER, ("best", "code"))],
+    [
+        (IN_PLACE, ("aside", "sum")),
+        (CLASSIFIER, ("ip",)),
+        (SIAMESE, ("fa", "fb")),
+        (AUTOENCODER, ("best", "code")),
+        (DETECTOR, ("found",)),
+    ],
 )
 def test_losses_and_scores_give_way_to_what_they_score(text: str, predicted: tuple[str, ...]) -> None:
     assert sorted(Net(text).for_inference().outputs) == list(predicted)

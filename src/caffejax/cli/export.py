@@ -65,8 +65,8 @@ def run(options: argparse.Namespace) -> None:
 
     net = nets.net_of(options)
     inference = net.for_inference(_names(options.outputs))
+    _check_axis(inference, options.batch_axis or 0)
     if isinstance(options.batch, int):
-        _check_axis(inference, options.batch_axis or 0)
         inference = inference.with_batch(options.batch, options.batch_axis or 0)
     files = _names(options.weights) or ()
     subject = Subject(inference, weights_of(net, inference, files, random=options.random_weights))

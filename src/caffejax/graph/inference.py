@@ -32,7 +32,9 @@ def inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph
     unknown = [name for name in wanted if name not in graph.blobs]
     if unknown or not wanted:
         problems = [f"no blob '{name}' in the net{did_you_mean(name, graph.blobs)}" for name in unknown]
-        raise GraphError([Problem(p, graph.file) for p in problems or ["has no outputs"]])
+        raise GraphError(
+            [Problem(p, graph.file) for p in problems or ["has no outputs; name the blobs that are wanted"]]
+        )
     layers, names = _each_blob_once(graph)
     outputs = tuple(dict.fromkeys(names[name] for name in wanted))
     needed, kept = set(outputs), list[Layer]()
@@ -75,7 +77,8 @@ def _behind_params(graph: Graph) -> set[str]:
 def _is_score(layer: Layer) -> bool:
     """Return whether it says how good other blobs are."""
     indices = layer.index_bottoms
-    return layer.type.signature.loss or bool(indices and not layer.type.gradient.exists)
+    all_labels = 1 < len(layer.bottoms) == len(indices)  # what was found and what is true
+    return layer.type.signature.loss or all_labels or bool(indices and not layer.type.gradient.exists)
 
 
 def _as_input(layer: Layer, graph: Graph, needed: Collection[str]) -> Layer:
