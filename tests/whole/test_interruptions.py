@@ -158,3 +158,26 @@ def test_keeps_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     solver.close()
     best = min(losses, key=lambda i: losses[i])
     assert {int(p.name) for p in Path("x.orbax").iterdir() if p.name.isdigit()} == {best, 100}
+
+
+def test_a_second_run_on_the_same_prefix_is_refused(tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", 100_000)
+    first = train(folder)
+    wait_for(first, "Iteration 100,")
+    second = train(folder)
+    _, said = second.communicate(timeout=120)
+    assert second.returncode == 1
+    refusal = rf"caffejax: x\.lock: another run trains .* locked by process {first.pid} on .*"
+    assert re.fullmatch(refusal, said.splitlines()[-1])
+    assert "Traceback" not in said
+    first.kill()
+    first.communicate()
+    assert (folder / "x.lock").exists()
+    unfinished = folder / "x.orbax" / "7.orbax-checkpoint-tmp-1"
+    unfinished.mkdir()
+    third = train(folder)
+    assert "Removed what a run left unfinished: 7.orbax" in wait_for(third, "Restored iteration")
+    third.send_signal(signal.SIGTERM)
+    third.communicate(timeout=120)
+    assert not unfinished.exists()
+    assert not (folder / "x.lock").exists()

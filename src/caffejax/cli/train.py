@@ -86,7 +86,7 @@ def _train(param: SolverParameter, options: argparse.Namespace) -> None:
         debug_nans=options.debug_nans,
     )
     try:
-        with signals.handled(solver, options), recording.recorded(solver, options):
+        with solver.snapshots.locked(), signals.handled(solver, options), recording.recorded(solver, options):
             solver.solve(resume=options.snapshot)
     finally:
         solver.close()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from ..checkpoints.background import Background
 from ..checkpoints.loading import save_weights
+from ..checkpoints.lock import locked
 from ..checkpoints.orbax import CheckpointFolder, Keep
 from ..errors import Problem, SolverError, WeightsError
 from ..graph import Graph
@@ -118,6 +120,21 @@ class Snapshots:
         carried = [f"{layer.key}/{len(layer.params) + i}" for layer in graph.layers for i in range(len(layer.carried))]
         state, each = from_arrays(arrays, like, str(path), carried)
         return state, record, each
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other runs from this prefix, if this one writes there; of several processes the first does.
+
+        Raises:
+            SolverError: if another run has it.
+        """
+        writes = self._param.snapshot or self._param.snapshot_after_train
+        if writes and is_first():
+            self.prepare()
+            with locked(self.prefix):
+                yield
+        else:
+            yield
 
     def check(self) -> None:
         """Raise `WeightsError` if a snapshot could not be written; never wait."""
