@@ -1,4 +1,4 @@
-"""Numbers of bytes as people write them."""
+"""Sizes as people write them: numbers of bytes, and other numbers."""
 
 from __future__ import annotations
 
@@ -25,4 +25,12 @@ def in_words(size: float) -> str:
         if abs(size) < 1024:
             return f"{size:.4g} {unit}"
         size /= 1024
-    return f"{size:.2f} GiB"
+    return f"{size:.2f} GiB" if abs(size) < 1024 else f"{size / 1024:.2f} TiB"
+
+
+def count_in_words(n: int) -> str:
+    """Format a number of things for people: "60.97 M"; "-" for none."""
+    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if n >= size:
+            return f"{n / size:.4g} {unit}"
+    return str(n) if n else "-"

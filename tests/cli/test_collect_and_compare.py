@@ -62,9 +62,7 @@ def test_the_script_makes_the_same_dump(net: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_dump_is_compared_with_a_live_net(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (net / "net.prototxt").write_text(
-        NET.replace('"sum"', '"日本$ {/../"')
-    )  # no path, no formula, in no font
+    (net / "net.prototxt").write_text(NET.replace('"sum"', '"日本$ {/../"'))  # no path, no formula, in no font
     (net / "other.prototxt").write_text(NET.replace("TanH", "Sigmoid"))
     np.savez("in.npz", x=np.ones((3, 3), np.float16), y=np.zeros((3, 4), int))
     assert main(["collect", "--model=net.prototxt", "--inputs=in.npz", "--backward", "--out=a.npz"]) == 0
@@ -110,9 +108,9 @@ def broken(path: Path) -> dict[str, Any]:
         "nowhere.npz": "no such file",
         "text.npz": "no .npz, or damaged",
         "cut.npz": "no .npz, or damaged",
-        "huge.npz": "blob/z.npy has shape (1099511627776,), but 128 bytes",
+        "huge.npz": "'blob/z.npy' in it is no array",
         "weights.npz": "has no member `meta`",
-        saved("pickled.npz", blob=np.array([{}], object)): "no .npz, or damaged",
+        saved("pickled.npz", blob=np.array([{}], object)): "it holds Python objects",
         saved("words.npz", **{"blob/x": np.array(["a"])}): "'blob/x' holds <U1, not real numbers",
         saved("complex.npz", **{"blob/x": np.zeros(2, complex)}): "'blob/x' holds complex128",
         saved("number.npz", meta=np.zeros(2)): "has no member `meta`",

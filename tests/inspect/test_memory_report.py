@@ -9,7 +9,8 @@ import pytest
 
 from caffejax import GraphError, Net
 from caffejax.cli import main
-from caffejax.inspect import compiled_memory, memory_report, multiply_adds
+from caffejax.inspect import compiled_memory, memory_report
+from caffejax.summary import multiply_adds
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 DIGITS = CONFIGS / "digits" / "lenet_train_test.prototxt"
@@ -29,23 +30,19 @@ layer { name: "f" type: "Filter" bottom: "x" bottom: "s" top: "y" }"""
 )
 def test_known_nets(name: str, parameters: int, products: int) -> None:
     total = memory_report(Net(CONFIGS / name / "train_val.prototxt", "TEST"), batch=1).total
-    assert (total.parameters, total.multiply_adds) == (parameters, products)
-    assert total.parameter_bytes == 4 * parameters
+    assert (total["parameters"], total["multiply_adds"]) == (parameters, products)
+    assert total["parameter_bytes"] == 4 * parameters
 
 
 def test_layers() -> None:
     layers = {
         layer.name: layer for layer in memory_report(Net(CONFIGS / "lenet" / "train_val.prototxt", "TRAIN")).layers
     }
-    assert layers["conv2"][1:] == (
-        "Convolution",
-        ((64, 50, 8, 8),),
-        25_050,
-        100_200,
-        204_800,
-        819_200,
-        64 * 50 * 64 * 20 * 25,
-    )
+    conv2 = layers["conv2"]
+    assert (conv2.type, conv2.top_shapes) == ("Convolution", ((64, 50, 8, 8),))
+    assert (conv2.parameters, conv2.parameter_bytes) == (25_050, 100_200)
+    assert (conv2.activations, conv2.activation_bytes) == (204_800, 819_200)
+    assert conv2.multiply_adds == 64 * 50 * 64 * 20 * 25
     assert layers["relu_ip1"].activations == layers["pool1"].multiply_adds == layers["data"].multiply_adds == 0
 
 

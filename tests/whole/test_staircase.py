@@ -18,18 +18,18 @@ FLOORS = (
     "caffejax __main__",  # caffejax/__init__.py
     "cli",
     "pycaffe planning checking",
-    "solvers gradcheck logs",
+    "solvers gradcheck logs export",
     "inspect process",
     "checkpoints parallel interop",
     "net",
-    "schedule",
+    "schedule summary",
     "data",
     "graph",
     "layers",
     "kernels",
     "schema",
     "aliases atomic options",
-    "errors glog machine paths sizes _version",
+    "errors glog machine paths sizes tables _version",
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms.split()}
 

@@ -28,6 +28,7 @@ from . import (
     parse_log,
     plan,
     plot_training_log,
+    summary,
     test,
     time,
     train,
@@ -40,6 +41,7 @@ _COMMANDS = (
     train,
     test,
     time,
+    summary,
     memory,
     plan,
     check,
@@ -61,7 +63,20 @@ _COMMANDS = (
     upgrade_net_proto_binary,
     upgrade_solver_proto_text,
 )
-_ON_NETS = (train, test, time, memory, gradcheck, collect, compare, extract_features, classify, detect, device_query)
+_ON_NETS = (
+    train,
+    test,
+    time,
+    summary,
+    memory,
+    gradcheck,
+    collect,
+    compare,
+    extract_features,
+    classify,
+    detect,
+    device_query,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

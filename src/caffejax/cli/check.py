@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import CaffejaxError
-from ..sizes import in_words
+from ..sizes import count_in_words, in_words
 from . import flags
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _lines(report: Report) -> Iterator[str]:
     where = states if len(states) <= _STATES else f"{len(loading)} states"
     where = where or ("(settings)" if report.kind == "solver" else "-")
     parameters, memory = (max((getattr(p, f) for p in loading), default=0) for f in ("parameters", "memory"))
-    numbers = (_count(parameters), in_words(memory) if memory else "-")
+    numbers = (count_in_words(parameters), in_words(memory) if memory else "-")
     yield _ROW.format(_shortened(report.file), where if report.loads else f"FAILS ({where})", *numbers).rstrip()
     yield from _told((f"loads in {states}",) if states not in ("", where) else (), "")
     yield from _told((str(finding) for finding in report.findings), "")
@@ -134,10 +134,3 @@ def _print_summary(models: list[Report], failed: list[Report], skipped: list[str
 
 def _shortened(name: str) -> str:
     return name if len(name) <= _NAME else f"…{name[1 - _NAME :]}"
-
-
-def _count(n: int) -> str:
-    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
-        if n >= size:
-            return f"{n / size:.4g} {unit}"
-    return str(n) if n else "-"

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ..sizes import in_words
+from ..tables import aligned
 from . import flags, nets
 
 if TYPE_CHECKING:
-    from ..inspect import CompiledMemory, LayerMemory, MemoryReport
+    from ..inspect import CompiledMemory, MemoryReport
 
 HELP = "report params, activations, bytes and multiply-adds by layer"
 EXAMPLE = "caffejax memory --model=configs/resnet152/train_val.prototxt --batch=32 --remat=auto --memory_limit=4GiB"
 
 _TITLES = ("layer", "type", "tops", "parameters", "activations", "bytes", "multiply-adds")
+_TEXT_COLUMNS = 3
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -31,25 +34,24 @@ def run(options: argparse.Namespace) -> None:
 
     net = nets.net_of(options)
     found = memory_report(net, options.batch)
-    _print_table([_TITLES, *map(_row, found.layers), _row(found.total)])
+    print("\n".join(aligned(_rows(found), _TEXT_COLUMNS)))
     _print_training(found)
     if options.compiled:
         _print_compiled(compiled_memory(net, options.batch))
 
 
-def _row(layer: LayerMemory) -> tuple[str, ...]:
-    tops = " ".join("x".join(map(str, shape)) or "scalar" for shape in layer.tops)
-    size = layer.parameter_bytes + layer.activation_bytes
-    products = "?" if layer.multiply_adds is None else f"{layer.multiply_adds:,}"
-    return (layer.name, layer.type, tops, f"{layer.parameters:,}", f"{layer.activations:,}", f"{size:,}", products)
+def _rows(found: MemoryReport) -> Iterator[tuple[str, ...]]:
+    yield _TITLES
+    for layer in found.layers:
+        tops = " ".join("x".join(map(str, shape)) or "scalar" for shape in layer.top_shapes)
+        yield layer.name, layer.type, tops, *_numbers({name: getattr(layer, name) for name in found.total})
+    yield "total", "", "", *_numbers(found.total)
 
 
-def _print_table(rows: list[tuple[str, ...]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        words, numbers = zip(row[:3], widths[:3], strict=True), zip(row[3:], widths[3:], strict=True)
-        cells = [*(word.ljust(width) for word, width in words), *(number.rjust(width) for number, width in numbers)]
-        print("  ".join(cells).rstrip())
+def _numbers(of: Mapping[str, int | None]) -> tuple[str, ...]:
+    size = (of["parameter_bytes"] or 0) + (of["activation_bytes"] or 0)
+    numbers = of["parameters"], of["activations"], size, of["multiply_adds"]
+    return tuple("?" if n is None else f"{n:,}" for n in numbers)
 
 
 def _print_training(found: MemoryReport) -> None:

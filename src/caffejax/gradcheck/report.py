@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, NamedTuple
+
+from ..tables import aligned
 
 OK = "ok"
 DECLARED = "ok: not the derivative, as declared"
@@ -91,7 +92,7 @@ class Report:
 
     def __str__(self) -> str:
         titles = ("layer", "type", "argument", "rule/autodiff", "rule/differences", "checked", "verdict")
-        return _table([titles, *(_cells(row) for row in self.rows)])
+        return "\n".join(aligned([titles, *(_cells(row) for row in self.rows)], len(titles)))
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -106,13 +107,6 @@ def _cells(row: Row) -> tuple[str, ...]:
         str(against),
         f"{row.checked}/{row.size}{skipped}",
         row.verdict + (" (zero)" if row.zero else ""),
-    )
-
-
-def _table(lines: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
 
 

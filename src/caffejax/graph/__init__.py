@@ -1,7 +1,8 @@
 """NetParameter to Graph: Caffe's rules about what a net is."""
 
 from .build import build_graph
+from .inference import inference_graph
 from .model import AUTOMATIC, Graph, Layer, Param, Slot
 from .rules import net_state
 
-__all__ = ["AUTOMATIC", "Graph", "Layer", "Param", "Slot", "build_graph", "net_state"]
+__all__ = ["AUTOMATIC", "Graph", "Layer", "Param", "Slot", "build_graph", "inference_graph", "net_state"]

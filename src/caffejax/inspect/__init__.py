@@ -1,11 +1,10 @@
-"""What looks into a net: features, memory, timing, multiply-adds, indices out of range, debug info, culprits."""
+"""What looks into a net: features, memory, timing, indices out of range, debug info, culprits."""
 
-from .counting import multiply_adds
 from .culprit import Culprit, find_culprit, not_finite
 from .debug_info import DebugInfo
 from .features import features
 from .index_check import IndexCheck, check_indices
-from .memory import CompiledMemory, LayerMemory, MemoryReport, compiled_memory, memory_report, net_sizes
+from .memory import CompiledMemory, MemoryReport, compiled_memory, memory_report, net_sizes
 from .timing import LayerTime, Timer, mean_times
 
 __all__ = [
@@ -13,7 +12,6 @@ __all__ = [
     "Culprit",
     "DebugInfo",
     "IndexCheck",
-    "LayerMemory",
     "LayerTime",
     "MemoryReport",
     "Timer",
@@ -23,7 +21,6 @@ __all__ = [
     "find_culprit",
     "mean_times",
     "memory_report",
-    "multiply_adds",
     "net_sizes",
     "not_finite",
 ]

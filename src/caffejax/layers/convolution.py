@@ -191,6 +191,11 @@ def convolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy
     )
 
 
+def convolution_window_of(ctx: Context, x: Any) -> Window:
+    """Return the window over the axes of space."""
+    return correlation(ctx, (x,)).window
+
+
 CONVOLUTION_LABEL = Label(
     "#FF5050",
     window=lambda layer: window_lines(layer.convolution_param),
@@ -209,7 +214,14 @@ register(
         ),
         Traced(convolution, params=convolution_params, fusion=Fusion(convolution_fusible, convolution_fused)),
         Gradient(convolution_backward),
-        Facts(row_wise=after_first_axis, dtypes="products", weight_axes=4, pixels="windows", label=CONVOLUTION_LABEL),
+        Facts(
+            row_wise=after_first_axis,
+            dtypes="products",
+            weight_axes=4,
+            pixels="windows",
+            window=convolution_window_of,
+            label=CONVOLUTION_LABEL,
+        ),
     )
 )
 

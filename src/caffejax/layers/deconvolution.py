@@ -9,7 +9,7 @@ import jax
 from ..errors import require
 from .axes import after_first_axis
 from .context import Context, ParamSpec, Shape
-from .convolution import CONVOLUTION_LABEL, Correlation, correlation, summed
+from .convolution import CONVOLUTION_LABEL, Correlation, convolution_window_of, correlation, summed
 from .registry import register
 from .spatial import DILATION_OF_FORKS
 from .tops import every
@@ -57,7 +57,12 @@ register(
         Traced(deconvolution, params=deconvolution_params),
         Gradient(deconvolution_backward),
         Facts(
-            row_wise=after_first_axis, dtypes="products", weight_axes=4, pixels="transposed", label=CONVOLUTION_LABEL
+            row_wise=after_first_axis,
+            dtypes="products",
+            weight_axes=4,
+            pixels="transposed",
+            window=convolution_window_of,
+            label=CONVOLUTION_LABEL,
         ),
     )
 )

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from ..errors import require
+from ..kernels.window import Window
 from .axes import after_first_axis
 from .context import Context, ParamSpec
 from .convolution import (
@@ -18,6 +19,7 @@ from .convolution import (
     convolution_fused,
     convolution_fusible,
     convolution_params,
+    convolution_window_of,
 )
 from .epilogue import Epilogue
 from .registry import register
@@ -41,6 +43,7 @@ register(
             dtypes="products",
             weight_axes=4,
             pixels="windows",
+            window=convolution_window_of,
             label=CONVOLUTION_LABEL,
             origin="yonghenglh6/DepthwiseConvolution",
             restrictions="Without `group` every output sees all inputs, as in the fork on a CPU; on a GPU it takes "
@@ -76,6 +79,11 @@ def convolution_depthwise_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilo
     return convolution_fused(by_channels(ctx, x), blobs, x, epilogues)
 
 
+def convolution_depthwise_window(ctx: Context, x: Any) -> Window:
+    """Return the window over the axes of space."""
+    return convolution_window_of(by_channels(ctx, x), x)
+
+
 register(
     LayerType(
         Signature("ConvolutionDepthwise", param="convolution_param"),
@@ -90,6 +98,7 @@ register(
             dtypes="products",
             weight_axes=4,
             pixels="windows",
+            window=convolution_depthwise_window,
             label=CONVOLUTION_LABEL,
             origin="Tiny-DSOD, ShuffleNet",
         ),

@@ -33,12 +33,17 @@ def im2col_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) 
     return overlay(dy.reshape(*x.shape[: axis + 1], *window.kernel, *out), x.shape[axis + 1 :], window)
 
 
+def im2col_window(ctx: Context, x: jax.Array) -> Window:
+    """Return the window over the axes of space."""
+    return _window(ctx, x)[0]
+
+
 register(
     LayerType(
         Signature("Im2col", param="convolution_param", fork_settings=DILATION_OF_FORKS),
         Traced(im2col),
         Gradient(im2col_backward),
-        Facts(row_wise=after_first_axis, dtypes="bottoms", integers=True, pixels="windows"),
+        Facts(row_wise=after_first_axis, dtypes="bottoms", integers=True, pixels="windows", window=im2col_window),
     )
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ..schema.caffe_pb2 import LayerParameter
 
@@ -18,6 +18,7 @@ class Label:
         kind: what comes after the type's name.
         window: the lines on kernel, stride and pad.
         edge: what stands at the edges to the tops, such as the number of outputs.
+        family: what it is coloured as, where the rest of its type does not tell; see `summary.family_of`.
         lr_mult: whether there are multipliers of the learning rate for a weight and a bias.
     """
 
@@ -25,6 +26,7 @@ class Label:
     kind: Callable[[LayerParameter], str] | None = None
     window: Callable[[LayerParameter], list[str]] | None = None
     edge: Callable[[LayerParameter], str] | None = None
+    family: Literal["activation"] | None = None
     lr_mult: bool = False
 
 

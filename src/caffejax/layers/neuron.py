@@ -13,6 +13,7 @@ from ..schema.caffe_pb2 import FillerParameter
 from .axes import four_axes
 from .context import Context, ParamSpec
 from .dtypes import promote
+from .label import Label
 from .registry import register
 from .types import Facts, Gradient, LayerType, Signature, Traced
 
@@ -70,7 +71,7 @@ register(
         Signature("PReLU", param="prelu_param"),
         Traced(prelu, params=prelu_params),
         Gradient(prelu_backward),
-        Facts(row_wise=True, dtypes="bottoms", pixels="same"),
+        Facts(row_wise=True, dtypes="bottoms", pixels="same", label=Label(family="activation")),
     )
 )
 
@@ -249,7 +250,7 @@ register(
         Signature("Dropout", param="dropout_param", fork_settings=("scale_train", "sample_weights_test")),
         Traced(dropout),
         Gradient(dropout_backward),
-        Facts(row_wise=True, dtypes="bottoms", pixels="same"),
+        Facts(row_wise=True, dtypes="bottoms", pixels="same", label=Label(family="activation")),
     )
 )
 

@@ -22,6 +22,8 @@ from .stochastic_pooling import stochastic_diff, stochastic_windows
 from .tops import first
 from .types import Facts, Gradient, LayerType, Signature, Traced
 
+_LARGEST = 1024  # a kernel beyond the plane is no use, and each of its cells is a step of the computation
+
 
 def pooling(ctx: Context, x: jax.Array) -> object:
     """MAX, AVE or STOCHASTIC over windows; sizes round up unless round_mode says FLOOR (in forks: ceil_mode: false).
@@ -44,6 +46,11 @@ def pooling_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Arra
     return pool_diff(pool_method(ctx.param), x, d_top, *_window(ctx, x), _key(ctx))
 
 
+def pooling_window(ctx: Context, x: Any) -> Window:
+    """Return the window over the plane."""
+    return _window(ctx, x)[0]
+
+
 POOLING_LABEL = Label(
     "#FF9900",
     kind=lambda layer: layer.pooling_param.PoolMethod.Name(layer.pooling_param.pool),
@@ -55,7 +62,7 @@ register(
         Signature("Pooling", tops=(1, 2), param="pooling_param", fork_settings=("ceil_mode",)),
         Traced(pooling),
         Gradient(pooling_backward),
-        Facts(row_wise=True, dtypes="bottoms", pixels="windows", label=POOLING_LABEL),
+        Facts(row_wise=True, dtypes="bottoms", pixels="windows", window=pooling_window, label=POOLING_LABEL),
     )
 )
 
@@ -137,6 +144,10 @@ def _window(ctx: Context, x: Any) -> tuple[Window, Shape]:
     )
     window = Window.symmetric(kernel, stride, pad)
     check_window(pool_method(ctx.param), window)
+    require(
+        max(kernel) <= max(_LARGEST, *size),
+        f"the kernel {kernel} is larger than the plane {size} and than {_LARGEST}; use global_pooling, or less",
+    )
     rounding = math.floor if p.round_mode == p.FLOOR or not p.ceil_mode else math.ceil
     return window, pooled_size(size, window, rounding)
 

@@ -182,6 +182,7 @@ class Facts:
             refused but for indices.
         pixels: where the bottom's pixels lie in the top: at the "same" places, as in all that is elementwise; in
             "windows", each a pixel of the top; "transposed", the other way round; "cropped"; or "unknown".
+        window: `window(ctx, bottom)` is that `Window`, where there is one; the bottom has `.shape`.
         label: what drawings say of such a layer.
         weight_axes: how many axes its first param has; old weight files give all blobs four.
         restrictions: what the type does not do, for the table of layers.
@@ -201,6 +202,7 @@ class Facts:
     dtypes: DtypePolicy = "float32"
     integers: bool = False
     pixels: Pixels = "unknown"
+    window: Function | None = None
     label: Label = UNLABELLED
     weight_axes: int = 1
     restrictions: str = ""

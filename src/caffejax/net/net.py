@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from .. import data  # noqa: F401  registers the data layers
 from ..data.loader import open_sources
-from ..graph import Graph, Param, build_graph, net_state
+from ..graph import Graph, Param, build_graph, inference_graph, net_state
 from ..graph.reshape import reshape_graph, with_batch
 from ..kernels import compiling
 from ..layers import Phase, Source
@@ -27,8 +27,10 @@ from ..schedule.fuse import keep_apart
 from ..schedule.recompute import Recomputing
 from ..schema import read_net, source_file
 from ..schema.caffe_pb2 import NetParameter, NetState
+from ..summary import Summary, summarize
 from .given import check_given, check_key, check_selection, known_names, shape_hints
 from .initial import initial_param
+from .room import check_room
 
 log = logging.getLogger("caffejax.net")
 
@@ -143,6 +145,19 @@ class Net:
         """
         return self._with_graph(with_batch(self.graph, batch, axis))
 
+    def for_inference(self, outputs: Iterable[str] | None = None) -> Net:
+        """Return the layers that some blobs need, in phase TEST; its outputs are these. The same variables fit.
+
+        Args:
+            outputs: the blobs; unless given the net's outputs, with what losses and scores compare in place of these.
+
+        Raises:
+            GraphError: naming the blobs that the net does not have.
+        """
+        test = self.in_phase("TEST")
+        names = None if outputs is None else known_names(test.graph, "outputs", outputs)
+        return test._with_graph(inference_graph(test.graph, names))
+
     def with_run(self, run: Run) -> Net:
         """Return the same net, for inputs of the same shapes, computing in another way."""
         message, state, file = self._definition
@@ -192,8 +207,13 @@ class Net:
 
         The numbers depend on the key, the layer's name and the param's index only, so that other layers coming or
         going change nothing.
+
+        Raises:
+            GraphError: naming all layers that there is no room for.
         """
         check_key(key)
+        if not isinstance(key, jax.core.Tracer):  # shapes alone take no room
+            check_room(self.graph)
         initial = partial(initial_param, self.graph, key=key, dtype=dtype)
         state = self.tree(lambda p: None if p.spec.learnable else initial(p))
         for layer in self.graph.layers:
@@ -286,6 +306,10 @@ class Net:
                     blobs[param.slot.index] = param.spec.rewritten(blobs[param.slot.index])
                     new[layer.key] = tuple(blobs)
         return new
+
+    def summary(self) -> Summary:
+        """Return the net's layers in numbers; printed it is a table."""
+        return summarize(self.graph)
 
     def tree(self, value: Callable[[Param], Any]) -> Any:
         """Make `{layer: value of each param}`, None for params of other layers, without layers that have no value."""

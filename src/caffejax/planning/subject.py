@@ -13,7 +13,6 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..errors import CaffejaxError, GraphError, Problem
-from ..inspect.counting import multiply_adds
 from ..net import Net
 from ..options import Parallel
 from ..parallel import DATA, mesh_of, replicated
@@ -21,6 +20,7 @@ from ..schema.caffe_pb2 import SolverParameter
 from ..solvers.build import optimizer_of, run_on, start_of
 from ..solvers.placement import OnMesh
 from ..solvers.state import TrainState, make_step
+from ..summary import multiply_adds
 from .devices import devices
 from .program import Program, program_of
 from .result import Plan

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...checkpoints.flat import read_npz, write_npz
+from ...checkpoints.npz import read_npz, write_npz
 from ...errors import DataError, Problem, WeightsError
 from ...schema.blobs import Array
 from .dump import Dump, DumpedLayer

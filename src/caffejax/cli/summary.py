@@ -1,0 +1,30 @@
+"""Summarise a net: layers, shapes, parameters, multiply-adds, activation memory, receptive field and stride.
+
+Receptive field and stride are in pixels of the net's inputs, along each axis of space; - where a number sees all of
+them, as after an InnerProduct, or where that cannot be said. Multiply-adds and activations are of the whole batch.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from . import flags, nets
+
+HELP = "summarise a net: shapes, parameters, multiply-adds, memory, receptive fields"
+EXAMPLE = "caffejax summary configs/googlenet/train_val.prototxt --batch=1"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    parser.add_argument("model", help="the net prototxt", metavar="NET")
+    flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TEST")
+    nets.add_state_flags(parser)
+    flags.add(parser, "batch", "another batch size than the net's own", type=flags.positive, metavar="N")
+    flags.add(parser, "json", "print the exact numbers as JSON", action="store_true")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the summary."""
+    net = nets.net_of(options)
+    summary = (net if options.batch is None else net.with_batch(options.batch)).summary()
+    print(summary.to_json() if options.json else summary)

@@ -1,0 +1,40 @@
+"""Families of layers: what people tell layers apart by when they look at a net."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from ..graph import Layer
+
+Family = Literal[
+    "data", "convolution", "product", "normalisation", "activation", "pooling", "merge", "shape", "loss", "other"
+]
+FAMILIES: tuple[Family, ...] = get_args(Family)
+
+
+def family_of(layer: Layer) -> Family:
+    """Return a layer's family, by what its type says of itself.
+
+    "product" is what has weights and no window, such as InnerProduct and LSTM; "merge" makes one blob of several;
+    "loss" are scores, too.
+    """
+    kind, facts = layer.type, layer.type.facts
+    if kind.is_fed or not layer.bottoms:
+        return "data"
+    if kind.signature.loss or any(layer.loss_weights) or (layer.index_bottoms and not kind.gradient.exists):
+        return "loss"
+    if facts.label.family is not None:
+        return facts.label.family
+    if facts.by_channel is not None or any(not p.spec.learnable for p in layer.params):
+        return "normalisation"
+    if facts.window is not None:
+        return "convolution" if layer.params else "pooling"
+    if facts.elementwise and len(layer.bottoms) == 1 and facts.moves == "nothing":
+        return "activation"
+    if layer.params:
+        return "normalisation" if facts.pixels == "same" else "product"
+    if len(layer.bottoms) > 1 and len(layer.tops) == 1 and (facts.moves == "whole" or facts.elementwise):
+        return "merge"
+    if facts.moves != "nothing":
+        return "shape"
+    return "normalisation" if facts.pixels == "same" else "other"

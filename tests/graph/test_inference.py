@@ -1,0 +1,97 @@
+"""Nets cut to what inference needs: the same numbers, from fewer layers."""
+
+from collections import Counter
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from caffejax import GraphError, Net
+
+IN_PLACE = """
+  layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 5 dim: 5 } } }
+  layer { name: "conv" type: "Convolution" bottom: "data" top: "x"
+    convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "xavier" } } }
+  layer { name: "relu" type: "ReLU" bottom: "x" top: "x" }
+  layer { name: "power" type: "Power" bottom: "x" top: "x" power_param { scale: 2 shift: 0.5 } }
+  layer { name: "tap" type: "Sigmoid" bottom: "x" top: "s" }
+  layer { name: "sum" type: "Eltwise" bottom: "x" bottom: "s" top: "sum" }
+  layer { name: "aside" type: "TanH" bottom: "x" top: "aside" }
+"""
+CLASSIFIER = """
+  layer { name: "data" type: "Input" top: "data" top: "label"
+    input_param { shape { dim: 2 dim: 3 } shape { dim: 2 } } }
+  layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip"
+    inner_product_param { num_output: 4 weight_filler { type: "xavier" } } }
+  layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+  layer { name: "accuracy" type: "Accuracy" bottom: "ip" bottom: "label" top: "accuracy" }
+"""
+SIAMESE = """
+  layer { name: "pair" type: "Input" top: "a" top: "b" input_param { shape { dim: 2 dim: 3 } } }
+  layer { name: "fa" type: "InnerProduct" bottom: "a" top: "fa" param { name: "w" } param { name: "c" }
+    inner_product_param { num_output: 4 weight_filler { type: "xavier" } bias_filler { type: "uniform" } } }
+  layer { name: "fb" type: "InnerProduct" bottom: "b" top: "fb" param { name: "w" } param { name: "c" }
+    inner_product_param { num_output: 4 } }
+"""
+AUTOENCODER = """
+  layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 2 dim: 2 } } }
+  layer { name: "flat" type: "Flatten" bottom: "data" top: "flat" }
+  layer { name: "code" type: "InnerProduct" bottom: "flat" top: "code" inner_product_param { num_output: 12 } }
+  layer { name: "loss" type: "EuclideanLoss" bottom: "code" bottom: "flat" top: "loss" }
+  layer { name: "label" type: "Parameter" top: "best" parameter_param { shape { dim: 1 } } }
+"""
+
+
+def inputs_of(net: Net) -> dict[str, jax.Array]:
+    shapes = {name: net.graph.blobs[name].shape for name in net.fed}
+    return {name: jax.random.normal(jax.random.key(i), s) for i, (name, s) in enumerate(shapes.items())}
+
+
+@pytest.mark.parametrize(
+    ("text", "outputs", "fed", "layers"),
+    [
+        (IN_PLACE, ("sum",), ("data",), "data conv relu power tap sum"),
+        (IN_PLACE, ("s", "aside"), ("data",), "data conv relu power tap aside"),
+        (IN_PLACE, ("x",), ("data",), "data conv relu power"),
+        (CLASSIFIER, ("ip",), ("data",), "data ip"),
+        (CLASSIFIER, ("loss", "ip"), ("data", "label"), "data ip loss"),
+        (SIAMESE, ("fb",), ("b",), "pair fb"),
+    ],
+)
+def test_it_computes_the_same(text: str, outputs: tuple[str, ...], fed: tuple[str, ...], layers: str) -> None:
+    net = Net(text, "TRAIN")
+    small = net.for_inference(outputs)
+    assert small.fed == fed
+    assert small.outputs == outputs
+    assert " ".join(layer.name for layer in small.graph.layers) == layers
+    variables, inputs = net.init(jax.random.key(1)), inputs_of(net)
+    wanted, _ = net.apply(*variables, inputs, blobs=outputs)
+    found, _ = small.apply(*variables, {name: inputs[name] for name in fed})
+    for name in outputs:
+        np.testing.assert_array_equal(found[name], wanted[name])
+
+
+@pytest.mark.parametrize("text", [IN_PLACE, CLASSIFIER, AUTOENCODER])
+def test_each_blob_is_made_once(text: str) -> None:
+    made = Counter(top for layer in Net(text).for_inference().graph.layers for top in layer.tops)
+    assert set(made.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("text", "predicted"),
+    [(IN_PLACE, ("aside", "sum")), (CLASSIFIER, ("ip",)), (SIAMESE, ("fa", "fb")), (AUTOENCODER, ("best", "code"))],
+)
+def test_losses_and_scores_give_way_to_what_they_score(text: str, predicted: tuple[str, ...]) -> None:
+    assert sorted(Net(text).for_inference().outputs) == list(predicted)
+
+
+def test_data_may_have_another_size() -> None:
+    net = Net(CLASSIFIER).for_inference()
+    found, _ = net.apply(*net.init(jax.random.key(0)), {"data": jnp.ones((7, 3))})
+    assert found["ip"].shape == (7, 4)
+
+
+def test_unknown_blobs_are_named() -> None:
+    with pytest.raises(GraphError, match=r"no blob 'ipp' in the net; did you mean 'ip'"):
+        Net(CLASSIFIER).for_inference(["ipp"])

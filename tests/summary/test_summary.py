@@ -1,0 +1,156 @@
+"""A net in numbers: receptive fields against gradients, families, the table, JSON, the command."""
+
+import json
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from caffejax import Net
+from caffejax.cli import main
+from caffejax.summary import FAMILIES
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+LENET = CONFIGS / "lenet" / "train_val.prototxt"
+
+CONV = 'type: "Convolution" convolution_param { num_output: 1 weight_filler { type: "constant" value: 1 } %s }'
+POOL = 'type: "Pooling" pooling_param { pool: AVE %s }'
+BACK = 'type: "Deconvolution" convolution_param { num_output: 1 weight_filler { type: "constant" value: 1 } %s }'
+SAME = 'type: "Power" power_param { scale: 2 }'
+
+
+def stack(*layers: str) -> Net:
+    """A net of layers one after the other, on a plane of 40 x 40."""
+    text = 'layer { name: "0" type: "Input" top: "0" input_param { shape { dim: 1 dim: 1 dim: 40 dim: 40 } } }'
+    for i, layer in enumerate(layers):
+        text += f'layer {{ name: "{i + 1}" bottom: "{i}" top: "{i + 1}" {layer} }}'
+    return Net(text)
+
+
+def seen(net: Net, place: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first pixel and the size of what the number at (place, place) of the last top depends on."""
+    (name,) = net.outputs
+    variables = net.init(jax.random.key(0))
+    gradient = jax.grad(lambda x: net.apply(*variables, {"0": x})[0][name][0, 0, place, place])(
+        jnp.ones((1, 1, 40, 40))
+    )
+    places = np.argwhere(np.asarray(gradient)[0, 0])
+    return places.min(0), np.ptp(places, axis=0) + 1
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        (CONV % "kernel_size: 3",),
+        (CONV % "kernel_size: 3 stride: 2", CONV % "kernel_size: 5 pad: 2"),
+        (CONV % "kernel_size: 3 dilation: 4", SAME, POOL % "kernel_size: 2 stride: 2", CONV % "kernel_size: 3"),
+        (CONV % "kernel_h: 5 kernel_w: 1 stride_h: 1 stride_w: 3", POOL % "kernel_size: 3 stride: 2"),
+        (BACK % "kernel_size: 4 stride: 2", CONV % "kernel_size: 5"),
+        (CONV % "kernel_size: 2 stride: 2", BACK % "kernel_size: 2 stride: 2"),
+        (CONV % "kernel_size: 4 stride: 4", BACK % "kernel_size: 4 stride: 2 pad: 1", SAME),
+    ],
+)
+def test_a_receptive_field_is_what_the_gradient_reaches(layers: tuple[str, ...]) -> None:
+    """Deconvolutions see less at some places; the field is what any of them sees."""
+    net = stack(*layers)
+    last = net.summary().layers[-1]
+    centre = min(last.top_shapes[0][2:]) // 2
+    places = [seen(net, place) for place in range(centre - 2, centre + 4)]
+    largest = np.max([size for _, size in places], axis=0)
+    assert last.receptive_field is not None
+    assert last.stride is not None
+    exact = not any("Deconvolution" in layer for layer in layers)
+    assert tuple(largest) == last.receptive_field if exact else np.all(largest <= last.receptive_field)
+    assert np.all(np.array(last.receptive_field) - largest <= 2)
+    wide = min(len(places) - 1, 4)
+    moved = (places[wide][0] - places[0][0]) / wide
+    np.testing.assert_allclose(moved, last.stride, atol=0.5)
+
+
+@pytest.mark.parametrize(("name", "field", "stride"), [("pool5", 907, 32), ("3a_out", 59, 8), ("conv1", 7, 2)])
+def test_known_fields_of_googlenet(name: str, field: int, stride: int) -> None:
+    layers = {x.name: x for x in Net(CONFIGS / "googlenet" / "train_val.prototxt").summary().layers}
+    assert (layers[name].receptive_field, layers[name].stride) == ((field, field), (stride, stride))
+    assert layers["fc"].receptive_field is layers["prob"].receptive_field is None
+
+
+FAMILY_OF = {
+    'type: "Convolution" convolution_param { num_output: 4 kernel_size: 3 }': "convolution",
+    'type: "Deconvolution" convolution_param { num_output: 4 kernel_size: 3 }': "convolution",
+    'type: "InnerProduct" inner_product_param { num_output: 4 }': "product",
+    'type: "BatchNorm"': "normalisation",
+    'type: "Scale"': "normalisation",
+    'type: "LRN"': "normalisation",
+    'type: "MVN"': "normalisation",
+    'type: "Normalize"': "normalisation",
+    'type: "ReLU"': "activation",
+    'type: "PReLU"': "activation",
+    'type: "Dropout"': "activation",
+    'type: "Power"': "activation",
+    'type: "Pooling" pooling_param { kernel_size: 2 }': "pooling",
+    'type: "Flatten"': "shape",
+    'type: "Split"': "shape",
+    'type: "Permute" permute_param { order: 1 }': "shape",
+    'bottom: "0" type: "Concat"': "merge",
+    'bottom: "0" type: "Eltwise"': "merge",
+    'bottom: "0" type: "EuclideanLoss"': "loss",
+    'type: "Reduction" loss_weight: 1': "loss",
+    'type: "Softmax"': "other",
+}
+
+
+@pytest.mark.parametrize(("layer", "family"), FAMILY_OF.items())
+def test_families(layer: str, family: str) -> None:
+    first, second = stack(layer).summary().layers
+    assert family in FAMILIES
+    assert (first.family, second.family) == ("data", family)
+
+
+def test_the_table_and_json_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["summary", str(LENET), "--batch=1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == [
+        "layer",
+        "type",
+        "tops",
+        "parameters",
+        "multiply-adds",
+        "activations",
+        "field",
+        "stride",
+    ]
+    assert main(["summary", str(LENET), "--batch=1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [line.split()[0] for line in lines[1:-2]] == [layer["name"] for layer in found["layers"]]
+    (conv2,) = (layer for layer in found["layers"] if layer["name"] == "conv2")
+    assert conv2["multiply_adds"] == 50 * 8 * 8 * 20 * 25
+    assert conv2["param_shapes"] == [[50, 20, 5, 5], [50]]
+    assert (conv2["receptive_field"], conv2["stride"]) == ([14, 14], [2, 2])
+    parameters = sum(layer["parameters"] for layer in found["layers"])
+    assert found["total"]["parameters"] == parameters
+    assert f"{parameters:,} parameters" in lines[-1]
+
+
+def test_it_prints_as_a_table_in_python_and_notebooks() -> None:
+    summary = Net('layer { name: "<b>\\033[2J" type: "Input" top: "x" input_param { shape { dim: 2 } } }').summary()
+    assert repr(summary) == str(summary)
+    assert "\x1b" not in str(summary)
+    assert "<b>" not in summary._repr_html_()
+    assert re.search("&lt;b&gt;.*Input", summary._repr_html_())
+
+
+def test_host_layers_are_said_not_to_count() -> None:
+    net = Net("""layer { name: "in" type: "Input" top: "x" top: "s"
+        input_param { shape { dim: 4 dim: 2 } shape { dim: 4 } } }
+      layer { name: "f" type: "Filter" bottom: "x" bottom: "s" top: "y" }""")
+    assert net.summary().layers[1].multiply_adds is None
+    assert "(without 1 on the host)" in str(net.summary())
+
+
+def test_bad_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "net.prototxt").write_text('layer { name: "c" type: "Convolutoin" bottom: "x" top: "y" }')
+    assert main(["summary", str(tmp_path / "net.prototxt")]) == 1
+    assert "did you mean 'Convolution'" in capsys.readouterr().err
