@@ -82,12 +82,15 @@ class OnDevice:
         return None
 
     def placed(self, state: TrainState, each: Params | None = None) -> TrainState:
-        """Return the state as it lies: on the device, or on another where somebody has put it.
+        """Return the state as it lies: on the device, or where somebody has put it, such as cut over several.
 
-        One that lies on several, or on the host, as that of a solver of several devices does, is copied here.
+        One that lies whole on each of several, or on the host, as that of a solver of several devices does, is copied
+        to the device.
         """
         leaves = jax.tree.leaves(state)
-        if all(isinstance(x, jax.Array) and len(x.sharding.device_set) == 1 for x in leaves):
+        arrays = [x for x in leaves if isinstance(x, jax.Array)]
+        cut = any(not x.is_fully_replicated for x in arrays)
+        if cut or (len(arrays) == len(leaves) and all(len(x.sharding.device_set) == 1 for x in arrays)):
             return state
         found: TrainState = place(state, SingleDeviceSharding(self._device))
         return found
