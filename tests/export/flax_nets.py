@@ -208,7 +208,7 @@ NETS: dict[str, str] = {
         ),
     ),
     "residual": residual_net(2),
-    "residual, in a list": residual_net(4),
+    "residual, in a list": residual_net(6),
 }
 
 
