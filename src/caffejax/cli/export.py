@@ -118,11 +118,22 @@ def _write_stablehlo(net: Net, subject: Subject, options: argparse.Namespace) ->
 
 
 def _write_onnx(net: Net, subject: Subject, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
-    raise CaffejaxError("ONNX is not there yet")
+    from ..export.onnx import OPSET, shapes_of, write_onnx
+
+    settings: dict[str, Any] = {
+        "opset": options.opset or OPSET,
+        "batch_axis": options.batch_axis or 0,
+        "preprocessing": preprocess.preprocessing_of(net, subject, options),
+    }
+    model = _in_any_batch(lambda batch: write_onnx(subject, options.to, batch=batch, **settings), options)
+    return shapes_of(model.graph.input), shapes_of(model.graph.output)
 
 
 def _write_flax(net: Net, subject: Subject, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
-    raise CaffejaxError("flax source is not there yet")
+    from ..export.flax import write_flax
+
+    write_flax(subject, options.out, weights=options.weights_as or "safetensors")
+    return subject.inputs, {name: subject.net.graph.blobs[name] for name in subject.outputs}
 
 
 _WRITERS = {"stablehlo": _write_stablehlo, "onnx": _write_onnx, "flax": _write_flax}

@@ -8,6 +8,7 @@ from ..extras import require_package
 
 require_package("onnx", "writes models")
 
+from .shapes import shapes_of  # noqa: E402
 from .writing import OPSET, OPSETS, export_onnx, write_onnx  # noqa: E402
 
-__all__ = ["OPSET", "OPSETS", "export_onnx", "write_onnx"]
+__all__ = ["OPSET", "OPSETS", "export_onnx", "shapes_of", "write_onnx"]
