@@ -25,7 +25,7 @@ def in_words(size: float) -> str:
         if abs(size) < 1024:
             return f"{size:.4g} {unit}"
         size /= 1024
-    return f"{size:.2f} GiB"
+    return f"{size:.2f} GiB" if abs(size) < 1024 else f"{size / 1024:.2f} TiB"
 
 
 def count_in_words(n: int) -> str:

@@ -19,6 +19,11 @@ IN_PLACE = """
   layer { name: "sum" type: "Eltwise" bottom: "x" bottom: "s" top: "sum" }
   layer { name: "aside" type: "TanH" bottom: "x" top: "aside" }
 """
+ON_INPUT = """
+  layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 } } }
+  layer { name: "scale" type: "Power" bottom: "data" top: "data" power_param { scale: 0.1 } }
+  layer { name: "shift" type: "Power" bottom: "data" top: "data" power_param { shift: 2 } }
+"""
 CLASSIFIER = """
   layer { name: "data" type: "Input" top: "data" top: "label"
     input_param { shape { dim: 2 dim: 3 } shape { dim: 2 } } }
@@ -99,6 +104,15 @@ def test_each_blob_is_made_once(text: str) -> None:
 )
 def test_losses_and_scores_give_way_to_what_they_score(text: str, predicted: tuple[str, ...]) -> None:
     assert sorted(Net(text).for_inference().outputs) == list(predicted)
+
+
+def test_what_is_fed_keeps_its_name_where_it_is_written_over() -> None:
+    net = Net(ON_INPUT)
+    small = net.for_inference()
+    assert small.fed == ("data",)
+    assert small.outputs == ("data/shift",)
+    inputs = inputs_of(net)
+    np.testing.assert_array_equal(small.apply({}, {}, inputs)[0]["data/shift"], net.apply({}, {}, inputs)[0]["data"])
 
 
 def test_data_may_have_another_size() -> None:

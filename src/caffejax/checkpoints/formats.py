@@ -17,7 +17,7 @@ from ..errors import Problem, WeightsError, did_you_mean
 from ..layers import layer_types
 from ..schema.blobs import Array, Legacy4D
 from ..schema.caffe_pb2 import LayerParameter, NetParameter
-from . import flat
+from . import npz, safetensors
 from .caffemodel import read_caffemodel, write_caffemodel
 from .caffemodel_h5 import write_caffemodel_h5
 from .orbax import CheckpointFolder
@@ -211,13 +211,13 @@ FORMATS: dict[str, Format] = {
     ".h5": Format(read_caffemodel, _write_caffemodel_h5, copies=False),
     ".orbax": Format(_read_orbax, _write_orbax, copies=False),
     ".npz": Format(
-        lambda path: _unflatten(path, flat.read_npz(path)),
-        lambda path, net, weights: flat.write_npz(path, _flatten(weights)),
+        lambda path: _unflatten(path, npz.read_npz(path)),
+        lambda path, net, weights: npz.write_npz(path, _flatten(weights)),
         copies=True,
     ),
     ".safetensors": Format(
-        lambda path: _unflatten(path, flat.read_safetensors(path)),
-        lambda path, net, weights: flat.write_safetensors(path, _flatten(weights)),
+        lambda path: _unflatten(path, safetensors.read_safetensors(path)),
+        lambda path, net, weights: safetensors.write_safetensors(path, _flatten(weights)),
         copies=True,
     ),
 }

@@ -103,7 +103,7 @@ def _npz_writer(target: str, name: str) -> Iterator[Callable[[Any], object]]:
     """Write the batches of a blob to a file under its name, one after the other along the first axis."""
     import numpy as np
 
-    from ..checkpoints.flat import write_npz
+    from ..checkpoints.npz import write_npz
 
     batches: list[Any] = []
     yield batches.append

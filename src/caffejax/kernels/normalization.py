@@ -15,6 +15,7 @@ from .layout import channels_first, channels_last, materialise
 from .operation import Operation
 from .sums import FIRST, LAST, Channels, promote
 from .varying import varying
+from .window import reach
 
 Arrays = tuple[jax.Array, ...]
 WindowSums = Callable[[jax.Array, int, int], jax.Array]
@@ -194,8 +195,8 @@ def _response_diff_on_cpu(x: jax.Array, scale: jax.Array, dy: jax.Array, **how: 
 
 def _window_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
     """Sum over `size` neighbours along an axis, zero beyond the edge."""
-    half, along = size // 2, [k == axis for k in range(x.ndim)]
-    kernel, padding = (size if a else 1 for a in along), [(half, half) if a else (0, 0) for a in along]
+    half, along = reach(size, x.shape[axis]), [k == axis for k in range(x.ndim)]
+    kernel, padding = (2 * half + 1 if a else 1 for a in along), [(half, half) if a else (0, 0) for a in along]
     total: jax.Array = jax.lax.reduce_window(
         x, np.zeros((), x.dtype), jax.lax.add, tuple(kernel), (1,) * x.ndim, padding
     )
@@ -204,9 +205,10 @@ def _window_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
 
 def _slice_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
     """Do the same by slices, which CPUs add up faster."""
-    half, n = size // 2, x.shape[axis]
+    n = x.shape[axis]
+    half = reach(size, n)
     padded = jnp.pad(x, [(half, half) if k == axis else (0, 0) for k in range(x.ndim)])
-    parts = (jax.lax.slice_in_dim(padded, i, i + n, axis=axis) for i in range(size))
+    parts = (jax.lax.slice_in_dim(padded, i, i + n, axis=axis) for i in range(2 * half + 1))
     return sum(parts, start=jnp.zeros((), x.dtype))
 
 

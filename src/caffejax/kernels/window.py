@@ -9,6 +9,11 @@ from itertools import product
 Shape = tuple[int, ...]
 
 
+def reach(size: int, n: int) -> int:
+    """Return how far a centred window of `size` reaches to either side, along an axis of n cells, and no further."""
+    return min(size // 2, n - 1)
+
+
 @dataclass(frozen=True)
 class Window:
     """A sliding window, with an entry for each spatial axis.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 from ..errors import require
 from ..kernels.elementwise import elementwise
 from ..kernels.normalization import power, response_normalized
-from ..kernels.window import Window
+from ..kernels.window import Window, reach
 from .context import Context
 from .dtypes import promote
 from .pooling import average_windows
@@ -78,11 +79,15 @@ def _scale(ctx: Context, x: jax.Array) -> jax.Array:
 
 def _channel_sum(x: jax.Array, size: int) -> jax.Array:
     """Sum over `size` neighbouring channels (axis 1), zero beyond the edge."""
-    half, channels = size // 2, x.shape[1]
+    channels = x.shape[1]
+    half = reach(size, channels)
     padded = jnp.pad(x, ((0, 0), (half, half), (0, 0), (0, 0)))
-    return sum((padded[:, i : i + channels] for i in range(size)), start=jnp.zeros_like(x))
+    return sum((padded[:, i : i + channels] for i in range(2 * half + 1)), start=jnp.zeros_like(x))
 
 
 def _window_mean(p: Any, x: jax.Array, fast: bool = False) -> jax.Array:
-    window = Window.symmetric((p.local_size,) * 2, (1, 1), (p.local_size // 2,) * 2)
-    return average_windows(x, window, x.shape[2:], fast=fast)
+    half = [reach(p.local_size, n) for n in x.shape[2:]]
+    window = Window.symmetric((2 * half[0] + 1, 2 * half[1] + 1), (1, 1), (half[0], half[1]))
+    mean = average_windows(x, window, x.shape[2:], fast=fast)
+    cells = math.prod(window.kernel) / p.local_size**2  # of those that it counts; the rest are beyond any edge
+    return mean if cells == 1 else mean * cells

@@ -22,6 +22,8 @@ from .stochastic_pooling import stochastic_diff, stochastic_windows
 from .tops import first
 from .types import Facts, Gradient, LayerType, Signature, Traced
 
+_LARGEST = 1024  # a kernel beyond the plane is no use, and each of its cells is a step of the computation
+
 
 def pooling(ctx: Context, x: jax.Array) -> object:
     """MAX, AVE or STOCHASTIC over windows; sizes round up unless round_mode says FLOOR (in forks: ceil_mode: false).
@@ -30,7 +32,7 @@ def pooling(ctx: Context, x: jax.Array) -> object:
     the part of the window inside the padded plane. A MAX window without any input gives -FLT_MAX, index -1.
     STOCHASTIC draws a cell of each window in proportion to its value, and in TEST takes the expectation.
     """
-    window, out = _window(ctx, x)
+    window, out = window_and_size(ctx, x)
     if ctx.n_tops == 1:
         return pool(pool_method(ctx.param), x, window, out, _key(ctx), fast=ctx.fast)
     require(pool_method(ctx.param) == "MAX", "only MAX pooling has a second top")
@@ -41,12 +43,12 @@ def pooling(ctx: Context, x: jax.Array) -> object:
 
 def pooling_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
     d_top = first(dy)
-    return pool_diff(pool_method(ctx.param), x, d_top, *_window(ctx, x), _key(ctx))
+    return pool_diff(pool_method(ctx.param), x, d_top, *window_and_size(ctx, x), _key(ctx))
 
 
 def pooling_window(ctx: Context, x: Any) -> Window:
     """Return the window over the plane."""
-    return _window(ctx, x)[0]
+    return window_and_size(ctx, x)[0]
 
 
 POOLING_LABEL = Label(
@@ -73,7 +75,7 @@ def pool(
         return stochastic_windows(x, window, out, key)
     if method == "AVE":
         return average_windows(x, window, out, fast=fast)
-    return max_pool(x, _around(x, window, out)) if fast else max_windows(x, window, out)[0]
+    return max_pool(x, around(x, window, out)) if fast else max_windows(x, window, out)[0]
 
 
 def pool_diff(
@@ -82,7 +84,7 @@ def pool_diff(
     """Return the bottom's diff: every window's goes back to the cells it came from, window position by position."""
     if method == "STOCHASTIC":
         return stochastic_diff(x, d_top, window, out, key)
-    (low_h, high_h), (low_w, high_w) = _around(x, window, out).padding
+    (low_h, high_h), (low_w, high_w) = around(x, window, out).padding
     dx = jnp.zeros((*x.shape[:2], x.shape[2] + low_h + high_h, x.shape[3] + low_w + high_w), x.dtype)
     if method == "AVE":
         share = d_top / window_areas(x.shape[2:], window, out).astype(x.dtype)
@@ -116,7 +118,7 @@ def _key(ctx: Context) -> jax.Array | None:
     return ctx.key if ctx.training and pool_method(ctx.param) == "STOCHASTIC" else None
 
 
-def _window(ctx: Context, x: Any) -> tuple[Window, Shape]:
+def window_and_size(ctx: Context, x: Any) -> tuple[Window, Shape]:
     """Return the window over the plane and the output's size.
 
     Raises:
@@ -142,6 +144,10 @@ def _window(ctx: Context, x: Any) -> tuple[Window, Shape]:
     )
     window = Window.symmetric(kernel, stride, pad)
     check_window(pool_method(ctx.param), window)
+    require(
+        max(kernel) <= max(_LARGEST, *size),
+        f"the kernel {kernel} is larger than the plane {size} and than {_LARGEST}; use global_pooling, or less",
+    )
     rounding = math.floor if p.round_mode == p.FLOOR or not p.ceil_mode else math.ceil
     return window, pooled_size(size, window, rounding)
 
@@ -188,7 +194,7 @@ def max_windows(x: jax.Array, window: Window, out: Shape) -> tuple[jax.Array, ja
     First along the rows, then along the columns: 2k comparisons for a k x k window. Comparing strictly keeps
     the first maximum in row-major order, and makes autodiff send the whole gradient there.
     """
-    (low_h, high_h), (low_w, high_w) = _around(x, window, out).padding
+    (low_h, high_h), (low_w, high_w) = around(x, window, out).padding
     least = jnp.finfo(x.dtype).min
     column = jnp.broadcast_to(jnp.arange(x.shape[3], dtype=jnp.int32), x.shape)
     best, (column,) = _first_max(x, (column,), 3, low_w, high_w, window, out, least)
@@ -224,17 +230,17 @@ def _first_max(
 
 def average_windows(x: jax.Array, window: Window, out: Shape, *, fast: bool = False) -> jax.Array:
     """Average windows of the last two of four axes; padding counts as zeros, overhang beyond it not at all."""
-    around, areas = _around(x, window, out), window_areas(x.shape[2:], window, out)
+    padded, areas = around(x, window, out), window_areas(x.shape[2:], window, out)
     if fast:
-        return average_pool(promote(x), around, areas).astype(x.dtype)
+        return average_pool(promote(x), padded, areas).astype(x.dtype)
     total = promote(x)
     for axis in (3, 2):
-        padded = _pad_axis(total, axis, *around.padding[axis - 2], 0)
+        longer = _pad_axis(total, axis, *padded.padding[axis - 2], 0)
         kernel, stride = window.kernel[axis - 2], window.stride[axis - 2]
         if out[axis - 2] == 1:
-            total = lax.slice_in_dim(padded, 0, kernel, axis=axis).sum(axis, keepdims=True)
+            total = lax.slice_in_dim(longer, 0, kernel, axis=axis).sum(axis, keepdims=True)
         else:
-            total = sum(_slices(padded, axis, kernel, stride, out[axis - 2]))  # type: ignore[assignment]
+            total = sum(_slices(longer, axis, kernel, stride, out[axis - 2]))  # type: ignore[assignment]
     return (total / areas).astype(x.dtype)
 
 
@@ -247,7 +253,7 @@ def window_areas(size: Shape, window: Window, out: Shape) -> np.ndarray:
     return np.outer(*lengths).astype(np.float32)
 
 
-def _around(x: jax.Array, window: Window, out: Shape) -> Window:
+def around(x: Any, window: Window, out: Shape) -> Window:
     """Pad the window such that all of `out` windows, and no more, lie inside of the padded plane."""
     size = x.shape[2:]
     return window.ending(size, out).without_rest(size)

@@ -13,16 +13,16 @@ def count(top: Any) -> int:
     Rows lie along the axis before the last, in all that lies before it; last axes of size 1 do not count. Of a top with
     one axis they are its numbers.
     """
-    first = np.asarray(top) if top.ndim == 1 else np.asarray(top)[(slice(None),) * _axis(top) + (slice(None), 0)]
-    return int(np.count_nonzero(first >= 0, axis=_axis(top)).max(initial=0))
+    first = np.asarray(top) if top.ndim == 1 else np.asarray(top)[(slice(None),) * rows_axis(top) + (slice(None), 0)]
+    return int(np.count_nonzero(first >= 0, axis=rows_axis(top)).max(initial=0))
 
 
 def trimmed(top: Any, rows: int | None = None) -> Any:
     """Return a padded top without the padding: the first `rows` of it, or as many as it says itself."""
-    return top[(slice(None),) * _axis(top) + (slice(count(top) if rows is None else rows),)]
+    return top[(slice(None),) * rows_axis(top) + (slice(count(top) if rows is None else rows),)]
 
 
-def _axis(top: Any) -> int:
+def rows_axis(top: Any) -> int:
     """Return the axis along which the rows lie: 2 of (1, 1, rows, columns), 0 of (rows, columns, 1, 1) and (rows,)."""
     axes: int = max(top.ndim, 2)
     while axes > 2 and top.shape[axes - 1] == 1:

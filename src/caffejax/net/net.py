@@ -30,6 +30,7 @@ from ..schema.caffe_pb2 import NetParameter, NetState
 from ..summary import Summary, summarize
 from .given import check_given, check_key, check_selection, known_names, shape_hints
 from .initial import initial_param
+from .room import check_room
 
 log = logging.getLogger("caffejax.net")
 
@@ -205,8 +206,13 @@ class Net:
 
         The numbers depend on the key, the layer's name and the param's index only, so that other layers coming or
         going change nothing.
+
+        Raises:
+            GraphError: naming all layers that there is no room for.
         """
         check_key(key)
+        if not isinstance(key, jax.core.Tracer):  # shapes alone take no room
+            check_room(self.graph)
         initial = partial(initial_param, self.graph, key=key, dtype=dtype)
         state = self.tree(lambda p: None if p.spec.learnable else initial(p))
         for layer in self.graph.layers:

@@ -1,45 +1,19 @@
-"""Weights in files of named arrays, .npz and .safetensors: `<layer>/<i>`."""
+"""Files of named arrays, .safetensors."""
 
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from ..atomic import replacing, replacing_path
+from ..atomic import replacing_path
 from ..errors import Problem, WeightsError
 from ..schema.blobs import Array
 
 AnyPath = str | os.PathLike[str]
 Arrays = Mapping[str, Array]
-
-
-def read_npz(path: AnyPath) -> dict[str, Array]:
-    """Read the arrays of an .npz file.
-
-    Raises:
-        WeightsError: for a file that cannot be read, is none, or holds Python objects.
-    """
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise _unreadable(path, ".npz", error) from error
-
-
-def write_npz(path: AnyPath, arrays: Arrays) -> None:
-    """Write an .npz file.
-
-    Raises:
-        WeightsError: if it cannot be written; what was there before stays whole.
-    """
-    with replacing(path, WeightsError) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for name, array in arrays.items():  # not np.savez, which takes some names for arguments of its own
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
 
 
 def read_safetensors(path: AnyPath) -> dict[str, Array]:

@@ -1,0 +1,99 @@
+"""Files of named arrays, .npz. What their heads claim is checked before it is believed."""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..atomic import replacing
+from ..errors import Problem, WeightsError
+from ..machine import free_memory
+from ..schema.blobs import Array
+from ..sizes import in_words
+
+AnyPath = str | os.PathLike[str]
+
+_TAKEN = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}  # what NumPy writes
+_ENCRYPTED = 1
+_FORMS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def read_npz(path: AnyPath) -> dict[str, Array]:
+    """Read the arrays of an .npz file. Nothing in it is ever run.
+
+    Raises:
+        WeightsError: for a file that cannot be read or is none, and with all members of it that are no arrays, claim
+            more than they hold, or take more memory than there is.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _members(archive, path)
+    except FileNotFoundError as error:
+        raise WeightsError(Problem("no such file; check the path and the working directory", str(path))) from error
+    except zipfile.BadZipFile as error:
+        raise WeightsError(Problem(f"no .npz, or damaged or cut short: {_reason(path, error)}", str(path))) from error
+    except (OSError, ValueError, NotImplementedError) as error:
+        raise WeightsError(Problem(f"cannot be read: {error}", str(path))) from error
+
+
+def _members(archive: zipfile.ZipFile, path: AnyPath) -> dict[str, Array]:
+    """Read each member. None gives more than the size in its head, by which memory is judged."""
+    members = archive.infolist()
+    size, free = sum(member.file_size for member in members), free_memory()
+    if size > free:
+        message = f"its arrays take {in_words(size)}, of memory there are {in_words(free)} left"
+        raise WeightsError(Problem(message, str(path)))
+    found: dict[str, Array] = {}
+    problems = []
+    for member in members:
+        try:
+            found[member.filename.removesuffix(".npy")] = _array(archive, member)
+        except (ValueError, EOFError, OSError, struct.error, zlib.error, zipfile.BadZipFile) as error:
+            problems.append(Problem(f"'{member.filename}' in it is no array, or damaged: {error}", str(path)))
+    if problems:
+        raise WeightsError(problems)
+    return found
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
+    if member.flag_bits & _ENCRYPTED:
+        raise ValueError("it is encrypted")
+    if member.compress_type not in _TAKEN:
+        raise ValueError(f"compression {member.compress_type} is none of NumPy's")
+    with archive.open(member) as file:
+        version = np.lib.format.read_magic(file)
+        if version not in _FORMS:
+            raise ValueError(f"form {version} of .npy")
+        shape, by_columns, dtype = _FORMS[version](file)
+        if dtype.hasobject:
+            raise ValueError("it holds Python objects")
+        if min(shape, default=0) < 0:
+            raise ValueError(f"shape {shape}")
+        content = file.read()
+    if len(content) != (size := math.prod(shape) * dtype.itemsize):
+        raise ValueError(f"{dtype} of shape {shape} takes {size} bytes, there are {len(content)}")
+    return np.frombuffer(bytearray(content), dtype).reshape(shape, order="F" if by_columns else "C")
+
+
+def write_npz(path: AnyPath, arrays: Mapping[str, Array]) -> None:
+    """Write an .npz file.
+
+    Raises:
+        WeightsError: if it cannot be written; what was there before stays whole.
+    """
+    with replacing(path, WeightsError) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():  # not np.savez, which takes some names for arguments of its own
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+
+
+def _reason(path: AnyPath, error: Exception) -> str:
+    with open(path, "rb") as file:
+        single = file.read(6) == b"\x93NUMPY"
+    return "it is one array, an .npy; np.savez makes an .npz" if single else str(error)

@@ -1,0 +1,225 @@
+"""Number by number: arithmetic, comparisons, choices, casts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..values import Shape, Value
+from .registry import Equation, cannot, converts
+
+_SAME = {
+    "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "max": "Max", "min": "Min", "neg": "Neg", "exp": "Exp",
+    "log": "Log", "tanh": "Tanh", "logistic": "Sigmoid", "sqrt": "Sqrt", "abs": "Abs", "sign": "Sign",
+    "floor": "Floor", "ceil": "Ceil", "pow": "Pow", "erf": "Erf", "sin": "Sin", "cos": "Cos", "tan": "Tan",
+    "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh",
+    "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "gt": "Greater", "lt": "Less",
+    "ge": "GreaterOrEqual", "le": "LessOrEqual", "eq": "Equal", "add_any": "Add",
+}  # fmt: skip
+_NEUTRAL = {"add": 0, "add_any": 0, "mul": 1, "sub": 0, "div": 1}  # of either operand, or of the second
+
+
+def broadcast(*values: Value) -> Shape:
+    """Return the shape in which a result of these is held; operands without axes go with any."""
+    rank = max(len(v.held) for v in values)
+    shapes = [(1,) * (rank - len(v.held)) + v.held for v in values]
+    return tuple(
+        next((n for n in sizes if not (isinstance(n, int) and n == 1)), 1) for sizes in zip(*shapes, strict=True)
+    )
+
+
+def apply(eqn: Equation, op: str, *values: Value, dtype: Any = None, **attributes: Any) -> Value:
+    """Add a node that broadcasts."""
+    name = eqn.builder.node(op, [eqn.builder.held(v) for v in values], **attributes)
+    held = broadcast(*values)
+    shape = max((v.shape for v in values), key=len)
+    return Value(shape, np.dtype(dtype or values[0].dtype), name, held)
+
+
+def number(like: Value, value: float) -> Value:
+    """Return a number of a value's dtype."""
+    array = np.asarray(value, like.dtype)
+    return Value((), array.dtype, array, ())
+
+
+@converts(*_SAME, elementwise=True)
+def same(eqn: Equation) -> Value:
+    """An operator of the same meaning; none where one operand changes nothing."""
+    neutral = _NEUTRAL.get(eqn.name)
+    if neutral is not None:
+        x, y = eqn.inputs
+        for one, other in ((x, y), (y, x))[: 1 if eqn.name in ("sub", "div") else 2]:
+            if other.number == neutral and one.shape == eqn.shape:
+                return one
+    if eqn.inputs[0].dtype == bool:
+        inputs = [_cast(eqn, v, np.int32) for v in eqn.inputs]
+        result = apply(eqn, _SAME[eqn.name], *inputs, dtype=eqn.dtype if eqn.dtype == bool else np.int32)
+        return result if result.dtype == eqn.dtype else _cast(eqn, result, eqn.dtype)
+    return apply(eqn, _SAME[eqn.name], *eqn.inputs, dtype=eqn.dtype)
+
+
+@converts("and", "or", "xor", "not", elementwise=True)
+def logical(eqn: Equation) -> Value:
+    """Of truth values; of whole numbers bit by bit."""
+    word = eqn.name.capitalize()
+    if eqn.dtype == bool:
+        return apply(eqn, word, *eqn.inputs)
+    if eqn.builder.opset < 18:
+        raise cannot("computes with the bits of whole numbers, which needs opset 18")
+    return apply(eqn, f"Bitwise{word}", *eqn.inputs)
+
+
+@converts("ne", elementwise=True)
+def not_equal(eqn: Equation) -> Value:
+    """Not equal."""
+    return apply(eqn, "Not", apply(eqn, "Equal", *eqn.inputs, dtype=bool))
+
+
+@converts("rsqrt", elementwise=True)
+def rsqrt(eqn: Equation) -> Value:
+    """1 / sqrt(x)."""
+    return apply(eqn, "Reciprocal", apply(eqn, "Sqrt", *eqn.inputs))
+
+
+@converts("square", elementwise=True)
+def square(eqn: Equation) -> Value:
+    """x * x."""
+    return apply(eqn, "Mul", *eqn.inputs, *eqn.inputs)
+
+
+@converts("integer_pow", elementwise=True)
+def integer_pow(eqn: Equation) -> Value:
+    """x to a whole power."""
+    (x,), y = eqn.inputs, eqn.params["y"]
+    if y == 2:
+        return apply(eqn, "Mul", x, x)
+    return apply(eqn, "Reciprocal", x) if y == -1 else apply(eqn, "Pow", x, number(x, y))
+
+
+@converts("expm1", elementwise=True)
+def expm1(eqn: Equation) -> Value:
+    """exp(x) - 1."""
+    (x,) = eqn.inputs
+    return apply(eqn, "Sub", apply(eqn, "Exp", x), number(x, 1))
+
+
+@converts("log1p", elementwise=True)
+def log1p(eqn: Equation) -> Value:
+    """log(1 + x)."""
+    (x,) = eqn.inputs
+    return apply(eqn, "Log", apply(eqn, "Add", x, number(x, 1)))
+
+
+@converts("exp2", elementwise=True)
+def exp2(eqn: Equation) -> Value:
+    """2 to the power of x."""
+    (x,) = eqn.inputs
+    return apply(eqn, "Pow", number(x, 2), x)
+
+
+@converts("cbrt", elementwise=True)
+def cbrt(eqn: Equation) -> Value:
+    """The third root."""
+    (x,) = eqn.inputs
+    root = apply(eqn, "Pow", apply(eqn, "Abs", x), number(x, 1 / 3))
+    return apply(eqn, "Mul", apply(eqn, "Sign", x), root)
+
+
+@converts("atan2", elementwise=True)
+def atan2(eqn: Equation) -> Value:
+    """The angle of (x, y), by that of y / x."""
+    y, x = eqn.inputs
+    zero, pi = number(x, 0), number(x, np.pi)
+    angle = apply(eqn, "Atan", apply(eqn, "Div", y, x))
+    turned = apply(eqn, "Where", apply(eqn, "Less", y, zero, dtype=bool), number(x, -np.pi), pi)
+    left = apply(eqn, "Less", x, zero, dtype=bool)
+    both = apply(eqn, "And", apply(eqn, "Equal", x, zero, dtype=bool), apply(eqn, "Equal", y, zero, dtype=bool))
+    angle = apply(eqn, "Where", left, apply(eqn, "Add", angle, turned), angle, dtype=eqn.dtype)
+    return apply(eqn, "Where", both, zero, angle, dtype=eqn.dtype)
+
+
+@converts("round", elementwise=True)
+def round_(eqn: Equation) -> Value:
+    """To the nearest whole number: halves to even, or away from zero."""
+    (x,) = eqn.inputs
+    if int(eqn.params["rounding_method"]) == 1:
+        return apply(eqn, "Round", x)
+    whole = apply(eqn, "Floor", apply(eqn, "Add", apply(eqn, "Abs", x), number(x, 0.5)))
+    return apply(eqn, "Mul", apply(eqn, "Sign", x), whole)
+
+
+@converts("rem", elementwise=True)
+def rem(eqn: Equation) -> Value:
+    """The remainder, with the sign of the dividend."""
+    return apply(eqn, "Mod", *eqn.inputs, fmod=1)
+
+
+@converts("is_finite", elementwise=True)
+def is_finite(eqn: Equation) -> Value:
+    """Neither infinite nor NaN."""
+    (x,) = eqn.inputs
+    return apply(eqn, "Less", apply(eqn, "Abs", x), number(x, np.inf), dtype=bool)
+
+
+@converts("clamp", elementwise=True)
+def clamp(eqn: Equation) -> Value:
+    """Hold between bounds."""
+    low, x, high = eqn.inputs
+    if low.number is not None and high.number is not None:
+        bounds = [Value((), v.dtype, v.array.reshape(()), ()) for v in (low, high) if v.array is not None]
+        return apply(eqn, "Clip", x, *bounds)
+    return apply(eqn, "Min", apply(eqn, "Max", x, low), high)
+
+
+@converts("select_n", elementwise=True)
+def select(eqn: Equation) -> Value:
+    """The case that the first operand names."""
+    which, *cases = eqn.inputs
+    if which.dtype == bool:
+        return _where(eqn, which, cases[1], cases[0])
+    result = cases[-1]
+    for i, case in reversed(list(enumerate(cases[:-1]))):
+        at = apply(eqn, "Equal", which, number(which, i), dtype=bool)
+        result = _where(eqn, at, case, result)
+    return result
+
+
+@converts("shift_left", "shift_right_arithmetic", elementwise=True)
+def shift(eqn: Equation) -> Value:
+    """Times a power of 2, or divided by it and rounded down."""
+    x, by = eqn.inputs
+    factor = apply(eqn, "Pow", number(x, 2), by)
+    if eqn.name == "shift_left":
+        return apply(eqn, "Mul", x, factor)
+    return apply(eqn, "Div", apply(eqn, "Sub", x, apply(eqn, "Mod", x, factor)), factor)
+
+
+def _where(eqn: Equation, at: Value, yes: Value, no: Value) -> Value:
+    b, values = eqn.builder, (at, yes, no)
+    name = b.where(b.held(at), b.held(yes), b.held(no), yes.dtype)
+    return Value(max((v.shape for v in values), key=len), yes.dtype, name, broadcast(*values))
+
+
+@converts("convert_element_type", elementwise=True)
+def convert_element_type(eqn: Equation) -> Value:
+    """Cast, where it changes anything."""
+    return _cast(eqn, eqn.inputs[0], eqn.dtype)
+
+
+def _cast(eqn: Equation, value: Value, dtype: Any) -> Value:
+    if value.dtype == dtype:
+        return value
+    if value.array is not None:
+        array = value.array.astype(dtype)
+        return Value(value.shape, array.dtype, array, value.held)
+    return Value(value.shape, np.dtype(dtype), eqn.builder.cast(eqn.builder.held(value), dtype), value.held)
+
+
+@converts(
+    "copy", "copy_p", "stop_gradient", "reduce_precision", "optimization_barrier", "device_put",
+    "sharding_constraint", "pvary",
+)  # fmt: skip
+def unchanged(eqn: Equation) -> list[Value]:
+    """What concerns gradients and devices only."""
+    return list(eqn.inputs)

@@ -1,0 +1,75 @@
+"""Writing a net as an ONNX model: checked first, and whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from onnx import ModelProto, checker
+
+from ...atomic import replacing
+from ...errors import CaffejaxError, GraphError, Problem
+from ...sizes import in_words
+from ..batch import any_batch
+from ..preprocessing import Preprocessing
+from ..subject import Subject
+from .assembling import assembled
+
+OPSETS = range(17, 24)  # of ONNX's operators, the versions that models can be written in
+OPSET = 18  # the first in which numbers scattered to one place can be compared, as SegNet's layers do
+_MOST_BYTES = (1 << 31) - 1  # of a protobuf message
+
+
+def write_onnx(subject: Subject, path: str | os.PathLike[str], **options: Any) -> ModelProto:
+    """Write a net to a file as an ONNX model, and return that.
+
+    Args:
+        subject: the net with its weights.
+        path: the file.
+        options: as for `export_onnx`.
+
+    Raises:
+        CaffejaxError: as `export_onnx` does; if the file cannot be written.
+    """
+    model = export_onnx(subject, **options)
+    with replacing(path) as file:
+        file.write(model.SerializeToString())
+    return model
+
+
+def export_onnx(
+    subject: Subject,
+    *,
+    opset: int = OPSET,
+    batch: bool = True,
+    batch_axis: int = 0,
+    preprocessing: Preprocessing | None = None,
+) -> ModelProto:
+    """Return a net as an ONNX model, checked.
+
+    Values are called as the net's blobs, nodes as its layers; initializers are the weights. Outputs have no rows of
+    padding. Layers that carry something from pass to pass start from what the subject's state holds each time.
+
+    Args:
+        subject: the net with its weights.
+        opset: the version of ONNX's operators.
+        batch: whether it takes any number of rows, or those of the net's shapes.
+        batch_axis: the axis of the inputs along which rows lie.
+        preprocessing: what makes an input of images, which are then taken in its place.
+
+    Raises:
+        GraphError: naming every layer that cannot be exported.
+        BatchError: naming every layer that cannot take any number of rows.
+        CaffejaxError: for an opset that is none of those known; if the weights take more than a model can hold.
+    """
+    if isinstance(opset, bool) or opset not in OPSETS:
+        raise CaffejaxError(f"opset must be a number from {OPSETS[0]} to {OPSETS[-1]}, not {opset!r}")
+    if host := [layer for layer in subject.layers if layer.type.on_host]:
+        raise GraphError(layer.problem("cannot be exported to ONNX: it runs on the host") for layer in host)
+    inputs = any_batch(subject, batch_axis) if batch else subject.inputs
+    model = assembled(subject, inputs, opset, preprocessing)
+    if (size := model.ByteSize()) > _MOST_BYTES:
+        message = f"takes {in_words(size)}, nearly all of it weights; a file of ONNX holds {in_words(_MOST_BYTES)}"
+        raise CaffejaxError(Problem(message, subject.net.graph.file))
+    checker.check_model(model, full_check=True)
+    return model

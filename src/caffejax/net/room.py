@@ -1,0 +1,43 @@
+"""Whether there is room for a net's layers, before anything is allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import jax
+
+from ..errors import GraphError, Problem
+from ..graph import Graph
+from ..machine import memory
+from ..sizes import in_words
+from ..summary import layer_summary
+
+
+def check_room(graph: Graph) -> None:
+    """Check that each layer by itself fits into the memory of the device that runs it.
+
+    Raises:
+        GraphError: naming all layers that do not, with what they take and what there is.
+    """
+    problems = list(_problems(graph, _room()))
+    if problems:
+        raise GraphError(problems)
+
+
+def _problems(graph: Graph, room: int) -> Iterator[Problem]:
+    for layer in graph.layers:
+        found = layer_summary(layer, graph, count=False)
+        if found.parameter_bytes + found.activation_bytes > room:
+            shapes = ", ".join(map(str, (*found.param_shapes, *found.top_shapes)))
+            sizes = [in_words(n) for n in (found.parameter_bytes, found.activation_bytes, room)]
+            yield layer.problem(
+                f"takes {sizes[0]} for its params and {sizes[1]} for its tops ({shapes}), and there are {sizes[2]} in "
+                "all: is one of its sizes, or of its inputs', a mistake?"
+            )
+
+
+def _room() -> int:
+    """Return the bytes of the largest device, or of the machine."""
+    device = jax.devices()[0]
+    stats = device.memory_stats() if device.platform != "cpu" else None
+    return max(memory(), int((stats or {}).get("bytes_limit", 0)))

@@ -1,0 +1,121 @@
+"""Files of named arrays that are not what they should be: one clear error, and no memory taken for claims."""
+
+import io
+import random
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from caffejax.checkpoints.npz import read_npz, write_npz
+from caffejax.errors import WeightsError
+
+
+def npy(array: object, **changed: object) -> bytes:
+    """An .npy file, its head with some entries changed."""
+    file = io.BytesIO()
+    given = np.asarray(array)
+    np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(given) | changed)
+    return file.getvalue() + (b"" if given.dtype.hasobject else given.tobytes())
+
+
+def zipped(path: Path, compression: int = zipfile.ZIP_STORED, **members: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, content in members.items():
+            archive.writestr(f"{name}.npy", content)
+    return path
+
+
+def encrypted(path: Path) -> Path:
+    content = bytearray(zipped(path, a=npy([1.0])).read_bytes())
+    for signature, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        content[content.index(signature) + flags] |= 1
+    path.write_bytes(content)
+    return path
+
+
+def plain(path: Path) -> Path:
+    path.write_bytes(npy([1.0]))
+    return path
+
+
+BAD = {
+    "it is encrypted": encrypted,
+    "compression 12 is none of NumPy's": lambda path: zipped(path, zipfile.ZIP_BZIP2, a=npy([1.0])),
+    "compression 14 is none": lambda path: zipped(path, zipfile.ZIP_LZMA, a=npy([1.0])),
+    "the magic string is not correct": lambda path: zipped(path, a=b"no array at all"),
+    "EOF: reading magic string": lambda path: zipped(path, a=b""),
+    r"takes 4000000000000 bytes, there are 8": lambda path: zipped(path, a=npy([1.0], shape=(10**6, 500_000))),
+    r"takes 8 bytes, there are 24": lambda path: zipped(path, a=npy([1.0, 2, 3], shape=(1,))),
+    r"shape \(-1,\)": lambda path: zipped(path, a=npy([1.0], shape=(-1,))),
+    "holds Python objects": lambda path: zipped(path, a=npy([None])),
+    "it is one array, an .npy; np.savez makes an .npz": plain,
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_what_is_no_array_is_named(message: str, tmp_path: Path) -> None:
+    path = BAD[message](tmp_path / "a.npz")
+    with pytest.raises(WeightsError, match=message) as caught:
+        read_npz(path)
+    assert str(path) in str(caught.value)
+
+
+def test_all_that_is_wrong_is_named_at_once(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "a.npz", first=b"", good=npy([1.0]), second=b"x" * 40)
+    with pytest.raises(WeightsError) as caught:
+        read_npz(path)
+    assert [problem.message.split("'")[1] for problem in caught.value.problems] == ["first.npy", "second.npy"]
+
+
+def test_a_bomb_is_refused_before_it_goes_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = zipped(tmp_path / "a.npz", zipfile.ZIP_DEFLATED, a=npy(np.zeros(1 << 20)))
+    assert path.stat().st_size < 20_000
+    assert read_npz(path)["a"].nbytes == 1 << 23
+    monkeypatch.setattr("caffejax.checkpoints.npz.free_memory", lambda: 1 << 22)
+    with pytest.raises(WeightsError, match="its arrays take 8 MiB, of memory there are 4 MiB left"):
+        read_npz(path)
+
+
+@given(
+    arrays.arrays(
+        st.sampled_from(["<f4", ">f8", "<i8", "u1", "?", "<f2", "<U5"]), arrays.array_shapes(min_dims=0, min_side=0)
+    ),
+    st.booleans(),
+)
+def test_what_numpy_writes_is_read(tmp_path_factory, array: np.ndarray, by_columns: bool) -> None:
+    path = tmp_path_factory.mktemp("npz") / "a.npz"
+    given = np.asarray(array, order="F" if by_columns else "C")
+    for write in (np.savez, np.savez_compressed):
+        write(path, first=given, other=given[..., :0] if array.ndim else given)
+        found = read_npz(path)
+        np.testing.assert_array_equal(found["first"], array)
+        assert (found["first"].dtype, found["first"].shape) == (array.dtype, array.shape)
+
+
+def test_changed_bytes_are_noticed(tmp_path: Path) -> None:
+    """Every array has a checksum: what is read is what was written, or nothing is."""
+    path = tmp_path / "a.npz"
+    wanted = {"conv1/0": np.arange(60, dtype=np.float32).reshape(3, 20), "conv1/1": np.ones(3, np.float32)}
+    write_npz(path, wanted)
+    content, draw = path.read_bytes(), random.Random(0)
+    refused = 0
+    for _ in range(400):
+        changed = bytearray(content)
+        changed[draw.randrange(len(changed))] = draw.randrange(256)
+        if draw.random() < 0.2:
+            del changed[draw.randrange(len(changed)) :]
+        path.write_bytes(changed)
+        try:
+            found = read_npz(path)
+        except WeightsError:
+            refused += 1
+            continue
+        assert len(found) == 2
+        for array, expected in zip(found.values(), wanted.values(), strict=True):
+            np.testing.assert_array_equal(array, expected)
+    assert refused > 100

@@ -1,0 +1,129 @@
+"""LMDB files that are not as they should be: never a crash, and what can be read is what was written."""
+
+import os
+import random
+import struct
+from pathlib import Path
+
+import lmdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caffejax.data import Lmdb, write_lmdb
+from caffejax.errors import DataError
+
+PAGE = 4096
+RECORDS = [(b"%05d" % i, os.urandom(1) * (7 * i % 6000)) for i in range(400)]  # some have pages of their own
+
+keys = st.binary(min_size=1, max_size=511)
+values = st.binary(max_size=40) | st.integers(0, 20_000).map(lambda n: b"x" * n)
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("lmdb") / "db"
+    write_lmdb(path, RECORDS)
+    return (path / "data.mdb").read_bytes()
+
+
+@settings(deadline=None, max_examples=40)
+@given(records=st.dictionaries(keys, values, min_size=1, max_size=300), removed=st.integers(0, 100))
+def test_it_reads_what_the_binding_writes(tmp_path_factory, records, removed) -> None:
+    """In any order, over several transactions, some records removed again."""
+    path = str(tmp_path_factory.mktemp("lmdb"))
+    with lmdb.open(path, map_size=1 << 28, lock=False) as environment:
+        for some in (list(records)[::2], list(records)[1::2]):
+            with environment.begin(write=True) as txn:
+                for key in some:
+                    txn.put(key, records[key])
+        with environment.begin(write=True) as txn:
+            for key in list(records)[1 : removed + 1]:
+                txn.delete(key)
+        with environment.begin() as txn:
+            wanted = list(txn.cursor())
+    found = Lmdb(path)
+    assert list(found) == wanted
+    assert [found[i] for i in reversed(range(len(found)))] == wanted[::-1]
+
+
+def damaged(content: bytes, seed: int) -> bytes:
+    """Some bytes changed: anywhere, or in the head of a page or of a node, where numbers are."""
+    draw, found = random.Random(seed), bytearray(content)
+    for _ in range(draw.choice((1, 1, 2, 8))):
+        page = draw.randrange(len(found) // PAGE) * PAGE
+        at = page + draw.choice((draw.randrange(16), draw.randrange(200), draw.randrange(PAGE)))
+        value = draw.choice(
+            (draw.randrange(1 << 8), draw.randrange(1 << 16), draw.randrange(1 << 32), (1 << 32) - 1, 0)
+        )
+        piece = struct.pack("<I", value)[: draw.choice((1, 2, 4))]
+        found[at : at + len(piece)] = piece
+    if draw.random() < 0.2:
+        del found[draw.randrange(len(found)) :]
+    return bytes(found)
+
+
+def check(content: bytes, folder: Path, seeds: range) -> tuple[int, int]:
+    """How many of the damaged files were read to the end, and how many refused."""
+    wanted, read, refused = dict(RECORDS), 0, 0
+    for seed in seeds:
+        (folder / "data.mdb").write_bytes(damaged(content, seed))
+        try:
+            records = list(Lmdb(folder))
+        except DataError:
+            refused += 1
+            continue
+        read += 1
+        # a wrong byte within a key or value cannot be told: an LMDB has no checksums
+        assert sum(wanted.get(key) != value for key, value in records) <= 8, seed
+    return read, refused
+
+
+def test_damaged_files_are_refused_or_read(content: bytes, tmp_path: Path) -> None:
+    read, refused = check(content, tmp_path, range(300))
+    assert read > 30
+    assert refused > 30
+
+
+@pytest.mark.long
+def test_many_damaged_files(content: bytes, tmp_path: Path) -> None:
+    read, refused = check(content, tmp_path, range(300, 2000))
+    assert min(read, refused) > 300
+
+
+def test_a_file_that_is_cut_while_it_is_read(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "data.mdb"
+    file.write_bytes(content)
+    records = Lmdb(tmp_path)
+    assert records[0] == RECORDS[0]
+    os.truncate(file, 3 * PAGE)
+    with pytest.raises(DataError, match=r"it was truncated: page \d+ is not there any more"):
+        list(records)
+
+
+def test_a_file_that_is_removed_while_it_is_read_is_read_on(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "data.mdb").write_bytes(content)
+    records = Lmdb(tmp_path)
+    assert records[0] == RECORDS[0]
+    (tmp_path / "data.mdb").unlink()
+    assert list(records) == RECORDS
+
+
+@pytest.mark.parametrize("kind", ["databases within", "several values"])
+def test_what_caffe_never_writes_is_refused(tmp_path: Path, kind: str) -> None:
+    with lmdb.open(str(tmp_path), max_dbs=1, lock=False) as environment:
+        inner = environment.open_db(b"inner", dupsort=kind == "several values")
+        with environment.begin(write=True) as txn:
+            txn.put(b"a", b"1", db=inner)
+    with pytest.raises(DataError, match="has databases within it"):
+        list(Lmdb(tmp_path))
+
+
+def test_closed_files_are_let_go(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "data.mdb").write_bytes(content)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        records = Lmdb(tmp_path)
+        assert len(records) == len(RECORDS)
+        records.close()
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -1,0 +1,72 @@
+"""What an exported model is held against: onnxruntime runs it, and the net runs as ever."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+import onnx
+import onnxruntime
+
+from caffejax.export import BatchError, Subject
+from caffejax.export.onnx import export_onnx
+from caffejax.schedule.cut import padded_blobs
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def exported(subject: Subject, **options: Any) -> onnx.ModelProto:
+    """The model, for any number of rows where the net takes that."""
+    try:
+        return export_onnx(subject, **options)
+    except BatchError:
+        return export_onnx(subject, **options, batch=False)
+
+
+def run(model: onnx.ModelProto, inputs: Arrays) -> dict[str, np.ndarray]:
+    """What onnxruntime makes of it."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 3
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, dict(inputs)), strict=True))
+
+
+def expected(subject: Subject, inputs: Arrays) -> dict[str, np.ndarray]:
+    """What the net gives, without rows of padding."""
+    begun = padded_blobs(subject.layers)
+    wanted = dict.fromkeys([*subject.outputs, *(begun[name] for name in subject.outputs if name in begun)])
+    run = jax.jit(lambda given: subject.net.apply(*subject.variables, given, blobs=wanted)[0])
+    quickly = {"xla_backend_optimization_level": 0}
+    blobs = run.lower(dict(inputs)).compile(compiler_options=quickly)(dict(inputs))
+    return {name: np.asarray(blob) for name, blob in subject.net.trimmed(blobs).items() if name in subject.outputs}
+
+
+def assert_equal(found: Arrays, wanted: Arrays, tolerance: float = 1e-4) -> None:
+    """Each output has the shape that is wanted, and its numbers, within a share of the largest of them."""
+    assert found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        assert found[name].shape == array.shape, name
+        finite = array[np.isfinite(array)]
+        scale = max(float(np.abs(finite).max(initial=0)), 1e-3)
+        np.testing.assert_allclose(found[name] / scale, array / scale, atol=tolerance, rtol=0, err_msg=name)
+
+
+def rows_taken(model: onnx.ModelProto) -> set[str]:
+    """The inputs that take any number of rows."""
+    return {v.name for v in model.graph.input if any(d.dim_param for d in v.type.tensor_type.shape.dim)}
+
+
+def twice(inputs: Arrays, rows: set[str]) -> dict[str, np.ndarray]:
+    """Twice as many rows of those inputs."""
+    return {name: np.concatenate([x, x]) if name in rows else x for name, x in inputs.items()}
+
+
+def assert_same(subject: Subject, inputs: Arrays, **options: Any) -> onnx.ModelProto:
+    """The model gives what the net does: for these inputs and, where it takes them, for twice as many rows."""
+    model = exported(subject, **options)
+    assert_equal(run(model, inputs), expected(subject, inputs))
+    if rows := rows_taken(model):
+        more = twice(inputs, rows)
+        assert_equal(run(model, more), expected(subject, more))
+    return model

@@ -1,0 +1,45 @@
+"""Every layer type as a model of its own: what onnxruntime makes of a recorded case is what the net does."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx_oracle import assert_same
+
+from caffejax.export import subject_of
+from caffejax.export.onnx.layers import OPERATORS
+from caffejax.layers import layer_types
+from caffejax.net import Variables
+from layers.replay import Replay
+from recorded import MANIFEST, first_of_each, of_fork
+
+FIRST = first_of_each([case for case in MANIFEST if "stochastic" not in case])
+ON_HOST = {name for name, case in FIRST.items() if layer_types()[case["type"]].on_host}
+NOTHING = {"Silence"}  # has no top
+RANDOM = {"Python"}  # the recorded one draws samples
+
+# beside those with operators of their own, one for each way of converting primitives
+GENERAL = {"Scale", "ArgMax", "Reduction", "Crop", "Embed", "LSTM", "ROIPooling", "BatchReindex"}
+
+
+def marked(name: str, case: dict[str, Any]) -> Any:
+    sampled = not of_fork(case) and (case["type"] in OPERATORS or name in GENERAL)
+    return pytest.param(case, id=name, marks=[] if sampled else [pytest.mark.long])
+
+
+def test_operators_are_of_types_that_there_are() -> None:
+    assert set(OPERATORS) <= set(layer_types())
+
+
+@pytest.mark.parametrize(
+    "case", [marked(name, case) for name, case in FIRST.items() if name not in ON_HOST | NOTHING | RANDOM]
+)
+def test_layer_gives_the_same(case: dict[str, Any]) -> None:
+    replay = Replay(case)
+    layer = replay.layer
+    last = {top: f"{top}/layer" if top in replay.net.fed else top for top in layer.tops}  # written over in place
+    subject = subject_of(replay.net, Variables(replay.params, replay.state), layer.tops)
+    assert subject.outputs == tuple(last.values())
+    inputs = {name: np.asarray(replay.inputs[name]) for name in subject.inputs}
+    model = assert_same(subject, inputs)
+    assert model.graph.node

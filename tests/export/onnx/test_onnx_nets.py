@@ -1,0 +1,133 @@
+"""Whole nets as models: the same numbers, and a graph that reads as the net does."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import onnx
+import pytest
+from onnx_oracle import assert_equal, assert_same, expected, run
+
+from caffejax import Net, __version__
+from caffejax.export import Preprocessing, Subject, subject_of
+from caffejax.export.onnx import OPSETS, export_onnx, write_onnx
+from conftest import REPOSITORY
+from export.test_stablehlo import CLASSIFICATION, DETECTION, SEGMENTATION, SIAMESE
+
+IN_PLACE = """
+  layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 } } }
+  layer { name: "scale" type: "Power" bottom: "data" top: "data" power_param { scale: 0.1 } }
+  layer { name: "shift" type: "Power" bottom: "data" top: "data" power_param { shift: 2 } }
+"""
+ODD_NAMES = """
+  layer { name: "a b" type: "Input" top: "x: 1/é" input_param { shape { dim: 2 dim: 3 } } }
+  layer { name: "same" type: "TanH" bottom: "x: 1/é" top: "sizes/Shape" }
+  layer { name: "same" type: "Sigmoid" bottom: "sizes/Shape" top: "same/constant" }
+  layer { name: "sum" type: "Eltwise" bottom: "same/constant" bottom: "sizes/Shape" top: "sum/Add"
+    eltwise_param { coeff: 2 coeff: -1 } }
+"""
+CONFIGS = REPOSITORY / "configs"
+NETS = {
+    "classification": CLASSIFICATION,
+    "segmentation": SEGMENTATION,
+    "siamese": SIAMESE,
+    "detection": DETECTION,
+    "in_place": IN_PLACE,
+    "odd_names": ODD_NAMES,
+}
+LONG = ["squeezenet", "mobilenet", "cifar10_full", "lstm", "faster_rcnn_toy/test", "ssd_shapes/deploy"]
+
+
+def made(text: Any, outputs: Any = None) -> Subject:
+    """A net with weights of the fillers, and statistics that are no zeros."""
+    net = Net(text)
+    variables = net.init(jax.random.key(0))
+    numbers = np.random.default_rng(0)
+    state = jax.tree.map(lambda a: numbers.uniform(0.5, 1.5, a.shape).astype(np.float32), variables.state)
+    return subject_of(net, variables._replace(state=state), outputs)
+
+
+def inputs_of(subject: Subject) -> dict[str, np.ndarray]:
+    numbers = np.random.default_rng(1)
+    return {name: numbers.normal(size=b.shape).astype(b.dtype) for name, b in subject.inputs.items()}
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_net_gives_the_same(name: str) -> None:
+    subject = made(NETS[name])
+    model = assert_same(subject, inputs_of(subject))
+    assert [v.name for v in model.graph.input] == list(subject.inputs)
+    assert [v.name for v in model.graph.output] == list(subject.outputs)
+    assert all(v.type.tensor_type.shape.dim[0].dim_param for v in model.graph.input)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", LONG)
+def test_larger_net_gives_the_same(name: str) -> None:
+    path = CONFIGS / (f"{name}.prototxt" if "/" in name else f"{name}/train_val.prototxt")
+    net = Net(path).for_inference()
+    subject = made(path, [*net.outputs, *(b for layer in net.graph.layers[-1:] for b in layer.bottoms)])
+    assert_same(subject, inputs_of(subject))
+
+
+@pytest.mark.parametrize("opset", [OPSETS[0], OPSETS[-1]])
+@pytest.mark.parametrize("name", ["classification", "segmentation"])
+def test_every_opset_gives_the_same(name: str, opset: int) -> None:
+    subject = made(NETS[name])
+    model = assert_same(subject, inputs_of(subject), opset=opset)
+    assert [(o.domain, o.version) for o in model.opset_import] == [("", opset)]
+
+
+def test_the_graph_reads_as_the_net() -> None:
+    graph = export_onnx(made(CLASSIFICATION)).graph
+    assert [(node.name, node.op_type, *node.output) for node in graph.node] == [
+        ("conv", "Conv", "conv/conv"),
+        ("relu", "PRelu", "conv"),
+        ("norm", "LRN", "norm"),
+        ("pool", "MaxPool", "pool/pool"),
+        ("drop", "Dropout", "pool"),
+        ("ip/Flatten", "Flatten", "ip/Flatten"),
+        ("ip/Gemm", "Gemm", "ip"),
+    ]
+    assert {i.name for i in graph.initializer} == {"conv/0", "conv/1", "relu/0", "ip/0", "ip/1"}
+
+
+def test_normalisation_and_scale_are_one_node_unless_what_is_between_is_wanted() -> None:
+    ops = [node.op_type for node in export_onnx(made(SEGMENTATION)).graph.node]
+    assert ops[:3] == ["Conv", "BatchNormalization", "Relu"]
+    text = SEGMENTATION.replace('name: "scale" type: "Scale" bottom: "conv" top: "conv"', 'name: "scale" type: "Scale" '
+                                'bottom: "conv" top: "scaled"').replace('name: "relu" type: "ReLU" bottom: "conv" top: '
+                                '"conv"', 'name: "relu" type: "ReLU" bottom: "scaled" top: "relu"')  # fmt: skip
+    text = text.replace('name: "pool" type: "Pooling" bottom: "conv"', 'name: "pool" type: "Pooling" bottom: "relu"')
+    subject = made(text, ["prob", "conv"])
+    assert [n.op_type for n in assert_same(subject, inputs_of(subject)).graph.node][1:4] == [
+        "BatchNormalization",
+        "Mul",
+        "Add",
+    ]
+
+
+def test_shared_weights_are_stored_once() -> None:
+    stored = [i for i in export_onnx(made(SIAMESE)).graph.initializer if len(i.dims) == 2]
+    assert len(stored) == 1
+
+
+def test_the_file_is_the_model(tmp_path: Path) -> None:
+    subject = made("name: 'small'\n" + CLASSIFICATION)
+    model = write_onnx(subject, tmp_path / "net.onnx")
+    read = onnx.load(tmp_path / "net.onnx")
+    assert read == model
+    assert (read.producer_name, read.producer_version, read.graph.name) == ("caffejax", __version__, "small")
+    inputs = inputs_of(subject)
+    assert_equal(run(read, inputs), expected(subject, inputs))
+
+
+def test_images_may_be_taken_in_place_of_an_input() -> None:
+    subject = made(SEGMENTATION)
+    middle = Preprocessing("data", (20, 21, 3), (16, 18), (2, 1, 0), mean=np.full((3, 1, 1), 99, np.float32), scale=0.1)
+    model = export_onnx(subject, preprocessing=middle)
+    images = np.random.default_rng(2).integers(0, 256, (3, 20, 21, 3)).astype(np.uint8)
+    assert_equal(run(model, {"data": images}), expected(subject, {"data": np.asarray(middle(images))}))
+    with pytest.raises(Exception, match="uint8"):
+        run(model, {"data": images.astype(np.float32)})

@@ -1,0 +1,82 @@
+"""What cannot be exported is said, all of it, before anything is written."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+
+from caffejax import CaffejaxError, GraphError, Net
+from caffejax.export import BatchError, subject_of
+from caffejax.export.onnx import export_onnx, write_onnx
+from caffejax.layers import LayerType, Signature, Traced
+from caffejax.layers.registry import registered
+from conftest import REPOSITORY
+from export.test_stablehlo import CLASSIFICATION
+
+DATA = 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 } } }'
+RANDOM = "dropout_param { sample_weights_test: true }"
+TWICE = f"""
+  {DATA} layer {{ name: "one" type: "Dropout" bottom: "data" top: "a" {RANDOM} }}
+  layer {{ name: "two" type: "Dropout" bottom: "data" top: "b" {RANDOM} }}
+  layer {{ name: "after" type: "Eltwise" bottom: "a" bottom: "b" top: "sum" }}
+"""
+FIXED = (
+    f'{DATA} layer {{ name: "shape" type: "Reshape" bottom: "data" top: "x" reshape_param {{ shape {{ dim: 6 }} }} }}'
+)
+ON_HOST = f"""
+  {DATA} layer {{ name: "host" type: "Python" bottom: "data" top: "x"
+    python_param {{ module: "export.host" layer: "Host" }} }}
+"""
+
+
+def write(text: str, path: Path, **options: object) -> None:
+    net = Net(text)
+    write_onnx(subject_of(net, net.init(jax.random.key(0))), path, **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "error", "says"),
+    [
+        (CLASSIFICATION, {"opset": 16}, CaffejaxError, "opset must be a number from 17 to 23, not 16"),
+        (CLASSIFICATION, {"opset": 99}, CaffejaxError, "not 99"),
+        (CLASSIFICATION, {"opset": True}, CaffejaxError, "not True"),
+        (CLASSIFICATION, {"opset": "new"}, CaffejaxError, "not 'new'"),
+        (TWICE, {"batch": False}, GraphError, r"layer 'one' \(Dropout\).*\n.*layer 'two' \(Dropout\)"),
+        (FIXED, {}, BatchError, r"layer 'shape' \(Reshape\)"),
+        (ON_HOST, {}, GraphError, r"layer 'host' \(Python\): cannot be exported to ONNX: it runs on the host"),
+    ],
+)
+def test_it_says_why_and_writes_nothing(
+    tmp_path: Path, text: str, options: dict[str, object], error: type[CaffejaxError], says: str
+) -> None:
+    with pytest.raises(error, match=says) as raised:
+        write(text, tmp_path / "net.onnx", **options)
+    assert "after" not in str(raised.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_function_without_operators_names_the_layer() -> None:
+    odd = LayerType(Signature("Odd"), Traced(lambda ctx, x: jax.scipy.special.erfinv(x)))
+    text = f'{DATA} layer {{ name: "odd" type: "Odd" bottom: "data" top: "x" }}'
+    with registered(odd):
+        net = Net(text)
+        subject = subject_of(net, net.init(jax.random.key(0)))
+        with pytest.raises(GraphError, match=r"layer 'odd' \(Odd\): .*JAX's erf_inv, for which ONNX has no operator"):
+            export_onnx(subject)
+
+
+@pytest.mark.parametrize("path", ["absent/net.onnx", "."])
+def test_a_path_that_cannot_be_written(tmp_path: Path, path: str) -> None:
+    with pytest.raises(CaffejaxError, match="cannot be written"):
+        write(CLASSIFICATION, tmp_path / path)
+
+
+def test_without_the_package_the_extra_is_named() -> None:
+    code = "import sys; sys.modules['onnx'] = None; import caffejax.export; import caffejax.export.onnx"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=False)
+    assert found.returncode == 1
+    assert found.stderr.splitlines()[-1].endswith(
+        "the package onnx, which writes models, is missing: pip install 'caffejax[export]'"
+    )

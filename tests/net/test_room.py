@@ -1,0 +1,66 @@
+"""Numbers in a prototxt that ask for too much: refused at once, or without effect on the time that it takes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from caffejax import GraphError, Net
+from caffejax.errors import CaffejaxError
+
+
+def net(layer: str, channels: int = 3, **options: str) -> Net:
+    shape = f"shape {{ dim: 1 dim: {channels} dim: 5 dim: 4 }}"
+    return Net(
+        f"""layer {{ name: "in" type: "Input" top: "x" input_param {{ {shape} }} }}
+        layer {{ name: "l" bottom: "x" top: "y" {layer} }}""",
+        **options,
+    )
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        'type: "InnerProduct" inner_product_param { num_output: 2000000000 }',
+        'type: "Convolution" convolution_param { num_output: 2000000000 kernel_size: 3 }',
+        'type: "Deconvolution" convolution_param { num_output: 3 kernel_size: 3 stride: 1000000 }',
+        'type: "Tile" tile_param { axis: 1 tiles: 2147483647 }',
+        'type: "Embed" embed_param { input_dim: 2000000000 num_output: 2000000000 }',
+    ],
+)
+def test_what_there_is_no_room_for_is_refused_before_anything_is_allocated(layer: str) -> None:
+    with pytest.raises(GraphError, match=r"layer 'l' .*takes .* there are .* in all: is one of its sizes"):
+        net(layer).init(jax.random.key(0))
+
+
+def test_shapes_alone_take_no_room() -> None:
+    """A net may be planned here for other machines."""
+    found = net('type: "InnerProduct" inner_product_param { num_output: 2000000000 }')
+    shapes = jax.eval_shape(found.init, jax.random.key(0))
+    assert shapes.params["l"][0].shape == (2_000_000_000, 60)
+
+
+@pytest.mark.parametrize("pool", ["MAX", "AVE"])
+def test_windows_beyond_the_plane_have_a_limit(pool: str) -> None:
+    with pytest.raises(CaffejaxError, match=r"the kernel \(30000, 30000\) is larger than the plane \(5, 4\)"):
+        net(f'type: "Pooling" pooling_param {{ pool: {pool} kernel_size: 30000 pad: 29999 }}')
+
+
+@pytest.mark.parametrize("kernels", ["fast", "reference"])
+@pytest.mark.parametrize("size", [3, 7, 9, 4294967295])
+@pytest.mark.parametrize("region", ["ACROSS_CHANNELS", "WITHIN_CHANNEL"])
+def test_neighbours_beyond_the_edge_cost_nothing(region: str, size: int, kernels: str) -> None:
+    """LRN counts them as zeros."""
+    lrn = f'type: "LRN" lrn_param {{ local_size: {size} alpha: 2 beta: 0.75 norm_region: {region} }}'
+    found = net(lrn, kernels=kernels)
+    x = np.random.default_rng(0).normal(size=(1, 3, 5, 4)).astype(np.float32)
+    y, _ = found.apply(*found.init(jax.random.key(0)), {"x": jnp.asarray(x)})
+    half = min(size // 2, 10)
+    squares, sums = np.pad(x[0] ** 2, half), np.zeros((3, 5, 4))
+    across = region == "ACROSS_CHANNELS"
+    for c, i, j in np.ndindex(sums.shape):
+        place = [slice(n, n + 2 * half + 1) for n in (c, i, j)]
+        own = [slice(n + half, n + half + 1) for n in (c, i, j)]
+        sums[c, i, j] = squares[(place[0], *own[1:]) if across else (own[0], *place[1:])].sum()
+    scale = 1 + 2 / (size if across else size**2) * sums
+    np.testing.assert_allclose(y["y"][0], x[0] * scale**-0.75, rtol=1e-5)
