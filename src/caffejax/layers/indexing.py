@@ -89,14 +89,14 @@ def crop(ctx: Context, x: jax.Array, like: jax.Array) -> jax.Array:
 
     Nothing of bottom 1 counts but its shape.
     """
-    starts, sizes = _box(ctx, x.shape, like.shape)
+    starts, sizes = crop_box(ctx, x.shape, like.shape)
     return lax.slice(x, starts, [a + n for a, n in zip(starts, sizes, strict=True)])
 
 
 def crop_backward(
     ctx: Context, x: jax.Array, like: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    starts, sizes = _box(ctx, x.shape, like.shape)
+    starts, sizes = crop_box(ctx, x.shape, like.shape)
     around = [(a, n - a - size, 0) for a, n, size in zip(starts, x.shape, sizes, strict=True)]
     return lax.pad(dy, jnp.zeros((), dy.dtype), around), None
 
@@ -111,7 +111,7 @@ register(
 )
 
 
-def _box(ctx: Context, shape: Shape, like: Shape) -> tuple[list[int], list[int]]:
+def crop_box(ctx: Context, shape: Shape, like: Shape) -> tuple[list[int], list[int]]:
     """Return where the part starts and how large it is, for every axis."""
     axis, offsets = canonical_axis(ctx.param.axis, shape), list(ctx.param.offset)
     n_cropped = len(shape) - axis

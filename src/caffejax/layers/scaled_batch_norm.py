@@ -62,7 +62,7 @@ def scaled_batch_norm_backward(
 ) -> tuple[tuple[Any, ...], jax.Array]:
     values, d_top, axes = promote(x), promote(dy), but_channels(x)
     mean, variance = stored(blobs[:3]) if _by_stored(ctx) else statistics(ctx, x)
-    deviation = along(jnp.sqrt(variance + _eps(ctx)), x)
+    deviation = along(jnp.sqrt(variance + effective_eps(ctx)), x)
     normalised = (values - along(mean, x)) / deviation
     d_normalised = d_top * along(promote(blobs[3]), x)
     if not _by_stored(ctx):
@@ -73,7 +73,7 @@ def scaled_batch_norm_backward(
 
 def scaled_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     mean, variance = stored(blobs[:3])
-    factor = promote(blobs[3]) * jax.lax.rsqrt(variance + _eps(ctx))
+    factor = promote(blobs[3]) * jax.lax.rsqrt(variance + effective_eps(ctx))
     return factor, promote(blobs[4]) - mean * factor
 
 
@@ -91,10 +91,10 @@ def scaled_batch_norm_fused(
         near = stored(blobs[:3])[0]
         guess = jnp.where(jnp.isfinite(near), near, 0)
         how: Any = {"relu": bool(epilogues), "axis_name": synced_over(ctx)}
-        top, mean, variance = batch_normalized(x, factor, bias, guess, _eps(ctx), **how)
+        top, mean, variance = batch_normalized(x, factor, bias, guess, effective_eps(ctx), **how)
     else:
         mean, variance = statistics(ctx, x)
-        normalised = (promote(x) - along(mean, x)) / along(jnp.sqrt(variance + _eps(ctx)), x)
+        normalised = (promote(x) - along(mean, x)) / along(jnp.sqrt(variance + effective_eps(ctx)), x)
         top = (normalised * along(factor, x) + along(bias, x)).astype(x.dtype)
     if _is_intel(ctx.layer):
         return top, updated(ctx, blobs[:3], mean, variance, x)
@@ -118,7 +118,8 @@ def _by_stored(ctx: Context) -> bool:
     return uses_stored(ctx) or not (ctx.training or _is_intel(ctx.layer))
 
 
-def _eps(ctx: Context) -> float:
+def effective_eps(ctx: Context) -> float:
+    """Return what is added to the variance."""
     return float(ctx.param.eps) if _is_intel(ctx.layer) else max(float(ctx.param.eps), _LEAST_EPS)
 
 

@@ -1,0 +1,100 @@
+"""BatchNorm, BN, LRN, MVN, Normalize."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from ....errors import require
+from ....layers.normalization import stored
+from ....layers.scaled_batch_norm import effective_eps
+from ....layers.segmentation.bn import bn_variant
+from ..building import Emission, writes
+from ..program import Value
+from .literals import number
+
+
+@writes("BatchNorm")
+def batch_norm(e: Emission) -> Value:
+    """Write nnx.BatchNorm; with scale and bias where the layer has its own. A Scale after it joins it later."""
+    mean, variance = (np.asarray(array) for array in stored(tuple(map(jnp.asarray, e.arrays[:3]))))
+    weights = {"mean": mean, "var": variance}
+    scaled = len(e.arrays) > 3
+    if scaled:
+        weights |= {"scale": e.arrays[3], "bias": e.arrays[4]}
+    return _normalised(
+        e, weights, effective_eps(e.layer.context) if scaled else e.p.eps, e.p.moving_average_fraction, _fixed(e)
+    )
+
+
+@writes("BN")
+def bn(e: Emission) -> Value:
+    """Write PSPNet's as nnx.BatchNorm."""
+    kind = bn_variant(e.layer.site.layer)
+    require(kind.startswith("PSPNet"), f"is {kind}'s, which normalises by the batch in TEST too; not supported")
+    scale, bias, mean, variance = (array.reshape(-1) for array in e.arrays)
+    weights = {"mean": mean, "var": variance, "scale": scale, "bias": bias}
+    return _normalised(e, weights, e.p.eps, e.p.momentum, True if e.p.frozen else None)
+
+
+def _fixed(e: Emission) -> bool | None:
+    """Return whether the layer says that it normalises by what is stored, or by the batch, whatever the phase."""
+    return bool(e.p.use_global_stats) if e.p.HasField("use_global_stats") else None
+
+
+def _normalised(e: Emission, weights: dict[str, np.ndarray], eps: float, momentum: float, fixed: bool | None) -> Value:
+    x = e.last(e.bottoms[0])
+    options: dict[str, object] = {}
+    if "scale" not in weights:
+        options = {"use_bias": False, "use_scale": False}
+    part = e.part(
+        "nnx.BatchNorm",
+        "bn",
+        weights,
+        positional=1,
+        num_features=weights["mean"].size,
+        momentum=number(momentum),
+        epsilon=number(eps),
+        **options,
+    )
+    text = "{part}({0})" if fixed is None else f"{{part}}({{0}}, use_running_average={fixed})"
+    return e.elementwise(text, x, part=part)
+
+
+@writes("LRN")
+def lrn(e: Emission) -> Value:
+    """Write local response normalisation, across channels or within one."""
+    x = e.last(e.bottoms[0])
+    p = e.p
+    if p.norm_region == p.WITHIN_CHANNEL:
+        text = f"local_contrast_norm({{0}}, size={p.local_size}, alpha={number(p.alpha)}, beta={number(p.beta)})"
+        return e.call(text, x, helpers=["local_contrast_norm"])
+    settings = f"size={p.local_size}, alpha={number(p.alpha)}, beta={number(p.beta)}, k={number(p.k)}"
+    return e.call(f"local_response_norm({{0}}, {settings})", x, helpers=["local_response_norm"])
+
+
+@writes("MVN")
+def mvn(e: Emission) -> Value:
+    """Write mean 0 and variance 1 of each channel of each image, or of each image."""
+    x = e.last(e.bottoms[0])
+    require(len(x.shape) == 4, f"needs a bottom with 4 axes, not {x.shape}")
+    axes = (1, 2, 3) if e.p.across_channels else (1, 2)
+    if not e.p.normalize_variance:
+        return e.call(f"{{0}} - jnp.mean({{0}}, axis={axes}, keepdims=True)", x)
+    return e.call(f"standardize({{0}}, axis={axes}, eps={number(e.p.eps)})", x, helpers=["standardize"])
+
+
+@writes("Normalize")
+def normalize(e: Emission) -> Value:
+    """Write a division by the length; then SSD's learned scale."""
+    x = e.last(e.bottoms[0])
+    if not e.arrays:
+        require(len(e.layer.tops) == 1, "has a second top, which is not supported")
+        require(len(x.shape) == 4, f"needs a bottom with 4 axes, not {x.shape}")
+        return e.call("unit_length({0}, axis=-1, eps=1e-06)", x, helpers=["unit_length"])
+    p = e.layer.context.layer.norm_param
+    axes = tuple(range(1, len(x.shape))) if p.across_spatial else -1
+    y = e.call(f"unit_length({{0}}, axis={axes}, eps={number(p.eps)})", x, helpers=["unit_length"])
+    shape = e.arrays[0].shape
+    part = e.part("Scale", "scale", {"scale": e.arrays[0]}, positional=1, random=False, shape=shape, use_bias=False)
+    return e.elementwise("{part}({0})", y, part=part, helpers=["Scale"])

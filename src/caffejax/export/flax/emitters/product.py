@@ -1,0 +1,62 @@
+"""InnerProduct and Embed."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ....errors import require
+from ....layers.axes import canonical_axis
+from ..building import Emission, writes
+from ..program import Shape, Value
+from .moving import flattened
+
+
+@writes("InnerProduct")
+def inner_product(e: Emission) -> Value:
+    """Write nnx.Linear; its weight's inputs are in the order in which the bottom is stored."""
+    (x,) = e.bottoms
+    axis = canonical_axis(e.p.axis, x.shape)
+    require(axis > 0, "with axis 0 the whole batch is one input; not supported")
+    weight, *bias = e.arrays
+    kernel = weight if e.p.transpose else weight.T
+    x = flattened(e, x, axis)
+    if x.flat is not None:
+        kernel = _as_stored(kernel, *x.flat)
+    weights = {"kernel": kernel, **({"bias": bias[0]} if bias else {})}
+    options = {} if bias else {"use_bias": False}
+    part = e.part(
+        "nnx.Linear",
+        "fc",
+        weights,
+        positional=2,
+        in_features=kernel.shape[0],
+        out_features=kernel.shape[1],
+        **options,
+    )
+    return e.call("{part}({0})", x, part=part, shape=e.tops[0], order=tuple(range(len(e.tops[0]))))
+
+
+def _as_stored(kernel: np.ndarray, shape: Shape, order: Shape) -> np.ndarray:
+    """Return a kernel (inputs, outputs) with its inputs in another order."""
+    inputs = kernel.reshape(*shape, -1).transpose(*order, len(shape))
+    return inputs.reshape(math.prod(shape), -1)
+
+
+@writes("Embed")
+def embed(e: Emission) -> Value:
+    """Write nnx.Embed, and a bias if there is one."""
+    weight, *bias = e.arrays
+    x = e.plain(e.bottoms[0])
+    require(not bias, "has a bias_term, which nnx.Embed has not; not supported")
+    part = e.part(
+        "nnx.Embed",
+        "embed",
+        {"embedding": weight},
+        positional=2,
+        num_embeddings=weight.shape[0],
+        features=weight.shape[1],
+    )
+    order = tuple(range(len(e.tops[0])))
+    return e.call("{part}({0}.astype(int))", x, part=part, shape=e.tops[0], order=order)

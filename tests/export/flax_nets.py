@@ -1,0 +1,244 @@
+"""Nets to be written as flax source, and the numbers that they are filled with."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from caffejax import Net
+from caffejax.export import Subject
+from caffejax.net import Variables
+
+# one layer after an input of the shape: its type, and the rest of it
+LAYERS: dict[str, tuple[tuple[int, ...], str]] = {
+    "conv": ((2, 3, 7, 6), 'type: "Convolution" convolution_param { num_output: 4 kernel_size: 3 }'),
+    "conv, odd": (
+        (2, 4, 9, 8),
+        'type: "Convolution" convolution_param { num_output: 6 group: 2 kernel_h: 3 kernel_w: 2 stride_h: 2 stride_w: 1'
+        " pad_h: 0 pad_w: 2 dilation: 2 bias_term: false }",
+    ),
+    "conv, kernel larger than its input": (
+        (2, 2, 3, 3),
+        'type: "Convolution" convolution_param { num_output: 2 kernel_size: 4 stride: 2 }',
+    ),
+    "conv, one axis": ((2, 3, 9), 'type: "Convolution" convolution_param { num_output: 4 kernel_size: 3 stride: 2 }'),
+    "conv, three axes": ((1, 2, 4, 5, 4), 'type: "Convolution" convolution_param { num_output: 3 kernel_size: 3 }'),
+    "depthwise": (
+        (2, 4, 6, 6),
+        'type: "ConvolutionDepthwise" convolution_param { num_output: 4 kernel_size: 3 pad: 1 }',
+    ),
+    "deconv": (
+        (2, 3, 4, 5),
+        'type: "Deconvolution" convolution_param { num_output: 4 kernel_size: 4 stride: 2 pad: 1 dilation: 2 }',
+    ),
+    "deconv, groups": (
+        (2, 4, 4, 5),
+        'type: "Deconvolution" convolution_param { num_output: 6 group: 2 kernel_h: 4 kernel_w: 3 stride: 2 pad: 1 }',
+    ),
+    "fc": ((2, 3, 4, 5), 'type: "InnerProduct" inner_product_param { num_output: 6 }'),
+    "fc, transposed": (
+        (2, 7),
+        'type: "InnerProduct" inner_product_param { num_output: 6 transpose: true bias_term: false }',
+    ),
+    "fc, axis 2": ((2, 3, 4, 5), 'type: "InnerProduct" inner_product_param { num_output: 6 axis: 2 }'),
+    "max": ((2, 3, 7, 8), 'type: "Pooling" pooling_param { kernel_size: 3 stride: 2 }'),
+    "max, padded": ((2, 3, 6, 8), 'type: "Pooling" pooling_param { kernel_size: 3 stride: 2 pad: 1 }'),
+    "max, windows of padding": ((2, 3, 3, 3), 'type: "Pooling" pooling_param { kernel_size: 2 stride: 1 pad: 1 }'),
+    "ave": ((2, 3, 7, 8), 'type: "Pooling" pooling_param { pool: AVE kernel_size: 3 stride: 2 }'),
+    "ave, padded": ((2, 3, 6, 8), 'type: "Pooling" pooling_param { pool: AVE kernel_size: 3 stride: 2 pad: 1 }'),
+    "ave, odd": (
+        (2, 3, 9, 8),
+        'type: "Pooling" pooling_param { pool: AVE kernel_h: 3 kernel_w: 2 stride: 2 pad_h: 2 pad_w: 1 }',
+    ),
+    "max, global": ((2, 3, 5, 4), 'type: "Pooling" pooling_param { global_pooling: true }'),
+    "ave, floor": (
+        (2, 3, 8, 8),
+        'type: "Pooling" pooling_param { pool: AVE kernel_size: 3 stride: 2 round_mode: FLOOR }',
+    ),
+    "leaky": ((2, 3, 4), 'type: "ReLU" relu_param { negative_slope: 0.1 }'),
+    "prelu": ((2, 3, 4, 5), 'type: "PReLU"'),
+    "prelu, shared": ((2, 3, 4, 5), 'type: "PReLU" prelu_param { channel_shared: true }'),
+    "elu": ((2, 5), 'type: "ELU" elu_param { alpha: 0.5 }'),
+    "sigmoid": ((2, 5), 'type: "Sigmoid"'),
+    "tanh": ((2, 5), 'type: "TanH"'),
+    "bnll": ((2, 5), 'type: "BNLL"'),
+    "abs": ((2, 5), 'type: "AbsVal"'),
+    "relu6": ((2, 5), 'type: "ReLU6"'),
+    "swish": ((2, 5), 'type: "Swish" swish_param { beta: 1.5 }'),
+    "hard swish": ((2, 50), 'type: "HardSwish"'),
+    "hard sigmoid": ((2, 50), 'type: "HardSigmoid"'),
+    "mish": ((2, 5), 'type: "Mish"'),
+    "clip": ((2, 5), 'type: "Clip" clip_param { min: -0.5 max: 0.25 }'),
+    "threshold": ((2, 5), 'type: "Threshold" threshold_param { threshold: 0.1 }'),
+    "power": ((2, 5), 'type: "Power" power_param { power: 2 scale: -0.5 shift: 3 }'),
+    "power, constant": ((2, 5), 'type: "Power" power_param { power: 3 scale: 0 shift: 0.5 }'),
+    "exp": ((2, 5), 'type: "Exp" exp_param { base: 2 shift: 1 }'),
+    "log": ((2, 5), 'type: "Log" log_param { scale: 0.1 shift: 5 base: 10 }'),
+    "scale": ((2, 3, 4, 5), 'type: "Scale" scale_param { bias_term: true }'),
+    "scale, two axes": ((2, 3, 4, 5), 'type: "Scale" scale_param { axis: 1 num_axes: 2 }'),
+    "scale, last axis": ((2, 3, 4, 5), 'type: "Scale" scale_param { axis: 3 num_axes: 1 }'),
+    "scale, one number": ((2, 3, 4, 5), 'type: "Scale" scale_param { num_axes: 0 }'),
+    "bias": ((2, 3, 4, 5), 'type: "Bias"'),
+    "batch norm": ((2, 3, 4, 5), 'type: "BatchNorm" batch_norm_param { eps: 0.001 }'),
+    "batch norm, fixed": ((2, 3), 'type: "BatchNorm" batch_norm_param { use_global_stats: true }'),
+    "batch norm, NVIDIA's": ((2, 3, 4, 5), 'type: "BatchNorm" batch_norm_param { scale_bias: true eps: 1e-8 }'),
+    "bn": ((2, 3, 4, 5), 'type: "BN" bn_param { momentum: 0.9 slope_filler { value: 1 } }'),
+    "lrn": ((2, 7, 4, 5), 'type: "LRN" lrn_param { local_size: 3 alpha: 0.5 beta: 0.6 k: 2 }'),
+    "lrn, within": ((2, 3, 6, 5), 'type: "LRN" lrn_param { local_size: 3 alpha: 0.5 norm_region: WITHIN_CHANNEL }'),
+    "mvn": ((2, 3, 6, 5), 'type: "MVN"'),
+    "mvn, across": ((2, 3, 6, 5), 'type: "MVN" mvn_param { across_channels: true }'),
+    "mvn, mean": ((2, 3, 6, 5), 'type: "MVN" mvn_param { normalize_variance: false }'),
+    "normalize": ((2, 3, 6, 5), 'type: "Normalize" norm_param { across_spatial: false channel_shared: false }'),
+    "normalize, whole": ((2, 3, 6, 5), 'type: "Normalize" norm_param { }'),
+    "flatten": ((2, 3, 4, 5), 'type: "Flatten"'),
+    "flatten, middle": ((2, 3, 4, 5), 'type: "Flatten" flatten_param { axis: 2 end_axis: 3 }'),
+    "reshape": ((2, 6, 4, 5), 'type: "Reshape" reshape_param { shape { dim: 0 dim: 3 dim: -1 dim: 4 } }'),
+    "permute": ((2, 3, 4, 5), 'type: "Permute" permute_param { order: 0 order: 3 order: 1 order: 2 }'),
+    "shuffle": ((2, 6, 4, 5), 'type: "ShuffleChannel" shuffle_channel_param { group: 3 }'),
+    "tile": ((2, 3, 4, 5), 'type: "Tile" tile_param { axis: 1 tiles: 2 }'),
+    "flip": ((2, 3, 4, 5), 'type: "Flip" flip_param { flip_height: true }'),
+    "softmax": ((2, 3, 4, 5), 'type: "Softmax"'),
+    "softmax, other axis": ((2, 3, 4, 5), 'type: "Softmax" softmax_param { axis: 2 }'),
+    "reduction": ((2, 3, 4, 5), 'type: "Reduction" reduction_param { operation: MEAN axis: 2 coeff: 3 }'),
+    "argmax": ((2, 5, 4, 3), 'type: "ArgMax" argmax_param { axis: 1 }'),
+    "interp": ((2, 3, 4, 5), 'type: "Interp" interp_param { height: 7 width: 12 }'),
+    "interp, cropped": ((2, 3, 9, 9), 'type: "Interp" interp_param { zoom_factor: 2 pad_beg: -1 pad_end: -2 }'),
+    "upsample": ((2, 3, 4, 5), 'type: "Upsample" upsample_param { scale: 2 }'),
+    "padding": ((2, 3, 4, 5), 'type: "Padding" padding_param { pad_beg: 1 pad_end: 2 }'),
+    "dropout": ((2, 5), 'type: "Dropout" dropout_param { dropout_ratio: 0.3 scale_train: false }'),
+}
+
+_CONV = 'layer {{ name: "{0}" type: "Convolution" bottom: "{1}" top: "{0}" convolution_param {{ {2} }} }}'
+
+
+def one_layer(name: str) -> str:
+    """A net of one of the layers."""
+    shape, text = LAYERS[name]
+    dims = " ".join(f"dim: {n}" for n in shape)
+    made = f'layer {{ name: "data" type: "Input" top: "data" input_param {{ shape {{ {dims} }} }} }}'
+    return f'{made} layer {{ name: "layer" bottom: "data" top: "top" {text} }}'
+
+
+def images(*shape: int, name: str = "data") -> str:
+    """An input."""
+    dims = " ".join(f"dim: {n}" for n in shape)
+    return f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{ {dims} }} }} }}'
+
+
+def conv(name: str, bottom: str, settings: str) -> str:
+    """A convolution whose top has its name."""
+    return _CONV.format(name, bottom, settings)
+
+
+def residual_net(blocks: int, channels: int = 4) -> str:
+    """Blocks of convolution, normalisation and a sum, between a first convolution and a classifier."""
+    layers = [
+        'name: "Tiny ResNet"',
+        images(2, 3, 8, 8),
+        conv("conv1", "data", f"num_output: {channels} kernel_size: 3 pad: 1"),
+    ]
+    bottom = "conv1"
+    for k in range(blocks):
+        settings = f"num_output: {channels} kernel_size: 3 pad: 1 bias_term: false"
+        layers += [
+            conv(f"res{k}_a", bottom, settings),
+            f'layer {{ name: "bn{k}_a" type: "BatchNorm" bottom: "res{k}_a" top: "res{k}_a" }}',
+            f'layer {{ name: "scale{k}_a" type: "Scale" bottom: "res{k}_a" top: "res{k}_a" scale_param {{ bias_term: true }} }}',
+            f'layer {{ name: "relu{k}_a" type: "ReLU" bottom: "res{k}_a" top: "res{k}_a" }}',
+            conv(f"res{k}_b", f"res{k}_a", settings),
+            f'layer {{ name: "res{k}" type: "Eltwise" bottom: "{bottom}" bottom: "res{k}_b" top: "res{k}" }}',
+            f'layer {{ name: "relu{k}" type: "ReLU" bottom: "res{k}" top: "res{k}" }}',
+        ]
+        bottom = f"res{k}"
+    return "\n".join(
+        [
+            *layers,
+            f'layer {{ name: "pool" type: "Pooling" bottom: "{bottom}" top: "pool" pooling_param {{ pool: AVE kernel_size: 4 stride: 4 }} }}',
+            'layer { name: "drop" type: "Dropout" bottom: "pool" top: "pool" }',
+            'layer { name: "fc" type: "InnerProduct" bottom: "pool" top: "fc" inner_product_param { num_output: 5 } }',
+            'layer { name: "prob" type: "Softmax" bottom: "fc" top: "prob" }',
+        ]
+    )
+
+
+# several layers, for what they do together
+NETS: dict[str, str] = {
+    "flatten, then fc": images(2, 3, 4, 5)
+    + """
+      layer { name: "flat" type: "Flatten" bottom: "data" top: "flat" }
+      layer { name: "relu" type: "ReLU" bottom: "flat" top: "flat" }
+      layer { name: "ip" type: "InnerProduct" bottom: "flat" top: "ip" inner_product_param { num_output: 3 } }
+      layer { name: "both" type: "Concat" bottom: "ip" bottom: "flat" top: "both" }""",
+    "two bottoms": images(2, 3, 4, 5)
+    + images(2, 3, name="factor")
+    + images(2, 3, 4, 5, name="other")
+    + """
+      layer { name: "scale" type: "Scale" bottom: "data" bottom: "factor" top: "scaled" scale_param { axis: 0 bias_term: true } }
+      layer { name: "axpy" type: "Axpy" bottom: "factor" bottom: "scaled" bottom: "other" top: "axpy" }
+      layer { name: "sum" type: "Eltwise" bottom: "axpy" bottom: "other" bottom: "data" top: "sum"
+        eltwise_param { coeff: 1 coeff: -0.5 coeff: -1 } }
+      layer { name: "product" type: "Eltwise" bottom: "sum" bottom: "data" top: "product" eltwise_param { operation: PROD } }
+      layer { name: "most" type: "Eltwise" bottom: "product" bottom: "data" bottom: "sum" top: "most" eltwise_param { operation: MAX } }
+      layer { name: "bias" type: "Bias" bottom: "most" bottom: "factor" top: "biased" bias_param { axis: 0 } }""",
+    "cut and put together": images(2, 6, 4, 5)
+    + """
+      layer { name: "halves" type: "Slice" bottom: "data" top: "a" top: "b" }
+      layer { name: "parts" type: "Slice" bottom: "a" top: "c" top: "d" slice_param { axis: 2 slice_point: 1 } }
+      layer { name: "concat" type: "Concat" bottom: "d" bottom: "c" top: "e" concat_param { axis: 2 } }
+      layer { name: "cat" type: "Concat" bottom: "b" bottom: "e" bottom: "a" top: "f" }
+      layer { name: "crop" type: "Crop" bottom: "f" bottom: "c" top: "g" crop_param { axis: 2 offset: 1 offset: 0 } }""",
+    "orders": images(2, 6, 4, 5)
+    + """
+      layer { name: "permute" type: "Permute" bottom: "data" top: "p" permute_param { order: 0 order: 2 order: 3 order: 1 } }
+      layer { name: "flat" type: "Flatten" bottom: "p" top: "flat" }
+      layer { name: "rows" type: "Reshape" bottom: "flat" top: "rows" reshape_param { shape { dim: 0 dim: -1 dim: 3 } } }
+      layer { name: "prob" type: "Softmax" bottom: "rows" top: "prob" softmax_param { axis: 2 } }
+      layer { name: "again" type: "Flatten" bottom: "prob" top: "again" }
+      layer { name: "ip" type: "InnerProduct" bottom: "p" top: "ip" inner_product_param { num_output: 3 } }
+      layer { name: "sum" type: "Eltwise" bottom: "p" bottom: "q" top: "sum" }
+      layer { name: "conv" type: "Convolution" bottom: "sum" top: "conv" convolution_param { num_output: 2 kernel_size: 1 } }
+    """.replace(
+        'layer { name: "sum"',
+        'layer { name: "q" type: "Reshape" bottom: "again" top: "q" reshape_param { shape { dim: 0 dim: 4 dim: 5 dim: 6 } } } layer { name: "sum"',
+    ),
+    "shared": images(2, 3, name="a")
+    + images(2, 3, name="b")
+    + """
+      layer { name: "fa" type: "InnerProduct" bottom: "a" top: "fa" param { name: "w" } param { name: "c" }
+        inner_product_param { num_output: 4 } }
+      layer { name: "fb" type: "InnerProduct" bottom: "b" top: "fb" param { name: "w" } param { name: "c" }
+        inner_product_param { num_output: 4 } }""",
+    "residual": residual_net(2),
+    "residual, in a list": residual_net(4),
+}
+
+
+def filled(net: Net, seed: int = 0) -> Variables:
+    """Variables with no zeros in them: weights that keep the scale, variances above zero, and sums of two batches."""
+    random = np.random.default_rng(seed)
+
+    def array(layer: str, index: int, shape: tuple[int, ...]) -> jax.Array:
+        kind = net.graph.layer(layer).type.name
+        if kind == "BatchNorm" and index == 2:
+            return jnp.full(shape, 2.0)
+        if (kind, index) in {("BatchNorm", 1), ("BN", 3)}:
+            return jnp.asarray(random.uniform(0.5, 1.5, shape), jnp.float32)
+        scale = np.sqrt(np.prod(shape[1:])) if len(shape) > 1 else 1
+        return jnp.asarray(random.normal(size=shape) / scale, jnp.float32)
+
+    def tree(learnable: bool) -> dict[str, tuple[jax.Array | None, ...]]:
+        return {
+            layer.key: tuple(
+                array(layer.key, i, p.spec.shape) if p.owned and p.spec.learnable == learnable else None
+                for i, p in enumerate(layer.owned)
+            )
+            for layer in net.graph.layers
+            if any(p.owned and p.spec.learnable == learnable for p in layer.owned)
+        }
+
+    return Variables(tree(True), tree(False))
+
+
+def subject_for(text: str) -> Subject:
+    """A net of that text with numbers in it."""
+    net = Net(text)
+    return Subject(net.for_inference(), filled(net))

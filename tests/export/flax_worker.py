@@ -1,0 +1,72 @@
+"""What a process without caffejax does with written source. Nothing here may import JAX or caffejax at the top."""
+
+import importlib.util
+import io
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+
+def outputs_of(folder: str, batches: list[list[Any]]) -> list[Any]:
+    """What the net in a folder gives for lists of inputs: an array, or a dict of arrays."""
+    import jax
+    import numpy as np
+    from flax import nnx
+
+    model = nnx.jit(_module(folder).load())
+    return [jax.tree.map(np.asarray, model(*arrays)) for arrays in batches]
+
+
+def read_me(folder: str) -> str:
+    """What the page in a folder prints when its code is run."""
+    _no_caffejax()
+    sys.path.insert(0, folder)
+    sys.modules.pop("model", None)
+    blocks = (Path(folder) / "README.md").read_text().split("```python\n")[1:]
+    namespace: dict[str, Any] = {}
+    with redirect_stdout(io.StringIO()) as printed:
+        for block in blocks:
+            exec(block.split("```")[0], namespace)
+    sys.path.remove(folder)
+    return printed.getvalue()
+
+
+def modes(folder: str, batch: Any) -> dict[str, Any]:
+    """What a net does in train mode, twice on the same batch, and in eval mode before and after."""
+    import numpy as np
+    from flax import nnx
+
+    model = _module(folder).load()
+    found: dict[str, Any] = {"eval": np.asarray(model(batch)), "statistics": _statistics(model)}
+    model.train()
+    found["train"] = [np.asarray(model(batch)) for _ in range(2)]
+    found["moved"] = _statistics(model)
+    model.eval()
+    found["eval again"] = np.asarray(model(batch))
+    found["params"] = {
+        ".".join(map(str, names)): variable.shape for names, variable in nnx.to_flat_state(nnx.state(model, nnx.Param))
+    }
+    return found
+
+
+def _statistics(model: Any) -> dict[str, Any]:
+    import numpy as np
+    from flax import nnx
+
+    flat = nnx.to_flat_state(nnx.state(model, nnx.BatchStat))
+    return {".".join(map(str, names)): np.array(variable[...]) for names, variable in flat}
+
+
+def _module(folder: str) -> Any:
+    _no_caffejax()
+    spec = importlib.util.spec_from_file_location("model", Path(folder) / "model.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _no_caffejax() -> None:
+    sys.modules["caffejax"] = None  # type: ignore[assignment]

@@ -1,0 +1,244 @@
+"""Nets written as flax source compute the same where caffejax cannot be imported."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import flax_worker
+import numpy as np
+import pytest
+from flax_nets import LAYERS, NETS, filled, images, one_layer, residual_net, subject_for
+
+from caffejax import CaffejaxError, Net
+from caffejax.export import Subject
+from caffejax.export.flax import write_flax
+from recorded import MANIFEST, case_id
+from transformations.processes import fresh
+
+CASES = {name: one_layer(name) for name in LAYERS} | NETS
+CLOSE = 1e-5  # of the largest number: float32, added up in another order
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[ProcessPoolExecutor]:
+    with fresh() as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All cases, each in a folder of its number."""
+    folder = tmp_path_factory.mktemp("written")
+    for k, text in enumerate(CASES.values()):
+        write_flax(subject_for(text), folder / f"case_{k}")
+    return folder
+
+
+def channels_last(array: Any) -> np.ndarray:
+    return np.moveaxis(np.asarray(array), 1, -1) if array.ndim > 2 else np.asarray(array)
+
+
+def batches_for(subject: Subject, *sizes: int) -> list[dict[str, np.ndarray]]:
+    """Inputs of so many rows each."""
+    random = np.random.default_rng(1)
+    return [
+        {name: random.normal(size=(n, *like.shape[1:])).astype(np.float32) for name, like in subject.inputs.items()}
+        for n in sizes
+    ]
+
+
+def assert_equal(
+    subject: Subject,
+    batches: list[dict[str, np.ndarray]],
+    folder: Path,
+    pool: ProcessPoolExecutor,
+    close: float = CLOSE,
+) -> float:
+    """Compare what written source gives elsewhere with what the subject does; return the largest error."""
+    given = [[channels_last(array) for array in batch.values()] for batch in batches]
+    found = pool.submit(flax_worker.outputs_of, str(folder), given).result()
+    largest = 0.0
+    for batch, outputs in zip(batches, found, strict=True):
+        wanted = subject.run(batch)
+        arrays = list(outputs.values()) if isinstance(outputs, dict) else [outputs]
+        for name, array in zip(subject.outputs, arrays, strict=True):
+            expected = channels_last(wanted[name])
+            assert array.shape == expected.shape, name
+            scale = max(float(np.max(np.abs(expected))), 1e-30)
+            largest = max(largest, float(np.max(np.abs(array - expected))) / scale)
+            np.testing.assert_allclose(array, expected, rtol=0, atol=close * scale, err_msg=name)
+    return largest
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_outputs_are_equal(name: str, written: Path, elsewhere: ProcessPoolExecutor) -> None:
+    subject = subject_for(CASES[name])
+    folder = written / f"case_{list(CASES).index(name)}"
+    assert_equal(subject, batches_for(subject, 2, 5), folder, elsewhere)
+
+
+@pytest.mark.slow
+def test_weights_in_an_orbax_folder(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+    subject = subject_for(residual_net(4))
+    write_flax(subject, tmp_path / "net", weights="orbax")
+    assert_equal(subject, batches_for(subject, 2), tmp_path / "net", elsewhere)
+
+
+def test_sources_are_well_formed(written: Path) -> None:
+    sources = list(written.glob("*/model.py"))
+    assert len(sources) == len(CASES)
+    for checked in (
+        ["format", "--check", "--line-length=120"],
+        ["check", "--isolated", "--select=E,F,W,I,B,UP,N,SIM", "--line-length=120"],
+    ):
+        done = subprocess.run(["ruff", *checked, *sources], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+@pytest.mark.slow
+def test_sources_have_right_types(written: Path, tmp_path: Path) -> None:
+    names = ["deconv, groups", "lrn", "residual, in a list", "two bottoms", "shared", "interp", "prelu"]
+    sources = [written / f"case_{list(CASES).index(name)}" / "model.py" for name in names]
+    for k, path in enumerate(sources):
+        (tmp_path / f"net_{k}.py").write_text(path.read_text())
+    strict = ["--strict", "--config-file=", f"--cache-dir={tmp_path}/cache", "--follow-imports=silent"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *strict, *sorted(tmp_path.glob("*.py"))],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_page_trains_it(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+    write_flax(subject_for(residual_net(2)), tmp_path / "net")
+    shape, *losses = elsewhere.submit(flax_worker.read_me, str(tmp_path / "net")).result().splitlines()
+    assert shape == "(2, 5)"
+    assert len(losses) == 3
+    assert float(losses[-1]) < float(losses[0])
+
+
+def test_dropout_and_batch_statistics_act_in_train_mode(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+    text = residual_net(2)
+    subject = subject_for(text)
+    write_flax(subject, tmp_path / "net")
+    (batch,) = batches_for(subject, 4)
+    found = elsewhere.submit(flax_worker.modes, str(tmp_path / "net"), channels_last(batch["data"])).result()
+    assert not np.allclose(*found["train"])  # other places are dropped each time
+    assert not np.allclose(found["eval"], found["eval again"])  # by the statistics, which have moved:
+    old, new = found["statistics"], found["moved"]
+    net = Net(text, "TRAIN")
+    blobs, state = net.apply(*filled(net), batch, blobs=["res0_a/res0_a" if False else "conv1"], key=_key())
+    assert blobs["conv1"].shape == (4, 4, 8, 8)
+    for k in range(2):
+        mean, _, weight = (np.asarray(blob) for blob in state[f"bn{k}_a"])
+        name = next(n for n in new if n.endswith("mean") and np.allclose(old[n].shape, mean.shape))
+        assert not np.allclose(old[name], new[name])
+        assert weight > 2
+    names = {name.rpartition(".")[2] for name in found["params"]}
+    assert names == {"kernel", "bias", "scale"}
+
+
+def _key() -> Any:
+    import jax
+
+    return jax.random.key(0)
+
+
+HOSTILE = [
+    "import os; os.remove('x')",
+    'a"""\nraise SystemExit\n"""',
+    "self",
+    "class",
+    "train",
+    "x",
+    "1",
+    "",
+    "\\",
+    "ü\u2028{0}",
+    "conv/1",
+    "conv_1",
+    "CONV-1",
+    "{part}",
+    "<7>",
+]
+
+
+def test_names_never_become_code(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+    layers = [f"name: {_quoted(HOSTILE[1])}", images(2, 3, 4, 4, name=_escaped(HOSTILE[0]))]
+    bottom = HOSTILE[0]
+    for k, name in enumerate(HOSTILE):
+        top = f"{name}{k}"
+        layers.append(
+            f'layer {{ name: {_quoted(name)} type: "Convolution" bottom: {_quoted(bottom)} top: {_quoted(top)}'
+            f" convolution_param {{ num_output: {3 + k} kernel_size: 1 }} }}"
+        )
+        bottom = top if k % 3 else HOSTILE[0]
+    subject = subject_for("\n".join(layers))
+    write_flax(subject, tmp_path / "net")
+    source = (tmp_path / "net" / "model.py").read_text()
+    for bad in ("os.remove", "SystemExit", "\\", "{", "<7>"):
+        assert bad not in source.replace("return {", "").replace("{", "", 0) or bad == "{"
+    assert_equal(subject, batches_for(subject, 2), tmp_path / "net", elsewhere)
+
+
+def _escaped(name: str) -> str:
+    return "".join(c if c.isascii() and c.isalnum() else "".join(f"\\{b:03o}" for b in c.encode()) for c in name)
+
+
+def _quoted(name: str) -> str:
+    return f'"{_escaped(name)}"'
+
+
+def test_all_that_cannot_be_written_is_said_before_anything_is(tmp_path: Path) -> None:
+    text = images(2, 3, 4, 4) + (
+        'layer { name: "pool" type: "Pooling" bottom: "data" top: "pool" pooling_param { pool: STOCHASTIC kernel_size: 2 } }'
+        'layer { name: "spp" type: "SPP" bottom: "pool" top: "spp" spp_param { pyramid_height: 1 } }'
+        'layer { name: "ip" type: "InnerProduct" bottom: "spp" top: "ip" inner_product_param { num_output: 2 } }'
+        'layer { name: "relu" type: "Power" bottom: "ip" top: "out" power_param { shift: inf } }'
+    )
+    with pytest.raises(CaffejaxError) as error:
+        write_flax(subject_for(text), tmp_path / "net")
+    lines = str(error.value).splitlines()
+    assert [line.partition(":")[0] for line in lines] == [
+        "layer 'pool' (Pooling)",
+        "layer 'spp' (SPP)",
+        "layer 'relu' (Power)",
+    ]
+    assert "STOCHASTIC" in lines[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_params_shared_with_another_kind_of_layer_are_refused(tmp_path: Path) -> None:
+    text = NETS["shared"].replace(
+        'bottom: "b" top: "fb" param { name: "w" } param { name: "c" }', 'bottom: "b" top: "fb" param { name: "w" }'
+    )
+    with pytest.raises(CaffejaxError, match=r"layer 'fb' \(InnerProduct\): shares params with"):
+        write_flax(subject_for(text), tmp_path / "net")
+
+
+@pytest.mark.parametrize("kind", ["not empty", "a file", "no parent", "in a file"])
+def test_folders_that_cannot_be_written_to(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "precious").write_text("1")
+    (tmp_path / "file").write_text("2")
+    places = {"not empty": "full", "a file": "file", "no parent": "no/net", "in a file": "file/net"}
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(CaffejaxError, match=str(tmp_path / places[kind])):
+        write_flax(subject_for(NETS["shared"]), tmp_path / places[kind])
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_empty_folder_is_used(tmp_path: Path) -> None:
+    write_flax(subject_for(NETS["shared"]), tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"model.py", "model.safetensors", "README.md"}
+
+
+def test_a_wrong_form_of_weights(tmp_path: Path) -> None:
+    with pytest.raises(CaffejaxError, match='"safetensors" or "orbax", not "pickle"|not .pickle.'):
+        write_flax(subject_for(NETS["shared"]), tmp_path / "net", weights="pickle")  # type: ignore[arg-type]
