@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import CaffejaxError, Problem
@@ -118,14 +118,44 @@ def _write_stablehlo(net: Net, subject: Subject, options: argparse.Namespace) ->
 
 
 def _write_onnx(net: Net, subject: Subject, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
-    raise CaffejaxError("ONNX is not there yet")
+    from ..export import require_package
+
+    require_package("onnx", "writes the model")
+    from ..export.onnx import write_onnx
+
+    settings: dict[str, Any] = {
+        "batch_axis": options.batch_axis or 0,
+        "preprocessing": preprocess.preprocessing_of(net, subject, options),
+        **({} if options.opset is None else {"opset": options.opset}),
+    }
+    model = _in_any_batch(lambda batch: write_onnx(subject, options.to, batch=batch, **settings), options)
+    return _shapes_of_onnx(model.graph.input), _shapes_of_onnx(model.graph.output)
 
 
 def _write_flax(net: Net, subject: Subject, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
-    raise CaffejaxError("flax source is not there yet")
+    from ..export.flax import write_flax
+
+    write_flax(subject, options.out, weights=options.weights_as or "safetensors")
+    blobs = subject.net.graph.blobs
+    return subject.inputs, {name: blobs[name] for name in subject.outputs}
 
 
 _WRITERS = {"stablehlo": _write_stablehlo, "onnx": _write_onnx, "flax": _write_flax}
+
+
+def _shapes_of_onnx(values: Iterable[Any]) -> Shapes:
+    from types import SimpleNamespace
+
+    from onnx.helper import tensor_dtype_to_np_dtype
+
+    def shape(tensor: Any) -> list[int | str]:
+        return [dim.dim_param or dim.dim_value for dim in tensor.shape.dim]
+
+    return {
+        value.name: SimpleNamespace(dtype=tensor_dtype_to_np_dtype(tensor.elem_type), shape=shape(tensor))
+        for value in values
+        for tensor in [value.type.tensor_type]
+    }
 
 
 def _in_any_batch(write: Callable[[bool], T], options: argparse.Namespace) -> T:
