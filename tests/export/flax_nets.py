@@ -107,9 +107,6 @@ LAYERS: dict[str, tuple[tuple[int, ...], str]] = {
     "dropout": ((2, 5), 'type: "Dropout" dropout_param { dropout_ratio: 0.3 scale_train: false }'),
 }
 
-_CONV = 'layer {{ name: "{0}" type: "Convolution" bottom: "{1}" top: "{0}" convolution_param {{ {2} }} }}'
-
-
 def one_layer(name: str) -> str:
     """A net of one of the layers."""
     shape, text = LAYERS[name]
@@ -124,89 +121,91 @@ def images(*shape: int, name: str = "data") -> str:
     return f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{ {dims} }} }} }}'
 
 
-def conv(name: str, bottom: str, settings: str) -> str:
-    """A convolution whose top has its name."""
-    return _CONV.format(name, bottom, settings)
+def layer(kind: str, name: str, bottoms: str, tops: str, settings: str = "") -> str:
+    """A layer; bottoms and tops are separated by spaces."""
+    wired = [f'bottom: "{b}"' for b in bottoms.split()] + [f'top: "{t}"' for t in tops.split()]
+    return f'layer {{ name: "{name}" type: "{kind}" {" ".join(wired)} {settings} }}'
+
+
+SHARED = 'param { name: "w" } param { name: "c" }'
 
 
 def residual_net(blocks: int, channels: int = 4) -> str:
     """Blocks of convolution, normalisation and a sum, between a first convolution and a classifier."""
-    layers = [
-        'name: "Tiny ResNet"',
-        images(2, 3, 8, 8),
-        conv("conv1", "data", f"num_output: {channels} kernel_size: 3 pad: 1"),
-    ]
-    bottom = "conv1"
+    settings = f"convolution_param {{ num_output: {channels} kernel_size: 3 pad: 1 bias_term: false }}"
+    layers = ['name: "Tiny ResNet"', images(2, 3, 8, 8), layer("Convolution", "conv1", "data", "conv1", settings)]
     for k in range(blocks):
-        settings = f"num_output: {channels} kernel_size: 3 pad: 1 bias_term: false"
+        before = f"res{k - 1}" if k else "conv1"
         layers += [
-            conv(f"res{k}_a", bottom, settings),
-            f'layer {{ name: "bn{k}_a" type: "BatchNorm" bottom: "res{k}_a" top: "res{k}_a" }}',
-            f'layer {{ name: "scale{k}_a" type: "Scale" bottom: "res{k}_a" top: "res{k}_a" scale_param {{ bias_term: true }} }}',
-            f'layer {{ name: "relu{k}_a" type: "ReLU" bottom: "res{k}_a" top: "res{k}_a" }}',
-            conv(f"res{k}_b", f"res{k}_a", settings),
-            f'layer {{ name: "res{k}" type: "Eltwise" bottom: "{bottom}" bottom: "res{k}_b" top: "res{k}" }}',
-            f'layer {{ name: "relu{k}" type: "ReLU" bottom: "res{k}" top: "res{k}" }}',
+            layer("Convolution", f"res{k}_a", before, f"res{k}_a", settings),
+            layer("BatchNorm", f"bn{k}_a", f"res{k}_a", f"res{k}_a"),
+            layer("Scale", f"scale{k}_a", f"res{k}_a", f"res{k}_a", "scale_param { bias_term: true }"),
+            layer("ReLU", f"relu{k}_a", f"res{k}_a", f"res{k}_a"),
+            layer("Convolution", f"res{k}_b", f"res{k}_a", f"res{k}_b", settings),
+            layer("Eltwise", f"res{k}", f"{before} res{k}_b", f"res{k}"),
+            layer("ReLU", f"relu{k}", f"res{k}", f"res{k}"),
         ]
-        bottom = f"res{k}"
-    return "\n".join(
-        [
-            *layers,
-            f'layer {{ name: "pool" type: "Pooling" bottom: "{bottom}" top: "pool" pooling_param {{ pool: AVE kernel_size: 4 stride: 4 }} }}',
-            'layer { name: "drop" type: "Dropout" bottom: "pool" top: "pool" }',
-            'layer { name: "fc" type: "InnerProduct" bottom: "pool" top: "fc" inner_product_param { num_output: 5 } }',
-            'layer { name: "prob" type: "Softmax" bottom: "fc" top: "prob" }',
-        ]
-    )
+    layers += [
+        layer("Pooling", "pool", f"res{blocks - 1}", "pool", "pooling_param { pool: AVE kernel_size: 4 stride: 4 }"),
+        layer("Dropout", "drop", "pool", "pool"),
+        layer("InnerProduct", "fc", "pool", "fc", "inner_product_param { num_output: 5 }"),
+        layer("Softmax", "prob", "fc", "prob"),
+    ]
+    return "\n".join(layers)
+
+
+def _net(*layers: str) -> str:
+    return "\n".join(layers)
 
 
 # several layers, for what they do together
 NETS: dict[str, str] = {
-    "flatten, then fc": images(2, 3, 4, 5)
-    + """
-      layer { name: "flat" type: "Flatten" bottom: "data" top: "flat" }
-      layer { name: "relu" type: "ReLU" bottom: "flat" top: "flat" }
-      layer { name: "ip" type: "InnerProduct" bottom: "flat" top: "ip" inner_product_param { num_output: 3 } }
-      layer { name: "both" type: "Concat" bottom: "ip" bottom: "flat" top: "both" }""",
-    "two bottoms": images(2, 3, 4, 5)
-    + images(2, 3, name="factor")
-    + images(2, 3, 4, 5, name="other")
-    + """
-      layer { name: "scale" type: "Scale" bottom: "data" bottom: "factor" top: "scaled" scale_param { axis: 0 bias_term: true } }
-      layer { name: "axpy" type: "Axpy" bottom: "factor" bottom: "scaled" bottom: "other" top: "axpy" }
-      layer { name: "sum" type: "Eltwise" bottom: "axpy" bottom: "other" bottom: "data" top: "sum"
-        eltwise_param { coeff: 1 coeff: -0.5 coeff: -1 } }
-      layer { name: "product" type: "Eltwise" bottom: "sum" bottom: "data" top: "product" eltwise_param { operation: PROD } }
-      layer { name: "most" type: "Eltwise" bottom: "product" bottom: "data" bottom: "sum" top: "most" eltwise_param { operation: MAX } }
-      layer { name: "bias" type: "Bias" bottom: "most" bottom: "factor" top: "biased" bias_param { axis: 0 } }""",
-    "cut and put together": images(2, 6, 4, 5)
-    + """
-      layer { name: "halves" type: "Slice" bottom: "data" top: "a" top: "b" }
-      layer { name: "parts" type: "Slice" bottom: "a" top: "c" top: "d" slice_param { axis: 2 slice_point: 1 } }
-      layer { name: "concat" type: "Concat" bottom: "d" bottom: "c" top: "e" concat_param { axis: 2 } }
-      layer { name: "cat" type: "Concat" bottom: "b" bottom: "e" bottom: "a" top: "f" }
-      layer { name: "crop" type: "Crop" bottom: "f" bottom: "c" top: "g" crop_param { axis: 2 offset: 1 offset: 0 } }""",
-    "orders": images(2, 6, 4, 5)
-    + """
-      layer { name: "permute" type: "Permute" bottom: "data" top: "p" permute_param { order: 0 order: 2 order: 3 order: 1 } }
-      layer { name: "flat" type: "Flatten" bottom: "p" top: "flat" }
-      layer { name: "rows" type: "Reshape" bottom: "flat" top: "rows" reshape_param { shape { dim: 0 dim: -1 dim: 3 } } }
-      layer { name: "prob" type: "Softmax" bottom: "rows" top: "prob" softmax_param { axis: 2 } }
-      layer { name: "again" type: "Flatten" bottom: "prob" top: "again" }
-      layer { name: "ip" type: "InnerProduct" bottom: "p" top: "ip" inner_product_param { num_output: 3 } }
-      layer { name: "sum" type: "Eltwise" bottom: "p" bottom: "q" top: "sum" }
-      layer { name: "conv" type: "Convolution" bottom: "sum" top: "conv" convolution_param { num_output: 2 kernel_size: 1 } }
-    """.replace(
-        'layer { name: "sum"',
-        'layer { name: "q" type: "Reshape" bottom: "again" top: "q" reshape_param { shape { dim: 0 dim: 4 dim: 5 dim: 6 } } } layer { name: "sum"',
+    "flatten, then fc": _net(
+        images(2, 3, 4, 5),
+        layer("Flatten", "flat", "data", "flat"),
+        layer("ReLU", "relu", "flat", "flat"),
+        layer("InnerProduct", "ip", "flat", "ip", "inner_product_param { num_output: 3 }"),
+        layer("Concat", "both", "ip flat", "both"),
     ),
-    "shared": images(2, 3, name="a")
-    + images(2, 3, name="b")
-    + """
-      layer { name: "fa" type: "InnerProduct" bottom: "a" top: "fa" param { name: "w" } param { name: "c" }
-        inner_product_param { num_output: 4 } }
-      layer { name: "fb" type: "InnerProduct" bottom: "b" top: "fb" param { name: "w" } param { name: "c" }
-        inner_product_param { num_output: 4 } }""",
+    "two bottoms": _net(
+        images(2, 3, 4, 5),
+        images(2, 3, name="factor"),
+        images(2, 3, 4, 5, name="other"),
+        layer("Scale", "scale", "data factor", "scaled", "scale_param { axis: 0 }"),
+        layer("Axpy", "axpy", "factor scaled other", "axpy"),
+        layer("Eltwise", "sum", "axpy other data", "sum", "eltwise_param { coeff: 1 coeff: -0.5 coeff: -1 }"),
+        layer("Eltwise", "product", "sum data", "product", "eltwise_param { operation: PROD }"),
+        layer("Eltwise", "most", "product data sum", "most", "eltwise_param { operation: MAX }"),
+        layer("Bias", "bias", "most factor", "biased", "bias_param { axis: 0 }"),
+    ),
+    "cut and put together": _net(
+        images(2, 6, 4, 5),
+        layer("Slice", "halves", "data", "a b"),
+        layer("Slice", "parts", "a", "c d", "slice_param { axis: 2 slice_point: 1 }"),
+        layer("Concat", "concat", "d c", "e", "concat_param { axis: 2 }"),
+        layer("Concat", "cat", "b e a", "f"),
+        layer("Crop", "crop", "f c", "g", "crop_param { axis: 2 offset: 1 offset: 0 }"),
+    ),
+    "orders": _net(
+        images(2, 6, 4, 5),
+        layer("Permute", "permute", "data", "p", "permute_param { order: 0 order: 2 order: 3 order: 1 }"),
+        layer("Flatten", "flat", "p", "flat"),
+        layer("Reshape", "rows", "flat", "rows", "reshape_param { shape { dim: 0 dim: -1 dim: 3 } }"),
+        layer("Softmax", "prob", "rows", "prob", "softmax_param { axis: 2 }"),
+        layer("Flatten", "again", "prob", "again"),
+        layer("Reshape", "back", "again", "q", "reshape_param { shape { dim: 0 dim: 4 dim: 5 dim: 6 } }"),
+        layer("InnerProduct", "ip", "p", "ip", "inner_product_param { num_output: 3 }"),
+        layer("Eltwise", "sum", "p q", "sum"),
+        layer("Convolution", "conv", "sum", "conv", "convolution_param { num_output: 2 kernel_size: 1 }"),
+    ),
+    "shared": _net(
+        images(2, 3, name="a"),
+        images(2, 3, name="b"),
+        *(
+            layer("InnerProduct", f"f{n}", n, f"f{n}", f"{SHARED} inner_product_param {{ num_output: 4 }}")
+            for n in "ab"
+        ),
+    ),
     "residual": residual_net(2),
     "residual, in a list": residual_net(4),
 }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from .names import TAKEN, class_name, common, common_prefix, identifier, unique, words
+from .names import TAKEN, class_name, common, common_prefix, identifier, shared_start, unique, words
 from .program import Block, Parameter, Part, Program, Step
 from .segments import OPTIONAL, Segment, repeated
 

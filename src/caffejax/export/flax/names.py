@@ -12,7 +12,7 @@ from flax import nnx
 
 # what modules have, and what written sources import
 _OF_MODULES = {name for name in dir(nnx.Module) if not name.startswith("_")}
-_IMPORTED = {"jax", "jnp", "nnx", "np", "rngs", "self", "Path", "load", "load_file", "ocp"}
+_IMPORTED = {"jax", "jnp", "nnx", "np", "rngs", "self", "Path", "WEIGHTS", "load", "load_file", "ocp"}
 TAKEN = frozenset({*_OF_MODULES, *_IMPORTED, *keyword.kwlist, *keyword.softkwlist, *dir(builtins)})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .names import words
+from .names import shared_start, words
 from .program import Program, Step
 
 _SHORTEST = 3

@@ -14,7 +14,10 @@ from .statements import named, statements, written
 
 _LOAD = {
     "safetensors": '''
-def load(path: str | Path = Path(__file__).with_name("model.safetensors")) -> {name}:
+WEIGHTS = Path(__file__).with_name("model.safetensors")
+
+
+def load(path: str | Path = WEIGHTS) -> {name}:
     """Return the net with the weights of a file, in eval mode."""
     model = {name}(rngs=nnx.Rngs(0))
     weights = load_file(path)
@@ -25,7 +28,10 @@ def load(path: str | Path = Path(__file__).with_name("model.safetensors")) -> {n
     return model
 ''',
     "orbax": '''
-def load(path: str | Path = Path(__file__).with_name("weights")) -> {name}:
+WEIGHTS = Path(__file__).with_name("weights")
+
+
+def load(path: str | Path = WEIGHTS) -> {name}:
     """Return the net with the weights of an orbax checkpoint, in eval mode."""
     model = {name}(rngs=nnx.Rngs(0))
     state = nnx.state(model, (nnx.Param, nnx.BatchStat))
