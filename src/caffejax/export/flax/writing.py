@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...checkpoints.flat import write_safetensors
+from ...checkpoints.safetensors import write_safetensors
 from ...errors import CaffejaxError, Problem
 from ..subject import Subject
 from .blocks import with_blocks
