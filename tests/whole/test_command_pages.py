@@ -12,7 +12,7 @@ import pytest
 from caffejax.cli import main
 
 REPOSITORY = Path(__file__).parents[2]
-PAGES = ("summary.md", "exporting.md")
+PAGES = ("summary.md", "exporting.md", "exporting_onnx.md")
 
 _FENCE = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _CHECKER = doctest.OutputChecker()

@@ -14,8 +14,9 @@ import caffejax
 REPOSITORY = Path(__file__).parents[2]
 
 
-def test_the_page_of_layers_is_up_to_date() -> None:
-    script = REPOSITORY / "scripts" / "make_layer_page.py"
+@pytest.mark.parametrize("name", ["make_layer_page.py", "make_onnx_page.py"])
+def test_pages_made_by_scripts_are_up_to_date(name: str) -> None:
+    script = REPOSITORY / "scripts" / name
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -36,16 +36,18 @@ NETS = {
     "in_place": IN_PLACE,
     "odd_names": ODD_NAMES,
 }
+QUICK = ("in_place", "odd_names")
 LONG = ["squeezenet", "mobilenet", "cifar10_full", "lstm", "faster_rcnn_toy/test", "ssd_shapes/deploy"]
 
 
 def made(text: Any, outputs: Any = None) -> Subject:
-    """A net with weights of the fillers, and statistics that are no zeros."""
+    """A net whose weights and statistics are no zeros."""
     net = Net(text)
     variables = net.init(jax.random.key(0))
-    numbers = np.random.default_rng(0)
-    state = jax.tree.map(lambda a: numbers.uniform(0.5, 1.5, a.shape).astype(np.float32), variables.state)
-    return subject_of(net, variables._replace(state=state), outputs)
+    draw = np.random.default_rng(0)
+    params = jax.tree.map(lambda p: np.asarray(p + 0.1 * draw.normal(size=p.shape), np.float32), variables.params)
+    state = jax.tree.map(lambda a: draw.uniform(0.5, 1.5, a.shape).astype(np.float32), variables.state)
+    return subject_of(net, variables._replace(params=params, state=state), outputs)
 
 
 def inputs_of(subject: Subject) -> dict[str, np.ndarray]:
@@ -53,7 +55,9 @@ def inputs_of(subject: Subject) -> dict[str, np.ndarray]:
     return {name: numbers.normal(size=b.shape).astype(b.dtype) for name, b in subject.inputs.items()}
 
 
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in NETS]
+)
 def test_net_gives_the_same(name: str) -> None:
     subject = made(NETS[name])
     model = assert_same(subject, inputs_of(subject))

@@ -73,6 +73,7 @@ def test_a_path_that_cannot_be_written(tmp_path: Path, path: str) -> None:
         write(CLASSIFICATION, tmp_path / path)
 
 
+@pytest.mark.slow
 def test_without_the_package_the_extra_is_named() -> None:
     code = "import sys; sys.modules['onnx'] = None; import caffejax.export; import caffejax.export.onnx"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=False)
