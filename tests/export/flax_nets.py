@@ -107,6 +107,7 @@ LAYERS: dict[str, tuple[tuple[int, ...], str]] = {
     "dropout": ((2, 5), 'type: "Dropout" dropout_param { dropout_ratio: 0.3 scale_train: false }'),
 }
 
+
 def one_layer(name: str) -> str:
     """A net of one of the layers."""
     shape, text = LAYERS[name]
@@ -207,7 +208,7 @@ NETS: dict[str, str] = {
         ),
     ),
     "residual": residual_net(2),
-    "residual, in a list": residual_net(4),
+    "residual, in a list": residual_net(6),
 }
 
 

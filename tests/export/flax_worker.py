@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import Any
 
 
-def outputs_of(folder: str, batches: list[list[Any]]) -> list[Any]:
-    """What the net in a folder gives for lists of inputs: an array, or a dict of arrays."""
+def outputs_of(folder: str, batches: list[list[Any]]) -> list[tuple[Any, ...]]:
+    """What the net in a folder gives for lists of inputs: its outputs in order."""
     import jax
     import numpy as np
     from flax import nnx
 
-    model = nnx.jit(_module(folder).load())
-    return [jax.tree.map(np.asarray, model(*arrays)) for arrays in batches]
+    def run(model: Any, *arrays: Any) -> tuple[Any, ...]:
+        found = model(*arrays)
+        return tuple(found.values()) if isinstance(found, dict) else (found,)
+
+    model, compiled = _module(folder).load(), nnx.jit(run)
+    return [jax.tree.map(np.asarray, compiled(model, *arrays)) for arrays in batches]
 
 
 def read_me(folder: str) -> str:

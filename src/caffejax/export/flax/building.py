@@ -205,6 +205,11 @@ def writes(*types: str) -> Callable[[Emit], Emit]:
     return note
 
 
+def known_types() -> frozenset[str]:
+    """Return the types that can be written, by their names."""
+    return frozenset(_EMITTERS)
+
+
 def emitter_of(layer: Layer) -> Emit:
     """Return what writes a layer.
 
@@ -213,5 +218,5 @@ def emitter_of(layer: Layer) -> Emit:
     """
     found = _EMITTERS.get(layer.type.name)
     if found is None:
-        raise LayerError("has no counterpart in flax that caffejax could write; cut the net before it with --outputs")
+        raise LayerError("has no counterpart in flax; ask for outputs that do not need it")
     return found

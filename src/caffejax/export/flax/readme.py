@@ -7,8 +7,8 @@ from .program import Program
 
 _RUN = """# {name}
 
-The net {title} in flax, written by caffejax: `model.py` with the class `{name}`, and its weights in `{file}`. Nothing
-else is needed but {packages}. Arrays have their channels last: (batch, height, width, channels).
+The net {title} in flax, written by caffejax: `model.py` has the class `{name}`, `{file}` its weights.
+It needs {packages}. Arrays have their channels last: (batch, height, width, channels).
 
 ```python
 import jax.numpy as jnp
