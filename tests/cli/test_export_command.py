@@ -8,6 +8,8 @@ from typing import Any
 import jax
 import jax.export
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 
 from caffejax import Net, load_weights, save_weights
@@ -73,6 +75,39 @@ def test_it_takes_what_was_asked_for(
 WEIGHTS = "--weights=net.caffemodel"
 
 
+def test_onnx(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["export", "net.prototxt", WEIGHTS, "--to=net.onnx"]
+    assert main([*arguments, "--opset=18", "--batch=5"]) == 0
+    model = onnx.load("net.onnx")
+    assert [entry.version for entry in model.opset_import if not entry.domain] == [18]
+    assert "data float32[5,3] to two float32[5,4]" in capsys.readouterr().err
+    assert main(arguments) == 0
+    assert "data float32[batch,3] to two float32[batch,4]" in capsys.readouterr().err
+    assert main([*arguments, "--opset=3"]) == 1
+    assert "opset must be" in capsys.readouterr().err
+
+
+def test_onnx_of_images(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dims = "dim: 2 dim: 3 dim: 4 dim: 4"
+    image = f'layer {{ name: "i" type: "Input" top: "data" input_param {{ shape {{ {dims} }} }} }}'
+    (job / "images.prototxt").write_text(image + 'layer { name: "t" type: "TanH" bottom: "data" top: "t" }')
+    assert main(["export", "images.prototxt", "--to=net.onnx", "--preprocess=classify", "--input_scale=0.01"]) == 0
+    assert "data uint8[batch,4,4,3] to t float32[batch,3,4,4]" in capsys.readouterr().err
+    images = np.random.default_rng(0).integers(0, 256, (3, 4, 4, 3), np.uint8)
+    (found,) = onnxruntime.InferenceSession("net.onnx").run(None, {"data": images})
+    expected = np.tanh(images[..., ::-1].transpose(0, 3, 1, 2) * 0.01)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["safetensors", "orbax"])
+def test_flax(job: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
+    assert main(["export", "net.prototxt", WEIGHTS, "--to=flax", "--out=model", f"--weights_as={form}"]) == 0
+    assert {"model.py", "README.md"} < {path.name for path in (job / "model").iterdir()}
+    assert "Wrote model" in capsys.readouterr().err
+    assert main(["export", "net.prototxt", WEIGHTS, "--to=flax", "--out=model"]) == 1
+    assert "model" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "messages"),
     [
@@ -101,9 +136,11 @@ def test_refusals(job: Path, capsys: pytest.CaptureFixture[str], arguments: list
     assert sorted(job.rglob("*")) == before
 
 
+@pytest.mark.parametrize(("end", "package"), [(".stablehlo", "flatbuffers"), (".onnx", "onnx")])
 def test_a_package_that_is_missing_is_named(
-    job: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    job: Path, end: str, package: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "flatbuffers", None)
-    assert main(["export", "net.prototxt", WEIGHTS, "--to=net.stablehlo"]) == 1
-    assert "pip install 'caffejax[export]'" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, package, None)
+    assert main(["export", "net.prototxt", WEIGHTS, f"--to=net{end}"]) == 1
+    assert re.search(rf"the package {package}, .*: pip install 'caffejax\[export\]'", capsys.readouterr().err)
+    assert not list(job.glob("net.[so]*"))
