@@ -18,8 +18,8 @@ def inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph
 
     There are no splits but the prototxt's own, and nothing is computed in place. The last value of a blob keeps its
     name; one that a layer writes over is called `blob/layer`, after the layer that makes it. Data layers are Inputs,
-    which the caller feeds; what they feed keeps its name, and what is written over it is called `blob/layer`. Params that a layer left out shares with others keep their slots, so that variables of the
-    whole net fit.
+    which the caller feeds; what they feed keeps its name, and what is written over it is called `blob/layer`. Params
+    that a layer left out shares with others keep their slots, so that variables of the whole net fit.
 
     Args:
         graph: a net's graph.
