@@ -11,10 +11,10 @@ from caffejax.export.onnx.layers import OPERATORS
 from caffejax.layers import layer_types
 from caffejax.net import Variables
 from layers.replay import Replay
-from recorded import MANIFEST, first_of_each, of_fork
+from recorded import MANIFEST, first_of_each, of_fork, recorded_type
 
 FIRST = first_of_each([case for case in MANIFEST if "stochastic" not in case])
-ON_HOST = {name for name, case in FIRST.items() if layer_types()[case["type"]].on_host}
+ON_HOST = {name for name, case in FIRST.items() if recorded_type(case).on_host} | {"ScaleRoute"}  # as recorded
 NOTHING = {"Silence"}  # has no top
 RANDOM = {"Python"}  # the recorded one draws samples
 FIXED = {"MarginInnerProduct"}  # one bottom is a param, whose rows are those that there are

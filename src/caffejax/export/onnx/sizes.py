@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
@@ -12,8 +12,17 @@ from onnx import helper
 
 from .values import Shape
 
-if TYPE_CHECKING:
-    from .builder import Builder
+
+class Names(Protocol):
+    """What gives names in a model: its builder."""
+
+    def free(self, wanted: str) -> str:
+        """Return a name that no value has."""
+        ...
+
+    def integers(self, numbers: Sequence[int]) -> str:
+        """Return the name of an initializer with these numbers in int64."""
+        ...
 
 
 class Sizes:
@@ -24,7 +33,7 @@ class Sizes:
         sources: by the name of each symbolic size, the input that has it and along which axis.
     """
 
-    def __init__(self, builder: Builder) -> None:
+    def __init__(self, builder: Names) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.sources: dict[str, tuple[str, int]] = {}
         self._builder = builder
