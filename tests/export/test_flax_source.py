@@ -145,9 +145,7 @@ def test_dropout_and_batch_statistics_act_in_train_mode(tmp_path: Path, elsewher
     conv = np.asarray(net.apply(*filled(net), batch, key=jax.random.key(0), blobs=["conv1"])[0]["conv1"])
     kernel = np.asarray(subject.arrays(subject.net.graph.layer("res0_a"))[0])
     convolved = jax.lax.conv(conv, kernel, (1, 1), "SAME")
-    old, new = (
-        next(v for n, v in found[when].items() if n == "bn0_a.mean") for when in ("statistics", "moved")
-    )
+    old, new = (next(v for n, v in found[when].items() if n == "bn0_a.mean") for when in ("statistics", "moved"))
     towards = np.asarray(convolved.mean((0, 2, 3)))
     np.testing.assert_allclose(new, towards + (old - towards) * 0.999**2, rtol=1e-4, atol=1e-5)
     names = {name.rpartition(".")[2] for name in found["params"]}
