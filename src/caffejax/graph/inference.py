@@ -18,8 +18,8 @@ def inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph
 
     There are no splits but the prototxt's own, and nothing is computed in place. The last value of a blob keeps its
     name; one that a layer writes over is called `blob/layer`, after the layer that makes it. Data layers are Inputs,
-    which the caller feeds. Params that a layer left out shares with others keep their slots, so that variables of the
-    whole net fit.
+    which the caller feeds; what they feed keeps its name, and what is written over it is called `blob/layer`. Params
+    that a layer left out shares with others keep their slots, so that variables of the whole net fit.
 
     Args:
         graph: a net's graph.
@@ -32,7 +32,9 @@ def inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph
     unknown = [name for name in wanted if name not in graph.blobs]
     if unknown or not wanted:
         problems = [f"no blob '{name}' in the net{did_you_mean(name, graph.blobs)}" for name in unknown]
-        raise GraphError([Problem(p, graph.file) for p in problems or ["has no outputs"]])
+        raise GraphError(
+            [Problem(p, graph.file) for p in problems or ["has no outputs; name the blobs that are wanted"]]
+        )
     layers, names = _each_blob_once(graph)
     outputs = tuple(dict.fromkeys(names[name] for name in wanted))
     needed, kept = set(outputs), list[Layer]()
@@ -75,7 +77,8 @@ def _behind_params(graph: Graph) -> set[str]:
 def _is_score(layer: Layer) -> bool:
     """Return whether it says how good other blobs are."""
     indices = layer.index_bottoms
-    return layer.type.signature.loss or bool(indices and not layer.type.gradient.exists)
+    all_labels = 1 < len(layer.bottoms) == len(indices)  # what was found and what is true
+    return layer.type.signature.loss or all_labels or bool(indices and not layer.type.gradient.exists)
 
 
 def _as_input(layer: Layer, graph: Graph, needed: Collection[str]) -> Layer:
@@ -92,6 +95,7 @@ def _as_input(layer: Layer, graph: Graph, needed: Collection[str]) -> Layer:
 def _each_blob_once(graph: Graph) -> tuple[list[Layer], dict[str, str]]:
     """Return the layers without inserted splits and nothing in place, and by each blob of the graph what it is now."""
     last = {top: layer.key for layer in graph.layers for top in layer.tops}
+    fed = {top for layer in graph.layers if layer.type.is_fed for top in layer.tops}
     names: dict[str, str] = {}
     layers = []
     for layer in graph.layers:
@@ -99,7 +103,10 @@ def _each_blob_once(graph: Graph) -> tuple[list[Layer], dict[str, str]]:
         if layer.inserted_split:
             names.update(dict.fromkeys(layer.tops, bottoms[0]))
             continue
-        tops = tuple(top if last[top] == layer.key else f"{top}/{layer.key}" for top in layer.tops)
+        tops = tuple(
+            top if layer.type.is_fed or (last[top] == layer.key and top not in fed) else f"{top}/{layer.key}"
+            for top in layer.tops
+        )
         names.update(zip(layer.tops, tops, strict=True))
         layers.append(replace(layer, bottoms=bottoms, tops=tops))
     return layers, names
