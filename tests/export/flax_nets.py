@@ -207,6 +207,7 @@ NETS: dict[str, str] = {
             for n in "ab"
         ),
     ),
+    "nothing to do": _net(images(2, 3), layer("Split", "split", "data", "a")),
     "residual": residual_net(2),
     "residual, in a list": residual_net(6),
 }

@@ -133,6 +133,7 @@ def test_the_page_trains_it(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> N
     assert float(losses[-1]) < float(losses[0])
 
 
+@pytest.mark.slow
 def test_dropout_and_batch_statistics_act_in_train_mode(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
     text = residual_net(2)
     subject = subject_for(text)
@@ -171,6 +172,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 def test_names_never_become_code(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
     layers = [f"name: {_quoted(HOSTILE[1])}", images(2, 3, 4, 4, name=_escaped(HOSTILE[0]))]
     bottom = HOSTILE[0]

@@ -12,8 +12,10 @@ import pytest
 
 from caffejax import CaffejaxError, GraphError, Net, load_weights
 from caffejax.export import BatchError, Subject, export_stablehlo, subject_of, write_stablehlo
-from conftest import GOLDEN, REPOSITORY
 from transformations.processes import fresh, reload
+
+REPOSITORY = Path(__file__).parents[2]
+GOLDEN = REPOSITORY / "tests" / "golden"
 
 SSD = GOLDEN / "fork_layers" / "nets" / "ssd_tiny_a"
 FILL = 'weight_filler { type: "xavier" }'

@@ -100,6 +100,23 @@ def test_the_page_on_comparing_works(
         assert {name.partition("/")[0] for name in file.files} == members
 
 
+@pytest.mark.slow
+def test_the_page_on_flax_source_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (REPOSITORY / "docs" / "exporting_flax.md").read_text()
+    (shown,) = re.findall(r"```python source\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "model", raising=False)
+    namespace: dict[str, Any] = {}
+    for block in python_blocks("exporting_flax.md"):
+        exec(block, namespace)
+    assert (tmp_path / "lenet" / "model.py").read_text() == shown
+    assert capsys.readouterr().out == "(7, 10)\n"
+
+
 def test_links_between_pages_lead_to_files() -> None:
     pages = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]
     links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text())]

@@ -12,8 +12,9 @@ from onnx_oracle import assert_equal, assert_same, expected, run
 from caffejax import Net, __version__
 from caffejax.export import Preprocessing, Subject, subject_of
 from caffejax.export.onnx import OPSETS, export_onnx, write_onnx
-from conftest import REPOSITORY
 from export.test_stablehlo import CLASSIFICATION, DETECTION, SEGMENTATION, SIAMESE
+
+REPOSITORY = Path(__file__).parents[3]
 
 IN_PLACE = """
   layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 } } }

@@ -12,8 +12,9 @@ from caffejax.export import BatchError, subject_of
 from caffejax.export.onnx import export_onnx, write_onnx
 from caffejax.layers import LayerType, Signature, Traced
 from caffejax.layers.registry import registered
-from conftest import REPOSITORY
 from export.test_stablehlo import CLASSIFICATION
+
+REPOSITORY = Path(__file__).parents[3]
 
 DATA = 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 } } }'
 RANDOM = "dropout_param { sample_weights_test: true }"

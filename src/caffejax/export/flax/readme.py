@@ -83,4 +83,5 @@ def readme(program: Program, name: str, weights: str) -> str:
 def _classifies(program: Program) -> bool:
     """Return whether there is one input, and one output of numbers for classes."""
     outputs = [program.values[number].shape for number in program.outputs]
-    return len(program.inputs) == 1 and len(outputs) == 1 and len(outputs[0]) == 2 and outputs[0][1] > 1
+    one = len(program.inputs) == 1 == len(outputs) and bool(program.weights)
+    return one and len(outputs[0]) == 2 and outputs[0][1] > 1
