@@ -1,5 +1,6 @@
 """A net as pure functions over pytrees: init, apply, loss."""
 
-from .net import Blobs, Net, Outputs, Params, Variables
+from .net import Net
+from .variables import Blobs, Outputs, Params, Variables
 
 __all__ = ["Blobs", "Net", "Outputs", "Params", "Variables"]

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +18,9 @@ from ..graph.reshape import reshape_graph, with_batch
 from ..kernels import compiling
 from ..layers import Phase, Source
 from ..layers.dtypes import to_float32
-from ..layers.rows import count, trimmed
 from ..options import Options, Reading, Run, resolved
 from ..schedule import Given, Result, plan, run, run_part
 from ..schedule.compiled import CompiledParts
-from ..schedule.cut import padded_blobs
 from ..schedule.fuse import keep_apart
 from ..schedule.recompute import Recomputing
 from ..schema import read_net, source_file
@@ -31,35 +29,10 @@ from ..summary import Summary, summarize
 from .given import check_given, check_key, check_selection, known_names, shape_hints
 from .initial import initial_param
 from .room import check_room
+from .trimming import trimmed_blobs
+from .variables import Blobs, Outputs, Params, Variables
 
 log = logging.getLogger("caffejax.net")
-
-Params = dict[str, tuple[jax.Array | None, ...]]
-Blobs = dict[str, jax.Array]
-
-
-class Variables(NamedTuple):
-    """What a net remembers. Both are `{layer: arrays in Caffe's order}`, None where an array is not the layer's own.
-
-    Attributes:
-        params: what is learnable.
-        state: running statistics, then what a layer carries from one forward pass to the next.
-    """
-
-    params: Params
-    state: Params
-
-
-class Outputs(NamedTuple):
-    """What `Net.loss` gives beside the loss.
-
-    Attributes:
-        blobs: the net's output blobs, or those asked for.
-        state: the new running statistics.
-    """
-
-    blobs: Blobs
-    state: Params
 
 
 class Net:
@@ -281,9 +254,7 @@ class Net:
         there can be while they are in compiled code; so do the blobs that follow row by row, which are trimmed if the
         one that began it is among `blobs`. Not to be called in compiled code.
         """
-        begun = padded_blobs(self.graph.layers)
-        rows = {name: count(blobs[name]) for name in set(begun.values()) if name in blobs}
-        return {name: _first_rows(begun, rows, name, blob) for name, blob in blobs.items()}
+        return trimmed_blobs(self.graph, blobs)
 
     def _result(self, given: Given, wanted: tuple[str, ...], *, training: bool = False) -> Result:
         """Run the net, for its backward pass as well if `training`."""
@@ -315,13 +286,6 @@ class Net:
         """Make `{layer: value of each param}`, None for params of other layers, without layers that have no value."""
         tree = {layer.key: tuple(value(p) if p.owned else None for p in layer.params) for layer in self.graph.layers}
         return {key: blobs for key, blobs in tree.items() if any(b is not None for b in blobs)}
-
-
-def _first_rows(begun: Mapping[str, str], rows: Mapping[str, int], name: str, blob: jax.Array) -> jax.Array:
-    root = begun.get(name)
-    if root is None or root not in rows:
-        return blob
-    return trimmed(blob, rows[root]) if root == name else blob[: rows[root]]
 
 
 def _built(kind: type[Net], message: bytes, state: bytes, options: dict[str, Any], phase: Phase) -> Net:

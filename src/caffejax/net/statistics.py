@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..kernels.varying import varying
-from .net import Net, Params
+from .net import Net
+from .variables import Params
 
 
 def same_statistics(net: Net, state: Params) -> Params:

@@ -11,23 +11,23 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from google.protobuf import text_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from ..errors import Problem, SchemaError, did_you_mean
+from .cursor import CLOSING, Cursor, GiveUpError
 from .places import in_layer, is_layer
 from .scalars import Convert, make_converter, unquote
-from .tokens import END, Tokens
+from .tokens import END
 
 M = TypeVar("M", bound=Message)
 
 log = logging.getLogger("caffejax")
 
 MAX_DEPTH = 100
-_CLOSING = {"{": "}", "<": ">", "[": "]"}
 
 
 def parse_text(text: str, message_class: type[M], *, file: str | None = None) -> M:
@@ -52,7 +52,7 @@ def parse_what_is_right(text: str, message_class: type[M], *, file: str | None =
     """Read prototxt as `parse_text` does; return what could be read of it, and every problem."""
     parser = _Parser(text, file)
     message = message_class()
-    with suppress(_GiveUpError):
+    with suppress(GiveUpError):
         parser.parse_fields(message, END, 0, 0)
     return message, (*parser.problems, *parser.incomplete)
 
@@ -60,10 +60,6 @@ def parse_what_is_right(text: str, message_class: type[M], *, file: str | None =
 def format_text(message: Message) -> str:
     """Print a message as prototxt, in the order of its schema."""
     return text_format.MessageToString(message, as_utf8=True)
-
-
-class _GiveUpError(Exception):
-    """The text cannot be followed further; the problem is noted already."""
 
 
 class _Field:
@@ -86,14 +82,11 @@ def _fields_of(descriptor: Descriptor) -> tuple[dict[str, _Field], tuple[str, ..
     return fields, tuple(field.name for field in descriptor.fields if field.is_required)
 
 
-class _Parser:
-    """A recursive-descent parser that fills messages in one pass. `at` is the index of the next token."""
+class _Parser(Cursor):
+    """A recursive-descent parser that fills messages in one pass."""
 
     def __init__(self, text: str, file: str | None) -> None:
-        self.tokens = Tokens(text)
-        self.file = file
-        self.at = 0
-        self.problems: list[Problem] = []
+        super().__init__(text, file)
         self.incomplete: list[Problem] = []  # required fields that are missing, in a layer whose end is not reached
 
     def parse_fields(self, message: Message, closing: str, opened: int, depth: int) -> None:
@@ -200,7 +193,7 @@ class _Parser:
         if depth >= MAX_DEPTH:
             self.give_up(opened, f"messages are nested more than {MAX_DEPTH} deep")
         self.at += 1
-        self.parse_fields(make(), _CLOSING[tokens[opened]], opened, depth + 1)
+        self.parse_fields(make(), CLOSING[tokens[opened]], opened, depth + 1)
 
     def parse_scalar(self, field: _Field) -> Any:
         """Read one scalar. Return None, with a problem noted, when it is none of this field's kind."""
@@ -222,7 +215,7 @@ class _Parser:
             self.at, noted = start, len(self.problems)
             try:
                 self.skip_value()
-            except _GiveUpError:
+            except GiveUpError:
                 del self.problems[noted:]  # one problem, said once
                 raise
             return None
@@ -260,60 +253,3 @@ class _Parser:
         self.skip_value()
         if self.tokens[self.at] in (",", ";"):
             self.at += 1
-
-    def skip_value(self) -> None:
-        """Skip `: value`, `{...}` or `: [...]`, whatever is in it."""
-        tokens = self.tokens
-        colon = tokens[self.at] == ":"
-        self.at += colon
-        token = tokens[self.at]
-        if token in _CLOSING:
-            self.skip_nested()
-        elif token[:1] in ('"', "'") and len(token) > 1:
-            while tokens[self.at][:1] in ('"', "'"):
-                self.at += 1
-        else:
-            self.at += token == "-"
-            token = tokens[self.at]
-            if not (token[:1].isalnum() or token[:1] in ("_", ".")):
-                self.give_up(self.at, f"expected a value, found {self.quote(self.at)}")
-            self.at += 1
-
-    def skip_nested(self) -> None:
-        """Skip from an opening bracket past the one that closes it."""
-        tokens, stack = self.tokens, [_CLOSING[self.tokens[self.at]]]
-        while stack:
-            self.at += 1
-            token = tokens[self.at]
-            if token == stack[-1]:
-                stack.pop()
-            elif token in _CLOSING:
-                stack.append(_CLOSING[token])
-            elif token == END or token in _CLOSING.values():
-                self.give_up(self.at, f"expected '{stack[-1]}', found {self.quote(self.at)}")
-        self.at += 1
-
-    def expect(self, token: str) -> None:
-        if self.tokens[self.at] != token:
-            self.give_up(self.at, f"expected '{token}', found {self.quote(self.at)}")
-        self.at += 1
-
-    def quote(self, index: int) -> str:
-        token = self.tokens[index]
-        if token == "-":
-            token += self.tokens[index + 1]
-        if token in ('"', "'"):
-            return "a string without end"
-        printable = token.encode(errors="backslashreplace").decode()
-        return f"'{printable if len(token) < 60 else printable[:60] + '...'}'" if token else "the end of the text"
-
-    def problem_at(self, index: int, message: str) -> Problem:
-        line, column = self.tokens.position(index)
-        return Problem(message, self.file, line, column)
-
-    def note(self, index: int, message: str) -> None:
-        self.problems.append(self.problem_at(index, message))
-
-    def give_up(self, index: int, message: str) -> NoReturn:
-        self.note(index, message)
-        raise _GiveUpError
