@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from ..errors import DataError
 
+_LARGEST = 2**62  # examples; more is damage
+
 
 def encode_position(examples: int) -> dict[str, int]:
     """Return the position after that many examples."""
@@ -18,7 +20,7 @@ def decode_position(state: Mapping[str, int]) -> int:
     Raises:
         DataError: if this is no position.
     """
-    examples = state.get("examples")
-    if not isinstance(examples, int) or examples < 0:
-        raise DataError(f"{dict(state)} is not the position of a data source")
+    examples = state.get("examples") if isinstance(state, Mapping) else None
+    if not isinstance(examples, int) or isinstance(examples, bool) or not 0 <= examples < _LARGEST:
+        raise DataError(f"{str(state)[:60]} is not the position of a data source")
     return examples

@@ -21,6 +21,7 @@ from ..parallel import place_like
 from ..schema.blobs import Array, shape_text
 from ..schema.caffe_pb2 import SolverParameter
 from .policies import current_step
+from .record import checked
 from .rules import History, find_history, with_history
 from .state import TrainState
 
@@ -110,9 +111,9 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
 def _record(path: Path, text: str) -> dict[str, Any]:
     try:
         record = json.loads(text or "{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise WeightsError(Problem(f"damaged: its record is no JSON ({error})", file=str(path))) from error
-    return record if isinstance(record, dict) else {}
+    return checked(record, str(path))
 
 
 def _weights(path: Path, named: str) -> Path:

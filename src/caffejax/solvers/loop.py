@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 
+from ..errors import located
 from ..net import Variables
 from ..parallel import Requests, check_alike, meet
 from .build import Setup
@@ -198,8 +199,9 @@ class TrainingLoop:
         self.updater.restore(state, each)
         self.iteration = int(state.iteration)
         positions = record.get("data", self._start)
-        self._loader.set_state(positions["train"])
-        self.tests.set_state(positions["test"])
+        with located(file=os.fspath(snapshot)):
+            self._loader.set_state(positions["train"])
+            self.tests.set_state(positions["test"])
         if isinstance(self.rate_schedule, Plateau) and "plateau" in record:
             self.rate_schedule.state.update(record["plateau"])
         self._finite_check.restart(os.fspath(snapshot))

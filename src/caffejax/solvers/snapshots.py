@@ -23,6 +23,7 @@ from ..schema import format_text
 from ..schema.caffe_pb2 import SolverParameter
 from .caffe_states import is_caffe_state, load_state, save_state
 from .native_states import from_arrays, to_arrays, to_host
+from .record import checked
 from .report import log
 from .state import TrainState
 
@@ -117,6 +118,7 @@ class Snapshots:
             raise WeightsError(
                 Problem(f"is of format {record.get('format')}; this version reads {FORMAT}", file=str(path))
             )
+        checked(record, str(path))
         carried = [f"{layer.key}/{len(layer.params) + i}" for layer in graph.layers for i in range(len(layer.carried))]
         state, each = from_arrays(arrays, like, str(path), carried)
         return state, record, each

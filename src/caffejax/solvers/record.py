@@ -1,0 +1,73 @@
+"""The record in a snapshot: what is neither weights nor history. Its form is checked when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import isfinite
+from typing import Any
+
+from ..errors import Problem, WeightsError
+
+_LARGEST = 2**63 - 1
+_KEY_NUMBERS = (2, 4)  # of 32 bits, in a key of JAX's
+
+
+def checked(record: Any, file: str) -> dict[str, Any]:
+    """Return a record that is of the form that snapshots have; what a snapshot of Caffe's lacks may be missing.
+
+    That is `{"data": {"train": places, "test": [places, ...]}, "seed": int, "key": [int, ...],
+    "scores": {name: number}, "plateau": {"step": int, "minimum": number, "last_event": int}}`; places are by the names
+    of layers, and what is in them is for the sources to check.
+
+    Raises:
+        WeightsError: naming the file and each field that is of another form.
+    """
+    if not isinstance(record, dict):
+        raise WeightsError(Problem(f"damaged: its record is {_kind(record)}, not named fields", file=file))
+    problems = [Problem(f"damaged: {field} of its record is {found}", file=file) for field, found in _wrong(record)]
+    if problems:
+        raise WeightsError(problems)
+    return record
+
+
+def _wrong(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the fields that are of another form, each with what it is."""
+    data = record.get("data", {"train": {}, "test": []})
+    if not isinstance(data, dict) or not {"train", "test"} <= data.keys():
+        yield "'data'", f"{_kind(data)}, not the places of the train net and of the test nets"
+    else:
+        if not isinstance(data["train"], dict):
+            yield "'data.train'", f"{_kind(data['train'])}, not places by layer"
+        if not isinstance(data["test"], list) or not all(isinstance(net, dict) for net in data["test"]):
+            yield "'data.test'", f"{_kind(data['test'])}, not a list of places by layer"
+    seed = record.get("seed", 0)
+    if not isinstance(seed, int) or isinstance(seed, bool) or not -_LARGEST < seed < _LARGEST:
+        yield "'seed'", f"{_kind(seed)}, not a whole number"
+    key = record.get("key", [0, 0])
+    if not isinstance(key, list) or len(key) not in _KEY_NUMBERS or not all(_is_whole(n, 2**32) for n in key):
+        yield "'key'", f"{_kind(key)}, not two or four numbers of 32 bits"
+    scores = record.get("scores") or {}
+    if not isinstance(scores, dict) or not all(_is_number(score) for score in scores.values()):
+        yield "'scores'", f"{_kind(scores)}, not numbers by output"
+    plateau = record.get("plateau", {"step": 0, "minimum": 0.0, "last_event": 0})
+    whole = ("step", "last_event")
+    if (
+        not isinstance(plateau, dict)
+        or plateau.keys() != {*whole, "minimum"}
+        or not all(_is_whole(plateau[name], 2**31) for name in whole)
+        or not (_is_number(plateau["minimum"]) and isfinite(plateau["minimum"]))
+    ):
+        yield "'plateau'", f"{_kind(plateau)}, not a step, the smallest loss and the last event"
+
+
+def _is_whole(value: Any, below: int = _LARGEST) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < below
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _kind(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
