@@ -20,7 +20,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TEST")
     nets.add_state_flags(parser)
     flags.add(parser, "batch", "another batch size than the net's own", type=flags.positive, metavar="N")
-    flags.add(parser, "json", "print the exact numbers as JSON", action="store_true")
+    flags.add_switch(parser, "json", "print the exact numbers as JSON")
 
 
 def run(options: argparse.Namespace) -> None:
