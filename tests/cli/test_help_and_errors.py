@@ -182,3 +182,32 @@ def test_gpu_mode_without_a_gpu_says_so_once(job: Path, capsys: pytest.CaptureFi
     (job / "solver.prototxt").write_text(text)
     assert main(["train", "--solver=solver.prototxt"]) == 0
     assert capsys.readouterr().err.count("sees no GPU") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("trian", "--solver=x"), "caffejax: error: there is no command 'trian'; did you mean 'train'?"),
+        (("test", "--modle=x"), "caffejax test: error: there is no flag --modle; did you mean '--model'?"),
+        (("time", "-model", "x", "-iters", "5"), "caffejax time: error: there is no flag -iters"),
+        (("train", "--wieghts=x", "--snapshto=y"), "--wieghts; did you mean '--weights'?; there is no flag --snap"),
+    ],
+)
+def test_what_does_not_exist_is_named_before_what_is_missing(
+    arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_values_that_look_like_flags_are_none(capsys: pytest.CaptureFixture[str], job: Path) -> None:
+    assert "no such file" in refused(capsys, "test", "--model", "none", "--weights", "-1", "-level=-3")
+
+
+def test_a_net_is_not_taken_for_a_solver(capsys: pytest.CaptureFixture[str], job: Path) -> None:
+    said = refused(capsys, "train", "--solver=lenet_train_test.prototxt")
+    assert said == "caffejax: lenet_train_test.prototxt: this is a net, not a solver; name the solver itself"
+    said = refused(capsys, "summary", "solver.prototxt")
+    assert said == "caffejax: solver.prototxt: this is a solver, not a net; name the net itself"

@@ -43,6 +43,7 @@ from . import (
     view,
     watched,
 )
+from .parser import Parser
 
 _COMMANDS = (
     train,
@@ -100,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         SystemExit: with 2 for a mistake in the command line, with 0 after `--help`.
     """
     parser = _parser()
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
     if arguments is None and spread.trains_with_others(options) and not watched.is_watched():
         return watched.watch(options.process_id, options.start_timeout)
     try:
@@ -117,8 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="caffejax",
         description="Train and test Caffe models on JAX, convert their weights and make their databases.",
         epilog="Commands that run nets keep what they compiled in ~/.cache/caffejax (the environment variable "
@@ -139,4 +140,5 @@ def _parser() -> argparse.ArgumentParser:
         )
         command.add_flags(sub)
         sub.set_defaults(run=command.run, tune=command in _ON_NETS)
+    parser.commands = tuple(commands.choices)
     return parser

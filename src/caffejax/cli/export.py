@@ -118,6 +118,9 @@ def _write_stablehlo(net: Net, subject: Subject, options: argparse.Namespace) ->
 
 
 def _write_onnx(net: Net, subject: Subject, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
+    from ..export import require_package
+
+    require_package("onnx", "writes models")
     from ..export.onnx import OPSET, shapes_of, write_onnx
 
     settings: dict[str, Any] = {

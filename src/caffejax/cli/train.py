@@ -38,9 +38,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     flags.add_options(parser)
     signals.add_flags(parser)
-    flags.add(
-        parser, "debug_nans", "check every step, and name the layer where NaN or infinity arises", action="store_true"
-    )
+    flags.add_switch(parser, "debug_nans", "check every step, and name the layer where NaN or infinity arises")
     recording.add_flags(parser)
     devices.add_flags(parser, "run on the GPU of this number; on several, as 0,1,2, or on all")
     spread.add_flags(parser)

@@ -18,7 +18,14 @@ from .upgrade import upgrade_net, upgrade_solver
 
 M = TypeVar("M", bound=Message)
 
+_FIELD = re.compile(r"\s*\w+\s*:\s*\S")  # and its value
 _STEP = re.compile(r"(\w+)(?:\[(\d+)\])?")  # of a path as protobuf prints it: layer[3]
+
+# of what is wanted: its name, what it may be taken for, and what is then said to be unknown
+_OTHERS = {
+    "SolverParameter": ("solver", "net", re.compile(r"SolverParameter has no field '(layers?|input)'")),
+    "NetParameter": ("net", "solver", re.compile(r"NetParameter has no field '(base_lr|lr_policy|max_iter|net)'")),
+}
 
 _log = logging.getLogger("caffejax")
 
@@ -29,8 +36,8 @@ def read_net(source: str | os.PathLike[str] | Message, *, name: str = "<text>") 
     Old forms are logged to "caffejax" as warnings.
 
     Args:
-        source: a path; prototxt (a string with a line break or a brace in it); or a NetParameter, also one of
-            another schema's class, which is copied.
+        source: a path; prototxt (a string with a line break or a brace in it, or that begins as `name: value`); or a
+            NetParameter, also one of another schema's class, which is copied.
         name: what error messages call a text.
 
     Raises:
@@ -69,8 +76,13 @@ def read_solver(source: str | os.PathLike[str] | Message, *, name: str = "<text>
 
 
 def source_file(source: str | os.PathLike[str] | Message) -> Path | None:
-    """Return the path that a source names; None for a message, and for text: what has a line break or a brace."""
+    """Return the path that a source names; None for a message, and for text.
+
+    Text is what has a line break or a brace, or begins with the name of a field and is no file.
+    """
     if isinstance(source, Message) or (isinstance(source, str) and any(mark in source for mark in "\n{")):
+        return None
+    if isinstance(source, str) and _FIELD.match(source) and not os.path.exists(source):
         return None
     if not isinstance(source, str | os.PathLike):
         raise SchemaError(f"give a path, prototxt or a message, not a value of type {type(source).__name__}")
@@ -105,9 +117,15 @@ def _read(source: str | os.PathLike[str] | Message, kind: type[M], name: str) ->
             raise SchemaError(f"expected a {kind.DESCRIPTOR.name}, found a {source.DESCRIPTOR.name}")
         return parse_text(format_text(source), kind, file=name), name
     path = source_file(source)
-    if path is None:
-        return parse_text(str(source), kind, file=name), name
-    return parse_text(_text_of(path), kind, file=str(path)), str(path)
+    text, file = (str(source), name) if path is None else (_text_of(path), str(path))
+    try:
+        return parse_text(text, kind, file=file), file
+    except SchemaError as error:
+        if other := _OTHERS.get(kind.DESCRIPTOR.name):
+            here, there, fields = other
+            if any(fields.match(p.message) for p in error.problems):
+                raise SchemaError(Problem(f"this is a {there}, not a {here}; name the {here} itself", file)) from None
+        raise
 
 
 def _check_complete(message: Message, file: str | None) -> None:
