@@ -62,7 +62,14 @@ register(
         Signature("Pooling", tops=(1, 2), param="pooling_param", fork_settings=("ceil_mode",)),
         Traced(pooling),
         Gradient(pooling_backward),
-        Facts(row_wise=True, dtypes="bottoms", pixels="windows", window=pooling_window, label=POOLING_LABEL),
+        Facts(
+            row_wise=True,
+            dtypes="bottoms",
+            pixels="windows",
+            window=pooling_window,
+            restrictions="A kernel larger than both the plane and 1024 is refused.",
+            label=POOLING_LABEL,
+        ),
     )
 )
 
