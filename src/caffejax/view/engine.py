@@ -20,6 +20,7 @@ from .page import LAYOUT, asset, library
 Point = tuple[float, float]
 _LONGEST = 300  # seconds
 _MEMORY = 4 << 30  # bytes
+_given_up: list[Any] = []  # their last answers may come late, and need the event loops that are closed with them
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ def _run_here(script: str) -> Any:
         return json.loads(engine.eval(script, timeout_sec=_LONGEST, max_memory=_MEMORY))
     except (JSOOMException, JSTimeoutException) as error:
         _engine.cache_clear()
+        _given_up.append(engine)
         limits = f"{_LONGEST} s and {in_words(_MEMORY)} do not suffice"
         raise CaffejaxError(
             f"the net is too large to be laid out: {limits}; draw one phase, or write a .dot"
