@@ -1,5 +1,6 @@
 """The command line: its help, its errors, its imports."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -182,3 +183,30 @@ def test_gpu_mode_without_a_gpu_says_so_once(job: Path, capsys: pytest.CaptureFi
     (job / "solver.prototxt").write_text(text)
     assert main(["train", "--solver=solver.prototxt"]) == 0
     assert capsys.readouterr().err.count("sees no GPU") == 1
+
+
+def test_a_reader_that_has_enough_is_no_error_to_speak_of(tmp_path: Path) -> None:
+    net = tmp_path / "net.prototxt"
+    net.write_text('layer { name: "d" type: "Input" top: "d" input_param { shape { dim: 1 } } }')
+    command = [sys.executable, "-m", "caffejax", "summary", str(net)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+
+
+def test_a_level_that_the_schema_cannot_hold_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["summary", "net.prototxt", "--level=99999999999"])
+    assert caught.value.code == 2
+    assert "'99999999999' is not a level" in capsys.readouterr().err
+
+
+def test_no_file_takes_the_place_of_a_device_or_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    net, pipe = tmp_path / "net.prototxt", tmp_path / "pipe"
+    net.write_text('layer { name: "d" type: "Input" top: "d" input_param { shape { dim: 1 } } }')
+    os.mkfifo(pipe)
+    assert "is a device, a pipe or a socket" in refused(capsys, "view", str(net), "--out", str(pipe))
+    assert pipe.is_fifo()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import os
 import sys
 from collections.abc import Sequence
 
@@ -107,14 +108,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.tune:
             tune_process()
         options.run(options)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except CaffejaxError as error:
         for problem in error.problems:
             print(f"caffejax: {problem}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        _let_go_of_stdout()  # who reads has enough, as `head` has
         return 1
     except KeyboardInterrupt:
         print("caffejax: interrupted", file=sys.stderr)
         return 130
     return 0
+
+
+def _let_go_of_stdout() -> None:
+    """Keep Python from writing what is left once more as it ends."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.close(nothing)
 
 
 def _parser() -> argparse.ArgumentParser:
