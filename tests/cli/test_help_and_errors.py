@@ -210,3 +210,14 @@ def test_no_file_takes_the_place_of_a_device_or_pipe(tmp_path: Path, capsys: pyt
     os.mkfifo(pipe)
     assert "is a device, a pipe or a socket" in refused(capsys, "view", str(net), "--out", str(pipe))
     assert pipe.is_fifo()
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="Linux's device that is always full")
+def test_output_to_a_full_disk_says_so(tmp_path: Path) -> None:
+    net = tmp_path / "net.prototxt"
+    net.write_text('layer { name: "d" type: "Input" top: "d" input_param { shape { dim: 1 } } }')
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "caffejax", "summary", str(net)]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "caffejax: the output cannot be written: No space left on device\n"

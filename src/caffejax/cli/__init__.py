@@ -117,10 +117,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _let_go_of_stdout()  # who reads has enough, as `head` has
         return 1
+    except OSError as error:
+        if not _stdout_fails():
+            raise
+        _let_go_of_stdout()
+        print(f"caffejax: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("caffejax: interrupted", file=sys.stderr)
         return 130
     return 0
+
+
+def _stdout_fails() -> bool:
+    """Return whether stdout takes nothing more, such as a file on a full disk: then what waits for it stays."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        return True
+    return False
 
 
 def _let_go_of_stdout() -> None:
