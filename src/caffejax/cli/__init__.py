@@ -130,10 +130,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _stdout_fails() -> bool:
-    """Return whether stdout takes nothing more, such as a file on a full disk: then what waits for it stays."""
+    """Return whether stdout takes nothing more, such as a file on a full disk."""
     try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        os.write(1, b"\n")
     except OSError:
         return True
     return False
