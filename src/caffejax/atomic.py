@@ -54,6 +54,9 @@ def replacing_path(path: str | os.PathLike[str], error: type[CaffejaxError] = Ca
     try:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if target.exists() and not target.is_file():
+            message = "is a device, a pipe or a socket, which a file would take the place of; name a file"
+            raise error(Problem(message, str(path)))
         yield partial
         _sync(partial)
         os.replace(partial, target)

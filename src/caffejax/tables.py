@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 def aligned(rows: Iterable[Sequence[str]], words: int) -> Iterator[str]:
     """Yield the rows as lines: the first columns, so many `words`, to the left, those after them to the right."""
-    table = [tuple(map(_printable, row)) for row in rows]
+    table = [tuple(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
         cells = [
@@ -17,6 +17,6 @@ def aligned(rows: Iterable[Sequence[str]], words: int) -> Iterator[str]:
         yield "  ".join(cells).rstrip()
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Escape what would move a terminal's cursor; names come from files."""
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")

@@ -178,3 +178,11 @@ def test_dumps_of_different_nets_part(net: Path) -> None:
     arrays = {"blob/a": np.ones(2)}
     a, b = (Dump("test", "", "TEST", (DumpedLayer(name, "ReLU", (), ("a",)),), arrays) for name in "ab")
     assert [row.verdict for row in compare(a, b).parted] == ["only in A", "only in B"]
+
+
+def test_names_that_an_npz_cannot_hold_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    net, out = tmp_path / "net.prototxt", tmp_path / "out.npz"
+    net.write_text('layer { name: "d" type: "Input" top: "a\\000b" input_param { shape { dim: 1 } } }')
+    assert main(["collect", f"--model={net}", f"--out={out}"]) == 1
+    assert r"'blob/a\x00b': names in an .npz end at a NUL character" in capsys.readouterr().err
+    assert not out.exists()

@@ -1,5 +1,6 @@
 """The command line: its help, its errors, its imports."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -211,3 +212,41 @@ def test_a_net_is_not_taken_for_a_solver(capsys: pytest.CaptureFixture[str], job
     assert said == "caffejax: lenet_train_test.prototxt: this is a net, not a solver; name the solver itself"
     said = refused(capsys, "summary", "solver.prototxt")
     assert said == "caffejax: solver.prototxt: this is a solver, not a net; name the net itself"
+
+
+def test_a_reader_that_has_enough_is_no_error_to_speak_of(tmp_path: Path) -> None:
+    net = tmp_path / "net.prototxt"
+    net.write_text('layer { name: "d" type: "Input" top: "d" input_param { shape { dim: 1 } } }')
+    command = [sys.executable, "-m", "caffejax", "summary", str(net)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+
+
+def test_a_level_that_the_schema_cannot_hold_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["summary", "net.prototxt", "--level=99999999999"])
+    assert caught.value.code == 2
+    assert "'99999999999' is not a level" in capsys.readouterr().err
+
+
+def test_no_file_takes_the_place_of_a_device_or_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    net, pipe = tmp_path / "net.prototxt", tmp_path / "pipe"
+    net.write_text('layer { name: "d" type: "Input" top: "d" input_param { shape { dim: 1 } } }')
+    os.mkfifo(pipe)
+    assert "is a device, a pipe or a socket" in refused(capsys, "view", str(net), "--out", str(pipe))
+    assert pipe.is_fifo()
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="Linux's device that is always full")
+def test_output_to_a_full_disk_says_so(tmp_path: Path) -> None:
+    net = tmp_path / "net.prototxt"
+    net.write_text('layer { name: "d" type: "Input" top: "d" input_param { shape { dim: 1 } } }')
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "caffejax", "summary", str(net)]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "caffejax: the output cannot be written: No space left on device\n"

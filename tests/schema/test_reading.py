@@ -111,3 +111,10 @@ def test_binary_reads_back_and_names_what_is_missing():
 def test_binary_junk_is_refused_or_read(data):
     with suppress(SchemaError):
         assert isinstance(parse_binary(data, caffe_pb2.NetParameter), caffe_pb2.NetParameter)
+
+
+def test_text_without_end_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("caffejax.schema.reading._LARGEST_TEXT", 1 << 20)
+    (tmp_path / "net.prototxt").write_text('name: "a"' + " " * (1 << 20))
+    with pytest.raises(SchemaError, match=r"net.prototxt: is larger than 1 MiB, the most that is read of a text"):
+        read_net(tmp_path / "net.prototxt")

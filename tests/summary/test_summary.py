@@ -154,3 +154,10 @@ def test_bad_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "net.prototxt").write_text('layer { name: "c" type: "Convolutoin" bottom: "x" top: "y" }')
     assert main(["summary", str(tmp_path / "net.prototxt")]) == 1
     assert "did you mean 'Convolution'" in capsys.readouterr().err
+
+
+def test_large_sizes_are_exact_and_the_name_cannot_move_the_cursor() -> None:
+    shape = "input_param { shape { dim: 1 dim: 1234567 } }"
+    table = str(Net(f'name: "a\\033[31m" layer {{ name: "d" type: "Input" top: "d" {shape} }}').summary())
+    assert "1x1234567" in table
+    assert "\033" not in table

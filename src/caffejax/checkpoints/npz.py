@@ -87,6 +87,9 @@ def write_npz(path: AnyPath, arrays: Mapping[str, Array]) -> None:
     Raises:
         WeightsError: if it cannot be written; what was there before stays whole.
     """
+    cut = [f"{name!r}: names in an .npz end at a NUL character; rename it" for name in arrays if "\0" in name]
+    if cut:
+        raise WeightsError(Problem(problem, str(path)) for problem in cut)
     with replacing(path, WeightsError) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():  # not np.savez, which takes some names for arguments of its own
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import os
 import sys
 from collections.abc import Sequence
 
@@ -108,14 +109,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.tune:
             tune_process()
         options.run(options)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except CaffejaxError as error:
         for problem in error.problems:
             print(f"caffejax: {problem}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        _let_go_of_stdout()  # who reads has enough, as `head` has
+        return 1
+    except OSError as error:
+        if not _stdout_fails():
+            raise
+        _let_go_of_stdout()
+        print(f"caffejax: the output cannot be written: {error.strerror}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("caffejax: interrupted", file=sys.stderr)
         return 130
     return 0
+
+
+def _stdout_fails() -> bool:
+    """Return whether stdout takes nothing more, such as a file on a full disk."""
+    try:
+        os.write(1, b"\n")
+    except OSError:
+        return True
+    return False
+
+
+def _let_go_of_stdout() -> None:
+    """Keep Python from writing what is left once more as it ends."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.close(nothing)
 
 
 def _parser() -> Parser:

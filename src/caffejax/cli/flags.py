@@ -43,6 +43,17 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def level(text: str) -> int:
+    """Parse a net's level: a whole number of 32 bits, as the schema has it."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 2**31
+    if not -(2**31) <= number < 2**31:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a level: a whole number of at most 32 bits")
+    return number
+
+
 def size(text: str) -> int:
     """Parse a number of bytes, such as "8GiB"."""
     try:

@@ -25,7 +25,7 @@ def add_flags(parser: argparse.ArgumentParser, phase: Phase | None = None) -> No
 
 def add_state_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--level` and `--stage`."""
-    flags.add(parser, "level", "the net's level", type=int, default=0)
+    flags.add(parser, "level", "the net's level", type=flags.level, default=0)
     flags.add(parser, "stage", "the net's stages, separated by commas", default="", metavar="A,B")
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from ..errors import Problem, SchemaError, located
+from ..sizes import in_words
 from .caffe_pb2 import NetParameter, SolverParameter
 from .places import in_layer, is_layer
 from .text import format_text, parse_text, parse_what_is_right
@@ -26,6 +27,8 @@ _OTHERS = {
     "SolverParameter": ("solver", "net", re.compile(r"SolverParameter has no field '(layers?|input)'")),
     "NetParameter": ("net", "solver", re.compile(r"NetParameter has no field '(base_lr|lr_policy|max_iter|net)'")),
 }
+
+_LARGEST_TEXT = 256 << 20  # bytes; nets with their weights written out in text have tens of MB
 
 _log = logging.getLogger("caffejax")
 
@@ -145,7 +148,8 @@ def _check_complete(message: Message, file: str | None) -> None:
 
 def _text_of(path: Path) -> str:
     try:
-        content = path.read_bytes()
+        with open(path, "rb") as file:
+            content = file.read(_LARGEST_TEXT + 1)
     except FileNotFoundError:
         raise SchemaError(Problem("no such file; check the path and the working directory", str(path))) from None
     except IsADirectoryError:
@@ -155,6 +159,10 @@ def _text_of(path: Path) -> str:
         raise SchemaError(Problem(f"cannot be read: {reason}", str(path))) from error
     if b"\0" in content:
         raise SchemaError(Problem("this is a binary file; a prototxt is text", str(path)))
+    if len(content) > _LARGEST_TEXT:
+        raise SchemaError(
+            Problem(f"is larger than {in_words(_LARGEST_TEXT)}, the most that is read of a text", str(path))
+        )
     return content.decode("utf-8-sig", "surrogateescape")
 
 

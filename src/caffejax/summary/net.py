@@ -10,7 +10,7 @@ from typing import Any
 
 from ..graph import Graph
 from ..sizes import count_in_words, in_words
-from ..tables import aligned
+from ..tables import aligned, printable
 from .field import fields_of
 from .layer import LayerSummary, layer_summary
 
@@ -86,8 +86,9 @@ class Summary:
     def _totals(self) -> str:
         hosts = sum(layer.multiply_adds is None for layer in self.layers)
         unknown = f" (without {hosts} on the host)" if hosts else ""
+        name = printable(self.name) or "net"
         return (
-            f"{self.name or 'net'} ({self.phase}): {len(self.layers)} layers, {self.parameters:,} parameters, "
+            f"{name} ({self.phase}): {len(self.layers)} layers, {self.parameters:,} parameters, "
             f"{self.multiply_adds:,} multiply-adds{unknown}, activations {in_words(self.activation_bytes)}"
         )
 
@@ -105,4 +106,4 @@ def _plain(layer: LayerSummary) -> dict[str, Any]:
 
 
 def _by(between: str, numbers: Sequence[float] | None) -> str:
-    return between.join(f"{n:g}" for n in numbers or ())
+    return between.join(str(n) if isinstance(n, int) else f"{n:g}" for n in numbers or ())

@@ -75,17 +75,22 @@ def _run(script: str) -> Any:
 
 def _run_here(script: str) -> Any:
     engine = _engine()
-    from py_mini_racer import JSOOMException, JSTimeoutException
+    from py_mini_racer import JSEvalException, JSOOMException, JSTimeoutException
 
     try:
         return json.loads(engine.eval(script, timeout_sec=_LONGEST, max_memory=_MEMORY))
     except (JSOOMException, JSTimeoutException) as error:
         _engine.cache_clear()
         _given_up.append(engine)
-        limits = f"{_LONGEST} s and {in_words(_MEMORY)} do not suffice"
-        raise CaffejaxError(
-            f"the net is too large to be laid out: {limits}; draw one phase, or write a .dot"
-        ) from error
+        raise _too_large(f"{_LONGEST} s and {in_words(_MEMORY)} do not suffice") from error
+    except JSEvalException as error:
+        if "call stack" not in str(error):
+            raise
+        raise _too_large("its longest path is too long") from error
+
+
+def _too_large(why: str) -> CaffejaxError:
+    return CaffejaxError(f"the net is too large to be laid out: {why}; draw one phase, or write a .dot")
 
 
 @cache
