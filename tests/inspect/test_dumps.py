@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from caffejax.inspect.dumps import Dump, collect, compare, replay
+from caffejax.inspect.dumps.measure import distance
 from caffejax.net import Net
 
 # a layer of each kind, in place and branched, shared params, a name with a slash and one that is not ASCII
@@ -184,3 +185,9 @@ def test_random_layers_do_not_count_unless_asked() -> None:
 def test_dumps_of_other_floats(dump: Dump, dtype: Any) -> None:
     arrays = {name: array.astype(dtype) for name, array in dump.arrays.items()}
     assert compare(dump, dataclasses.replace(dump, arrays=arrays), rtol=1e-3, atol=1e-4).ok
+
+
+@pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan])
+def test_an_odd_number_among_zeros_parts(odd: float) -> None:
+    found = distance(np.zeros(3, np.float32), np.array([0, odd, 0], np.float32))
+    assert (found.error, found.at, found.scale, found.relative) == (np.inf, (1,), 0.0, np.inf)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -28,8 +29,10 @@ class Distance(NamedTuple):
 
     @property
     def relative(self) -> float:
-        """The error as a share of the scale."""
-        return self.error / self.scale if self.error else 0.0
+        """The error as a share of the scale; infinite where an infinite number is in the place of zeros."""
+        if not self.error:
+            return 0.0
+        return self.error / self.scale if self.scale else math.inf
 
 
 def distance(a: Array, b: Array) -> Distance:
