@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from . import images
+from . import flags, images
 
 HELP = "classify images"
 EXAMPLE = (
@@ -18,11 +18,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("input_file", help="an image, a folder of images, or a .npy file of them (N, H, W, K)")
     parser.add_argument("output_file", help="the .npy file to write")
     images.add_flags(parser)
-    parser.add_argument("--center_only", help="only the centre, not ten crops of each image", action="store_true")
-    parser.add_argument(
-        "--images_dim", help="height and width to resize to before cropping", type=images.numbers, default=(256, 256)
+    flags.add(parser, "center_only", help="only the centre, not ten crops of each image", action="store_true")
+    flags.add(
+        parser,
+        "images_dim",
+        help="height and width to resize to before cropping",
+        type=images.numbers,
+        default=(256, 256),
     )
-    parser.add_argument("--ext", help="the end of the images' names in a folder", default="jpg")
+    flags.add(parser, "ext", help="the end of the images' names in a folder", default="jpg")
 
 
 def run(options: argparse.Namespace) -> None:

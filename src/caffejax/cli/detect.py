@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from . import images
+from . import flags, images
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,12 +27,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("input_file", help="a .csv of windows (filename,ymin,xmin,ymax,xmax), or a list of images")
     parser.add_argument("output_file", help="the .csv or .h5 file to write")
     images.add_flags(parser)
-    parser.add_argument(
-        "--crop_mode",
+    flags.add(
+        parser,
+        "crop_mode",
         help="where windows come from; from the list if the input is a .csv, else from selective search",
         choices=("list", "selective_search"),
     )
-    parser.add_argument("--context_pad", help="pixels of context around windows", type=int, default=16)
+    flags.add(parser, "context_pad", help="pixels of context around windows", type=int, default=16)
 
 
 def run(options: argparse.Namespace) -> None:

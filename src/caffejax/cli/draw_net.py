@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from . import flags
+
 HELP = "draw a net"
 EXAMPLE = "caffejax draw_net configs/digits/lenet_train_test.prototxt lenet.svg --phase=TRAIN"
 
@@ -12,13 +14,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     parser.add_argument("input_net_proto_file", help="the net prototxt", metavar="NET")
     parser.add_argument("output_image_file", help="the picture; the name's end says the format", metavar="FILE")
-    parser.add_argument(
-        "--rankdir", help="direction in which the net is drawn", choices=("LR", "RL", "TB", "BT"), default="LR"
+    flags.add(
+        parser, "rankdir", help="direction in which the net is drawn", choices=("LR", "RL", "TB", "BT"), default="LR"
     )
-    parser.add_argument(
-        "--phase", help="only the layers of this phase", choices=("TRAIN", "TEST", "ALL"), default="ALL"
-    )
-    parser.add_argument("--display_lrm", help="show the multipliers of the learning rate", action="store_true")
+    flags.add(parser, "phase", help="only the layers of this phase", choices=("TRAIN", "TEST", "ALL"), default="ALL")
+    flags.add(parser, "display_lrm", help="show the multipliers of the learning rate", action="store_true")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from . import flags
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -22,9 +24,9 @@ def numbers(text: str) -> tuple[int, ...]:
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add flags for the net, the device and preprocessing."""
-    parser.add_argument("--model_def", help="the net prototxt", required=True, metavar="FILE")
-    parser.add_argument("--pretrained_model", help="its weights", required=True, metavar="FILE")
-    parser.add_argument("--gpu", help="run on the GPU", action="store_true")
+    flags.add(parser, "model_def", help="the net prototxt", required=True, metavar="FILE")
+    flags.add(parser, "pretrained_model", help="its weights", required=True, metavar="FILE")
+    flags.add(parser, "gpu", help="run on the GPU", action="store_true")
     add_preprocessing_flags(parser, raw_scale=255.0, channel_swap=(2, 1, 0))
 
 
@@ -32,12 +34,10 @@ def add_preprocessing_flags(
     parser: argparse.ArgumentParser, raw_scale: float | None = None, channel_swap: tuple[int, ...] | None = None
 ) -> None:
     """Add flags for preprocessing, with these defaults."""
-    parser.add_argument(
-        "--mean_file", help="what to subtract: .npy, (K,) or (K, H, W), or .binaryproto", metavar="FILE"
-    )
-    parser.add_argument("--input_scale", help="factor after subtracting the mean", type=float)
-    parser.add_argument("--raw_scale", help="factor before subtracting the mean", type=float, default=raw_scale)
-    parser.add_argument("--channel_swap", help="order of the channels", type=numbers, default=channel_swap)
+    flags.add(parser, "mean_file", help="what to subtract: .npy, (K,) or (K, H, W), or .binaryproto", metavar="FILE")
+    flags.add(parser, "input_scale", help="factor after subtracting the mean", type=float)
+    flags.add(parser, "raw_scale", help="factor before subtracting the mean", type=float, default=raw_scale)
+    flags.add(parser, "channel_swap", help="order of the channels", type=numbers, default=channel_swap)
 
 
 def choose_device(options: argparse.Namespace) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from . import flags
+
 HELP = "make tables of a training log"
 EXAMPLE = "caffejax parse_log train.log tables"
 
@@ -13,8 +15,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     parser.add_argument("logfile_path", help="the log of a training run, Caffe's or caffejax's", metavar="LOGFILE")
     parser.add_argument("output_dir", help="the folder for the tables", metavar="FOLDER")
-    parser.add_argument("--verbose", help="print the rows too", action="store_true")
-    parser.add_argument("--delimiter", help="what stands between two columns", type=_character, default=",")
+    flags.add(parser, "verbose", help="print the rows too", action="store_true")
+    flags.add(parser, "delimiter", help="what stands between two columns", type=_character, default=",")
 
 
 def _character(text: str) -> str:

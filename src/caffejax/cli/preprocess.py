@@ -24,7 +24,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     flags.add(parser, "preprocess", what, choices=(_CLASSIFY, _TRANSFORM))
     dims = "height and width of these images, of which the middle is taken; the input's unless given"
-    parser.add_argument("--images_dim", help=dims, type=images.numbers, metavar="H,W")
+    flags.add(parser, "images_dim", help=dims, type=images.numbers, metavar="H,W")
     images.add_preprocessing_flags(parser)
 
 
