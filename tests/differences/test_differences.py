@@ -11,7 +11,7 @@ REPOSITORY = Path(__file__).parents[2]
 PAGE = (REPOSITORY / "docs" / "differences.md").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_page_is_up_to_date() -> None:
     """The script runs all cases again, so that a difference that vanished, or changed, is noticed."""
     script = REPOSITORY / "scripts" / "make_differences_page.py"

@@ -142,7 +142,7 @@ def test_block_of_everything_is_the_same_both_ways(
     both(BLOCK, phase, rows)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(
     axes=st.lists(
         st.tuples(*(st.integers(*ends) for ends in [(1, 9), (1, 4), (1, 3), (0, 2), (0, 2), (1, 2)])),

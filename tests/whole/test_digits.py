@@ -89,6 +89,7 @@ def test_snapshots_can_be_scored(run: tuple[Path, str]) -> None:
     assert float(accuracy) == pytest.approx(scores(log, "accuracy")[1000], rel=1e-5)
 
 
+@pytest.mark.long
 def test_killed_and_resumed_is_the_same_run(tmp_path: Path) -> None:
     """kill -9 at a random moment; then --snapshot goes on to the very parameters of an uninterrupted run."""
     settings = (CONFIGS / "lenet_solver.prototxt").read_text()
