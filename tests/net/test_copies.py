@@ -124,7 +124,7 @@ def test_python_layers_are_made_anew(with_python: Net, copied: Callable[[Any], A
     assert all(layer.type.instance is not None for layer in graph.layers[1:])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_another_process_computes_the_same(with_python: Net) -> None:
     net = Net(BRANCHES, "TRAIN", precision="bfloat16")
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:

@@ -52,7 +52,7 @@ for shape in ((64, 1, 32, 32), (2, 1, 32, 32), (1, 1, 32, 32), (2, 1, 20, 20), (
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kernels", ["fast", pytest.param("reference", marks=pytest.mark.long)])
 def test_images_that_a_net_was_not_built_for(kernels: str) -> None:
     command = [sys.executable, "-c", ELSEWHERE, LENET, kernels]

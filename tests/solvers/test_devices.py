@@ -58,6 +58,7 @@ def run(folder: Path, devices: int, snapshot: str, steps: int) -> np.ndarray:
     return np.load(folder / "result.npy")
 
 
+@pytest.mark.long
 def test_restores_onto_another_number_of_devices(tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()
     whole = run(tmp_path / "whole", 1, "none", 6)
