@@ -81,7 +81,7 @@ def test_the_same_numbers(options: dict[str, Any]) -> None:
     assert all(groups.recomputed for groups in net.recomputing._chosen.values())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "batch"), [("lenet", 4), ("cifar10_full", 4)])
 def test_the_same_numbers_of_known_nets(name: str, batch: int) -> None:
     model = CONFIGS / name / "train_val.prototxt"
@@ -103,7 +103,7 @@ def test_nan_is_not_hidden() -> None:
     assert all(jnp.isnan(blob).any() for blob in jax.tree.leaves(grads["x0"]))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_memory_falls_once_compiled() -> None:
     def temporary(net: Net) -> int:
         variables, inputs = net.init(KEY), inputs_of(net, 4)
@@ -125,7 +125,7 @@ def test_layers_that_run_as_one_stay_together() -> None:
         assert not group[-1].inserted_split
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_fits_is_not_recomputed(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "caffejax.net")
     step(Net(residual_net(), "TRAIN", remat="auto"), 4)
@@ -155,7 +155,7 @@ def digits(**more: Any) -> Solver:
     return Solver(param, file=CONFIGS / "digits" / "lenet_solver.prototxt", **more)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_solver_trains_to_the_same_params() -> None:
     plain, saving = digits(), digits(remat="auto", memory_limit=1)
     for solver in (plain, saving):

@@ -31,7 +31,7 @@ net: "net.prototxt" base_lr: 0.01 lr_policy: "inv" gamma: 0.001 power: 0.75 mome
 max_iter: %d snapshot: 10 snapshot_prefix: "x" solver_mode: CPU random_seed: 5 display: 100
 """
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def write(folder: Path, max_iter: int) -> Path:
@@ -68,7 +68,6 @@ def weights(folder: Path, iteration: int) -> np.ndarray:
     return read_caffemodel(folder / f"x_iter_{iteration}.caffemodel")["ip"][0]
 
 
-@pytest.mark.long
 def test_killed_ten_times_and_still_the_same_run(tmp_path: Path) -> None:
     draw = random.Random(0)
     n = 300

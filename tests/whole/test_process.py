@@ -68,7 +68,7 @@ def child(script: str, home: Path, **variables: str) -> str:
     return done.stdout + (done.stderr if "OMP_DISPLAY_ENV" in variables else "")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_net_leaves_the_process_as_it_was(tmp_path: Path) -> None:
     script = """
 use()
@@ -90,7 +90,7 @@ assert changed() == [], changed()
     child(script, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tuning_switches_all_on(tmp_path: Path) -> None:
     script = """
 caffejax.tune_process()
@@ -107,7 +107,7 @@ assert blocks.kept() == (sys.platform == "linux")
     assert set(child(script, tmp_path).split()) == expected
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_each_setting_may_be_switched_off(tmp_path: Path) -> None:
     script = """
 caffejax.tune_process()
@@ -135,7 +135,7 @@ print(Jitted.collecting, jax.config.jax_compilation_cache_dir is None)
     assert child(script, tmp_path).split() == [str(not tune)] * 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pycaffe_s_net_and_the_command_line(tmp_path: Path) -> None:
     script = f"""
 import caffejax.cli, caffejax.pycaffe as caffe
@@ -149,7 +149,7 @@ assert not Jitted.collecting
     child(script, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("call", "sleeps"), [("caffejax.process.sleep_between_calls()", True), ("use()", False)])
 def test_openmp_s_threads_sleep_between_calls_only_if_told_to(call: str, sleeps: bool, tmp_path: Path) -> None:
     """OpenMP prints what it goes by when it is loaded: threads that sleep do not spin first."""
