@@ -202,6 +202,14 @@ CONVOLUTION_LABEL = Label(
     edge=lambda layer: str(layer.convolution_param.num_output),
     lr_mult=True,
 )
+CONVOLUTION_FACTS = Facts(
+    row_wise=after_first_axis,
+    dtypes="products",
+    weight_axes=4,
+    pixels="windows",
+    window=convolution_window_of,
+    label=CONVOLUTION_LABEL,
+)
 
 register(
     LayerType(
@@ -214,14 +222,7 @@ register(
         ),
         Traced(convolution, params=convolution_params, fusion=Fusion(convolution_fusible, convolution_fused)),
         Gradient(convolution_backward),
-        Facts(
-            row_wise=after_first_axis,
-            dtypes="products",
-            weight_axes=4,
-            pixels="windows",
-            window=convolution_window_of,
-            label=CONVOLUTION_LABEL,
-        ),
+        CONVOLUTION_FACTS,
     )
 )
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
 
 from ..errors import require
-from .axes import after_first_axis
 from .context import Context, ParamSpec, Shape
-from .convolution import CONVOLUTION_LABEL, Correlation, convolution_window_of, correlation, summed
+from .convolution import CONVOLUTION_FACTS, Correlation, correlation, summed
 from .registry import register
 from .spatial import DILATION_OF_FORKS
 from .tops import every
-from .types import SAME_AS_BOTTOMS, Facts, Gradient, LayerType, Signature, Traced
+from .types import SAME_AS_BOTTOMS, Gradient, LayerType, Signature, Traced
 from .weights import weight_and_bias
 
 Arrays = tuple[jax.Array, ...]
@@ -56,14 +56,7 @@ register(
         ),
         Traced(deconvolution, params=deconvolution_params),
         Gradient(deconvolution_backward),
-        Facts(
-            row_wise=after_first_axis,
-            dtypes="products",
-            weight_axes=4,
-            pixels="transposed",
-            window=convolution_window_of,
-            label=CONVOLUTION_LABEL,
-        ),
+        replace(CONVOLUTION_FACTS, pixels="transposed"),
     )
 )
 

@@ -10,10 +10,9 @@ import jax
 
 from ..errors import require
 from ..kernels.window import Window
-from .axes import after_first_axis
 from .context import Context, ParamSpec
 from .convolution import (
-    CONVOLUTION_LABEL,
+    CONVOLUTION_FACTS,
     convolution,
     convolution_backward,
     convolution_fused,
@@ -23,7 +22,7 @@ from .convolution import (
 )
 from .epilogue import Epilogue
 from .registry import register
-from .types import SAME_AS_BOTTOMS, Facts, Fusion, Gradient, LayerType, Signature, Traced
+from .types import SAME_AS_BOTTOMS, Fusion, Gradient, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -38,13 +37,8 @@ register(
         Signature("DepthwiseConvolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param"),
         Traced(depthwise_convolution, params=convolution_params, fusion=Fusion(convolution_fusible, convolution_fused)),
         Gradient(convolution_backward),
-        Facts(
-            row_wise=after_first_axis,
-            dtypes="products",
-            weight_axes=4,
-            pixels="windows",
-            window=convolution_window_of,
-            label=CONVOLUTION_LABEL,
+        replace(
+            CONVOLUTION_FACTS,
             origin="yonghenglh6/DepthwiseConvolution",
             restrictions="Without `group` every output sees all inputs, as in the fork on a CPU; on a GPU it takes "
             "`group` for the number of channels.",
@@ -93,15 +87,7 @@ register(
             fusion=Fusion(convolution_depthwise_fusible, convolution_depthwise_fused),
         ),
         Gradient(convolution_depthwise_backward),
-        Facts(
-            row_wise=True,
-            dtypes="products",
-            weight_axes=4,
-            pixels="windows",
-            window=convolution_depthwise_window,
-            label=CONVOLUTION_LABEL,
-            origin="Tiny-DSOD, ShuffleNet",
-        ),
+        replace(CONVOLUTION_FACTS, row_wise=True, window=convolution_depthwise_window, origin="Tiny-DSOD, ShuffleNet"),
     )
 )
 
