@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from page_writer import write_or_check
 
 from caffejax import data  # noqa: F401  registers the data layers
 from caffejax.layers import LayerType, Variants, layer_types
@@ -92,16 +92,5 @@ def wrapped(text: str) -> list[str]:
     return re.findall(r"\S.{0,118}\S?(?=\s|$)", text)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the page is out of date")
-    if parser.parse_args().check:
-        up_to_date = PAGE.is_file() and PAGE.read_text() == page()
-        print("up to date" if up_to_date else f"{PAGE} is out of date: run {sys.argv[0]}")
-        return 0 if up_to_date else 1
-    PAGE.write_text(page())
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page, __doc__))

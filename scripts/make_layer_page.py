@@ -6,11 +6,12 @@ python scripts/make_layer_page.py --check    # fails if the page is out of date
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import sys
 from pathlib import Path
 from typing import Any
+
+from page_writer import write_or_check
 
 import caffejax.data  # noqa: F401  registers the data layers
 from caffejax.layers import Fed, LayerType, OnHost, PerLayer, Reads, Traced, Variants, layer_types
@@ -168,17 +169,5 @@ def default(field: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the page is out of date")
-    if parser.parse_args().check:
-        up_to_date = PAGE.is_file() and PAGE.read_text() == page()
-        print("up to date" if up_to_date else f"{PAGE} is out of date: run {sys.argv[0]}")
-        return 0 if up_to_date else 1
-    PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(page())
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page, __doc__))

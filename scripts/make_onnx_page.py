@@ -6,9 +6,10 @@ python scripts/make_onnx_page.py --check    # fails if the page is out of date
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
+
+from page_writer import write_or_check
 
 from caffejax.export.onnx.layers import OPERATORS
 
@@ -30,19 +31,5 @@ def page(before: str) -> str:
     return f"{head}{START}{table()}{END}{tail}"
 
 
-def main() -> int:
-    """Write or check the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true")
-    before = PAGE.read_text()
-    after = page(before)
-    if not parser.parse_args().check:
-        PAGE.write_text(after)
-    elif after != before:
-        print(f"{PAGE} is out of date: run python scripts/make_onnx_page.py")
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, lambda: page(PAGE.read_text()), __doc__))
