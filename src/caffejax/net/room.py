@@ -9,6 +9,7 @@ import jax
 from ..errors import GraphError, Problem
 from ..graph import Graph
 from ..machine import memory
+from ..schedule.limit import own_memory
 from ..sizes import in_words
 from ..summary import layer_summary
 
@@ -38,6 +39,4 @@ def _problems(graph: Graph, room: int) -> Iterator[Problem]:
 
 def _room() -> int:
     """Return the bytes of the largest device, or of the machine."""
-    device = jax.devices()[0]
-    stats = device.memory_stats() if device.platform != "cpu" else None
-    return max(memory(), int((stats or {}).get("bytes_limit", 0)))
+    return max(memory(), own_memory(jax.devices()[0]) or 0)
