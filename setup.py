@@ -36,5 +36,8 @@ def extension(name: str, **more: Any) -> Extension:
 
 extensions = [extension("blocks", depends=["src/caffejax/kernels/tables.h"])] if sys.platform == "linux" else []
 if found := headers_and_library():
-    extensions += [extension("onednn", include_dirs=found[0], library_dirs=found[1], libraries=["dnnl"])]
+    extensions += [
+        extension(name, include_dirs=found[0], library_dirs=found[1], libraries=["dnnl"])
+        for name in ("onednn", "frozen")
+    ]
 setup(ext_modules=extensions)

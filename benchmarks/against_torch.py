@@ -16,72 +16,24 @@ import argparse
 import contextlib
 import datetime
 import importlib.metadata
-import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from competitor import BATCHES, CONFIGS, TORCH_FORMS, batch_of
+from turns import Competitor, compiled_before, in_turn, ratio, table_head, table_row
 
 TASKS = ("forward 1", "forward", "step")
 LARGE = ("resnet152", "ssd300", "mobilenet_ssd")  # only if named
-HERE = Path(__file__).parent
 
 
-class Competitor:
-    """A process that runs when told to."""
-
-    def __init__(self, command: list[str], threads: int, cache: Path | None = None) -> None:
-        environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-        if cache is not None:
-            environment |= {"JAX_COMPILATION_CACHE_DIR": str(cache)}
-        pipe, text = subprocess.PIPE, True
-        self.process = subprocess.Popen(command, cwd=HERE, stdin=pipe, stdout=pipe, text=text, env=environment)
-        answer = self._answer()
-        self.first, self.result = answer["first"], np.array(answer["result"])
-
-    def run(self, times: int) -> float:
-        """Return the median of some runs, in milliseconds."""
-        return statistics.median(self._ask(f"run {times}"))
-
-    def end(self) -> dict[str, float]:
-        answer = self._ask("end")
-        self.process.wait()
-        return answer
-
-    def _ask(self, line: str) -> Any:
-        assert self.process.stdin is not None
-        print(line, file=self.process.stdin, flush=True)
-        return self._answer()
-
-    def _answer(self) -> Any:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{' '.join(map(str, self.process.args))} ended")  # type: ignore[arg-type]
-        return json.loads(line)
-
-
-def competitor(name: str, task: str, form: str, threads: int, cache: Path | None = None) -> Competitor:
-    return Competitor([sys.executable, "competitor.py", name, task, form, str(threads)], threads, cache)
-
-
-def in_turn(ready: dict[str, Competitor], rounds: int) -> dict[str, list[float]]:
-    """Return the milliseconds of each in each round, in which all have their turn."""
-    slowest = max([made.run(2) for made in ready.values()])
-    turn = max(1, min(50, int(300 / slowest)))  # runs; of small nets many
-    times: dict[str, list[float]] = {form: [] for form in ready}
-    for _ in range(rounds):
-        for form, made in ready.items():
-            times[form].append(made.run(turn))
-    return times
+def command_of(name: str, task: str, form: str, threads: int) -> list[str]:
+    return [sys.executable, "competitor.py", name, task, form, str(threads)]
 
 
 @contextlib.contextmanager
@@ -93,14 +45,11 @@ def competitors(
     cold = {}
     with tempfile.TemporaryDirectory() as folder:
         for form in options.kernels:
-            # compiled once to fill the cache, then again with it
-            filler = competitor(name, task, form, options.threads, Path(folder))
-            cold[form] = filler.first
-            filler.end()
-            ready[form] = competitor(name, task, form, options.threads, Path(folder))
+            command = command_of(name, task, form, options.threads)
+            cold[form], ready[form] = compiled_before(command, options.threads, Path(folder))
         for form in options.torch:
             try:
-                ready[form] = competitor(name, task, form, options.threads)
+                ready[form] = Competitor(command_of(name, task, form, options.threads), options.threads)
             except RuntimeError:
                 print(f"  torch {form} does not run here", file=sys.stderr)
         try:
@@ -130,10 +79,8 @@ def compare(name: str, task: str, options: argparse.Namespace) -> dict[str, str]
     row |= {form: f"{medians[form]:.2f}" if form in medians else "-" for form in (*options.kernels, *options.torch)}
     for form in options.kernels:
         of = "" if len(options.kernels) == 1 else f" of {form}"
-        ratio = (
-            statistics.median(b / a for a, b in zip(times[form], times[best], strict=True)) if best else float("nan")
-        )
-        row |= {f"ratio{of}": f"{ratio:.2f}", f"first{of}, s": f"{cold[form]:.1f} / {ready[form].first:.1f}"}
+        times_as_fast = ratio(times[best], times[form]) if best else float("nan")
+        row |= {f"ratio{of}": f"{times_as_fast:.2f}", f"first{of}, s": f"{cold[form]:.1f} / {ready[form].first:.1f}"}
         row |= {f"host{of}, ms": f"{ends[form]['host']:.2f}", f"MiB{of}": f"{ends[form]['peak']:.0f}"}
     return row | {"PyTorch's MiB": f"{ends[best]['peak']:.0f}" if best else "-"}
 
@@ -158,8 +105,8 @@ def main() -> None:
         for task in options.tasks:
             row = compare(name, task, options)
             if name == options.nets[0] and task == options.tasks[0]:
-                print("| " + " | ".join(row) + " |\n|" + "---|" * len(row))
-            print("| " + " | ".join(row.values()) + " |", flush=True)
+                print(table_head(row))
+            print(table_row(row.values()), flush=True)
             ratios[task].append(next(float(value) for column, value in row.items() if column.startswith("ratio")))
     print("\nGeometric means of the ratios:", end=" ")
     print(", ".join(f"{task} {statistics.geometric_mean(r):.2f}" for task, r in ratios.items()))

@@ -2,26 +2,23 @@
 
     python benchmarks/competitor.py NET TASK FORM THREADS
 
-It answers each line of its input with one line of JSON: what it is like when it is built, `run N` with the milliseconds
-of N runs, `end` with the memory it took.
+It answers as `answering.serve` does.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from answering import Run, serve
 
 from caffejax import tune_process
 from caffejax.net import Net, Variables
 
 if TYPE_CHECKING:
-    from caffejax.solvers.state import Step, TrainState
+    from caffejax.solvers.state import Step, TrainState, start_of
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 BATCHES = {
@@ -38,7 +35,6 @@ BATCHES = {
 }
 TORCH_FORMS = ("eager", "channels_last", "compiled")
 SETTINGS = {"lr": 0.001, "momentum": 0.9, "weight_decay": 0.0005}  # of SGD
-Run = Callable[[], Any]  # one pass; gives the loss or the output
 
 
 def batch_of(name: str, task: str) -> int:
@@ -100,7 +96,7 @@ def training(net: Net, variables: Variables) -> tuple[TrainState, Step]:
     import jax
 
     from caffejax.schema.caffe_pb2 import SolverParameter
-    from caffejax.solvers.build import optimizer_of, start_of
+    from caffejax.solvers.build import optimizer_of
     from caffejax.solvers.state import make_step
 
     solver = SolverParameter(type="SGD", lr_policy="fixed", momentum=SETTINGS["momentum"])
@@ -163,19 +159,6 @@ def peer(net: Net, task: str, batch: int, form: str, threads: int) -> Run:
     return step
 
 
-def timed(run: Run) -> float:
-    """Return the milliseconds that a run takes."""
-    start = time.perf_counter()
-    run()
-    return (time.perf_counter() - start) * 1000
-
-
-def memory(field: str) -> int:
-    """Return a field of this process's status in bytes: VmRSS, resident now, or VmHWM, the most so far."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
-
-
 def main() -> None:
     name, task, form, threads = sys.argv[1:]
     if form not in TORCH_FORMS:
@@ -190,20 +173,7 @@ def main() -> None:
         run, start = peer(net, task, batch, form, int(threads)), None
     else:
         run, start = ours(net, task, batch)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here on
-    before, began = memory("VmRSS"), time.perf_counter()
-    result = compared(net, np.asarray(run(), np.float64))
-    first = time.perf_counter() - began
-    print(json.dumps({"first": first, "result": result.tolist()}), flush=True)
-    for line in sys.stdin:
-        if line.startswith("run"):
-            print(json.dumps([timed(run) for _ in range(int(line.split()[1]))]), flush=True)
-        else:
-            host = float("nan")
-            if start is not None:  # until the call comes back; it waits only where the work before is not done yet
-                host = float(np.median([(timed(start), run())[0] for _ in range(5)]))
-            print(json.dumps({"peak": (memory("VmHWM") - before) / 2**20, "host": host}), flush=True)
-            return
+    serve(lambda: run, seen=lambda result: compared(net, result), start=start)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from competitor import memory
+from answering import memory
 from google.protobuf import text_format
 
 from caffejax import Solver

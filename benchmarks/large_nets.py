@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from competitor import CONFIGS, memory, random_boxes, variables_of
+from answering import memory
+from competitor import CONFIGS, random_boxes, variables_of
 
 NETS = (
     "openpose",

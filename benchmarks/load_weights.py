@@ -21,7 +21,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from competitor import memory
+from answering import memory
 
 import caffejax
 
@@ -75,7 +75,7 @@ def main() -> None:
         del blobs
 
         def load() -> Any:
-            return jax.block_until_ready(caffejax.load_weights(net.graph, variables, path))
+            return jax.block_until_ready(caffejax.load_weights(path, net.graph, variables))
 
         loaded = load()  # and warms up
         assert all(np.array_equal(loaded.params[k][0][:1], v) for k, v in first.items())

@@ -62,7 +62,17 @@ def planned(name: str, target: str, limit: float, flags: str = "") -> Found:
     file = CONFIGS / name / FILES.get(name, "train_val.prototxt")
     batch = [] if name in OWN else ["--batch", str(EXAMPLES.get(name, 32))]
     axis = ["--batch_axis", "1"] if name == "lstm" else []
-    options = ["--precision", "bfloat16", "--scaling", ",".join(map(str, DEVICES)), "--largest", "none", "--json"]
+    options = [
+        "--precision",
+        "bfloat16",
+        "--reduce_dtype",
+        "float32",
+        "--scaling",
+        ",".join(map(str, DEVICES)),
+        "--largest",
+        "none",
+        "--json",
+    ]
     command = ["caffejax", "plan", str(file), "--target", target, *batch, *axis, *options]
     own = {**os.environ, "XLA_FLAGS": flags} if flags else None
     try:

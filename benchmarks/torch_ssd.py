@@ -1,4 +1,7 @@
-"""The layers of SSD detectors in torch, for `torch_net.TorchNet`, as torch's users write them."""
+"""The layers of SSD detectors in torch, for `torch_net.TorchNet`, as torch's users write them.
+
+Only they need torchvision, so it is imported where it is called.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torchvision.ops import batched_nms, box_iou
 
 if TYPE_CHECKING:
     from caffejax.graph import Layer
@@ -26,6 +28,8 @@ def multibox_loss(
     layer: Layer, loc: torch.Tensor, conf: torch.Tensor, priors: torch.Tensor, truth: torch.Tensor
 ) -> torch.Tensor:
     """Match priors to ground truth (1, 1, G, 8), mine negatives, add up smooth L1 and cross entropy."""
+    from torchvision.ops import box_iou
+
     p = layer.context.param
     batch, boxes, variance = len(loc), priors[0, 0].view(-1, 4), priors[0, 1].view(-1, 4)
     loc, conf = loc.view(batch, -1, 4), conf.view(batch, -1, p.num_classes)
@@ -67,6 +71,8 @@ def encoded(box: torch.Tensor, prior: torch.Tensor, variance: torch.Tensor) -> t
 
 def detection_output(layer: Layer, loc: torch.Tensor, conf: torch.Tensor, priors: torch.Tensor) -> torch.Tensor:
     """Decode, suppress class by class, keep the best of each image: rows of image, label, score, box."""
+    from torchvision.ops import batched_nms
+
     p = layer.context.param
     boxes, variance = priors[0, 0].view(-1, 4), priors[0, 1].view(-1, 4)
     size = boxes[:, 2:] - boxes[:, :2]

@@ -5,6 +5,7 @@ from .checkpoints.caffemodel import read_caffemodel as read_caffemodel
 from .checkpoints.caffemodel import write_caffemodel as write_caffemodel
 from .checkpoints.loading import load_weights as load_weights
 from .checkpoints.loading import save_weights as save_weights
+from .checkpoints.matching import LoadReport as LoadReport
 from .errors import CaffejaxError as CaffejaxError
 from .errors import DataError as DataError
 from .errors import GraphError as GraphError

@@ -49,9 +49,10 @@ def replacing_path(path: str | os.PathLike[str], error: type[CaffejaxError] = Ca
     Raises:
         CaffejaxError: likewise.
     """
-    target = Path(os.path.realpath(path))  # a symbolic link stays one
-    partial = target.with_name(f".{target.name}.{uuid4().hex[:8]}.tmp")
+    partial = None
     try:
+        target = Path(os.path.realpath(path))  # a symbolic link stays one
+        partial = target.with_name(f".{target.name}.{uuid4().hex[:8]}.tmp")
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if target.exists() and not target.is_file():
@@ -65,8 +66,9 @@ def replacing_path(path: str | os.PathLike[str], error: type[CaffejaxError] = Ca
     except OSError as cause:
         raise error(not_written(path, cause)) from cause
     finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+        if partial is not None:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
 
 
 def not_written(path: str | os.PathLike[str], cause: OSError) -> Problem:

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+_LONGEST = 10_000  # characters of a message
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -37,7 +39,16 @@ class Problem:
         place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
         kind = f" ({self.layer_type})" if self.layer_type else ""
         layer = f"layer '{self.layer}'{kind}" if self.layer is not None else ""
-        return ": ".join(part for part in (place, layer, self.message) if part)
+        return _fit_to_print(": ".join(part for part in (place, layer, self.message) if part))
+
+
+def _fit_to_print(text: str) -> str:
+    """Escape what would steer a terminal or not print, and leave out the middle of what a file makes endless."""
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 4 :]}"
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 class CaffejaxError(RuntimeError):
@@ -90,6 +101,9 @@ def located(**where: str | int | None) -> Iterator[None]:
             replace(p, **{k: v for k, v in where.items() if getattr(p, k) is None})  # type: ignore[arg-type]
             for p in error.problems
         ) from error.__cause__
+
+
+UNKNOWN_TYPE = "unknown layer type"  # how the message about one begins
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -7,8 +7,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 log = logging.getLogger("caffejax")
+
+_said: ContextVar[set[str]] = ContextVar("said", default=set())  # noqa: B039  one for the whole process
 
 _LETTERS = {logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 
@@ -47,7 +50,8 @@ class _Handler(logging.Handler):
 
 
 def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    sys.stderr.write(f"{line}\n")  # at once: what comes between, such as Ctrl-C, has a line of its own
+    sys.stderr.flush()
 
 
 def start_logging(write: Callable[[str], object] = _to_stderr, process: int = 0) -> None:
@@ -60,9 +64,20 @@ def start_logging(write: Callable[[str], object] = _to_stderr, process: int = 0)
     log.propagate = False
 
 
+def warn_once(message: str) -> None:
+    """Log a warning, unless this process has logged it before."""
+    said = _said.get()
+    if message not in said:
+        said.add(message)
+        log.warning("%s", message)
+
+
 @contextmanager
 def warnings_kept(said_first: str = "") -> Iterator[list[str]]:
-    """Collect what caffejax logs as warnings meanwhile, instead of showing it, without `said_first`."""
+    """Collect what caffejax logs as warnings meanwhile, instead of showing it, without `said_first`.
+
+    What was said before is collected, too.
+    """
     found: list[str] = []
 
     class Collector(logging.Handler):
@@ -72,8 +87,10 @@ def warnings_kept(said_first: str = "") -> Iterator[list[str]]:
     collector, propagate = Collector(logging.WARNING), log.propagate
     log.addHandler(collector)
     log.propagate = False
+    said = _said.set(set())
     try:
         yield found
     finally:
+        _said.reset(said)
         log.removeHandler(collector)
         log.propagate = propagate

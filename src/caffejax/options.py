@@ -16,6 +16,11 @@ Backward = Literal["autodiff", "rules"]
 Remat = Literal["none", "auto"]
 BatchOf = Literal["device", "global"]
 Shard = Literal["none", "optimizer", "params"]
+ReduceDtype = Literal["auto", "float32"]
+OnSnapshotError = Literal["stop", "continue"]
+MAX_IMAGE_PIXELS = 2**29 // 3  # half a gigabyte of bytes in three colours; what Pillow refuses, too
+MAX_HDF5_BYTES = 2**31
+LIMITS = "max_image_pixels", "max_hdf5_bytes", "no_python_layers"  # the fields of `Reading` about what is not trusted
 MESH_AXES = ("data", "model")  # rows of devices, each of which takes a batch, and the devices of a row
 
 
@@ -32,7 +37,8 @@ class Run:
         backward: how gradients are made: "autodiff", or "rules" for the layers' hand-written Backward.
         remat: "auto" if the backward pass of `loss` is to run layers again where what it reads would not fit into
             memory; "none" keeps everything.
-        memory_limit: for "auto", bytes that training may take; what the default device has free unless given.
+        memory_limit: bytes that training may take, which solvers check before they start, and "auto" aims at; what the
+            device has free unless given.
         axis_name: under `jax.shard_map`, the mesh axis whose devices' batches count as one: losses, their gradients and
             accuracies are those of the batches joined. It means nothing where no such axis is, as on one device.
         sync_bn: whether BatchNorm's statistics are of all these devices' batches, too, rather than of each device's
@@ -122,6 +128,9 @@ class Reading:
             much of the reading is Python.
         skip_bad: whether Data and ImageData take the next image for one that cannot be decoded, with a warning, or
             end with an error.
+        max_image_pixels: how many pixels an image may have. It is seen from its header, before memory is taken.
+        max_hdf5_bytes: how many bytes the data sets read of an HDF5 file may unpack to, beyond those in the file.
+        no_python_layers: whether layers that run Python code of modules are refused, before any is imported.
         share: which batches are read by this process, if several share the data. It is no keyword.
 
     Raises:
@@ -131,6 +140,9 @@ class Reading:
     seed: int = 0
     workers: int = 0
     skip_bad: bool = False
+    max_image_pixels: int = MAX_IMAGE_PIXELS
+    max_hdf5_bytes: int = MAX_HDF5_BYTES
+    no_python_layers: bool = False
     share: Share = field(default_factory=Share)
 
     def __post_init__(self) -> None:
@@ -141,8 +153,12 @@ class Reading:
             yield f"seed must be a whole number, not {quoted(self.seed)}"
         if not is_whole(self.workers) or self.workers < 0:
             yield f"workers must be a whole number from 0 on, not {quoted(self.workers)}"
-        if not isinstance(self.skip_bad, bool):
-            yield f"skip_bad must be True or False, not {quoted(self.skip_bad)}"
+        for name in ("skip_bad", "no_python_layers"):
+            if not isinstance(value := getattr(self, name), bool):
+                yield f"{name} must be True or False, not {quoted(value)}"
+        for name in ("max_image_pixels", "max_hdf5_bytes"):
+            if not is_whole(value := getattr(self, name)) or value < 1:
+                yield f"{name} must be a whole number from 1 on, not {quoted(value)}"
         if not isinstance(self.share, Share):
             yield f"share must be a Share, not {quoted(self.share)}"
 
@@ -158,6 +174,9 @@ class Parallel:
             a batch.
         shard: what is cut over the rows, too: "none", what the update rule remembers ("optimizer"), or the params as
             well ("params").
+        reduce_dtype: the dtype in which the gradients of weights are added up over the devices: "auto" for that of the
+            run's products and activations, so bfloat16 with `precision="bfloat16"`, or "float32" always. What has one
+            axis, as biases have, is added up in float32 in either, and so is everything where `model` is more than 1.
 
     Raises:
         CaffejaxError: naming every option with a value that it cannot have.
@@ -166,6 +185,7 @@ class Parallel:
     batch: BatchOf = "device"
     model: int = 1
     shard: Shard = "none"
+    reduce_dtype: ReduceDtype = "auto"
 
     def __post_init__(self) -> None:
         _raise_of([*_wrong_choices(self), *self._wrong()])
@@ -187,6 +207,9 @@ class SolverOptions(TypedDict, total=False):
     sync_bn: bool
     workers: int
     skip_bad: bool
+    max_image_pixels: int
+    max_hdf5_bytes: int
+    no_python_layers: bool
 
 
 class Options(SolverOptions, total=False):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 
@@ -10,4 +12,18 @@ def find(name: str, folder: Path | None) -> Path:
     """Find a path as Caffe does, from the working directory; if nothing is there, from the naming file's folder."""
     given = Path(os.path.expanduser(name))
     beside = folder / given if folder is not None else given
-    return beside if beside.exists() and not given.exists() else given
+    # of os.path: what is too long for a name, or has a NUL in it, does not exist
+    return beside if os.path.exists(beside) and not os.path.exists(given) else given
+
+
+def content(path: str | os.PathLike[str]) -> bytes:
+    """Return the bytes of a file that a file names.
+
+    Raises:
+        OSError: if it cannot be read, or is a device such as /dev/zero, which has no end.
+        ValueError: for a name with a NUL in it.
+    """
+    with open(path, "rb") as file:
+        if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is a device, not a file")
+        return file.read()

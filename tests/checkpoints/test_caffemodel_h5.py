@@ -1,6 +1,5 @@
 """Weights in HDF5, laid out as Caffe does."""
 
-from contextlib import suppress
 from pathlib import Path
 
 import h5py
@@ -177,24 +176,13 @@ def test_every_truncation_is_noticed(tmp_path, name):
             read(tmp_path / "x.h5")
 
 
-@settings(deadline=None, max_examples=50)
-@given(st.data())
-def test_damaged_binary_states_are_refused_or_read_never_a_crash(tmp_path_factory, data):
-    whole = bytearray((GOLDEN / "snapdiff_iter_2.solverstate").read_bytes())
-    for _ in range(data.draw(st.integers(1, 4))):
-        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
-    path = tmp_path_factory.mktemp("state") / "x.solverstate"
-    path.write_bytes(whole)
-    with suppress(WeightsError):
-        read_solverstate(path)
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         ({"data/x/0": 1.0}, r"has no history \(these are weights"),
         ({"iter": [1, 2], "history/0": 1.0}, "no .solverstate.h5"),
         ({"iter": "many", "history/0": 1.0}, "no .solverstate.h5"),
+        ({"iter": [1 << 40], "history/0": 1.0}, "/iter is not one number from 0 on of 31 bits"),
         ({"iter": [1], "history/1": 1.0}, "history blobs are missing"),
         ({"iter": [1], "history/0": 1.0, "learned_net": [1.0, 2.0]}, None),
     ],

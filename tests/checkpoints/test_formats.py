@@ -43,7 +43,7 @@ def refused(capsys: pytest.CaptureFixture[str], source: object, target: str, *mo
 
 def loaded(name: str, path: object) -> object:
     net = Net(WEIGHTS / f"{name}.prototxt", "TEST")
-    return load_weights(net.graph, net.init(jax.random.key(0)), path)
+    return load_weights(path, net.graph, net.init(jax.random.key(0)))
 
 
 @pytest.mark.parametrize(("first", "second"), list(permutations(FORMATS, 2)))

@@ -30,7 +30,7 @@ def blob(net: Net, variables: Variables, layer: str, index: int) -> jax.Array:
 @pytest.mark.parametrize("case", [c for c in CASES if c["expected"]], ids=lambda c: c["case"])
 def test_loads_and_runs_as_in_caffe(case):
     net = Net(GOLDEN / case["net"], "TEST")
-    variables = load_weights(net.graph, new(net), GOLDEN / case["weights"])
+    variables = load_weights(GOLDEN / case["weights"], net.graph, new(net))
     with np.load(GOLDEN / case["expected"]) as recorded:
         for name in (n for n in recorded if n.startswith("param/")):
             _, layer, index = name.split("/")
@@ -47,7 +47,7 @@ def test_loads_and_runs_as_in_caffe(case):
 def test_refuses_what_caffe_refuses(case):
     net = Net(GOLDEN / case["net"], "TEST")
     with pytest.raises(WeightsError) as caught:
-        load_weights(net.graph, new(net), GOLDEN / case["weights"])
+        load_weights(GOLDEN / case["weights"], net.graph, new(net))
     caffes = case["error"]["message"]
     layer = caffes.split("'")[1] if "shape mismatch" in caffes else caffes.split()[-1]
     (first, *_) = [p for p in caught.value.problems if p.layer == layer]
@@ -59,10 +59,10 @@ def test_refuses_what_caffe_refuses(case):
 @pytest.mark.parametrize("name", ["current", "shared"])
 def test_what_is_saved_loads_to_the_same(tmp_path, name, end):
     net = Net(GOLDEN / f"{name}.prototxt", "TEST")
-    variables = load_weights(net.graph, new(net), GOLDEN / f"{name}.caffemodel")
+    variables = load_weights(GOLDEN / f"{name}.caffemodel", net.graph, new(net))
     path = tmp_path / f"x.caffemodel{end}"
     save_weights(path, net.graph, variables)
-    again = load_weights(net.graph, new(net), path)
+    again = load_weights(path, net.graph, new(net))
     jax.tree.map(np.testing.assert_array_equal, again, variables)
 
 
@@ -70,9 +70,9 @@ def test_what_an_hdf5_file_leaves_out_must_be_shared(tmp_path):
     net = Net(GOLDEN / "shared.prototxt", "TEST")
     apart = Net((GOLDEN / "shared.prototxt").read_text().replace('name: "w"', ""), "TEST")
     path = GOLDEN / "shared_h5.caffemodel.h5"
-    load_weights(net.graph, new(net), path)
+    load_weights(path, net.graph, new(net))
     with pytest.raises(WeightsError, match="layer 'ip_b': the file has 1 blobs, the net 2; rename the layer"):
-        load_weights(apart.graph, new(apart), path)
+        load_weights(path, apart.graph, new(apart))
     save_weights(tmp_path / "x.caffemodel", net.graph, new(net))
     assert len(read_caffemodel(tmp_path / "x.caffemodel")["ip_b"]) == 2
 
@@ -84,7 +84,7 @@ def test_weights_do_not_change_with_their_file(tmp_path):
         net = Net(text, "TEST")
         variables, path = new(net), tmp_path / "x.caffemodel"
         save_weights(path, net.graph, variables)
-        loaded = load_weights(net.graph, variables, path)
+        loaded = load_weights(path, net.graph, variables)
         with open(path, "r+b") as file:
             file.write(bytes(os.path.getsize(path)))
         jax.tree.map(np.testing.assert_array_equal, loaded, variables)

@@ -1,7 +1,6 @@
 """Files of named arrays that are not what they should be: one clear error, and no memory taken for claims."""
 
 import io
-import random
 import zipfile
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from caffejax.checkpoints.npz import read_npz, write_npz
+from caffejax.checkpoints.npz import read_npz
 from caffejax.errors import WeightsError
 
 
@@ -95,27 +94,3 @@ def test_what_numpy_writes_is_read(tmp_path_factory, array: np.ndarray, by_colum
         found = read_npz(path)
         np.testing.assert_array_equal(found["first"], array)
         assert (found["first"].dtype, found["first"].shape) == (array.dtype, array.shape)
-
-
-def test_changed_bytes_are_noticed(tmp_path: Path) -> None:
-    """Every array has a checksum: what is read is what was written, or nothing is."""
-    path = tmp_path / "a.npz"
-    wanted = {"conv1/0": np.arange(60, dtype=np.float32).reshape(3, 20), "conv1/1": np.ones(3, np.float32)}
-    write_npz(path, wanted)
-    content, draw = path.read_bytes(), random.Random(0)
-    refused = 0
-    for _ in range(400):
-        changed = bytearray(content)
-        changed[draw.randrange(len(changed))] = draw.randrange(256)
-        if draw.random() < 0.2:
-            del changed[draw.randrange(len(changed)) :]
-        path.write_bytes(changed)
-        try:
-            found = read_npz(path)
-        except WeightsError:
-            refused += 1
-            continue
-        assert len(found) == 2
-        for array, expected in zip(found.values(), wanted.values(), strict=True):
-            np.testing.assert_array_equal(array, expected)
-    assert refused > 100

@@ -1,6 +1,7 @@
 """`caffejax collect` and `caffejax compare`, the script for pycaffe, and files that are no dumps."""
 
 import json
+import re
 import runpy
 import sys
 import zipfile
@@ -71,11 +72,12 @@ def test_a_dump_is_compared_with_a_live_net(net: Path, capsys: pytest.CaptureFix
     out = capsys.readouterr().out
     assert "are equal (rtol 0.001, atol 1e-07)" in out
     assert "gradient of param 0" in out
-    assert main(["compare", "a.npz", "--model=other.prototxt", "--json=c.json", "--picture=q.svg"]) == 1
+    assert main(["compare", "a.npz", "--model=other.prototxt", "--picture=q.svg"]) == 1
     said = capsys.readouterr()
     assert "They first part in layer 'tanh' (TanH): type TanH in A, Sigmoid in B" in said.out
     assert "caffejax: layer 'tanh' (TanH): they first part here" in said.err
-    found = json.loads((net / "c.json").read_text())
+    assert main(["compare", "a.npz", "--model=other.prototxt", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
     assert found["rows"][found["first"]]["layer"] == "tanh"
     assert not found["ok"]
 
@@ -157,6 +159,8 @@ def test_a_dump_that_does_not_fit_the_net(
     ("arguments", "message"),
     [
         (["compare", "a.npz"], "give either a second dump or --model"),
+        (["compare", "a.npz", "b.npz", "--each_layer"], "give it with --model, not with a second dump"),
+        (["compare", "a.npz", "b.npz", "--picture=a.gibberish"], "'.gibberish' is no format of pictures"),
         (["collect", "--model=deploy.prototxt", "--out=b.npz", "--backward"], "has no loss in phase TEST"),
         (["collect", "--model=net.prototxt", "--out=no/b.npz"], "cannot be written"),
         (["collect", "--model=net.prototxt", "--out=b.npz", "--inputs=in.npz"], "the net is not fed a blob 'z'"),
@@ -177,7 +181,24 @@ def test_mistakes_in_the_command(
 def test_dumps_of_different_nets_part(net: Path) -> None:
     arrays = {"blob/a": np.ones(2)}
     a, b = (Dump("test", "", "TEST", (DumpedLayer(name, "ReLU", (), ("a",)),), arrays) for name in "ab")
-    assert [row.verdict for row in compare(a, b).parted] == ["only in A", "only in B"]
+    found = compare(a, b)
+    assert [row.verdict for row in found.parted] == ["only in A", "only in B"]
+    assert found.strangers in str(found).replace("These", "these")
+    assert "with 1 layers, B of '' with 1, and 0 of them have the same name" in found.strangers
+    assert not compare(a, a).strangers
+
+
+def test_a_dump_of_another_net_is_said_to_be_one(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["collect", "--model=net.prototxt", "--out=a.npz"]) == 0
+    text = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }'
+    (net / "other.prototxt").write_text(
+        f'name: "other" {text}'
+        + "".join(f'layer {{ name: "r{i}" type: "ReLU" bottom: "x" top: "{i}" }}' for i in range(4))
+    )
+    assert main(["compare", "a.npz", "--model=other.prototxt"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(r"two different nets: the dump is of net 'small' with \d+ layers, the model is 'other'", line)
+    assert "1 of them have the same name and type" in line
 
 
 def test_names_that_an_npz_cannot_hold_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,6 +51,14 @@ def test_draw_net_takes_old_nets(tmp_path: Path) -> None:
             r"no_folder/net.dot: cannot be written: .*; create the folder first",
         ),
         (("draw_net", LENET, "net"), "net: the end of the name says the format"),
+        (
+            ("draw_net", "net.prototxt", "net.svg", "--phase=TRAIN"),
+            "net.prototxt: layer a has both include and exclude",
+        ),
+        (
+            ("draw_net", "net.prototxt", "net.svg", "--display_lrm"),
+            "net.prototxt: layer 'b' has 3 param entries; weights and biases are two",
+        ),
         (("parse_log", "absent.log", "."), "absent.log: cannot be read"),
         (("upgrade_net_proto_text", "absent", "new"), "absent: no such file"),
         (("upgrade_net_proto_text", "junk", "new"), "junk:1:1: .*junk"),
@@ -69,8 +77,12 @@ def test_mistakes_are_named_and_leave_no_file(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "junk").write_text("junk: 1")
+    (tmp_path / "net.prototxt").write_text(
+        'layer { name: "a" type: "ReLU" bottom: "x" top: "x" include { phase: TRAIN } exclude { stage: "s" } }'
+        'layer { name: "b" type: "InnerProduct" bottom: "x" top: "y" param { } param { } param { } }'
+    )
     assert re.search(message, refused(capsys, *arguments))
-    assert [p.name for p in tmp_path.iterdir()] == ["junk"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["junk", "net.prototxt"]
 
 
 def test_parse_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,7 +46,7 @@ def test_the_file_has_the_weights_and_the_log_says_what_is_in_it(job: Path, caps
     )
     net = Net("net.prototxt")
     given = {"data": np.arange(15, dtype=np.float32).reshape(5, 3)}
-    expected, _ = net.apply(*load_weights(net.graph, net.init(jax.random.key(0)), "net.caffemodel"), given)
+    expected, _ = net.apply(*load_weights("net.caffemodel", net.graph, net.init(jax.random.key(0))), given)
     np.testing.assert_allclose(found.call(given)["two"], expected["two"], rtol=1e-5)
 
 

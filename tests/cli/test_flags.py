@@ -6,13 +6,14 @@ from dataclasses import fields
 import pytest
 
 from caffejax.cli import flags
-from caffejax.options import Reading, Run
+from caffejax.options import LIMITS, Reading, Run
 
 
 @pytest.fixture
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser()
     flags.add_options(made)
+    flags.add_options(made, *LIMITS)
     return made
 
 
@@ -30,10 +31,12 @@ def test_flags_have_the_options_own_defaults(parser: argparse.ArgumentParser) ->
 def test_flags_set_the_options(parser: argparse.ArgumentParser) -> None:
     options = parser.parse_args(
         "--kernels=reference -precision bfloat16 --backward=rules --remat=auto --memory-limit=2KiB --workers=3 "
-        "-skip_bad_images=true".split()
+        "-skip_bad_images=true --max_image_pixels=9 --max_hdf5_bytes=1KiB --no_python_layers".split()
     )
     assert flags.run_of(options) == Run("reference", "bfloat16", "rules", "auto", 2048)
-    assert flags.reading_of(options) == Reading(workers=3, skip_bad=True)
+    assert flags.reading_of(options) == Reading(
+        workers=3, skip_bad=True, max_image_pixels=9, max_hdf5_bytes=1024, no_python_layers=True
+    )
 
 
 def test_a_value_that_an_option_cannot_have_is_refused(

@@ -52,6 +52,27 @@ def test_commands_have_help_with_an_example(capsys: pytest.CaptureFixture[str]) 
         assert f"example: caffejax {command}" in capsys.readouterr().out
 
 
+def test_an_unknown_layer_type_gets_the_page_on_adding_one(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (job / "lenet_train_test.prototxt").write_text(NET.replace('"ReLU"', '"Unheard"').replace('"Pooling"', '"Unseen"'))
+    said = refused(capsys, "summary", "lenet_train_test.prototxt").splitlines()
+    page = re.search(r"docs/\w+\.md", said[-1])
+    assert page is not None
+    assert (Path(__file__).parents[2] / page[0]).is_file()
+    assert sum("docs/" in line for line in said) == 1
+
+
+def test_train_says_each_flag_once_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    text = capsys.readouterr().out
+    flags = re.findall(r"^  (--?\w\S*)", text, re.MULTILINE)
+    assert len(flags) == len(set(flags)) > 25
+    assert all(flag.startswith("--") and "-" not in flag[2:] for flag in flags)
+    assert len(re.findall(r"^[\w' ]+:$", text, re.MULTILINE)) >= 6
+    assert re.search(r"--precision .*default:\s+float32", text, re.DOTALL)
+    assert text.startswith("usage: caffejax train --solver FILE [flags]\n")
+
+
 def test_starts_without_jax() -> None:
     code = "import sys, caffejax.cli; sys.exit('jax' in sys.modules or 'google.protobuf' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

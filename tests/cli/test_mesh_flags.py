@@ -28,6 +28,7 @@ def parsed(request: pytest.FixtureRequest) -> Callable[[str], argparse.Namespace
         ("--mesh data=8", Parallel(shard="optimizer")),
         ("--mesh data=4,model=2 --shard none", Parallel(model=2)),
         ("--shard params", Parallel(shard="params")),
+        ("--reduce_dtype=float32", Parallel(reduce_dtype="float32")),
     ],
 )
 def test_what_they_mean(parsed: Callable[[str], argparse.Namespace], text: str, parallel: Parallel) -> None:

@@ -182,7 +182,7 @@ def test_all_that_are_no_logs_are_named_at_once(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--out=p.xyz"], r"p\.xyz: .*not supported"),
+        (["--out=p.xyz"], r"p\.xyz: .*is no format of pictures"),
         (["--out=none/p.png"], "create the folder first"),
         (["--out=."], r"\.: .*"),
         (["--names=a,b"], "names 2 runs, but there are 1"),

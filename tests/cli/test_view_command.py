@@ -34,9 +34,11 @@ def test_the_page_is_where_it_is_said_to_be(
 
 def test_problems_are_printed_and_the_page_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     net = REPOSITORY / "tests" / "view" / "wrong.prototxt"
-    assert main(["view", str(net), "--out", str(tmp_path / "a.html")]) == 0
+    assert main(["view", str(net), "--out", str(tmp_path / "a.html")]) == 1
+    assert (tmp_path / "a.html").read_bytes().startswith(b"<!doctype html>")
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 5
+    assert said.pop(0) == "The page shows 4 problems"
     assert re.match(r"caffejax: .*wrong.prototxt:3:\d+: layer 'conv1' .*did you mean 'kernel_size'", said[0])
     assert any(re.match(r"caffejax: TRAIN/TEST: .*layer 'sum' \(Eltwise\): unknown bottom blob", line) for line in said)
 

@@ -19,7 +19,8 @@ print("after", file=sys.stderr)
 """
 ABORTED = """
 print("F1122 22:10:31.306242   12 client.h:80] hidden absl::Status: {status}", file=sys.stderr)
-print("hidden, as it goes on", file=sys.stderr, flush=True)
+print("hidden, as it goes on", file=sys.stderr)
+print("Traceback (most recent call last), of a thread that waited: hidden", file=sys.stderr, flush=True)
 os.abort()
 """
 

@@ -87,11 +87,13 @@ def test_lists_are_split_at_the_last_space(tmp_path):
 
 
 def test_all_bad_lines_are_named_at_once(tmp_path):
-    (tmp_path / "list").write_text("a.jpg 1\nb.jpg\n\nc.jpg one\nd.jpg 2\n 3\ne.jpg 99999999999\n")
+    (tmp_path / "list").write_text(
+        "a.jpg 1\nb.jpg\n\nc.jpg one\nd.jpg 2\n 3\ne.jpg 99999999999\n" + f"f.jpg {'7' * 6000}\n"
+    )
     with pytest.raises(DataError) as caught:
         read_list(tmp_path / "list")
     lines = str(caught.value).splitlines()
-    assert [line.split(":")[1] for line in lines] == ["2", "3", "4", "6", "7"]
+    assert [line.split(":")[1] for line in lines] == ["2", "3", "4", "6", "7", "8"]
     assert lines[0].endswith("list:2: 'b.jpg' is not a path, a space and a whole number")
     assert lines[1].endswith("list:3: is blank")
 

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from leveldb_records import FOLDERS, GOLDEN, RECORDS, needs_plyvel, plyvel, value
 
 from caffejax.data import LevelDb, Lmdb, write_leveldb
@@ -89,27 +87,6 @@ def test_cut_files(name, tmp_path):
                 continue
             with pytest.raises(DataError, match=str(copy)):
                 assert list(LevelDb(copy)) == wanted
-
-
-@settings(deadline=None, max_examples=150)
-@given(data=st.data())
-def test_no_changed_byte_gives_other_records(tmp_path_factory, data):
-    name = data.draw(st.sampled_from(FOLDERS))
-    wanted = list(LevelDb(GOLDEN / name))
-    path = tmp_path_factory.mktemp("changed")
-    copy = Path(shutil.copytree(GOLDEN / name, path / "db"))
-    file = data.draw(st.sampled_from(sorted(f for f in copy.iterdir() if f.stat().st_size)))
-    content = bytearray(file.read_bytes())
-    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
-    file.write_bytes(content)
-    try:
-        got = list(LevelDb(copy))
-    except DataError as error:
-        assert str(copy) in str(error)  # noqa: PT017
-    else:
-        # A length changed in the last block of a log looks as if a crash had cut it off; there is a warning.
-        assert got == wanted or (file.suffix == ".log" and got == wanted[: len(got)])
-    shutil.rmtree(path)
 
 
 @needs_plyvel

@@ -1,6 +1,7 @@
 """WindowData: the window file, the warp as Caffe computes it, sampling, and bad input."""
 
 import math
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -45,6 +46,19 @@ def test_the_windows_of_a_file(folder):
         [1, 7, 1, 2, 38, 60],
     ]
     assert windows.background.tolist() == [[0, 0, 30, 3, 60, 20], [1, 0, 5, 5, 30, 30]]
+
+
+WINDOWS = Path(__file__).parents[1] / "golden" / "data_windows"
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in WINDOWS.glob("*.npz")))
+def test_recorded_batches_are_caffes(name, open_source, monkeypatch):
+    """One window on an object and one on none, so that Caffe's random choice had nothing to choose from."""
+    monkeypatch.chdir(WINDOWS)
+    data, label = next(open_source(Path(f"{name}.prototxt"), phase="TRAIN"))
+    with np.load(f"{name}.npz") as recorded:
+        np.testing.assert_array_equal(label, recorded["0/label"])
+        np.testing.assert_array_equal(data, recorded["0/data"])
 
 
 def rounded(x):

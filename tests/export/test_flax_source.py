@@ -278,6 +278,13 @@ def test_params_shared_with_another_kind_of_layer_are_refused(tmp_path: Path) ->
         write_flax(subject_for(text), tmp_path / "net")
 
 
+def test_another_form_of_a_type_is_refused(tmp_path: Path) -> None:
+    text = "\n".join([images(2, 3), layer("InnerProduct", "f", "data", "f",
+        "inner_product_param { num_output: 4 normalize: true }")])  # fmt: skip
+    with pytest.raises(CaffejaxError, match=r"layer 'f' \(InnerProduct\): .*rows of length 1"):
+        write_flax(subject_for(text), tmp_path / "net")
+
+
 @pytest.mark.parametrize("kind", ["not empty", "a file", "no parent", "in a file"])
 def test_folders_that_cannot_be_written_to(kind: str, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()

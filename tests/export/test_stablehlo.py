@@ -108,7 +108,7 @@ def subject(model: Any, weights: Path | None = None, phase: Any = "TEST") -> Sub
     net = Net(model, phase)
     variables = net.init(jax.random.key(0))
     if weights is not None:
-        return subject_of(net, load_weights(net.graph, variables, weights))
+        return subject_of(net, load_weights(weights, net.graph, variables))
     draw = np.random.default_rng(0)
     params = jax.tree.map(lambda p: p + 0.1 * draw.normal(size=p.shape).astype(np.float32), variables.params)
     state = jax.tree.map(lambda s: draw.uniform(0.5, 1.5, s.shape).astype(np.float32), variables.state)

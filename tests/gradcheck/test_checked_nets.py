@@ -54,17 +54,16 @@ def test_labels_are_valid_classes() -> None:
 
 @pytest.mark.slow
 def test_command(net_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, inputs = tmp_path / "report.json", tmp_path / "inputs.npz"
+    inputs = tmp_path / "inputs.npz"
     np.savez(inputs, data=np.random.default_rng(3).normal(size=(4, 2, 6, 6)))
     weights, net = tmp_path / "w.caffemodel", Net(NET)
     save_weights(weights, net.graph, net.init(jax.random.key(5)))
-    flags = ["--layers=ip,loss", f"--json={out}", f"--inputs={inputs}", f"--weights={weights}", "--samples=8"]
+    flags = ["--layers=ip,loss", "--json", f"--inputs={inputs}", f"--weights={weights}", "--samples=8"]
     assert main(["gradcheck", f"--model={net_file}", *flags]) == 0
-    report = json.loads(out.read_text())
+    report = json.loads(capsys.readouterr().out)
     assert report["ok"]
     assert [row["layer"] for row in report["rows"]] == ["ip", "ip", "ip", "loss"]
     assert report["rows"][0]["rule_autodiff"]["error"] < 1e-6
-    assert "SoftmaxWithLoss" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -86,7 +85,6 @@ def test_command_on_a_wrong_rule(net_file: Path, capsys: pytest.CaptureFixture[s
         (["--inputs=nowhere.npz"], "nowhere.npz: cannot be read as .npz"),
         (["--weights=nowhere.caffemodel"], "nowhere.caffemodel"),
         (["--samples=0"], "samples must be at least 1, not 0"),
-        (["--samples=2", "--layers=loss", "--json=/nowhere/report.json"], "/nowhere/report.json: cannot be written"),
     ],
 )
 def test_command_with_bad_input(

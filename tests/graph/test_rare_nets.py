@@ -44,7 +44,7 @@ def test_layers_of_one_name_are_all_saved_and_the_first_is_loaded(tmp_path: Path
     save_weights(tmp_path / "two.caffemodel", net.graph, variables)
     np.testing.assert_array_equal(read_caffemodel(tmp_path / "two.caffemodel")["ip"][0], [[2, 2]])  # the last counts
     assert (tmp_path / "two.caffemodel").read_bytes().count(np.float32([1, 1]).tobytes()) == 1
-    loaded = load_weights(net.graph, variables, tmp_path / "two.caffemodel")
+    loaded = load_weights(tmp_path / "two.caffemodel", net.graph, variables)
     np.testing.assert_array_equal(loaded.params["ip"][0], [[2, 2]])
     np.testing.assert_array_equal(loaded.params["ip#2"][0], [[2, 2]])  # untouched: it was 2 before
 

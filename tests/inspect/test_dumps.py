@@ -80,9 +80,56 @@ def test_a_layer_that_computes_otherwise_is_found(layer: str, dump: Dump) -> Non
     start = TEXT.index(f'name: "{layer}"')
     text = TEXT[:start] + TEXT[start:].replace(*EDITS[layer], 1)
     assert text != TEXT
-    first = compare(dump, replay(dump, Net(text, "TRAIN"))).first
+    net = Net(text, "TRAIN")
+    first = compare(dump, replay(dump, net)).first
     assert first is not None
     assert first.layer == layer
+    # each layer by itself, nothing else parts
+    assert {row.layer for row in compare(dump, replay(dump, net, each_layer=True)).parted} == {layer}
+
+
+@pytest.mark.slow
+def test_each_layer_by_itself_backward_too(dump: Dump) -> None:
+    """A rounding that is blown up, as one that moves a maximum would be, reaches no other layer."""
+    loud = changed(dump, "blob/pool", dump.arrays["blob/pool"] * 1.1)
+    parted = {(row.layer, row.kind) for row in compare(loud, replay(loud, Net(TEXT, "TRAIN"), each_layer=True)).parted}
+    # the layer that does not make that, and those that read it through the Split
+    assert parted == {("pool", "top"), ("pool_pool_0_split", "top")}
+    loud = changed(dump, "diff/ip1", dump.arrays["diff/ip1"] * 1.1)
+    parted = {(row.layer, row.kind) for row in compare(loud, replay(loud, Net(TEXT, "TRAIN"), each_layer=True)).parted}
+    assert parted == {("both", "diff"), ("ip1", "grad"), ("ip1", "diff"), ("ip2", "grad")}  # they share their weights
+
+
+@pytest.mark.long
+def test_each_layer_reads_what_the_dump_has() -> None:
+    """Of a dump that lacks a blob, and of a net with other shapes, layers read what those before them made."""
+    net, dump = made()
+    lacking = dataclasses.replace(dump, arrays={k: v for k, v in dump.arrays.items() if k != "blob/pool"})
+    assert compare(dump, replay(lacking, net, each_layer=True)).ok
+    wider = Net(TEXT.replace("num_output: 5", "num_output: 6"), "TRAIN")
+    found = compare(dump, replay(dump, wider, wider.init(jax.random.key(0)), each_layer=True))
+    assert {row.layer for row in found.parted if row.kind == "top"} == {"conv/1x1", "ip1", "ip2", "both", "loss"}
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_each_layer_with_rows_of_padding(rows: int) -> None:
+    """Of a blob whose rows the data decides, the layers after it read as many as the dump has."""
+    text = """
+    layer { name: "in" type: "Input" top: "loc" top: "conf" top: "priors"
+      input_param { shape { dim: 1 dim: 12 } shape { dim: 1 dim: 6 } shape { dim: 1 dim: 2 dim: 12 } } }
+    layer { name: "out" type: "DetectionOutput" bottom: "loc" bottom: "conf" bottom: "priors" top: "out"
+      detection_output_param { num_classes: 2 keep_top_k: 5 confidence_threshold: 0.5
+      nms_param { nms_threshold: 0.9 top_k: 5 } } }
+    layer { name: "double" type: "Power" bottom: "out" top: "twice" power_param { scale: 2 } }
+    """
+    boxes = np.array([[0, 0, 0.4, 0.4], [0.5, 0.5, 0.9, 0.9], [0, 0.5, 0.4, 0.9]], np.float32)
+    priors = np.stack([boxes.ravel(), np.full(12, 0.1, np.float32)])[None]
+    conf = np.ravel([[0.1, 0.9]] * rows + [[0.9, 0.1]] * (3 - rows))[None]
+    net = Net(text)
+    dump = collect(net, net.init(jax.random.key(0)), {"loc": np.zeros((1, 12)), "conf": conf, "priors": priors})
+    assert dump.arrays["blob/out"].shape[2] == rows
+    again = replay(dump, net, each_layer=True)
+    assert compare(dump, again).ok, str(compare(dump, again))
 
 
 def changed(dump: Dump, member: str, array: Any) -> Dump:
@@ -179,6 +226,9 @@ def test_random_layers_do_not_count_unless_asked() -> None:
     first = compare(a, b, random=True).first
     assert first is not None
     assert first.layer == "drop"
+    found = compare(a, replay(a, net, seed=7, each_layer=True))
+    assert found.ok
+    assert {row.layer for row in found.rows if row.verdict == "random"} == {"drop"}
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])

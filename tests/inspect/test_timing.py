@@ -21,18 +21,29 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("net", [DIGITS, FED])
-def test_every_layer_has_a_time_and_the_whole_net_too(net):
-    net = Net(net, "TRAIN")
+@pytest.mark.parametrize(("net", "phase"), [(DIGITS, "TRAIN"), (FED, "TRAIN"), (FED, "TEST")])
+def test_every_layer_has_a_time_and_the_whole_net_too(net, phase):
+    net = Net(net, phase)
     timer = Timer(net, net.init(jax.random.key(0)), jax.random.key(1))
     times = timer.layers()
     assert [t.name for t in times] == [layer.name for layer in net.graph.layers]
     for layer, one in zip(net.graph.layers, times, strict=True):
         assert (one.forward > 0) == (layer.type.name != "Input")
         assert (one.backward > 0) == layer.need_backward
-    forward, both = timer.whole()
-    assert forward > 0
-    assert both > 0
+    whole = timer.whole()
+    assert whole.forward > 0
+    assert whole.both > 0
+    assert (whole.frozen is not None) == (phase == "TEST")
+    timer.close()
+
+
+def test_a_net_without_loss_has_backward_times_too():
+    deploy = FED[: FED.index('layer { name: "loss"')].replace('top: "label"', "").replace("shape { dim: 4 }", "")
+    net = Net(deploy, "TEST")
+    timer = Timer(net, net.init(jax.random.key(0)), jax.random.key(1))
+    assert [t.name for t in timer.layers() if t.backward > 0] == ["ip", "drop"]
+    whole = timer.whole()
+    assert whole.both > 0
     timer.close()
 
 
@@ -47,7 +58,7 @@ def test_the_command_prints_caffes_table(capsys):
     lines = [line.split("] ", 1)[1] for line in capsys.readouterr().err.splitlines() if "] " in line]
     rows = [m.groups() for line in lines if (m := re.fullmatch(r" *(\w+)\t(forward|backward): ([\d.e-]+) ms\.", line))]
     names = [layer.name for layer in Net(DIGITS, "TRAIN").graph.layers]
-    assert [row[:2] for row in rows] == [(n, "forward") for n in names] + [(n, "backward") for n in reversed(names)]
+    assert [row[:2] for row in rows] == [(n, which) for n in names for which in ("forward", "backward")]
     sums = {m[1]: float(m[2]) for line in lines if (m := re.fullmatch(r"Average (.*): ([\d.e+]+) ms\.", line))}
     assert sums["Forward-Backward"] == pytest.approx(sums["Forward pass"] + sums["Backward pass"], rel=1e-3)
     assert sums.keys() >= {"fused Forward pass", "fused Forward-Backward"}

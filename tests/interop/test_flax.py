@@ -69,7 +69,7 @@ def test_follows_a_recorded_training_net(case: str) -> None:
     """Losses, gradients and running statistics over some passes, from Caffe's own weights."""
     folder = GOLDEN / "solver" / case
     net = Net(folder / "net.prototxt", "TRAIN")
-    params, state = variables = load_weights(net.graph, net.init(jax.random.key(0)), folder / "init.caffemodel")
+    params, state = variables = load_weights(folder / "init.caffemodel", net.graph, net.init(jax.random.key(0)))
     model, feed = CaffeModule(net, variables), Loader(net.graph)
     step = jax.jit(jax.value_and_grad(net.loss, has_aux=True))
     for _ in range(3):
@@ -211,7 +211,7 @@ def test_as_a_linen_module() -> None:
 def test_linen_gives_the_nets_outputs_and_gradients() -> None:
     folder = GOLDEN / "solver" / "sgd_shared_params"
     net = Net(folder / "net.prototxt", "TRAIN")
-    params, state = variables = load_weights(net.graph, net.init(jax.random.key(0)), folder / "init.caffemodel")
+    params, state = variables = load_weights(folder / "init.caffemodel", net.graph, net.init(jax.random.key(0)))
     feed = Loader(net.graph)
     batch = next(feed)
     feed.close()

@@ -1,13 +1,16 @@
 """The foreign functions under AddressSanitizer: right and wrong calls at random touch no memory that is not theirs.
 
-What it sees: all that onednn.cc itself reads and writes, every call of malloc and free in the process, and, since
-operands lie between fences (see fuzz_foreign_functions.py), what oneDNN's own code, which nobody instrumented, reads
-and writes beyond operands. What it does not see: what that code writes beyond results, which XLA allocates; but every
-result is compared, and no wrong call comes as far as that.
+Of onednn.cc there are calls at random; of frozen.cc the tests of frozen nets are run again.
+
+What it sees: all that they themselves read and write, every call of malloc and free in the process, and, since
+operands of the former lie between fences (see fuzz_foreign_functions.py), what oneDNN's own code, which nobody
+instrumented, reads and writes beyond operands. What it does not see: what that code writes beyond results, which XLA
+allocates; but every result is compared, and no wrong call comes as far as that.
 """
 
 import importlib.metadata
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -49,10 +52,11 @@ def preloaded() -> str:
 
 
 @pytest.fixture(scope="module")
-def library(preloaded: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """onednn.cc, compiled with AddressSanitizer."""
+def sanitized(preloaded: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the package, compiled with AddressSanitizer."""
     folder = tmp_path_factory.mktemp("sanitized")
-    flags = {"CFLAGS": "-fsanitize=address -fno-omit-frame-pointer -g -O1", "LDFLAGS": "-fsanitize=address"}
+    compiler = "-fsanitize=address -fno-omit-frame-pointer -g -O1"  # by the names that old and new setuptools know
+    flags = {"CFLAGS": compiler, "CXXFLAGS": compiler, "LDFLAGS": "-fsanitize=address"}
     command = [
         sys.executable,
         "setup.py",
@@ -63,27 +67,50 @@ def library(preloaded: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
         str(folder / "temp"),
     ]
     made = subprocess.run(command, cwd=REPOSITORY, env=os.environ | flags, capture_output=True, text=True)
-    found = list(folder.glob("caffejax/kernels/_onednn*.so"))
     assert made.returncode == 0, made.stderr
-    assert found, made.stderr
-    return found[0]
+    libraries = {f.name.split(".")[0]: f.read_bytes() for f in folder.glob("caffejax/kernels/*.so")}
+    assert libraries.keys() >= {"_onednn", "_frozen"}, made.stderr
+    assert all(b"__asan" in library for library in libraries.values())
+    without = shutil.ignore_patterns("*.so", "__pycache__")
+    shutil.copytree(REPOSITORY / "src" / "caffejax", folder / "caffejax", ignore=without, dirs_exist_ok=True)
+    return folder
 
 
-@pytest.mark.long
-def test_right_and_wrong_calls(preloaded: str, library: Path) -> None:
-    dnnl = installed(onednn.PACKAGE, "libdnnl.so.3")
-    fuzz = Path(__file__).with_name("fuzz_foreign_functions.py")
-    settings = {
+def run(preloaded: str, command: list[str], **settings: str) -> str:
+    """Run a command with AddressSanitizer and return what it prints."""
+    settings |= {
         "LD_PRELOAD": preloaded,
         # Python and XLA keep what they have until the end; the rest are the errors that it would end with anyway
         "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:detect_odr_violation=0",
         "JAX_PLATFORMS": "cpu",
         "OMP_WAIT_POLICY": "passive",
     }
-    command = [sys.executable, str(fuzz), str(dnnl), str(library), str(CALLS)]
-    done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-5000:]
-    assert "AddressSanitizer" not in done.stderr, done.stderr[-5000:]
-    right, wrong = (int(word) for word in done.stdout.split() if word.isdigit())
+    done = subprocess.run(
+        [sys.executable, *command], cwd=REPOSITORY, env=os.environ | settings, capture_output=True, text=True
+    )
+    said = f"{done.stdout[-3000:]}\n{done.stderr[-5000:]}"
+    assert done.returncode == 0, said
+    assert "AddressSanitizer" not in said
+    return done.stdout
+
+
+@pytest.mark.long
+def test_right_and_wrong_calls(preloaded: str, sanitized: Path) -> None:
+    dnnl, library = installed(onednn.PACKAGE, "libdnnl.so.3"), next(sanitized.glob("caffejax/kernels/_onednn*.so"))
+    fuzz = Path(__file__).with_name("fuzz_foreign_functions.py")
+    said = run(preloaded, [str(fuzz), str(dnnl), str(library), str(CALLS)])
+    right, wrong = (int(word) for word in said.split() if word.isdigit())
     assert right > CALLS / 4
     assert wrong > CALLS / 4
+
+
+@pytest.mark.long
+def test_frozen_nets(preloaded: str, sanitized: Path) -> None:
+    files = [f"tests/freezing/{name}.py" for name in ("test_bad_programs", "test_memory_plan")]
+    said = run(
+        preloaded,
+        ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--capture=no", "-m", "not long and not slow", *files],
+        PYTHONPATH=str(sanitized),
+    )
+    assert "skipped" not in said
+    assert int(re.search(r"(\d+) passed", said)[1]) > 50

@@ -14,7 +14,12 @@ Shape = tuple[int, ...]
 V3 = "yolov3_param { num_class: 2 num: 1 mask: 0 biases: 10 biases: 14 }"
 
 
+PRIORS = [(1, 2, 16), (1, 1, 3, 8)]  # four, and boxes of images that are not there
+
+
 NONE = [
+    ("MultiBoxLoss", "multibox_loss_param { num_classes: 2 }", [(0, 16), (0, 8), *PRIORS]),
+    ("MultiBoxLoss", "multibox_loss_param { num_classes: 2 mining_type: NONE }", [(0, 16), (0, 8), *PRIORS]),
     ("TripletLoss", "", [(0, 4)] * 3),
     ("SmoothL1Loss", "", [(0, 4)] * 2),
     ("SmoothL1Loss", "loss_weight: 1", [(0, 4)] * 3),

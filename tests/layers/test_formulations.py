@@ -30,7 +30,7 @@ KINDS = {
     "ReLU": "basic",
     "Scale": "bias_term",
 }
-TUNED = {"plain": tuple(KINDS), "cuda": ("Pooling",), "tpu": ("Convolution",)}  # for each platform
+TUNED = {"plain": tuple(KINDS), "cuda": ("Convolution", "Pooling"), "tpu": ("Convolution",)}  # for each platform
 
 
 @pytest.fixture(scope="module", params=TUNED)

@@ -127,7 +127,7 @@ def test_what_is_carried_is_no_blob_and_in_no_weight_file(
     _, state = model.apply(params, state, inputs(3))
     save_weights(tmp_path / "w.caffemodel", model.graph, Variables(params, state))
     fresh = model.init(jax.random.key(1))
-    loaded = load_weights(model.graph, fresh, tmp_path / "w.caffemodel")
+    loaded = load_weights(tmp_path / "w.caffemodel", model.graph, fresh)
     for mine, theirs in zip(loaded.params["layer"], params["layer"], strict=True):
         np.testing.assert_array_equal(mine, theirs)
     assert not any(np.any(s) for s in jax.tree.leaves(loaded.state))

@@ -11,8 +11,8 @@ from caffejax import Net, load_weights, read_solver
 from caffejax.layers.rows import trimmed
 from caffejax.net import Variables
 from caffejax.solvers import make_step, rate_schedule
-from caffejax.solvers.build import optimizer_of, start_of
-from caffejax.solvers.state import stack
+from caffejax.solvers.build import optimizer_of
+from caffejax.solvers.state import stack, start_of
 
 pytestmark = pytest.mark.long
 
@@ -26,7 +26,7 @@ def close(actual: Any, expected: np.ndarray, name: str, rtol: float = 1e-4) -> N
 
 def started(folder: Path, model: str, phase: Any, **options: Any) -> tuple[Net, Variables]:
     net = Net(folder / model, phase, **options)
-    return net, load_weights(net.graph, net.init(jax.random.key(0)), folder / "weights.caffemodel")
+    return net, load_weights(folder / "weights.caffemodel", net.graph, net.init(jax.random.key(0)))
 
 
 def trained_weights(recorded: Any, variables: Variables) -> dict[str, Any]:

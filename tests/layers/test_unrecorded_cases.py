@@ -13,6 +13,27 @@ from caffejax.errors import GraphError
 from caffejax.net import Net
 from caffejax.schema.caffe_pb2 import BlobProto, BlobShape
 
+
+def test_one_of_kernel_h_and_kernel_w_beside_kernel_size_counts_for_nothing() -> None:
+    """As in Caffe's check: `kernel_size OR kernel_h and kernel_w`, where one alone is neither."""
+    x = np.random.default_rng(0).normal(size=(1, 2, 7, 8))
+    wanted, _ = run(net("Pooling", "pooling_param { kernel_size: 3 stride: 2 }", [x.shape]), x)
+    for more in ("kernel_h: 2", "kernel_w: 2"):
+        found, _ = run(net("Pooling", f"pooling_param {{ kernel_size: 3 {more} stride: 2 }}", [x.shape]), x)
+        np.testing.assert_array_equal(found["t0"], wanted["t0"])
+    for more in ("kernel_h: 2 kernel_w: 2", "stride: 2 stride_h: 2", "pad: 1 pad_w: 1"):
+        with pytest.raises(GraphError, match="not both"):
+            Net(net("Pooling", f"pooling_param {{ kernel_size: 3 {more} }}", [x.shape]))
+
+
+def test_accuracy_with_top_k_0_is_0() -> None:
+    scores, labels = np.eye(4), np.arange(4)
+    text = net("Accuracy", "accuracy_param { top_k: 0 }", [scores.shape, labels.shape])
+    built = Net(text, "TRAIN")
+    blobs, _ = built.apply(*built.init(jax.random.key(0)), {"b0": jnp.asarray(scores), "b1": jnp.asarray(labels)})
+    assert float(blobs["t0"]) == 0
+
+
 BOTH = pytest.mark.parametrize("backward", ["autodiff", "rules"])
 
 

@@ -64,6 +64,27 @@ def test_copies_compute_the_same(copied: Callable[[Any], Any]) -> None:
         assert other.in_phase("TRAIN").graph == net.graph
 
 
+@pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
+def test_copies_of_other_batches_and_of_parts(copied: Callable[[Any], Any]) -> None:
+    net = Net(BRANCHES)
+    for original in (net.with_batch(7), net.for_inference(["sum"]), net.for_inference(["sum"]).with_batch(2)):
+        for one in (original, original.in_phase("TRAIN")):
+            other = copied(one)
+            assert other.graph == one.graph
+            assert (other.outputs, other.graph.blobs["x"]) == (one.outputs, one.graph.blobs["x"])
+            assert other.in_phase("TEST").graph == original.graph
+
+
+@pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
+def test_frozen_nets_are_made_ready_anew(copied: Callable[[Any], Any]) -> None:
+    net = Net(BRANCHES)
+    frozen = net.freeze(net.init(KEY))
+    wanted = frozen({"x": INPUTS["x"]})
+    other = copied(frozen)
+    assert other.graph == frozen.graph
+    assert_equal(other({"x": INPUTS["x"]}), wanted)
+
+
 @pytest.mark.slow
 def test_a_net_pickles_as_its_definition() -> None:
     net = Net(BRANCHES, "TRAIN")

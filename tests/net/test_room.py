@@ -1,12 +1,18 @@
 """Numbers in a prototxt that ask for too much: refused at once, or without effect on the time that it takes."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from caffejax import GraphError, Net
+from caffejax import pycaffe as caffe
 from caffejax.errors import CaffejaxError
+
+TILE = """layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 1 dim: 3 dim: 5 dim: 4 } } }
+    layer { name: "l" type: "Tile" bottom: "x" top: "y" tile_param { tiles: 2 } }"""
 
 
 def net(layer: str, channels: int = 3, **options: str) -> Net:
@@ -64,3 +70,25 @@ def test_neighbours_beyond_the_edge_cost_nothing(region: str, size: int, kernels
         sums[c, i, j] = squares[(place[0], *own[1:]) if across else (own[0], *place[1:])].sum()
     scale = 1 + 2 / (size if across else size**2) * sums
     np.testing.assert_allclose(y["y"][0], x[0] * scale**-0.75, rtol=1e-5)
+
+
+def test_no_way_in_is_without_the_check() -> None:
+    small, large = net('type: "Tile" tile_param { tiles: 2 }'), net('type: "Tile" tile_param { tiles: 2147483647 }')
+    variables, inputs = small.init(jax.random.key(0)), {"x": jnp.ones((1, 3, 5, 4))}
+    there = caffe.Net(TILE, caffe.TEST)
+
+    def reshaped() -> None:
+        there.blobs["x"].reshape(2**40, 3, 5, 4)
+        there.reshape()
+
+    ways: list[Callable[[], object]] = [
+        lambda: large.apply(*variables, inputs),
+        lambda: large.freeze(variables)(inputs),
+        lambda: large.freeze(variables).ready(),
+        lambda: small.freeze(variables).with_batch(2**40),
+        lambda: caffe.Net(TILE.replace("tiles: 2", "tiles: 2147483647"), caffe.TEST),
+        reshaped,
+    ]
+    for way in ways:
+        with pytest.raises(GraphError, match=r"layer '(l|in)' .*takes .* there are .* in all: is one of its sizes"):
+            way()

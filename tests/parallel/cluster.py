@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -56,6 +56,14 @@ class Cluster:
         while text not in self.says(number):
             assert time.monotonic() < end, f"no '{text}' in {self.says(number)}"
             assert self.processes[number].poll() is None, self.says(number)
+            time.sleep(0.05)
+
+    def wait_until(self, condition: Callable[[], bool], seconds: float = 120) -> None:
+        """Wait until something is so, while all go on."""
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end, self.says(0)
+            assert all(process.poll() is None for process in self.processes), self.says(0)
             time.sleep(0.05)
 
     def wait(self, seconds: float = 120) -> list[int]:

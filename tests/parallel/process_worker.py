@@ -1,6 +1,7 @@
 """One of several processes that train nets together: `process_worker.py HOST:PORT PROCESSES ID DEVICES OUT JOB...`.
 
-Each job is the arguments of `spread_nets.train` as JSON; process 0 writes what they gave to the file OUT.
+Each job is the arguments of `spread_nets.train` as JSON, or of another function there that it names as `call`; process
+0 writes what they gave to the file OUT.
 """
 
 import json
@@ -11,13 +12,13 @@ from pathlib import Path
 
 def main(address: str, processes: str, number: str, devices: str, out: str, *jobs: str) -> None:
     import jax
-    from spread_nets import train
+    import spread_nets
 
     from caffejax.parallel import is_first, start_processes
 
     jax.config.update("jax_num_cpu_devices", int(devices))
     start_processes(address, int(processes), int(number))
-    found = [train(**json.loads(job)) for job in jobs]
+    found = [getattr(spread_nets, job.pop("call", "train"))(**job) for job in map(json.loads, jobs)]
     if is_first():
         Path(out).write_bytes(pickle.dumps(found))
 

@@ -155,6 +155,27 @@ def train(
     return losses, params
 
 
+def whole_state(
+    text: str, devices: int | None, parallel: Mapping[str, Any], iterations: int = 0, resume: str = ""
+) -> dict[str, np.ndarray]:
+    """All arrays of a solver's state by name, after so many iterations; where training goes on in the data, too."""
+    import jax
+
+    import caffejax
+
+    where: Any = {"device": jax.local_devices()[0]} if devices == 1 else {"devices": devices}
+    solver = caffejax.Solver(text, parallel=caffejax.Parallel(**parallel), tune=False, **where)
+    if resume:
+        solver.restore(resume)
+    solver.step(iterations)
+    state = solver.train_state
+    state = state.replace(key=jax.random.key_data(state.key))
+    found = {jax.tree_util.keystr(path): np.asarray(x) for path, x in jax.tree_util.tree_leaves_with_path(state)}
+    found["the data"] = np.array([repr(solver.loader.get_state())])
+    solver.close()
+    return found
+
+
 def assert_equal(ours: Trajectory, theirs: Trajectory, tolerance: float = 1e-5) -> None:
     """Losses and parameters, relative to their size."""
     np.testing.assert_allclose(ours[0], theirs[0], rtol=tolerance, atol=tolerance)

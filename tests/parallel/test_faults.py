@@ -19,10 +19,10 @@ KILLS = int(os.environ.get("CAFFEJAX_KILLS", "2"))
 pytestmark = pytest.mark.slow
 
 
-def write_solver(folder: Path, iterations: int, more: str = "") -> str:
+def write_solver(folder: Path, iterations: int, more: str = "", net: str = "ignored") -> str:
     """A solver's file that trains a small net with two processes' batches."""
-    write_data(folder, "ignored")
-    text = solver_text(folder, "ignored", 2, more).replace("max_iter: 50", f"max_iter: {iterations}")
+    write_data(folder, net)
+    text = solver_text(folder, net, 2, more, prefix="snap").replace("max_iter: 50", f"max_iter: {iterations}")
     path = folder / "solver.prototxt"
     path.write_text(text.replace("snapshot_after_train: false", "snapshot_after_train: true"))
     return f"--solver={path}"
@@ -30,13 +30,13 @@ def write_solver(folder: Path, iterations: int, more: str = "") -> str:
 
 def weights(folder: Path, iteration: int) -> list[np.ndarray]:
     """The weights of a snapshot."""
-    model = read_caffemodel(folder / f"ignored_iter_{iteration}.caffemodel")
+    model = read_caffemodel(folder / f"snap_iter_{iteration}.caffemodel")
     return [np.asarray(blob) for blobs in model.values() for blob in blobs]
 
 
 def snapshots(folder: Path) -> list[int]:
     """The iterations of which there are checkpoints."""
-    return sorted(int(path.name) for path in folder.glob("ignored.orbax/*") if path.name.isdigit())
+    return sorted(int(path.name) for path in folder.glob("snap.orbax/*") if path.name.isdigit())
 
 
 @pytest.mark.parametrize("killed", [1, pytest.param(0, marks=pytest.mark.long)])
@@ -71,7 +71,7 @@ def test_sigterm_on_one_saves_on_all_and_they_go_on_bit_for_bit(tmp_path: Path) 
         assert cluster.wait(60) == [0, 0]
         assert "Optimization stopped early" in cluster.says(0)
     assert len(snapshots(stopped)) == 1
-    with Cluster(stopped, training(2, solver, f"--snapshot={stopped}/ignored.orbax")) as cluster:
+    with Cluster(stopped, training(2, solver, f"--snapshot={stopped}/snap.orbax")) as cluster:
         assert cluster.wait() == [0, 0]
         assert "Restored iteration" in cluster.says(0)
     for blob, other in zip(weights(whole, 300), weights(stopped, 300), strict=True):
@@ -106,18 +106,19 @@ def test_a_slow_reader_only_delays(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_random_kills_change_nothing(tmp_path: Path) -> None:
-    """Four processes; each time all are started again from the last checkpoint."""
+    """Four processes, over which params are cut; each time all are started again from the last checkpoint."""
+    net, flags = "lenet", ["--mesh=data=2,model=2", "--shard=params"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     for folder in (whole, killed):
         folder.mkdir()
     rng = random.Random(5)
     iterations = 100 + 20 * KILLS
-    with Cluster(whole, training(4, write_solver(whole, iterations))) as cluster:
+    with Cluster(whole, training(4, write_solver(whole, iterations, net=net), *flags)) as cluster:
         assert cluster.wait(200) == [0] * 4
-    solver = write_solver(killed, iterations, "snapshot: 7 display: 1")
+    solver = write_solver(killed, iterations, "snapshot: 7 display: 1", net)
     for left in range(KILLS, -1, -1):
-        resume = [f"--snapshot={killed}/ignored.orbax"] if snapshots(killed) else []
-        with Cluster(killed, training(4, solver, *resume)) as cluster:
+        resume = [f"--snapshot={killed}/snap.orbax"] if snapshots(killed) else []
+        with Cluster(killed, training(4, solver, *flags, *resume)) as cluster:
             if left:
                 last = snapshots(killed)[-1] if resume else 0
                 cluster.wait_for(0, f"Iteration {last + rng.randrange(20)} (")

@@ -184,7 +184,12 @@ def test_options_that_cannot_work(tmp_path: Path, options: dict[str, object], me
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"batch": "all"}, "batch must be"), ({"model": 0}, "model must be"), ({"shard": 1}, "shard must be")],
+    [
+        ({"batch": "all"}, "batch must be"),
+        ({"model": 0}, "model must be"),
+        ({"shard": 1}, "shard must be"),
+        ({"reduce_dtype": "bfloat16"}, "reduce_dtype must be"),
+    ],
     ids=str,
 )
 def test_ways_to_spread_that_are_none(options: dict[str, object], message: str) -> None:

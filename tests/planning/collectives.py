@@ -4,6 +4,7 @@ Each is [kind, bytes of the result, devices in a group], found in the compiled t
 """
 
 import json
+import math
 import os
 import re
 import sys
@@ -16,6 +17,12 @@ SPREAD: dict[str, dict[str, Any]] = {
     "optimizer": {"shard": "optimizer"},
     "params": {"shard": "params"},
     "model": {"model": 2},
+}
+# counted in what is lowered, as this machine's compiler adds up bfloat16 in float32: precision and reduce_dtype
+REDUCED: dict[str, Any] = {
+    "float32": ("float32", "auto"),
+    "bfloat16": ("bfloat16", "auto"),
+    "bfloat16 kept": ("bfloat16", "float32"),
 }
 CASES = [*(("lenet", way) for way in SPREAD), ("resnet", "plain"), ("resnet", "synced")]
 # what is compiled here does not run: its speed is of no interest
@@ -39,6 +46,14 @@ def collectives(text: str) -> list[tuple[str, int, int]]:
         counted = re.search(r"replica_groups=\[\d+,(\d+)\]", rest)
         group = len(explicit[1].split(",")) if explicit else int(counted[1]) if counted else 0
         found.append((kind, size, group))
+    return found
+
+
+def added_up(text: str) -> dict[str, int]:
+    """Return how many numbers of each type a lowered program adds up over devices."""
+    found: dict[str, int] = {}
+    for shape, dtype in re.findall(r"stablehlo\.all_reduce.*?\}\) : \(tensor<((?:\d+x)*)(\w+)>", text, re.DOTALL):
+        found[dtype] = found.get(dtype, 0) + math.prod(map(int, shape.split("x")[:-1]))
     return found
 
 
@@ -69,6 +84,11 @@ def main() -> None:
                 "found": collectives(compiled.as_text()),
                 "counted": [[c.kind, c.bytes, c.over] for c in counted for _ in range(c.count)],
             }
+    for name, (precision, dtype) in REDUCED.items():
+        net = Net(LENET, "TRAIN", precision=precision)
+        of = subject.Subject(net, target_of("tpu:v5e:2x4"), SGD, Parallel(reduce_dtype=dtype), 0, print)
+        function, arguments, how = of.function(8)
+        result[f"reduced {name}"] = added_up(jax.jit(function, **how).lower(*arguments).as_text())
     sys.stdout.write(json.dumps(result))
 
 

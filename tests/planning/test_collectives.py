@@ -67,6 +67,14 @@ def test_statistics_are_added_up_once_each_way_with_sync_bn(programs: dict[str, 
     assert len(found) <= 2 * len(NORMS[name]) + (2 if NORMS[name] else 1)
 
 
+def test_weights_of_bfloat16_nets_are_added_up_in_bfloat16(programs: dict[str, Any]) -> None:
+    params = jax.tree.leaves(jax.eval_shape(Net(LENET, "TRAIN").init, jax.eval_shape(jax.random.key, 0)).params)
+    every, weights = (sum(p.size for p in params if p.ndim > least) for least in (0, 1))
+    assert programs["reduced bfloat16"] == {"bf16": weights, "f32": every - weights + 1}  # and the loss
+    for way in ("float32", "bfloat16 kept"):
+        assert programs[f"reduced {way}"] == {"f32": every + 1}
+
+
 @pytest.mark.parametrize("way", ["optimizer", "params"])
 def test_what_is_cut_is_gathered_and_nothing_else(programs: dict[str, Any], way: str) -> None:
     """LeNet's first product is large enough to be cut: (500, 800)."""

@@ -15,8 +15,8 @@ from planned_nets import LENET, resnet
 
 from caffejax import Net
 from caffejax.planning.compiling import SGD
-from caffejax.solvers.build import optimizer_of, start_of
-from caffejax.solvers.state import make_step
+from caffejax.solvers.build import optimizer_of
+from caffejax.solvers.state import make_step, start_of
 
 NETS = {"lenet": LENET, "resnet": resnet()}
 # gradients of weights and inputs, but for the first layer's input; LeNet's first weight's is a product in float32
@@ -93,7 +93,8 @@ def test_what_is_compiled_is_light(name: str, target: str, precision: str, tmp_p
     found = json.loads(run.stdout)
     program = found["program"]
     collectives, fusions, copies = MOST[name, target]
-    assert sum(c["count"] for c in program["collectives"]) <= collectives
+    # in bfloat16 the sums of what stays float32, such as losses and biases' gradients, are one more
+    assert sum(c["count"] for c in program["collectives"]) <= collectives + (precision == "bfloat16")
     assert program["fusions"] <= fusions
     assert program["copies"] <= copies
     assert (program["host_calls"], program["float64"]) == (0, 0)

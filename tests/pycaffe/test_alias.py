@@ -29,6 +29,8 @@ from caffe import layers as L, params as P
 from caffe.net_spec import assign_proto, to_proto, Top, NetSpec, Function
 from caffe.coord_map import crop
 from caffe.pycaffe import Blob
+from caffe._caffe import Net as CompiledNet, layer_type_list
+assert CompiledNet is caffe.Net and "ReLU" in layer_type_list()
 for name in ("io", "draw", "net_spec", "coord_map", "proto"):
     assert sys.modules[f"caffe.{name}"] is sys.modules[f"caffejax.pycaffe.{name}"], name
     assert getattr(caffe, name) is sys.modules[f"caffe.{name}"], name

@@ -234,3 +234,45 @@ def test_mistakes_are_named_and_leave_no_file(
     assert "Traceback" not in err
     assert re.search(message, err), err
     assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("where", ["CAFFE_ROOT", "PYTHONPATH", "none", "nowhere"])
+@pytest.mark.parametrize("command", ["classify", "detect"])
+def test_the_mean_is_that_of_caffes_scripts_unless_told_otherwise(
+    job: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    where: str,
+) -> None:
+    """A file in Caffe's own folder. `detect` subtracts its mean colour, as the script does."""
+    monkeypatch.delenv("CAFFE_ROOT", raising=False)
+    monkeypatch.chdir(tmp_path)
+    mean = np.random.default_rng(0).uniform(90, 130, (3, 14, 14))
+    folder = tmp_path / "root" / "python"
+    (folder / "caffe" / "imagenet").mkdir(parents=True)
+    np.save(folder / "caffe" / "imagenet" / "ilsvrc_2012_mean.npy", mean)
+    if where == "CAFFE_ROOT":
+        monkeypatch.setenv("CAFFE_ROOT", str(tmp_path / "root"))
+    elif where == "PYTHONPATH":
+        monkeypatch.syspath_prepend(str(folder))
+    Path("in.csv").write_text(f"filename,ymin,xmin,ymax,xmax\n{job / '0.png'},2,3,17,20\n")
+    source = "in.csv" if command == "detect" else str(job / "0.png")
+    given = [f for f in flags(job) if "mean" not in f] + ["--mean_file="] * (where == "none")
+    given += ["--context_pad=2"] * (command == "detect")
+    status = main([command, source, "out.csv" if command == "detect" else "out.npy", *given])
+    assert status == 0
+    assert ("Give --mean_file=FILE" in capsys.readouterr().err) == (where == "nowhere")
+    files = job / "deploy.prototxt", job / "net.caffemodel"
+    unused = where in ("none", "nowhere")
+    settings = {**SETTINGS, "mean": None if unused else mean}
+    if command == "classify":
+        expected = Classifier(*files, (256, 256), **settings).predict([load_image(job / "0.png")])
+        found = np.load("out.npy")
+    else:
+        settings["mean"] = None if unused else mean.mean(axis=(1, 2))
+        window = [(str(job / "0.png"), [(2, 3, 17, 20)])]
+        expected = Detector(*files, context_pad=2, **settings).detect_windows(window)[0]["prediction"]
+        found = np.array([float(n) for n in Path("out.csv").read_text().splitlines()[1].split(",")[5:]])
+    np.testing.assert_allclose(found, expected, rtol=1e-5)

@@ -121,7 +121,7 @@ def test_loading_grey_deep_and_transparent_images(tmp_path: Path) -> None:
 def test_loading_what_is_no_image(tmp_path: Path) -> None:
     (tmp_path / "empty.png").touch()
     (tmp_path / "text.jpg").write_text("no image")
-    for name, message in (("empty.png", "no image"), ("text.jpg", "no image"), ("absent.jpg", "no such file")):
+    for name, message in (("empty.png", "of 0 bytes"), ("text.jpg", "of 8 bytes"), ("absent.jpg", "no such file")):
         with pytest.raises(DataError, match=rf"{name}: .*{message}"):
             load_image(tmp_path / name)
 

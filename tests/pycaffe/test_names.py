@@ -11,7 +11,7 @@ MODULE = """
     Net Layer SGDSolver NesterovSolver AdaGradSolver RMSPropSolver AdaDeltaSolver AdamSolver get_solver NCCL Timer
     TRAIN TEST init_log log set_mode_cpu set_mode_gpu set_device set_random_seed layer_type_list solver_count
     set_solver_count solver_rank set_solver_rank set_multiprocess has_nccl Classifier Detector NetSpec to_proto layers
-    params io proto pycaffe net_spec classifier detector __version__
+    params io proto pycaffe _caffe net_spec classifier detector __version__
 """
 NET = """
     blobs params layers layer_dict inputs outputs bottom_names top_names blob_loss_weights forward backward forward_all

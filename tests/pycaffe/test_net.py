@@ -11,7 +11,7 @@ import pytest
 import caffejax
 import caffejax.pycaffe as caffe
 
-from .conftest import CLOSE, FED, Write, fed, small
+from .conftest import CLOSE, FED, SMALL, Write, fed, small
 
 
 def test_memory_outlives_the_net(write: Write) -> None:
@@ -161,3 +161,9 @@ def test_a_net_can_be_given_a_name() -> None:
     assert net.name == "fed"
     net.name = "mine"  # as scripts that test detectors do
     assert net.name == "mine"
+
+
+@pytest.mark.parametrize("phase", ["TEST", "net.caffemodel"])
+def test_a_phase_that_is_none_is_refused(write: Write, phase: str) -> None:
+    with pytest.raises(caffejax.CaffejaxError, match=f'give a phase, caffe.TEST or caffe.TRAIN, not "{phase}"'):
+        caffe.Net(write("net.prototxt", SMALL), phase)

@@ -84,6 +84,8 @@ def test_escapes_as_in_cpp(text, name):
             "softmax_param { axis: 2147483648 }",
             "1:23: axis: 2147483648 is out of range: -2147483648 to 2147483647",
         ),
+        (f"phase: {'7' * 6000}", "1:8: phase: a number of 6000 digits is out of range: -2147483648 to 2147483647"),
+        (f"phase: 0x{'7' * 6000}", "1:8: phase: the number is out of range: -2147483648 to 2147483647"),
         ("dummy_data_param { num: -1 }", "1:25: num: -1 is out of range: 0 to 4294967295"),
         ("name: bare", "1:7: name: expected a string in quotes, found 'bare'"),
         ("name: ['a']", "1:7: name takes one value, not a list"),

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ from caffejax.net import Params, Variables
 from caffejax.solvers.build import build
 from caffejax.solvers.finite_check import FiniteCheck
 from caffejax.solvers.loop import TrainingLoop
-from caffejax.solvers.state import StepResult, TrainState
+from caffejax.solvers.state import StepResult, TrainState, as_shapes
 
 NET = """
 layer { name: "data" type: "DummyData" top: "x" top: "y" dummy_data_param { shape { dim: 2 dim: 3 } } }
@@ -28,7 +29,14 @@ class Counting:
 
     waited = 0.0
     last_update: Params | None = None
-    each: Params | None = None
+
+    @property
+    def wanted(self) -> TrainState:
+        return as_shapes(self.train_state)
+
+    @property
+    def cut(self) -> tuple[TrainState, None]:
+        return self.train_state, None
 
     @property
     def variables(self) -> Variables:
@@ -61,10 +69,12 @@ def training(
     steps_per_dispatch: int = 1,
     losses: Sequence[float] = (),
     tell: Callable[..., object] = lambda event, *what: None,
+    **options: Any,
 ) -> tuple[TrainingLoop, Counting]:
     setup, start = build(
         f'net_param {{ {NET} }} base_lr: 8 lr_policy: "step" stepsize: 2 gamma: 0.5 random_seed: 1 '
-        f'snapshot_prefix: "{folder / "x"}" {more}'
+        f'snapshot_prefix: "{folder / "x"}" {more}',
+        **options,
     )
     updater = Counting(start, steps_per_dispatch, losses)
     return TrainingLoop(setup, updater, FiniteCheck(setup.net, setup.param.iter_size), tell), updater
@@ -163,3 +173,52 @@ def test_the_smoothed_loss_is_the_mean_of_the_last_ones(tmp_path: Path) -> None:
     loop.step(5)
     assert loop.smoothed_loss == pytest.approx(3)
     loop.close()
+
+
+def test_a_test_that_is_asked_for_does_not_stand_for_one_that_is_due(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in Caffe: its solver tests whenever the iteration says so, whatever was tested before."""
+    loop, _ = training(tmp_path, "max_iter: 2 test_iter: 1 test_interval: 2")
+    with caplog.at_level(logging.INFO, logger="caffejax"):
+        loop.test()
+        loop.step(1)
+        assert len(said(caplog, "Testing net")) == 2
+        loop.solve()
+        loop.step(1)
+    loop.close()
+    assert len(said(caplog, "Testing net")) == 4
+
+
+@pytest.mark.parametrize("when", ["in a test that is due", "in the last test", "in the test before a snapshot"])
+def test_a_stop_ends_a_test_and_leaves_its_data_as_it_was(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, when: str
+) -> None:
+    asked_at = {"in a test that is due": 2, "in the last test": 4, "in the test before a snapshot": 2}[when]
+    keep = {"keep_best": "loss"} if when.endswith("snapshot") else {}
+    settings = "max_iter: 4 test_iter: 3 test_interval: 2 " + ("snapshot: 2" if keep else "")
+    loop, updater = training(tmp_path, settings, **keep)
+    (evaluator,) = loop.tests.evaluators
+    take, taken = type(evaluator.loader).__next__, []
+
+    def next_batch() -> dict[str, np.ndarray]:
+        taken.append(loop.iteration)
+        if loop.iteration == asked_at:
+            loop.request("stop")
+        return take(evaluator.loader)
+
+    class Loader(type(evaluator.loader)):  # type: ignore[misc]
+        def __next__(self) -> dict[str, np.ndarray]:
+            return next_batch()
+
+    evaluator.loader.__class__ = Loader
+    before = evaluator.get_state()
+    with caplog.at_level(logging.INFO, logger="caffejax"):
+        loop.solve()
+    loop.close()
+    assert taken.count(asked_at) == 1  # of three batches
+    assert taken.count(0) == 3
+    assert len(said(caplog, "Test interrupted")) == 1
+    assert before.keys() == evaluator.get_state().keys()
+    assert len(updater.asked) == asked_at
+    assert (tmp_path / "x.orbax" / str(asked_at)).is_dir()

@@ -1,14 +1,17 @@
 """Snapshots: what is restored, bit for bit, and what is refused."""
 
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
-from caffejax.errors import CaffejaxError, SolverError, WeightsError
+from caffejax.errors import CaffejaxError, DataError, SolverError, WeightsError
+from caffejax.net import Net
 from caffejax.schema import read_solver
 from caffejax.solvers import Solver
+from caffejax.solvers.evaluate import Evaluator
 
 NET = """
 layer { name: "data" type: "DummyData" top: "data" top: "label"
@@ -179,3 +182,41 @@ def test_a_stop_is_not_forgotten(tmp_path: Path) -> None:
     s.solve()
     assert s.iteration == 3
     assert (tmp_path / "snap_iter_3.caffemodel").exists()
+
+
+RECURRENT = """
+layer { name: "x" type: "DummyData" top: "x" top: "cont" dummy_data_param { shape { dim: 3 dim: 2 dim: 4 }
+  shape { dim: 3 dim: 2 } data_filler { type: "constant" value: 1 } data_filler { type: "constant" value: 1 } } }
+layer { name: "lstm" type: "LSTM" bottom: "x" bottom: "cont" top: "lstm"
+  recurrent_param { num_output: 5 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "Reduction" bottom: "lstm" top: "loss" loss_weight: 1 }
+"""
+
+
+@pytest.mark.parametrize("snapshot", ["x.orbax/2", "x_iter_2.solverstate"])
+def test_what_a_test_net_carries_is_restored(tmp_path: Path, snapshot: str) -> None:
+    def job() -> Solver:
+        return Solver(
+            f'net_param {{ {RECURRENT} }} base_lr: 0.01 lr_policy: "fixed" random_seed: 2 test_iter: 2 '
+            f'test_interval: 100 test_initialization: false snapshot_prefix: "{tmp_path / "x"}"',
+            tune=False,
+        )
+
+    whole, resumed = job(), job()
+    whole.step(2)
+    (before,) = whole.test()
+    whole.snapshot()
+    (wanted,) = whole.test()
+    assert wanted.loss != before.loss  # what is carried counts
+    resumed.restore(tmp_path / snapshot)
+    assert resumed.test()[0].loss == wanted.loss
+    whole.restore(tmp_path / snapshot)
+    assert whole.test()[0].loss == wanted.loss
+
+
+@pytest.mark.parametrize("damage", [3, [3], [{"shape": [2], "float32": "AAAA"}], [{"shape": [-1], "float32": ""}]])
+def test_what_is_carried_may_be_damaged_in_a_snapshot(damage: Any) -> None:
+    net = Net(RECURRENT)
+    evaluator = Evaluator(net, jax.devices()[0])
+    with pytest.raises(DataError, match=r"layer 'lstm' .*what it carries is damaged in the snapshot"):
+        evaluator.set_state({"lstm": {"carried": damage}})

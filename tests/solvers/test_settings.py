@@ -66,3 +66,14 @@ def test_every_wrong_setting_is_reported_at_once() -> None:
     for expected in ("did you mean 'step'?", "did you mean 'Adam'?", "iter_size", "average_loss", "train net"):
         assert expected in text
     assert all(line.startswith("s.prototxt: ") for line in text.splitlines())
+
+
+@pytest.mark.parametrize("field", ["net", "train_net", "test_net"])
+def test_a_missing_net_is_named_with_the_solver_that_names_it(field: str, tmp_path: Path) -> None:
+    file = tmp_path / "solver.prototxt"
+    (tmp_path / "n.prototxt").write_text(NET)
+    more = 'train_net: "n.prototxt" test_iter: 1 test_interval: 1' if field == "test_net" else ""
+    file.write_text(f'{field}: "none.prototxt" base_lr: 1 lr_policy: "fixed" {more}')
+    with pytest.raises(CaffejaxError) as caught:
+        Solver(file)
+    assert str(caught.value).startswith(f"{file}: its {field}, none.prototxt: no such file")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import caffejax
+import caffejax.solvers.solver
 from caffejax.cli import main
 
 REPOSITORY = Path(__file__).parents[2]
@@ -65,6 +66,59 @@ def test_the_page_on_python_works(
 
 
 @pytest.mark.slow
+def test_the_readme_works_in_a_clean_folder(tmp_path: Path) -> None:
+    """In a process of its own, which it changes."""
+    blocks = re.findall(r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)
+    assert len(blocks) == 5
+    (tmp_path / "readme.py").write_text("\n".join(blocks))
+    command = [sys.executable, "readme.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "iteration 200 of 200" in done.stdout
+    assert re.search(r"^fc2 +InnerProduct +16x2 ", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_the_page_on_weights_works(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(caffejax.solvers.solver, "tune_process", lambda: None)
+    (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
+    namespace: dict[str, Any] = {}
+    for block in python_blocks("weights.md"):
+        exec(block, namespace)
+    (shown,) = re.findall(r"```text\n(.*?)```", (REPOSITORY / "docs" / "weights.md").read_text(), re.DOTALL)
+    assert capsys.readouterr().out == shown
+    solver, variables = namespace["solver"], namespace["variables"]
+    np.testing.assert_array_equal(solver.variables.params["conv1"][0], variables.params["conv1"][0])
+
+
+@pytest.mark.long
+def test_the_page_on_own_data_works(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(caffejax.solvers.solver, "tune_process", lambda: None)
+    (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
+    namespace: dict[str, Any] = {}
+    for block in python_blocks("own_data.md"):
+        exec(block, namespace)
+    assert capsys.readouterr().out.splitlines() == ["True", "True"]
+
+
+def test_the_page_on_inference_works(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    monkeypatch.setattr(caffejax, "tune_process", lambda: None)
+    namespace: dict[str, Any] = {}
+    for block in python_blocks("inference.md"):
+        exec(block, namespace)
+    said = capsys.readouterr().out.splitlines()
+    assert [said[0], said[-1]] == ["(1, 10)", "(1, 1, 28, 28) ()"]
+    assert said[1] == "Frozen net 'LeNet': data -> prob"
+
+
+@pytest.mark.slow
 def test_the_page_for_jax_users_works(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPOSITORY)
     namespace: dict[str, Any] = {}
@@ -84,8 +138,8 @@ def test_the_page_on_comparing_works(
     page = (REPOSITORY / "docs" / "comparing.md").read_text()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
-    (commands,) = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
-    assert [main(line.split()[1:]) for line in commands.splitlines()] == [0, 0]
+    commands = "".join(re.findall(r"```bash\n(.*?)```", page, re.DOTALL)).splitlines()
+    assert [main(line.split()[1:]) for line in commands] == [0] * len(commands)
     said = capsys.readouterr().out
     assert "All 36 arrays that both have are equal (rtol 0.001, atol 1e-07)." in said
     for line in page.splitlines():  # the lines that it shows, numbers apart, which machines round differently

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from caffejax import Solver, read_caffemodel
+from caffejax import Callback, Solver, read_caffemodel
+from caffejax.solvers import Scores
 
 DIGITS = Path(__file__).parents[2] / "configs" / "digits" / "digits_train_lmdb"
 # all that a run must remember: crops and mirrors, the place in the data, dropout, momentum
@@ -149,13 +150,16 @@ def test_keeps_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     text = (SOLVER % 100 + "test_iter: 2 test_interval: 10").replace('net: "net.prototxt"', f"net_param {{ {NET} }}")
     text = text.replace("base_lr: 0.01", "base_lr: 0.5")  # so that the loss jumps
     losses: dict[int, float] = {}
+
+    class Losses(Callback):
+        def on_test(self, solver: Solver, results: list[Scores]) -> None:
+            losses[solver.iteration] = float(results[0].outputs["loss"])
+
     solver = Solver(text, keep_last=1, keep_best="loss")
-    solver.callbacks.append(
-        lambda s: losses.update({s.iteration: float(s.test()[0].outputs["loss"])}) if s.iteration % 10 == 0 else None
-    )
+    solver.callbacks.append(Losses())
     solver.solve()
     solver.close()
-    best = min(losses, key=lambda i: losses[i])
+    best = min((i for i in losses if i), key=lambda i: losses[i])
     assert {int(p.name) for p in Path("x.orbax").iterdir() if p.name.isdigit()} == {best, 100}
 
 

@@ -1,110 +1,115 @@
-"""The first stage of MTCNN, with the weights that its authors trained, finds the face in a photograph.
+"""MTCNN with the weights that its authors trained finds the face in a photograph, its eyes, nose and mouth."""
 
-Weights of the other two stages are not among the reference files; R-Net and O-Net are left out.
-"""
-
-import os
-import re
+import importlib.metadata
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from face_finder import find_faces
 
 import caffejax
-from caffejax.layers.detection.boxes import overlaps, unsuppressed
+from caffejax.checkpoints.caffemodel import read_caffemodel, write_caffemodel
+from caffejax.layers.detection.boxes import overlaps
 from caffejax.net import Variables
+from caffejax.net.frozen import Frozen
+from caffejax.schema import read_net
 
 pytestmark = pytest.mark.long
 
-FACE = np.array([176.0, 65, 272, 188])  # by eye: x1, y1, x2, y2
-SMALLEST, SHRINK = 40, 0.709  # pixels of the smallest face, and from one picture of the pyramid to the next
-SCORE, WITHIN, ACROSS = 0.6, 0.5, 0.7  # least probability; overlaps that suppress, within a picture and at the end
-# of others, so not in the repository: beside it, or where the variable says
-WEIGHTS = Path(os.environ.get("MTCNN_WEIGHTS", Path(__file__).parents[3] / "shared" / "golden" / "weights"))
-STRIDE, WINDOW = 2, 12  # of P-Net, a fully convolutional net
-
-
-class PNet:
-    """P-Net as a function of pictures of any size: (probabilities, adjustments of boxes)."""
-
-    def __init__(self, folder: Path) -> None:
-        self.text = re.sub(r"input_dim: \d+", "", (folder / "det1.prototxt").read_text())
-        net = self.of_shape((1, 3, WINDOW, WINDOW))
-        started = Variables(*net.init(jax.random.key(0)))
-        self.variables = caffejax.load_weights(net.graph, started, folder / "det1.caffemodel")
-
-    def of_shape(self, shape: tuple[int, ...]) -> caffejax.Net:
-        return caffejax.Net(self.text + "".join(f"input_dim: {n}\n" for n in shape))
-
-    def __call__(self, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        net = self.of_shape(data.shape)
-        blobs, _ = net.jit(net.forward)(*self.variables, {"data": data})
-        return np.asarray(blobs["prob1"]), np.asarray(blobs["conv4-2"])
+Weights = dict[str, dict[str, list[np.ndarray]]]  # of each net, by layer
+# by eye, in pixels
+FACE = np.array([176.0, 65, 272, 188])
+LANDMARKS = {"left eye": (204, 101), "right eye": (247, 102), "nose": (226, 127), "mouth": (204, 141), "to": (248, 140)}
+FILES = {"pnet": "det1", "rnet": "det2", "onet": "det3"}
+PUBLISHED = "nets/kpzhang93__MTCNN_face_detection_alignment__code__codes__MTCNNv1__model__{}.prototxt"
 
 
 @pytest.fixture(scope="module")
-def p_net() -> PNet:
-    if not (WEIGHTS / "det1.caffemodel").is_file():
-        pytest.skip(f"needs MTCNN's weights in {WEIGHTS} (or $MTCNN_WEIGHTS), which are absent")
-    return PNet(WEIGHTS)
+def texts(shared: Path) -> dict[str, str]:
+    """The nets as they were published."""
+    with zipfile.ZipFile(shared / "corpus" / "nets.zip") as archive:
+        return {name: archive.read(PUBLISHED.format(file)).decode() for name, file in FILES.items()}
 
 
-def test_recorded_pictures(p_net: PNet) -> None:
-    recorded = np.load(WEIGHTS / "det1.npz")
-    for pictures in ("patches", "wide"):
-        for found, blob in zip(p_net(recorded[f"{pictures}/data"]), ("prob1", "conv4-2"), strict=True):
-            np.testing.assert_allclose(found, recorded[f"{pictures}/{blob}"], rtol=1e-4, atol=1e-5)
+@pytest.fixture(scope="module")
+def weights(texts: Mapping[str, str]) -> Weights:
+    """The weights that the package mtcnn brings along; importing it takes TensorFlow, reading its files does not."""
+    try:
+        files = importlib.metadata.files("mtcnn") or []
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("needs the package mtcnn, which brings the weights along")
+    joblib = pytest.importorskip("joblib", reason="needs joblib, in whose format the package mtcnn has weights")
+    arrays = {name: joblib.load(file.locate()) for file in files for name in FILES if file.name == f"{name}.lz4"}
+    return {name: as_blobs(arrays[name], texts[name]) for name in FILES}
 
 
-@pytest.mark.slow
-def test_the_best_boxes_are_the_face(p_net: PNet) -> None:
-    picture = astronaut()
-    scale, found = WINDOW / SMALLEST, []
-    while min(picture.shape[:2]) * scale >= WINDOW:
-        found.append(faces(p_net, picture, scale))
-        scale *= SHRINK
-    assert len(found) == 8
-    scores, boxes, adjustments = best(*(np.concatenate(a) for a in zip(*found, strict=True)), limit=ACROSS)
-    boxes = boxes + adjustments * np.tile(boxes[:, 2:] - boxes[:, :2], 2)
-    fits = np.asarray(overlaps(jnp.asarray(boxes), jnp.asarray(FACE)))
-    assert scores[0] > 0.99
-    assert fits[0] > 0.6, boxes[0]
-    middles = (boxes[:5, :2] + boxes[:5, 2:]) / 2
-    inside = np.all((middles > FACE[:2]) & (middles < FACE[2:]), axis=1)
-    assert np.count_nonzero(inside) >= 4, middles  # one stage alone is sometimes wrong
+def as_blobs(arrays: list[np.ndarray], text: str) -> dict[str, list[np.ndarray]]:
+    """Turn weights of Keras, whose pictures are (batch, y, x, channels), into blobs of a net that sees columns as rows.
+
+    So all axes are in the opposite order. Of the net's several ends Keras has the probabilities' last.
+    """
+    graph, left = caffejax.Net(text).graph, iter(arrays)
+    layers = sorted((y for y in graph.layers if y.params), key=lambda layer: layer.name.endswith("-1"))
+    blobs: dict[str, list[np.ndarray]] = {}
+    for layer in layers:
+        blobs[layer.name] = [next(left).T.reshape(p.spec.shape) for p in layer.params]
+        bottom = graph.blobs[layer.bottoms[0]].shape
+        if layer.type.name == "InnerProduct" and len(bottom) == 4:  # of Keras's (x, y, channels)
+            columns = blobs[layer.name][0].reshape(-1, *bottom[2:], bottom[1])
+            blobs[layer.name][0] = columns.transpose(0, 3, 1, 2).reshape(len(columns), -1)
+    assert next(left, None) is None
+    return blobs
+
+
+@pytest.fixture(scope="module")
+def nets(texts: Mapping[str, str], weights: Weights, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Frozen]:
+    """The three nets, with weights that went through .caffemodel files."""
+    folder = tmp_path_factory.mktemp("mtcnn")
+    for name, text in texts.items():
+        (folder / f"{name}.prototxt").write_text(text)
+        write_caffemodel(folder / f"{name}.caffemodel", read_net(folder / f"{name}.prototxt"), weights[name])
+    return {name: loaded(text, folder / f"{name}.caffemodel") for name, text in texts.items()}
+
+
+def loaded(text: str, path: Path) -> Frozen:
+    net = caffejax.Net(text, "TEST")
+    return net.freeze(caffejax.load_weights(path, net.graph, Variables(*net.init(jax.random.key(0)))))
+
+
+def test_the_packages_weights_are_the_authors(weights: Weights, shared: Path) -> None:
+    published = read_caffemodel(shared / "golden" / "weights" / "det1.caffemodel")
+    published = {name: blobs for name, blobs in published.items() if blobs}
+    assert set(published) == set(weights["pnet"])
+    for name, blobs in published.items():
+        for got, want in zip(weights["pnet"][name], blobs, strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("pictures", ["patches", "wide"])
+def test_recorded_pictures(texts: Mapping[str, str], shared: Path, pictures: str) -> None:
+    recorded = np.load(shared / "golden" / "weights" / "det1.npz")
+    blobs = loaded(texts["pnet"], shared / "golden" / "weights" / "det1.caffemodel")(
+        {"data": recorded[f"{pictures}/data"]}
+    )
+    for blob in ("prob1", "conv4-2"):
+        np.testing.assert_allclose(blobs[blob], recorded[f"{pictures}/{blob}"], rtol=1e-4, atol=1e-5)
+
+
+def test_the_face_in_a_photograph(nets: Mapping[str, Frozen]) -> None:
+    faces = find_faces(nets, astronaut())
+    assert len(faces.scores) == 1
+    assert faces.scores[0] > 0.99
+    assert overlaps(faces.boxes[0], FACE, plus=1, xp=np) > 0.7, faces.boxes[0]
+    np.testing.assert_allclose(faces.landmarks[0], list(LANDMARKS.values()), atol=5)
 
 
 def astronaut() -> np.ndarray:
     """A photograph, 512 x 512 x 3, that scikit-image brings along."""
     data = pytest.importorskip("skimage.data", reason="needs scikit-image for its photograph")
     try:
-        return np.asarray(data.astronaut(), np.float32)
+        return np.asarray(data.astronaut())
     except (OSError, ImportError) as error:
         pytest.skip(f"scikit-image does not bring its photograph along: {error}")
-
-
-def faces(p_net: PNet, picture: np.ndarray, scale: float) -> tuple[np.ndarray, ...]:
-    """Scores, boxes and adjustments of the windows that may be faces, in the picture at a scale."""
-    from skimage.transform import resize
-
-    size = [int(np.ceil(n * scale)) for n in picture.shape[:2]]
-    small = (resize(picture, size, anti_aliasing=True) - 127.5) / 128
-    # the authors' program works by columns: the net has learned pictures with their axes exchanged
-    probability, adjustment = p_net(np.float32(small.transpose(2, 1, 0)[None]))
-    columns, rows = np.nonzero(probability[0, 1] > SCORE)
-    corner = STRIDE * np.stack([columns, rows], axis=1)
-    boxes = np.concatenate([corner + 1, corner + WINDOW], axis=1) / scale
-    return best(probability[0, 1, columns, rows], boxes, adjustment[0][:, columns, rows].T, limit=WITHIN)
-
-
-def best(scores: np.ndarray, boxes: np.ndarray, adjustments: np.ndarray, limit: float) -> tuple[np.ndarray, ...]:
-    """Those that overlap no better one by more than the limit, the best first."""
-    order = np.argsort(-scores, kind="stable")
-    arrays: list[Any] = [a[order] for a in (scores, boxes, adjustments)]
-    if not len(order):
-        return tuple(arrays)
-    kept = np.asarray(unsuppressed(jnp.asarray(arrays[1]), jnp.ones(len(order), bool), limit, plus=1))
-    return tuple(a[kept] for a in arrays)

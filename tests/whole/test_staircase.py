@@ -17,18 +17,23 @@ import caffejax
 FLOORS = (
     "caffejax __main__",  # caffejax/__init__.py
     "cli",
+    "shim",
     "pycaffe planning checking metrics",
     "solvers gradcheck logs export",
     "inspect process view",
-    "checkpoints parallel interop",
+    "interop",
     "net",
-    "schedule summary",
+    "freezing",
+    "schedule summary checkpoints",
+    "parallel",
     "data",
     "graph",
     "layers",
     "kernels",
     "schema",
-    "aliases atomic options",
+    "hdf5",
+    "aliases atomic options variables",
+    "forks",
     "errors glog machine paths sizes tables _version",
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms.split()}

@@ -14,6 +14,7 @@ from ..glog import warnings_kept
 from ..graph import Graph
 from ..graph.states import State, lacks_data, states_of
 from ..inspect.memory import net_sizes
+from ..options import Reading
 from ..paths import find
 from ..schema import read_net, read_solver
 from ..schema.caffe_pb2 import NetParameter, SolverParameter
@@ -27,12 +28,15 @@ _TRAINED = 3  # numbers for each of the parameters: itself, its gradient and its
 _KEPT = 2  # and for each activation: itself and its gradient
 
 
-def check_file(path: str | os.PathLike[str], weights: Sequence[str | os.PathLike[str]] = ()) -> Report:
+def check_file(
+    path: str | os.PathLike[str], weights: Sequence[str | os.PathLike[str]] = (), reading: Reading = Reading()
+) -> Report:
     """Look at a net or a solver; nothing is run, and no data is opened that is not there.
 
     Args:
         path: a prototxt.
         weights: files to compare with a net; if none are given, those beside it that are called as it is.
+        reading: how data is read, where it is there.
     """
     file = Path(path)
     try:
@@ -44,20 +48,23 @@ def check_file(path: str | os.PathLike[str], weights: Sequence[str | os.PathLike
     with warnings_kept(f"{file}: ") as notes:
         try:
             if kind == "net":
-                return _net_report(file, read_net(file), [Path(w) for w in weights] or weights_beside(file), notes)
+                named = [Path(w) for w in weights] or weights_beside(file)
+                return _net_report(file, read_net(file), named, reading, notes)
             if kind == "solver":
-                return _solver_report(file, read_solver(file), notes)
+                return _solver_report(file, read_solver(file), reading, notes)
         except CaffejaxError as error:
             return Report(str(file), kind, findings_of(error.problems, "text"), notes=tuple(notes))
     return Report(str(file), "other")
 
 
-def _net_report(file: Path, net: NetParameter, weights: Sequence[Path], notes: Sequence[str]) -> Report:
-    phases = tuple(_phase_report(file, net, state, weights) for state in states_of(net))
+def _net_report(
+    file: Path, net: NetParameter, weights: Sequence[Path], reading: Reading, notes: Sequence[str]
+) -> Report:
+    phases = tuple(_phase_report(file, net, state, weights, reading) for state in states_of(net))
     return Report(str(file), "net", (), _without_repetition(phases), tuple(dict.fromkeys(notes)))
 
 
-def _solver_report(file: Path, param: SolverParameter, notes: list[str]) -> Report:
+def _solver_report(file: Path, param: SolverParameter, reading: Reading, notes: list[str]) -> Report:
     """Check the settings and the nets inside; of nets that are only named, say whether they are there."""
     problems: tuple[Problem, ...] = ()
     try:
@@ -68,24 +75,26 @@ def _solver_report(file: Path, param: SolverParameter, notes: list[str]) -> Repo
     inside += [("TRAIN", param.train_net_param)] if param.HasField("train_net_param") else []
     inside += [("T", param.net_param)] if param.HasField("net_param") else []  # both
     phases = [
-        _phase_report(file, net, state, ())
+        _phase_report(file, net, state, (), reading)
         for start, net in inside
         for state in states_of(net)
         if state.name.startswith(start)
     ]
     for named in (param.net, param.train_net, *param.test_net):
         if named:
-            found = find(named, file.parent).exists()
+            found = os.path.exists(find(named, file.parent))
             notes.append(f"its net {named} is {'looked at by itself' if found else 'not there'}")
     return Report(str(file), "solver", findings_of(problems, "setting"), tuple(phases), tuple(dict.fromkeys(notes)))
 
 
-def _phase_report(file: Path, net: NetParameter, state: State, weights: Sequence[Path]) -> PhaseReport:
+def _phase_report(
+    file: Path, net: NetParameter, state: State, weights: Sequence[Path], reading: Reading
+) -> PhaseReport:
     if lacks_data(net, state.message):
         return PhaseReport(state.name, "no data")
     best: PhaseReport | None = None
     try:
-        for graph, assumed, guessed in assumed_graphs(net, state.message, file):
+        for graph, assumed, guessed in assumed_graphs(net, state.message, file, reading):
             found = _loaded(state.name, graph, assumed, [weights_report(graph, path) for path in weights])
             best = best or (replace(found, parameters=0, memory=0) if guessed else found)
             if not weights or not any(w.misfits for w in found.weights):

@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from ..errors import Problem
+from ..options import Reading
 from .report import Report, findings_of
 from .worker import LENGTH
 
@@ -28,12 +29,12 @@ class _Worker:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
-    def check(self, path: Path, weights: Sequence[str], timeout: float) -> Report:
+    def check(self, path: Path, weights: Sequence[str], reading: Reading, timeout: float) -> Report:
         """Return the report on a file, or one that says what became of the process."""
         try:
             process = self._started()
             assert process.stdin is not None
-            pickle.dump((os.fspath(path), list(weights)), process.stdin)
+            pickle.dump((os.fspath(path), list(weights), reading), process.stdin)
             process.stdin.flush()
             found = self._reply(timeout)
         except TimeoutError:
@@ -98,6 +99,7 @@ def check_files(
     *,
     jobs: int | None = None,
     timeout: float = 120,
+    reading: Reading = Reading(),
 ) -> Iterator[Report]:
     """Look at many files at once; yield the reports in their order, each when it is there.
 
@@ -106,6 +108,7 @@ def check_files(
         weights: as for `check_file`.
         jobs: how many processes; as many as there are cores unless given.
         timeout: seconds for each file.
+        reading: how data is read, where it is there.
     """
     files, names = [Path(path) for path in paths], [os.fspath(w) for w in weights]
     n = max(1, min(jobs or os.cpu_count() or 1, len(files)))
@@ -117,7 +120,7 @@ def check_files(
     def check(path: Path) -> Report:
         worker = idle.get()
         try:
-            return worker.check(path, names, timeout)
+            return worker.check(path, names, reading, timeout)
         finally:
             idle.put(worker)
 

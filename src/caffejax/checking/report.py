@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from ..errors import Problem
+from ..errors import UNKNOWN_TYPE, Problem
 
 Kind = Literal["net", "solver", "other"]
 Cause = Literal["text", "type", "setting", "python", "blob", "shape", "weights", "crash"]
 
 # how messages begin, by cause; all others are about shapes, counts and values
 _BEGINNINGS: dict[str, Cause] = {
-    "unknown layer type": "type",
+    UNKNOWN_TYPE: "type",
     "setting ": "setting",
     "there is no Python module": "python",
     "unknown bottom blob": "blob",

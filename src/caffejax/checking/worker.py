@@ -11,7 +11,7 @@ LENGTH = 8  # bytes, before each reply: how long it is
 
 
 def serve(requests: BinaryIO, replies: BinaryIO) -> None:
-    """Answer each request, `(path, weights)`, with a report, until there are no more."""
+    """Answer each request, `(path, weights, reading)`, with a report, until there are no more."""
     from ..errors import Problem
     from .check import check_file
     from .report import Report, findings_of
@@ -19,11 +19,11 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
     _send("ready", replies)
     while True:
         try:
-            path, weights = pickle.load(requests)
+            path, weights, reading = pickle.load(requests)
         except EOFError:
             return
         try:
-            report = check_file(path, weights)
+            report = check_file(path, weights, reading)
         except Exception as error:  # users' modules may raise anything
             message = f"looking at it raised {type(error).__name__}: {error}"
             report = Report(path, "net", findings_of([Problem(message)], "crash"))

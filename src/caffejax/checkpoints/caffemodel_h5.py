@@ -10,9 +10,11 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
+from h5py import Group
 from numpy.typing import ArrayLike
 
 from ..errors import Problem, WeightsError
+from ..hdf5 import Allowance, find
 from ..schema.blobs import Array
 from .hdf5 import blob_groups, open_hdf5, read_arrays, replace_hdf5, write_arrays
 
@@ -33,10 +35,12 @@ def read_caffemodel_h5(path: str | os.PathLike[str], section: str = "data") -> S
         WeightsError: for a file that cannot be read, is none, or is damaged.
     """
     with open_hdf5(path, ".caffemodel.h5") as file:
-        if section not in file:
-            hint = " (this is a solver state: name the weights instead)" if "history" in file else ""
+        found = find(file, section)
+        if not isinstance(found, Group):
+            hint = " (this is a solver state: name the weights instead)" if find(file, "history") else ""
             raise WeightsError(Problem(f"has no group '{section}'{hint}; is it a .caffemodel.h5?", str(path)))
-        return {name: read_arrays(group) for name, group in blob_groups(file[section])}
+        allowance = Allowance(file)
+        return {name: read_arrays(group, allowance) for name, group in blob_groups(found)}
 
 
 def write_caffemodel_h5(

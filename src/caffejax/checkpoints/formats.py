@@ -35,12 +35,17 @@ class Format:
         write: `write(path, net, weights)`; the net has every layer that the weights have.
         copies: whether a shared blob is stored with every layer that uses it.
         legacy: whether it can hold the 4-D shapes of old files as such.
+        by_content: whether it is one of Caffe's, which are told from each other by what is in a file.
+        read_whole: reads what layers carry from pass to pass as well, behind their blobs, if the format has it; a net
+            knows how many blobs its layers have.
     """
 
     read: Callable[[str], Weights]
     write: Callable[[str, NetParameter, Weights], None]
     copies: bool
     legacy: bool = False
+    by_content: bool = False
+    read_whole: Callable[[str], Weights] | None = None
 
 
 def format_of(path: str) -> Format:
@@ -49,16 +54,26 @@ def format_of(path: str) -> Format:
     Raises:
         WeightsError: for any other end.
     """
+    return FORMATS[format_end(path)]
+
+
+def format_end(path: str, *, known_only: bool = True) -> str:
+    """Return the end of a path that names a format: one of `FORMATS`.
+
+    Raises:
+        WeightsError: for any other end; unless not `known_only`, where "" is returned.
+    """
     name = path.rstrip("/")
     folder, last = os.path.split(name)
     if last.isdigit() and folder.endswith(".orbax"):
         name = folder
-    for end, format in FORMATS.items():
+    for end in FORMATS:
         if name.endswith(end):
-            return format
-    known = ", ".join(FORMATS)
+            return end
+    if not known_only:
+        return ""
     hint = did_you_mean(Path(name).suffix, FORMATS)
-    raise WeightsError(Problem(f"unknown format; the name should end in one of {known}{hint}", file=path))
+    raise WeightsError(Problem(f"unknown format; the name should end in one of {', '.join(FORMATS)}{hint}", file=path))
 
 
 def convert(source: str, target: str, net: NetParameter | None = None) -> Weights:
@@ -154,7 +169,7 @@ def _unflatten(path: str, arrays: Mapping[str, Array]) -> Weights:
     wrong = []
     for key, array in arrays.items():
         name, _, index = key.rpartition("/")
-        if not (name and index.isascii() and index.isdigit() and int(index) < _MAX_BLOBS):
+        if not (name and index.isascii() and index.isdigit() and len(index) < 10 and int(index) < _MAX_BLOBS):
             wrong.append(f"array '{key}' is not named <layer>/<number of the blob>")
         elif array.dtype.kind not in "fiu" and array.dtype.name != "bfloat16":
             wrong.append(f"array '{key}' holds {array.dtype}, not numbers")
@@ -173,9 +188,9 @@ def _write_caffemodel_h5(path: str, net: NetParameter, weights: Weights) -> None
     write_caffemodel_h5(path, weights, layers=list(dict.fromkeys(layer.name for layer in net.layer)))
 
 
-def _read_orbax(path: str) -> Weights:
+def _read_orbax(path: str, whole: bool = False) -> Weights:
     folder, step = _split_step(path)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise WeightsError(Problem("no such folder; check the path and the working directory", file=path))
     checkpoints = CheckpointFolder(folder)
     try:
@@ -186,7 +201,7 @@ def _read_orbax(path: str) -> Weights:
     for name, blobs in arrays.get("state", {}).items():
         # what a layer with params has behind them is no blob: it is carried from pass to pass (LSTM)
         last = max(map(int, params.get(name, {})), default=_MAX_BLOBS)
-        params.setdefault(name, {}).update({i: b for i, b in blobs.items() if int(i) < last})
+        params.setdefault(name, {}).update({i: b for i, b in blobs.items() if whole or int(i) < last})
     named = {f"{name}/{i}": np.asarray(blob) for name, blobs in params.items() for i, blob in blobs.items()}
     return _unflatten(path, named)
 
@@ -207,9 +222,9 @@ def _split_step(path: str) -> tuple[Path, int | None]:
 
 
 FORMATS: dict[str, Format] = {
-    ".caffemodel": Format(read_caffemodel, _write_caffemodel, copies=True, legacy=True),
-    ".h5": Format(read_caffemodel, _write_caffemodel_h5, copies=False),
-    ".orbax": Format(_read_orbax, _write_orbax, copies=False),
+    ".caffemodel": Format(read_caffemodel, _write_caffemodel, copies=True, legacy=True, by_content=True),
+    ".h5": Format(read_caffemodel, _write_caffemodel_h5, copies=False, by_content=True),
+    ".orbax": Format(_read_orbax, _write_orbax, copies=False, read_whole=lambda path: _read_orbax(path, whole=True)),
     ".npz": Format(
         lambda path: _unflatten(path, npz.read_npz(path)),
         lambda path, net, weights: npz.write_npz(path, _flatten(weights)),

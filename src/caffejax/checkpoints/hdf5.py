@@ -12,11 +12,11 @@ import numpy as np
 
 from ..atomic import replacing_path
 from ..errors import Problem, WeightsError
+from ..hdf5 import HDF5_ERRORS, Allowance, is_linked
 from ..schema.blobs import Array
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _MAX_BLOBS = 1_000_000  # of a group; a number beyond is damage
-_H5PY_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError)
 
 AnyPath = str | os.PathLike[str]
 
@@ -37,12 +37,12 @@ def open_hdf5(path: AnyPath, what: str) -> Iterator[h5py.File]:
     Raises:
         WeightsError: if it cannot be read, also by what reads from it.
     """
-    if not Path(path).exists():
+    if not os.path.exists(Path(path)):
         raise WeightsError(Problem("no such file; check the path and the working directory", str(path)))
     try:
         with h5py.File(path, "r") as file:
             yield file
-    except (*_H5PY_ERRORS, MemoryError) as error:
+    except (*HDF5_ERRORS, MemoryError) as error:
         raise WeightsError(Problem(f"no {what}, or damaged or cut short: {error}", str(path))) from error
 
 
@@ -65,23 +65,33 @@ def replace_hdf5(path: AnyPath) -> Iterator[h5py.File]:
             raise WeightsError(Problem(f"cannot be written: {error}", str(path))) from error
 
 
-def read_arrays(group: h5py.Group) -> tuple[Array | None, ...]:
+def read_arrays(group: h5py.Group, allowance: Allowance) -> tuple[Array | None, ...]:
     """Read a group's numbered data sets as float32, in order; None for a number that is left out.
 
+    Args:
+        group: the group.
+        allowance: how much may be read of its file.
+
     Raises:
-        ValueError: for a name that is no number, and for a data set that holds no numbers.
+        ValueError: for a name that is no number, a data set that holds no numbers or claims too much, and no group.
     """
-    found = {_number(group, name): _array(group[name]) for name in group if _is_data_set(group, name)}
+    _check_group(group)
+    found = {_number(group, name): _array(group[name], allowance) for name in group if _is_data_set(group, name)}
     return tuple(found.get(i) for i in range(1 + max(found, default=-1)))
 
 
 def blob_groups(group: h5py.Group) -> Iterator[tuple[str, h5py.Group]]:
-    """List the groups with data sets, or with nothing, by path. A slash in a layer's name makes a group in a group."""
+    """List the groups with data sets, or with nothing, by path. A slash in a layer's name makes a group in a group.
+
+    Raises:
+        ValueError: for what is no group.
+    """
+    _check_group(group)
     seen = {group}  # a damaged or hostile file may have a group within itself
 
     def walk(outer: h5py.Group, prefix: str) -> Iterator[tuple[str, h5py.Group]]:
         for name in outer:
-            if _is_link(outer, name) or not isinstance(inner := outer[name], h5py.Group) or inner in seen:
+            if is_linked(outer, name) or not isinstance(inner := outer[name], h5py.Group) or inner in seen:
                 continue
             seen.add(inner)
             if not len(inner) or any(_is_data_set(inner, key) for key in inner):
@@ -107,17 +117,23 @@ def write_string(group: h5py.Group, name: str, value: str) -> None:
     data_set.write(h5py.h5s.ALL, h5py.h5s.ALL, np.array(content + b"\0", f"S{len(content) + 1}"), kind)
 
 
+def _check_group(group: object) -> None:
+    if not isinstance(group, h5py.Group):
+        raise ValueError(f"{getattr(group, 'name', group)} is a {type(group).__name__.lower()}, not a group")
+
+
 def _number(group: h5py.Group, name: str) -> int:
-    if not (name.isascii() and name.isdigit()) or int(name) >= _MAX_BLOBS:
+    if not (name.isascii() and name.isdigit()) or len(name) > 9 or int(name) >= _MAX_BLOBS:
         raise ValueError(f"'{name}' in {group.name} is no number of a blob")
     return int(name)
 
 
-def _array(data_set: h5py.Dataset) -> Array:
+def _array(data_set: h5py.Dataset, allowance: Allowance) -> Array:
     if data_set.dtype.kind not in "fiu" or data_set.shape is None:
         raise ValueError(f"{data_set.name} holds {data_set.dtype}, not numbers")
     if data_set.size and not data_set.id.get_storage_size():  # a shape alone may claim any amount of memory
         raise ValueError(f"{data_set.name} has a shape but no values")
+    allowance.check(data_set)
     with np.errstate(over="ignore", invalid="ignore"):  # what no float holds becomes infinity, as in Caffe
         array = np.asarray(data_set[()], np.float32)
     array.flags.writeable = False
@@ -125,9 +141,4 @@ def _array(data_set: h5py.Dataset) -> Array:
 
 
 def _is_data_set(group: h5py.Group, name: str) -> bool:
-    return not _is_link(group, name) and isinstance(group[name], h5py.Dataset)
-
-
-def _is_link(group: h5py.Group, name: str) -> bool:
-    """Return whether a name is a link to something elsewhere, perhaps in another file. Weights need none."""
-    return not isinstance(group.get(name, getlink=True), h5py.HardLink)
+    return not is_linked(group, name) and isinstance(group[name], h5py.Dataset)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -13,58 +12,91 @@ import numpy as np
 
 from ..errors import Problem, WeightsError
 from ..graph import Graph, Layer, Param
-from ..net import Params, Variables
+from ..graph.model import Slot
+from ..parallel import place
 from ..schema.blobs import Array
 from ..schema.caffe_pb2 import TEST, TRAIN, LayerParameter, NetParameter, ParamSpec
-from .blobs import fit
+from ..variables import Params, Variables
 from .caffemodel import decode_caffemodel, read_caffemodel, write_caffemodel
+from .caffemodel_h5 import write_caffemodel_h5
+from .coverage import tell_coverage
+from .formats import FORMATS, format_end
 from .hdf5 import is_hdf5
 from .mapped import map_file
+from .matching import LoadReport, Stored, match_blobs
 
 log = logging.getLogger("caffejax")
 
 _LARGE = 1 << 20  # bytes
 
 
-def load_weights(graph: Graph, variables: Variables, path: str | os.PathLike[str]) -> Variables:
+def load_weights(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    graph: Graph,
+    variables: Variables,
+    strict: bool = False,
+) -> Variables:
     """Return the variables with every blob replaced that the file has for a layer of the same name.
 
     Layers that only the file or only the net has are left alone; of the net's layers of one name the first is
-    meant. Where layers share a blob, the last of them in the file counts.
+    meant. Where layers share a blob, the last of them in the file counts. Layers of the net without weights are
+    named in the log.
 
     Args:
+        path: a file or folder of any of `formats.FORMATS`, which one its name says; any other name is of a .caffemodel
+            or .caffemodel.h5, which one, its content says. Several are read one after the other.
         graph: the net's graph.
-        variables: what the net has now.
-        path: a .caffemodel or .caffemodel.h5; which one, its content says.
+        variables: what the net has now; arrays that lie on several devices are replaced by such.
+        strict: whether there must be weights for every layer that has some.
 
     Raises:
-        WeightsError: naming every layer whose blobs differ in number or shape, and the remedy.
+        WeightsError: naming every layer whose blobs differ in number or shape, and the remedy; and if `strict`, every
+            layer without weights.
     """
-    stored, release = _open_blobs(path)
-    may_lack_shared = is_hdf5(path)
-    problems: list[Problem] = []
-    new: dict[tuple[str, int], Array] = {}
-    first = {layer.name: layer for layer in reversed(graph.layers) if not layer.inserted_split}
-    for layer in (first[name] for name in stored if name in first):
-        optional = [i for i, p in enumerate(layer.params) if may_lack_shared and not p.owned]
-        try:
-            arrays = fit(layer.name, stored[layer.name], [p.spec.shape for p in layer.params], optional)
-        except WeightsError as error:
-            problems += error.problems
-            continue
-        for param, array in zip(layer.params, arrays, strict=True):
-            if array is not None:
-                new[param.owner] = array.reshape(owner_shape(graph, param))
-    for name in stored:
-        if name not in first and stored[name]:
-            log.info("Ignoring source layer %s", name)
-    if not new and any(layer.params for layer in graph.layers):
-        log.warning("%s has no blobs for any layer of the net: layers match by name", os.fspath(path))
-    if problems:
-        raise WeightsError([Problem(p.message, os.fspath(path), layer=p.layer) for p in problems])
+    files = [path] if isinstance(path, str | os.PathLike) else list(path)
+    found: set[Slot] = set()
+    for file in files:
+        variables, own, _ = _loaded(file, graph, variables)
+        found |= own
+    if files:
+        tell_coverage(graph, found, files, strict)
+    return variables
 
-    def place(array: Array, dtype: Any) -> jax.Array:
-        value = jnp.asarray(_misaligned(array), dtype)
+
+def load_and_report(
+    path: str | os.PathLike[str],
+    graph: Graph,
+    variables: Variables,
+    strict: bool = False,
+    without: Collection[str] = (),
+) -> tuple[Variables, LoadReport]:
+    """Do as `load_weights` with one file, but leave the layers of `without` alone; return a report as well.
+
+    Raises:
+        WeightsError: as `load_weights`; and for layers of `without` that are not in the net.
+    """
+    variables, found, report = _loaded(path, graph, variables, without)
+    kept = {param.owner for layer in graph.layers if layer.name in without for param in layer.params}
+    tell_coverage(graph, found | kept, [path], strict)
+    return variables, report
+
+
+def _loaded(
+    path: str | os.PathLike[str], graph: Graph, variables: Variables, without: Collection[str] = ()
+) -> tuple[Variables, set[Slot], LoadReport]:
+    """Load one file; return the variables, the blobs that it had, and a report."""
+    stored, release, copies = _open_blobs(path)
+    new, report = match_blobs(graph, stored, path, copies=copies, without=without)
+    if report.misfits:
+        raise WeightsError(report.misfits)
+    for name in report.skipped:
+        log.info("Ignoring source layer %s", name)
+    if not new and report.left:
+        log.warning("%s has no blobs for any layer of the net: layers match by name", os.fspath(path))
+
+    def placed(array: Array, old: jax.Array) -> jax.Array:
+        cut = isinstance(old, jax.Array) and len(old.sharding.device_set) > 1
+        value = place(array.astype(old.dtype), old.sharding) if cut else jnp.asarray(_misaligned(array), old.dtype)
         if array.nbytes >= _LARGE:
             value.block_until_ready()
             release()
@@ -73,14 +105,14 @@ def load_weights(graph: Graph, variables: Variables, path: str | os.PathLike[str
     def replace_blobs(tree: Params) -> Params:
         return {
             key: tuple(
-                None if old is None else place(new[key, i], old.dtype) if (key, i) in new else old
+                None if old is None else placed(new[Slot(key, i)], old) if Slot(key, i) in new else old
                 for i, old in enumerate(blobs)
             )
             for key, blobs in tree.items()
         }
 
     loaded = Variables(replace_blobs(variables.params), replace_blobs(variables.state))
-    return jax.block_until_ready(loaded)  # until then the file is being read
+    return jax.block_until_ready(loaded), set(new), report  # until then the file is being read
 
 
 def save_weights(
@@ -90,38 +122,46 @@ def save_weights(
     diffs: Params | None = None,
     hdf5: bool | None = None,
 ) -> None:
-    """Write the weights of the graph's layers to a .caffemodel or a .caffemodel.h5.
+    """Write the weights of the graph's layers, in the format that the name's end says; see `formats.FORMATS`.
 
-    Blobs that a layer shares are copies in a .caffemodel, and left out of a .caffemodel.h5.
+    Blobs that a layer shares are copies, or left out, as the format has them. An orbax folder gets step 0, unless the
+    path names a step in it.
 
     Args:
-        path: the file.
+        path: the file or folder.
         graph: the net's graph.
         variables: params and running statistics.
-        diffs: gradients or updates to store beside the blobs, as `variables.params`; others get zeros.
-        hdf5: whether to write a .caffemodel.h5; by default, whether the name ends in .h5.
+        diffs: gradients or updates to store beside the blobs, as `variables.params`; others get zeros. Caffe's two
+            formats can hold them.
+        hdf5: write a .caffemodel.h5, or else a .caffemodel, whatever the name is.
 
     Raises:
-        WeightsError: if the file cannot be written; what was there before stays whole.
+        WeightsError: for a name of no format, and if it cannot be written; what was there before stays whole.
     """
     blobs = [[_blob_array(p, variables) for p in layer.params] for layer in graph.layers]
     gradients = None
     if diffs is not None:
         gradients = [[_diff_array(p, diffs) for p in layer.params] for layer in graph.layers]
-    if os.fspath(path).endswith(".h5") if hdf5 is None else hdf5:
-        from .caffemodel_h5 import write_caffemodel_h5
-
-        names = [layer.name for layer in graph.layers]
-        owned = {layer.name: _owned_blobs(layer, own) for layer, own in zip(graph.layers, blobs, strict=True)}
-        write_caffemodel_h5(path, owned, dict(zip(names, gradients, strict=True)) if gradients else None, names)
-    else:
+    end = format_end(os.fspath(path)) if hdf5 is None else ".h5" if hdf5 else ".caffemodel"
+    if diffs is not None and end not in (".h5", ".caffemodel"):
+        raise WeightsError(Problem(f"a file of {end} cannot hold diffs; write a .caffemodel", os.fspath(path)))
+    if end == ".caffemodel":
         net = NetParameter(name=graph.name, layer=[_definition(layer, graph.phase) for layer in graph.layers])
         write_caffemodel(path, net, blobs, gradients)
-
-
-def owner_shape(graph: Graph, param: Param) -> tuple[int, ...]:
-    """Return the shape of a blob in the layer that owns it."""
-    return graph.layer(param.owner.layer).params[param.owner.index].spec.shape
+        return
+    names = [layer.name for layer in graph.layers]
+    owned = {layer.name: _owned_blobs(layer, own) for layer, own in zip(graph.layers, blobs, strict=True)}
+    if end == ".h5":
+        write_caffemodel_h5(path, owned, dict(zip(names, gradients, strict=True)) if gradients else None, names)
+        return
+    with_blobs = [layer.name for layer in graph.layers if layer.params]
+    twice = [name for name in dict.fromkeys(with_blobs) if with_blobs.count(name) > 1]
+    if twice:
+        message = f"a file of {end} cannot hold several layers of this name; rename one, or write a .caffemodel"
+        raise WeightsError(Problem(message, os.fspath(path), layer=name) for name in twice)
+    whole = dict(zip(names, blobs, strict=True))
+    kept = {name: tuple((whole if FORMATS[end].copies else owned)[name]) for name in with_blobs}
+    FORMATS[end].write(os.fspath(path), NetParameter(), kept)
 
 
 def _definition(layer: Layer, phase: str) -> LayerParameter:
@@ -137,12 +177,18 @@ def _definition(layer: Layer, phase: str) -> LayerParameter:
     return definition
 
 
-def _open_blobs(path: str | os.PathLike[str]) -> tuple[dict[str, tuple[Array | None, ...]], Callable[[], object]]:
-    """Return the blobs in a file, and a function that lets go of the memory of those looked at so far."""
+def _open_blobs(path: str | os.PathLike[str]) -> tuple[Stored, Callable[[], object], bool]:
+    """Return the blobs in a file, what lets go of the memory of those looked at so far, and whether shared are copies.
+
+    Caffe's formats are told by the content, whatever the name is.
+    """
+    form = FORMATS.get(format_end(os.fspath(path), known_only=False))
+    if form is not None and not form.by_content:
+        return (form.read_whole or form.read)(os.fspath(path)), lambda: None, form.copies
     if is_hdf5(path):
-        return read_caffemodel(path), lambda: None
+        return read_caffemodel(path), lambda: None, False
     data, release = map_file(path)
-    return decode_caffemodel(data, path), release
+    return decode_caffemodel(data, path), release, True
 
 
 def _misaligned(array: Array) -> Array:

@@ -6,13 +6,13 @@ import errno
 import fcntl
 import logging
 import os
-import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..errors import Problem, SolverError
+from .unfinished import remove_unfinished
 
 log = logging.getLogger("caffejax")
 
@@ -78,14 +78,10 @@ def _held(path: Path, holder: str) -> SolverError:
 
 def sweep(prefix: str) -> None:
     """Remove unfinished checkpoints and files of this prefix. Only a run that is gone can have left them."""
-    checkpoints, stem = Path(f"{prefix}.orbax"), Path(prefix)
-    unfinished = [p for p in checkpoints.glob("*.orbax-checkpoint-tmp*") if p.is_dir() and not p.is_symlink()]
+    stem = Path(prefix)
     partial = [p for p in stem.parent.glob(".*.tmp") if p.name.startswith(f".{stem.name}_iter_")]
-    for path in unfinished:
-        shutil.rmtree(path, ignore_errors=True)
     for path in partial:
         with suppress(OSError):
             path.unlink()
-    if unfinished or partial:
-        names = ", ".join(path.name for path in (*unfinished, *partial))
-        log.info("Removed what a run left unfinished: %s", names)
+    if names := [*remove_unfinished(Path(f"{prefix}.orbax")), *(path.name for path in partial)]:
+        log.info("Removed what a run left unfinished: %s", ", ".join(names))

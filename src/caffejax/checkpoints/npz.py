@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import os
 import struct
+import tokenize
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
@@ -21,6 +23,11 @@ AnyPath = str | os.PathLike[str]
 
 _TAKEN = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}  # what NumPy writes
 _ENCRYPTED = 1
+# of a member: what zipfile and NumPy raise for damage, of an .npy's head, which is Python, too
+_DAMAGE = (
+    *(ValueError, TypeError, EOFError, OSError, RecursionError, MemoryError, SyntaxError, tokenize.TokenError),
+    *(struct.error, zlib.error, zipfile.BadZipFile),
+)
 _FORMS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
@@ -50,11 +57,12 @@ def _members(archive: zipfile.ZipFile, path: AnyPath) -> dict[str, Array]:
         message = f"its arrays take {in_words(size)}, of memory there are {in_words(free)} left"
         raise WeightsError(Problem(message, str(path)))
     found: dict[str, Array] = {}
-    problems = []
+    names = Counter(member.filename for member in members)
+    problems = [Problem(f"'{name}' stands twice in it", str(path)) for name, count in names.items() if count > 1]
     for member in members:
         try:
             found[member.filename.removesuffix(".npy")] = _array(archive, member)
-        except (ValueError, EOFError, OSError, struct.error, zlib.error, zipfile.BadZipFile) as error:
+        except _DAMAGE as error:
             problems.append(Problem(f"'{member.filename}' in it is no array, or damaged: {error}", str(path)))
     if problems:
         raise WeightsError(problems)

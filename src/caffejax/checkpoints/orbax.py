@@ -1,4 +1,4 @@
-"""Native checkpoints: the only module that knows orbax.
+"""Native checkpoints, which orbax writes and `steps` reads.
 
 A checkpoint folder holds one step per snapshot, each complete or not there at all. A step has the arrays as
 nested dictionaries of names, readable by orbax alone, and a JSON record of everything else.
@@ -7,24 +7,22 @@ nested dictionaries of names, readable by orbax alone, and a JSON record of ever
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 import os
 import shutil
-import sys
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from ..errors import Problem, WeightsError
-
-Arrays = Mapping[str, Any]  # names to arrays, or to more of these
-_ARRAYS, _RECORD = "arrays", "record"
+from ..parallel import all_of, is_first, meet, same_everywhere
+from .checksums import checksums
+from .steps import ARRAYS, RECORD, Arrays, Steps, Target, on_host, with_checksums
+from .unfinished import REMOVED, not_saved, quiet, remove_unfinished
 
 log = logging.getLogger("caffejax")
 
@@ -63,21 +61,28 @@ class Keep:
         return managers.AnyPreservationPolicy(policies)
 
 
+_opened = itertools.count()  # of folders that all processes save to, so that these have their own barriers
+
+
 class CheckpointFolder:
     """A folder of checkpoints, one per step.
 
-    Saving happens in the background; `wait` or `close` ends it. A process that dies while saving leaves the
-    earlier steps as they were.
+    A process that dies while saving leaves the earlier steps as they were.
 
     Args:
         path: the folder; made when the first step is saved.
         keep: which steps stay when another is saved; all unless given.
+        together: whether all of several processes save each step, each its own parts of the arrays: then all call
+            `save`, `wait` and `close` together, and saving goes on in the background until `wait`. Each reads for
+            itself.
     """
 
-    def __init__(self, path: str | os.PathLike[str], keep: Keep | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str], keep: Keep | None = None, together: bool = False) -> None:
         self.path = Path(path)
         self._keep = keep or Keep()
+        self._together = together and jax.process_count() > 1
         self._open_manager: Any = None
+        self._saving: int | None = None
         self._aside: Path | None = None
 
     @property
@@ -86,38 +91,45 @@ class CheckpointFolder:
             import orbax.checkpoint as ocp  # not needed before the first snapshot
 
             try:
-                # of several processes each reads for itself, and one writes: none waits for another
-                alone = ocp.options.MultiprocessingOptions(
-                    primary_host=jax.process_index(),
-                    active_processes={jax.process_index()},
-                    barrier_sync_key_prefix=f"process{jax.process_index()}",
+                # named, processes wait for each other through JAX's coordinator: devices are busy with training
+                here = jax.process_index()
+                processes = ocp.options.MultiprocessingOptions(
+                    primary_host=0 if self._together else here,
+                    active_processes=set(range(jax.process_count())) if self._together else {here},
+                    barrier_sync_key_prefix=f"folder{next(_opened)}" if self._together else f"process{here}",
                 )
                 self._open_manager = ocp.CheckpointManager(
                     self.path.absolute(),
                     options=ocp.CheckpointManagerOptions(
-                        preservation_policy=self._keep.policy(), multiprocessing_options=alone, create=False
+                        preservation_policy=self._keep.policy(),
+                        multiprocessing_options=processes,
+                        create=False,
+                        todelete_subdir=REMOVED,
+                        enable_async_checkpointing=self._together,  # one process has a thread of its own for it
                     ),
                     item_handlers={
-                        _ARRAYS: ocp.StandardCheckpointHandler(multiprocessing_options=alone),
-                        _RECORD: ocp.JsonCheckpointHandler(multiprocessing_options=alone),
+                        ARRAYS: ocp.StandardCheckpointHandler(multiprocessing_options=processes),
+                        RECORD: ocp.JsonCheckpointHandler(multiprocessing_options=processes),
                     },
                 )
-            except OSError as error:
+            except Exception as error:  # orbax raises many kinds for metadata that is damaged
                 raise _error(self.path, f"cannot be opened: {error}") from error
         return self._open_manager
 
     def steps(self) -> list[int]:
         """List the complete steps, in order."""
-        return sorted(self._manager.all_steps()) if self.path.is_dir() else []
+        return sorted(self._manager.all_steps()) if os.path.isdir(self.path) else []
 
     def save(
         self, step: int, arrays: Arrays, record: Mapping[str, Any], scores: Mapping[str, float] | None = None
     ) -> None:
-        """Start saving a step. Steps from it on, of an earlier run, are set aside: `<path>.old1/<step>`.
+        """Save a step, or if `together` start to.
+
+        Steps from it on, of an earlier run, are set aside: `<path>.old1/<step>`.
 
         Args:
             step: its number.
-            arrays: nested dictionaries of NumPy arrays, which must not change until `wait` returns.
+            arrays: nested dictionaries of JAX's arrays, or of NumPy's.
             record: what JSON can hold.
             scores: what `keep` ranks by, if there are any yet.
 
@@ -127,27 +139,75 @@ class CheckpointFolder:
         import orbax.checkpoint as ocp
 
         try:
-            # first: orbax's threads would wait five minutes for a folder that cannot be made
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._set_aside([s for s in self.steps() if s >= step])
-            self._manager.save(
-                step,
-                args=ocp.args.Composite(
-                    **{
-                        _ARRAYS: ocp.args.StandardSave(arrays),
-                        _RECORD: ocp.args.JsonSave(_with_checksums(record, arrays)),
-                    }
-                ),
-                metrics=dict(scores) if scores else None,
-            )
-        except (OSError, ValueError) as error:
-            raise _error(self.path, f"cannot save step {step}: {error}") from error
+            if not self._together or is_first():
+                # first: orbax's threads would wait five minutes for a folder that cannot be made
+                self.path.mkdir(parents=True, exist_ok=True)
+            if self._together:
+                meet()
+            if self._together and not all_of(self.path.is_dir()):
+                raise _error(self.path, "some process does not see this folder: all write checkpoints to one")
+            self._set_aside(step)
+            with quiet():
+                self._manager.save(
+                    step,
+                    args=ocp.args.Composite(
+                        **{
+                            ARRAYS: ocp.args.StandardSave(arrays),
+                            RECORD: ocp.args.JsonSave(with_checksums(record, checksums(arrays))),
+                        }
+                    ),
+                    metrics=dict(scores) if scores else None,
+                )
+            self._saving = step
+            if not self._together:
+                self.wait()
+        except WeightsError:
+            raise
+        except Exception as error:  # orbax and tensorstore raise many kinds
+            raise self._discarded(step, error) from error
 
-    def _set_aside(self, steps: Sequence[int]) -> None:
-        """Move steps out of the way: a run that goes over them again would otherwise resume from theirs."""
-        if not steps:
+    def wait(self) -> None:
+        """Wait until what is being saved is complete.
+
+        Raises:
+            WeightsError: if it could not be saved.
+        """
+        step, self._saving = self._saving, None
+        if step is None or self._open_manager is None:
+            return
+        try:
+            with quiet():
+                self._open_manager.wait_until_finished()
+                self._open_manager.check_for_errors()
+            if not self._together or is_first():
+                remove_unfinished(self.path, REMOVED)
+        except Exception as error:
+            raise self._discarded(step, error) from error
+
+    def _discarded(self, step: int, error: Exception) -> WeightsError:
+        """Remove what there is of a step that could not be saved; return what is said of it."""
+        if not self._together:  # else another process may be writing to it
+            manager, self._open_manager = self._open_manager, None
+            if manager is not None:
+                with quiet(), suppress(Exception):
+                    manager.close()
+            remove_unfinished(self.path, f"{step}.*")
+            with suppress(OSError):
+                self.path.rmdir()  # if it was the first
+        return not_saved(self.path, step, error)
+
+    def _set_aside(self, first: int) -> None:
+        """Move steps from this one on out of the way: a run that goes over them again would resume from theirs."""
+        steps = sorted(step for step in self._manager.all_steps() if step >= first)
+        if not (same_everywhere(len(steps)) if self._together else steps):
             return
         self.close()
+        if not self._together or is_first():
+            self._move(steps)
+        if self._together:
+            meet()
+
+    def _move(self, steps: Sequence[int]) -> None:
         if self._aside is None:
             taken = {p.name for p in self.path.parent.iterdir()}
             names = (f"{self.path.name}.old{i}" for i in itertools.count(1))
@@ -159,11 +219,22 @@ class CheckpointFolder:
             shutil.rmtree(self._aside / str(step), ignore_errors=True)  # saved twice by this run
             (self.path / str(step)).rename(self._aside / str(step))
 
-    def restore(self, step: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the arrays (NumPy) and the record of a step, or of the newest.
+    def restore(
+        self,
+        step: int | None = None,
+        target: Target | None = None,
+        all_can: Callable[[bool], bool] = bool,
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the arrays and the record of a step, or of the newest.
+
+        Args:
+            step: its number.
+            target: gives what to read into, by name as the arrays are: NumPy's, or `jax.ShapeDtypeStruct` with a
+                sharding, of which each process reads its part. All is NumPy's unless given.
+            all_can: asks, of processes that restore together, whether all can read their parts.
 
         Raises:
-            WeightsError: if there is no such step or it cannot be read.
+            WeightsError: if there is no such step or it cannot be read; and what `target` raises.
         """
 
         steps = self.steps()
@@ -172,77 +243,24 @@ class CheckpointFolder:
         chosen = steps[-1] if step is None else step
         if chosen not in steps:
             raise _error(self.path, f"there is no step {chosen}; there are {', '.join(map(str, steps))}")
+        read = Steps(self._manager, target or on_host, all_can)
         try:
-            return self._read(chosen)
+            with quiet():
+                return read(chosen)
+        except WeightsError:
+            raise
         except Exception as error:  # orbax and tensorstore raise many kinds
-            _ignore_late_callbacks()
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            good = next((s for s in reversed(steps) if s != chosen and self._is_good(s)), None)
+            reason = str(error).partition(" See full TensorStore")[0].partition("\n")[0] or type(error).__name__
+            good = next((s for s in reversed(steps) if s != chosen and read.is_good(s)), None)
             hint = f"; step {good} is the newest good one" if good is not None else "; no other step is good"
             raise _error(self.path, f"step {chosen} is damaged: {reason}{hint}") from error
 
-    def _read(self, step: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        import orbax.checkpoint as ocp
-
-        shapes = self._manager.item_metadata(step)[_ARRAYS]
-        target = jax.tree.map(lambda m: np.empty(m.shape, m.dtype), shapes)
-        restored = self._manager.restore(
-            step,
-            args=ocp.args.Composite(**{_ARRAYS: ocp.args.StandardRestore(target), _RECORD: ocp.args.JsonRestore()}),
-        )
-        arrays, stored = restored[_ARRAYS], restored[_RECORD]
-        if stored != _with_checksums(stored.get("record"), arrays):
-            raise ValueError("what was read is not what was written")
-        return arrays, stored["record"]
-
-    def _is_good(self, step: int) -> bool:
-        try:
-            self._read(step)
-        except Exception:
-            return False
-        return True
-
-    def wait(self) -> None:
-        """Wait until what is being saved is complete.
-
-        Raises:
-            WeightsError: if it could not be saved.
-        """
-        if self._open_manager is not None:
-            try:
-                self._open_manager.wait_until_finished()
-                self._open_manager.check_for_errors()
-            except Exception as error:
-                raise _error(self.path, f"saving failed: {error}") from error
-
     def close(self) -> None:
         """Wait, and let go of the folder."""
-        if self._open_manager is not None:
-            self.wait()
-            self._open_manager.close()
-            self._open_manager = None
-
-
-def _with_checksums(record: Any, arrays: Arrays) -> dict[str, Any]:
-    """Add checksums of the arrays and of the record itself: not every flipped bit fails to decompress."""
-    flat = jax.tree_util.tree_leaves_with_path(arrays)
-    sums = {
-        jax.tree_util.keystr(path): zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-        for path, array in flat
-    }
-    plain = json.loads(json.dumps(record))  # as it will be read
-    return {"record": plain, "arrays": sums, "checksum": zlib.crc32(json.dumps([plain, sums], sort_keys=True).encode())}
-
-
-def _ignore_late_callbacks() -> None:
-    """Keep stderr clean after a failed restore: reads still under way then find their event loop closed."""
-    report = sys.unraisablehook
-
-    def hook(unraisable: Any) -> None:
-        if "Event loop is closed" not in str(unraisable.exc_value):
-            report(unraisable)
-
-    sys.unraisablehook = hook
+        self.wait()
+        manager, self._open_manager = self._open_manager, None
+        if manager is not None:
+            manager.close()
 
 
 def _error(path: Path, message: str) -> WeightsError:

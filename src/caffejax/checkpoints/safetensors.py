@@ -58,6 +58,6 @@ def _import_safetensors() -> None:
 
 
 def _unreadable(path: AnyPath, what: str, error: Exception) -> WeightsError:
-    if not Path(path).exists():
+    if not os.path.exists(Path(path)):
         return WeightsError(Problem("no such file; check the path and the working directory", str(path)))
     return WeightsError(Problem(f"no {what}, or damaged or cut short: {error}", str(path)))

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from h5py import Dataset, Group
 
 from ..atomic import replacing
 from ..errors import Problem, WeightsError
+from ..hdf5 import Allowance, find
 from ..schema import wire
 from ..schema.blobs import Array, decode_blob, encode_blob, read_bytes
 from .hdf5 import is_hdf5, open_hdf5, read_arrays, replace_hdf5, write_arrays, write_string
@@ -91,18 +93,23 @@ def _decode(data: memoryview) -> SolverState:
 
 def _read_hdf5(path: str | os.PathLike[str]) -> SolverState:
     with open_hdf5(path, ".solverstate.h5") as file:
-        if "history" not in file or "iter" not in file:
-            hint = " (these are weights: name the solver state instead)" if "data" in file else ""
+        found = {name: find(file, name) for name in ("history", "iter", "learned_net", "current_step", _RECORD_NAME)}
+        if not isinstance(found["history"], Group) or found["iter"] is None:
+            hint = " (these are weights: name the solver state instead)" if find(file, "data") else ""
             raise WeightsError(Problem(f"has no history{hint}; is it a .solverstate.h5?", str(path)))
-        history = read_arrays(file["history"])
+        allowance = Allowance(file)
+        for data_set in found.values():
+            if isinstance(data_set, Dataset):
+                allowance.check(data_set)
+        history = read_arrays(found["history"], allowance)
         if any(blob is None for blob in history):
             raise ValueError("history blobs are missing")
         return SolverState(
-            iteration=_integer(file["iter"]),
-            learned_net=_string(file["learned_net"]) if "learned_net" in file else "",
+            iteration=_integer(found["iter"]),
+            learned_net=_string(found["learned_net"]) if found["learned_net"] else "",
             history=tuple(blob for blob in history if blob is not None),
-            current_step=_integer(file["current_step"]) if "current_step" in file else 0,
-            record=_string(file[_RECORD_NAME]) if _RECORD_NAME in file else "",
+            current_step=_integer(found["current_step"]) if found["current_step"] else 0,
+            record=_string(found[_RECORD_NAME]) if found[_RECORD_NAME] else "",
         )
 
 
@@ -117,10 +124,14 @@ def _write_hdf5(path: str | os.PathLike[str], state: SolverState) -> None:
 
 
 def _integer(data_set: Any) -> int:
-    (value,) = np.asarray(data_set[()]).reshape(-1)
-    return int(value)
+    values = np.asarray(data_set[()])
+    if values.size != 1 or values.dtype.kind not in "iu" or not 0 <= (value := int(values.item())) < 2**31:
+        raise ValueError(f"{data_set.name} is not one number from 0 on of 31 bits")
+    return value
 
 
 def _string(data_set: Any) -> str:
     value = data_set[()]
-    return (value if isinstance(value, bytes) else bytes(value)).decode()
+    if not isinstance(value, bytes):
+        raise ValueError(f"{data_set.name} is not a string")
+    return value.decode()

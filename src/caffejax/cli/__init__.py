@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
-import functools
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from .._version import __version__
-from ..errors import CaffejaxError
+from ..errors import UNKNOWN_TYPE, CaffejaxError
 from ..process import tune_process
 from . import (
     check,
     classify,
     collect,
     compare,
+    completion,
     compute_image_mean,
     convert,
     convert_annoset,
@@ -28,12 +28,15 @@ from . import (
     features,
     filters,
     gradcheck,
+    interrupts,
     memory,
     parse_log,
     plan,
     plot,
     plot_training_log,
+    run,
     spread,
+    streams,
     summary,
     test,
     time,
@@ -76,6 +79,8 @@ _COMMANDS = (
     upgrade_net_proto_text,
     upgrade_net_proto_binary,
     upgrade_solver_proto_text,
+    run,
+    completion,
 )
 _ON_NETS = (
     train,
@@ -92,6 +97,7 @@ _ON_NETS = (
     classify,
     detect,
     device_query,
+    run,
 )
 
 
@@ -101,19 +107,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: with 2 for a mistake in the command line, with 0 after `--help`.
     """
+    if arguments is None:
+        streams.fill()
     parser = _parser()
     options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
     if arguments is None and spread.trains_with_others(options) and not watched.is_watched():
         return watched.watch(options.process_id, options.start_timeout)
     try:
-        if options.tune:
-            tune_process()
-        options.run(options)
+        with nullcontext() if arguments is not None else interrupts.heeded():
+            if options.tune:
+                tune_process()
+            options.run(options)
         if sys.stdout is not None:
             sys.stdout.flush()
     except CaffejaxError as error:
         for problem in error.problems:
             print(f"caffejax: {problem}", file=sys.stderr)
+        if any(problem.message.startswith(UNKNOWN_TYPE) for problem in error.problems):
+            print("caffejax: docs/adding_a_layer.md shows how to add a layer type of your own", file=sys.stderr)
         return 1
     except BrokenPipeError:
         _let_go_of_stdout()  # who reads has enough, as `head` has
@@ -152,12 +163,12 @@ def _parser() -> Parser:
         description="Train and test Caffe models on JAX, convert their weights and make their databases.",
         epilog="Commands that run nets keep what they compiled in ~/.cache/caffejax (the environment variable "
         "CAFFEJAX_CACHE names another folder, or off), and memory of one run for the next (CAFFEJAX_BLOCKS=off). "
+        "Flags take one dash or two, and _ or - between words. "
         "Example: caffejax train --solver=configs/digits/lenet_solver.prototxt",
         allow_abbrev=False,
-        formatter_class=functools.partial(argparse.HelpFormatter, max_help_position=33),
     )
     parser.add_argument("--version", action="version", version=f"caffejax {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="<command>", required=True)
+    commands = parser.add_subparsers(title="commands", metavar="<command>", required=True, prog="caffejax")
     for command in _COMMANDS:
         sub = commands.add_parser(
             command.__name__.rsplit(".", 1)[-1],
@@ -167,6 +178,6 @@ def _parser() -> Parser:
             allow_abbrev=False,
         )
         command.add_flags(sub)
-        sub.set_defaults(run=command.run, tune=command in _ON_NETS)
-    parser.commands = tuple(commands.choices)
+        sub.set_defaults(run=command.run, parser=parser, tune=command in _ON_NETS)
+    parser.of_commands = commands.choices
     return parser

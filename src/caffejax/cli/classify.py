@@ -42,6 +42,8 @@ def run(options: argparse.Namespace) -> None:
     from ..pycaffe.classifier import Classifier
 
     start_logging()
+    images.default_mean(options)
+    images.set_limits(options)
     source = Path(options.input_file)
     if source.suffix == ".npy":
         inputs = list(images.load_npy(source))
@@ -55,7 +57,13 @@ def run(options: argparse.Namespace) -> None:
     images.choose_device(options)
     settings = images.settings(options)
     with images.refusals(options.model_def):
-        classifier = Classifier(options.model_def, options.pretrained_model, image_dims=options.images_dim, **settings)
+        classifier = Classifier(
+            options.model_def,
+            options.pretrained_model,
+            image_dims=options.images_dim,
+            strict_weights=options.strict_weights,
+            **settings,
+        )
         predictions = classifier.predict(inputs, not options.center_only)
     with replacing(options.output_file) as file:
         np.save(file, predictions)

@@ -20,6 +20,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     nets.add_flags(parser)
     parser.set_defaults(phase="TEST")
     flags.add(parser, "weights", "the .caffemodel[.h5] file; random unless given", metavar="FILE")
+    nets.add_strict_flag(parser)
     flags.add(parser, "out", "the file to write", required=True, metavar="FILE.npz")
     flags.add(parser, "inputs", "what to feed the net, by blob; a dump will do", metavar="FILE.npz")
     flags.add_switch(parser, "backward", "collect diffs and gradients; the net needs a loss", dest="diffs")
@@ -34,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
 
     net = nets.net_of(options)
     inputs = read_inputs(options.inputs, net.fed) if options.inputs else {}
-    variables = nets.variables_of(net, options.weights)
+    variables = nets.variables_of(net, options.weights, options.strict_weights)
     dump = collect(net, variables, inputs, backward=options.diffs, seed=options.seed)
     write_dump(options.out, dump)
     counts = ((len(dump.group(kind)), words) for kind, words in _COUNTED)

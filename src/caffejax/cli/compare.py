@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import CaffejaxError, Problem
 from ..glog import start_logging
-from . import flags, nets
+from . import flags, nets, pictures
 
 if TYPE_CHECKING:
     from ..inspect.dumps import Dump
@@ -25,12 +25,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("b", help="another; or else --model", nargs="?", metavar="B.npz")
     flags.add(parser, "model", "the net prototxt, to run on the dump's inputs", metavar="FILE")
     flags.add(parser, "weights", "its .caffemodel[.h5] file; the dump's params unless given", metavar="FILE")
+    nets.add_strict_flag(parser)
     flags.add(parser, "phase", "its phase; the dump's unless given", choices=("TRAIN", "TEST"))
     nets.add_state_flags(parser)
     flags.add(parser, "rtol", "tolerance, as a share of the array's largest value", type=_tolerance, metavar="X")
     flags.add(parser, "atol", "tolerance beside it", type=_tolerance, metavar="X")
+    flags.add_switch(parser, "each_layer", "with --model: give each layer the dump's own bottoms and top diffs")
     flags.add_switch(parser, "random", "count what layers decide that are random, such as dropout in TRAIN")
-    flags.add(parser, "json", "write the comparison to this file too", metavar="FILE")
+    flags.add_switch(parser, "json", "print JSON")
     flags.add(parser, "picture", "draw the error along depth (needs the extra 'plot')", metavar="FILE.png")
     flags.add_options(parser, "kernels", "precision")
 
@@ -48,11 +50,14 @@ def _tolerance(text: str) -> float:
 def run(options: argparse.Namespace) -> None:
     """Print the table; where they part is an error."""
     start_logging()
-    from ..atomic import replacing
     from ..inspect.dumps import ATOL, RTOL, compare, draw_errors, read_dump
 
     if (options.b is None) == (options.model is None):
         raise CaffejaxError("give either a second dump or --model, to compare the first one with")
+    if options.each_layer and options.model is None:
+        raise CaffejaxError("--each_layer runs a net's layers one by one: give it with --model, not with a second dump")
+    if options.picture:
+        pictures.check_figure(options.picture)
     a = read_dump(options.a)
     b = _of_net(options, a) if options.b is None else read_dump(options.b)
     tolerances = {
@@ -60,12 +65,11 @@ def run(options: argparse.Namespace) -> None:
         for name, default in (("rtol", RTOL), ("atol", ATOL))
     }
     found = compare(a, b, **tolerances, random=options.random)
-    print(found)
-    if options.json:
-        with replacing(options.json) as file:
-            file.write(f"{found.to_json()}\n".encode())
+    print(found.to_json() if options.json else found)
     if options.picture:
         draw_errors(found, options.picture)
+    if found.strangers:
+        raise CaffejaxError(found.strangers)
     if (first := found.first) is not None:
         raise CaffejaxError(Problem(f"they first part here: {first}", layer=first.layer, layer_type=first.type))
     if not found.ok:
@@ -78,4 +82,5 @@ def _of_net(options: argparse.Namespace, dump: Dump) -> Dump:
 
     options.phase = options.phase or dump.phase
     net = nets.net_of(options)
-    return replay(dump, net, nets.variables_of(net, options.weights) if options.weights else None)
+    variables = nets.variables_of(net, options.weights, options.strict_weights) if options.weights else None
+    return replay(dump, net, variables, each_layer=options.each_layer)

@@ -21,6 +21,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("database", help="the database", metavar="INPUT_DB")
     parser.add_argument("output", help="the .binaryproto to write", metavar="OUTPUT_FILE", nargs="?")
     flags.add_backend_flag(parser)
+    flags.add_options(parser, "max_image_pixels")
     flags.add_switch(parser, "skip_errors", "leave out images that cannot be read, with a warning")
 
 
@@ -41,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
         for start in range(0, total, _AT_ONCE):
             for key, value in records.read_range(start, min(_AT_ONCE, total - start)):
                 try:
-                    mean.add(read_datum(value)[0])
+                    mean.add(read_datum(value, max_pixels=options.max_image_pixels)[0])
                 except DataError as error:
                     name = key.decode("utf-8", "backslashreplace")
                     named = DataError(Problem(f"record '{name}' {error}", options.database))

@@ -44,6 +44,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_switch(parser, "check_size", "stop if an image has another size than the first")
     flags.add_switch(parser, "encoded", "store compressed images, files as they are where possible")
     flags.add(parser, "encode_type", "compress to this: jpg, png, ...; else by each file's name", default="")
+    flags.add_options(parser, "max_image_pixels")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -108,7 +109,9 @@ def _records(options: argparse.Namespace, images: list[_Image]) -> Iterator[tupl
     from ..data.imageset import guess_encoding
 
     size = {"height": options.resize_height, "width": options.resize_width}
-    storing = Storing(not options.gray, min_dim=options.min_dim, max_dim=options.max_dim, **size)
+    storing = Storing(
+        not options.gray, min_dim=options.min_dim, max_dim=options.max_dim, max_pixels=options.max_image_pixels, **size
+    )
     first = None
     for line, image in enumerate(images):
         encoding = options.encode_type or (guess_encoding(image.name) if options.encoded else "")

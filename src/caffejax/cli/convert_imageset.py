@@ -34,6 +34,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_switch(parser, "check_size", "stop if an image has another size than the first")
     flags.add_switch(parser, "encoded", "store compressed images, files as they are where possible")
     flags.add(parser, "encode_type", "compress to this: jpg, png, ...; else by each file's name", default="")
+    flags.add_options(parser, "max_image_pixels")
     flags.add_switch(parser, "skip_errors", "leave out images that cannot be read, with a warning")
 
 
@@ -87,6 +88,7 @@ def _records(
                 height=options.resize_height,
                 width=options.resize_width,
                 encoding=encoding,
+                max_pixels=options.max_image_pixels,
             )
         except DataError as error:
             if not options.skip_errors:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 HELP = "classify windows of images"
 EXAMPLE = (
     "caffejax detect windows.csv detections.csv --model_def=deploy.prototxt --pretrained_model=net.caffemodel "
-    "--context_pad=16"
+    "--mean_file=mean.npy"
 )
 
 _COORDINATES = ("ymin", "xmin", "ymax", "xmax")
@@ -43,13 +43,23 @@ def run(options: argparse.Namespace) -> None:
     from ..pycaffe.detector import Detector
 
     start_logging()
+    images.set_limits(options)
     if not options.output_file.endswith((".csv", ".h5", ".hdf5")):
         raise DataError(f"{options.output_file}: the name has to end in .csv or .h5")
+    images.default_mean(options)
     windows = _windows(options.input_file)
     images.choose_device(options)
     settings = images.settings(options)
+    if settings["mean"] is not None and settings["mean"].ndim == 3:  # as Caffe's script does: a value for each channel
+        settings["mean"] = settings["mean"].mean(axis=(1, 2))
     with images.refusals(options.model_def):
-        detector = Detector(options.model_def, options.pretrained_model, context_pad=options.context_pad, **settings)
+        detector = Detector(
+            options.model_def,
+            options.pretrained_model,
+            context_pad=options.context_pad,
+            strict_weights=options.strict_weights,
+            **settings,
+        )
     mode = options.crop_mode or ("list" if options.input_file.endswith(".csv") else "selective_search")
     if mode == "list":
         detections = detector.detect_windows(windows.items())

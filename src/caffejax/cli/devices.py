@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 def add_flags(parser: argparse.ArgumentParser, gpu: str = "run on the GPU of this number") -> None:
     """Add `--gpu`, with what it does in words, and `--device`."""
-    flags.add(parser, "gpu", gpu, metavar="N")
-    flags.add(parser, "device", "run on this kind of device, and number: cpu, gpu:1, tpu", metavar="KIND[:N]")
+    place = flags.group(parser, "where it runs")
+    flags.add(place, "gpu", gpu, metavar="N")
+    flags.add(place, "device", "run on this kind of device, and number: cpu, gpu:1, tpu", metavar="KIND[:N]")
 
 
 def pick_device(options: argparse.Namespace, prefer_gpu: bool, device_id: int = 0) -> jax.Device:
@@ -54,7 +55,7 @@ def device_of(kind: str, number: str) -> jax.Device:
     if not number.isdigit():
         raise CaffejaxError(f"'{number}' is not a device number; several devices are for train, --gpu=0,1 or --gpu=all")
     devices = all_of(kind)
-    if int(number) >= len(devices):
+    if len(number) > 9 or int(number) >= len(devices):
         raise CaffejaxError(f"there is no {kind} {number}; {kind} devices here: 0 to {len(devices) - 1}")
     return devices[int(number)]
 

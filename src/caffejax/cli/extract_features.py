@@ -14,7 +14,8 @@ from typing import Any
 
 from ..errors import CaffejaxError, located
 from ..glog import log, start_logging
-from . import devices, flags
+from ..options import LIMITS
+from . import devices, flags, nets
 from .progress import counter
 
 HELP = "store blobs of a net as databases or .npz files"
@@ -35,6 +36,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "kind", help="where to run", choices=("CPU", "GPU"), nargs="?", default="CPU", metavar="CPU/GPU"
     )
     parser.add_argument("number", help="which GPU", nargs="?", default="0", metavar="DEVICE_ID=0")
+    nets.add_strict_flag(parser)
+    flags.add_options(parser, *LIMITS)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -45,10 +48,10 @@ def run(options: argparse.Namespace) -> None:
     import jax
     import numpy as np
 
-    from ..checkpoints.loading import load_weights
     from ..data.loader import Loader
     from ..inspect import features
     from ..net import Net
+    from ..net.frozen_passes import WORTHWHILE
 
     names, targets = options.blobs.split(","), options.databases.split(",")
     if len(names) != len(targets):
@@ -57,15 +60,15 @@ def run(options: argparse.Namespace) -> None:
         raise CaffejaxError("a database is named twice; each blob needs its own")
     number = "0" if options.kind == "CPU" else options.number.removeprefix("DEVICE_ID=")
     device = devices.device_of(options.kind.lower(), number)
-    net = Net(Path(options.model), "TEST")
-    variables = jax.device_put(load_weights(net.graph, net.init(jax.random.key(0)), options.weights), device)
+    net = Net(Path(options.model), "TEST", reading=flags.reading_of(options))
+    variables = jax.device_put(nets.variables_of(net, options.weights, options.strict_weights), device)
     loader = Loader(net.graph)
     batches = map(partial(jax.device_put, device=device), islice(loader, options.batches))
     counts = dict.fromkeys(names, 0)
     log.info("Extracting Features")
     with ExitStack() as stack, counter(options.batches, "batches") as advance:
         stack.callback(loader.close)
-        extracted = features(net, variables, names, batches)
+        extracted = features(net, variables, names, batches, freeze=options.batches >= WORTHWHILE)
         writer = _npz_writer if options.db_type == "npz" else partial(_database_writer, options.db_type)
         writers = [stack.enter_context(writer(target, name)) for name, target in zip(names, targets, strict=True)]
         for values in extracted:

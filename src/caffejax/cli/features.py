@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..errors import DataError, GraphError, Problem
-from . import flags, images, nets, tiles
+from . import flags, images, nets, pictures, tiles
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,9 +45,11 @@ def run(options: argparse.Namespace) -> None:
     from ..data.loader import Loader
     from ..inspect import features
     from ..inspect.pictures import feature_maps
+    from ..net.frozen_passes import WORTHWHILE
 
+    pictures.check_image(options.out)
     net = nets.net_of(options)
-    variables = nets.variables_of(net, options.weights)
+    variables = nets.variables_of(net, options.weights, options.strict_weights)
     with ExitStack() as stack:
         if options.image is not None:
             batches, number, row = iter([_batch(net, options)]), 0, 0
@@ -56,7 +58,7 @@ def run(options: argparse.Namespace) -> None:
             number, row = divmod(options.example, size)
             batches = Loader(net.graph)
             stack.callback(batches.close)
-        computed = features(net, variables, [options.blob], batches)
+        computed = features(net, variables, [options.blob], batches, freeze=number >= WORTHWHILE)
         values = np.atleast_1d(np.asarray(next(islice(computed, number, None))[options.blob], np.float32))
     if row >= len(values):
         raise DataError(Problem(f"blob '{options.blob}' of shape {values.shape} has no row {row}", options.model))
@@ -87,6 +89,7 @@ def _batch(net: Net, options: argparse.Namespace) -> dict[str, np.ndarray]:
     settings = images.settings(options)
     if channels != len(settings["channel_swap"]):
         settings["channel_swap"] = None
+    images.set_limits(options)
     with images.refusals(options.model):
         transformer = transformer_of(name, shapes[name], **settings)
         image = io.load_image(options.image, color=channels != 1)

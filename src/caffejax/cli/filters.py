@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from . import flags, nets, tiles
+from . import flags, nets, pictures, tiles
 
 HELP = "draw a layer's filters"
 EXAMPLE = "caffejax filters deploy.prototxt --weights=net.caffemodel --out=conv1.png"
@@ -24,6 +24,7 @@ def run(options: argparse.Namespace) -> None:
     from ..errors import GraphError, Problem, did_you_mean
     from ..inspect.pictures import filter_maps, filter_params, first_filters
 
+    pictures.check_image(options.out)
     net = nets.net_of(options)
     known = filter_params(net.graph)
     filters = known.get(options.layer) if options.layer else first_filters(net.graph)
@@ -33,6 +34,6 @@ def run(options: argparse.Namespace) -> None:
             message = f"no layer '{options.layer}' with filters, weights of four axes"
             message += did_you_mean(options.layer, known)
         raise GraphError(Problem(f"{message}; layers with filters: {', '.join(known) or 'none'}", options.model))
-    params = nets.variables_of(net, options.weights).params
+    params = nets.variables_of(net, options.weights, options.strict_weights).params
     weights = np.asarray(params[filters.owner.layer][filters.owner.index])
     tiles.write(filter_maps(weights, rgb=options.rgb), options, f"{filters.slot.layer} {weights.shape}")

@@ -6,20 +6,29 @@ import argparse
 from dataclasses import fields
 from typing import Any
 
-from ..options import Reading, Run, choices
+from ..options import LIMITS, Reading, Run, choices
 from ..sizes import bytes_in
 
 DATABASES = ("lmdb", "leveldb")
+Flags = argparse.ArgumentParser | argparse._ArgumentGroup  # what flags are added to
 
 
-def add(parser: argparse.ArgumentParser, name: str, help: str, **more: Any) -> None:
+def group(parser: argparse.ArgumentParser, title: str) -> Flags:
+    """Return the group of a command's flags that has this title in its help; it is made when first asked for."""
+    for found in parser._action_groups:
+        if found.title == title:
+            return found
+    return parser.add_argument_group(title)
+
+
+def add(parser: Flags, name: str, help: str, **more: Any) -> None:
     """Add a flag with one dash and with two; `debug_nans` may be spelled `debug-nans` as well."""
     spellings = dict.fromkeys((name, name.replace("_", "-")))
     more = {"dest": name, **more}
     parser.add_argument(*(f"{dashes}{s}" for s in spellings for dashes in ("--", "-")), help=help, **more)
 
 
-def add_switch(parser: argparse.ArgumentParser, name: str, help: str, dest: str | None = None) -> None:
+def add_switch(parser: Flags, name: str, help: str, dest: str | None = None) -> None:
     """Add a flag that is off unless given, in gflags' spellings: `--gray`, `-gray`, `--gray=false`, `--nogray`."""
     dest = dest or name
     add(parser, name, help, dest=dest, action="store_true")
@@ -74,26 +83,41 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "backward": {"help": "gradients by autodiff, or by the layers' hand-written rules"},
     "remat": {"help": "auto: where memory would not suffice, compute layers again in the backward pass"},
     "memory_limit": {
-        "help": "with --remat=auto, what training may take; what is free unless given",
+        "help": "what training may take; what is free unless given",
         "type": size,
         "metavar": "SIZE",
     },
     "sync_bn": {"help": "BatchNorm's statistics over the batches of all devices; else each device has its own"},
     "workers": {"help": "read each data layer in this many processes; 0 for threads", "type": count, "metavar": "N"},
     "skip_bad": {"help": "take the next image for one that cannot be decoded, with a warning"},
+    "max_image_pixels": {
+        "help": "how many pixels an image may have; larger ones are refused before they are decoded",
+        "type": positive,
+        "metavar": "N",
+    },
+    "max_hdf5_bytes": {
+        "help": "what an HDF5 file of data may unpack to, beyond the bytes in it",
+        "type": size,
+        "metavar": "SIZE",
+    },
+    "no_python_layers": {"help": "refuse layers that run Python code of modules, before any is imported"},
 }
 _SPELLED = {"skip_bad": "skip_bad_images"}
-_DEFAULTS = {field.name: field.default for kind in (Run, Reading) for field in fields(kind)}
+COMPUTES = "how it computes"
+_KINDS = {COMPUTES: Run, "how data is read": Reading}
+_DEFAULTS = {field.name: field.default for kind in _KINDS.values() for field in fields(kind)}
+_TITLES = {field.name: title for title, kind in _KINDS.items() for field in fields(kind)}
 
 
 def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add flags for these fields of `Run` and `Reading`; if none is named, for all that are flags."""
-    for name in names or _OPTIONS:
+    """Add flags for these fields of `Run` and `Reading`; if none is named, for all that are flags and no limits."""
+    for name in names or (name for name in _OPTIONS if name not in LIMITS):
         default, spelling = _DEFAULTS[name], _SPELLED.get(name, name)
+        titled = group(parser, _TITLES[name])
         if isinstance(default, bool):
-            add_switch(parser, spelling, dest=name, **_OPTIONS[name])
+            add_switch(titled, spelling, dest=name, **_OPTIONS[name])
         else:
-            add(parser, spelling, dest=name, default=default, choices=choices(name) or None, **_OPTIONS[name])
+            add(titled, spelling, dest=name, default=default, choices=choices(name) or None, **_OPTIONS[name])
 
 
 def run_of(options: argparse.Namespace) -> Run:

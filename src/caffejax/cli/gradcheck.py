@@ -26,14 +26,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     flags.add(parser, "samples", "elements per array for finite differences", type=int, metavar="N")
     flags.add(parser, "seed", "for fillers, random inputs and random layers", type=int, default=0, metavar="N")
-    flags.add(parser, "json", "write the report to this file too", metavar="FILE")
+    flags.add_switch(parser, "json", "print JSON")
     flags.add_options(parser, "kernels")
 
 
 def run(options: argparse.Namespace) -> None:
     """Print the table; a disagreement is an error."""
     start_logging()
-    from ..atomic import replacing
     from ..gradcheck import check_gradients
 
     report = check_gradients(
@@ -44,10 +43,7 @@ def run(options: argparse.Namespace) -> None:
         samples=options.samples,
         seed=options.seed,
     )
-    print(report)
-    if options.json:
-        with replacing(options.json) as file:
-            file.write(f"{report.to_json()}\n".encode())
+    print(report.to_json() if options.json else report)
     if not report.rows:
         raise CaffejaxError("no layer has anything to take a gradient of")
     if not report.ok:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from . import flags
+from ..options import LIMITS
+from . import flags, nets
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+CAFFES_MEAN = "caffe/imagenet/ilsvrc_2012_mean.npy"  # of BVLC Caffe's folder `python`
 
 
 def numbers(text: str) -> tuple[int, ...]:
@@ -26,7 +31,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add flags for the net, the device and preprocessing."""
     flags.add(parser, "model_def", help="the net prototxt", required=True, metavar="FILE")
     flags.add(parser, "pretrained_model", help="its weights", required=True, metavar="FILE")
+    nets.add_strict_flag(parser)
     flags.add(parser, "gpu", help="run on the GPU", action="store_true")
+    flags.add_options(parser, *LIMITS)
     add_preprocessing_flags(parser, raw_scale=255.0, channel_swap=(2, 1, 0))
 
 
@@ -34,10 +41,19 @@ def add_preprocessing_flags(
     parser: argparse.ArgumentParser, raw_scale: float | None = None, channel_swap: tuple[int, ...] | None = None
 ) -> None:
     """Add flags for preprocessing, with these defaults."""
-    flags.add(parser, "mean_file", help="what to subtract: .npy, (K,) or (K, H, W), or .binaryproto", metavar="FILE")
+    more = "" if raw_scale is None else "; unless given Caffe's ILSVRC mean, from $CAFFE_ROOT; empty for none"
+    what = f"what to subtract: .npy, (K,) or (K, H, W), or .binaryproto{more}"
+    flags.add(parser, "mean_file", help=what, metavar="FILE")
     flags.add(parser, "input_scale", help="factor after subtracting the mean", type=float)
     flags.add(parser, "raw_scale", help="factor before subtracting the mean", type=float, default=raw_scale)
     flags.add(parser, "channel_swap", help="order of the channels", type=numbers, default=channel_swap)
+
+
+def set_limits(options: argparse.Namespace) -> None:
+    """Set the limits that the flags ask for."""
+    from .. import pycaffe as caffe
+
+    caffe.set_limits(**{name: getattr(options, name) for name in LIMITS})
 
 
 def choose_device(options: argparse.Namespace) -> None:
@@ -48,6 +64,33 @@ def choose_device(options: argparse.Namespace) -> None:
         caffe.set_mode_gpu()
     else:
         caffe.set_mode_cpu()
+
+
+def default_mean(options: argparse.Namespace) -> None:
+    """Take the mean that Caffe's scripts take where `--mean_file` is not given: a file of Caffe's Python folder.
+
+    Where it is nowhere to be found, a warning says that nothing is subtracted, and how to give it.
+    """
+    from pathlib import Path
+
+    from ..glog import log
+
+    if options.mean_file is not None:
+        return
+    root = os.environ.get("CAFFE_ROOT")
+    folders = [*([os.path.join(root, "python")] if root else []), *sys.path]
+    found = next((file for folder in folders if (file := Path(folder) / CAFFES_MEAN).is_file()), None)
+    if found is None:
+        options.mean_file = ""
+        log.warning(
+            "no mean is subtracted, where Caffe's script subtracts %s of its python folder: there is none in "
+            "$CAFFE_ROOT/python or on PYTHONPATH. Give --mean_file=FILE (Caffe's repository has that one), or "
+            "--mean_file= if the net wants none",
+            CAFFES_MEAN,
+        )
+        return
+    log.info("Subtracting the mean %s", found)
+    options.mean_file = str(found)
 
 
 def settings(options: argparse.Namespace) -> dict[str, Any]:

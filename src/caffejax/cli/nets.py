@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..options import LIMITS
 from . import flags
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add_flags(parser: argparse.ArgumentParser, phase: Phase | None = None) -> None:
-    """Add `--model`, `--level`, `--stage`, and `--phase` unless the command has nets of one phase only."""
+    """Add `--model`, the flags of `add_state_flags`, and `--phase` unless the command has nets of one phase only."""
     flags.add(parser, "model", "the net prototxt", required=True, metavar="FILE")
     if phase is None:
         flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TRAIN")
@@ -24,9 +25,11 @@ def add_flags(parser: argparse.ArgumentParser, phase: Phase | None = None) -> No
 
 
 def add_state_flags(parser: argparse.ArgumentParser) -> None:
-    """Add `--level` and `--stage`."""
-    flags.add(parser, "level", "the net's level", type=flags.level, default=0)
-    flags.add(parser, "stage", "the net's stages, separated by commas", default="", metavar="A,B")
+    """Add `--level` and `--stage`, and the limits of what is read."""
+    state = flags.group(parser, "the net's state")
+    flags.add(state, "level", "the net's level", type=flags.level, default=0)
+    flags.add(state, "stage", "the net's stages, separated by commas", default="", metavar="A,B")
+    flags.add_options(parser, *LIMITS)
 
 
 def stages(options: argparse.Namespace) -> list[str]:
@@ -48,13 +51,19 @@ def net_of(options: argparse.Namespace) -> Net:
     )
 
 
-def variables_of(net: Net, files: str | None) -> Variables:
-    """Return fresh variables, with the weights of these files, separated by commas, if any, one after the other."""
+def add_strict_flag(parser: argparse.ArgumentParser) -> None:
+    """Add `--strict_weights`."""
+    flags.add_switch(parser, "strict_weights", "refuse weights that lack some of the net's layers; else they are named")
+
+
+def variables_of(net: Net, files: str | None, strict: bool = False) -> Variables:
+    """Return fresh variables, with the weights of these files, separated by commas, if any, one after the other.
+
+    Raises:
+        WeightsError: as `load_weights`.
+    """
     import jax
 
     from ..checkpoints.loading import load_weights
 
-    variables = net.init(jax.random.key(0))
-    for file in files.split(",") if files else ():
-        variables = load_weights(net.graph, variables, file)
-    return variables
+    return load_weights(files.split(",") if files else (), net.graph, net.init(jax.random.key(0)), strict)

@@ -1,4 +1,4 @@
-"""A parser whose errors name the mistake first: a command or a flag that does not exist, with the nearest that does."""
+"""A parser whose errors name the mistake first, and whose help says each flag once, in groups, with its default."""
 
 from __future__ import annotations
 
@@ -12,19 +12,44 @@ from ..errors import did_you_mean
 _NUMBER = re.compile(r"-(\d|\.\d)")
 
 
+class Help(argparse.HelpFormatter):
+    """Help in which a flag has one of its spellings, and its default if that is a value."""
+
+    def __init__(self, prog: str, **options: Any) -> None:
+        super().__init__(prog, **{"max_help_position": 33, **options})
+
+    def _format_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any) -> str:
+        if any(action.nargs == argparse.REMAINDER for action in actions):  # flags stand before it
+            return super()._format_usage(usage, actions, groups, prefix)
+        needed = [action for action in actions if action.required or not action.option_strings]
+        return super()._format_usage(usage, needed, [], prefix).rstrip() + " [flags]\n\n"
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if not action.option_strings:
+            return super()._format_action_invocation(action)
+        flag = max(action.option_strings[:2], key=len)  # -h, --help; the others begin with --name, -name
+        return flag if action.nargs == 0 else f"{flag} {self._format_args(action, action.dest.upper())}"
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        said = action.help or ""
+        plain = not action.option_strings or isinstance(action.default, bool) or "%(default)" in said
+        if action.default in (None, "", argparse.SUPPRESS) or plain:
+            return said
+        return f"{said} (default: %(default)s)"
+
+
 class Parser(argparse.ArgumentParser):
     """An `argparse.ArgumentParser` of this kind; its subparsers are, too."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._flags: set[str] = {"-h", "--help"}
-        self.commands: Sequence[str] = ()
+        super().__init__(*args, **{"formatter_class": Help, **options})
+        self._optionals.title = "flags"
+        self.of_commands: dict[str, Parser] = {}
 
-    def add_argument(self, *names: Any, **options: Any) -> Any:
-        """Add an argument, as argparse does."""
-        if hasattr(self, "_flags"):
-            self._flags.update(name for name in names if name.startswith("-"))
-        return super().add_argument(*names, **options)
+    @property
+    def spellings(self) -> set[str]:
+        """All flags, in all their spellings, of all groups."""
+        return {spelling for action in self._actions for spelling in action.option_strings}
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse arguments; end with what does not exist before anything that is missing is said."""
@@ -36,17 +61,18 @@ class Parser(argparse.ArgumentParser):
 
     def _problems(self, arguments: Sequence[str]) -> Iterable[str]:
         words = [a for a in arguments if not a.startswith("-")]
-        if self.commands:
-            if words and words[0] not in self.commands:
-                yield f"there is no command '{words[0]}'{did_you_mean(words[0], self.commands)}"
+        if self.of_commands:
+            if words and words[0] not in self.of_commands:
+                yield f"there is no command '{words[0]}'{did_you_mean(words[0], self.of_commands)}"
             return
+        rest = any(action.nargs == argparse.REMAINDER for action in self._actions)  # another program's arguments
         for argument in arguments:
-            if argument == "--":
+            if argument == "--" or (rest and not argument.startswith("-")):
                 return
             flag = argument.partition("=")[0]
             if len(flag) > 1 and flag.startswith("-") and not _NUMBER.match(flag) and not self._has(argument):
-                visible = [name for name in self._flags if name.startswith("--") and "=" not in name]
+                visible = [name for name in self.spellings if name.startswith("--") and "=" not in name]
                 yield f"there is no flag {flag}{did_you_mean(flag, visible)}"
 
     def _has(self, argument: str) -> bool:
-        return argument in self._flags or argument.partition("=")[0] in self._flags
+        return not self.spellings.isdisjoint((argument, argument.partition("=")[0]))

@@ -118,7 +118,7 @@ def _subject(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
     from ..schema import read_net, read_solver
     from ..solvers import settings
 
-    path, run = Path(options.file), flags.run_of(options)
+    path, run, reading = Path(options.file), flags.run_of(options), flags.reading_of(options)
     try:
         message = read_net(path)
     except SchemaError as error:
@@ -129,9 +129,9 @@ def _subject(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
         settings.check(solver, str(path))
         test = settings.test_nets(solver, path.parent) if options.phase == "TEST" else []
         chosen = test[0] if test else settings.train_net(solver, path.parent)
-        return Net(chosen.message, state=chosen.state, file=chosen.file, run=run), solver
+        return Net(chosen.message, state=chosen.state, file=chosen.file, run=run, reading=reading), solver
     state = net_state(message, options.phase, options.level, nets.stages(options))
-    return Net(message, state=state, file=str(path), run=run), None
+    return Net(message, state=state, file=str(path), run=run, reading=reading), None
 
 
 def _lines(found: Plan) -> list[str]:

@@ -17,21 +17,22 @@ _OFF = "off"
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--metrics`, `--tensorboard` and `--show`."""
+    records = flags.group(parser, "what is recorded and shown")
     flags.add(
-        parser,
+        records,
         "metrics",
         "add a line of JSON for each display, test and snapshot to this file; <snapshot_prefix>.metrics.jsonl unless "
         "given; off: none",
         metavar="FILE|off",
     )
     flags.add(
-        parser,
+        records,
         "tensorboard",
         "write events for TensorBoard to this folder (needs the extra 'tensorboard')",
         metavar="FOLDER",
     )
     flags.add(
-        parser,
+        records,
         "show",
         "the outputs of test nets on the live display, separated by commas; those that are no losses unless given",
         metavar="NAMES",

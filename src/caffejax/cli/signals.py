@@ -20,14 +20,15 @@ _EFFECTS = ("stop", "snapshot", "none")
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--sigint_effect` and `--sighup_effect`."""
+    effects = flags.group(parser, "signals")
     flags.add(
-        parser,
+        effects,
         "sigint_effect",
         "what Ctrl-C does: stop (after a snapshot; twice: at once), snapshot or none",
         choices=_EFFECTS,
         default="stop",
     )
-    flags.add(parser, "sighup_effect", "what SIGHUP does", choices=_EFFECTS, default="snapshot")
+    flags.add(effects, "sighup_effect", "what SIGHUP does", choices=_EFFECTS, default="snapshot")
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from .watched import LOST
 if TYPE_CHECKING:
     import jax
 
+TITLE = "several devices and processes"
 _AUTO = "auto"
 # what JAX's errors say, of several kinds, where another process does not answer
 _LOST = re.compile(
@@ -30,15 +31,16 @@ _LOST = re.compile(
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
+    spread = flags.group(parser, TITLE)
     flags.add(
-        parser,
+        spread,
         "devices",
         "train on so many devices, of each process; a CPU simulates them",
         metavar="N",
         type=flags.positive,
     )
     flags.add(
-        parser,
+        spread,
         "batch",
         "device: each takes the prototxt's batch_size examples, as in Caffe; global: they share them out",
         choices=choices("batch"),
@@ -46,32 +48,40 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     add_mesh_flags(parser)
     flags.add(
-        parser,
+        spread,
         "coordinator",
         "train in several processes: where process 0 is; auto, under SLURM, Open MPI or on a TPU pod",
         metavar="HOST:PORT",
     )
-    flags.add(parser, "processes", "how many processes there are", type=flags.positive, metavar="N")
-    flags.add(parser, "process_id", "which of them this is, from 0 on", type=flags.count, metavar="I")
+    flags.add(spread, "processes", "how many processes there are", type=flags.positive, metavar="N")
+    flags.add(spread, "process_id", "which of them this is, from 0 on", type=flags.count, metavar="I")
     flags.add(
-        parser, "start_timeout", "seconds to wait for all processes", type=flags.positive, metavar="N", default=60
+        spread, "start_timeout", "seconds to wait for all processes", type=flags.positive, metavar="N", default=60
     )
 
 
 def add_mesh_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of how devices are arranged, and what they share."""
+    spread = flags.group(parser, TITLE)
     flags.add(
-        parser,
+        spread,
         "mesh",
         "arrange all devices, as data=4,model=2: in 4 rows that take a batch each, large weights cut over 2",
         metavar="AXES",
         type=_mesh,
     )
     flags.add(
-        parser,
+        spread,
         "shard",
         "what is cut over the devices that take batches; optimizer with --mesh, else none, unless given",
         choices=choices("shard"),
+    )
+    flags.add(
+        parser,
+        "reduce_dtype",
+        "in what weights' gradients are added up over devices; auto: as --precision, bfloat16 or float32",
+        choices=choices("reduce_dtype"),
+        default=Parallel.reduce_dtype,
     )
 
 
@@ -84,7 +94,7 @@ def parallel_of(options: argparse.Namespace, batch: BatchOf | None = None) -> Pa
     """Return how training is spread, by the flags; by those of `add_mesh_flags` where `batch` is given."""
     shard: Shard = options.shard or ("optimizer" if options.mesh else "none")
     model = (options.mesh or {}).get("model", 1)
-    return Parallel(batch=batch or options.batch, model=model, shard=shard)
+    return Parallel(batch or options.batch, model, shard, options.reduce_dtype)
 
 
 def join_processes(options: argparse.Namespace) -> None:
@@ -180,14 +190,21 @@ def ending_together() -> Iterator[None]:
 def _said(error: BaseException) -> list[str]:
     import jax
 
+    for cause in _causes(error):
+        reason = next(iter(str(cause).splitlines()), "")[:300]
+        if isinstance(cause, jax.errors.JaxRuntimeError | ValueError) and _LOST.match(reason):
+            return [f"{LOST} ({reason})"]
     if isinstance(error, CaffejaxError):
         return [str(problem) for problem in error.problems]
     if isinstance(error, KeyboardInterrupt):
         return ["interrupted"]
-    reason = next(iter(str(error).splitlines()), "")[:300]
-    if not (isinstance(error, jax.errors.JaxRuntimeError | ValueError) and _LOST.match(reason)):
-        return traceback.format_exception(error)
-    return [f"{LOST} ({reason})"]
+    return traceback.format_exception(error)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
 
 
 def _on_cpu(options: argparse.Namespace) -> bool:

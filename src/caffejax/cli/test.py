@@ -18,6 +18,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     nets.add_flags(parser, "TEST")
     flags.add(parser, "weights", "the .caffemodel[.h5] files, separated by commas", required=True, metavar="FILES")
+    nets.add_strict_flag(parser)
     flags.add(parser, "iterations", "how many batches to run", type=flags.positive, default=50, metavar="N")
     flags.add_options(parser, "kernels", "precision", "workers", "skip_bad")
     devices.add_flags(parser)
@@ -28,20 +29,23 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     import jax
 
+    from ..graph.creation_log import log_creation
+    from ..net.frozen_passes import WORTHWHILE
     from ..solvers import Evaluator, Scores
     from ..solvers.report import score_lines
 
     device = devices.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
     net = nets.net_of(options)
-    variables = nets.variables_of(net, options.weights)
+    log_creation(net.graph)
+    variables = nets.variables_of(net, options.weights, options.strict_weights)
 
     def each(number: int, scores: Scores) -> None:
         for line in score_lines(scores.outputs):
             log.info("Batch %d, %s", number, line)
 
     log.info("Running for %d iterations.", options.iterations)
-    evaluator = Evaluator(net, device)
+    evaluator = Evaluator(net, device, freeze=options.iterations >= WORTHWHILE)
     try:
         scores = evaluator(jax.device_put(variables, device), options.iterations, jax.random.key(0), each)
     finally:

@@ -17,6 +17,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "weights", "its weights: .caffemodel[.h5], .npz, ...", required=True, metavar="FILE")
     flags.add(parser, "out", "the picture, .png", required=True, metavar="FILE")
     flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TEST")
+    nets.add_strict_flag(parser)
     nets.add_state_flags(parser)
     flags.add(parser, "maps", "draw this many tiles, the first; all unless given", type=flags.positive, metavar="N")
     flags.add_switch(parser, "each", "from black to white within each tile; else over all of them")

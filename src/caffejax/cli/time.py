@@ -21,6 +21,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         parser, "weights", "the .caffemodel[.h5] files, separated by commas; random unless given", metavar="FILES"
     )
+    nets.add_strict_flag(parser)
     flags.add(parser, "iterations", "how many passes to time", type=flags.positive, default=50, metavar="N")
     flags.add_options(parser, "kernels", "precision")
     devices.add_flags(parser)
@@ -31,13 +32,16 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     import jax
 
+    from ..graph.creation_log import log_creation
     from ..inspect import Timer
 
     device = devices.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
     with jax.default_device(device):
         net = nets.net_of(options)
-        timer = Timer(net, jax.device_put(nets.variables_of(net, options.weights), device), jax.random.key(1))
+        log_creation(net.graph)
+        variables = jax.device_put(nets.variables_of(net, options.weights, options.strict_weights), device)
+        timer = Timer(net, variables, jax.random.key(1))
         try:
             _time(timer, options.iterations, str(net.schedule))
         finally:
@@ -60,9 +64,11 @@ def _time(timer: Timer, iterations: int, plan: str) -> None:
     log.info("Compiled as one, which is what training and testing run:")
     for line in plan.splitlines():
         log.info("  %s", line)
-    forward, both = (sum(column) / iterations for column in zip(*whole, strict=True))
-    log.info("Average fused Forward pass: %.6g ms.", forward)
-    log.info("Average fused Forward-Backward: %.6g ms.", both)
+    log.info("Average fused Forward pass: %.6g ms.", sum(times.forward for times in whole) / iterations)
+    log.info("Average fused Forward-Backward: %.6g ms.", sum(times.both for times in whole) / iterations)
+    frozen = [times.frozen for times in whole if times.frozen is not None]
+    if frozen:
+        log.info("Average frozen Forward pass: %.6g ms.", sum(frozen) / iterations)
     log.info("*** Benchmark ends ***")
 
 
@@ -75,7 +81,6 @@ def _log_layers(passes: list[list[LayerTime]]) -> None:
     log.info("Average time per layer:")
     for layer in means:
         log.info("%10s\tforward: %.6g ms.", layer.name, layer.forward)
-    for layer in reversed(means):
         log.info("%10s\tbackward: %.6g ms.", layer.name, layer.backward)
     log.info("Average Forward pass: %.6g ms.", forward)
     log.info("Average Backward pass: %.6g ms.", backward)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from ..errors import CaffejaxError
 from ..glog import log, start_logging
+from ..options import OnSnapshotError
 from . import devices, flags, nets, recording, signals, spread
 
 if TYPE_CHECKING:
@@ -26,23 +27,35 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
     )
     flags.add(parser, "weights", "start from these .caffemodel[.h5] files, separated by commas", metavar="FILES")
+    nets.add_strict_flag(parser)
     flags.add(parser, "keep_last", "keep this many of the newest checkpoints; all unless given", type=int, metavar="N")
     flags.add(parser, "keep_best", "keep the checkpoint with the best value of this test output too", metavar="NAME")
+    flags.add_switch(
+        parser, "checkpoint_only", "snapshot checkpoints only; Caffe's files bring all params together in one process"
+    )
     flags.add(
         parser,
+        "on_snapshot_error",
+        "what to do where a snapshot cannot be written; the last one of training must be",
+        choices=get_args(OnSnapshotError),
+        default="stop",
+    )
+    nets.add_state_flags(parser)
+    flags.add_options(parser)
+    computes = flags.group(parser, flags.COMPUTES)
+    flags.add(
+        computes,
         "steps_per_dispatch",
         "start this many iterations at once: for small nets on fast devices",
         type=flags.positive,
         default=1,
         metavar="N",
     )
-    flags.add_options(parser)
-    signals.add_flags(parser)
-    flags.add_switch(parser, "debug_nans", "check every step, and name the layer where NaN or infinity arises")
-    recording.add_flags(parser)
+    flags.add_switch(computes, "debug_nans", "check every step, and name the layer where NaN or infinity arises")
     devices.add_flags(parser, "run on the GPU of this number; on several, as 0,1,2, or on all")
     spread.add_flags(parser)
-    nets.add_state_flags(parser)
+    recording.add_flags(parser)
+    signals.add_flags(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -57,7 +70,8 @@ def run(options: argparse.Namespace) -> None:
     param = read_solver(Path(options.solver))
     if options.level:
         param.train_state.level = options.level
-    param.train_state.stage.extend(nets.stages(options))
+    if options.stage:
+        param.train_state.stage.extend(nets.stages(options))
     with spread.ending_together():
         spread.join_processes(options)
         _train(param, options)
@@ -73,6 +87,7 @@ def _train(param: SolverParameter, options: argparse.Namespace) -> None:
         param,
         file=options.solver,
         weights=[w for w in (options.weights or "").split(",") if w],
+        strict_weights=options.strict_weights,
         device=None if several else chosen,
         devices=chosen if several else None,
         parallel=spread.parallel_of(options),
@@ -80,11 +95,14 @@ def _train(param: SolverParameter, options: argparse.Namespace) -> None:
         reading=flags.reading_of(options),
         keep_last=options.keep_last,
         keep_best=options.keep_best,
+        on_snapshot_error=options.on_snapshot_error,
+        checkpoint_only=options.checkpoint_only,
         steps_per_dispatch=options.steps_per_dispatch,
         debug_nans=options.debug_nans,
     )
     try:
         with solver.snapshots.locked(), signals.handled(solver, options), recording.recorded(solver, options):
+            log.info("Starting Optimization")
             solver.solve(resume=options.snapshot)
     finally:
         solver.close()

@@ -41,16 +41,16 @@ def run(options: argparse.Namespace) -> None:
     from ..errors import CaffejaxError
     from ..view import serve, write_page
 
-    file, stages = Path(options.model), nets.stages(options)
+    file, stages, reading = Path(options.model), nets.stages(options), flags.reading_of(options)
     if options.serve:
         if options.out is not None:
             raise CaffejaxError("--out writes a page and --serve shows one without; give one of them")
-        serve(file, options.port, options.level, stages, _say_where)
+        serve(file, options.port, options.level, stages, _say_where, reading)
         return
     out = Path(options.out or f"{file.stem}.html")
     if out.resolve() == file.resolve():
         raise CaffejaxError(f"{file}: the page would take the net's place; --out names another file")
-    _report(write_page(file, out, options.level, stages), out)
+    _report(write_page(file, out, options.level, stages, reading), out)
 
 
 def _say_where(server: ThreadingHTTPServer) -> None:
@@ -59,12 +59,11 @@ def _say_where(server: ThreadingHTTPServer) -> None:
 
 
 def _report(seen: SeenNet, out: Path) -> None:
-    """Say where the page is, and what is wrong with the net."""
+    """Say where the page is; what is wrong with the net is an error."""
+    from ..errors import CaffejaxError
     from ..view.seen import all_problems
 
     print(f"Wrote {out}")
-    problems = all_problems(seen)
-    for problem, phases in problems:
-        print(f"caffejax: {'/'.join(phases)}{': ' if phases else ''}{problem}", file=sys.stderr)
-    if problems:
+    if problems := all_problems(seen):
         print(f"The page shows {len(problems)} problems", file=sys.stderr)
+        raise CaffejaxError(f"{'/'.join(phases)}{': ' if phases else ''}{problem}" for problem, phases in problems)

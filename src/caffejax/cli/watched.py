@@ -6,6 +6,7 @@ a C++ stack and before Python hears of it. The watching process uses no JAX, han
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -21,6 +22,7 @@ LOST = (
 )
 _VARIABLE = "CAFFEJAX_WATCHED"  # for the watched process: what it reads to learn that the other is gone
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_LOOK_UP = 1  # second
 _PATIENCE = 5  # seconds for what is left to be said after the end
 # lines with glog's head; those of JAX's coordination say at length what is said here in one line, errors in several
 _HEAD = re.compile(r"(?P<level>[IWEF])\d{4} [\d:.]+ +\d+ (?P<file>[\w.]+):\d+\] ")
@@ -69,7 +71,10 @@ def watch(process_id: int | None, start_timeout: int) -> int:
         for number in pending:
             child.send_signal(number)
         relay = _Relay(child.stderr)
-        code = child.wait()
+        code = None
+        while code is None:  # with an end to each wait: a signal just before one would be handed on only after it
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = child.wait(_LOOK_UP)
         relay.join()
     finally:
         os.close(ours)
@@ -116,7 +121,8 @@ class _Relay:
         for line in said or ():
             text = line.decode(errors="replace")
             head = _HEAD.match(text)
-            if text.startswith(("caffejax: ", "Traceback ")):
+            # a Traceback that follows is of a thread that waited for the process that is lost, as orbax's do
+            if text.startswith(("caffejax: ",) if goes_on else ("caffejax: ", "Traceback ")):
                 goes_on, self.explained = False, True
             hidden = goes_on if head is None else head["file"] in _COORDINATION
             if head is not None:

@@ -13,6 +13,7 @@ from ..errors import CaffejaxError, GraphError
 from ..graph import Graph, build_graph
 from ..graph.rules import included
 from ..layers import Reads, layer_type
+from ..options import Reading
 from ..paths import find
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from .video_data import video_shape
@@ -40,13 +41,16 @@ class AssumedGraph(NamedTuple):
     guessed: bool = False
 
 
-def assumed_graphs(net: NetParameter, state: NetState, file: Path) -> Iterator[AssumedGraph]:
+def assumed_graphs(
+    net: NetParameter, state: NetState, file: Path, reading: Reading = Reading()
+) -> Iterator[AssumedGraph]:
     """Yield the graph of a net whose sources may be absent; if nothing tells the images' size, one for each that fits.
 
     Args:
         net: the net, as `schema.read_net` gives it.
         state: phase, level and stages.
         file: where the net came from.
+        reading: how its data is read, where it is there.
 
     Raises:
         AbsentError: if the settings of a layer whose source is absent tell no shapes.
@@ -58,7 +62,7 @@ def assumed_graphs(net: NetParameter, state: NetState, file: Path) -> Iterator[A
     fits = False
     for side in sides:
         try:
-            graph = build_graph(replaced(net, absent, side) if absent else net, state, file=str(file))
+            graph = build_graph(replaced(net, absent, side) if absent else net, state, file=str(file), reading=reading)
         except CaffejaxError as failure:
             error = error or failure
         else:
@@ -77,7 +81,7 @@ def has_absent_source(layer: LayerParameter, folder: Path | None) -> bool:
     except GraphError:
         return False
     named = [(name, value) for message in _messages(layer) for name, value in _sources(message)]
-    return any(value and not find(value, folder).exists() for name, value in named if name != "root_folder")
+    return any(value and not os.path.exists(find(value, folder)) for name, value in named if name != "root_folder")
 
 
 def side_guesses(layers: Sequence[LayerParameter]) -> Sequence[int]:

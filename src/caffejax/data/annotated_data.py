@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import closing
 
 from ..errors import DataError
@@ -56,7 +57,7 @@ def _check_classes(site: Site, examples: AnnotatedExamples) -> None:
     if not name:
         return
     path = site.path(name)
-    if not path.exists():
+    if not os.path.exists(path):
         log.warning("layer '%s': there is no label map '%s', so classes are not checked", site.layer.name, name)
         return
     known = set(read_label_map(path).values())

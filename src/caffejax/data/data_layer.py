@@ -25,15 +25,15 @@ class DatumExamples(RecordExamples[int]):
 
     Args:
         records: the database.
-        decode: what becomes of compressed images, see `read_datum`.
+        decode, max_pixels: what becomes of compressed images, see `read_datum`.
         skip: how many records to leave out at the start.
 
     Raises:
         DataError: if the database cannot be read.
     """
 
-    def __init__(self, records: Records, decode: int, skip: int) -> None:
-        self._reader = DatumReader(decode)
+    def __init__(self, records: Records, decode: int, max_pixels: int, skip: int) -> None:
+        self._reader = DatumReader(decode, max_pixels)
         super().__init__(records, self._reader, skip)
 
     def count_threads(self) -> int:

@@ -10,7 +10,9 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from ..errors import DataError
+from ..options import MAX_IMAGE_PIXELS
 from ..schema import caffe_pb2
+from .image_header import image_size
 from .opencv import cv2
 
 AS_STORED: int = cv2.IMREAD_UNCHANGED
@@ -24,30 +26,32 @@ class BadImageError(DataError):
     """A record or a file that holds no image that can be read."""
 
 
-def read_datum(data: bytes, decode: int = AS_STORED) -> tuple[np.ndarray, int]:
+def read_datum(data: bytes, decode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> tuple[np.ndarray, int]:
     """Read a Datum.
 
     Args:
         data: the serialised Datum.
         decode: what becomes of a compressed image: AS_STORED, COLOUR or GREY. Raw data stays as it is.
+        max_pixels: how many pixels a compressed image may have.
 
     Returns:
         The image (C, H, W), uint8 or, from float_data, float32, colours in the order B, G, R; and the label.
 
     Raises:
-        BadImageError: if this is no Datum, its image cannot be decoded, or its size is not that of its data.
+        BadImageError: if this is no Datum, its image cannot be decoded or is too large, or its size is not that of
+            its data.
     """
     try:
         datum = caffe_pb2.Datum.FromString(data)
     except DecodeError as error:
         raise BadImageError("is not a Datum, or is damaged") from error
-    return image_of(datum, decode), datum.label
+    return image_of(datum, decode, max_pixels), datum.label
 
 
-def image_of(datum: caffe_pb2.Datum, decode: int = AS_STORED) -> np.ndarray:
+def image_of(datum: caffe_pb2.Datum, decode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
     """Return the image of a Datum, as `read_datum` does."""
     if datum.encoded:
-        return decode_image(datum.data, decode)
+        return decode_image(datum.data, decode, max_pixels)
     shape = datum.channels, datum.height, datum.width
     raw = datum.data
     image = np.frombuffer(raw, np.uint8) if raw else np.array(datum.float_data, np.float32)
@@ -63,17 +67,17 @@ class DatumReader:
     parsed, others that begin alike are split at the same places.
 
     Args:
-        decode: as for `read_datum`.
+        decode, max_pixels: as for `read_datum`.
     """
 
-    def __init__(self, decode: int = AS_STORED) -> None:
-        self._decode = decode
+    def __init__(self, decode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> None:
+        self._decode, self._max_pixels = decode, max_pixels
         self._like = _Raw(b"\0", ())  # no Datum begins like this
         self._labels = _Labels()
 
     def __call__(self, data: bytes) -> tuple[np.ndarray, int]:
         """Read one, as `read_datum` does."""
-        image, label = read_datum(data, self._decode)
+        image, label = read_datum(data, self._decode, self._max_pixels)
         self._remember(data, image)
         return image, label
 
@@ -127,18 +131,44 @@ def is_compressed(data: bytes) -> bool:
         return False
 
 
-def decode_image(data: bytes, decode: int = AS_STORED) -> np.ndarray:
+def decode_image(data: bytes, decode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
     """Decode a compressed image (JPEG, PNG, ...) to uint8 (C, H, W), colours in the order B, G, R.
 
     Raises:
-        BadImageError: if OpenCV cannot decode it, or its pixels are not bytes.
+        BadImageError: if it has more than `max_pixels`, OpenCV cannot decode it, or its pixels are not bytes.
     """
+    image = decode_pixels(data, decode, max_pixels)
+    if image.dtype != np.uint8:
+        raise BadImageError(f"its image has {image.dtype} pixels, not bytes; force_color or force_gray converts it")
+    return image[None] if image.ndim == 2 else image.transpose(2, 0, 1)
+
+
+def decode_pixels(data: bytes, decode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
+    """Decode a compressed image to (H, W) or (H, W, C), as OpenCV gives it: of other types than uint8, too.
+
+    Raises:
+        BadImageError: if it has more than `max_pixels`, which is seen before it is decoded, or cannot be decoded.
+    """
+    size = image_size(data)
+    if size is not None:
+        check_pixels(*size, max_pixels)
     try:
-        image = cv2.imdecode(np.frombuffer(data, np.uint8), decode) if data else None
+        image = cv2.imdecode(np.frombuffer(data, np.uint8), decode) if size else None
     except cv2.error as error:
         raise BadImageError(f"its image cannot be decoded: {error.err}") from error
     if image is None:
         raise BadImageError(f"its image of {len(data)} bytes cannot be decoded: not a JPEG, PNG, ... or damaged")
-    if image.dtype != np.uint8:
-        raise BadImageError(f"its image has {image.dtype} pixels, not bytes; force_color or force_gray converts it")
-    return image[None] if image.ndim == 2 else image.transpose(2, 0, 1)
+    return image
+
+
+def check_pixels(height: int, width: int, max_pixels: int) -> None:
+    """Check that an image is not too large.
+
+    Raises:
+        BadImageError: if it has more than `max_pixels`.
+    """
+    if height * width > max_pixels:
+        raise BadImageError(
+            f"its image has {height * width} pixels ({height}x{width}, HxW), and at most {max_pixels} are decoded; if "
+            "that many are meant, raise max_image_pixels (--max_image_pixels)"
+        )

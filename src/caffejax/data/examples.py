@@ -105,14 +105,15 @@ def check_data_param(site: Site) -> None:
     refuse_unsupported(param, "data_param", _KNOWN)
 
 
-def open_records(site: Site, rng: CounterRng, enough: int | None = None) -> tuple[Records, int, int]:
+def open_records(site: Site, rng: CounterRng, enough: int | None = None) -> tuple[Records, int, int, int]:
     """Open a layer's database; if only so many examples will be read as are `enough`, no further than these need.
 
     Returns:
-        The database, what becomes of compressed images (see `read_datum`), and how many records to skip.
+        The database, what becomes of compressed images and how many pixels they may have (see `read_datum`), and how
+        many records to skip.
     """
     param, transform_param = site.layer.data_param, site.layer.transform_param
     decode = COLOUR if transform_param.force_color else GREY if transform_param.force_gray else AS_STORED
     records = READERS[caffe_pb2.DataParameter.DB.Name(param.backend).lower()](site.path(param.source))
     skip = rng.below(param.rand_skip) if param.rand_skip else 0
-    return records if enough is None else records.head(skip + enough), decode, skip
+    return records if enough is None else records.head(skip + enough), decode, site.reading.max_image_pixels, skip

@@ -21,7 +21,7 @@ def create_folder(path: Path) -> Iterator[Path]:
     Raises:
         DataError: if `path` exists, or the folder cannot be made.
     """
-    if path.exists():
+    if os.path.exists(path):
         raise DataError(Problem("exists already; remove it or choose another name", file=str(path)))
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with as_write_errors(path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from .. import paths
 from ..errors import DataError, Problem, did_you_mean, located
+from ..hdf5 import HDF5_ERRORS, Allowance, RefusedError, find
 from ..layers.context import Site
 from ..layers.registry import register
 from ..layers.source import Look, Tops
@@ -92,7 +95,12 @@ class Hdf5Batches:
     def _read_file(self, file: int) -> Rows:
         layer = self._site.layer
         with located(layer=layer.name, layer_type=layer.type), _open_file(self._files[file]) as content:
-            return tuple(np.asarray(content[name][...], np.float32) for name in self._names)
+            allowance = Allowance(content, self._site.reading.max_hdf5_bytes, "max_hdf5_bytes")
+            data_sets = [_data_set(content, name) for name in self._names]
+            for data_set in data_sets:
+                allowance.check(data_set)
+            with np.errstate(over="ignore", invalid="ignore"):  # what no float holds becomes infinity, as in Caffe
+                return tuple(np.asarray(data_set[...], np.float32) for data_set in data_sets)
 
 
 @contextmanager
@@ -101,16 +109,24 @@ def _open_file(path: Path) -> Iterator[h5py.File]:
     try:
         with h5py.File(path, "r") as content:
             yield content
-    except (OSError, KeyError) as error:
+    except (*HDF5_ERRORS, MemoryError) as error:
         raise DataError(Problem(f"cannot be read: {error}", file=str(path))) from error
 
 
 def _count_rows(path: Path, name: str) -> int:
     with _open_file(path) as content:
-        return len(content[name])
+        return len(_data_set(content, name))
 
 
-def _row_shapes(files: list[Path], names: list[str]) -> list[tuple[int, ...]]:
+def _data_set(content: h5py.File, name: str) -> h5py.Dataset:
+    """Return a data set that was there when the file was looked at."""
+    found = find(content, name)
+    if not isinstance(found, h5py.Dataset):
+        raise RefusedError(f"has no data set '{name}' any more")
+    return found
+
+
+def _row_shapes(files: list[Path], names: list[str], max_bytes: int) -> list[tuple[int, ...]]:
     """Return the shape of a row of each data set, which all files share, from the files' metadata.
 
     Raises:
@@ -122,9 +138,9 @@ def _row_shapes(files: list[Path], names: list[str]) -> list[tuple[int, ...]]:
     for path in files:
         try:
             with h5py.File(path, "r") as content:
-                found, wrong = _shapes(content, names)
-        except OSError as error:
-            missing = "no such file" if not path.exists() else f"is not an HDF5 file, or is damaged ({error})"
+                found, wrong = _shapes(content, names, max_bytes)
+        except HDF5_ERRORS as error:
+            missing = "no such file" if not os.path.exists(path) else f"is not an HDF5 file, or is damaged ({error})"
             found, wrong = {}, [missing]
         rows = {name: shape[0] for name, shape in found.items()}
         if len(set(rows.values())) > 1:
@@ -142,12 +158,19 @@ def _row_shapes(files: list[Path], names: list[str]) -> list[tuple[int, ...]]:
     return [wanted[name] for name in names]
 
 
-def _shapes(content: h5py.File, names: list[str]) -> tuple[dict[str, tuple[int, ...]], list[str]]:
+def _shapes(content: h5py.File, names: list[str], max_bytes: int) -> tuple[dict[str, tuple[int, ...]], list[str]]:
     """Return the shapes of the data sets, and what is wrong with them."""
     shapes: dict[str, tuple[int, ...]] = {}
     wrong: list[str] = []
+    allowance = Allowance(content, max_bytes, "max_hdf5_bytes")
     for name in names:
-        data_set = content.get(name)
+        try:
+            data_set = find(content, name)
+            if isinstance(data_set, h5py.Dataset):
+                allowance.check(data_set)
+        except RefusedError as error:
+            wrong.append(str(error))
+            continue
         if isinstance(data_set, h5py.Group):
             wrong.append(f"'{name}' is a group, not a data set; it holds {', '.join(sorted(data_set)) or 'nothing'}")
         elif not isinstance(data_set, h5py.Dataset):
@@ -169,7 +192,7 @@ def _quote_rows(rows: Mapping[str, int]) -> str:
 def _read_file_list(path: Path) -> list[Path]:
     """Read a list of files: names are from the working directory, as in Caffe, else from the list's folder."""
     try:
-        content = path.read_bytes()
+        content = paths.content(path)
     except OSError as error:
         raise DataError(Problem(f"the list of files cannot be read: {error.strerror}", str(path))) from error
     if content.startswith(b"\x89HDF"):
@@ -178,8 +201,7 @@ def _read_file_list(path: Path) -> list[Path]:
     names = content.decode("utf-8", "surrogateescape").split()
     if not names:
         raise DataError(Problem("the list names no files", str(path)))
-    beside = [path.parent / name for name in names]
-    return [b if b.exists() and not Path(n).exists() else Path(n) for n, b in zip(names, beside, strict=True)]
+    return [paths.find(name, path.parent) for name in names]
 
 
 def look_at_hdf5_data(site: Site) -> Look:
@@ -191,7 +213,7 @@ def look_at_hdf5_data(site: Site) -> Look:
         raise DataError("hdf5_data_param has no source; name a text file that lists HDF5 files")
     if param.batch_size < 1:
         raise DataError("hdf5_data_param.batch_size must be 1 or more")
-    shapes = _row_shapes(_read_file_list(site.path(param.source)), list(site.layer.top))
+    shapes = _row_shapes(_read_file_list(site.path(param.source)), list(site.layer.top), site.reading.max_hdf5_bytes)
     return Look(tuple(float32_top(param.batch_size, *shape) for shape in shapes))
 
 

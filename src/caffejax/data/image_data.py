@@ -36,6 +36,7 @@ class FileExamples:
 
     def __init__(self, site: Site, rng: CounterRng) -> None:
         param = self._param = site.layer.image_data_param
+        self._max_pixels = site.reading.max_image_pixels
         file = site.path(param.source)
         images = read_list(file)
         folders = [folder for folder in (site.folder, file.parent) if folder is not None]
@@ -51,7 +52,7 @@ class FileExamples:
         """Return the images and the labels of that many examples."""
         param, numbers = self._param, [self._order[n] for n in range(start, start + count)]
         size = param.new_height, param.new_width
-        images = [read_image(self._paths[i], param.is_color, *size) for i in numbers]
+        images = [read_image(self._paths[i], param.is_color, *size, self._max_pixels) for i in numbers]
         return images, [self._labels[i] for i in numbers]
 
     def error(self, n: int, error: DataError) -> DataError:

@@ -13,9 +13,10 @@ from .reads import prefetch_depth, reads_batches
 from .segmentation.batches import MapBatches
 from .segmentation.examples import Reading
 
+_OF_FORKS = ("label_type", "ignore_label")
 _KNOWN = {
     *("source", "batch_size", "rand_skip", "shuffle", "new_height", "new_width", "is_color", "root_folder"),
-    *("label_type", "ignore_label"),
+    *_OF_FORKS,
 }
 
 
@@ -42,7 +43,7 @@ def _batches(site: Site, tops: Tops = ()) -> MapBatches:
 
 register(
     LayerType(
-        Signature("ImageSegData", bottoms=0, tops=(1, 3), param="image_data_param"),
+        Signature("ImageSegData", bottoms=0, tops=(1, 3), param="image_data_param", fork_settings=_OF_FORKS),
         reads_batches(look_at_image_seg_data, open_image_seg_data, prefetch_depth),
         facts=Facts(
             origin="DeepLab",

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DataError, Problem
+from ..options import MAX_IMAGE_PIXELS
 from ..schema import caffe_pb2
 from .images import decode_file, read_file, resize
 from .opencv import cv2
@@ -15,7 +16,14 @@ from .shapes import dims
 
 
 def encode_image_datum(
-    path: str, label: int, *, colour: bool = True, height: int = 0, width: int = 0, encoding: str = ""
+    path: str,
+    label: int,
+    *,
+    colour: bool = True,
+    height: int = 0,
+    width: int = 0,
+    encoding: str = "",
+    max_pixels: int = MAX_IMAGE_PIXELS,
 ) -> tuple[bytes, tuple[int, ...]]:
     """Serialise an image file as a Datum.
 
@@ -27,6 +35,7 @@ def encode_image_datum(
         width: likewise.
         encoding: jpg, png, ...: store it compressed so. A file whose name ends in that and which is not resized is
             stored byte by byte, also if it has colours and `colour` is False, as Caffe does.
+        max_pixels: how many pixels it may have in the file.
 
     Returns:
         The Datum, and the image's shape (C, H, W).
@@ -35,7 +44,7 @@ def encode_image_datum(
         DataError: naming the file, if it cannot be read or decoded, or OpenCV knows no such encoding.
     """
     content = read_file(path)
-    image = resize(decode_file(path, content, colour), height, width)
+    image = resize(decode_file(path, content, colour, max_pixels), height, width)
     datum = make_datum(path, None if height and width else content, image, encoding)
     datum.label = label
     return datum.SerializeToString(), image.shape

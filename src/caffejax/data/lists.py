@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import DataError, Problem
+from ..paths import content
 
 _SHOWN = 20
-_LABEL = re.compile(r"[+-]?\d+")
+_LABEL = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -81,12 +82,12 @@ def read_names(file: Path) -> list[str]:
 
 def _lines(file: Path) -> list[str]:
     try:
-        content = file.read_bytes()
+        data = content(file)
     except OSError as error:
         raise DataError(Problem(f"the list of images cannot be read: {error.strerror}", str(file))) from error
-    if b"\0" in content:
+    if b"\0" in data:
         raise DataError(Problem("is no text; a list has a path, a space and a label on each line", str(file)))
-    lines = content.decode("utf-8", "surrogateescape").rstrip().splitlines()
+    lines = data.decode("utf-8", "surrogateescape").rstrip().splitlines()
     if not lines:
         raise DataError(Problem("the list names no images", str(file)))
     return lines

@@ -14,6 +14,7 @@ from ..graph.indices import IndexRange, index_ranges, out_of_range
 from ..graph.reshape import reshape_graph
 from ..layers import Fed, Position, Reads, Source
 from ..layers.source import SharedSource
+from .own_data import OwnData
 
 log = logging.getLogger("caffejax.data")
 
@@ -41,31 +42,41 @@ class Loader:
 
     Args:
         graph: the net's graph.
-        by_hand: gives the arrays of the blobs that no source feeds: tops of Input layers.
+        by_hand: gives the arrays of the blobs that no source feeds: tops of Input layers. The net may be reshaped by
+            hand as well.
+        own_data: what gives them in its place: data of the user's own.
 
     Raises:
         GraphError: for an Input layer, if nothing feeds it.
         DataError: if a source cannot be opened.
     """
 
-    def __init__(self, graph: Graph, by_hand: Callable[[], Mapping[str, Any]] | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        by_hand: Callable[[], Mapping[str, Any]] | None = None,
+        own_data: OwnData | None = None,
+    ) -> None:
         if not graph.layers:
             raise GraphError(Problem("the net has no layers in this phase", file=graph.file))
         inputs = [layer for layer in graph.layers if isinstance(layer.type.runs, Fed)]
-        if inputs and by_hand is None:
+        if inputs and by_hand is None and own_data is None:
             raise GraphError(
                 layer.problem(
-                    "nothing feeds this layer; a net that is trained or tested here needs data layers instead"
+                    "nothing feeds this layer; put a data layer in its place, such as Data, ImageData or HDF5Data"
                 )
                 for layer in inputs
             )
         self._graph = graph
         self._by_hand = by_hand
+        self._own_data = own_data
         self._sources = open_sources(graph)
         self._share = graph.layers[0].site.reading.share
         self._shared = {key: source for key, source in self._sources.items() if isinstance(source, SharedSource)}
         self._number = self._find_number()
-        self._positions = {**self._sources, **_own_positions(graph)}
+        self._positions: dict[str, Position] = {**self._sources, **_own_positions(graph)}
+        if inputs and own_data is not None:
+            self._positions[inputs[0].key] = own_data  # it feeds them all
         self._shapes: set[tuple[tuple[int, ...], ...]] = set()
         self._tops = {layer.key: layer.tops for layer in graph.layers}
         self._ranges = index_ranges(graph)
@@ -104,6 +115,9 @@ class Loader:
         """Go past the next batch of the whole; return it if it is the share's."""
         own = self._share.owns(self._number)
         batch: dict[str, Any] = dict(self._by_hand()) if self._by_hand else {}
+        if self._own_data is not None:
+            arrays_given = next(self._own_data)
+            batch |= self._in_range(arrays_given) if own else {}
         for key, source in self._sources.items():
             shared = self._shared.get(key)
             arrays = next(source) if shared is None else shared.take(self._number)
@@ -119,7 +133,10 @@ class Loader:
         return next((source.number for source in self._shared.values()), 0)
 
     def _checked(self, layer: str, arrays: tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
-        batch = dict(zip(self._tops[layer], arrays, strict=True))
+        return self._in_range(dict(zip(self._tops[layer], arrays, strict=True)))
+
+    def _in_range(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return a batch; raise `DataError` if it holds a label that is none of a loss's classes."""
         for name, array in batch.items():
             for wanted in self._ranges.get(name, ()):
                 self._check(name, array, wanted)
@@ -143,12 +160,20 @@ class Loader:
             self._shapes.add(tuple(self._graph.blobs[name].shape for name in batch))
         if shapes in self._shapes:
             return
-        self._shapes.add(shapes)
-        if len(self._shapes) > 1:
+        if self._shapes:
             text = ", ".join(f"{name} {shape}" for name, shape in zip(batch, shapes, strict=True))
-            log.info("Compiling for %s (%d shapes so far)", text, len(self._shapes))
             if not self._graph.has_host_layers:  # these find the shapes of what follows when they run
-                reshape_graph(self._graph, {name: array.shape for name, array in batch.items()})
+                self._reshape(batch)
+            log.info("Compiling for %s (%d shapes so far)", text, len(self._shapes) + 1)
+        self._shapes.add(shapes)
+
+    def _reshape(self, batch: Mapping[str, np.ndarray]) -> None:
+        try:
+            reshape_graph(self._graph, {name: array.shape for name, array in batch.items()})
+        except GraphError as error:
+            if self._own_data is None:
+                raise
+            raise GraphError([*self._own_data.other_shapes(batch), *error.problems]) from error
 
     def get_state(self) -> dict[str, Any]:
         """Return the position of every source, and of the Python layers that have one, by layer."""
@@ -165,6 +190,8 @@ class Loader:
         """Close every source."""
         for source in self._sources.values():
             source.close()
+        if self._own_data is not None:
+            self._own_data.close()
 
 
 def _own_positions(graph: Graph) -> dict[str, Position]:

@@ -120,9 +120,10 @@ class Transform:
         each = zip(images, origins.tolist(), flips.tolist(), strict=True)
         if as_bytes:
             return _crop_each(each, np.empty(shape, np.uint8))
-        batch = _crop_each(each, np.empty(shape, np.float32), self._mean)
-        if self._scale != 1:
-            batch *= self._scale
+        with np.errstate(over="ignore", invalid="ignore"):  # numbers without end, and none, stay so, as in Caffe
+            batch = _crop_each(each, np.empty(shape, np.float32), self._mean)
+            if self._scale != 1:
+                batch *= self._scale
         return batch
 
 

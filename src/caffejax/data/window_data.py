@@ -28,6 +28,7 @@ log = logging.getLogger("caffejax.data")
 _KNOWN = {"source", "batch_size", "scale", "root_folder", "cache_images", "crop_mode", "context_pad"} | {
     *("mean_file", "crop_size", "mirror", "fg_threshold", "bg_threshold", "fg_fraction"),
 }
+_LARGEST = 1 << 15  # pixels, the side of a square
 _KNOWN_TRANSFORMS = {"scale", "mirror", "crop_size", "mean_file", "mean_value"}
 
 
@@ -94,14 +95,15 @@ class WindowBatches:
 
     def _fill(self, out: np.ndarray, number: int, box: np.ndarray, mirror: bool) -> None:
         path = self._paths[number]
-        image = decode_file(path, self._bytes(number)).transpose(1, 2, 0)
+        image = decode_file(path, self._bytes(number), max_pixels=self._site.reading.max_image_pixels)
         try:
-            pixels, row, column = self._warp(image, box, mirror)
+            pixels, row, column = self._warp(image.transpose(1, 2, 0), box, mirror)
         except DataError as error:
             raise DataError(Problem(f"image '{path}': {error}", str(self._windows.images.file))) from error
         height, width = pixels.shape[:2]
         at = np.s_[:, row : row + height, column : column + width]
-        out[at] = (pixels.transpose(2, 0, 1) - self._mean[at]) * self._scale
+        with np.errstate(over="ignore", invalid="ignore"):  # what no float holds becomes infinity, as in Caffe
+            out[at] = (pixels.transpose(2, 0, 1) - self._mean[at]) * self._scale
 
     def _bytes(self, number: int) -> bytes:
         if self._cache is None:
@@ -147,8 +149,8 @@ def look_at_window_data(site: Site) -> Look:
         problems.append("window_data_param has no source; name a window file")
     if param.batch_size < 1:
         problems.append("window_data_param.batch_size must be 1 or more")
-    if transform_param.crop_size < 1:
-        problems.append("transform_param.crop_size must be 1 or more: the side of the squares")
+    if not 1 <= transform_param.crop_size <= _LARGEST:
+        problems.append(f"transform_param.crop_size must be 1 to {_LARGEST}: the side of the squares")
     elif 2 * param.context_pad >= transform_param.crop_size:
         problems.append("window_data_param.context_pad must be less than half of transform_param.crop_size")
     if param.crop_mode not in ("warp", "square"):

@@ -62,13 +62,15 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float, most: int
                     problems.append(Problem(f"image {number} stands where image {where} should", str(file), line))
                 images.names.append(next(words))
                 images.labels.append(0)
-                channels, _, _ = (int(next(words)) for _ in range(3))
+                channels, _, _ = [int(next(words)) for _ in range(3)]
                 if channels != 3:
                     problems.append(Problem(f"the image is said to have {channels} channels, not 3", str(file), line))
                 windows = _windows(words, int(next(words)))
                 rows = np.column_stack([np.full(len(windows), where), windows[:, 0], windows[:, 2:]]).astype(np.int32)
                 above = windows[:, 1] >= np.float32(fg_threshold)
                 below = (windows[:, 1] < np.float32(bg_threshold)) & ~above
+                if (windows[:, 2:4] > windows[:, 4:]).any():
+                    problems.append(Problem("a window ends before it begins: x1 y1 x2 y2", str(file), line))
                 if (rows[above, 1] <= 0).any():
                     problems.append(Problem("a foreground window has class 0 or less", str(file), line))
                 rows[below, 1] = 0
@@ -113,7 +115,7 @@ def _image_numbers(words: _Words) -> Iterator[tuple[int, int]]:
         # the number may stand close to the sign
         if not word.startswith("#"):
             raise ValueError(word)
-        yield int(word[1:] or next(words)), words.line
+        yield int(word[1:] or next(words, "")), words.line
 
 
 def _windows(words: _Words, count: int) -> np.ndarray:
@@ -122,7 +124,9 @@ def _windows(words: _Words, count: int) -> np.ndarray:
         raise ValueError(count)
     values = np.fromiter(map(float, itertools.islice(words, 6 * count)), np.float64)
     windows = values.reshape(count, 6)
-    if (windows[:, [0, 2, 3, 4, 5]] % 1).any():
-        raise ValueError("not whole")
-    windows[:, 1] = windows[:, 1].astype(np.float32)
+    whole = windows[:, [0, 2, 3, 4, 5]]
+    if not (np.abs(whole) < 2**31).all() or (whole % 1).any():
+        raise ValueError("not whole, or beyond 32 bits")
+    with np.errstate(over="ignore"):  # what no float holds becomes infinity, as in Caffe
+        windows[:, 1] = windows[:, 1].astype(np.float32)
     return windows

@@ -9,6 +9,7 @@ from jax import export
 
 from ..errors import CaffejaxError, GraphError, Problem
 from ..graph.build import top_shapes
+from ..layers.checking import declared_params
 from .subject import Subject
 
 Shapes = Mapping[str, jax.ShapeDtypeStruct]
@@ -65,7 +66,9 @@ def _problems(subject: Subject, inputs: Shapes) -> list[Problem]:
             continue
         try:
             with layer.located():
-                tops = top_shapes(layer.context, layer.owned, [blobs[name] for name in layer.bottoms])
+                bottoms = [blobs[name] for name in layer.bottoms]
+                declared_params(layer.context, bottoms)
+                tops = top_shapes(layer.context, layer.owned, bottoms)
         except CaffejaxError as error:
             problems += error.problems
         else:

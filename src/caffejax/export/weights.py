@@ -7,6 +7,7 @@ from pathlib import Path
 
 import jax
 
+from ..checkpoints.coverage import has_own_values
 from ..checkpoints.loading import load_weights
 from ..errors import CaffejaxError, Problem, WeightsError
 from ..graph import Layer
@@ -36,7 +37,7 @@ def weights_of(net: Net, part: Net, files: Iterable[str | Path], *, random: bool
     problems: list[Problem] = []
     for file in files:
         try:
-            variables = load_weights(net.graph, variables, file)
+            variables = load_weights(file, net.graph, variables)
         except CaffejaxError as error:
             problems += error.problems
     if problems:
@@ -54,7 +55,7 @@ def _lacking(layer: Layer, variables: Variables) -> Iterator[bool]:
     for param in layer.params:
         tree = variables.params if param.spec.learnable else variables.state
         found = tree[param.owner.layer][param.owner.index]
-        yield _is_shape(found) and not layer.site.layer.blobs and param.spec.value is None
+        yield _is_shape(found) and not has_own_values(layer, param)
 
 
 def _is_shape(leaf: object) -> bool:

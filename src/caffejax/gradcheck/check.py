@@ -115,7 +115,7 @@ def _variables(net: Net, weights: Variables | str | os.PathLike[str] | None, see
     if isinstance(weights, tuple):
         return Variables(*weights)
     variables = net.init(jax.random.key(seed), jnp.float64)
-    return variables if weights is None else load_weights(net.graph, variables, weights)
+    return variables if weights is None else load_weights(weights, net.graph, variables)
 
 
 def _chosen(graph: Graph, names: Sequence[str] | None) -> list[Layer]:

@@ -187,6 +187,10 @@ class _Wiring:
         names = tuple(layer.top) or (AUTOMATIC,) * len(tops if context.type.signature.loss else ())
         if len(tops) != len(names):
             raise LayerError(f"computes {len(tops)} tops, but {len(names)} are named")
+        for place, name, before, top in zip(layer.bottom, names, bottoms, tops, strict=False):
+            if name == place and top.shape != before.shape:
+                what = f"top '{name}' of shape {top.shape} cannot be in place of a bottom of shape {before.shape}"
+                raise GraphError(f"{what}; give it a name of its own")
         self.blobs.update(zip(names, tops, strict=True))
         self.layers.append(
             Layer(

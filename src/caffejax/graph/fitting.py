@@ -87,6 +87,8 @@ def with_inputs(net: NetParameter, shapes: Mapping[str, Shape]) -> NetParameter:
             continue
         declared = [list(shape.dim) for shape in layer.input_param.shape]
         declared = declared * len(layer.top) if len(declared) == 1 else declared
+        if len(declared) != len(layer.top):
+            continue  # its own type says what is wrong
         del layer.input_param.shape[:]
         for top, own in zip(layer.top, declared, strict=True):
             layer.input_param.shape.add(dim=shapes.get(top, own))

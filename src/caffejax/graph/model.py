@@ -16,6 +16,7 @@ from ..errors import GraphError, Problem, located
 from ..layers import Context, Fed, LayerType, ParamSpec, Phase, Site, type_of
 from ..layers.context import name_number, settled
 from ..layers.source import Look
+from ..tables import printable
 
 AUTOMATIC = "(automatic)"  # Caffe's name for a loss top that the net does not name
 
@@ -94,6 +95,10 @@ class Layer:
     def name(self) -> str:
         """The name in the prototxt."""
         return str(self.site.layer.name)
+
+    def __repr__(self) -> str:
+        bottoms, tops = (", ".join(map(printable, names)) or "nothing" for names in (self.bottoms, self.tops))
+        return f"{printable(self.key)} ({self.type.name}): {bottoms} -> {tops}"
 
     def located(self) -> AbstractContextManager[None]:
         """Return a context in which errors name the layer, its type and its file."""
@@ -196,6 +201,16 @@ class Graph:
     def __post_init__(self) -> None:
         object.__setattr__(self, "blobs", MappingProxyType(dict(self.blobs)))
 
+    def __repr__(self) -> str:
+        layers = [layer for layer in self.layers if not layer.inserted_split]
+        fed, outputs = (", ".join(map(self._shown, names)) or "nothing" for names in (self.fed, self.outputs))
+        return f"{printable(self.name) or 'unnamed'} ({self.phase}): {len(layers)} layers, {fed} -> {outputs}"
+
+    def _shown(self, blob: str) -> str:
+        """Return a blob's name and shape, for people."""
+        shape = "x".join(map(str, self.blobs[blob].shape)) or "a number"
+        return f"{printable(blob)} ({shape})"
+
     def __reduce__(self) -> Any:
         # a mapping proxy cannot be pickled
         return _graph, ({f.name: getattr(self, f.name) for f in fields(self)} | {"blobs": dict(self.blobs)},)
@@ -229,6 +244,11 @@ class Graph:
     def has_varying_rows(self) -> bool:
         """Whether the data may say how many rows some blobs have: of layers on the host, or with padded tops."""
         return self.has_host_layers or any(layer.type.facts.padded for layer in self.layers)
+
+    @property
+    def split_roots(self) -> dict[str, str]:
+        """For each top of an inserted Split the blob that it is: in Caffe, too, they share their data."""
+        return {top: layer.bottoms[0] for layer in self.layers if layer.inserted_split for top in layer.tops}
 
     def in_phase(self, phase: Phase) -> Graph:
         """Return the same layers in another phase; include and exclude rules are not applied anew."""

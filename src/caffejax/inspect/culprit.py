@@ -78,7 +78,7 @@ def _backward(net: Net, diffs: Diffs) -> Culprit | None:
     ends = "the gradient of {} {}; all before it in the backward pass are finite"
     for layer in reversed(net.graph.layers):
         for name, diff in zip(layer.bottoms, diffs.bottoms[layer.key], strict=True):
-            if not _finite(diff):
+            if diff is not None and not _finite(diff):
                 return Culprit(ends.format(f"its bottom '{name}'", _kinds(diff)), layer)
         for i, grad in enumerate(diffs.params[layer.key]):
             if grad is not None and not _finite(grad):

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from ..net import Blobs, Net, Params, Variables
+from ..net.frozen_passes import frozen_passes
 from ..net.given import known_names
 from .index_check import IndexCheck
 
@@ -18,6 +19,8 @@ def features(
     blobs: Iterable[str],
     batches: Iterable[Mapping[str, Any]],
     key: jax.Array | None = None,
+    *,
+    freeze: bool = True,
 ) -> Iterator[Blobs]:
     """Compute blobs of a net, batch after batch.
 
@@ -29,6 +32,7 @@ def features(
         blobs: names of the blobs.
         batches: what the net is fed, such as a `data.loader.Loader`; taken one at a time, when the next is asked for.
         key: for layers that are random; each batch has its own made of it.
+        freeze: freeze the net, where it can be. That takes as long as some batches.
 
     Returns:
         For each batch the blobs by name.
@@ -43,13 +47,17 @@ def features(
     def blobs_of(params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> tuple[Blobs, Params]:
         return net.apply(params, state, batch, key=key, blobs=names)
 
-    forward, check_indices = net.jit(blobs_of), IndexCheck(net)
+    frozen, check_indices = frozen_passes(net, variables, names) if freeze else None, IndexCheck(net)
+    forward = net.jit(blobs_of)
 
     def computed() -> Iterator[Blobs]:
         params, state = variables
         for number, batch in enumerate(batches):
             given = params, state, batch, jax.random.fold_in(key, number)
             check_indices(*given)
+            if frozen is not None:
+                yield frozen(*given[2:])
+                continue
             values, state = forward(*given)
             yield values
 

@@ -15,7 +15,7 @@ from ..kernels import compiling
 from ..net import Net
 from ..schedule import Given
 from ..schedule.groups import Groups
-from ..schedule.recompute import Recomputing
+from ..schedule.recompute import groups_for
 from ..summary import LayerSummary, layer_summary
 
 SUMMED = ("parameters", "parameter_bytes", "activations", "activation_bytes", "multiply_adds")
@@ -68,11 +68,30 @@ def memory_report(net: Net, batch: int | None = None) -> MemoryReport:
     graph = net.graph if batch is None else with_batch(net.graph, batch)
     training = None
     if not net.has_host_layers and any(graph.losses) and graph.phase == "TRAIN":
-        params, state = jax.eval_shape(net.init, _KEY)
-        inputs: Any = {name: graph.blobs[name] for name in net.fed}
-        given = Given(params, state, inputs, _KEY, {})
-        training = (net.recomputing or Recomputing(net.schedule, sys.maxsize)).groups(given)
+        given = _given(net, graph)
+        training = net.recomputing.groups(given) if net.recomputing else groups_for(net.schedule, given, sys.maxsize)
     return MemoryReport(tuple(layer_summary(layer, graph) for layer in graph.layers), training)
+
+
+def training_memory(net: Net, batch: int | None = None, limit: int = sys.maxsize) -> Groups:
+    """Return what training a net takes, and which layers it runs twice where that is more than a limit in bytes.
+
+    Args:
+        net: a net without host layers.
+        batch: another batch size.
+        limit: bytes that training may take.
+
+    Raises:
+        GraphError: if the net cannot take such a batch.
+    """
+    graph = net.graph if batch is None else with_batch(net.graph, batch)
+    return groups_for(net.schedule, _given(net, graph), limit)
+
+
+def _given(net: Net, graph: Graph) -> Given:
+    params, state = jax.eval_shape(net.init, _KEY)
+    inputs: Any = {name: graph.blobs[name] for name in net.fed}
+    return Given(params, state, inputs, _KEY, {})
 
 
 def compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:

@@ -20,11 +20,11 @@ class Diffs(NamedTuple):
     """Gradients of the loss, by layer key.
 
     Attributes:
-        bottoms: one for each bottom, of its value when the layer read it.
+        bottoms: one for each bottom, of its value when the layer read it; None where it is not known.
         params: one for each param, this layer's share of it; None where no gradient is asked for.
     """
 
-    bottoms: Tops
+    bottoms: dict[str, list[jax.Array | None]]
     params: dict[str, list[jax.Array | None]]
 
 
@@ -55,16 +55,19 @@ class Taps:
 
     def layers(self) -> Iterator[tuple[Layer, list[jax.Array], list[jax.Array]]]:
         """Run the layers one at a time; yield each with its bottoms and its tops."""
-        for done in run_parts(self._schedule, self._given, runner=self._runner):
+        for done in run_parts(self._schedule, self._given, runner=self._forward):
             (layer,) = done.part.layers
             yield layer, [done.reads[n] for n in layer.bottoms], [done.result.values[n] for n in layer.tops]
+
+    def _forward(self, part: Part, given: Given, before: Values, keep: frozenset[str] | None) -> Result:
+        return self._runner(part, given, before, keep)
 
     def diffs(self, tops: Tops) -> Diffs:
         """Return all diffs of the pass whose tops these are (only their shapes matter)."""
         zeros = jax.tree.map(jnp.zeros_like, tops)
         param_diffs, top_diffs = jax.grad(self._loss, argnums=(0, 1))(self._params, zeros)
         made: dict[str, jax.Array] = {}  # the diffs of the blobs' values of the moment
-        bottoms: Tops = {}
+        bottoms: dict[str, list[jax.Array | None]] = {}
         params: dict[str, list[jax.Array | None]] = {}
         for layer in self._schedule.graph.layers:
             bottoms[layer.key] = [made[name] for name in layer.bottoms]

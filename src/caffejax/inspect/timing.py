@@ -16,16 +16,31 @@ from ..data.loader import Loader
 from ..kernels import compiling
 from ..layers import Reads
 from ..net import Net, Variables
+from ..net.frozen_passes import frozen_passes, scored_blobs
 from ..schedule import Given, Part, Result, Values, compute, one_by_one, run, schedule_of
 from .index_check import check_indices
 
 
 class LayerTime(NamedTuple):
-    """Milliseconds of one layer in one pass; backward is 0 where no gradient passes."""
+    """Milliseconds of one layer in one pass; backward is 0 where no gradient passes.
+
+    In a net without a loss gradients pass as if its outputs were losses.
+    """
 
     name: str
     forward: float
     backward: float
+
+
+class WholeTime(NamedTuple):
+    """Milliseconds of a forward pass, of a forward and backward pass, and of a forward pass of the net frozen.
+
+    The last is None for nets that are not frozen; see `net.frozen_passes`.
+    """
+
+    forward: float
+    both: float
+    frozen: float | None
 
 
 class Timer:
@@ -47,9 +62,18 @@ class Timer:
         self._by_hand = {top: jnp.asarray(inputs[top], jnp.float32) for top in net.graph.fed_by_hand}
         self._loader = Loader(net.graph, by_hand=lambda: self._by_hand)
         self._schedule = one_by_one(schedule_of(net.graph))
-        self._compiled = {part: _Compiled(part) for part in self._schedule.parts}
+        self._compiled = {part: _Compiled(part, not net.graph.losses) for part in self._schedule.parts}
         self._forward = net.jit(lambda v, x: net.loss(v.params, v.state, x, key))
-        self._both = net.jit(lambda v, x: jax.value_and_grad(net.loss, has_aux=True)(v.params, v.state, x, key))
+        self._frozen = frozen_passes(net, variables, scored_blobs(net.graph))
+        self._both = net.jit(lambda v, x: jax.value_and_grad(self._loss, has_aux=True)(v.params, v.state, x, key))
+
+    def _loss(self, params: Any, state: Any, batch: Any, key: jax.Array) -> tuple[jax.Array, Any]:
+        """Return the net's loss; where it has none, the sum of its outputs."""
+        loss, outputs = self._net.loss(params, state, batch, key)
+        if not self._net.graph.losses:
+            tops = jax.tree.leaves({top: outputs.blobs[top] for top in self._net.graph.outputs})
+            loss = sum((top.sum() for top in tops), loss)
+        return loss, outputs
 
     def layers(self) -> list[LayerTime]:
         """Time one pass, layer by layer."""
@@ -63,12 +87,13 @@ class Timer:
         run(self._schedule, Given(*self._variables, self._by_hand, self._key, {}), runner=timed)
         return times
 
-    def whole(self) -> tuple[float, float]:
-        """Return the milliseconds of a forward pass, and of a forward and backward pass, of the net compiled as one."""
+    def whole(self) -> WholeTime:
+        """Time the net compiled as one."""
         batch = jax.device_put(next(self._loader))
         forward, _ = _timed(self._forward, self._variables, batch)
         both, _ = _timed(self._both, self._variables, batch)
-        return forward, both
+        frozen = None if self._frozen is None else _timed(self._frozen, batch, self._key)[0]
+        return WholeTime(forward, both, frozen)
 
     def _timed(self, part: Part, given: Given, before: Values) -> tuple[LayerTime, Result]:
         """Time one layer, for a data layer its reading; return what it makes, too."""
@@ -91,8 +116,10 @@ class Timer:
 class _Compiled:
     """A layer's passes, compiled by themselves."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Part, without_loss: bool) -> None:
         (self._layer,) = part.layers
+        of_type = self._layer.type.has_backward and not self._layer.type.stops_gradients
+        self._need_backward = self._layer.need_backward or (without_loss and of_type)
 
         def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
             return function if self._layer.type.on_host else compiling.jit(function, self._layer.context.run.kernels)
@@ -112,7 +139,7 @@ class _Compiled:
         """Time them; return what forward made, too."""
         forward, result = _timed(self._forward, given, before)
         backward = 0.0
-        if self._layer.need_backward:
+        if self._need_backward:
             tops, pullback = self._forward_for_backward(given, before)
             backward, _ = _timed(self._backward, pullback, [jnp.ones_like(top) for top in tops])
         return LayerTime(self._layer.name, forward, backward), result

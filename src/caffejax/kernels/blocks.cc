@@ -66,19 +66,13 @@ class Idle {
     Release(std::move(leaving));
   }
 
-  // The smallest block that has room for so many bytes, and is not much larger; null if there is none.
+  // The smallest block that has room for so many bytes, and is not much larger; null if there is none. Then a new one is
+  // to come, and as much leaves that idle blocks and that one stay within the most: under a control group's limit nothing
+  // is refused, but the process is killed.
   void* Take(size_t size) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    auto best = blocks_.end();
-    for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
-      // up to twice the size; the C library leaves a block some of what it took to align it
-      bool fits = size <= block->size && block->size <= 2 * size + kHugePage + tables::kPage;
-      if (fits && (best == blocks_.end() || block->size <= best->size)) best = block;
-    }
-    if (best == blocks_.end()) return nullptr;
-    void* start = best->start;
-    bytes_ -= best->size;
-    blocks_.erase(best);
+    Blocks leaving;
+    void* start = Find(size, &leaving);
+    if (!leaving.empty()) Release(std::move(leaving));
     return start;
   }
 
@@ -128,6 +122,24 @@ class Idle {
   }
 
  private:
+  void* Find(size_t size, Blocks* leaving) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto best = blocks_.end();
+    for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
+      // up to twice the size; the C library leaves a block some of what it took to align it
+      bool fits = size <= block->size && block->size <= 2 * size + kHugePage + tables::kPage;
+      if (fits && (best == blocks_.end() || block->size <= best->size)) best = block;
+    }
+    if (best == blocks_.end()) {
+      Shrink(most_ > size ? most_ - size : 0, leaving);
+      return nullptr;
+    }
+    void* start = best->start;
+    bytes_ -= best->size;
+    blocks_.erase(best);
+    return start;
+  }
+
   // Moves the blocks that are idle longest away, until the others have at most so many bytes.
   void Shrink(size_t bytes, Blocks* leaving) {
     while (bytes_ > bytes) {

@@ -12,6 +12,7 @@ import jax
 from jax.extend import backend
 from jax.extend.core import get_opaque_trace_state
 
+from ..forks import refuse_in_forks
 from ..options import Kernels
 
 # convolutions by XLA's own kernels: its library, the default for both, is the faster one for matrix products only
@@ -26,6 +27,7 @@ def jit(function: Callable[..., Any], kernels: Kernels, **options: Any) -> Jitte
     return Jitted(function, kernels, **options)
 
 
+@refuse_in_forks("__call__", "lower", "trace")
 class Jitted:
     """What `jit` gives.
 
@@ -60,7 +62,7 @@ class Jitted:
 
     def _for(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Choose the jit by the arguments and where they are given."""
-        if self._tuned and get_opaque_trace_state() == _NOTHING_TRACED and _on_cpu(args, kwargs):
+        if self._tuned and get_opaque_trace_state() == _NOTHING_TRACED and on_cpu(args, kwargs):
             return self._outer
         return self._inner
 
@@ -81,11 +83,11 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _on_cpu(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Return whether a call runs on the CPU: where its arguments were put, else on the default device."""
+def on_cpu(*given: Any) -> bool:
+    """Return whether a call on these arguments runs on the CPU: where they were put, else on the default device."""
     if _only_cpus():
         return True
-    for leaf in jax.tree.leaves((args, kwargs)):
+    for leaf in jax.tree.leaves(given):
         if isinstance(leaf, jax.Array) and leaf.committed:
             return next(iter(leaf.devices())).platform == "cpu"
     default = jax.config.values["jax_default_device"] or jax.default_backend()  # a device, or a platform

@@ -71,6 +71,7 @@ def _correlation(window: Window, relu: bool) -> Operation:
     return Operation(
         plain=partial(_plain, window=window, relu=relu),
         cpu=partial(_on_cpu, window=window, relu=relu),
+        gpu=partial(_on_gpu, window=window, relu=relu),
         smooth=False,
         batched=partial(_batched, window=window, relu=relu),
     )
@@ -97,6 +98,11 @@ def _on_cpu(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, w
     return (convolution_cpu.correlate(x, weight, bias, window, relu).astype(x.dtype),)
 
 
+def _on_gpu(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool) -> Arrays:
+    """Have the padding even, as cuDNN does it: uneven padding XLA adds before, in an array of its own."""
+    return _plain(x, weight, bias, window=window.evened(x.shape[2:]), relu=relu)
+
+
 def _batched(arrays: Sequence[jax.Array], axes: Axes, *, window: Window, relu: bool) -> Arrays:
     size = _size(arrays, axes)
     x, *others = arrays
@@ -114,7 +120,7 @@ def _correlation_diffs(window: Window, wanted: onednn.Wanted, bias: bool, relu: 
     return Operation(
         plain=partial(_wanted_of, _plain_diffs, **how),
         cpu=partial(_wanted_of, convolution_cpu.correlate_diffs, **how),
-        tpu=partial(_wanted_of, _diffs_on_tpu, **how),
+        tpu=partial(_wanted_on_tpu, **how),
         smooth=False,
         batched=partial(_batched_diffs, **how, relu=relu),
     )
@@ -134,6 +140,18 @@ def _wanted_of(
     dy = dy if y is None else jnp.where(y > 0, dy, 0)
     found = run(x, dy, weight, window=window, wanted=wanted, bias=bias)
     return tuple(d for d, want in zip(found, (wanted.x, wanted.weight, bias), strict=True) if want)
+
+
+def _wanted_on_tpu(
+    x: jax.Array, dy: jax.Array, weight: jax.Array, y: jax.Array | None = None, *, wanted: onednn.Wanted, **how: Any
+) -> Arrays:
+    """Hide from XLA that `y` is a ReLU's, in float32 where the input is data.
+
+    Else it masks by what precedes the ReLU, and keeps both of them until then: twice the net's largest array.
+    """
+    if y is not None and not wanted.x and y.dtype == jnp.float32:
+        y = lax.optimization_barrier(y)
+    return _wanted_of(_diffs_on_tpu, x, dy, weight, y, wanted=wanted, **how)
 
 
 def _plain_diffs(

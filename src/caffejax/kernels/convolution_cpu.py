@@ -85,8 +85,8 @@ def _by_onednn(x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: 
 
 
 def _product(x: jax.Array, weight: jax.Array, window: Window) -> jax.Array:
-    rows = x.reshape(-1, x.shape[-1])
-    return (rows @ weight.reshape(weight.shape[:2]).T).reshape(*x.shape[:-1], -1)
+    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])  # of no images, too
+    return (rows @ weight.reshape(weight.shape[:2]).T).reshape(*x.shape[:-1], len(weight))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))

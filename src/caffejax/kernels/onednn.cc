@@ -3,12 +3,10 @@
 // Arrays of data have their channels last: (batch, *space, channels). Weights are in Caffe's order: (outputs, inputs
 // per group, *kernel). Each function first checks all its arrays, then runs.
 
-#include <exception>
-#include <new>
 #include <optional>
-#include <string>
 #include <utility>
 
+#include "onednn_errors.h"
 #include "onednn_primitives.h"
 #include "onednn_shapes.h"
 
@@ -19,30 +17,6 @@ namespace {
 
 namespace ffi = xla::ffi;
 using Result = ffi::Result<Array>;
-
-template <typename Body>
-ffi::Error Described(const std::string& name, Body body) {
-  try {
-    body();
-    return ffi::Error::Success();
-  } catch (const Refused& refused) {
-    return ffi::Error::InvalidArgument("caffejax: " + name + ": " + refused.what());
-  } catch (const dnnl::error& error) {
-    return ffi::Error::Internal("caffejax: " + name + ": oneDNN: " + error.what());
-  }
-}
-
-// XLA is compiled without exceptions: whatever is thrown becomes an error.
-template <typename Body>
-ffi::Error Guarded(const char* name, Body body) noexcept {
-  try {
-    return Described(name, body);
-  } catch (const std::bad_alloc&) {
-    return ffi::Error(ffi::ErrorCode::kResourceExhausted, "no memory");  // short enough to need none itself
-  } catch (...) {
-    return ffi::Error::Internal("unknown error");
-  }
-}
 
 Array ArrayOf(Array argument) { return argument; }
 Array ArrayOf(Result result) { return *result; }

@@ -8,7 +8,7 @@ for CPUs may call functions that another process does not have.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -52,8 +52,10 @@ class Operation:
     batched: Batched | None = None
 
     def __call__(self, *arrays: jax.Array) -> Arrays:
-        """Return what `plain` does."""
-        return tuple(_operation.bind(*arrays, operation=self, plain=jax.make_jaxpr(self.plain)(*arrays)))
+        """Return what `plain` does; products are of the precision of the moment, whenever it is lowered."""
+        gpu, tpu, cut = map(_in_precision, (self.gpu, self.tpu, self.cut))
+        operation = replace(self, gpu=gpu, tpu=tpu, cut=cut)
+        return tuple(_operation.bind(*arrays, operation=operation, plain=jax.make_jaxpr(self.plain)(*arrays)))
 
     def through(self, transform: Callable[[Function], Function], plain: ClosedJaxpr) -> Function:
         """Transform the formulations of the operation, traced to `plain`; `plain` alone where `cpu` cannot be."""
@@ -62,6 +64,22 @@ class Operation:
             return run
         gpu, tpu, cut = (None if own is None else transform(own) for own in (self.gpu, self.tpu, self.cut))
         return Operation(run, transform(self.cpu), gpu, tpu, cut)
+
+
+@dataclass(frozen=True)
+class _InPrecision:
+    """The function with products of this precision, where they name none."""
+
+    function: Function
+    precision: str | None
+
+    def __call__(self, *arrays: jax.Array) -> Arrays:
+        with jax.default_matmul_precision(self.precision):
+            return self.function(*arrays)
+
+
+def _in_precision(function: Function | None) -> Function | None:
+    return function and _InPrecision(function, jax.config.values["jax_default_matmul_precision"])
 
 
 _operation = Primitive("caffejax_operation")

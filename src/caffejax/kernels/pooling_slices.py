@@ -62,7 +62,7 @@ def means(x: jax.Array, window: Window, areas: np.ndarray) -> Arrays:
     """Return the sum of each window, divided by `areas`."""
     x = channels_last(x)
     if _one_window(window, x.shape[1:3]):
-        total = cell_sums(x.reshape(x.shape[0], -1, x.shape[-1]))[:, :, None]
+        total = cell_sums(x.reshape(x.shape[0], math.prod(x.shape[1:-1]), x.shape[-1]))[:, :, None]
     else:
         total = _padded(x, window, 0)
         for axis in (2, 1):

@@ -66,6 +66,11 @@ class Window:
         found = replace(self, padding=tuple((low, max(high, 0)) for low, high in self.padding))
         return found if found.output(size) == self.output(size) else self
 
+    def evened(self, size: Sequence[int]) -> Window:
+        """Pad the high ends as much as the low ones where no window more comes of it."""
+        found = replace(self, padding=tuple((low, max(low, high)) for low, high in self.padding))
+        return found if found.output(size) == self.output(size) else self
+
     def transposed(self) -> Window:
         """Return what leads from the windows, spread out by the stride, back to the input, with the flipped kernel."""
         padding = tuple((e - 1 - low, e - 1 - high) for e, (low, high) in zip(self.extent, self.padding, strict=True))

@@ -15,7 +15,7 @@ from .types import Gradient, Indices, LayerType, Signature, Traced
 
 
 def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
-    """A label is right if fewer than top_k other classes score at least as much as it does.
+    """A label is right if fewer than top_k other classes score at least as much as it does; with top_k 0 none is.
 
     With `min_is_better` it is the other way round, as for distances. A label that is no class gives NaN. The second top
     holds the accuracy of each class, 0 for a class without labels.
@@ -26,8 +26,8 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     require(problem is None, problem or "")
     classes = scores.shape[axis]
     require(
-        1 <= p.top_k <= classes,
-        f"top_k must lie between 1 and the number of classes {classes}, not be {p.top_k}",
+        p.top_k <= classes,
+        f"top_k must be at most the number of classes {classes}, not {p.top_k}",
     )
     rows = jnp.moveaxis(-scores if p.min_is_better else scores, axis, -1).reshape(-1, classes)
     index = labels.astype(jnp.int32).reshape(-1)

@@ -58,9 +58,15 @@ def placed(ctx: Context, bottoms: Sequence[jax.Array]) -> Context:
 
 
 def of_whole_batch(ctx: Context, tops: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
-    """Return a layer's tops, those without axes as the devices' mean."""
+    """Return a layer's tops, those without axes as the devices' mean.
+
+    Each device divides its own: so nothing is left to do after the sum, which comes with the gradients.
+    """
     name: Any = ctx.run.axis_name
-    return tuple(jax.lax.pmean(top, name) if top.ndim == 0 and _differs(ctx, top) else top for top in tops)
+    return tuple(
+        jax.lax.psum(top / jax.lax.axis_size(name), name) if top.ndim == 0 and _differs(ctx, top) else top
+        for top in tops
+    )
 
 
 def summed(ctx: Context, loss: jax.Array) -> jax.Array:

@@ -164,7 +164,12 @@ class Site:
         return Path(self.file).parent if self.file else None
 
     def path(self, name: str) -> Path:
-        """Find a path that the net names: as in Caffe from the working directory, else from the net's folder."""
+        """Find a path that the net names: as in Caffe from the working directory, else from the net's folder.
+
+        Raises:
+            LayerError: for what no file can be called.
+        """
+        require("\0" not in name, f"no file can be called {name!r}")
         return find(name, self.folder)
 
 

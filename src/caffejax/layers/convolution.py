@@ -25,7 +25,7 @@ from .registry import register
 from .spatial import DILATION_OF_FORKS, convolution_output, convolution_window
 from .tops import every
 from .types import SAME_AS_BOTTOMS, Facts, Fusion, Gradient, LayerType, Signature, Traced
-from .weights import weight_and_bias
+from .weights import taken_by_outputs, weight_and_bias
 
 Arrays = tuple[jax.Array, ...]
 
@@ -208,6 +208,7 @@ CONVOLUTION_FACTS = Facts(
     weight_axes=4,
     pixels="windows",
     window=convolution_window_of,
+    takes=taken_by_outputs,
     label=CONVOLUTION_LABEL,
 )
 

@@ -56,7 +56,7 @@ register(
         ),
         Traced(deconvolution, params=deconvolution_params),
         Gradient(deconvolution_backward),
-        replace(CONVOLUTION_FACTS, pixels="transposed"),
+        replace(CONVOLUTION_FACTS, pixels="transposed", takes=None),  # its outputs are not the weight's first axis
     )
 )
 

@@ -26,7 +26,8 @@ def filter_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
     *data, selector = (b.shape for b in bottoms)
     require(ctx.n_tops == len(data), f"needs a top for each bottom but the selector: {ctx.n_tops} for {len(data)}")
     require(
-        all(n == 1 for n in selector[1:]), f"the selector (last bottom) must hold one number per row, not {selector}"
+        selector and all(n == 1 for n in selector[1:]),
+        f"the selector (last bottom) must hold one number per row, not {selector}",
     )
     for i, shape in enumerate(data):
         require(shape[:1] == selector[:1], f"bottom {i} has shape {shape}, the selector {selector[0]} rows")

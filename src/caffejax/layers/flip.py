@@ -14,11 +14,11 @@ from .types import Facts, Gradient, LayerType, Signature, Traced
 
 def reverse(ctx: Context, x: jax.Array) -> jax.Array:
     """The bottom back to front along each `axis`, by default along the first: in CTPN, that of time."""
-    return jnp.flip(x, _reversed_axes(ctx, x.shape))
+    return jnp.flip(x, reversed_axes(ctx, x.shape))
 
 
 def reverse_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return jnp.flip(dy, _reversed_axes(ctx, x.shape))
+    return jnp.flip(dy, reversed_axes(ctx, x.shape))
 
 
 def reverses_within_rows(ctx: Context) -> bool:
@@ -41,7 +41,8 @@ register(
 )
 
 
-def _reversed_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
+def reversed_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
+    """Return the axes that Reverse turns round."""
     axes = tuple(canonical_axis(axis, shape) for axis in ctx.param.axis) or (canonical_axis(0, shape),)
     require(len(set(axes)) == len(axes), f"reverse_param names an axis twice: {list(ctx.param.axis)}")
     return axes
@@ -49,11 +50,11 @@ def _reversed_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
 
 def flip(ctx: Context, x: jax.Array) -> jax.Array:
     """Images mirrored left to right (unless flip_width is false) and, with flip_height, upside down."""
-    return jnp.flip(x, _flipped_axes(ctx, x.shape))
+    return jnp.flip(x, flipped_axes(ctx, x.shape))
 
 
 def flip_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return jnp.flip(dy, _flipped_axes(ctx, x.shape))
+    return jnp.flip(dy, flipped_axes(ctx, x.shape))
 
 
 register(
@@ -66,6 +67,7 @@ register(
 )
 
 
-def _flipped_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
+def flipped_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
+    """Return the axes that Flip turns round."""
     require(len(shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {shape}")
     return tuple(axis for axis, flipped in ((2, ctx.param.flip_height), (3, ctx.param.flip_width)) if flipped)

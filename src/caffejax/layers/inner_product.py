@@ -15,7 +15,7 @@ from .context import Context, ParamSpec
 from .dtypes import promote
 from .label import Label
 from .types import Facts, Gradient, LayerType, Signature, Traced
-from .weights import weight_and_bias
+from .weights import taken_by_outputs, weight_and_bias
 
 
 def inner_product(ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array) -> jax.Array:
@@ -58,5 +58,11 @@ INNER_PRODUCT = LayerType(  # registered with its other forms
     Signature("InnerProduct", param="inner_product_param"),
     Traced(inner_product, params=inner_product_params),
     Gradient(inner_product_backward),
-    Facts(row_wise=after_first_axis, dtypes="products", weight_axes=2, label=INNER_PRODUCT_LABEL),
+    Facts(
+        row_wise=after_first_axis,
+        dtypes="products",
+        weight_axes=2,
+        takes=taken_by_outputs,
+        label=INNER_PRODUCT_LABEL,
+    ),
 )

@@ -94,10 +94,12 @@ def lstm(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arra
 def run_lstm(s: Sequence) -> tuple[Arrays, Arrays]:
     """Return tops and carried state of a sequence."""
     (w_h,) = s.own
+    # of what lies between the gates and the state nothing is kept for the backward pass where memory is to be halved
+    unit = _unit if s.products is None else jax.checkpoint(_unit, prevent_cse=False)
 
     def step(state: Pair, now: Any) -> tuple[Pair, jax.Array]:
         (h, c), (drive, cont) = state, now
-        c, hidden = _unit(c, drive + s.recurrent(h, cont, w_h), promote(cont))
+        c, hidden = unit(c, drive + s.recurrent(h, cont, w_h), promote(cont))
         h = hidden.astype(h.dtype)
         return (h, c), h
 

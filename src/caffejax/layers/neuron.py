@@ -245,12 +245,22 @@ def dropout_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array)
     return dy if factor is None else dy * factor
 
 
+def dropout_is_identity(ctx: Context) -> bool:
+    return not (ctx.training or ctx.param.sample_weights_test) and bool(ctx.param.scale_train)
+
+
 register(
     LayerType(
         Signature("Dropout", param="dropout_param", fork_settings=("scale_train", "sample_weights_test")),
         Traced(dropout),
         Gradient(dropout_backward),
-        Facts(row_wise=True, dtypes="bottoms", pixels="same", label=Label(family="activation")),
+        Facts(
+            row_wise=True,
+            identity=dropout_is_identity,
+            dtypes="bottoms",
+            pixels="same",
+            label=Label(family="activation"),
+        ),
     )
 )
 
@@ -258,7 +268,9 @@ register(
 def _dropout_factor(ctx: Context, x: jax.Array) -> jax.Array | float | None:
     ratio, scaled_in_training = ctx.param.dropout_ratio, ctx.param.scale_train
     require(0 <= ratio < 1, f"dropout_ratio must be at least 0 and less than 1, not {ratio:g}")
+    if dropout_is_identity(ctx):
+        return None
     if not (ctx.training or ctx.param.sample_weights_test):
-        return None if scaled_in_training else 1 - ratio
+        return 1 - ratio
     keep = jax.random.bernoulli(ctx.key, 1 - ratio, x.shape)
     return keep.astype(x.dtype) / ((1 - ratio) if scaled_in_training else 1)

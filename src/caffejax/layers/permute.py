@@ -14,11 +14,11 @@ from .types import Facts, Gradient, LayerType, Signature, Traced
 
 def permute(ctx: Context, x: jax.Array) -> jax.Array:
     """The bottom's axes in the order that `order` lists them; those it does not list follow as they were."""
-    return jnp.transpose(x, _order(ctx, x.shape))
+    return jnp.transpose(x, permuted_axes(ctx, x.shape))
 
 
 def permute_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return _transposed_back(dy, _order(ctx, x.shape))
+    return _transposed_back(dy, permuted_axes(ctx, x.shape))
 
 
 def permutes_rows(ctx: Context) -> bool:
@@ -35,7 +35,8 @@ register(
 )
 
 
-def _order(ctx: Context, shape: Shape) -> tuple[int, ...]:
+def permuted_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
+    """Return the bottom's axes in the order of the top's."""
     given = list(ctx.param.order)
     require(
         len(set(given)) == len(given) and all(axis < len(shape) for axis in given),
@@ -46,11 +47,11 @@ def _order(ctx: Context, shape: Shape) -> tuple[int, ...]:
 
 def transpose(ctx: Context, x: jax.Array) -> jax.Array:
     """The bottom's axes in the order that `dim` lists them, all of them; negative ones count from the end."""
-    return jnp.transpose(x, _all_axes(ctx, x.shape))
+    return jnp.transpose(x, transposed_axes(ctx, x.shape))
 
 
 def transpose_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return _transposed_back(dy, _all_axes(ctx, x.shape))
+    return _transposed_back(dy, transposed_axes(ctx, x.shape))
 
 
 def transposes_rows(ctx: Context) -> bool:
@@ -67,7 +68,8 @@ register(
 )
 
 
-def _all_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
+def transposed_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
+    """Return likewise those of Transpose."""
     axes = tuple(canonical_axis(axis, shape, name="dim") for axis in ctx.param.dim)
     require(
         sorted(axes) == list(range(len(shape))),

@@ -22,6 +22,7 @@ from .stochastic_pooling import stochastic_diff, stochastic_windows
 from .tops import first
 from .types import Facts, Gradient, LayerType, Signature, Traced
 
+_MOST_STEPS = 8192  # more would take minutes to compile
 _LARGEST = 1024  # a kernel beyond the plane is no use, and each of its cells is a step of the computation
 
 
@@ -156,7 +157,22 @@ def window_and_size(ctx: Context, x: Any) -> tuple[Window, Shape]:
         f"the kernel {kernel} is larger than the plane {size} and than {_LARGEST}; use global_pooling, or less",
     )
     rounding = math.floor if p.round_mode == p.FLOOR or not p.ceil_mode else math.ceil
-    return window, pooled_size(size, window, rounding)
+    out = pooled_size(size, window, rounding)
+    check_steps(pool_method(p), window, out)
+    return window, out
+
+
+def check_steps(method: str, window: Window, out: Shape) -> None:
+    """Raise `LayerError` if windows have too many cells along an axis: one after another is a step of the computation.
+
+    Means over one window, as of the whole plane, take one step.
+    """
+    if method != "AVE" or math.prod(out) > 1:
+        require(
+            max(window.kernel) <= _MOST_STEPS,
+            f"the kernel {window.kernel} is larger than {_MOST_STEPS}, the most that can be computed cell by cell; "
+            "pool a smaller plane, or in two layers",
+        )
 
 
 def check_window(method: str, window: Window) -> None:
@@ -183,13 +199,19 @@ def pooled_size(size: Shape, window: Window, rounding: Callable[[float], int]) -
 def window_pair(p: Any, both: str, height: str, width: str) -> Shape:
     """Return height and width of what a message has once for both, or once for each.
 
+    As in Caffe, one of height and width beside what is for both counts for nothing, but of stride and pad.
+
     Raises:
         LayerError: if it is given twice, or by half, or not and has no default.
     """
+    has_default = both in ("stride", "pad")
+    one = p.HasField(height) != p.HasField(width)
+    if one and p.HasField(both) and not has_default:
+        return (getattr(p, both),) * 2
     either = p.HasField(height) or p.HasField(width)
     require(not (p.HasField(both) and either), f"give either {both} or {height} and {width}, not both")
     if not either:
-        require(both in ("stride", "pad") or p.HasField(both), f"{both} (or {height} and {width}) must be given")
+        require(has_default or p.HasField(both), f"{both} (or {height} and {width}) must be given")
         return (getattr(p, both),) * 2
     require(p.HasField(height) and p.HasField(width), f"{height} and {width} must both be given")
     return (getattr(p, height), getattr(p, width))

@@ -39,11 +39,11 @@ register(
 
 def exp(ctx: Context, x: jax.Array) -> jax.Array:
     """base ** (shift + scale * x); base -1 stands for e."""
-    return jnp.exp(_log_base(ctx.param) * _affine(ctx.param, x))
+    return jnp.exp(log_base(ctx.param) * _affine(ctx.param, x))
 
 
 def exp_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return dy * y * (_log_base(ctx.param) * ctx.param.scale)
+    return dy * y * (log_base(ctx.param) * ctx.param.scale)
 
 
 register(LayerType(Signature("Exp", param="exp_param"), Traced(exp), Gradient(exp_backward), Facts(elementwise=True)))
@@ -52,12 +52,12 @@ register(LayerType(Signature("Exp", param="exp_param"), Traced(exp), Gradient(ex
 def log(ctx: Context, x: jax.Array) -> jax.Array:
     """The logarithm of shift + scale * x to a base; base -1 stands for e."""
     require(ctx.param.base != 1, "there is no logarithm to base 1")
-    return jnp.log(_affine(ctx.param, x)) / _log_base(ctx.param)
+    return jnp.log(_affine(ctx.param, x)) / log_base(ctx.param)
 
 
 def log_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     p = ctx.param
-    return dy * (p.scale / _log_base(p)) / _affine(p, x)
+    return dy * (p.scale / log_base(p)) / _affine(p, x)
 
 
 register(LayerType(Signature("Log", param="log_param"), Traced(log), Gradient(log_backward), Facts(elementwise=True)))
@@ -67,6 +67,11 @@ def _affine(p: Any, x: jax.Array) -> jax.Array:
     return p.scale * x + p.shift
 
 
-def _log_base(p: Any) -> float:
+def log_base(p: Any) -> float:
+    """Return the logarithm of the base to e.
+
+    Raises:
+        LayerError: if it has none.
+    """
     require(p.base == -1 or 0 < p.base < math.inf, f"base must be positive, or -1 for e, not {p.base:g}")
     return 1.0 if p.base == -1 else math.log(p.base)

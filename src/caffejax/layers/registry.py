@@ -12,7 +12,7 @@ import importlib.metadata
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import GraphError, did_you_mean
+from ..errors import UNKNOWN_TYPE, GraphError, did_you_mean
 from ..schema.caffe_pb2 import LayerParameter
 from .types import LayerType, Variants
 
@@ -78,7 +78,7 @@ def layer_type(name: str) -> LayerType:
         _load_plugins()
     own = _aliases.get(name, name)
     if own not in _types:
-        raise GraphError(f"unknown layer type '{name}'{did_you_mean(name, _types)}")
+        raise GraphError(f"{UNKNOWN_TYPE} '{name}'{did_you_mean(name, _types)}")
     return _types[own]
 
 

@@ -28,3 +28,9 @@ def rows_axis(top: Any) -> int:
     while axes > 2 and top.shape[axes - 1] == 1:
         axes -= 1
     return axes - 2
+
+
+def axis_of_rows_in(blob: Any, root: Any) -> int | None:
+    """Return the axis along which a blob has the rows of the padded top that it follows row by row, if it has it."""
+    axis = rows_axis(root)
+    return axis if axis == 0 or (blob.ndim == root.ndim and rows_axis(blob) == axis) else None

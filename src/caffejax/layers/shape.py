@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +25,7 @@ Arrays = tuple[jax.Array, ...]
 
 def concat(ctx: Context, *xs: jax.Array) -> jax.Array:
     """Bottoms concatenated along `axis` (or the old name `concat_dim`); all other axes must agree."""
-    axis = _concat_axis(ctx, xs)
+    axis = concat_axis(ctx, xs)
     first = xs[0].shape
     for i, x in enumerate(xs):
         agree = x.ndim == len(first) and all(
@@ -36,7 +38,7 @@ def concat(ctx: Context, *xs: jax.Array) -> jax.Array:
 
 
 def concat_backward(ctx: Context, *xs: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, ...]:
-    axis = _concat_axis(ctx, xs)
+    axis = concat_axis(ctx, xs)
     ends = np.cumsum([x.shape[axis] for x in xs])
     return tuple(jax.lax.slice_in_dim(dy, end - x.shape[axis], end, axis=axis) for x, end in zip(xs, ends, strict=True))
 
@@ -51,7 +53,8 @@ register(
 )
 
 
-def _concat_axis(ctx: Context, xs: tuple[jax.Array, ...]) -> int:
+def concat_axis(ctx: Context, xs: Sequence[Any]) -> int:
+    """Return the axis along which these are concatenated; they have shapes."""
     p = ctx.param
     require(not (p.HasField("axis") and p.HasField("concat_dim")), "give either axis or concat_dim, not both")
     return canonical_axis(p.concat_dim if p.HasField("concat_dim") else p.axis, xs[0].shape)
@@ -78,12 +81,12 @@ register(
 
 def slice_(ctx: Context, x: jax.Array) -> Arrays:
     """The bottom cut along `axis` (or the old name `slice_dim`), before each slice_point or into equal parts."""
-    axis, points = _cuts(ctx, x.shape)
+    axis, points = cuts(ctx, x.shape)
     return tuple(jnp.split(x, points, axis))
 
 
 def slice_backward(ctx: Context, x: jax.Array, *, y: object, dy: jax.Array | Arrays) -> jax.Array:
-    axis, points = _cuts(ctx, x.shape)
+    axis, points = cuts(ctx, x.shape)
     dx = jnp.zeros_like(x)
     for start, part in zip([0, *points], every(dy), strict=True):
         dx = jax.lax.dynamic_update_slice_in_dim(dx, part, start, axis)
@@ -100,7 +103,7 @@ register(
 )
 
 
-def _cuts(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
+def cuts(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
     """Return the axis, and where each top but the first starts."""
     p, n_tops = ctx.param, ctx.n_tops
     require(not (p.HasField("axis") and p.HasField("slice_dim")), "give either axis or slice_dim, not both")

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ..errors import require
 from ..kernels.window import Window
 from .context import Context, Shape
-from .pooling import check_window, pool, pool_diff, pool_method, pooled_size
+from .pooling import check_steps, check_window, pool, pool_diff, pool_method, pooled_size
 from .registry import register
 from .types import Facts, Gradient, LayerType, Signature, Traced
 
@@ -72,4 +72,6 @@ def _level(method: str, size: Shape, bins: int) -> tuple[Window, Shape]:
     pad = tuple((k * bins - n + 1) // 2 for k, n in zip(kernel, size, strict=True))
     window = Window.symmetric(kernel, kernel, pad)
     check_window(method, window)
-    return window, pooled_size(size, window, math.ceil)
+    out = pooled_size(size, window, math.ceil)
+    check_steps(method, window, out)
+    return window, out

@@ -175,6 +175,10 @@ class Facts:
         rows_of: the bottoms whose rows these are; all unless given. Of the others each row depends on the whole.
         relu: `relu(ctx)`: whether it is max(x, 0) and no more.
         by_channel: for what may be a factor and a bias for each channel.
+        by_shapes: whether the tops depend on the bottoms' shapes only, and on nothing that they hold.
+        takes: `takes(ctx, blobs, factor, bias)`, of a type whose tops along axis 1 are products with its weight: the
+            same parameters and blobs with these two, (channels,) or () each, taken into them.
+        identity: `identity(ctx)`: whether every top is the bottom itself; always so where it moves the "whole".
         moves: whether all of its tops hold the bottoms' numbers: the "whole" of them, or "parts"; or "nothing".
         dtypes: how it computes in a net of bfloat16: in "float32", in its "bottoms"' type, or "products" in bfloat16;
             see `layers.dtypes`.
@@ -198,6 +202,9 @@ class Facts:
     rows_of: tuple[int, ...] | None = None
     relu: Callable[..., bool] | None = None
     by_channel: ByChannel | None = None
+    by_shapes: bool = False
+    takes: Function | None = None
+    identity: Callable[..., bool] | None = None
     moves: Moves = "nothing"
     dtypes: DtypePolicy = "float32"
     integers: bool = False

@@ -11,10 +11,10 @@ from .tables import Log, column
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
 _GLOG = re.compile(r"^[IWEF](\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
-_ITERATION = re.compile(r"Iteration (\d+)")
+_ITERATION = re.compile(r"Iteration (\d{1,18})")
 _RATE = re.compile(rf"lr = ({_NUMBER})")
 _LOSS = re.compile(rf"Iteration \d+(?: \(.*?\))?, loss = ({_NUMBER})")
-_OUTPUT = re.compile(rf"(Train|Test) net output #(\d+): (\S+) = ({_NUMBER})")
+_OUTPUT = re.compile(rf"(Train|Test) net output #(\d{{1,18}}): (\S+) = ({_NUMBER})")
 _SOLVING = "Solving "
 
 

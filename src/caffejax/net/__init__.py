@@ -1,6 +1,7 @@
-"""A net as pure functions over pytrees: init, apply, loss."""
+"""A net as pure functions over pytrees: init, apply, loss, freeze."""
 
+from ..variables import Blobs, Outputs, Params, Variables
+from .frozen import Frozen
 from .net import Net
-from .variables import Blobs, Outputs, Params, Variables
 
-__all__ = ["Blobs", "Net", "Outputs", "Params", "Variables"]
+__all__ = ["Blobs", "Frozen", "Net", "Outputs", "Params", "Variables"]

@@ -46,18 +46,18 @@ def check_given(graph: Graph, given: Given) -> None:
         WeightsError: for params and state.
         CaffejaxError: for the key.
     """
-    _check_inputs(graph, graph.fed, given.inputs)
+    check_inputs(graph, graph.fed, given.inputs)
     known_names(graph, "taps", given.taps)
     wrong = {name: _kind(value) for name, value in given.taps.items() if not hasattr(value, "dtype")}
     _raise_of(
         graph, [f"the tap of blob '{name}' must be an array of zeros, not {kind}" for name, kind in wrong.items()]
     )
-    _check_variables(graph, given.params, given.state)
+    check_variables(graph, given.params, given.state)
     if given.key is not None:
         check_key(given.key)
 
 
-def _check_inputs(graph: Graph, fed: Sequence[str], inputs: Any) -> None:
+def check_inputs(graph: Graph, fed: Sequence[str], inputs: Any) -> None:
     """Raise `GraphError` unless each blob that is fed gets numbers; more may be given."""
     if not isinstance(inputs, Mapping):
         raise GraphError(Problem(f"inputs must be {{blob: array}}, not {_kind(inputs)}", graph.file))
@@ -91,7 +91,7 @@ def known_names(graph: Graph, argument: str, names: Any) -> tuple[str, ...]:
     return found
 
 
-def _check_variables(graph: Graph, params: Any, state: Any) -> None:
+def check_variables(graph: Graph, params: Any, state: Any) -> None:
     """Raise `WeightsError` naming all params and state that are missing, or of a wrong shape or type."""
     trees = {"params": params, "state": state}
     problems = []

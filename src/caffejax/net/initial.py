@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..errors import LayerError
-from ..graph import Graph, Layer, Param
+from ..graph import Graph, Layer, Param, Slot
 from ..layers.context import name_key
 from ..layers.fillers import fill, is_random
 from ..schema.blobs import Array, decode_blob
+from ..variables import Variables
+
+
+def _initial_params(
+    graph: Graph, key: jax.Array, dtype: Any, shardings: Mapping[str, Any]
+) -> Callable[[Param], jax.Array]:
+    """Return what makes the first value of a param, see `initial_param`.
+
+    Those that `shardings`, a tree like the params, cuts over several devices are made there at once, by one program.
+    """
+    every = [p for layer in graph.layers for p in layer.params if p.owned and layer.key in shardings]
+    where = {p.slot: shardings[p.slot.layer][p.slot.index] for p in every}
+    cut = [p for p in every if where[p.slot] is not None and not where[p.slot].is_fully_replicated]
+    made: dict[Slot, jax.Array] = {}
+    if cut:
+
+        def make(data: Any) -> list[jax.Array]:
+            return [initial_param(graph, p, jax.random.wrap_key_data(data, impl=impl), dtype) for p in cut]
+
+        data, impl = np.asarray(jax.random.key_data(key)), jax.random.key_impl(key)  # the same in all processes
+        found = jax.jit(make, out_shardings=[where[p.slot] for p in cut])(data)
+        made = {p.slot: array for p, array in zip(cut, found, strict=True)}
+    return lambda p: made[p.slot] if p.slot in made else initial_param(graph, p, key, dtype)
 
 
 def initial_param(graph: Graph, param: Param, key: jax.Array, dtype: Any) -> jax.Array:
@@ -41,3 +66,20 @@ def _defined_param(layer: Layer, param: Param) -> Array:
     if math.prod(array.shape) != math.prod(param.spec.shape):
         raise LayerError(f"blob {param.slot.index} in its definition is {array.shape}, the layer's {param.spec.shape}")
     return array.reshape(param.spec.shape)
+
+
+def initial_variables(graph: Graph, key: jax.Array, dtype: Any, shardings: Mapping[str, Any]) -> Variables:
+    """Make new params and state, as `Net.init` does."""
+    initial = _initial_params(graph, key, dtype, shardings)
+    state = tree_of(graph, lambda p: None if p.spec.learnable else initial(p))
+    for layer in graph.layers:
+        if layer.carried:
+            own = state.get(layer.key, (None,) * len(layer.params))
+            state[layer.key] = (*own, *(initial(p) for p in layer.carried))
+    return Variables(params=tree_of(graph, lambda p: initial(p) if p.spec.learnable else None), state=state)
+
+
+def tree_of(graph: Graph, value: Callable[[Param], Any]) -> Any:
+    """Make `{layer: value of each param}`, as `Net.tree` does."""
+    tree = {layer.key: tuple(value(p) if p.owned else None for p in layer.params) for layer in graph.layers}
+    return {key: blobs for key, blobs in tree.items() if any(b is not None for b in blobs)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, Unpack
 
 import jax
@@ -13,6 +12,7 @@ import jax.numpy as jnp
 
 from .. import data  # noqa: F401  registers the data layers
 from ..data.loader import open_sources
+from ..forks import refuse_in_forks
 from ..graph import Graph, Param, build_graph, inference_graph, net_state
 from ..graph.reshape import reshape_graph, with_batch
 from ..kernels import compiling
@@ -25,17 +25,22 @@ from ..schedule.fuse import keep_apart
 from ..schedule.recompute import Recomputing
 from ..schema import read_net, source_file
 from ..schema.caffe_pb2 import NetParameter, NetState
-from ..summary import Summary, summarize
+from ..variables import Blobs, Outputs, Params, Variables
+from .frozen import Frozen
 from .given import check_given, check_key, check_selection, known_names, shape_hints
-from .initial import initial_param
+from .initial import initial_variables, tree_of
+from .on_disk import OnDisk
+from .pickled import rebuilt
+from .rewriting import rewritten
 from .room import check_room
+from .shown import Shown
 from .trimming import trimmed_blobs
-from .variables import Blobs, Outputs, Params, Variables
 
 log = logging.getLogger("caffejax.net")
 
 
-class Net:
+@refuse_in_forks("init", "freeze", "apply", "loss")
+class Net(Shown, OnDisk):
     """A Caffe net for one phase.
 
     Args:
@@ -81,20 +86,23 @@ class Net:
             file = str(path)
         state = state or net_state(message, phase, level, stages)
         self._definition = message, state, file
+        self._reshaped = False  # whether the graph is another than the definition's
         self._set_graph(build_graph(message, state, file=file, run=self.run, reading=self.reading))
 
     def __reduce__(self) -> Any:
         # as its definition, to be built anew: what was compiled stays here
         message, state, file = self._definition
         options = {"run": self.run, "reading": self.reading, "file": file}
-        return _built, (type(self), message.SerializeToString(), state.SerializeToString(), options, self.graph.phase)
+        made_of = message.SerializeToString(), state.SerializeToString(), options
+        return rebuilt, (type(self), *made_of, self.graph if self._reshaped else self.graph.phase)
 
     def __copy__(self) -> Net:
         return self._with_graph(self.graph)
 
-    def _with_graph(self, graph: Graph) -> Net:
+    def _with_graph(self, graph: Graph, reshaped: bool = False) -> Net:
         other = object.__new__(type(self))
         vars(other).update(vars(self))
+        other._reshaped = self._reshaped or reshaped
         other._set_graph(graph)
         return other
 
@@ -107,6 +115,7 @@ class Net:
             self.recomputing = Recomputing(self.schedule, self.run.memory_limit)
         elif self.run.remat == "auto" and graph.has_host_layers:
             log.warning("no layers are recomputed to save memory: the net has some that run on the host")
+        self._unseen = True  # whether nobody has asked if there is room
         self.forward = self.jit(self.apply, static_argnames="blobs")
         self._other_phase: Net | None = None
 
@@ -116,7 +125,7 @@ class Net:
         Raises:
             GraphError: naming every layer that cannot take it, or whose params it would change.
         """
-        return self._with_graph(with_batch(self.graph, batch, axis))
+        return self._with_graph(with_batch(self.graph, batch, axis), reshaped=True)
 
     def for_inference(self, outputs: Iterable[str] | None = None) -> Net:
         """Return the layers that some blobs need, in phase TEST; its outputs are these. The same variables fit.
@@ -129,13 +138,29 @@ class Net:
         """
         test = self.in_phase("TEST")
         names = None if outputs is None else known_names(test.graph, "outputs", outputs)
-        return test._with_graph(inference_graph(test.graph, names))
+        return test._with_graph(inference_graph(test.graph, names), reshaped=True)
+
+    def freeze(self, variables: Variables, outputs: Iterable[str] | None = None) -> Frozen:
+        """Return the net in phase TEST as a function of its inputs alone, which gives the outputs by name.
+
+        Args:
+            variables: params and state.
+            outputs: the blobs that are wanted; as for `for_inference`.
+
+        Raises:
+            GraphError: naming the blobs that the net does not have.
+            WeightsError: naming all params and state that are missing, or of a wrong shape or type.
+        """
+        subject = self.for_inference(outputs)
+        return Frozen(subject.graph, variables, subject.run)
 
     def with_run(self, run: Run) -> Net:
         """Return the same net, for inputs of the same shapes, computing in another way."""
         message, state, file = self._definition
         other = type(self)(message, state=state, file=file, run=run, reading=self.reading).in_phase(self.graph.phase)
-        return other._with_graph(reshape_graph(other.graph, {name: self.graph.blobs[name].shape for name in self.fed}))
+        return other._with_graph(
+            reshape_graph(other.graph, {name: self.graph.blobs[name].shape for name in self.fed}), self._reshaped
+        )
 
     def in_phase(self, phase: Phase) -> Net:
         """Return the same layers behaving as in another phase; include and exclude rules are not applied anew."""
@@ -175,25 +200,20 @@ class Net:
         """
         return open_sources(self.graph)
 
-    def init(self, key: jax.Array, dtype: Any = jnp.float32) -> Variables:
+    def init(self, key: jax.Array, dtype: Any = jnp.float32, shardings: Any = None) -> Variables:
         """Make new params and state with the layers' fillers.
 
         The numbers depend on the key, the layer's name and the param's index only, so that other layers coming or
-        going change nothing.
+        going change nothing. Params that `shardings`, a tree like them, cuts over several devices are made in parts
+        there, so that none has to fit one device; all processes then call it together.
 
         Raises:
             GraphError: naming all layers that there is no room for.
         """
         check_key(key)
         if not isinstance(key, jax.core.Tracer):  # shapes alone take no room
-            check_room(self.graph)
-        initial = partial(initial_param, self.graph, key=key, dtype=dtype)
-        state = self.tree(lambda p: None if p.spec.learnable else initial(p))
-        for layer in self.graph.layers:
-            if layer.carried:
-                own = state.get(layer.key, (None,) * len(layer.params))
-                state[layer.key] = (*own, *(initial(p) for p in layer.carried))
-        return Variables(params=self.tree(lambda p: initial(p) if p.spec.learnable else None), state=state)
+            check_room(self.graph, shardings)
+        return initial_variables(self.graph, key, dtype, shardings or {})
 
     def apply(
         self,
@@ -259,6 +279,9 @@ class Net:
     def _result(self, given: Given, wanted: tuple[str, ...], *, training: bool = False) -> Result:
         """Run the net, for its backward pass as well if `training`."""
         check_given(self.graph, given)
+        if self._unseen and not isinstance(next(iter(given.inputs.values()), None), jax.core.Tracer):
+            check_room(self.graph)
+            self._unseen = False
         with shape_hints(self.graph, given.inputs):
             schedule = self.recomputing.schedule(given) if training and self.recomputing else self.schedule
             return run(keep_apart(schedule, frozenset(given.taps)), given, wanted=wanted, runner=self.runner)
@@ -269,25 +292,8 @@ class Net:
 
     def rewritten(self, params: Params) -> Params:
         """Return params as a forward pass of Caffe leaves them: some types write into theirs, see `ParamSpec`."""
-        new = dict(params)
-        for layer in self.graph.layers:
-            for param in layer.params:
-                if param.owned and param.spec.rewritten is not None:
-                    blobs: list[Any] = list(new[layer.key])
-                    blobs[param.slot.index] = param.spec.rewritten(blobs[param.slot.index])
-                    new[layer.key] = tuple(blobs)
-        return new
-
-    def summary(self) -> Summary:
-        """Return the net's layers in numbers; printed it is a table."""
-        return summarize(self.graph)
+        return rewritten(self.graph, params)
 
     def tree(self, value: Callable[[Param], Any]) -> Any:
         """Make `{layer: value of each param}`, None for params of other layers, without layers that have no value."""
-        tree = {layer.key: tuple(value(p) if p.owned else None for p in layer.params) for layer in self.graph.layers}
-        return {key: blobs for key, blobs in tree.items() if any(b is not None for b in blobs)}
-
-
-def _built(kind: type[Net], message: bytes, state: bytes, options: dict[str, Any], phase: Phase) -> Net:
-    net = kind(NetParameter.FromString(message), state=NetState.FromString(state), **options)
-    return net.in_phase(phase)
+        return tree_of(self.graph, value)

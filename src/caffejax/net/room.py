@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 
@@ -14,13 +15,16 @@ from ..sizes import in_words
 from ..summary import layer_summary
 
 
-def check_room(graph: Graph) -> None:
+def check_room(graph: Graph, shardings: Any = None) -> None:
     """Check that each layer by itself fits into the memory of the device that runs it.
+
+    With `shardings` of its params, into that of the devices that they are cut over.
 
     Raises:
         GraphError: naming all layers that do not, with what they take and what there is.
     """
-    problems = list(_problems(graph, _room()))
+    devices = max((len(s.device_set) for s in jax.tree.leaves(shardings) if not s.is_fully_replicated), default=1)
+    problems = list(_problems(graph, _room() * devices))
     if problems:
         raise GraphError(problems)
 

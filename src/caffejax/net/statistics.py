@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..kernels.varying import varying
+from ..variables import Params
 from .net import Net
-from .variables import Params
 
 
 def same_statistics(net: Net, state: Params) -> Params:

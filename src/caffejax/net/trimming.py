@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import jax
 
 from ..graph import Graph
-from ..layers.rows import count, trimmed
+from ..layers.rows import axis_of_rows_in, count
 from ..schedule.cut import padded_blobs
-from .variables import Blobs
+from ..variables import Blobs
 
 
 def trimmed_blobs(graph: Graph, blobs: Blobs) -> Blobs:
     """Return blobs with the rows that there are; see `Net.trimmed`."""
     begun = padded_blobs(graph.layers)
     rows = {name: count(blobs[name]) for name in set(begun.values()) if name in blobs}
-    return {name: _first_rows(begun, rows, name, blob) for name, blob in blobs.items()}
+    return {
+        name: _first_rows(blob, blobs[root], rows[root]) if (root := begun.get(name)) in rows else blob
+        for name, blob in blobs.items()
+    }
 
 
-def _first_rows(begun: Mapping[str, str], rows: Mapping[str, int], name: str, blob: jax.Array) -> jax.Array:
-    root = begun.get(name)
-    if root is None or root not in rows:
-        return blob
-    return trimmed(blob, rows[root]) if root == name else blob[: rows[root]]
+def _first_rows(blob: jax.Array, root: jax.Array, rows: int) -> jax.Array:
+    axis = axis_of_rows_in(blob, root)
+    return blob if axis is None else blob[(slice(None),) * axis + (slice(rows),)]

@@ -1,26 +1,29 @@
 """Training on many devices, and in many processes: the mesh, what lies where on it, and what processes agree on."""
 
-from .mesh import DATA, MODEL, mesh_of, share_of
+from .mesh import DATA, MODEL, is_first, mesh_of, share_of
 from .over_devices import over_devices
 from .placing import (
     check_shapes,
     first_rows,
     join_batches,
+    moved,
     on_one,
     place,
     place_like,
     replicated,
     settled,
     whole,
+    whole_on_first,
     whole_on_host,
 )
-from .processes import Requests, check_alike, is_first, meet, same_everywhere, start_processes
+from .processes import Requests, all_of, check_alike, meet, same_everywhere, start_processes
 from .sharding import cut_params
 
 __all__ = [
     "DATA",
     "MODEL",
     "Requests",
+    "all_of",
     "check_alike",
     "check_shapes",
     "cut_params",
@@ -29,6 +32,7 @@ __all__ = [
     "join_batches",
     "meet",
     "mesh_of",
+    "moved",
     "on_one",
     "over_devices",
     "place",
@@ -39,5 +43,6 @@ __all__ = [
     "share_of",
     "start_processes",
     "whole",
+    "whole_on_first",
     "whole_on_host",
 ]

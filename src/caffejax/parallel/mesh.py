@@ -15,6 +15,11 @@ from ..options import MESH_AXES, Share
 DATA, MODEL = MESH_AXES
 
 
+def is_first() -> bool:
+    """Return whether this process is the one that writes files and logs."""
+    return jax.process_index() == 0
+
+
 def mesh_of(devices: Sequence[jax.Device], model: int = 1) -> Mesh:
     """Arrange devices in rows of `model`, process by process; the axes are `DATA` and, if rows are longer, `MODEL`.
 

@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..errors import DataError
-from .mesh import DATA, share_of
+from .mesh import DATA, is_first, share_of
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
@@ -25,6 +25,16 @@ def place(tree: Any, shardings: Any) -> Any:
     if isinstance(shardings, jax.sharding.Sharding):
         shardings = jax.tree.map(lambda _: shardings, tree)
     return jax.tree.map(_placed, tree, shardings)
+
+
+def moved(tree: Any, shardings: Any) -> Any:
+    """Do as `place`, but for arrays that lie so already: these are returned as they are."""
+
+    def found(array: Any, sharding: jax.sharding.Sharding) -> jax.Array:
+        lies_so = isinstance(array, jax.Array) and array.sharding.is_equivalent_to(sharding, array.ndim)
+        return array if lies_so else _placed(array, sharding)
+
+    return jax.tree.map(found, tree, shardings)
 
 
 def place_like(tree: Any, like: Any) -> Any:
@@ -63,7 +73,7 @@ def whole(tree: Any) -> Any:
     leaves: list[Any]
     structure: Any
     leaves, structure = jax.tree.flatten(tree)
-    cut = [i for i, x in enumerate(leaves) if isinstance(x, jax.Array) and not x.is_fully_replicated]
+    cut = [i for i, x in enumerate(leaves) if _is_cut(x)]
     if cut:
         found = _gather(leaves[cut[0]].sharding.mesh)([leaves[i] for i in cut])
         for i, x in zip(cut, settled(found), strict=True):
@@ -76,12 +86,25 @@ def whole_on_host(tree: Any) -> Any:
 
     Those that each device has as a whole stay as they are. All processes must call it together.
     """
+    return jax.tree.map(lambda array: np.array(whole(array)) if _is_cut(array) else array, tree)
 
-    def found(array: Any) -> Any:
-        cut = isinstance(array, jax.Array) and not array.is_fully_replicated
-        return np.array(whole(array)) if cut else array
+
+def whole_on_first(tree: Any) -> Any:
+    """Return arrays as NumPy's in the first process, None in others; later steps leave them alone.
+
+    Those that are cut are put together one at a time: in the host's memory, or, of several processes, on a device. All
+    processes must call it together.
+    """
+
+    def found(array: Any) -> np.ndarray | None:
+        together = whole(array) if _is_cut(array) and not array.is_fully_addressable else array
+        return np.asarray(together) if is_first() else None  # of a CPU's memory no copy: JAX does not reuse it then
 
     return jax.tree.map(found, tree)
+
+
+def _is_cut(array: Any) -> bool:
+    return isinstance(array, jax.Array) and not array.is_fully_replicated
 
 
 def first_rows(tree: Any, mesh: Mesh) -> Any:

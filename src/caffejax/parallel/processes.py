@@ -98,9 +98,11 @@ def check_alike(what: Mapping[str, str]) -> None:
         raise CaffejaxError(f"the processes do not train the same: they differ in {', '.join(differing)}")
 
 
-def is_first() -> bool:
-    """Return whether this process is the one that writes files and logs."""
-    return jax.process_index() == 0
+def all_of(here: bool) -> bool:
+    """Return whether something is so in all processes; they must call it together."""
+    if jax.process_count() == 1:
+        return here
+    return bool(multihost_utils.process_allgather(np.array(here)).all())
 
 
 def same_everywhere(number: int) -> int:

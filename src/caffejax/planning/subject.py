@@ -17,9 +17,9 @@ from ..net import Net
 from ..options import Parallel
 from ..parallel import DATA, mesh_of, replicated
 from ..schema.caffe_pb2 import SolverParameter
-from ..solvers.build import optimizer_of, run_on, start_of
-from ..solvers.placement import OnMesh
-from ..solvers.state import TrainState, make_step
+from ..solvers.build import optimizer_of, run_on
+from ..solvers.on_mesh import OnMesh
+from ..solvers.state import TrainState, make_step, start_of
 from ..summary import multiply_adds
 from .devices import devices
 from .program import Program, program_of
@@ -130,7 +130,7 @@ class Subject:
             return step, (_laid(start, self._everywhere), fed, rate), {"donate_argnums": 0}
         laid, shardings = _on_mesh(start, net, self.mesh, self.parallel)
         fed = self._fed(net, (passes, self.mesh.shape[DATA]), PartitionSpec(None, DATA))
-        step = make_step(net, optimizer, passes, mesh=self.mesh)
+        step = make_step(net, optimizer, passes, mesh=self.mesh, parallel=self.parallel)
         return step, (laid, fed, rate), {"donate_argnums": 0, "out_shardings": (shardings, None)}
 
     @property

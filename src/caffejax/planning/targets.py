@@ -156,7 +156,7 @@ def target_of(text: str) -> Target:
     """
     chip, _, shape = text.rpartition(":")
     counts = shape.split("x")
-    if not chip or not all(n.isascii() and n.isdecimal() and 0 < int(n) <= _MOST for n in counts):
+    if not chip or not all(n.isascii() and n.isdecimal() and len(n) < 10 and 0 < int(n) <= _MOST for n in counts):
         raise CaffejaxError(f"'{text}' is not a target; give one such as {_EXAMPLES}")
     found = CHIPS.get(chip.lower()) or (_read(Path(chip)) if chip.endswith(".toml") else None)
     if found is None:

@@ -2,7 +2,7 @@
 
 from ..layers.python.blob import Blob
 from ..layers.python.layer import Layer
-from . import io, proto, pycaffe
+from . import _caffe, io, proto, pycaffe
 from ._alias import install
 from ._modes import (
     NCCL,
@@ -14,6 +14,7 @@ from ._modes import (
     layer_type_list,
     log,
     set_device,
+    set_limits,
     set_mode_cpu,
     set_mode_gpu,
     set_multiprocess,
@@ -58,6 +59,7 @@ __all__ = [
     "SGDSolver",
     "Solver",
     "Timer",
+    "_caffe",
     "get_solver",
     "has_nccl",
     "init_log",
@@ -70,6 +72,7 @@ __all__ = [
     "proto",
     "pycaffe",
     "set_device",
+    "set_limits",
     "set_mode_cpu",
     "set_mode_gpu",
     "set_multiprocess",

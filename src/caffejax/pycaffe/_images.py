@@ -59,6 +59,7 @@ class ImageNet(Net):
         model_file: the net prototxt.
         pretrained_file: its weights.
         mean, input_scale, raw_scale, channel_swap: as `io.Transformer` takes them; None leaves a step out.
+        strict_weights: as `Net` takes it.
 
     Attributes:
         transformer: turns images (H, W, K) into the input.
@@ -72,8 +73,9 @@ class ImageNet(Net):
         input_scale: float | None = None,
         raw_scale: float | None = None,
         channel_swap: Sequence[int] | None = None,
+        strict_weights: bool = False,
     ) -> None:
-        super().__init__(model_file, TEST, weights=pretrained_file)
+        super().__init__(model_file, TEST, weights=pretrained_file, strict_weights=strict_weights)
         name = self.inputs[0]
         shape = self.blobs[name].data.shape
         self.transformer = transformer_of(name, shape, mean, input_scale, raw_scale, channel_swap)

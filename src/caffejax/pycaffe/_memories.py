@@ -10,7 +10,7 @@ import jax
 from .. import net as pure
 from ..graph import AUTOMATIC, Graph, Slot
 from ..layers.python.layer import BlobVec
-from ._slots import Slots, slot_trees, split_roots
+from ._slots import Slots, slot_trees
 from ._synced import Memory, Shape, SyncedBlob
 
 
@@ -31,7 +31,7 @@ class Memories:
     def __init__(self, graph: Graph, variables: pure.Variables, device: jax.Device) -> None:
         self.device = device
         self._graph = graph
-        self._roots = split_roots(graph)
+        self._roots = graph.split_roots
         self._params, self._state = slot_trees(graph)
         self.blobs: dict[str, SyncedBlob] = {}
         for name, blob in graph.blobs.items():

@@ -12,8 +12,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..errors import CaffejaxError, did_you_mean
 from ..glog import start_logging
 from ..layers import layer_types
+from ..options import LIMITS, Reading
 from ..schema.caffe_pb2 import TEST, TRAIN
 
 __all__ = ["TEST", "TRAIN"]
@@ -32,6 +34,7 @@ class _Process:
         self.key: jax.Array | None = None
         self.drawn = 0
         self.warned = False
+        self.limits: dict[str, Any] = {}
         self.lock = threading.Lock()
 
 
@@ -80,6 +83,26 @@ def set_random_seed(seed: int) -> None:
         _process.seed, _process.key, _process.drawn = int(seed), None, 0
 
 
+def set_limits(**limits: Any) -> None:
+    """Set limits of what is read from files from now on, by the names of those of `caffejax.Reading`.
+
+    Args:
+        limits: `max_image_pixels`, `max_hdf5_bytes` or `no_python_layers`; others stay as they are.
+
+    Raises:
+        CaffejaxError: for other names, and for values that cannot be.
+    """
+    if unknown := [name for name in limits if name not in LIMITS]:
+        raise CaffejaxError(f"there is no limit '{name}'{did_you_mean(name, LIMITS)}" for name in unknown)
+    Reading(**limits)
+    _process.limits |= limits
+
+
+def reading() -> Reading:
+    """Return how new nets read, by the limits set."""
+    return Reading(**_process.limits)
+
+
 def next_key() -> tuple[jax.Array, np.uint32]:
     """Return a new random key, as a key and a number still to be folded into it."""
     with _process.lock:
@@ -97,7 +120,7 @@ def next_seed() -> int:
 
 
 def set_multiprocess(multiprocess: bool) -> None:
-    """Remember this and no more: a solver of this package trains on one device."""
+    """Remember this and no more: pycaffe's solvers train on one device; see `NCCL`."""
     _process.multiprocess = bool(multiprocess)
 
 

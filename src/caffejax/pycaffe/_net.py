@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from ..checkpoints.loading import load_weights, save_weights
-from ..errors import GraphError, Problem, WeightsError, did_you_mean
+from ..errors import CaffejaxError, GraphError, Problem, WeightsError, did_you_mean
 from ..layers.context import Phase
 from ..schema.caffe_pb2 import TRAIN
+from ..summary import summarize
 from ._arrays import array_source, write_batch
 from ._batches import Rows, batches
 from ._layers import layer_blobs, share_data, shown_layer
@@ -37,6 +38,7 @@ class Net:
         phase: TRAIN or TEST.
         level, stages: further conditions of the layers' include and exclude rules.
         weights: a .caffemodel or .caffemodel.h5 to start from.
+        strict_weights: whether it must have weights for every layer that has some; else those without are logged.
 
     Attributes:
         name: its name; scripts may give it another.
@@ -52,20 +54,27 @@ class Net:
         self,
         network_file: AnyPath,
         phase: int | AnyPath,
-        level: int = 0,
+        level: int | None = None,
         stages: Sequence[str] | None = None,
         weights: AnyPath | None = None,
+        *,
+        strict_weights: bool = False,
     ) -> None:
         if not isinstance(phase, int):
+            if level is None:
+                raise CaffejaxError(
+                    f'give a phase, caffe.TEST or caffe.TRAIN, not "{os.fspath(phase)}"; with weights: '
+                    'Net(file, caffe.TEST, weights="net.caffemodel")'
+                )
             weights, phase, level = phase, level, 0
-        if weights is not None and not Path(weights).is_file():
+        if weights is not None and not os.path.isfile(Path(weights)):
             raise WeightsError(Problem("no such file; check the path and the working directory", str(weights)))
         name: Phase = "TRAIN" if phase == TRAIN else "TEST"
-        workspace, loader = open_workspace(network_file, name, level, tuple(stages or ()))
+        workspace, loader = open_workspace(network_file, name, level or 0, tuple(stages or ()))
         self._show(workspace)
         weakref.finalize(self, loader.close)
         if weights is not None:
-            self.copy_from(weights)
+            self.copy_from(weights, strict_weights)
 
     @classmethod
     def _of(cls, workspace: Workspace) -> Net:
@@ -91,6 +100,12 @@ class Net:
         self._inputs, self._outputs = (list(map(self._blob_names.index, n)) for n in (self.inputs, self.outputs))
         self.bottom_names = OrderedDict((layer.name, list(layer.bottoms)) for layer in graph.layers)
         self.top_names = OrderedDict((layer.name, list(layer.tops)) for layer in graph.layers)
+
+    def __repr__(self) -> str:
+        return f"Net {self._workspace.graph!r}"
+
+    def _repr_html_(self) -> str:
+        return summarize(self._workspace.graph)._repr_html_()
 
     @property
     def blob_loss_weights(self) -> OrderedDict[str, float]:
@@ -232,14 +247,18 @@ class Net:
 
     _set_input_arrays = set_input_arrays
 
-    def copy_from(self, weights: AnyPath) -> None:
+    def copy_from(self, weights: AnyPath, strict: bool = False) -> None:
         """Take the blobs of a .caffemodel or .caffemodel.h5 for the layers of the same names.
 
+        Args:
+            weights: the file.
+            strict: whether there must be weights for every layer that has some.
+
         Raises:
-            WeightsError: if it cannot be read, or blobs do not fit.
+            WeightsError: if it cannot be read, blobs do not fit, or, if `strict`, some are missing.
         """
         memories = self._workspace.memories
-        memories.variables = load_weights(self._workspace.graph, memories.variables, weights)
+        memories.variables = load_weights(weights, self._workspace.graph, memories.variables, strict)
 
     load_hdf5 = copy_from
 

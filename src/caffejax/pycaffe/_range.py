@@ -6,7 +6,7 @@ it inside the same compiled function.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from ..schedule import Given, Part, Result, Schedule, Values, compute, one_by_on
 from ..schedule.cut import cut_round_host
 from ..schedule.fuse import fuse
 from ._backward import BackwardRange, Diffs, Pullback, Seeds, pull_back, with_pullback
-from ._slots import slot_trees, split_roots
+from ._slots import slot_trees
 
 Key = tuple[jax.Array, *tuple[Any, ...]]  # a key, and the numbers to fold into it one after the other
 
@@ -49,13 +49,13 @@ class LayerRange:
     Args:
         graph: the graph.
         first, last: indices of its layers; both belong to it. A host layer is a range of its own, and so is one with
-            padded tops.
+            padded tops that other layers read.
 
     Attributes:
         on_host: whether it is a host layer, which is not compiled.
         fed_layers: those of its layers that are fed; their tops stand in the blobs already.
         reads: blobs that must be given: what Input and data layers produce, and what comes from layers before.
-        makes: blobs that it computes. An inserted Split's tops are its bottom under other names (see `split_roots`).
+        makes: blobs that it computes. A Split's tops are its bottom under other names: `Graph.split_roots`.
         params, state: the slots that its layers use, in trees like those of `Net.init`.
         indices: those of its layers that pick by number, and where they read it.
     """
@@ -64,9 +64,9 @@ class LayerRange:
         self.graph, self.first, self.last = graph, first, last
         self.layers = graph.layers[first : last + 1]
         self.on_host = any(layer.type.on_host for layer in self.layers)
-        self._padded = any(layer.type.facts.padded for layer in self.layers)
+        self._padded = frozenset(padded_tops(self.layers))
         self.fed_layers = tuple(layer for layer in self.layers if layer.type.is_fed)
-        self._roots = split_roots(graph)
+        self._roots = graph.split_roots
         self._part = self._part_to(last)
         self.reads = tuple(dict.fromkeys(map(self.root, self._part.reads)))
         self.makes = tuple(sorted(self._part.makes - self._roots.keys()))
@@ -89,9 +89,13 @@ class LayerRange:
     def forward(self, args: Args, wanted: tuple[str, ...]) -> Forward:
         """Run forward; return the blobs in `wanted`, padded tops trimmed to the rows that there are."""
         found: Forward = self._function("forward", self._forward, wanted)(args)
-        if not self._padded:
-            return found
-        return found._replace(values={name: trimmed(value) for name, value in found.values.items()})
+        return found._replace(values=self.trimmed(found.values))
+
+    def trimmed(self, values: Values) -> Values:
+        """Return what a pass has given, padded tops trimmed."""
+        if self._padded.isdisjoint(values):
+            return values
+        return {name: trimmed(value) if name in self._padded else value for name, value in values.items()}
 
     def backward(self, args: Args, seeds: Seeds, back: BackwardRange, wanted: tuple[str, ...]) -> Diffs:
         """Run some of the layers backward, after a forward pass of the same `args`; return the diffs in `wanted`."""
@@ -167,10 +171,13 @@ class Ranges:
 
     Attributes:
         graph: the graph.
+        padding_is_read: whether some of its layers read tops that have rows of padding.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        padded = padded_tops(graph.layers)
+        self.padding_is_read = any(padded.intersection(layer.bottoms) for layer in graph.layers)
         self._known: dict[tuple[int, int], LayerRange] = {}
 
     def of(self, first: int, last: int) -> LayerRange:
@@ -180,12 +187,21 @@ class Ranges:
         return self._known[first, last]
 
     def cut(self, first: int, last: int, *, apart: bool) -> Iterator[LayerRange]:
-        """Yield layers `first` to `last` in ranges cut round those on the host, or each by itself if `apart`."""
+        """Yield layers `first` to `last` in ranges cut round those on the host, or each by itself if `apart`.
+
+        Of layers with padded tops that others read, each is also a range of its own, for what follows to run on just
+        the rows that there are.
+        """
         whole = schedule_of(self.graph, first, last)
-        for part in (one_by_one(whole) if apart else cut_round_host(whole, trim=True)).parts:
+        for part in (one_by_one(whole) if apart else cut_round_host(whole, trim=self.padding_is_read)).parts:
             stop = first + len(part.layers)
             yield self.of(first, stop - 1)
             first = stop
+
+
+def padded_tops(layers: Iterable[Layer]) -> set[str]:
+    """Return the tops of layers that give rows of padding."""
+    return {top for layer in layers if layer.type.facts.padded for top in layer.tops}
 
 
 def _given(args: Args) -> Given:

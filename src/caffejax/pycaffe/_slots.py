@@ -1,4 +1,4 @@
-"""Which array lies where in a graph: params and state by the slots that own them, split blobs by what they share."""
+"""Which array lies where in a graph: params and state by the slots that own them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,3 @@ def slot_trees(graph: Graph) -> tuple[Slots, Slots]:
         if any(other):
             state[layer.key] = tuple(other)
     return params, state
-
-
-def split_roots(graph: Graph) -> dict[str, str]:
-    """Return for each top of an inserted Split the blob that it is: in Caffe, too, they share their data."""
-    return {top: layer.bottoms[0] for layer in graph.layers if layer.inserted_split for top in layer.tops}

@@ -58,6 +58,7 @@ class Solver:
             source_file(solver_file),
             device=_modes.device(),
             seed=_modes.next_seed(),
+            reading=_modes.reading(),
             open_loader=lambda net: Loader(net.graph, by_hand=lambda: workspaces[net].feed_by_hand()),
         )
         _set_to_work(setup, start, workspaces)
@@ -68,6 +69,9 @@ class Solver:
         self.test_nets = [Net._of(workspaces[evaluator.net]) for evaluator in setup.tests.evaluators]
         for net in self.test_nets:
             net.share_with(self.net)
+
+    def __repr__(self) -> str:
+        return f"{self.param.type} solver of {self.net!r}, iteration {self.iter} of {self.param.max_iter}"
 
     @property
     def param(self) -> SolverParameter:

@@ -12,7 +12,7 @@ from ..graph import AUTOMATIC
 from ..inspect.debug_info import DebugInfo
 from ..net import Params, Variables
 from ..solvers.build import Setup
-from ..solvers.state import StepResult, TrainState, make_update, pass_key
+from ..solvers.state import StepResult, TrainState, as_shapes, make_update, pass_key
 from . import _modes
 from ._workspace import Workspace
 
@@ -66,13 +66,18 @@ class BlobUpdater:
         return self.train_state.variables
 
     @property
-    def each(self) -> None:
-        """Nothing: there is but one device."""
-        return None
+    def wanted(self) -> TrainState:
+        """The shapes of the state, and where it lies."""
+        return as_shapes(self.train_state)
+
+    @property
+    def cut(self) -> tuple[TrainState, None]:
+        """A copy of the state, as others may write to blobs; there is but one device."""
+        return jax.tree.map(jnp.copy, self.train_state), None
 
     def restore(self, state: TrainState, each: Params | None) -> None:
         """Go on from a saved state."""
-        self.train_state, self.last_update = state, None
+        self.train_state, self.last_update = jax.device_put(state, self._device), None
 
     def update(
         self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool = False, asked: jax.Array | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -14,9 +15,11 @@ from ..graph import Graph
 from ..graph.reshape import reshape_graph
 from ..layers import Fed
 from ..layers.context import Phase, name_key
+from ..net.room import check_room
 from . import _modes
 from ._backward import BackwardRange, takes_part
 from ._fed import FedLayers
+from ._frozen import FrozenForward
 from ._history import History
 from ._memories import Memories
 from ._passes import BackwardPass, Pass, new_pass
@@ -48,6 +51,7 @@ class Workspace:
         self.callbacks: dict[str, list[Callback]] = {
             f"{when}_{what}": [] for when in ("before", "after") for what in ("forward", "backward")
         }
+        self._frozen = FrozenForward(net)
         self._by_hand = net.graph.fed_by_hand
         self._known: dict[Any, Ranges] = {}  # by the shapes of what is fed by hand
         self._use(net.graph)
@@ -66,13 +70,16 @@ class Workspace:
         """Take the shapes that the blobs of Input layers have now for the net's.
 
         Raises:
-            GraphError: if a layer cannot work with them.
+            GraphError: if a layer cannot work with them, or there is no room for it.
         """
         shapes = {name: self.memories.blobs[name].shape for name in self._by_hand}
         if all(self.graph.blobs[name].shape == shape for name, shape in shapes.items()):
             return
         known = self._known.get(tuple(shapes.values()))
-        self._use(known.graph if known else reshape_graph(self.graph, shapes))
+        graph = known.graph if known else reshape_graph(self.graph, shapes)
+        if not known:
+            check_room(graph)
+        self._use(graph)
         self.memories.reshape(self.graph)
 
     def follow(self) -> None:
@@ -155,7 +162,8 @@ class Workspace:
 
     def _forward(self, layers: LayerRange, key: Key) -> jax.Array:
         forward = self._start(layers, key)
-        found = layers.forward(forward.args, self._wanted(layers))
+        wanted = self._wanted(layers)
+        found = self._frozen.run(layers, forward.args, wanted) or layers.forward(forward.args, wanted)
         forward.finish(found, self.memories)
         self._history.add(forward)
         return found.loss
@@ -163,7 +171,8 @@ class Workspace:
     def _wanted(self, layers: LayerRange) -> tuple[str, ...]:
         """Return the blobs that a pass is to return."""
         blobs, shapes = self.memories.blobs, self.graph.blobs
-        if self.graph.has_varying_rows or any(blobs[name].shape != shapes[name].shape for name in layers.reads):
+        rows_vary = self.graph.has_host_layers or self._ranges.padding_is_read
+        if rows_vary or any(blobs[name].shape != shapes[name].shape for name in layers.reads):
             return layers.makes  # their shapes are known only then
         sure = {*layers.leaves, *(name for _, name in layers.indices)}
         return tuple(name for name in layers.makes if blobs[name].data_memory.expects_look() or name in sure)
@@ -198,7 +207,8 @@ def open_workspace(
     network_file: str | os.PathLike[str], phase: Phase, level: int, stages: tuple[str, ...]
 ) -> tuple[Workspace, Loader]:
     """Build a net with random numbers of the process's and set it to work; the loader is to be closed."""
-    net = pure.Net(network_file, phase, level=level, stages=stages, seed=_modes.next_seed())
+    reading = replace(_modes.reading(), seed=_modes.next_seed())
+    net = pure.Net(network_file, phase, level=level, stages=stages, reading=reading)
     key, number = _modes.next_key()
     loader = Loader(net.graph, by_hand=dict)
     return Workspace(net, net.init(name_key(key, f"net {number}")), loader), loader

@@ -20,6 +20,7 @@ class Classifier(ImageNet):
         image_dims: height and width that images are resized to before they are cropped to the input's size, which
             is also the default.
         mean, input_scale, raw_scale, channel_swap: as `io.Transformer` takes them.
+        strict_weights: as `Net` takes it.
     """
 
     def __init__(
@@ -31,8 +32,9 @@ class Classifier(ImageNet):
         input_scale: float | None = None,
         raw_scale: float | None = None,
         channel_swap: Sequence[int] | None = None,
+        strict_weights: bool = False,
     ) -> None:
-        super().__init__(model_file, pretrained_file, mean, input_scale, raw_scale, channel_swap)
+        super().__init__(model_file, pretrained_file, mean, input_scale, raw_scale, channel_swap, strict_weights)
         self.crop_dims = np.array(self.blobs[self.inputs[0]].data.shape[2:])
         self.image_dims = tuple(int(n) for n in (self.crop_dims if image_dims is None else image_dims))
 

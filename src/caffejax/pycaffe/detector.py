@@ -24,6 +24,7 @@ class Detector(ImageNet):
         pretrained_file: its weights.
         mean, input_scale, raw_scale, channel_swap: as `io.Transformer` takes them.
         context_pad: how many pixels of the net's input, on each side, show what is around the window.
+        strict_weights: as `Net` takes it.
     """
 
     def __init__(
@@ -35,8 +36,9 @@ class Detector(ImageNet):
         raw_scale: float | None = None,
         channel_swap: Sequence[int] | None = None,
         context_pad: int | None = None,
+        strict_weights: bool = False,
     ) -> None:
-        super().__init__(model_file, pretrained_file, mean, input_scale, raw_scale, channel_swap)
+        super().__init__(model_file, pretrained_file, mean, input_scale, raw_scale, channel_swap, strict_weights)
         self.configure_crop(context_pad)
 
     def detect_windows(

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..atomic import replacing
 from ..errors import CaffejaxError
+from ..schema import caffe_pb2
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, PoolingParameter
 from ..view.drawing import Drawing
 from ..view.svg import to_svg
@@ -36,16 +37,21 @@ def get_edge_label(layer: LayerParameter) -> str:
     return label.edge(layer) if label.edge else ""
 
 
+class DrawingError(CaffejaxError, ValueError):
+    """A layer whose definition cannot be drawn; a ValueError, which Caffe raises."""
+
+
 def get_layer_lr_mult(layer: LayerParameter) -> tuple[float, float]:
     """Return the multipliers of the learning rate of weights and biases; 1 where the layer says nothing.
 
     Raises:
         ValueError: for layers other than convolutions and inner products.
+        DrawingError: for more than two multipliers.
     """
     if not label_of(layer.type).lr_mult:
         raise ValueError(f"{layer.type} layers do not have a learning rate multiplier")
     if len(layer.param) > 2:
-        raise ValueError(f"layer '{layer.name}' has {len(layer.param)} param entries; weights and biases are two")
+        raise DrawingError(f"layer '{layer.name}' has {len(layer.param)} param entries; weights and biases are two")
     given = [param.lr_mult for param in layer.param]
     first, second = [*given, 1.0, 1.0][:2]
     return first, second
@@ -86,13 +92,17 @@ def drawing(
         display_lrm: multipliers of the learning rate in the boxes.
 
     Raises:
-        CaffejaxError: for another direction.
-        ValueError: for a layer with both include and exclude rules, if a phase was given.
+        CaffejaxError: for another direction, or if there are no layers.
+        DrawingError: for a layer with both include and exclude rules, if a phase was given.
     """
     if rankdir not in _DIRECTIONS:
         raise CaffejaxError(f"rankdir is one of {', '.join(_DIRECTIONS)}, not '{rankdir}'")
+    layers = [x for x in caffe_net.layer if phase is None or _in_phase(x, phase)]
+    if not layers:
+        where = "" if phase is None else f" in phase {caffe_pb2.Phase.Name(phase)}"
+        raise CaffejaxError(f"net '{caffe_net.name}' has no layers{where}: there is nothing to draw")
     result = Drawing(caffe_net.name or "Net", rankdir)
-    for layer in wired([x for x in caffe_net.layer if phase is None or _in_phase(x, phase)]):
+    for layer in wired(layers):
         style = {**LAYER_STYLE_DEFAULT, "fillcolor": choose_color_by_layertype(layer.layer.type)}
         text = get_layer_label(layer.layer, rankdir, display_lrm)
         result.nodes[layer.key] = text, NEURON_LAYER_STYLE if layer.in_place else style
@@ -107,7 +117,7 @@ def drawing(
 
 def _in_phase(layer: LayerParameter, phase: int) -> bool:
     if layer.include and layer.exclude:
-        raise ValueError(f"layer {layer.name} has both include and exclude specified.")
+        raise DrawingError(f"layer {layer.name} has both include and exclude specified.")
     if layer.include:
         return any(rule.phase == phase or not rule.HasField("phase") for rule in layer.include)
     return not any(rule.phase == phase and rule.HasField("phase") for rule in layer.exclude)

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ..data.datum import decode_image
-from ..data.opencv import cv2
-from ..errors import DataError, Problem, WeightsError
+from ..data.datum import decode_image, decode_pixels
+from ..errors import DataError, WeightsError, located
 from ..schema import caffe_pb2, parse_binary
 from ..schema.blobs import read_bytes
+from . import _modes
 from .resizing import resize_image
 
 __all__ = [
@@ -88,7 +88,7 @@ def array_to_datum(arr: np.ndarray, label: int | None = None) -> caffe_pb2.Datum
 def datum_to_array(datum: Any) -> np.ndarray:
     """Return the image (K, H, W) in a Datum: uint8, else float64. A compressed one is decoded, to B, G, R."""
     if datum.encoded:
-        return decode_image(datum.data)
+        return decode_image(datum.data, max_pixels=_modes.reading().max_image_pixels)
     shape = datum.channels, datum.height, datum.width
     if datum.data:
         return np.frombuffer(datum.data, np.uint8).reshape(shape).copy()
@@ -106,15 +106,14 @@ def load_image(filename: str | os.PathLike[str], color: bool = True) -> np.ndarr
         (H, W, 3) in R, G, B, or (H, W, 1), float32 in 0..1: bytes divided by 255.
 
     Raises:
-        DataError: for a file that is not there or is no image.
+        DataError: for a file that is not there, is no image, or has more pixels than `set_limits` allows.
     """
     try:
-        content = np.frombuffer(read_bytes(filename), np.uint8)
+        content = read_bytes(filename)
     except WeightsError as error:  # as far as reading goes, a file is a file
         raise DataError(error.problems) from error
-    pixels = cv2.imdecode(content, cv2.IMREAD_UNCHANGED) if content.size else None
-    if pixels is None:
-        raise DataError(Problem("is no image that OpenCV can decode, or is damaged", str(filename)))
+    with located(file=str(filename)):
+        pixels = decode_pixels(content, max_pixels=_modes.reading().max_image_pixels)
     scale = np.iinfo(pixels.dtype).max if pixels.dtype.kind in "iu" else 1
     image = np.atleast_3d(pixels).astype(np.float64) / scale
     image = image[:, :, 2::-1] if image.shape[2] >= 3 else image[:, :, :1]  # B, G, R and alpha to R, G, B

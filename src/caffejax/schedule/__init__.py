@@ -2,7 +2,7 @@
 
 from .model import Part, Schedule, Step, one_by_one, part_of, schedule_of
 from .plan import plan
-from .running import Given, Result, Values, compute, run, run_part, run_parts
+from .running import Given, Result, Trees, Values, compute, run, run_part, run_parts
 
 __all__ = [
     "Given",
@@ -10,6 +10,7 @@ __all__ = [
     "Result",
     "Schedule",
     "Step",
+    "Trees",
     "Values",
     "compute",
     "one_by_one",

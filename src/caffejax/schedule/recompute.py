@@ -42,15 +42,19 @@ class Recomputing:
         shapes = tuple((name, x.shape, x.dtype) for name, x in sorted(given.inputs.items()))
         if shapes not in self._chosen:
             limit = available_memory(jax.devices()[0]) if self._limit is None else self._limit
-            fixed = _TIMES_PARAMS * size(given.params) + size(given.state) + size(given.inputs)
-            groups = choose_groups(*units_of(self._schedule, given), limit, fixed)
-            self._chosen[shapes] = groups
+            self._chosen[shapes] = groups = groups_for(self._schedule, given, limit)
             _log(groups, limit, len(self._schedule.graph.layers))
         return self._chosen[shapes]
 
     def schedule(self, given: Given) -> Schedule:
         """Return the schedule for such arrays."""
         return recompute(self._schedule, self.groups(given._replace(taps={})))
+
+
+def groups_for(schedule: Schedule, given: Given, limit: int) -> Groups:
+    """Return what a schedule of one part, without host layers, runs twice for a limit in bytes, and what it takes."""
+    fixed = _TIMES_PARAMS * size(given.params) + size(given.state) + size(given.inputs)
+    return choose_groups(*units_of(schedule, given), limit, fixed)
 
 
 def recompute(schedule: Schedule, groups: Groups) -> Schedule:

@@ -21,6 +21,7 @@ from .model import Part, Schedule, Step
 
 Values = dict[str, jax.Array]
 Arrays = tuple[jax.Array, ...]
+Trees = tuple[Mapping[str, Any], Mapping[str, Any]]  # params and state, as a net has them
 
 
 class Given(NamedTuple):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import Problem, WeightsError
+from ..paths import content
 from . import wire
 from .caffe_pb2 import BlobShape
 
@@ -90,7 +90,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         WeightsError: with path and reason.
     """
     try:
-        return Path(path).read_bytes()
+        return content(path)
     except FileNotFoundError:
         raise WeightsError(Problem("no such file; check the path and the working directory", str(path))) from None
     except IsADirectoryError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from ..errors import Problem, SchemaError, located
+from ..glog import warn_once
 from ..sizes import in_words
 from .caffe_pb2 import NetParameter, SolverParameter
 from .places import in_layer, is_layer
@@ -29,8 +29,6 @@ _OTHERS = {
 }
 
 _LARGEST_TEXT = 256 << 20  # bytes; nets with their weights written out in text have tens of MB
-
-_log = logging.getLogger("caffejax")
 
 
 def read_net(source: str | os.PathLike[str] | Message, *, name: str = "<text>") -> NetParameter:
@@ -168,4 +166,4 @@ def _text_of(path: Path) -> str:
 
 def _warn(warnings: list[str], file: str) -> None:
     if warnings:
-        _log.warning("%s: %s", file, "; ".join(warnings))
+        warn_once(f"{file}: {'; '.join(warnings)}")  # the nets of a solver are read several times

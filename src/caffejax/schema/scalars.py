@@ -14,6 +14,7 @@ from ..errors import did_you_mean
 _INTEGER = re.compile(r"0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*", re.ASCII)
 _FLOAT = re.compile(r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fF]?", re.ASCII)
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
+_DIGITS = 20  # of the largest number of 64 bits
 _LETTERS = {b"a": 7, b"b": 8, b"f": 12, b"n": 10, b"r": 13, b"t": 9, b"v": 11}
 _LETTERS |= {quote: quote[0] for quote in (b"\\", b"?", b"'", b'"')}
 _WORDS = {"inf": float("inf"), "infinity": float("inf"), "nan": float("nan")}
@@ -48,9 +49,12 @@ def _integer(token: str, minus: bool, low: int, high: int) -> int:
     if not _INTEGER.fullmatch(token):
         raise ValueError(f"expected an integer, found {_quote(token, minus)}")
     base = 10 if token[0] != "0" else 16 if token[1:2] in ("x", "X") else 8
+    if base == 10 and len(token) > _DIGITS:  # Python reads no more than some thousands
+        raise ValueError(f"a number of {len(token)} digits is out of range: {low} to {high}")
     value = -int(token, base) if minus else int(token, base)
     if not low <= value <= high:
-        raise ValueError(f"{value} is out of range: {low} to {high}")
+        shown = f"{value}" if value.bit_length() <= 128 else "the number"
+        raise ValueError(f"{shown} is out of range: {low} to {high}")
     return value
 
 

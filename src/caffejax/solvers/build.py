@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import secrets
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 import optax
 from jax.sharding import Mesh
 
@@ -19,8 +19,9 @@ from ..data.batch_sizes import divided
 from ..data.loader import Loader
 from ..errors import GraphError, Problem, SolverError, located
 from ..graph import Graph
+from ..graph.creation_log import log_creation
 from ..layers.context import name_key
-from ..net import Net, Variables
+from ..net import Net
 from ..options import Parallel, Reading, Run, Share
 from ..parallel import DATA, check_alike, mesh_of, same_everywhere, share_of
 from ..paths import find
@@ -28,8 +29,11 @@ from ..schedule.limit import available_memory
 from ..schema import format_text, read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from . import policies, settings
+from .enough_memory import check_memory
 from .evaluate_on_mesh import can_spread
-from .placement import OnDevice, OnMesh, Placement
+from .feeding import loader_opener
+from .on_mesh import OnMesh
+from .placement import OnDevice, Placement
 from .report import log
 from .snapshots import Snapshots
 from .state import TrainState
@@ -46,6 +50,7 @@ class Setup:
         file: where they came from.
         device: where to run; of several devices, the first of this process.
         placement: where what is trained lies.
+        parallel: how training is spread over several devices.
         seed: where all randomness comes from.
         rate_schedule: the learning rate by iteration.
         net: the train net.
@@ -60,6 +65,7 @@ class Setup:
     file: Path | None
     device: jax.Device
     placement: Placement
+    parallel: Parallel
     seed: int
     rate_schedule: policies.RateSchedule
     net: Net
@@ -87,20 +93,27 @@ def build(
     parallel: Parallel = Parallel(),
     seed: int | None = None,
     weights: Sequence[str | os.PathLike[str]] = (),
+    strict_weights: bool = False,
     keep_last: int | None = None,
     keep_best: str | None = None,
-    open_loader: Callable[[Net], Loader] = lambda net: Loader(net.graph),
+    data: Any = None,
+    test_data: Any = None,
+    checkpoint_only: bool = False,
+    open_loader: Callable[[Net], Loader] | None = None,
     run: Run = Run(),
     reading: Reading = Reading(),
+    measured: bool = False,
 ) -> tuple[Setup, TrainState]:
-    """Build what a solver's settings ask for, and the state that training starts from, on the device.
+    """Build what a solver's settings ask for, and the state that training starts from, where it is to lie.
 
     Args:
-        solver, file, device, parallel, seed, weights, keep_last, keep_best: as `Solver` takes them.
+        solver, file, device, parallel, seed, weights, strict_weights, keep_last, keep_best: as `Solver` takes them.
+        data, test_data, checkpoint_only: likewise.
         devices: where to run in place of `device`, if there are several.
-        open_loader: what opens a net's data.
+        open_loader: what opens a net's data, in place of `data` and `test_data`.
         run: how the nets compute; test nets are never recomputed.
         reading: how they read; their seed is the solver's.
+        measured: whether to look first if there is enough memory, on one device.
 
     Raises:
         SolverError, SchemaError, GraphError, DataError, WeightsError: for settings, nets or weights that cannot work.
@@ -122,35 +135,52 @@ def build(
     if mesh is not None:
         reading = replace(reading, share=share_of(mesh))
         run = run_on(mesh, run)
-    train = settings.train_net(param, folder)
-    if mesh is not None and parallel.batch == "global":
+    with located(file=os.fspath(path) if path else None):
+        train, test_settings = settings.train_net(param, folder), settings.test_nets(param, folder)
+    parts = mesh.shape[DATA] if mesh is not None and parallel.batch == "global" else 1
+    if parts > 1:
         with located(file=train.file):
-            train = replace(train, message=divided(train.message, mesh.shape[DATA], train.state))
+            train = replace(train, message=divided(train.message, parts, train.state))
+    log.info("Initializing solver from parameters: \n%s", format_text(param))
     log.info("Creating training net%s.", f" from net file: {train.file}" if train.file else " specified in the solver")
     net = _net(train, _limited(run, device), reading)
+    log_creation(net.graph)
     if mesh is not None:
         _check_trains(net.graph)
-    loader = open_loader(net)
+    elif measured:
+        check_memory(net, device, run.memory_limit, lambda other: _net(train, other, reading))
     test_run = replace(run, remat="none", axis_name=None, sync_bn=False)
-    test_nets = [_test_net(test, test_run, reading) for test in settings.test_nets(param, folder)]
+    test_nets = []
+    for i, test in enumerate(test_settings):
+        where = f"by net file: {test.file}" if test.file else "in the solver"
+        log.info("Creating test net (#%d) specified %s", i, where)
+        test_nets.append(_test_net(test, test_run, reading))
+        log_creation(test_nets[-1].graph)
+    open_loader = open_loader or loader_opener(net, test_nets, data, test_data, parts)
+    loader = open_loader(net)
     tests = Tests(param, test_nets, net, key, device, open_loader, mesh)
+    log.info("Solver scaffolding done.")
 
-    given = [find(w, folder) for entry in param.weights for w in entry.split(",")]
-    variables = _initial(net, key, [*given, *weights])
+    given = [*(find(w, folder) for entry in param.weights for w in entry.split(",")), *weights]
     optimizer = optimizer_of(param, net)
     placement: Placement = OnDevice(device) if mesh is None else OnMesh(mesh, net.graph, parallel.shard)
+    variables = placement.start(net, name_key(key, "init"))
+    for weights_file in given:
+        log.info("Finetuning from %s", weights_file)
+    variables = load_weights(given, net.graph, variables, strict_weights)
     setup = Setup(
         param=param,
         file=path,
         device=device,
         placement=placement,
+        parallel=parallel,
         seed=seed,
         rate_schedule=policies.rate_schedule(param),
         net=net,
         loader=loader,
         tests=tests,
         optimizer=optimizer,
-        snapshots=Snapshots(param, path, tests.keep(keep_last, keep_best)),
+        snapshots=Snapshots(param, path, tests.keep(keep_last, keep_best), checkpoint_only),
         keep_best=keep_best,
     )
     if jax.process_count() > 1:
@@ -160,10 +190,18 @@ def build(
                 "the solver": format_text(param),
                 "the train net": format_text(train.message),
                 "the options": options,
-                "the first weights": repr([np.asarray(x).tobytes() for x in jax.tree.leaves(variables)]),
+                "the first weights": repr([_checksum(weights_file) for weights_file in given]),
             }
         )
-    return setup, jax.device_put(start_of(variables, optimizer, key), device)
+    return setup, placement.started(variables, optimizer, key)
+
+
+def _checksum(path: str | os.PathLike[str]) -> int:
+    number = 0
+    with open(path, "rb") as file:
+        while part := file.read(2**20):
+            number = zlib.crc32(part, number)
+    return number
 
 
 def run_on(mesh: Mesh, run: Run) -> Run:
@@ -201,17 +239,6 @@ def optimizer_of(param: SolverParameter, net: Net) -> optax.GradientTransformati
     return caffe_optimizer(param, _multipliers(net, "lr_mult"), _multipliers(net, "decay_mult"))
 
 
-def start_of(variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: jax.Array) -> TrainState:
-    """Make the state that training starts from."""
-    return TrainState(
-        params=variables.params,
-        state=variables.state,
-        opt_state=optimizer.init(variables.params),
-        iteration=jnp.int32(0),
-        key=name_key(key, "train"),
-    )
-
-
 def _seed(param: SolverParameter, given: int | None) -> int:
     if param.random_seed >= 0:
         return int(param.random_seed)
@@ -227,14 +254,6 @@ def _limited(run: Run, device: jax.Device) -> Run:
 
 def _net(net: settings.NetSettings, run: Run, reading: Reading) -> Net:
     return Net(net.message, state=net.state, file=net.file, run=run, reading=reading)
-
-
-def _initial(net: Net, key: jax.Array, weights: Sequence[str | os.PathLike[str]]) -> Variables:
-    variables = net.init(name_key(key, "init"))
-    for path in weights:
-        log.info("Finetuning from %s", path)
-        variables = load_weights(net.graph, variables, path)
-    return variables
 
 
 def _multipliers(net: Net, name: str) -> dict[str, tuple[float | None, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -78,7 +79,7 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
     record = _record(path, stored.record)
     variables = Variables(like.params, like.state)
     if stored.learned_net:
-        variables = load_weights(graph, variables, _weights(path, stored.learned_net))
+        variables = load_weights(_weights(path, stored.learned_net), graph, variables, strict=True)
     slots = find_history(like.opt_state).history
     problems = list(_differences(stored, graph, len(slots), type))
     if problems:
@@ -119,10 +120,10 @@ def _record(path: Path, text: str) -> dict[str, Any]:
 def _weights(path: Path, named: str) -> Path:
     """Find the weights file: as named from the working directory, else beside the state."""
     given, beside = Path(named), path.parent / Path(named).name
-    if not given.exists() and not beside.exists():
-        message = f"its weights are missing: there is no '{named}' from the working directory, and no '{beside}'"
+    if not os.path.isfile(given) and not os.path.isfile(beside):  # no device, which has no end
+        message = f"its weights are missing: there is no file '{named}' from the working directory, and no '{beside}'"
         raise WeightsError(Problem(f"{message}; put the file beside this one", file=str(path)))
-    return given if given.exists() else beside
+    return given if os.path.isfile(given) else beside
 
 
 def _differences(stored: SolverState, graph: Graph, slots: int, type: str) -> Iterator[str]:

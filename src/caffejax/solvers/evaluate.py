@@ -14,6 +14,8 @@ from ..errors import GraphError, Problem
 from ..graph import Graph
 from ..inspect import IndexCheck
 from ..net import Net, Params, Variables
+from ..net.frozen_passes import frozen_passes, scored_blobs
+from .carried import decode, encode
 from .detection import Precisions, average_precisions, mean_precision, output_problems
 
 
@@ -31,6 +33,10 @@ class Scores(NamedTuple):
     precisions: Mapping[str, Precisions] = MappingProxyType({})
 
 
+class Stopped(Exception):  # noqa: N818  it is no error
+    """A test was stopped before its end."""
+
+
 class Evaluator:
     """A test net with its own place in the data, which goes on from one test to the next.
 
@@ -40,19 +46,27 @@ class Evaluator:
         loader: where its batches come from; its data layers unless given.
         ap_version: how the average precision of detections is computed, if the net's outputs are that; see
             `average_precision`.
+        freeze: freeze the net for each test, where it can be. That takes as long as some passes.
 
     Raises:
         GraphError: if outputs are to be detections and are not.
     """
 
     def __init__(
-        self, net: Net, device: jax.Device, loader: Loader | None = None, ap_version: str | None = None
+        self,
+        net: Net,
+        device: jax.Device,
+        loader: Loader | None = None,
+        ap_version: str | None = None,
+        *,
+        freeze: bool = False,
     ) -> None:
         check_outputs(net, ap_version)
         self._ap_version = ap_version
         self.net = net
         self.loader = Loader(net.graph) if loader is None else loader
         self.device = device
+        self._freeze = freeze
         self._last: Params = {}
         self._check_indices = IndexCheck(net)
         self._forward = net.jit(output_scores(net))
@@ -63,20 +77,49 @@ class Evaluator:
         batches: int,
         key: jax.Array,
         each: Callable[[int, Scores], object] | None = None,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> Scores:
-        """Average over `batches` forward passes; `each(number, scores)` is called after every one."""
+        """Average over `batches` forward passes; `each(number, scores)` is called after every one.
+
+        Raises:
+            Stopped: if `stopping` says so before one of them; nothing is known of how far the data was read.
+        """
         results: list[Any] = []
         state = self._continued(variables.state)
+        forward = (self._freeze and self._frozen(variables)) or self._forward
         for i in range(batches):
+            if stopping():
+                raise Stopped
             batch = jax.device_put(next(self.loader), self.device)
             given = variables.params, state, batch, jax.random.fold_in(key, i)
             self._check_indices(*given)
-            result, state = self._forward(*given)
+            result, state = forward(*given)
             results.append(result)
             if each is not None:
                 each(i, Scores(float(result[0]), jax.tree.map(np.asarray, result[1])))
         self._last = state
         return mean_scores(results, self.net.graph, self._ap_version)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the place in the data, and what recurrent layers carry over from the last batch, by layer."""
+        return {**self.loader.get_state(), **encode(self.net.graph, self._last)}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go to a place that `get_state` gave; raises `DataError` if it is none."""
+        self._last = decode(self.net.graph, state)
+        self.loader.set_state(state)
+
+    def _frozen(self, variables: Variables) -> Callable[..., Any] | None:
+        """Return what `output_scores` makes, by the net frozen, if it can be."""
+        passes = frozen_passes(self.net, variables, scored_blobs(self.net.graph))
+        if passes is None:
+            return None
+
+        def scores(_: Params, state: Params, batch: Any, key: jax.Array) -> Any:
+            blobs = passes(batch, key)
+            return (passes.loss(blobs), {name: blobs[name] for name in self.net.outputs}), state
+
+        return scores
 
     def _continued(self, state: Params) -> Params:
         """Return the state with what recurrent layers carry over from the last batch."""

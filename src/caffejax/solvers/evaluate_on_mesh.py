@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -13,7 +13,7 @@ from ..data.loader import Loader
 from ..inspect import IndexCheck
 from ..net import Net, Params, Variables
 from ..parallel import DATA, check_shapes, join_batches, place, replicated, share_of, whole
-from .evaluate import Scores, check_outputs, mean_scores, output_scores
+from .evaluate import Scores, Stopped, check_outputs, mean_scores, output_scores
 
 _EACH, _ALL = PartitionSpec(DATA), PartitionSpec()
 
@@ -58,19 +58,33 @@ class MeshEvaluator:
         batches: int,
         key: jax.Array,
         each: Callable[[int, Scores], object] | None = None,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> Scores:
         """Average over `batches` forward passes; all processes must call it together. `each` as for `Evaluator`.
 
+        So is `stopping`, which must say the same in all processes.
+
         Raises:
             DataError: if a batch cannot be read, or is of another shape than the net's.
+            Stopped: if it is stopped.
         """
         params, state = self._everywhere(variables)
         results: list[Any] = []
         for result in self._rounds(params, state, batches, key):
+            if stopping():
+                raise Stopped
             if each is not None:
                 each(len(results), Scores(float(result[0]), result[1]))
             results.append(result)
         return mean_scores(results, self.net.graph, self._ap_version)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the place in the data, by layer."""
+        return self.loader.get_state()
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go to a place that `get_state` gave; raises `DataError` if it is none."""
+        self.loader.set_state(state)
 
     def _rounds(self, params: Params, state: Params, batches: int, key: jax.Array) -> Iterator[Any]:
         """Yield the loss and outputs of each batch, in order."""

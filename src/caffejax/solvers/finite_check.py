@@ -74,7 +74,7 @@ class FiniteCheck:
             raise SolverError(self._problem(iteration, culprit))
 
     def check(self, variables: Variables | None = None) -> None:
-        """Look at all losses so far, and at `variables`: the parameters and statistics.
+        """Look at all losses so far, and at `variables`: the parameters and statistics, as they lie.
 
         Raises:
             SolverError: if one is not finite; again each time, until `restart`.

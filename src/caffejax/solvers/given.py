@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import jax
 
 from ..errors import CaffejaxError, SolverError
-from ..options import Parallel, Reading, Run, is_whole, quoted, resolved
+from ..options import OnSnapshotError, Parallel, Reading, Run, is_whole, quoted, resolved
 
 
 def check_options(
@@ -58,7 +58,9 @@ def _problems(
     parallel: Any,
     keep_last: Any,
     keep_best: Any,
+    checkpoint_only: Any,
     steps_per_dispatch: Any,
+    on_snapshot_error: Any,
     debug_nans: Any,
     seed: Any,
 ) -> Iterator[str]:
@@ -78,5 +80,9 @@ def _problems(
         yield f"keep_best must be None or the name of an output, not {quoted(keep_best)}"
     if not is_whole(steps_per_dispatch) or steps_per_dispatch < 1:
         yield f"steps_per_dispatch must be a whole number from 1 on, not {quoted(steps_per_dispatch)}"
-    if not isinstance(debug_nans, bool):
-        yield f"debug_nans must be True or False, not {quoted(debug_nans)}"
+    if on_snapshot_error not in get_args(OnSnapshotError):
+        known = " or ".join(map(quoted, get_args(OnSnapshotError)))
+        yield f"on_snapshot_error must be {known}, not {quoted(on_snapshot_error)}"
+    for name, value in {"checkpoint_only": checkpoint_only, "debug_nans": debug_nans}.items():
+        if not isinstance(value, bool):
+            yield f"{name} must be True or False, not {quoted(value)}"

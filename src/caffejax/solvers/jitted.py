@@ -17,6 +17,7 @@ from ..net import Params, Variables
 from ..parallel import over_devices, settled
 from .build import Setup
 from .finite_check import FiniteCheck
+from .native_states import check_state
 from .pace import DataWait
 from .report import log
 from .state import StepResult, TrainState, make_forward, make_step, make_steps, ragged, stack
@@ -29,7 +30,7 @@ class JittedUpdater:
 
     Args:
         setup: the parts of training.
-        start: where to start; every process has it.
+        start: where to start, placed.
         finite_check: what traces NaN and infinity, if it is to look at every step.
         steps_per_dispatch: how many updates to start at once, where the net allows that.
 
@@ -52,8 +53,9 @@ class JittedUpdater:
         if debug_nans and placement.mesh is not None:
             raise SolverError("debug_nans looks at the numbers of one device; train on one")
         mesh = placement.mesh
-        step = make_step(net, setup.optimizer, param.iter_size, keep_update=param.snapshot_diff, mesh=mesh)
-        self._state = placement.placed(start)
+        keep = param.snapshot_diff
+        step = make_step(net, setup.optimizer, param.iter_size, keep_update=keep, mesh=mesh, parallel=setup.parallel)
+        self._state = start
         left = {"out_shardings": (placement.shardings(start), None)}
         forward = make_forward(net)
         self._forward = self._jit(forward if mesh is None else over_devices(forward, mesh))
@@ -73,6 +75,7 @@ class JittedUpdater:
 
     @train_state.setter
     def train_state(self, new: TrainState) -> None:
+        check_state(new, self.wanted)
         self._state = self._placement.placed(new)
 
     @property
@@ -81,13 +84,18 @@ class JittedUpdater:
         return self._placement.variables(self._state)
 
     @property
-    def each(self) -> Params | None:
-        """The running statistics of each of several devices."""
-        return self._placement.each(self._state)
+    def wanted(self) -> TrainState:
+        """The shapes of `train_state`, and how a checkpoint is to be read."""
+        return self._placement.wanted(self._state)
+
+    @property
+    def cut(self) -> tuple[TrainState, Params | None]:
+        """As `train_state`, but as it lies; and the running statistics of each of several devices."""
+        return self._placement.cut(self._state)
 
     def restore(self, state: TrainState, each: Params | None) -> None:
-        """Go on from a state that every process has, with the running statistics of each device it was saved from."""
-        self._state, self.last_update = self._placement.placed(state, each), None
+        """Go on from a state that was read as wanted, with the statistics of each device that it was saved from."""
+        self._state, self.last_update = self._placement.restored(state, each), None
 
     @property
     def waited(self) -> float:

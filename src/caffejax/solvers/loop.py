@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 
-from ..errors import located
+from ..errors import CaffejaxError, located
 from ..net import Variables
 from ..parallel import Requests, check_alike, meet
 from .build import Setup
@@ -109,18 +109,32 @@ class TrainingLoop:
         self._loss, stopwatch = SmoothedLoss(self._param.average_loss), self.stopwatch()
         end = self.iteration + iterations
         while self.iteration < end:
-            if self.tests.due(self.iteration) and (self.iteration or self._param.test_initialization):
-                self.test()
+            due = self.tests.due(self.iteration) and (self.iteration or self._param.test_initialization)
+            if due and self._test() is None:
+                self._stop()
+                return
             request = self._update(self._steps_to_dispatch(end), stopwatch)
             self.snapshots.check()
             self._tell("on_step")
             if self._requests is None:
                 request = self._taken()
+            if request == "stop":
+                self._stop()
+                return
             if self._due(self._param.snapshot) or request is not None:
                 self.snapshot(wait=False)
-                if request == "stop":
-                    self._stopped = True
+                if self._requests is None and self._request == "stop":  # asked for meanwhile
+                    self._stopped = self._taken() == "stop"
+                    self.snapshots.wait()  # the last must be written
                     return
+
+    def _stop(self) -> None:
+        """Take a snapshot, of what is there, and have training end."""
+        self._taken()
+        self._finite_check.check(self.updater.cut[0].variables)
+        self._snapshot()
+        self.snapshots.wait()
+        self._stopped = True
 
     def request(self, what: Request) -> None:
         """Ask for a snapshot after the iteration under way, and to "stop" then; safe in a signal handler."""
@@ -161,47 +175,67 @@ class TrainingLoop:
 
     def test(self) -> list[Scores]:
         """Test every test net with the current params; log and return the scores."""
-        results = self.tests.run(self.iteration, self.variables)
+        results = self.tests.run(self.iteration, self.updater.cut[0].variables)
+        assert results is not None  # nothing stops it
         self._tell("on_test", results)
+        return results
+
+    def _test(self, *, ahead: bool = False) -> list[Scores] | None:
+        """Make a test that is due, or one `ahead`, as `Tests.run` has them; None if a request to stop ended it.
+
+        Of several processes each may be asked at another time, so the test ends first.
+        """
+        alone = self._requests is None
+        results = self.tests.run(
+            self.iteration,
+            self.updater.cut[0].variables,
+            ahead=ahead,
+            stopping=lambda: alone and self._request == "stop",
+        )
+        if results is not None:
+            self._tell("on_test", results)
         return results
 
     def snapshot(self, wait: bool = True) -> None:
         """Save Caffe's two files, and everything as a checkpoint; unless told to `wait`, in the background.
 
         Raises:
-            WeightsError: if it, or the one before, could not be written.
+            WeightsError: if it, or the one before, could not be written; unless told to `wait`, only as
+                `Snapshots.on_error` says.
             SolverError: if the parameters are not finite.
         """
-        self._finite_check.check(self.updater.variables)
+        self._finite_check.check(self.updater.cut[0].variables)
         if self._keep_best and self.tests.due(self.iteration):
-            self.test()  # now, not with the next iteration: the checkpoint is ranked by it
-        record = {"data": self._positions(), "seed": self._seed, "scores": self.tests.scores}
-        if isinstance(self.rate_schedule, Plateau):
-            record["plateau"] = dict(self.rate_schedule.state)
-        self.snapshots.save(
-            self.updater.train_state,
-            self._graph,
-            self.iteration,
-            record,
-            last_update=self.updater.last_update,
-            each=self.updater.each,
-        )
-        checkpoint = f"{self.snapshots.prefix}.orbax{os.sep}{self.iteration}"
-        self._finite_check.good = checkpoint
-        self._tell("on_snapshot", checkpoint)
+            self._test(ahead=True)  # now, not with the next iteration: the checkpoint is ranked by it
+        self._snapshot()
         if wait:
             self.snapshots.wait()
 
+    def _snapshot(self) -> None:
+        """Start saving."""
+        record = {"data": self._positions(), "seed": self._seed, "scores": self.tests.scores}
+        if isinstance(self.rate_schedule, Plateau):
+            record["plateau"] = dict(self.rate_schedule.state)
+        state, each = self.updater.cut
+        self.snapshots.save(state, self._graph, self.iteration, record, self.updater.last_update, each)
+        checkpoint = f"{self.snapshots.prefix}.orbax{os.sep}{self.iteration}"
+        self._finite_check.good = checkpoint
+        self._tell("on_snapshot", checkpoint)
+
     def restore(self, snapshot: str | os.PathLike[str]) -> None:
-        """Go back to a snapshot; raises `WeightsError` if it cannot be read or is of another net."""
-        state, record, each = self.snapshots.restore(snapshot, self.updater.train_state, self._graph)
+        """Go back to a snapshot; raises a `CaffejaxError`, and stays, if it cannot be read or is of another net."""
+        state, record, each = self.snapshots.restore(snapshot, self.updater, self._graph)
         check_alike({"the snapshot": str(int(state.iteration))})
+        before = self._positions()
+        try:
+            with located(file=os.fspath(snapshot)):
+                self._set_positions(record.get("data", self._start))
+        except CaffejaxError:
+            self._set_positions(before)
+            raise
         self.updater.restore(state, each)
         self.iteration = int(state.iteration)
-        positions = record.get("data", self._start)
-        with located(file=os.fspath(snapshot)):
-            self._loader.set_state(positions["train"])
-            self.tests.set_state(positions["test"])
+        self.tests.scores = dict(record.get("scores") or {})
         if isinstance(self.rate_schedule, Plateau) and "plateau" in record:
             self.rate_schedule.state.update(record["plateau"])
         self._finite_check.restart(os.fspath(snapshot))
@@ -257,7 +291,7 @@ class TrainingLoop:
     def _finish(self) -> None:
         """Make the last snapshot, display and test, where they are due."""
         p = self._param
-        self._finite_check.check(self.updater.variables)
+        self._finite_check.check(self.updater.cut[0].variables)
         if p.snapshot_after_train and not self._due(p.snapshot):
             self.snapshot()
         if self._due(p.display):
@@ -265,10 +299,14 @@ class TrainingLoop:
             log.info(f"Iteration {self.iteration}, loss = {self.smoothed_loss:g}")
             self._tell("on_display", Display(self.iteration, self.smoothed_loss, self.rate, {}, None))
         if self.tests.due(self.iteration):
-            self.test()
+            self._test()
         self.snapshots.close()
         log.info("Optimization Done.")
 
     def _positions(self) -> dict[str, Any]:
         """Return the places in the data."""
         return {"train": self._loader.get_state(), "test": self.tests.get_state()}
+
+    def _set_positions(self, places: Mapping[str, Any]) -> None:
+        self._loader.set_state(places["train"])
+        self.tests.set_state(places["test"])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from ..errors import Problem, WeightsError
+from ..errors import Problem, SolverError, WeightsError
 from ..net import Params
-from ..parallel import place_like
+from ..parallel import whole_on_first
 from .report import log
 from .rules import History, find_history, with_history
 from .state import TrainState
@@ -19,14 +21,13 @@ _EACH = "devices"  # where a checkpoint has the statistics of each device
 
 
 def to_host(state: TrainState) -> TrainState:
-    """Copy a state to NumPy, the key as its data: later steps, which may reuse the buffers, leave it alone."""
-    with_data = state.replace(key=jax.random.key_data(state.key))  # type: ignore[attr-defined]
-    copied: TrainState = jax.tree.map(lambda x: x if isinstance(x, np.ndarray) else np.array(x), with_data)
+    """Return a state as NumPy's arrays, the key as its data, which later steps leave alone; see `whole_on_first`."""
+    copied: TrainState = whole_on_first(state.replace(key=_data(state.key)))  # type: ignore[attr-defined]
     return copied
 
 
 def to_arrays(state: TrainState, each: Params | None = None) -> dict[str, Any]:
-    """Return a state from `to_host` as nested dictionaries of names, for any reader of a checkpoint.
+    """Return a state as nested dictionaries of names, for any reader of a checkpoint.
 
     `each` is the running statistics of each of several devices.
     """
@@ -37,54 +38,93 @@ def to_arrays(state: TrainState, each: Params | None = None) -> dict[str, Any]:
         "state": _named(state.state),
         "history": {str(i): _named(tree) for i, tree in histories},
         "iteration": state.iteration,
-        "key": state.key,
+        "key": _data(state.key),
     }
+
+
+def _data(key: Any) -> Any:
+    return jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
 
 
 def _named(tree: Params) -> dict[str, Any]:
     return {layer: {str(i): b for i, b in enumerate(blobs) if b is not None} for layer, blobs in tree.items()}
 
 
-def from_arrays(
-    arrays: Mapping[str, Any], like: TrainState, file: str, carried: Collection[str] = ()
-) -> tuple[TrainState, Params | None]:
-    """Make the state of a checkpoint's arrays, placed as `like` is, and the statistics of each device, if there.
-
-    `carried` names, as layer/index, what layers carry from one batch to the next: where the batch was of another size,
-    it starts at zero again.
-
-    Raises:
-        WeightsError: naming every array that only one of the two has, or in another shape.
-    """
-    flat = _flat({name: tree for name, tree in arrays.items() if name != _EACH})
-    wanted = _flat(to_arrays(to_host(like)))
-    for name in (f"state/{place}" for place in carried):
-        if name in flat and flat[name].shape != wanted[name].shape:
-            log.warning("%s: '%s' is of another batch size, and starts at zero again", file, name)
-            flat[name] = np.zeros_like(wanted[name])
-    problems = [Problem(message, file=file) for message in _differences(flat, wanted)]
+def check_state(state: TrainState, wanted: TrainState) -> None:
+    """Raise `SolverError` unless a state, which somebody sets, has the arrays of the one that is wanted."""
+    kinds: list[Any] = [jax.tree.structure(s.opt_state, is_leaf=_is_history) for s in (state, wanted)]
+    if kinds[0] == kinds[1]:
+        problems = _differences(_flat(to_arrays(state)), _flat(to_arrays(wanted)), ())
+    else:
+        problems = ["its optimizer state is of another solver type"]
     if problems:
-        raise WeightsError(problems)
+        raise SolverError([f"this state cannot be this solver's: {problem}" for problem in problems])
 
-    def loaded(place: str, tree: Params) -> Params:
-        return {
-            layer: tuple(
-                None if b is None else place_like(flat[f"{place}/{layer}/{i}"], b) for i, b in enumerate(blobs)
-            )
-            for layer, blobs in tree.items()
-        }
 
-    history = History(
-        tuple(loaded(f"history/{i}", tree) for i, tree in enumerate(find_history(like.opt_state).history))
-    )
-    state = TrainState(
-        params=loaded("params", like.params),
-        state=loaded("state", like.state),
-        opt_state=with_history(like.opt_state, history),
-        iteration=place_like(flat["iteration"], like.iteration),
-        key=place_like(jax.random.wrap_key_data(flat["key"]), like.key),
-    )
-    return state, _each(_flat(arrays.get(_EACH, {})), like.state)
+def _is_history(tree: Any) -> bool:
+    return isinstance(tree, History)
+
+
+@dataclass(frozen=True)
+class StateReader:
+    """What a checkpoint is read into, and what becomes of it.
+
+    Attributes:
+        wanted: the shapes of a state of this solver, as `Placement.wanted` gives them, with shardings.
+        file: where the checkpoint is.
+        carried: names, as layer/index, of what layers carry from one batch to the next: where the batch was of another
+            size, it starts at zero again.
+    """
+
+    wanted: TrainState
+    file: str
+    carried: Collection[str] = ()
+
+    def target(self, shapes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what to read arrays of these shapes into: as wanted; each device's statistics to the host.
+
+        Raises:
+            WeightsError: naming every array that only one of the two has, or in another shape.
+        """
+        flat, wanted = _flat({name: tree for name, tree in shapes.items() if name != _EACH}), self._flat_wanted()
+        restart = {f"state/{place}" for place in self.carried}
+        if messages := _differences(flat, wanted, restart):
+            raise WeightsError([Problem(message, file=self.file) for message in messages])
+
+        def into(place: str, shape: Any) -> Any:
+            own = wanted.get(place)
+            as_wanted = own is not None and own.sharding is not None and own.shape == tuple(shape.shape)
+            return own if as_wanted else np.empty(shape.shape, shape.dtype)
+
+        return _mapped(into, shapes)
+
+    def state(self, arrays: Mapping[str, Any]) -> tuple[TrainState, Params | None]:
+        """Make the state of what was read, and the statistics of each device, if there."""
+        flat, wanted = _flat(arrays), self._flat_wanted()
+        for name in (f"state/{place}" for place in self.carried):
+            if name in flat and flat[name].shape != wanted[name].shape:
+                log.warning("%s: '%s' is of another batch size, and starts at zero again", self.file, name)
+                flat[name] = np.zeros(wanted[name].shape, wanted[name].dtype)
+
+        def loaded(place: str, tree: Params) -> Params:
+            return {
+                layer: tuple(None if b is None else flat[f"{place}/{layer}/{i}"] for i, b in enumerate(blobs))
+                for layer, blobs in tree.items()
+            }
+
+        like = self.wanted
+        histories = enumerate(find_history(like.opt_state).history)
+        state = TrainState(
+            params=loaded("params", like.params),
+            state=loaded("state", like.state),
+            opt_state=with_history(like.opt_state, History(tuple(loaded(f"history/{i}", t) for i, t in histories))),
+            iteration=flat["iteration"],
+            key=jax.random.wrap_key_data(flat["key"]),
+        )
+        return state, _each(_flat(arrays.get(_EACH, {})), like.state)
+
+    def _flat_wanted(self) -> dict[str, Any]:
+        return _flat(to_arrays(self.wanted))
 
 
 def _each(flat: Mapping[str, Any], like: Params) -> Params | None:
@@ -98,22 +138,28 @@ def _each(flat: Mapping[str, Any], like: Params) -> Params | None:
     }
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flat(tree: Mapping[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}/")
-        else:
-            flat[f"{prefix}{name}"] = value
+    _mapped(flat.setdefault, tree)
     return flat
 
 
-def _differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+def _mapped(function: Callable[[str, Any], Any], tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Call a function with each array's path and the array; return what it gives, as the tree is."""
+    return {
+        name: _mapped(function, value, f"{prefix}{name}/")
+        if isinstance(value, Mapping)
+        else function(f"{prefix}{name}", value)
+        for name, value in tree.items()
+    }
+
+
+def _differences(stored: Mapping[str, Any], wanted: Mapping[str, Any], any_shape: Collection[str]) -> list[str]:
     found = [f"has no '{name}', which this solver needs" for name in wanted if name not in stored]
     found += [f"has '{name}', which this solver does not know" for name in stored if name not in wanted]
     found += [
-        f"'{name}' has shape {stored[name].shape}, this solver needs {value.shape}"
+        f"'{name}' has shape {tuple(stored[name].shape)}, this solver needs {value.shape}"
         for name, value in wanted.items()
-        if name in stored and stored[name].shape != value.shape
+        if name in stored and tuple(stored[name].shape) != value.shape and name not in any_shape
     ]
     return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import Problem, SolverError, did_you_mean
+from ..errors import Problem, SchemaError, SolverError, did_you_mean
 from ..inspect.average_precision import VERSIONS
 from ..paths import find
 from ..schema import hints_in, read_net, unknown_settings
@@ -60,7 +60,8 @@ def _other_problems(param: SolverParameter) -> Iterator[str]:
     if any(n < 0 for n in param.test_iter):
         yield f"test_iter must not be negative: {list(param.test_iter)}"
     if param.iter_size < 1:
-        yield f"iter_size must be 1 or more, not {param.iter_size}"
+        zero = ": Caffe divides by it, and all parameters become NaN" if param.iter_size == 0 else ""
+        yield f"iter_size must be 1 or more, not {param.iter_size}{zero}"
     if param.average_loss < 1:
         yield f"average_loss must be 1 or more, not {param.average_loss}"
     for name, known in _NAMES.items():
@@ -88,22 +89,26 @@ def train_net(param: SolverParameter, folder: Path | None) -> NetSettings:
         SchemaError: if its file cannot be read.
     """
     (field,) = (f for f in _TRAIN_SOURCES if param.HasField(f))
-    return _settings(getattr(param, field), folder, "TRAIN", param.train_state)
+    return _settings(field, getattr(param, field), folder, "TRAIN", param.train_state)
 
 
 def test_nets(param: SolverParameter, folder: Path | None) -> list[NetSettings]:
     """Read the test nets in Caffe's order: test_net_param, test_net, then the train net as often as needed."""
-    sources: list[Any] = [*param.test_net_param, *param.test_net]
+    sources: list[tuple[str, Any]] = [("test_net_param", net) for net in param.test_net_param]
+    sources += [("test_net", file) for file in param.test_net]
     if not (sources or param.HasField("net") or param.HasField("net_param")):
         return []  # whatever test_iter says
-    generic = param.net if param.HasField("net") else param.net_param
+    generic = ("net", param.net) if param.HasField("net") else ("net_param", param.net_param)
     sources += [generic] * (len(param.test_iter) - len(sources))
     states = list(param.test_state) or [NetState()] * len(sources)
-    return [_settings(s, folder, "TEST", state) for s, state in zip(sources, states, strict=True)]
+    return [_settings(*s, folder, "TEST", state) for s, state in zip(sources, states, strict=True)]
 
 
-def _settings(source: str | NetParameter, folder: Path | None, phase: Any, extra: NetState) -> NetSettings:
+def _settings(field: str, source: str | NetParameter, folder: Path | None, phase: Any, extra: NetState) -> NetSettings:
     file = None if isinstance(source, NetParameter) else str(find(source, folder))
+    if file is not None and not Path(file).exists():
+        beside = f" and in the solver's folder {folder}" if folder is not None else ""
+        raise SchemaError(f"its {field}, {source}: no such file; looked for in the working directory{beside}")
     message = read_net(Path(file) if file else source)
     state = NetState(phase=phase)
     for more in (message.state, extra):  # stages add up, a phase or level replaces

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,17 +15,19 @@ from ..checkpoints.background import Background
 from ..checkpoints.loading import save_weights
 from ..checkpoints.lock import locked
 from ..checkpoints.orbax import CheckpointFolder, Keep
-from ..errors import Problem, SolverError, WeightsError
+from ..errors import CaffejaxError, Problem, SolverError, WeightsError
 from ..graph import Graph
 from ..net import Params, Variables
-from ..parallel import is_first, whole_on_host
+from ..options import OnSnapshotError
+from ..parallel import all_of, is_first, whole_on_first
 from ..schema import format_text
 from ..schema.caffe_pb2 import SolverParameter
 from .caffe_states import is_caffe_state, load_state, save_state
-from .native_states import from_arrays, to_arrays, to_host
+from .native_states import StateReader, to_arrays, to_host
 from .record import checked
 from .report import log
 from .state import TrainState
+from .updater import Updater
 
 FORMAT = 1  # of the checkpoint's record and names
 
@@ -37,16 +39,26 @@ class Snapshots:
         param: the solver's settings: snapshot, snapshot_prefix.
         file: the solver's prototxt, which gives the prefix where there is none.
         keep: which checkpoints stay.
+        checkpoint_only: write no files of Caffe's.
+
+    Attributes:
+        prefix: what all their names begin with.
+        on_error: "stop" if a snapshot that cannot be written is an error at once; "continue" if only the newest must be
+            there in the end.
 
     Raises:
         SolverError: if snapshots are due and their folder cannot be made or written.
     """
 
-    def __init__(self, param: SolverParameter, file: Path | None, keep: Keep | None = None) -> None:
-        self._param = param
+    def __init__(
+        self, param: SolverParameter, file: Path | None, keep: Keep | None = None, checkpoint_only: bool = False
+    ) -> None:
+        self._param, self._checkpoint_only = param, checkpoint_only
         self.prefix = _prefix(param.snapshot_prefix, file)
-        self._folder = CheckpointFolder(f"{self.prefix}.orbax", keep)
+        self._folder = CheckpointFolder(f"{self.prefix}.orbax", keep, together=True)
         self._background = Background()
+        self.on_error: OnSnapshotError = "stop"
+        self._missing: CaffejaxError | None = None  # why the newest is not there
         if param.snapshot:
             self.prepare()
 
@@ -61,66 +73,93 @@ class Snapshots:
     ) -> None:
         """Start writing a snapshot: Caffe's two files and the checkpoint. Training may go on; see `wait`.
 
+        All processes write the checkpoint, each the parts of arrays that it has. The first writes Caffe's files, for
+        which arrays that are cut come together in its memory, one at a time.
+
         With `snapshot_diff`, Caffe's diffs are what the last update subtracted: `last_update`, zeros if None. `each` is
-        the running statistics of each of several devices. Of several processes the first writes.
+        the running statistics of each of several devices.
 
         Raises:
-            WeightsError: if this snapshot cannot be started, or the one before could not be written.
+            WeightsError, SolverError: if this snapshot cannot be started, or the one before could not be written; one
+                process follows `on_error`.
         """
-        last_update = whole_on_host(last_update)
-        if not is_first():
-            return
-        self.prepare()
-        state, last_update, each = to_host(state), jax.tree.map(np.array, last_update), jax.tree.map(np.array, each)
+        try:
+            self.prepare()
+        except SolverError as error:
+            return self._failed(error)
+        self._attend(self._background.wait)  # to the one before
+        self._missing = None
+        own = {**record, "format": FORMAT, "solver": format_text(self._param)}
+        several = jax.process_count() > 1
+        if several:  # each has its parts of the arrays, and all start together
+            self._folder.save(iteration, to_arrays(state, each), own, record.get("scores"))
+        if not several or not self._checkpoint_only:
+            state, last_update = to_host(state), whole_on_first(last_update)
+        each = each if several else jax.tree.map(np.array, each)
+        write_caffe = self._caffe_files(state, graph, iteration, record, last_update)
+        log.info("Snapshotting solver state to checkpoint %s%s%d", self._folder.path, os.sep, iteration)
+
+        def write() -> None:
+            if not several:
+                write_caffe()
+                self._folder.save(iteration, to_arrays(state, each), own, record.get("scores"))
+                return
+            try:
+                write_caffe()
+            finally:
+                self._folder.wait()  # others wait for this one, whatever becomes of Caffe's files
+
+        self._background.submit(write)
+
+    def _caffe_files(
+        self, host: TrainState, graph: Graph, iteration: int, record: Mapping[str, Any], last_update: Params | None
+    ) -> Callable[[], None]:
+        """Return what writes Caffe's files, in the first process, of what has come together there."""
+        if self._checkpoint_only or not is_first():
+            return lambda: None
         hdf5 = self._param.snapshot_format == SolverParameter.HDF5
         stem, end, kind = f"{self.prefix}_iter_{iteration}", ".h5" if hdf5 else "", "HDF5" if hdf5 else "binary proto"
         weights, solverstate = f"{stem}.caffemodel{end}", f"{stem}.solverstate{end}"
-        diffs = (last_update or jax.tree.map(np.zeros_like, state.params)) if self._param.snapshot_diff else None
-
-        own = {"format": FORMAT, "solver": format_text(self._param)}
+        diffs = (last_update or jax.tree.map(np.zeros_like, host.params)) if self._param.snapshot_diff else None
 
         def write() -> None:
-            save_weights(weights, graph, Variables(state.params, state.state), diffs)
-            save_state(solverstate, state, graph, self._param, weights, record)
-            self._folder.save(iteration, to_arrays(state, each), {**record, **own}, record.get("scores"))
-            self._folder.wait()
+            save_weights(weights, graph, Variables(host.params, host.state), diffs)
+            save_state(solverstate, host, graph, self._param, weights, record)
 
         log.info("Snapshotting to %s file %s", kind, weights)
         log.info("Snapshotting solver state to %s file %s", kind, solverstate)
-        log.info("Snapshotting solver state to checkpoint %s%s%d", self._folder.path, os.sep, iteration)
-        self._background.submit(write)
+        return write
 
     def restore(
-        self, path: str | os.PathLike[str], like: TrainState, graph: Graph
+        self, path: str | os.PathLike[str], updater: Updater, graph: Graph
     ) -> tuple[TrainState, dict[str, Any], Params | None]:
         """Read the state in a snapshot, its record, and the running statistics of each device if it has them.
 
         Args:
             path: a checkpoint folder, for its newest step; one step of it (`<prefix>.orbax/<n>`); or a
                 .solverstate[.h5], which has no record if Caffe wrote it.
-            like: a state of this solver.
+            updater: what is to go on with it: of several devices or processes each reads its part of a checkpoint.
             graph: the train net.
 
         Raises:
             WeightsError: if there is none, or it is of another net or solver type.
         """
         if is_caffe_state(Path(path)):
-            return *load_state(Path(path), like, graph, self._param.type), None
+            return *load_state(Path(path), updater.train_state, graph, self._param.type), None
         folder, step = _locate(Path(path))
+        carried = [f"{layer.key}/{len(layer.params) + i}" for layer in graph.layers for i in range(len(layer.carried))]
+        reader = StateReader(updater.wanted, str(path), carried)
+
+        def target(record: dict[str, Any], shapes: Mapping[str, Any]) -> Mapping[str, Any]:
+            _check_record(record, str(path))
+            return reader.target(shapes)
+
         checkpoints = CheckpointFolder(folder)
         try:
-            arrays, record = checkpoints.restore(step)
+            arrays, record = checkpoints.restore(step, target, all_of)
         finally:
             checkpoints.close()
-        if record.get("weights"):
-            raise WeightsError(Problem("holds weights only; convert it and give it as --weights", file=str(path)))
-        if record.get("format") != FORMAT:
-            raise WeightsError(
-                Problem(f"is of format {record.get('format')}; this version reads {FORMAT}", file=str(path))
-            )
-        checked(record, str(path))
-        carried = [f"{layer.key}/{len(layer.params) + i}" for layer in graph.layers for i in range(len(layer.carried))]
-        state, each = from_arrays(arrays, like, str(path), carried)
+        state, each = reader.state(arrays)
         return state, record, each
 
     @contextmanager
@@ -139,19 +178,39 @@ class Snapshots:
             yield
 
     def check(self) -> None:
-        """Raise `WeightsError` if a snapshot could not be written; never wait."""
-        self._background.check()
+        """Raise `WeightsError` if a snapshot could not be written, or warn, as `on_error` says; never wait."""
+        self._attend(self._background.check)
 
     def wait(self) -> None:
         """Wait until the last snapshot is complete; raise `WeightsError` if it could not be written."""
         self._background.wait()
+        self._check_newest()
 
     def close(self) -> None:
-        """Wait until the last snapshot is complete, and end background work."""
+        """Wait until the last snapshot is complete, and end background work; raise `WeightsError` likewise."""
         try:
             self._background.close()
         finally:
             self._folder.close()
+        self._check_newest()
+
+    def _attend(self, to: Callable[[], None]) -> None:
+        try:
+            to()
+        except WeightsError as error:
+            self._failed(error)
+
+    def _failed(self, error: CaffejaxError) -> None:
+        if self.on_error == "stop" or jax.process_count() > 1:  # others wait for what this one cannot do
+            raise error
+        self._missing = error
+        for problem in error.problems:
+            log.warning("%s. Training goes on; the next snapshot is tried again", problem)
+
+    def _check_newest(self) -> None:
+        error, self._missing = self._missing, None
+        if error is not None:
+            raise error
 
     def prepare(self) -> None:
         """Make the folder; raise `SolverError` if snapshots cannot be written to it."""
@@ -166,20 +225,28 @@ class Snapshots:
             raise SolverError(f"cannot write to snapshot prefix '{self.prefix}': folder '{parent}' is not writable")
 
 
+def _check_record(record: dict[str, Any], path: str) -> None:
+    if record.get("weights"):
+        raise WeightsError(Problem("holds weights only; convert it and give it as --weights", file=path))
+    if record.get("format") != FORMAT:
+        raise WeightsError(Problem(f"is of format {record.get('format')}; this version reads {FORMAT}", file=path))
+    checked(record, path)
+
+
 def _prefix(given: str, file: Path | None) -> str:
     """Return the prefix by Caffe's rule: in a folder, the solver file's stem; if empty, the solver file's path."""
     if not given:
         return str(file.with_suffix("")) if file else "solver"
-    return str(Path(given) / (file.stem if file else "solver")) if Path(given).is_dir() else given
+    return str(Path(given) / (file.stem if file else "solver")) if os.path.isdir(given) else given
 
 
 def _locate(path: Path) -> tuple[Path, int | None]:
     """Return the checkpoint folder and, if the path names one, the step."""
-    if not path.exists():
+    if not os.path.exists(path):
         raise WeightsError(
             Problem("no such snapshot; give a <prefix>.orbax folder or one of its steps", file=str(path))
         )
-    if path.is_file():
+    if os.path.isfile(path):
         raise WeightsError(
             Problem(
                 "is a file; training resumes from a .solverstate[.h5], a <prefix>.orbax folder or a step in it",

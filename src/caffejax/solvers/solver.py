@@ -8,9 +8,10 @@ from typing import Any, Unpack
 
 import jax
 
+from ..data.epochs import Data
 from ..errors import SolverError
 from ..net import Variables
-from ..options import Parallel, Reading, Run, SolverOptions
+from ..options import OnSnapshotError, Parallel, Reading, Run, SolverOptions
 from ..process import tune_process
 from ..schema.caffe_pb2 import SolverParameter
 from .build import build
@@ -57,16 +58,27 @@ class Solver:
     Args:
         solver: path of a solver prototxt, its text, or a SolverParameter.
         file: where a SolverParameter came from: for messages, and for paths relative to it.
+        data: what feeds the train net's Input layers: `{blob: array}` of all examples, which are taken in order, round
+            and round; or an iterable of batches, `{blob: array}` each or a tuple of arrays in the order of the inputs,
+            which is iterated again when it ends; or a function that is given the number of the epoch, from 0 on, and
+            returns either for it. Snapshots hold the place in it.
+        test_data: likewise for the test net; of several test nets a list with one for each, None for those that read
+            their data themselves.
         weights: .caffemodel[.h5] files to start from; the solver's own `weights` come first.
+        strict_weights: whether these files must have weights for every layer that has some.
         device: where to run; JAX's default device unless given.
         devices: several, on which to run in place of `device`: how many of JAX's, or which; of several processes those
             of all. Each takes batch_size examples, as in Caffe.
         parallel: how training is spread over them. With `sync_bn`, BatchNorm's statistics are of all; else of each.
         keep_last: how many of the newest checkpoints to keep; all unless given.
         keep_best: a test output; the checkpoint with its best value is kept as well. A loss is best when lowest.
+        checkpoint_only: let snapshots be checkpoints only, which all of several processes write. Caffe's files, from
+            which Caffe could resume, are written by the first, in whose memory all params come together for them.
         seed: what all randomness comes from where the settings have no `random_seed`; another each time unless given.
         steps_per_dispatch: how many iterations to start at once, where nothing else is due between them; for small nets
             on fast devices. As many batches are then in memory together.
+        on_snapshot_error: what to do where a snapshot cannot be written: "stop", or "continue" with a warning and try
+            again when the next is due. That of the end must be written.
         debug_nans: look at every step's numbers, and name the layer where they cease to be finite; slower.
         tune: call `tune_process`, which makes nets faster and concerns the whole process; False leaves that as it is.
         run: how the nets compute; what is trained and saved is always float32.
@@ -97,13 +109,18 @@ class Solver:
         solver: str | os.PathLike[str] | SolverParameter,
         *,
         file: str | os.PathLike[str] | None = None,
+        data: Data | None = None,
+        test_data: Data | Sequence[Data | None] | None = None,
         weights: Sequence[str | os.PathLike[str]] = (),
+        strict_weights: bool = False,
         device: jax.Device | None = None,
         devices: int | Sequence[jax.Device] | None = None,
         parallel: Parallel = Parallel(),
         keep_last: int | None = None,
         keep_best: str | None = None,
+        checkpoint_only: bool = False,
         steps_per_dispatch: int = 1,
+        on_snapshot_error: OnSnapshotError = "stop",
         debug_nans: bool = False,
         seed: int | None = None,
         tune: bool = True,
@@ -113,7 +130,8 @@ class Solver:
     ) -> None:
         own = {"weights": weights, "device": device, "keep_last": keep_last, "keep_best": keep_best, "seed": seed}
         own |= {"steps_per_dispatch": steps_per_dispatch, "debug_nans": debug_nans}
-        own |= {"devices": devices, "parallel": parallel}
+        own |= {"devices": devices, "parallel": parallel, "on_snapshot_error": on_snapshot_error}
+        own |= {"checkpoint_only": checkpoint_only}
         run, reading = check_options(own, run, reading, options)
         if tune:
             tune_process()
@@ -123,21 +141,35 @@ class Solver:
             device=device,
             devices=chosen_devices(device, devices),
             parallel=parallel,
+            data=data,
+            test_data=test_data,
             seed=seed,
             weights=weights,
+            strict_weights=strict_weights,
             keep_last=keep_last,
             keep_best=keep_best,
+            checkpoint_only=checkpoint_only,
             run=run,
             reading=reading,
+            measured=True,
         )
         self.param, self.file, self.device, self.seed = setup.param, setup.file, setup.device, setup.seed
         self._batch_size, mesh = setup.batch_size, setup.placement.mesh
         self.devices = [setup.device] if mesh is None else list(mesh.devices.flat)
         self.net, self.loader, self.tests, self.snapshots = setup.net, setup.loader, setup.tests, setup.snapshots
+        self.snapshots.on_error = on_snapshot_error
         self.callbacks: list[Callback | Callable[[Solver], object]] = []
         finite_check = FiniteCheck(setup.net, setup.param.iter_size, every_step=debug_nans)
         self._updater = JittedUpdater(setup, start, finite_check, steps_per_dispatch)
         self._loop = TrainingLoop(setup, self._updater, finite_check, self._tell)
+
+    def __repr__(self) -> str:
+        p, where = self.param, ", ".join(map(str, self.devices))
+        return (
+            f"Solver of {self.net.graph!r}\n  {p.type}, {p.lr_policy}, base_lr {p.base_lr:g}; "
+            f"iteration {self.iteration} of {p.max_iter}; {len(self.tests.evaluators)} test nets; "
+            f"snapshots at {self.snapshots.prefix}; on {where}"
+        )
 
     def __reduce__(self) -> Any:
         raise SolverError(
@@ -216,7 +248,7 @@ class Solver:
         return self._loop.test()
 
     def snapshot(self, wait: bool = True) -> None:
-        """Save Caffe's two files, in `snapshot_format`, and everything as a checkpoint.
+        """Save Caffe's two files, in `snapshot_format`, unless `checkpoint_only`, and everything as a checkpoint.
 
         Args:
             wait: return when all is written; else training may go on meanwhile.

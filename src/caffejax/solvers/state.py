@@ -15,8 +15,11 @@ from jax.sharding import Mesh
 
 from ..kernels.apart import updated_apart
 from ..kernels.varying import vary_as
+from ..layers.context import name_key
+from ..layers.dtypes import to_float32
 from ..net import Blobs, Net, Params, Variables
 from ..net.statistics import same_statistics
+from ..options import Parallel
 from ..parallel import over_devices
 
 # Numbers in the largest params that are updated apart from the backward pass, so that their gradients are added up at
@@ -74,6 +77,31 @@ def pass_key(ts: TrainState, number: Any) -> jax.Array:
     return jax.random.fold_in(iteration_key(ts), number)
 
 
+def train_key(key: jax.Array) -> jax.Array:
+    """Return where all randomness of training comes from, given where a solver's does."""
+    return name_key(key, "train")
+
+
+def start_of(variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: jax.Array) -> TrainState:
+    """Make the state that training starts from."""
+    return TrainState(
+        params=variables.params,
+        state=variables.state,
+        opt_state=optimizer.init(variables.params),
+        iteration=jnp.int32(0),
+        key=train_key(key),
+    )
+
+
+def as_shapes(state: TrainState) -> TrainState:
+    """Return the shapes of a state's arrays, with shardings, and the key's as its data."""
+    with_data = state.replace(key=jax.random.key_data(state.key))  # type: ignore[attr-defined]
+    found: TrainState = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=getattr(x, "sharding", None)), with_data
+    )
+    return found
+
+
 Passes = Callable[..., tuple[Params, Params, jax.Array, Blobs]]
 Step = Callable[..., tuple[TrainState, StepResult]]
 Update = Callable[[Params, TrainState, Any], tuple[TrainState, Params | None]]
@@ -84,12 +112,14 @@ def make_update(
 ) -> Update:
     """Make the end of a step, a pure function `update(grads, train_state, rate)`.
 
-    Gradients are sums over an iteration's passes. It returns the new state, and what it subtracted with `keep_update`.
+    Gradients are sums over an iteration's passes; some may be bfloat16, as they were added up over devices. It returns
+    the new state, and what it subtracted with `keep_update`.
     """
 
     @jax.jit
     def update(grads: Params, ts: TrainState, rate: Any) -> tuple[TrainState, Params | None]:
         params, grads = updated_apart(ts.params, grads, most_apart)
+        grads = jax.tree.map(to_float32, grads)  # here, where it is fused with the update
         updates, opt_state = optimizer.update(grads, ts.opt_state, params, rate=rate, iteration=ts.iteration)
         subtracted = jax.tree.map(lambda u: 0 - u, updates) if keep_update else None
         new: TrainState = ts.replace(  # type: ignore[attr-defined]
@@ -152,12 +182,14 @@ def make_step(
     *,
     keep_update: bool = False,
     mesh: Mesh | None = None,
+    parallel: Parallel = Parallel(),
 ) -> Step:
     """Make one update, a pure function `step(train_state, batches, rate, asked=None)`.
 
     `batches` is what `stack` makes of `iter_size` batches; on a mesh, what `parallel.join_batches` makes of such. With
     `keep_update`, the result holds what was subtracted from each param. On a mesh, the state and the result's outputs
-    are as `parallel.over_devices` has them, and `asked`, a number of each device, is added up with the gradients.
+    are as `parallel.over_devices` has them, gradients are added up as `parallel` says, and `asked`, a number of each
+    device, is added up with them.
 
     Raises:
         GraphError: if a layer without a backward pass would need one.
@@ -165,7 +197,8 @@ def make_step(
     net.graph.check_backward()
     passes: Callable[..., Any] = _asking(make_passes(net, iter_size))
     if mesh is not None:
-        passes = over_devices(passes, mesh)
+        narrow = net.run.precision == "bfloat16" and parallel.reduce_dtype == "auto"
+        passes = over_devices(passes, mesh, in_bfloat16=narrow)
     update = make_update(optimizer, keep_update=keep_update, most_apart=_MOST_APART[net.run.precision])
 
     def step(

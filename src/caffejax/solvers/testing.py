@@ -11,12 +11,13 @@ from jax.sharding import Mesh
 
 from ..checkpoints.orbax import Keep
 from ..data.loader import Loader
-from ..errors import GraphError, Problem, SolverError, did_you_mean
+from ..errors import DataError, GraphError, Problem, SolverError, did_you_mean
 from ..layers.context import name_key
 from ..net import Net, Variables
-from ..parallel import on_one
+from ..net.room import check_room
+from ..parallel import on_one, whole
 from ..schema.caffe_pb2 import SolverParameter
-from .evaluate import Evaluator, Scores, share_trained, sharing_problems
+from .evaluate import Evaluator, Scores, Stopped, share_trained, sharing_problems
 from .evaluate_on_mesh import MeshEvaluator, can_spread
 from .report import log, output_lines, precision_lines
 
@@ -71,19 +72,43 @@ class Tests:
 
         self.evaluators = [evaluator(net) for net in nets]
         self.own = [_own(net, jax.random.fold_in(key, 1 + i), train) for i, net in enumerate(nets)]
-        self._tested_at: int | None = None
+        self._tested_ahead: int | None = None
         self.scores: dict[str, float] = {}
 
     def due(self, iteration: int) -> bool:
-        """Return whether a test is due at this iteration and has not been made."""
+        """Return whether a test is due at this iteration, and has not been made ahead."""
         interval = self._param.test_interval
-        return bool(interval) and iteration % interval == 0 and self._tested_at != iteration
+        return bool(interval) and iteration % interval == 0 and self._tested_ahead != iteration
 
-    def run(self, iteration: int, variables: Variables) -> list[Scores]:
-        """Test every net with the train net's variables; log and return the scores."""
-        results = [self._run(i, iteration, variables) for i in range(len(self.evaluators))]
+    def run(
+        self,
+        iteration: int,
+        variables: Variables,
+        *,
+        ahead: bool = False,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> list[Scores] | None:
+        """Test every net with the train net's variables; log and return the scores.
+
+        Args:
+            iteration: for messages and keys.
+            variables: the train net's.
+            ahead: in place of the test that is due at this iteration; else that is made as well, as in Caffe.
+            stopping: asked before each batch; if it says so the test ends, without scores, and the nets go back to
+                where they were in their data. None is returned then.
+        """
+        before = self.get_state()
+        try:
+            results = [self._run(i, iteration, variables, stopping) for i in range(len(self.evaluators))]
+        except Stopped:
+            log.info("Test interrupted.")
+            try:
+                self.set_state(before)
+            except DataError as error:  # an iterator of the user's cannot go back
+                log.warning("%s", error)
+            return None
         self.scores = {name: float(np.mean(v)) for scores in reversed(results) for name, v in scores.outputs.items()}
-        self._tested_at = iteration
+        self._tested_ahead = iteration if ahead else None
         return results
 
     def keep(self, last: int | None, best: str | None) -> Keep:
@@ -101,27 +126,27 @@ class Tests:
         return Keep(last, best, lowest=bool(best and outputs[best]))
 
     def get_state(self) -> list[Any]:
-        """Return every net's place in its data."""
-        return [evaluator.loader.get_state() for evaluator in self.evaluators]
+        """Return every net's place in its data, and what its recurrent layers carry over."""
+        return [evaluator.get_state() for evaluator in self.evaluators]
 
     def set_state(self, states: Sequence[Any]) -> None:
         """Go to places that `get_state` gave."""
         for evaluator, state in zip(self.evaluators, states, strict=False):
-            evaluator.loader.set_state(state)
+            evaluator.set_state(state)
 
     def close(self) -> None:
         """Close the nets' data."""
         for evaluator in self.evaluators:
             evaluator.loader.close()
 
-    def _run(self, i: int, iteration: int, variables: Variables) -> Scores:
+    def _run(self, i: int, iteration: int, variables: Variables, stopping: Callable[[], bool]) -> Scores:
         evaluator, graph = self.evaluators[i], self.evaluators[i].net.graph
         log.info(f"Iteration {iteration}, Testing net (#{i})")
         if isinstance(evaluator, Evaluator):
-            variables = on_one(variables)
+            variables = on_one(whole(variables))
         own = share_trained(graph, self.own[i](), self._train.graph, variables)
         key = jax.random.fold_in(name_key(self._key, f"test {i}"), iteration)
-        scores = evaluator(own, self._param.test_iter[i], key)
+        scores = evaluator(own, self._param.test_iter[i], key, stopping=stopping)
         if self._param.test_compute_loss:
             log.info(f"Test loss: {scores.loss:g}")
         for line in precision_lines(scores.precisions) if self._param.show_per_class_result else ():
@@ -137,5 +162,8 @@ def _own(net: Net, key: jax.Array, train: Net) -> Callable[[], Variables]:
         params=train.tree(lambda p: 0.0 if p.spec.learnable else None),
         state=train.tree(lambda p: None if p.spec.learnable else 0.0),
     )
-    variables = share_trained(net.graph, net.init(key), train.graph, in_their_place)
+    check_room(net.graph)
+    variables = share_trained(net.graph, jax.eval_shape(net.init, key), train.graph, in_their_place)
+    if any(isinstance(x, jax.ShapeDtypeStruct) for x in jax.tree.leaves(variables)):  # it has some of its own
+        variables = share_trained(net.graph, net.init(key), train.graph, in_their_place)
     return lambda: variables

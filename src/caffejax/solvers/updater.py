@@ -32,11 +32,15 @@ class Updater(Protocol):
         """The params and running statistics of `train_state`."""
 
     @property
-    def each(self) -> Params | None:
-        """The running statistics of each of several devices, of which `train_state` has the first's."""
+    def wanted(self) -> TrainState:
+        """The shapes of `train_state`, and how a checkpoint is to be read."""
+
+    @property
+    def cut(self) -> tuple[TrainState, Params | None]:
+        """As `train_state`, but as it lies; and the running statistics of each of several devices."""
 
     def restore(self, state: TrainState, each: Params | None) -> None:
-        """Go on from a saved state, with the statistics of each device that it was saved from."""
+        """Go on from a state that was read as wanted, with the statistics of each device that it was saved from."""
 
     @property
     def steps_per_dispatch(self) -> int:

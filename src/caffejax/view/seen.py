@@ -14,6 +14,7 @@ from ..graph.rules import included
 from ..graph.splits import find_sources
 from ..graph.states import lacks_data
 from ..layers import Phase
+from ..options import Reading
 from ..schema import read_what_is_right
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from ..summary import LayerSummary, summarize
@@ -66,23 +67,26 @@ class SeenNet:
     phases: dict[Phase, SeenPhase]
 
 
-def see(file: Path, level: int = 0, stages: Sequence[str] = ()) -> SeenNet:
+def see(file: Path, level: int = 0, stages: Sequence[str] = (), reading: Reading = Reading()) -> SeenNet:
     """Look at a net; nothing is run, and no data is opened that is not there.
 
     Args:
         file: a prototxt.
         level, stages: of the states to see it in.
+        reading: how its data is read, where it is there.
 
     Raises:
         SchemaError: if there is no such file, or it is no text. All else that is wrong is among the problems.
     """
     with warnings_kept(f"{file}: ") as notes:
         net, problems = read_what_is_right(file)
-    phases = {phase: _see_phase(net, net_state(net, phase, level, stages), file) for phase in PHASES}
+    if not net.layer and not problems:
+        problems = (Problem("has no layers", str(file)),)
+    phases = {phase: _see_phase(net, net_state(net, phase, level, stages), file, reading) for phase in PHASES}
     return SeenNet(file, net, problems, tuple(notes), phases)
 
 
-def _see_phase(net: NetParameter, state: NetState, file: Path) -> SeenPhase:
+def _see_phase(net: NetParameter, state: NetState, file: Path, reading: Reading) -> SeenPhase:
     places = [i for i, layer in enumerate(net.layer) if included(layer, state)]
     layers = [net.layer[i] for i in places]
     numbers: dict[int, LayerSummary] = {}
@@ -92,7 +96,7 @@ def _see_phase(net: NetParameter, state: NetState, file: Path) -> SeenPhase:
         notes.append("this phase has no data layer: it is drawn as its text stands, without shapes")
     else:
         with warnings_kept(f"{file}: ") as warnings:
-            numbers, problems, assumed = _numbers(net, state, file, layers)
+            numbers, problems, assumed = _numbers(net, state, file, reading, layers)
         notes += [*assumed, *dict.fromkeys(warnings)]
     all_wired = wired(layers)
     boxes = boxes_of(all_wired)
@@ -110,10 +114,12 @@ def _see_phase(net: NetParameter, state: NetState, file: Path) -> SeenPhase:
 _Numbers = tuple[dict[int, LayerSummary], tuple[Problem, ...], tuple[str, ...]]
 
 
-def _numbers(net: NetParameter, state: NetState, file: Path, layers: Sequence[LayerParameter]) -> _Numbers:
+def _numbers(
+    net: NetParameter, state: NetState, file: Path, reading: Reading, layers: Sequence[LayerParameter]
+) -> _Numbers:
     """Return the layers' numbers by index, why there are none, and what was assumed; as far as the net can be built."""
     try:
-        return _of_graph(next(assumed_graphs(net, state, file)), range(len(layers)))
+        return _of_graph(next(assumed_graphs(net, state, file, reading)), range(len(layers)))
     except AbsentError as reason:
         return {}, (), (f"{reason}; no shapes are known",)
     except CaffejaxError as error:
@@ -123,7 +129,7 @@ def _numbers(net: NetParameter, state: NetState, file: Path, layers: Sequence[La
         return {}, problems, ()
     rest = NetParameter(name=net.name, layer=[layers[i] for i in sound])
     try:
-        numbers, _, assumed = _of_graph(next(assumed_graphs(rest, state, file)), sound)
+        numbers, _, assumed = _of_graph(next(assumed_graphs(rest, state, file, reading)), sound)
     except (AbsentError, CaffejaxError):
         return {}, problems, ()
     return numbers, problems, assumed

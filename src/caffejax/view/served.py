@@ -12,6 +12,7 @@ from socketserver import TCPServer
 from typing import Any, cast
 
 from ..errors import CaffejaxError, Problem
+from ..options import Reading
 from .page import in_html, page
 from .seen import see
 from .told import told
@@ -22,9 +23,9 @@ HOST = "127.0.0.1"
 class _Followed:
     """A net's file, looked at again once it was changed."""
 
-    def __init__(self, file: Path, level: int, stages: Sequence[str]) -> None:
+    def __init__(self, file: Path, level: int, stages: Sequence[str], reading: Reading) -> None:
         self._file = file
-        self._look = lambda: told(see(file, level, stages))
+        self._look = lambda: told(see(file, level, stages, reading))
         self._lock = threading.Lock()
         self._stamp: object = None
         self._net: dict[str, Any] = {}
@@ -53,6 +54,7 @@ def serve(
     level: int = 0,
     stages: Sequence[str] = (),
     ready: Callable[[ThreadingHTTPServer], object] = lambda server: None,
+    reading: Reading = Reading(),
 ) -> None:
     """Show a net until interrupted, to browsers on this machine.
 
@@ -61,12 +63,13 @@ def serve(
         port: where to listen; 0 for any that is free.
         level, stages: of the states to show it in.
         ready: called with the server once it listens.
+        reading: how its data is read, where it is there.
 
     Raises:
         SchemaError: if there is no such prototxt at the start, or it is no text.
         CaffejaxError: if the port is taken.
     """
-    followed = _Followed(file, level, stages)
+    followed = _Followed(file, level, stages, reading)
     followed.net()
 
     class Handler(_Handler):

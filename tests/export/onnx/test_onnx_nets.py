@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx_oracle import assert_equal, assert_same, expected, run
 
@@ -28,6 +29,14 @@ ODD_NAMES = """
   layer { name: "sum" type: "Eltwise" bottom: "same/constant" bottom: "sizes/Shape" top: "sum/Add"
     eltwise_param { coeff: 2 coeff: -1 } }
 """
+FORMS = """
+  layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 } } }
+  layer { name: "weight" type: "Parameter" top: "weight" parameter_param { shape { dim: 4 dim: 3 } } }
+  layer { name: "unit" type: "InnerProduct" bottom: "data" top: "unit"
+    inner_product_param { num_output: 5 normalize: true weight_filler { type: "xavier" } } }
+  layer { name: "other" type: "InnerProduct" bottom: "data" bottom: "weight" top: "other"
+    inner_product_param { num_output: 4 bias_term: false } }
+"""
 CONFIGS = REPOSITORY / "configs"
 NETS = {
     "classification": CLASSIFICATION,
@@ -36,8 +45,9 @@ NETS = {
     "detection": DETECTION,
     "in_place": IN_PLACE,
     "odd_names": ODD_NAMES,
+    "forms": FORMS,
 }
-QUICK = ("in_place", "odd_names")
+QUICK = ("in_place", "odd_names", "forms")
 LONG = ["squeezenet", "mobilenet", "cifar10_full", "lstm", "faster_rcnn_toy/test", "ssd_shapes/deploy"]
 
 
@@ -126,6 +136,30 @@ def test_the_file_is_the_model(tmp_path: Path) -> None:
     assert (read.producer_name, read.producer_version, read.graph.name) == ("caffejax", __version__, "small")
     inputs = inputs_of(subject)
     assert_equal(run(read, inputs), expected(subject, inputs))
+
+
+def test_large_weights_lie_in_a_second_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("caffejax.export.onnx.writing._MOST_BYTES", 1000)
+    monkeypatch.setattr("caffejax.export.onnx.large._APART", 100)
+    subject, path = made(CLASSIFICATION), tmp_path / "net.onnx"
+    model = write_onnx(subject, path)
+    data = tmp_path / "net.onnx.data"
+    assert sorted(tmp_path.iterdir()) == [path, data]
+    assert path.stat().st_size < data.stat().st_size
+    onnx.checker.check_model(path, full_check=True)
+    apart = [i for i in onnx.load(path, load_external_data=False).graph.initializer if i.external_data]
+    assert 0 < len(apart) < len(model.graph.initializer)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    inputs = inputs_of(subject)
+    assert_equal(
+        dict(zip(subject.outputs, session.run(subject.outputs, inputs), strict=True)), expected(subject, inputs)
+    )
+    # what was there stays whole where something goes wrong
+    before = {name: name.read_bytes() for name in (path, data)}
+    monkeypatch.setattr(onnx.ModelProto, "SerializeToString", lambda self: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_onnx(subject, path)
+    assert {name: name.read_bytes() for name in tmp_path.iterdir()} == before
 
 
 def test_images_may_be_taken_in_place_of_an_input() -> None:

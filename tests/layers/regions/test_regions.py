@@ -243,3 +243,41 @@ def test_masks_that_a_net_makes_must_have_the_shape() -> None:
       layer {{ name: "layer" type: "MaskPooling" bottom: "x" bottom: "mask" top: "y" }}"""
     with pytest.raises(CaffejaxError, match=r"must have shape \(2, 1, 6, 7\)"):
         Net(text)
+
+
+BRIDGE = 'python_param { module: "pylayer.stage_bridge_layer" layer: "StageBridgeLayer" }'
+CLASSES = 3
+
+
+def test_a_stage_bridge_moves_each_region_by_its_best_class() -> None:
+    random, height, width = np.random.default_rng(0), 50, 80
+    corners = random.uniform(0, 40, (7, 2))
+    rois = np.concatenate([np.zeros((7, 1)), corners, corners + random.uniform(0, 30, (7, 2))], axis=1)
+    rois[-2:] = [-1, 0, 0, 0, 0]  # padding
+    deltas, scores = random.normal(scale=0.4, size=(7, 4 * CLASSES)), random.uniform(size=(7, CLASSES))
+    fed = {"b0": rois, "b1": deltas, "b2": scores, "b3": np.array([[height, width, 1.5]])}
+    built = net("Python", BRIDGE, [a.shape for a in fed.values()])
+    top = built.apply({}, {}, {name: np.float32(a) for name, a in fed.items()})[0]["t0"]
+    assert len(built.trimmed({"t0": top})["t0"]) == 5
+    for row, (_, x1, y1, x2, y2), score, delta in zip(top[:5], rois, scores, deltas, strict=False):
+        k = max(range(CLASSES), key=lambda k: score[k])
+        dx, dy, dw, dh = delta[4 * k : 4 * k + 4]
+        w, h = x2 - x1 + 1, y2 - y1 + 1
+        x, y, w, h = x1 + w / 2 + dx * w, y1 + h / 2 + dy * h, w * np.exp(dw), h * np.exp(dh)
+        cut = (lambda v: min(max(v, 0), width - 1)), (lambda v: min(max(v, 0), height - 1))
+        want = [0, cut[0](x - w / 2), cut[1](y - h / 2), cut[0](x + w / 2), cut[1](y + h / 2)]
+        np.testing.assert_allclose(row, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "words"),
+    [
+        ([(7, 4), (7, 12), (7, 3), (1, 3)], r"five numbers in each row, not \(7, 4\)"),
+        ([(7, 5), (7, 12), (6, 3), (1, 3)], r"one for each of 7 ROIs, not of shape \(6, 3\)"),
+        ([(7, 5), (7, 8), (7, 3), (1, 3)], r"4 deltas for each of 3 classes, \(7, 12\), not shape \(7, 8\)"),
+        ([(7, 5), (7, 12), (7, 3), (2, 3)], "about one image"),
+    ],
+)
+def test_what_a_stage_bridge_refuses(shapes: list[tuple[int, ...]], words: str) -> None:
+    with pytest.raises(CaffejaxError, match=words):
+        net("Python", BRIDGE, shapes)

@@ -99,6 +99,17 @@ LAYERS = [
         draws={"b0": rois_of_one_image, "b1": truth},
     ),
     python("pylayer.mask_layer", "MaskLayer", "", (ROWS, 9), phase="TEST"),
+    python(
+        "pylayer.stage_bridge_layer",
+        "StageBridgeLayer",
+        "",
+        ROIS,
+        (ROWS, 12),
+        (ROWS, 3),
+        (1, 3),
+        phase="TEST",
+        draws={"b0": rois_of_one_image, "b3": image},
+    ),
     python("spatial_dropout", "SpatialDropoutLayer", "{'phase': 'TRAIN', 'p': '0.4'}", (ROWS, 4, 3, 2), random=True),
     layer(
         "SoftmaxWithLossOHEM",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...errors import DataError, located
+from ...options import MAX_IMAGE_PIXELS
 from ...schema.caffe_pb2 import AnnotatedDatum
 from ..images import decode_file, read_file, resize
 from ..imageset import make_datum
@@ -32,6 +33,7 @@ class Storing:
         max_dim: larger images are then made smaller until their longer side is that long; 0 for no such limit.
         encoding: jpg, png, ...: store them compressed so. A file whose name ends in that and which is not resized is
             stored byte by byte, if it is stored with colours.
+        max_pixels: how many pixels they may have in their files.
     """
 
     colour: bool = True
@@ -40,6 +42,7 @@ class Storing:
     min_dim: int = 0
     max_dim: int = 0
     encoding: str = ""
+    max_pixels: int = MAX_IMAGE_PIXELS
 
 
 def encode_annotated(path: str, label: int | Callable[[Size], np.ndarray], storing: Storing) -> tuple[bytes, Shape]:
@@ -57,7 +60,7 @@ def encode_annotated(path: str, label: int | Callable[[Size], np.ndarray], stori
         DataError: naming the file that cannot be read or is wrong.
     """
     content = read_file(path)
-    original = decode_file(path, content, storing.colour)
+    original = decode_file(path, content, storing.colour, storing.max_pixels)
     with located(file=str(path)):
         image = _resized(original, storing)
     datum = make_datum(path, content if image is original and storing.colour else None, image, storing.encoding)

@@ -18,15 +18,15 @@ class AnnotatedExamples(RecordExamples[Annotated]):
 
     Args:
         records: the database.
-        decode: what becomes of compressed images, see `read_datum`.
+        decode, max_pixels: what becomes of compressed images, see `read_datum`.
         skip: how many records to leave out at the start.
 
     Raises:
         DataError: if the database cannot be read.
     """
 
-    def __init__(self, records: Records, decode: int, skip: int) -> None:
-        super().__init__(records, functools.partial(_read, decode=decode), skip)
+    def __init__(self, records: Records, decode: int, max_pixels: int, skip: int) -> None:
+        super().__init__(records, functools.partial(_read, decode=decode, max_pixels=max_pixels), skip)
 
     def count_threads(self) -> int:
         """Return how many threads can read faster than one: decoding runs outside of Python's lock."""
@@ -44,6 +44,6 @@ class AnnotatedExamples(RecordExamples[Annotated]):
         return found
 
 
-def _read(data: bytes, decode: int) -> tuple[np.ndarray, Annotated]:
+def _read(data: bytes, decode: int, max_pixels: int) -> tuple[np.ndarray, Annotated]:
     message = parse(data)
-    return image_of(message.datum, decode), annotated(message)
+    return image_of(message.datum, decode, max_pixels), annotated(message)

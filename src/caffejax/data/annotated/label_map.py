@@ -8,6 +8,7 @@ from pathlib import Path
 from google.protobuf import text_format
 
 from ...errors import DataError, Problem
+from ...paths import content
 from ...schema.caffe_pb2 import LabelMap
 
 
@@ -18,7 +19,7 @@ def read_label_map(path: Path) -> Mapping[str, int]:
         DataError: if it cannot be read, or a name or a number occurs twice.
     """
     try:
-        message = text_format.Parse(path.read_bytes(), LabelMap())
+        message = text_format.Parse(content(path), LabelMap())
     except OSError as error:
         raise DataError(Problem(f"the label map cannot be read: {error.strerror}", str(path))) from error
     except (text_format.ParseError, UnicodeDecodeError) as error:

@@ -54,7 +54,7 @@ class Files:
     def size(self, name: str) -> int:
         """Return how many bytes a file has; -1 if there is no such file."""
         path = self.folder / name
-        return path.stat().st_size if path.is_file() else -1
+        return path.stat().st_size if os.path.isfile(path) else -1
 
     def path(self, name: str) -> str:
         """Return the path of a file, for messages."""

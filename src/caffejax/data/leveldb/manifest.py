@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ...errors import DataError, Problem, located
 from .files import Files
-from .format import damaged, encode_prefixed, encode_varint, read_prefixed, read_varint
+from .format import damaged, encode_prefixed, encode_varint, read_prefixed, read_varint, split_key
 from .log import LogReader, frame_records
 
 log = logging.getLogger("caffejax.data")
@@ -81,12 +81,12 @@ def encode_manifest(tables: Sequence[Table], level: int, records: int) -> bytes:
 
 def _manifest_name(files: Files) -> str:
     folder = files.folder
-    if (folder / "data.mdb").is_file() and not (folder / "CURRENT").exists():
+    if os.path.isfile(folder / "data.mdb") and not os.path.exists(folder / "CURRENT"):
         raise DataError(
             Problem("is an LMDB, not a LevelDB, which is the default backend; set backend: LMDB", str(folder))
         )
-    if not (folder / "CURRENT").is_file():
-        missing = "is not a LevelDB: it has no file CURRENT" if folder.is_dir() else "no such folder"
+    if not os.path.isfile(folder / "CURRENT"):
+        missing = "is not a LevelDB: it has no file CURRENT" if os.path.isdir(folder) else "no such folder"
         remedy = "a LevelDB is a folder, as convert_imageset -backend leveldb makes it"
         raise DataError(Problem(f"{missing}; {remedy}", str(folder)))
     with located(file=files.path("CURRENT")):
@@ -139,6 +139,8 @@ def _apply(version: Version, edit: bytes) -> None:
             size, at = read_varint(edit, at)
             smallest, at = read_prefixed(edit, at)
             largest, at = read_prefixed(edit, at)
+            for key in (smallest, largest):
+                split_key(key)  # raises where it is none
             version.tables[level, number] = Table(number, size, smallest, largest)
         else:
             raise damaged(f"has a field {kind}, which LevelDB does not know; a RocksDB has such")

@@ -83,10 +83,10 @@ class Lmdb:
 
     def _open(self) -> _Opened:
         data = self.path / "data.mdb"
-        if not data.is_file():
-            if (self.path / "CURRENT").is_file():
+        if not os.path.isfile(data):
+            if os.path.isfile(self.path / "CURRENT"):
                 raise self._error("is a LevelDB, not an LMDB; set backend: LEVELDB (with a tool, --backend=leveldb)")
-            missing = "is not an LMDB: it has no data.mdb" if self.path.is_dir() else "no such folder"
+            missing = "is not an LMDB: it has no data.mdb" if os.path.isdir(self.path) else "no such folder"
             raise self._error(f"{missing}; an LMDB is a folder, as convert_imageset -backend lmdb makes it")
         try:
             file = os.open(data, os.O_RDONLY | os.O_CLOEXEC)

@@ -64,6 +64,7 @@ class MapExamples:
 
     def __init__(self, site: Site, param: Any, reading: Reading, rng: CounterRng) -> None:
         self._param, self._reading = param, reading
+        self._max_pixels = site.reading.max_image_pixels
         file = site.path(param.source)
         folders = [folder for folder in (site.folder, file.parent) if folder is not None]
 
@@ -101,7 +102,8 @@ class MapExamples:
         """Do nothing: no file is open between images."""
 
     def _read(self, i: int) -> tuple[np.ndarray, LabelMap]:
-        image, labels = read_image(self._paths[i], self._param.is_color), self._label_map(self._labels[i])
+        image = read_image(self._paths[i], self._param.is_color, max_pixels=self._max_pixels)
+        labels = self._label_map(self._labels[i])
         size = image.shape[1:]
         if labels is None:
             labels = np.full((1, *size), self._labels[i], np.uint8)
@@ -117,7 +119,7 @@ class MapExamples:
         return image, LabelMap(labels if change is None else change(labels), (size[0], size[1]))
 
     def _label_map(self, label: str | int) -> np.ndarray | None:
-        return read_image(label, colour=False) if isinstance(label, str) else None
+        return read_image(label, colour=False, max_pixels=self._max_pixels) if isinstance(label, str) else None
 
 
 def scaled(image: np.ndarray, size: tuple[int, int], interpolation: int) -> np.ndarray:

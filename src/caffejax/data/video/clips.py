@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import DataError, Problem
+from ...errors import DataError, Problem, located
 from ...layers.context import Site
-from ..datum import BadImageError
+from ..datum import BadImageError, check_pixels
 from ..images import read_image, resize
 from ..lists import find_files
 from ..opencv import cv2
@@ -33,6 +33,7 @@ class ClipExamples(ListedVideos[Any]):
 
     def __init__(self, site: Site, param: Any, rng: CounterRng) -> None:
         self._param, self._rng, self._training = param, rng, site.training
+        self._max_pixels = site.reading.max_image_pixels
         several = bool(getattr(param, "use_multiple_label", False))
         file = site.path(param.source)
         videos = read_videos(file, numbered=param.use_image or not param.use_temporal_jitter, several=several)
@@ -56,7 +57,7 @@ class ClipExamples(ListedVideos[Any]):
         length, path = param.new_length, self._paths[i]
         if not param.use_image:
             begin = None if param.use_temporal_jitter else self._numbers[i]
-            frames = _frames_of_file(path, begin, length, step, random)
+            frames = _frames_of_file(path, begin, length, step, random, self._max_pixels)
         else:
             first = self._numbers[i]
             if param.use_temporal_jitter:  # the number is how many frames there are, of which the first is 1
@@ -65,7 +66,8 @@ class ClipExamples(ListedVideos[Any]):
                     raise BadImageError(Problem(f"has {first} frames, of which {length * step} are needed", path))
                 first = int(random.integers(room + 1)) + 1 if self._training else 1
             numbers = range(first, first + length * step, step)
-            frames = [read_image(os.path.join(path, f"{number:06d}.jpg")) for number in numbers]
+            files = [os.path.join(path, f"{number:06d}.jpg") for number in numbers]
+            frames = [read_image(file, max_pixels=self._max_pixels) for file in files]
         small = [resize(frame, param.new_height, param.new_width) for frame in frames]
         if len({frame.shape for frame in small}) > 1:
             raise BadImageError(Problem("has frames of several sizes; new_height and new_width make them one", path))
@@ -73,7 +75,7 @@ class ClipExamples(ListedVideos[Any]):
 
 
 def _frames_of_file(
-    path: str, begin: int | None, length: int, step: int, random: np.random.Generator
+    path: str, begin: int | None, length: int, step: int, random: np.random.Generator, max_pixels: int
 ) -> list[np.ndarray]:
     """Read frames (3, H, W) of a video file: `length` of them, each `step` after the one before.
 
@@ -84,6 +86,9 @@ def _frames_of_file(
     try:
         if not capture.isOpened():
             raise BadImageError(Problem("is no video that OpenCV can read", path))
+        height, width = (int(capture.get(side)) for side in (cv2.CAP_PROP_FRAME_HEIGHT, cv2.CAP_PROP_FRAME_WIDTH))
+        with located(file=path):
+            check_pixels(height, width, max_pixels)
         if begin is None:
             there = int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
             if there < length * step:

@@ -37,6 +37,7 @@ class SegmentExamples(ListedVideos[int]):
     def __init__(self, site: Site, rng: CounterRng) -> None:
         param = self._param = site.layer.video_data_param
         self._rng, self._training = rng, site.training
+        self._max_pixels = site.reading.max_image_pixels
         self._windows = windows_of(site)
         self._flow = param.Modality.Name(param.modality) == "FLOW"
         self._pattern = param.name_pattern or _PATTERNS[param.Modality.Name(param.modality)]
@@ -50,8 +51,9 @@ class SegmentExamples(ListedVideos[int]):
 
     def _read(self, n: int, i: int) -> np.ndarray:
         param, random = self._param, self._rng.generator(n)
+        form = not self._flow, param.new_height, param.new_width, self._max_pixels
         frames = [
-            read_image(os.path.join(self._paths[i], name), not self._flow, param.new_height, param.new_width)
+            read_image(os.path.join(self._paths[i], name), *form)
             for offset in self._offsets(self._lengths[i], random)
             for number in range(offset + 1, offset + param.new_length + 1)
             for name in ([self._name(number, axis) for axis in "xy"] if self._flow else [self._name(number)])

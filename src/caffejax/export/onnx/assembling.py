@@ -14,13 +14,13 @@ from onnx import ModelProto, helper
 from ..._version import __version__
 from ...errors import CaffejaxError, GraphError, Problem
 from ...graph import Layer
-from ...layers.rows import rows_axis
+from ...layers.rows import axis_of_rows_in, rows_axis
 from ...schedule.cut import padded_blobs
 from ..preprocessing import Preprocessing
 from ..subject import Subject
 from .builder import Builder, value_info
 from .converting import convert, sizes
-from .layering import add_layer, add_normalization, is_normalization, joins
+from .layering import add_layer, add_scaled, joins, may_be_scaled
 from .values import Value, computed
 
 
@@ -98,11 +98,11 @@ class _Assembly:
         return self._proto([self._output(name) for name in self.subject.outputs])
 
     def _joining(self, layer: Layer, later: Sequence[Layer]) -> Layer | None:
-        """Return the layer that becomes one node with a BatchNorm: the only reader of its top."""
+        """Return the layer that becomes one node with this one, as a Scale does: the only reader of its top."""
         x = self.values[layer.bottoms[0]] if layer.bottoms else None
         if x is None or len(layer.tops) != 1 or self.readers[layer.tops[0]] != 1:
             return None
-        if not is_normalization(layer, self._arrays(layer), x):
+        if not may_be_scaled(layer, self._arrays(layer), x):
             return None
         reader = next((other for other in later if layer.tops[0] in other.bottoms), None)
         return reader if reader is not None and joins(reader, self._arrays(reader), x.shape[1]) else None
@@ -114,7 +114,7 @@ class _Assembly:
         else:
             by = self._arrays(following)
             names = following.tops
-            tops = add_normalization(self.builder, layer, self._arrays(layer), bottoms[0], following, by)
+            tops = add_scaled(self.builder, layer, self._arrays(layer), bottoms[0], following, by)
         renamed: dict[str, str] = {}
         for blob, top in zip(names, tops, strict=True):
             wanted = f"{blob}/padded" if blob in self.trimmed else blob
@@ -137,10 +137,12 @@ class _Assembly:
         if name not in self.trimmed:
             return value
         root, b = self.values[self.trimmed[name]], self.builder
+        like, blob = (jax.ShapeDtypeStruct(v.shape, v.dtype) for v in (root, value))
+        if (axis := axis_of_rows_in(blob, like)) is None:
+            self._node("Identity", [b.whole(value)], name)
+            return computed(name, value.shape, value.dtype)
         with b.of_layer(f"trim/{name}"):
             (rows,) = convert(b, _rows, [root])
-            like = jax.ShapeDtypeStruct(root.shape, root.dtype)
-            axis = rows_axis(like) if name == self.trimmed[name] else 0
             end = b.reshaped(b.cast(b.whole(rows), np.int64), (1,))
             self._node("Slice", [b.whole(value), b.integers([0]), end, b.integers([axis])], name)
         return computed(name, (*value.shape[:axis], "rows", *value.shape[axis + 1 :]), value.dtype)

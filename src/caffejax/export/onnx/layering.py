@@ -14,7 +14,7 @@ from ...layers.calling import call as run
 from ...options import Run
 from .builder import Builder
 from .converting import convert, sizes
-from .layers import OPERATORS, Call, batch_normalization, normalises_by_stored
+from .layers import OPERATORS, Call
 from .values import Value
 
 
@@ -39,23 +39,23 @@ def add_layer(builder: Builder, layer: Layer, blobs: Sequence[np.ndarray], botto
     return found
 
 
-def add_normalization(
+def add_scaled(
     builder: Builder, layer: Layer, blobs: Sequence[np.ndarray], bottom: Value, scale: Layer, by: Sequence[np.ndarray]
 ) -> list[Value]:
-    """Add a BatchNorm and the Scale that follows it as one node; return its only top."""
-    call = _call(builder, layer, blobs, [bottom])
-    known_by = scale.type.facts.by_channel
+    """Add a layer and the factor and bias by channel that follow it, such as BatchNorm and Scale; return the top."""
+    known_by, scaled = scale.type.facts.by_channel, OPERATORS[layer.type.name].scaled
     assert known_by is not None
+    assert scaled is not None
     factor, bias = map(np.asarray, known_by.factor_and_bias(scale.context, tuple(by)))
-    return [call.top(batch_normalization(call, factor, bias))]
+    return [scaled.emit(_call(builder, layer, blobs, [bottom]), factor, bias)]
 
 
-def is_normalization(layer: Layer, blobs: Sequence[np.ndarray], bottom: Value) -> bool:
-    """Return whether a layer is one BatchNormalization, which a factor and a bias for each channel may join."""
+def may_be_scaled(layer: Layer, blobs: Sequence[np.ndarray], bottom: Value) -> bool:
+    """Return whether a layer's operators take in a factor and a bias for each channel that follow."""
     operators = OPERATORS.get(layer.type.name)
-    if operators is None or layer.type.facts.by_channel is None or layer.type.name != "BatchNorm":
+    if operators is None or operators.scaled is None:
         return False
-    return normalises_by_stored(Call(Builder(0), layer.context, blobs, [bottom], [], ""))
+    return operators.scaled.holds(Call(Builder(0), layer.context, blobs, [bottom], [], ""))
 
 
 def joins(layer: Layer, blobs: Sequence[np.ndarray], channels: Any) -> bool:

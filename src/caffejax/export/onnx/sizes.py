@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
+import ast
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
@@ -43,11 +44,35 @@ class Sizes:
         """Return the name of a size: an int64 vector of one number."""
         if isinstance(size, int | np.integer):
             return self._builder.integers([int(size)])
-        key = str(size)
+        return self._computed(_tree(size))
+
+    def _computed(self, size: ast.expr) -> str:
+        key = ast.unparse(size)
         if key not in self._found:
-            known = {name: _Computed(self, self._of_input(name)) for name in self.sources if _mentions(key, name)}
-            self._found[key] = size._evaluate(known).name
+            self._found[key] = self._new(size)
         return self._found[key]
+
+    def _new(self, size: ast.expr) -> str:
+        """Add what computes an expression, in JAX's grammar of symbolic sizes."""
+        match size:
+            case ast.Constant(value=int(number)):
+                return self._builder.integers([number])
+            case ast.Name(id=name):
+                source, axis = self.sources[name]
+                return self.node("Shape", [source], start=axis, end=axis + 1)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return self.node("Neg", [self._computed(operand)])
+            case ast.BinOp(left=base, op=ast.Pow(), right=ast.Constant(value=int(power))):
+                return reduce(lambda product, one: self.node("Mul", [product, one]), [self._computed(base)] * power)
+            case ast.BinOp(left=left, op=op, right=right):
+                return self.node(_OPERATORS[type(op)], map(self._computed, (left, right)))
+            case ast.Call(func=ast.Name(id="floordiv"), args=args):
+                dividend, divisor = map(self._computed, args)
+                whole = self.node("Sub", [dividend, self.node("Mod", [dividend, divisor])])  # ONNX rounds towards zero
+                return self.node("Div", [whole, divisor])
+            case ast.Call(func=ast.Name(id=name), args=args):
+                return self.node(_FUNCTIONS[name], map(self._computed, args))
+        raise NotImplementedError(f"a size {ast.unparse(size)}")
 
     def vector(self, shape: Shape) -> str:
         """Return the name of a shape, as Reshape and Expand want it."""
@@ -65,38 +90,11 @@ class Sizes:
         self.nodes.append(helper.make_node(op, list(inputs), [name], name=name, **given))
         return name
 
-    def _of_input(self, name: str) -> str:
-        if name not in self._found:
-            source, axis = self.sources[name]
-            self._found[name] = self.node("Shape", [source], start=axis, end=axis + 1)
-        return self._found[name]
+
+_OPERATORS = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul"}
+_FUNCTIONS = {"mod": "Mod", "max": "Max", "min": "Min"}
 
 
-class _Computed:
-    """A size in the making: JAX evaluates its expression with it in the place of the batch."""
-
-    def __init__(self, sizes: Sizes, name: str) -> None:
-        self.sizes, self.name = sizes, name
-
-    def _with(self, op: str, first: Any, second: Any) -> _Computed:
-        names = [n.name if isinstance(n, _Computed) else self.sizes.one(int(n)) for n in (first, second)]
-        return _Computed(self.sizes, self.sizes.node(op, names))
-
-    def __add__(self, other: Any) -> _Computed:
-        return self._with("Add", self, other)
-
-    def __radd__(self, other: Any) -> _Computed:
-        return self._with("Add", other, self)
-
-    def __mul__(self, other: Any) -> _Computed:
-        return self._with("Mul", self, other)
-
-    def __rmul__(self, other: Any) -> _Computed:
-        return self._with("Mul", other, self)
-
-    def __divmod__(self, other: Any) -> Sequence[_Computed]:
-        return self._with("Div", self, other), self._with("Mod", self, other)
-
-
-def _mentions(expression: str, name: str) -> bool:
-    return re.search(rf"\b{re.escape(name)}\b", expression) is not None
+def _tree(size: Any) -> ast.expr:
+    """Return a size's expression; what JAX prints of it is what `jax.export.symbolic_shape` reads."""
+    return ast.parse(str(size).replace("^", "**"), mode="eval").body

@@ -8,20 +8,23 @@ from typing import Any
 from onnx import ModelProto, checker
 
 from ...atomic import replacing
-from ...errors import CaffejaxError, GraphError, Problem
-from ...sizes import in_words
+from ...errors import CaffejaxError, GraphError
 from ..batch import any_batch
 from ..preprocessing import Preprocessing
 from ..subject import Subject
 from .assembling import assembled
+from .large import bytes_of_weights, check_program, replacing_with_data
 
 OPSETS = range(17, 24)  # of ONNX's operators, the versions that models can be written in
 OPSET = 18  # the first in which numbers scattered to one place can be compared, as SegNet's layers do
-_MOST_BYTES = (1 << 31) - 1  # of a protobuf message
+_MOST_BYTES = (1 << 31) - (1 << 24)  # of weights in one protobuf message, less what is not weights
 
 
 def write_onnx(subject: Subject, path: str | os.PathLike[str], **options: Any) -> ModelProto:
     """Write a net to a file as an ONNX model, and return that.
+
+    Weights of more than 2 GB, which one file of ONNX cannot hold, go to a second one, `<path>.data`; the model that is
+    returned then names that file in their place.
 
     Args:
         subject: the net with its weights.
@@ -32,7 +35,7 @@ def write_onnx(subject: Subject, path: str | os.PathLike[str], **options: Any) -
         CaffejaxError: as `export_onnx` does; if the file cannot be written.
     """
     model = export_onnx(subject, **options)
-    with replacing(path) as file:
+    with replacing_with_data(path, model) if _is_large(model) else replacing(path) as file:
         file.write(model.SerializeToString())
     return model
 
@@ -60,7 +63,7 @@ def export_onnx(
     Raises:
         GraphError: naming every layer that cannot be exported.
         BatchError: naming every layer that cannot take any number of rows.
-        CaffejaxError: for an opset that is none of those known; if the weights take more than a model can hold.
+        CaffejaxError: for an opset that is none of those known.
     """
     if isinstance(opset, bool) or opset not in OPSETS:
         raise CaffejaxError(f"opset must be a number from {OPSETS[0]} to {OPSETS[-1]}, not {opset!r}")
@@ -68,8 +71,12 @@ def export_onnx(
         raise GraphError(layer.problem("cannot be exported to ONNX: it runs on the host") for layer in host)
     inputs = any_batch(subject, batch_axis) if batch else subject.inputs
     model = assembled(subject, inputs, opset, preprocessing)
-    if (size := model.ByteSize()) > _MOST_BYTES:
-        message = f"takes {in_words(size)}, nearly all of it weights; a file of ONNX holds {in_words(_MOST_BYTES)}"
-        raise CaffejaxError(Problem(message, subject.net.graph.file))
-    checker.check_model(model, full_check=True)
+    if _is_large(model):
+        check_program(model)
+    else:
+        checker.check_model(model, full_check=True)
     return model
+
+
+def _is_large(model: ModelProto) -> bool:
+    return bytes_of_weights(model) > _MOST_BYTES

@@ -14,6 +14,7 @@ from ...errors import GraphError, Problem
 from ...graph import Graph, Layer, Slot
 from ...layers.calling import forward
 from ...net import Net, Variables
+from ..apart import Apart, ApartTaps
 from ..taps import Diffs, Taps, Tops
 from .dump import Dump, DumpedLayer
 
@@ -33,6 +34,7 @@ def collect(
     *,
     backward: bool = False,
     seed: int = 0,
+    apart: Apart | None = None,
 ) -> Dump:
     """Run a net once; return every blob, and with `backward` every diff and gradient.
 
@@ -44,6 +46,7 @@ def collect(
             whole numbers where it is read as labels.
         backward: whether to run backward as well.
         seed: for these inputs, and for layers that are random.
+        apart: what each layer reads, in place of what the layers before it made.
 
     Raises:
         GraphError: for inputs that do not fit, and with `backward` if there is no loss or no gradient.
@@ -55,17 +58,18 @@ def collect(
     fed = {name: np.float32(x) for name, x in complete_inputs(net.graph, inputs or {}, random).items()}
     key = jax.random.key(seed)
 
-    def numbers(params: Any, state: Any, batch: Any, key: Any) -> tuple[Tops, Tops, Diffs | None]:
-        taps = Taps(net, params, state, batch, key)
+    def numbers(params: Any, state: Any, batch: Any, key: Any, apart: Apart | None) -> tuple[Tops, Tops, Diffs | None]:
+        given = net, params, state, batch, key
+        taps = Taps(*given) if apart is None else ApartTaps(*given, apart)
         bottoms: Tops = {}
         tops: Tops = {}
         for layer, read, made in taps.layers():
             bottoms[layer.key], tops[layer.key] = read, made
         return bottoms, tops, taps.diffs(tops) if backward else None
 
-    bottoms, tops, diffs = jax.device_get(net.jit(numbers)(*variables, fed, key))
+    bottoms, tops, diffs = jax.device_get(net.jit(numbers)(*variables, fed, key, apart))
     arrays: dict[str, Any] = {f"input/{name}": x for name, x in fed.items()}
-    arrays |= _params(net.graph, variables) | _blobs(net, tops)
+    arrays |= _params(net.graph, variables) | _blobs(net, tops, apart)
     arrays["loss"] = np.float32(_loss(net.graph, tops))
     if diffs is not None:
         arrays |= _diffs(net.graph, tops, diffs)
@@ -77,7 +81,7 @@ def collect(
     found = {
         name: np.asarray(x, None if np.asarray(x).dtype.kind in "biuf" else np.float32) for name, x in arrays.items()
     }
-    return Dump(f"caffejax {__version__}", net.graph.name, net.graph.phase, layers, found)
+    return Dump(f"caffejax {__version__}", net.graph.name, net.graph.phase, layers, found, apart=apart is not None)
 
 
 def _check_loss(graph: Graph) -> None:
@@ -98,7 +102,7 @@ def _params(graph: Graph, variables: Variables) -> dict[str, Any]:
     }
 
 
-def _blobs(net: Net, tops: Tops) -> dict[str, Any]:
+def _blobs(net: Net, tops: Tops, apart: Apart | None) -> dict[str, Any]:
     """Return every blob, and what layers made that others wrote over."""
     made: dict[str, tuple[str, Any]] = {}  # by blob: the layer, and what it made
     over: list[tuple[str, str, Any]] = []
@@ -108,7 +112,11 @@ def _blobs(net: Net, tops: Tops) -> dict[str, Any]:
                 over.append((name, *made[name]))
             made[name] = layer.key, value
     final = {name: value for name, (_, value) in made.items()}
-    found = {f"blob/{name}": value for name, value in net.trimmed(final).items()}
+    trimmed = net.trimmed(final)
+    if apart is not None:  # as many rows as each layer was given
+        read = {name: x for blobs in apart.bottoms.values() for name, x in blobs.items()}
+        trimmed = {name: net.trimmed({**read, name: value})[name] for name, value in final.items()}
+    found = {f"blob/{name}": value for name, value in trimmed.items()}
     return found | {f"top/{key}/{name}": net.trimmed({**final, name: value})[name] for name, key, value in over}
 
 
@@ -125,7 +133,7 @@ def _diffs(graph: Graph, tops: Tops, diffs: Diffs) -> dict[str, Any]:
     for layer in graph.layers:
         read = zip(layer.bottoms, diffs.bottoms[layer.key], layer.bottom_need_backward, strict=True)
         for name, diff, need in read:
-            if need and layer.need_backward:
+            if need and layer.need_backward and diff is not None:
                 found[_diff_name(made[name], name)] = diff
         for name, weight, top in zip(layer.tops, layer.loss_weights, tops[layer.key], strict=True):
             made[name] = layer

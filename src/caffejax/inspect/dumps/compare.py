@@ -11,7 +11,7 @@ from ...schema.blobs import Array
 from .comparison import Comparison, Kind, Row, Verdict
 from .dump import Dump, DumpedLayer
 from .measure import Distance, distance
-from .pairs import Chance, Pair, paired
+from .pairs import Chance, Pair, paired, strangers
 
 RTOL = 1e-3  # of a blob's largest value: ten times what the order of float32 sums makes, see docs/comparing.md
 ATOL = 1e-7
@@ -50,11 +50,17 @@ def compare(a: Dump, b: Dump, *, rtol: float = RTOL, atol: float = ATOL, random:
     if a.has_backward and b.has_backward:
         for pair in reversed(pairs):
             rows += _backward(a, b, pair, limits, chance)
-    return Comparison(tuple(rows), _title(a), _title(b), rtol, atol)
+    return Comparison(tuple(rows), _title(a), _title(b), rtol, atol, _strangers(a, b))
+
+
+def _strangers(a: Dump, b: Dump) -> str:
+    x, y = ({layer.name: layer.type for layer in dump.layers} for dump in (a, b))
+    return strangers(f"A is of net '{a.net}'", x, f"B of '{b.net}'", y)
 
 
 def _title(dump: Dump) -> str:
-    return f"{dump.file}, by {dump.maker}" if dump.file else dump.maker
+    apart = ", each layer by itself" if dump.apart else ""
+    return f"{dump.file}, by {dump.maker}" if dump.file else f"{dump.maker}{apart}"
 
 
 def _inputs(a: Dump, b: Dump, limits: _Limits) -> Iterator[Row]:

@@ -75,6 +75,7 @@ class Comparison:
         rows: in the order in which a pass makes the arrays.
         a, b: what the two are: their files or makers.
         rtol, atol: the tolerances; see `compare`.
+        strangers: where most layers of the one are not in the other, that in words; else nothing.
     """
 
     rows: tuple[Row, ...]
@@ -82,6 +83,7 @@ class Comparison:
     b: str
     rtol: float
     atol: float
+    strangers: str = ""
 
     @property
     def parted(self) -> tuple[Row, ...]:
@@ -123,6 +125,8 @@ class Comparison:
         ):
             if n := sum(row.verdict == verdict and not row.counts for row in self.rows):
                 yield f"{n} {text}."
+        if self.strangers:
+            yield f"{self.strangers[0].upper()}{self.strangers[1:]}."
         if (first := self.first) is None:
             n = sum(row.verdict == "equal" for row in self.rows)
             yield f"All {n} arrays that both have are equal ({limits})." if n else "There was nothing to compare."

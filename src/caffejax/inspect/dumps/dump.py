@@ -50,6 +50,7 @@ class Dump:
         layers: in the order of execution, the Splits that Caffe inserts included.
         arrays: the numbers, by member (see the module's text).
         file: where it was read from, for messages.
+        apart: whether each layer read what another dump says of its bottoms, not what the layers before it made.
     """
 
     maker: str
@@ -58,6 +59,7 @@ class Dump:
     layers: tuple[DumpedLayer, ...]
     arrays: Mapping[str, Array]
     file: str | None = None
+    apart: bool = False
 
     @cached_property
     def _makers(self) -> dict[str, list[int]]:
@@ -94,7 +96,16 @@ class Dump:
         own = self.arrays.get(f"top_diff/{self.layers[place].name}/{blob}")
         return self.arrays.get(f"diff/{blob}") if own is None and self._makers[blob][0] == place else own
 
+    def value_read(self, place: int, blob: str) -> Array | None:
+        """Return what the layer at a place reads as `blob`; None if it was not recorded."""
+        maker = self._maker(place, blob)
+        return None if maker is None else self.value(maker, blob)
+
     def diff_read(self, place: int, blob: str) -> Array | None:
-        """Return the diff of what the layer at a place reads as `blob`; None if it was not recorded."""
-        maker = max((i for i in self._makers.get(blob, ()) if i < place), default=None)
+        """Return the diff of that; None if it was not recorded."""
+        maker = self._maker(place, blob)
         return None if maker is None else self.diff(maker, blob)
+
+    def _maker(self, place: int, blob: str) -> int | None:
+        """Return the place of the layer that made what the layer at a place reads."""
+        return max((i for i in self._makers.get(blob, ()) if i < place), default=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from .dump import Dump, DumpedLayer
@@ -39,13 +39,33 @@ def paired(a: Sequence[DumpedLayer], b: Sequence[DumpedLayer]) -> Iterator[Pair]
     yield from (Pair(b[j], None, j) for j in range(done, len(b)) if b[j].name not in in_a)
 
 
+def strangers(first: str, a: Mapping[str, str], second: str, b: Mapping[str, str]) -> str:
+    """Say that two nets are not the same, where less than half of their layers have one name and type.
+
+    Args:
+        first, second: what the two are, in words.
+        a, b: the types of their layers by name.
+    """
+    common = len(a.items() & b.items())
+    if 2 * common >= min(len(a), len(b)):
+        return ""
+    counts = f"{first} with {len(a)} layers, {second} with {len(b)}"
+    return f"these are two different nets: {counts}, and {common} of them have the same name and type"
+
+
 class Chance:
-    """What random numbers decide: what random layers make and what follows, and all diffs on the way back from it."""
+    """What random numbers decide: what random layers make and what follows, and all diffs on the way back from it.
+
+    Of a dump whose layers ran apart, only what random layers make and give back.
+    """
 
     def __init__(self, a: Dump, b: Dump) -> None:
         random = {layer.name for dump in (a, b) for layer in dump.layers if layer.random}
         self.forward: set[str] = set()  # layers
         self.backward: set[str] = set()
+        if a.apart or b.apart:
+            self.forward, self.backward = random, random
+            return
         blobs: dict[str, bool] = {}
         for layer in a.layers:
             if layer.name in random or any(blobs.get(name) for name in layer.bottoms):

@@ -109,8 +109,8 @@ def _compare(
     predictions = Predictions(locations, scores)
     fixed = Predictions(*map(jax.lax.stop_gradient, predictions))
     truth = promote(label).reshape(-1, 8)
-    if 0 in label.shape:
-        truth = jnp.full((1, 8), -1, truth.dtype)  # as where there is no box
+    if 0 in label.shape or 0 in conf.shape:
+        truth = jnp.full((1, 8), -1, truth.dtype)  # as where there is no box: what there is, is of no image here
     return predictions, find_targets(ctx, mining, fixed, *map(jax.lax.stop_gradient, (priors, truth)))
 
 

@@ -32,7 +32,12 @@ register(
         Signature("PriorBox", bottoms=2, param="prior_box_param", in_place=False),
         Traced(prior_box),
         Gradient(exists=False),
-        Facts(integers=True, origin="SSD", restrictions="Settings of other forks are refused, such as faceboxes."),
+        Facts(
+            by_shapes=True,
+            integers=True,
+            origin="SSD",
+            restrictions="Settings of other forks are refused, such as faceboxes.",
+        ),
     )
 )
 

@@ -32,7 +32,12 @@ register(
         ),
         Traced(prior_box_clustered),
         Gradient(exists=False),
-        Facts(integers=True, origin="OpenVINO", restrictions="Sizes of PriorBox, such as min_size, are refused."),
+        Facts(
+            by_shapes=True,
+            integers=True,
+            origin="OpenVINO",
+            restrictions="Sizes of PriorBox, such as min_size, are refused.",
+        ),
     )
 )
 

@@ -69,7 +69,7 @@ class ResultFiles:
         path = self._site.path(p.label_map_file)
         try:
             labels = parse_text(path.read_text(), LabelMap, file=str(path))
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise DataError(Problem(f"cannot be read: {error}", str(path))) from error
         self._names = {item.label: item.name for item in labels.item}
         if missing := [label for label in self._labels if label not in self._names]:

@@ -30,6 +30,9 @@ def make_python(ctx: Context, site: Site) -> LayerType:
     if not (p.module and p.layer):
         raise LayerError("python_param needs `module` and `layer`: a Python module, and a class or function in it")
     where = f"{p.module}.{p.layer}"
+    if site.reading.no_python_layers:
+        refusal = f"would run {where}, which is Python code, and no_python_layers (--no_python_layers) refuses that"
+        return _built_in(ctx, site, LayerError(refusal))
     try:
         module = find_module(p.module, site.folder)
     except LayerError as error:  # there is no such module
@@ -58,13 +61,14 @@ PYTHON = register(
 
 
 def _built_in(ctx: Context, site: Site, missing: LayerError) -> LayerType:
-    """Return the type that is built in under the module's and class's names."""
+    """Return the type that is built in under the module's and class's names; raise the error where there is none."""
     kind = builtin_type(ctx.param.module, ctx.param.layer)
     if kind is None:
         raise missing
     for problem in kind.signature.count_problems(len(site.layer.bottom), len(site.layer.top)):
         raise LayerError(f"{ctx.param.layer}, which is built in, {problem}")
-    log.info("Layer '%s': there is no module '%s'; using what is built in", site.layer.name, ctx.param.module)
+    why = "Python layers are refused" if site.reading.no_python_layers else f"there is no module '{ctx.param.module}'"
+    log.info("Layer '%s': %s; using what is built in", site.layer.name, why)
     return kind
 
 

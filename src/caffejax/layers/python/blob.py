@@ -19,6 +19,9 @@ class Blob:
         self._shape = tuple(shape)
         self._stores: dict[str, np.ndarray] = {}
 
+    def __repr__(self) -> str:
+        return f"Blob({', '.join(map(str, self._shape))})"
+
     @property
     def data(self) -> np.ndarray:
         """The values; writing into the array changes the blob."""

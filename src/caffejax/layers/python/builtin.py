@@ -11,6 +11,7 @@ from ..regions.anchor_target_layer import ANCHOR_TARGET_LAYER
 from ..regions.mask_layer import MASK_LAYER
 from ..regions.proposal_layer import MNC_PROPOSAL_LAYER, PROPOSAL_LAYER
 from ..regions.proposal_target_layer import PROPOSAL_TARGET_LAYER
+from ..regions.stage_bridge_layer import STAGE_BRIDGE_LAYER
 from ..spatial_dropout import SPATIAL_DROPOUT_LAYER
 from ..types import LayerType
 
@@ -23,6 +24,7 @@ BUILTIN: dict[tuple[str, str], LayerType] = {
     ("pylayer.anchor_target_layer", "AnchorTargetLayer"): ANCHOR_TARGET_LAYER,
     ("pylayer.proposal_target_layer", "ProposalTargetLayer"): PROPOSAL_TARGET_LAYER,
     ("pylayer.mask_layer", "MaskLayer"): MASK_LAYER,
+    ("pylayer.stage_bridge_layer", "StageBridgeLayer"): STAGE_BRIDGE_LAYER,
     ("spatial_dropout", "SpatialDropoutLayer"): SPATIAL_DROPOUT_LAYER,
     ("detectnet.clustering", "ClusterDetections"): CLUSTER_DETECTIONS,
     ("detectnet.clustering", "ClusterGroundtruth"): CLUSTER_GROUNDTRUTH,

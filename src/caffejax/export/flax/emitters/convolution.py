@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import require
+from ....layers import Context
 from ....layers.convolution import Correlation, correlation
 from ....layers.depthwise import by_channels
 from ....layers.spatial import convolution_output
@@ -15,10 +16,20 @@ from ..program import Shape, Value
 from .literals import one_or_all
 
 
-@writes("Convolution", "DepthwiseConvolution", "ConvolutionDepthwise")
+@writes("Convolution", "DepthwiseConvolution")
 def convolution(e: Emission) -> tuple[Value, ...]:
     """Write nnx.Conv."""
-    c = _correlation(e)
+    return _convolved(e, e.layer.context)
+
+
+@writes("ConvolutionDepthwise")
+def depthwise(e: Emission) -> tuple[Value, ...]:
+    """Write nnx.Conv with a group for each channel."""
+    return _convolved(e, by_channels(e.layer.context, e.bottoms[0]))
+
+
+def _convolved(e: Emission, context: Context) -> tuple[Value, ...]:
+    c = _correlation(e, context)
     size = c.size(e.bottoms[0])
     weight, *bias = e.arrays
     options = {
@@ -47,7 +58,7 @@ def convolution(e: Emission) -> tuple[Value, ...]:
 @writes("Deconvolution")
 def deconvolution(e: Emission) -> tuple[Value, ...]:
     """Write nnx.ConvTranspose, or what it lacks: groups."""
-    c = _correlation(e)
+    c = _correlation(e, e.layer.context)
     weight, *bias = e.arrays
     flipped = np.flip(weight, tuple(range(2, weight.ndim)))
     pads = tuple(
@@ -76,10 +87,7 @@ def deconvolution(e: Emission) -> tuple[Value, ...]:
     return _applied(e, part)
 
 
-def _correlation(e: Emission) -> Correlation:
-    context = e.layer.context
-    if e.layer.type.name == "ConvolutionDepthwise":
-        context = by_channels(context, e.bottoms[0])
+def _correlation(e: Emission, context: Context) -> Correlation:
     c = correlation(context, e.bottoms)
     require(c.axis == 1, f"has its channels along axis {c.axis}; only axis 1 is supported")
     require(len(c.window.kernel) > 0, "has no spatial axes; use InnerProduct")

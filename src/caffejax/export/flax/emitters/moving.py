@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ....errors import require
 from ....layers.axes import canonical_axis
+from ....layers.flip import flipped_axes, reversed_axes
+from ....layers.permute import permuted_axes, transposed_axes
 from ..building import Emission, as_in_caffe, reshaped, writes
 from ..program import Value
 
@@ -73,14 +76,23 @@ def _sizes(e: Emission, x: Value) -> list[int | str]:
     return [*old[:start], *copied, *old[end:]]
 
 
-@writes("Permute", "Transpose")
+@writes("Permute")
 def permute(e: Emission) -> Value:
-    """Write the axes in another order: what is stored stays as it is."""
+    """Write the axes in another order."""
+    return _permuted(e, permuted_axes(e.layer.context, e.bottoms[0].shape))
+
+
+@writes("Transpose")
+def transpose(e: Emission) -> Value:
+    """Write the axes in another order, all of them given."""
+    return _permuted(e, transposed_axes(e.layer.context, e.bottoms[0].shape))
+
+
+def _permuted(e: Emission, axes: Sequence[int]) -> Value:
+    """Write nothing: what is stored stays as it is."""
     (x,) = e.bottoms
     if x.flat is not None:
         x = e.plain(x)
-    given = [canonical_axis(axis, x.shape) for axis in (e.p.order if e.layer.type.name == "Permute" else e.p.dim)]
-    axes = [*given, *(axis for axis in range(len(x.shape)) if axis not in given)]
     return replace(x, shape=e.tops[0], order=tuple(axes.index(axis) for axis in x.order))
 
 
@@ -138,15 +150,21 @@ def tile(e: Emission) -> Value:
     return e.call(f"jnp.tile({{0}}, ({counts}{',' if len(x.shape) == 1 else ''}))", x, shape=e.tops[0])
 
 
-@writes("Flip", "Reverse")
+@writes("Flip")
 def flip(e: Emission) -> Value:
+    """Write images from the other end."""
+    return _flipped(e, flipped_axes(e.layer.context, e.bottoms[0].shape))
+
+
+@writes("Reverse")
+def reverse(e: Emission) -> Value:
     """Write axes from the other end."""
+    return _flipped(e, reversed_axes(e.layer.context, e.bottoms[0].shape))
+
+
+def _flipped(e: Emission, axes: Sequence[int]) -> Value:
     (x,) = e.bottoms
     x = e.ordered(x, x.order)
-    if e.layer.type.name == "Flip":
-        axes = [axis for axis, flipped in ((2, e.p.flip_height), (3, e.p.flip_width)) if flipped]
-    else:
-        axes = [canonical_axis(axis, x.shape) for axis in e.p.axis] or [0]
     if not axes:
         return x
     places = [x.order.index(axis) for axis in axes]

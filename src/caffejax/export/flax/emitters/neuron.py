@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..building import Emission, writes
+from ..building import Emission, Emit, writes
 from ..program import Value
 from .literals import affine, number
 
@@ -17,10 +17,13 @@ _PLAIN = {
 }
 
 
-@writes(*_PLAIN)
-def plain(e: Emission) -> Value:
-    """Write a function without parameters."""
-    return e.elementwise(_PLAIN[e.layer.type.name], *e.bottoms)
+def _plain(text: str) -> Emit:
+    """Return what writes a function without parameters."""
+    return lambda e: e.elementwise(text, *e.bottoms)
+
+
+for _type, _text in _PLAIN.items():
+    writes(_type)(_plain(_text))
 
 
 @writes("Mish")

@@ -16,6 +16,8 @@ from .moving import flattened
 @writes("InnerProduct")
 def inner_product(e: Emission) -> Value:
     """Write nnx.Linear; its weight's inputs are in the order in which the bottom is stored."""
+    own = e.layer.type.facts.takes is not None
+    require(own, "takes its weight from a bottom, or with rows of length 1 (normalize), which is not supported")
     (x,) = e.bottoms
     axis = canonical_axis(e.p.axis, x.shape)
     require(axis > 0, "with axis 0 the whole batch is one input; not supported")

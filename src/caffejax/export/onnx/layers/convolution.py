@@ -59,10 +59,14 @@ def _steps(window: Window) -> dict[str, Any]:
     return {"strides": list(window.stride), "pads": [*low, *high], "dilations": list(window.dilation)}
 
 
-@emits("InnerProduct", operators="Flatten, Gemm", unless="an `axis` other than 1; then Reshape, MatMul, Add")
+@emits(
+    "InnerProduct",
+    operators="Flatten, Gemm",
+    unless="an `axis` other than 1, or a fork's form; then Reshape, MatMul, Add",
+)
 def inner_product(call: Call) -> Tops | None:
     """Gemm of rows, flattened unless they are vectors."""
-    if canonical_axis(call.param.axis, call.x.shape) != 1:
+    if canonical_axis(call.param.axis, call.x.shape) != 1 or call.context.type.facts.takes is None:
         return None
     b, rows = call.builder, call.name(call.x)
     if len(call.x.shape) != 2:

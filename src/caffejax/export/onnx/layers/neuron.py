@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....layers.context import Context
+from ....layers.neuron import dropout_is_identity
 from .registry import Call, Tops, emits
 
 
@@ -73,11 +73,7 @@ def hard_swish(call: Call) -> Tops:
 @emits("Dropout", operators="Dropout", unless="it scales or drops in TEST")
 def dropout(call: Call) -> Tops | None:
     """Nothing, in inference."""
-    return call.emit("Dropout") if _does_nothing(call.context) else None
-
-
-def _does_nothing(context: Context) -> bool:
-    return bool(context.param.scale_train and not context.param.sample_weights_test)
+    return call.emit("Dropout") if dropout_is_identity(call.context) else None
 
 
 @emits("Split", operators="Identity")

@@ -8,21 +8,9 @@ import numpy as np
 from ....kernels.window import Window
 from ....layers.axes import canonical_axis
 from ....layers.normalization import stored, uses_stored
+from ..values import Value
 from .pooling import averaged
-from .registry import Call, Tops, emits
-
-
-@emits(
-    "BatchNorm",
-    operators="BatchNormalization, with the Scale that follows",
-    unless="it normalises by the batch, or has five blobs: then Mul, Add",
-)
-def batch_norm(call: Call) -> Tops | None:
-    """Normalise by the stored statistics."""
-    if not normalises_by_stored(call):
-        return None
-    channels = call.x.shape[1]
-    return call.top(batch_normalization(call, np.ones(channels, np.float32), np.zeros(channels, np.float32)))
+from .registry import Call, Scaled, Tops, emits
 
 
 def normalises_by_stored(call: Call) -> bool:
@@ -30,13 +18,26 @@ def normalises_by_stored(call: Call) -> bool:
     return uses_stored(call.context) and len(call.blobs) == 3
 
 
-def batch_normalization(call: Call, factor: np.ndarray, bias: np.ndarray) -> str:
-    """Add a BatchNormalization with a factor and a bias for each channel."""
+def batch_normalization(call: Call, factor: np.ndarray, bias: np.ndarray) -> Value:
+    """Normalise by the stored statistics, with a factor and a bias for each channel."""
     mean, variance = map(np.asarray, stored(tuple(map(jnp.asarray, call.blobs))))
     arrays = (("scale", factor), ("bias", bias), ("mean", mean), ("variance", variance))
     inputs = [call.array(array, name) for name, array in arrays]
-    name: str = call.builder.node("BatchNormalization", [call.name(call.x), *inputs], epsilon=float(call.param.eps))
-    return name
+    return call.emit("BatchNormalization", *inputs, epsilon=float(call.param.eps))
+
+
+@emits(
+    "BatchNorm",
+    operators="BatchNormalization, with the Scale that follows",
+    unless="it normalises by the batch, or has five blobs: then Mul, Add",
+    scaled=Scaled(normalises_by_stored, batch_normalization),
+)
+def batch_norm(call: Call) -> Tops | None:
+    """Normalise by the stored statistics."""
+    if not normalises_by_stored(call):
+        return None
+    channels = call.x.shape[1]
+    return batch_normalization(call, np.ones(channels, np.float32), np.zeros(channels, np.float32))
 
 
 @emits("LRN", operators="LRN; within channels AveragePool, Pow, Div")

@@ -75,6 +75,19 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Scaled:
+    """How a type is put into a model together with a factor and a bias for each channel that follow it.
+
+    Attributes:
+        holds: whether that can be done with a layer.
+        emit: gives the only top of both.
+    """
+
+    holds: Callable[[Call], bool]
+    emit: Callable[[Call, np.ndarray, np.ndarray], Value]
+
+
+@dataclass(frozen=True)
 class Operators:
     """How a type is put into a model.
 
@@ -82,21 +95,23 @@ class Operators:
         emit: gives the tops; None where the layer's settings are such that it goes the general way.
         words: the operators, for the table in the documentation.
         unless: when it goes the general way, in words.
+        scaled: how it takes in a factor and a bias by channel that follow.
     """
 
     emit: Emitter
     words: str
     unless: str = ""
+    scaled: Scaled | None = None
 
 
 OPERATORS: dict[str, Operators] = {}
 
 
-def emits(*types: str, operators: str, unless: str = "") -> Callable[[Emitter], Emitter]:
+def emits(*types: str, operators: str, unless: str = "", scaled: Scaled | None = None) -> Callable[[Emitter], Emitter]:
     """Register the operators of types; see `Operators`."""
 
     def register(emitter: Emitter) -> Emitter:
-        OPERATORS.update(dict.fromkeys(types, Operators(emitter, operators, unless)))
+        OPERATORS.update(dict.fromkeys(types, Operators(emitter, operators, unless, scaled)))
         return emitter
 
     return register

@@ -1,0 +1,163 @@
+"""Inference of caffejax, frozen and not, and of the engines that people deploy with, on the same nets.
+
+    pip install onnx onnxruntime openvino ncnn pnnx opencv-python-headless torch
+    python benchmarks/against_engines.py --threads 2
+    python benchmarks/against_engines.py --nets squeezenet --batches 1 --engines onnxruntime,openvino --rounds 3
+
+Each competitor reads the same net from files in a process of its own; all have as many threads as cores, and run once
+per round, in turn, so other load on the machine falls on all alike. Peers are given an ONNX model (ncnn what pnnx makes
+of it, OpenCV up to version 4 the Caffe model): exported by torch and by caffejax, and the one that is faster counts. A
+peer whose outputs differ is left out, and named. Prints milliseconds (medians) and ratios (medians over rounds; more
+than 1: frozen is faster); of the frozen net and the best peer also the seconds from reading the files to the first
+result (of the frozen net without and with a compilation cache), and the MiB that this took beside imported libraries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import importlib.util
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+from competitor import BATCHES
+from engine import ENGINES
+from engine_models import EXPORTERS, write_models
+from turns import Competitor, compiled_before, in_turn, ratio, table_head, table_row
+
+NETS = ("lenet", "cifar10_full", "caffenet", "googlenet", "squeezenet", "resnet50", "mobilenet")
+OURS = ("frozen", "unfrozen")
+PEERS = tuple(name for name in ENGINES if name not in OURS)
+
+
+class Bench:
+    """What is the same for all rows, and what is to be said below them."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.threads, self.rounds, self.engines = options.threads, options.rounds, options.engines
+        self.pythons = dict(pair.split("=", 1) for pair in options.python)
+        self.exporters = [e for e in EXPORTERS if e == "caffejax" or importlib.util.find_spec(e)]
+        self.notes: list[str] = []
+
+    def version(self, engine: str) -> str | None:
+        """Return an engine's version; None where it is not installed."""
+        module, _ = ENGINES[engine]
+        command = [self._python(engine), "-c", f"import {module}; print({module}.__version__)"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    def command(self, engine: str, folder: Path) -> list[str]:
+        return [self._python(engine), "engine.py", engine, str(folder), str(self.threads)]
+
+    def _python(self, engine: str) -> str:
+        return os.path.abspath(self.pythons.get(engine, sys.executable))
+
+    @contextlib.contextmanager
+    def competitors(self, net: str, batch: int) -> Iterator[tuple[dict[str, Competitor], float]]:
+        """Start all that run this net; give them, and the seconds of the frozen net's first result without a cache."""
+        with tempfile.TemporaryDirectory() as top, contextlib.ExitStack() as started:
+            folders = {exporter: Path(top) / exporter for exporter in self.exporters}
+            for exporter, folder in folders.items():
+                folder.mkdir()
+                write_models(net, batch, folder, exporter)
+            ours, cache = folders["caffejax"], Path(top) / "cache"
+            cold, frozen = compiled_before(self.command("frozen", ours), self.threads, cache)
+            started.callback(frozen.process.kill)
+            unfrozen = Competitor(self.command("unfrozen", ours), self.threads, cache)
+            started.callback(unfrozen.process.kill)
+            np.testing.assert_allclose(frozen.result, unfrozen.result, rtol=1e-4, atol=1e-5, err_msg=net)
+            ready = {"frozen": frozen, "unfrozen": unfrozen}
+            for engine in self.engines:
+                made = self._peer(engine, f"{net} ({batch})", folders, unfrozen.result)
+                if made is not None:
+                    started.callback(made.process.kill)
+                    ready[engine] = made
+            yield ready, cold
+
+    def _peer(self, engine: str, row: str, folders: Mapping[str, Path], expected: np.ndarray) -> Competitor | None:
+        """Start a peer on each model; return the fastest whose outputs are those expected."""
+        ready: dict[str, Competitor] = {}
+        for exporter, folder in folders.items():
+            try:
+                made = Competitor(self.command(engine, folder), self.threads)
+            except RuntimeError:
+                self.notes.append(f"{row}: {engine} does not read the model by {exporter}")
+                continue
+            if made.result.shape == expected.shape and np.allclose(made.result, expected, rtol=5e-3, atol=1e-5):
+                ready[exporter] = made
+            else:
+                made.process.kill()
+                self.notes.append(f"{row}: {engine} gives other outputs on the model by {exporter}")
+        if not ready:
+            return None
+        medians = {exporter: statistics.median(times) for exporter, times in in_turn(ready, 3).items()}
+        best = min(medians, key=medians.__getitem__)
+        for exporter, made in ready.items():
+            if exporter != best:
+                made.process.kill()
+        if len(medians) > 1:
+            both = ", ".join(f"{ms:.2f} ms by {exporter}" for exporter, ms in medians.items())
+            print(f"{row}: {engine} on the models {both}", file=sys.stderr, flush=True)
+        return ready[best]
+
+    def compare(self, net: str, batch: int) -> tuple[dict[str, str], float]:
+        """Measure; return a row of the table by column, and the ratio best peer / frozen."""
+        with self.competitors(net, batch) as (ready, cold):
+            times = in_turn(ready, self.rounds)
+            firsts = {name: made.first for name, made in ready.items()}
+            peaks = {name: made.end()["peak"] for name, made in ready.items()}
+        medians = {name: statistics.median(t) for name, t in times.items()}
+        row = {"net (batch)": f"{net} ({batch})"}
+        row |= {name: f"{medians[name]:.3g}" if name in medians else "-" for name in (*OURS, *self.engines)}
+        peers = [name for name in ready if name not in OURS]
+        best = min(peers, key=medians.__getitem__) if peers else None
+        of_best = ratio(times[best], times["frozen"]) if best else float("nan")
+        row["best peer / frozen"] = f"{of_best:.2f}"
+        row["unfrozen / frozen"] = f"{ratio(times['unfrozen'], times['frozen']):.2f}"
+        first = f"{cold:.2f}, {firsts['frozen']:.2f}"
+        row["first result, s: frozen cold, cached / peer"] = f"{first} / {firsts[best]:.2f}" if best else first
+        row["MiB: frozen / peer"] = f"{peaks['frozen']:.0f}" + (f" / {peaks[best]:.0f}" if best else "")
+        return row, of_best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    split = lambda text: [s for s in text.split(",") if s]  # noqa: E731
+    parser.add_argument("--nets", type=split, default=list(NETS))
+    parser.add_argument("--batches", type=split, default=["1", "large"], help="1, large (the net's own), or numbers")
+    parser.add_argument("--engines", type=split, default=list(PEERS), help="peers: " + ",".join(PEERS))
+    parser.add_argument("--python", action="append", default=[], help="another interpreter for one: opencv=PATH")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    options = parser.parse_args()
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])  # competitors inherit it
+    bench = Bench(options)
+    versions = {engine: bench.version(engine) for engine in options.engines}
+    bench.engines = [engine for engine, version in versions.items() if version]
+    listed = ", ".join(f"{engine} {version or 'not installed'}" for engine, version in versions.items())
+    machine = platform.processor() or platform.machine()
+    print(f"{datetime.date.today()}, {machine}, {options.threads} threads, {listed}, {options.rounds} rounds\n")
+    ratios: dict[str, list[float]] = {}
+    for net in options.nets:
+        for batch in options.batches:
+            row, of_best = bench.compare(net, BATCHES[net] if batch == "large" else int(batch))
+            if not ratios:
+                print(table_head(row))
+            print(table_row(row.values()), flush=True)
+            ratios.setdefault(batch, []).append(of_best)
+    means = (f"batch {batch} {statistics.geometric_mean(found):.2f}" for batch, found in ratios.items())
+    print("\nGeometric means of best peer / frozen:", ", ".join(means))
+    print("".join(f"\nLeft out: {note}." for note in bench.notes))
+
+
+if __name__ == "__main__":
+    main()

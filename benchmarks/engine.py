@@ -1,0 +1,127 @@
+"""One competitor of against_engines.py: a net read from files by an engine, in a process of its own.
+
+    python benchmarks/engine.py ENGINE FOLDER THREADS
+
+FOLDER is what `engine_models.write_models` wrote. It answers as `answering.serve` does. A peer's interpreter needs
+NumPy and the peer, nothing of ours.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from answering import Run, serve
+
+
+def _variables(folder: Path) -> Any:
+    from caffejax.export import weights_of
+    from caffejax.net import Net
+
+    net = Net(folder / "deploy.prototxt")
+    return net, weights_of(net, net, [folder / "weights.caffemodel"])
+
+
+def frozen(folder: Path, data: np.ndarray, threads: int) -> Run:
+    import jax
+
+    net, variables = _variables(folder)
+    call, x = net.freeze(variables), jax.numpy.asarray(data)
+    return lambda: jax.block_until_ready(call({"data": x}))[net.outputs[0]]
+
+
+def unfrozen(folder: Path, data: np.ndarray, threads: int) -> Run:
+    import jax
+
+    net, (params, state) = _variables(folder)
+    x = jax.numpy.asarray(data)
+    return lambda: jax.block_until_ready(net.forward(params, state, {"data": x})[0])[net.outputs[0]]
+
+
+def onnx_runtime(folder: Path, data: np.ndarray, threads: int) -> Run:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(folder / "model.onnx", options, providers=["CPUExecutionProvider"])
+    (given,) = session.get_inputs()
+    return lambda: session.run(None, {given.name: data})[0]
+
+
+def openvino(folder: Path, data: np.ndarray, threads: int) -> Run:
+    from openvino import Core
+
+    settings = {
+        "INFERENCE_NUM_THREADS": threads,
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+    request = Core().compile_model(folder / "model.onnx", "CPU", settings).create_infer_request()
+    return lambda: request.infer({0: data}, share_inputs=True, share_outputs=True)[0]
+
+
+def ncnn(folder: Path, data: np.ndarray, threads: int) -> Run:
+    """Take images one after the other: it knows no batches."""
+    import ncnn as library
+
+    net = library.Net()
+    net.opt.num_threads = threads
+    for name in dir(net.opt):
+        if "fp16" in name or "bf16" in name:
+            setattr(net.opt, name, False)
+    if net.load_param(str(folder / "model.ncnn.param")) or net.load_model(str(folder / "model.ncnn.bin")):
+        raise SystemExit("ncnn does not read what pnnx wrote")
+    (given,), (wanted,) = net.input_names(), net.output_names()
+
+    def image(x: np.ndarray) -> np.ndarray:
+        extractor = net.create_extractor()
+        extractor.input(given, library.Mat(x))
+        return np.array(extractor.extract(wanted)[1])
+
+    return lambda: np.stack([image(x) for x in data])
+
+
+def opencv(folder: Path, data: np.ndarray, threads: int) -> Run:
+    """Read the Caffe model where the build does: up to version 4."""
+    import cv2  # type: ignore[import-not-found]
+
+    cv2.setNumThreads(threads)
+    if hasattr(cv2.dnn, "readNetFromCaffe"):
+        net = cv2.dnn.readNetFromCaffe(str(folder / "deploy.prototxt"), str(folder / "weights.caffemodel"))
+    else:
+        net = cv2.dnn.readNetFromONNX(str(folder / "model.onnx"))
+
+    def run() -> Any:
+        net.setInput(data)
+        return net.forward()
+
+    return run
+
+
+ENGINES: dict[str, tuple[str, Callable[[Path, np.ndarray, int], Run]]] = {  # the module, and what makes a run
+    "frozen": ("caffejax", frozen),
+    "unfrozen": ("caffejax", unfrozen),
+    "openvino": ("openvino", openvino),
+    "onnxruntime": ("onnxruntime", onnx_runtime),
+    "ncnn": ("ncnn", ncnn),
+    "opencv": ("cv2", opencv),
+}
+
+
+def main() -> None:
+    name, folder, threads = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+    module, make = ENGINES[name]
+    library = importlib.import_module(module)
+    if module == "caffejax":
+        importlib.import_module("caffejax.export")  # the rest of it, and JAX: like the others' libraries not counted
+        library.tune_process()
+    data = np.load(folder / "data.npy")
+    serve(lambda: make(folder, data, threads))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""A net as the files that engines read: what `engine.py` is given."""
+
+from __future__ import annotations
+
+import subprocess
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from competitor import CONFIGS, random_inputs, variables_of
+
+from caffejax.checkpoints.loading import save_weights
+from caffejax.export import Subject
+from caffejax.net import Net, Variables
+from caffejax.schema import read_net
+
+
+def write_models(name: str, batch: int, folder: Path, exporter: str) -> None:
+    """Write deploy.prototxt, weights.caffemodel, data.npy, model.onnx, and ncnn's files if pnnx is there.
+
+    Raises:
+        ImportError: if the exporter is not installed.
+    """
+    model = CONFIGS / name / "train_val.prototxt"
+    whole = Net(model)
+    net = whole.for_inference().with_batch(batch)
+    variables, data = variables_of(net), random_inputs(net, batch)["data"]
+    write_onnx = _ONNX[exporter]
+    write_onnx(whole, variables, data, folder / "model.onnx")
+    _write_deploy(model, net, folder / "deploy.prototxt")
+    save_weights(folder / "weights.caffemodel", net.graph, variables)
+    np.save(folder / "data.npy", data)
+    single = folder / "single.onnx"
+    write_onnx(whole, variables, data[:1], single)
+    _write_ncnn(single, folder / "model.ncnn")
+
+
+def _own_onnx(net: Net, variables: Variables, data: np.ndarray, path: Path) -> None:
+    from caffejax.export.onnx import write_onnx
+
+    write_onnx(Subject(net.for_inference().with_batch(len(data)), variables), path, batch=False)
+
+
+def _torch_onnx(net: Net, variables: Variables, data: np.ndarray, path: Path) -> None:
+    import torch
+    from torch_net import TorchNet, plain
+
+    class Unlabelled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = plain(TorchNet(net.graph, variables))
+
+        def forward(self, data: torch.Tensor) -> Any:
+            return self.net(data, data)
+
+    module = Unlabelled().eval()
+    names: Any = {"input_names": ["data"], "output_names": ["output"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what it does not fold
+        torch.onnx.export(module, (torch.from_numpy(data),), path, dynamo=False, verbose=False, **names)
+
+
+_ONNX = {"torch": _torch_onnx, "caffejax": _own_onnx}
+EXPORTERS = tuple(_ONNX)  # who writes the ONNX model
+
+
+def _write_deploy(model: Path, net: Net, path: Path) -> None:
+    """Write the layers of the net, for its batch."""
+    kept = {layer.name for layer in net.graph.layers}
+    deploy = read_net(model)
+    layers = [layer for layer in deploy.layer if layer.name in kept]
+    del deploy.layer[:]
+    for layer in layers:
+        layer.ClearField("include")
+        if layer.type == "Input":
+            layer.input_param.shape[0].dim[:] = net.graph.blobs[layer.top[0]].shape
+    deploy.layer.extend(layers)
+    path.write_text(str(deploy))
+
+
+def _write_ncnn(onnx: Path, to: Path) -> None:
+    """Convert a model of one image by the package pnnx; without it, or where it fails, there are no files."""
+    try:
+        from pnnx import EXEC_PATH  # type: ignore[import-not-found]
+    except ImportError:
+        return
+    files = f"ncnnparam={to}.param", f"ncnnbin={to}.bin"
+    subprocess.run([EXEC_PATH, onnx, "fp16=0", *files], cwd=onnx.parent, capture_output=True, check=False)

@@ -1,0 +1,89 @@
+"""The asking side of a comparison: competitors in processes of their own, which run in turn.
+
+Other load on the machine so falls on all alike, and none meets another's threads or memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).parent
+TURN = 300  # milliseconds, about
+
+
+class Competitor:
+    """A process that runs when told to; see `answering.serve`."""
+
+    def __init__(self, command: list[str], threads: int, cache: Path | None = None) -> None:
+        environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+        if cache is not None:
+            environment |= {"JAX_COMPILATION_CACHE_DIR": str(cache)}
+        pipe, text = subprocess.PIPE, True
+        self.process = subprocess.Popen(command, cwd=HERE, stdin=pipe, stdout=pipe, text=text, env=environment)
+        answer = self._answer()
+        self.first, self.result = answer["first"], np.array(answer["result"])
+
+    def run(self, times: int) -> float:
+        """Return the median of some runs, in milliseconds."""
+        return statistics.median(self._ask(f"run {times}"))
+
+    def end(self) -> dict[str, float]:
+        answer = self._ask("end")
+        self.process.wait()
+        return answer
+
+    def _ask(self, line: str) -> Any:
+        assert self.process.stdin is not None
+        print(line, file=self.process.stdin, flush=True)
+        return self._answer()
+
+    def _answer(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{' '.join(map(str, self.process.args))} ended")  # type: ignore[arg-type]
+        return json.loads(line)
+
+
+def compiled_before(command: list[str], threads: int, cache: Path) -> tuple[float, Competitor]:
+    """Start one of ours, and again with the compilation cache that it filled; return the first one's first seconds."""
+    filler = Competitor(command, threads, cache)
+    filler.end()
+    return filler.first, Competitor(command, threads, cache)
+
+
+def in_turn(ready: Mapping[str, Competitor], rounds: int) -> dict[str, list[float]]:
+    """Return the milliseconds of each in each round, in which all have their turn."""
+    runs = {form: _runs(made.run(2)) for form, made in ready.items()}
+    times: dict[str, list[float]] = {form: [] for form in ready}
+    for _ in range(rounds):
+        for form, made in ready.items():
+            times[form].append(made.run(runs[form]))
+    return times
+
+
+def _runs(milliseconds: float) -> int:
+    """Return the runs of a turn: many of small nets, one where that takes seconds."""
+    return 1 if milliseconds > 1000 else max(3, min(500, int(TURN / milliseconds)))
+
+
+def ratio(slow: Iterable[float], fast: Iterable[float]) -> float:
+    """Return how many times as fast the second was, the median over rounds."""
+    return statistics.median(b / a for a, b in zip(fast, slow, strict=True))
+
+
+def table_row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def table_head(columns: Iterable[str]) -> str:
+    names = list(columns)
+    return f"{table_row(names)}\n|{'---|' * len(names)}"

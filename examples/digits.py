@@ -1,0 +1,17 @@
+"""The digits of configs/digits as arrays, for the other examples."""
+
+from pathlib import Path
+
+import numpy as np
+
+from caffejax.data import Lmdb
+from caffejax.data.datum import read_datum
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+
+
+def digits(part: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return images (N, 1, 28, 28), from 0 to 1, and labels (N,) of a part: train or test."""
+    database = Lmdb(CONFIGS / "digits" / f"digits_{part}_lmdb")
+    images, labels = zip(*(read_datum(value) for _, value in database.read_range(0, len(database))), strict=True)
+    return np.float32(images) / 256, np.array(labels)

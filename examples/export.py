@@ -1,0 +1,19 @@
+"""Take a net to where there is no caffejax: write StableHLO, and run it with JAX alone.
+
+Run lenet_from_arrays.py first: it writes lenet.prototxt and lenet.caffemodel.
+"""
+
+import jax
+import numpy as np
+from digits import digits
+
+from caffejax.cli import main
+
+status = main(["export", "lenet.prototxt", "--weights=lenet.caffemodel", "--outputs=ip2", "--to=lenet.stablehlo"])
+assert status == 0
+
+with open("lenet.stablehlo", "rb") as file:
+    exported = jax.export.deserialize(bytearray(file.read()))  # from here on caffejax is not needed
+images, labels = digits("test")
+scores = np.asarray(exported.call({"data": images})["ip2"])
+print(f"accuracy {(scores.argmax(axis=1) == labels).mean():.3f}, for {exported.platforms}")

@@ -1,0 +1,67 @@
+"""An LSTM of Caffe's learns a text letter by letter, then writes it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import caffejax
+
+TEXT = "the quick brown fox jumps over the lazy dog. pack my box with five dozen liquor jugs. "
+LETTERS = sorted(set(TEXT))
+STEPS, STREAMS = 20, 8
+
+NET = f"""
+layer {{ name: "text" type: "Input" top: "letter" top: "cont" top: "next"
+         input_param {{ shape {{ dim: {STEPS} dim: {STREAMS} }} shape {{ dim: {STEPS} dim: {STREAMS} }}
+                        shape {{ dim: {STEPS} dim: {STREAMS} }} }} }}
+layer {{ name: "embed" type: "Embed" bottom: "letter" top: "embed"
+         embed_param {{ input_dim: {len(LETTERS)} num_output: 16 weight_filler {{ type: "gaussian" std: 0.5 }} }} }}
+layer {{ name: "lstm" type: "LSTM" bottom: "embed" bottom: "cont" top: "lstm"
+         recurrent_param {{ num_output: 64 weight_filler {{ type: "xavier" }} bias_filler {{ type: "constant" }} }} }}
+layer {{ name: "scores" type: "InnerProduct" bottom: "lstm" top: "scores"
+         inner_product_param {{ num_output: {len(LETTERS)} axis: 2 weight_filler {{ type: "xavier" }} }} }}
+layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "scores" bottom: "next" top: "loss"
+         softmax_param {{ axis: 2 }} }}
+"""
+with open("text.prototxt", "w") as file:
+    file.write(NET)
+
+numbers = np.array([LETTERS.index(letter) for letter in TEXT])
+
+
+def batches(epoch):
+    """Streams that each begin somewhere in the text; `cont` is 0 where one begins."""
+    starts = np.random.default_rng(epoch).integers(len(TEXT), size=STREAMS)
+    for i in range(4):
+        at = starts + np.arange(i * STEPS, (i + 1) * STEPS)[:, None]
+        cont = np.ones((STEPS, STREAMS))
+        cont[0] = i > 0
+        yield {"letter": numbers[at % len(TEXT)], "cont": cont, "next": numbers[(at + 1) % len(TEXT)]}
+
+
+solver = caffejax.Solver(
+    'net: "text.prototxt" base_lr: 0.01 type: "Adam" lr_policy: "fixed" max_iter: 400 random_seed: 1 '
+    'snapshot_prefix: "text"',
+    data=batches,
+)
+solver.step(400)
+print(f"loss {solver.smoothed_loss:.2f}")
+
+# write: read the last letters, take the likeliest next one, go on
+net = caffejax.Net(NET.replace(f"dim: {STREAMS} ", "dim: 1 "), "TEST")
+_, state = net.init(jax.random.key(0))
+params = solver.variables.params
+
+
+@jax.jit
+def likeliest(letters):
+    """The most probable letter after each of these."""
+    cont = jnp.ones((STEPS, 1)).at[0].set(0)
+    blobs, _ = net.apply(params, state, {"letter": letters[:, None], "cont": cont, "next": cont}, blobs=["scores"])
+    return blobs["scores"][:, 0].argmax(axis=-1)
+
+
+written = list(numbers[:STEPS])
+for _ in range(40):
+    written.append(int(likeliest(jnp.array(written[-STEPS:], jnp.float32))[-1]))
+print("".join(LETTERS[n] for n in written))

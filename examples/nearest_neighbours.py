@@ -1,0 +1,22 @@
+"""Features of a trained net, and the images nearest to one by them.
+
+Run lenet_from_arrays.py first: it writes lenet.prototxt and lenet.caffemodel.
+"""
+
+import numpy as np
+from digits import digits
+
+import caffejax
+
+net = caffejax.Net("lenet.prototxt", "TEST")
+frozen = net.freeze(net.load("lenet.caffemodel"), outputs=["ip1"])  # a function of the inputs alone
+
+images, labels = digits("train")
+test_images, test_labels = digits("test")
+known, asked = (np.asarray(frozen({"data": x})["ip1"]) for x in (images, test_images))
+
+known, asked = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (known, asked))
+nearest = np.argsort(-asked @ known.T, axis=1)[:, :5]
+for i in range(3):
+    print(f"a {test_labels[i]} is nearest to", *labels[nearest[i]])
+print(f"all five are the same digit: {(labels[nearest] == test_labels[:, None]).all(axis=1).mean():.2f}")

@@ -1,0 +1,59 @@
+"""Shrink a case that scripts/fuzz.py has found, and keep it among tests/fuzz/cases.
+
+python scripts/minimise.py fuzz-findings/lmdb/1234 --name leaf-twice
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1] / "tests"
+sys.path.insert(0, str(TESTS))
+
+from fuzz.finding import Outcome  # noqa: E402
+from fuzz.harness import Files, harness, intact_files, read_files, write_files  # noqa: E402
+from fuzz.pool import Worker  # noqa: E402
+from fuzz.shrink import shrink  # noqa: E402
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("case", type=Path, help="the folder of the case: <findings>/<format>/<seed>")
+    parser.add_argument("--name", help="what to call it; its seed unless given")
+    parser.add_argument("--seconds", type=float, default=300, help="how long to try")
+    options = parser.parse_args()
+    format = options.case.resolve().parent.name
+    (source,) = options.case.glob("files*")
+    number = int(source.name.partition("@")[2])
+    found = Outcome(**json.loads((options.case / "outcome.json").read_text()))
+    worker, end = Worker(), time.monotonic() + options.seconds
+
+    def same(files: Files) -> bool:
+        if time.monotonic() > end:
+            return False
+        with tempfile.TemporaryDirectory() as folder:
+            write_files(Path(folder), files)
+            return worker.ask_folder(format, Path(folder), number).signature == found.signature
+
+    files = read_files(source)
+    if not same(files):
+        print(f"{options.case}: the finding is not there any more: {found.signature}", file=sys.stderr)
+        return 1
+    before = sum(map(len, files.values()))
+    files = shrink(files, same, intact_files(format)[number], text=harness(format).text)
+    worker.close()
+    place = TESTS / "fuzz" / "cases" / format / f"{options.name or options.case.name}@{number}"
+    shutil.rmtree(place, ignore_errors=True)
+    write_files(place, files)
+    print(f"{place}: {found.signature}: {before} bytes, now {sum(map(len, files.values()))}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

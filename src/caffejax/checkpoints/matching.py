@@ -1,0 +1,106 @@
+"""Which blobs of a file go to which layers of a net: by layer name, as Caffe does; and a report of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..errors import Problem, WeightsError, did_you_mean
+from ..graph import Graph, Layer
+from ..graph.model import Slot
+from ..schema.blobs import Array
+from .blobs import fit
+
+Stored = Mapping[str, Sequence[Array | None]]
+_SHOWN = 6  # layers of a list that is cut short
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What loading a file into a net does, by names of layers; printed it says so in a few lines.
+
+    Attributes:
+        file: the file.
+        taken: layers whose blobs were taken from it.
+        skipped: layers that have blobs in the file, but are not in the net, or are not to be loaded.
+        left: layers with blobs of their own that the file has none for: they stay as they were.
+        misfits: what is wrong with blobs that do not fit; loading raises them.
+    """
+
+    file: str
+    taken: tuple[str, ...]
+    skipped: tuple[str, ...]
+    left: tuple[str, ...]
+    misfits: tuple[Problem, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [
+            f"Weights of {self.file}",
+            f"  taken:   {_listed(self.taken)}",
+            f"  skipped: {_listed(self.skipped)}{', in the file only or left out' if self.skipped else ''}",
+            f"  left:    {_listed(self.left)}{', in the net only' if self.left else ''}",
+        ]
+        return "\n".join([*lines, *(f"  misfit:  {problem}" for problem in self.misfits)])
+
+    __repr__ = __str__
+
+
+def match_blobs(
+    graph: Graph, stored: Stored, file: str | os.PathLike[str], *, copies: bool, without: Collection[str] = ()
+) -> tuple[dict[Slot, Array], LoadReport]:
+    """Match a file's blobs with a net's: return an array for each blob that is taken, by its owner, and the report.
+
+    Of the net's layers of one name the first is meant. Where layers share a blob, the last of them in the file counts.
+
+    Args:
+        graph: the net's graph.
+        stored: the file's blobs by layer name.
+        file: for messages.
+        copies: whether the file has a shared blob with every layer that uses it; else it may leave it out.
+        without: layers that are not to be loaded.
+
+    Raises:
+        WeightsError: if a layer of `without` is not in the net.
+    """
+    first = {layer.name: layer for layer in reversed(graph.layers) if not layer.inserted_split}
+    unknown = [
+        Problem(f"without: no layer '{n}' in the net{did_you_mean(n, first)}") for n in without if n not in first
+    ]
+    if unknown:
+        raise WeightsError(unknown)
+    found: dict[Slot, Array] = {}
+    taken: set[str] = set()
+    misfits: list[Problem] = []
+    wanted = {name: layer for name, layer in first.items() if name not in without}
+    for name, layer in ((name, wanted[name]) for name in stored if name in wanted):
+        blobs = stored[name][: len(layer.params)] if layer.carried else stored[name]
+        optional = [i for i, p in enumerate(layer.params) if not (copies or p.owned)]
+        try:
+            arrays = fit(name, blobs, [p.spec.shape for p in layer.params], optional)
+        except WeightsError as error:
+            misfits += [replace(p, file=os.fspath(file)) for p in error.problems]
+            continue
+        if layer.params:
+            taken.add(name)
+        for param, array in zip(layer.params, arrays, strict=True):
+            if array is not None:
+                shape = graph.layer(param.owner.layer).params[param.owner.index].spec.shape
+                found[param.owner] = array.reshape(shape)
+    skipped = tuple(name for name in stored if name not in wanted and stored[name])
+    names = list(dict.fromkeys(layer.name for layer in graph.layers))  # in the net's order
+    left = tuple(name for name in names if _is_left(first, name, stored))
+    in_order = tuple(name for name in names if name in taken)
+    return found, LoadReport(os.fspath(file), in_order, skipped, left, tuple(misfits))
+
+
+def _is_left(first: Mapping[str, Layer], name: str, stored: Stored) -> bool:
+    layer = first.get(name)
+    return layer is not None and not stored.get(name) and any(param.owned for param in layer.params)
+
+
+def _listed(names: Sequence[str]) -> str:
+    if not names:
+        return "none"
+    shown = [*names[: _SHOWN - 1], "...", names[-1]] if len(names) > _SHOWN else names
+    return f"{len(names)} ({', '.join(shown)})"

@@ -1,0 +1,105 @@
+"""Checkpoints that could not be saved: what is removed of them, what is said."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import re
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..atomic import not_written
+from ..errors import Problem, WeightsError
+
+_TEMPORARY = ".orbax-checkpoint-tmp"  # in orbax's names
+REMOVED = f"removed{_TEMPORARY}"  # where old steps go first, so that none is ever there in part
+_PATIENCE = 2  # seconds
+_LOGGERS = logging.getLogger("absl"), logging.getLogger("asyncio")
+_OF_EXCEPTHOOK = 3  # arguments of `sys.excepthook`: type, value, traceback
+_OS_ERROR = re.compile(r"os_error_code='(\d+)'")  # in tensorstore's messages
+
+
+def remove_unfinished(folder: Path, names: str = "*") -> list[str]:
+    """Remove temporaries, all or those of a pattern, from a folder of checkpoints; return their names."""
+    found = [p for p in folder.glob(names) if _TEMPORARY in p.name and p.is_dir() and not p.is_symlink()]
+    end = time.monotonic() + _PATIENCE
+    for path in found:
+        shutil.rmtree(path, ignore_errors=True)
+        while path.exists() and time.monotonic() < end:  # something is still being written to it
+            time.sleep(0.05)
+            shutil.rmtree(path, ignore_errors=True)
+    return [path.name for path in found]
+
+
+def not_saved(folder: Path, step: int, error: Exception) -> WeightsError:
+    """Return what is said of a step that could not be saved: the file system's own reason, if there is one."""
+    cause = _cause(error)
+    if cause is not None and cause.errno == errno.ENOENT:
+        return WeightsError(Problem("cannot be written: its folder was removed meanwhile", str(folder / str(step))))
+    if cause is not None:
+        return WeightsError(not_written(folder / str(step), cause))
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return WeightsError(Problem(f"cannot be written: {reason}", str(folder / str(step))))
+
+
+def _cause(error: BaseException | None) -> OSError | None:
+    """Return the error of the file system that led to this one."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno:
+            return error
+        if found := _OS_ERROR.search(str(error)):
+            return OSError(int(found[1]), "")
+        error = error.__cause__ or error.__context__
+    return None
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep orbax and its threads from telling of errors that they raise, too.
+
+    After a failure it stays so: reads and writes that are under way still fail later, in threads of their own.
+    """
+    before = threading.excepthook, sys.unraisablehook, sys.excepthook
+    if _has_failed():
+        yield
+        return
+    for logger in _LOGGERS:
+        logger.addFilter(_of_others)
+    threading.excepthook, sys.unraisablehook, sys.excepthook = (_but_late(hook) for hook in before)
+    yield
+    threading.excepthook, sys.unraisablehook, sys.excepthook = before
+    for logger in _LOGGERS:
+        logger.removeFilter(_of_others)
+
+
+def _has_failed() -> bool:
+    return any(_of_others in logger.filters for logger in _LOGGERS)
+
+
+def _of_others(record: logging.LogRecord) -> bool:
+    if record.exc_info and _is_late(record.exc_info[1]):
+        return False
+    return "orbax" not in record.pathname and "orbax" not in record.getMessage()
+
+
+def _is_late(error: BaseException | None) -> bool:
+    """Return whether an error is of a read that nobody waits for any more."""
+    return "Event loop is closed" in str(error) or "tensorstore" in str(error).lower()
+
+
+def _but_late(hook: Any) -> Callable[..., Any]:
+    """Return a hook for errors that nobody catches, without those of orbax's threads, or of an event loop's end."""
+
+    def reported(*given: Any) -> None:
+        error = given[1] if len(given) == _OF_EXCEPTHOOK else given[0].exc_value
+        thread = getattr(given[0], "thread", None)
+        if not _is_late(error) and "orbax" not in type(thread).__module__:
+            hook(*given)
+
+    return reported

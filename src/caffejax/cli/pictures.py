@@ -1,0 +1,38 @@
+"""Whether a picture can be written as its name says: asked before anything is computed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..errors import CaffejaxError
+
+
+def check_figure(path: str) -> None:
+    """Check that matplotlib writes files with such names.
+
+    Raises:
+        CaffejaxError: if it does not, or is not installed.
+    """
+    try:
+        from matplotlib.backend_bases import FigureCanvasBase
+    except ImportError as error:
+        raise CaffejaxError("pictures need matplotlib: pip install 'caffejax[plot]'") from error
+    suffix, known = Path(path).suffix[1:].lower(), FigureCanvasBase.get_supported_filetypes()
+    if suffix not in ("", *known):
+        formats = ", ".join(f".{name}" for name in sorted(known))
+        raise CaffejaxError(f"{path}: '.{suffix}' is no format of pictures; known are {formats}")
+
+
+def check_image(path: str) -> None:
+    """Check that OpenCV writes files with such names.
+
+    Raises:
+        CaffejaxError: if it does not.
+    """
+    import numpy as np
+
+    from ..errors import located
+    from ..inspect.pictures import encoded
+
+    with located(file=path):
+        encoded(np.zeros((1, 1), np.uint8), Path(path).suffix)

@@ -1,0 +1,46 @@
+"""What Caffe logs as it makes a net: its text, each layer's tops with their shapes, the memory that they take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ..glog import log
+from ..schema import format_text
+from ..schema.caffe_pb2 import NetParameter
+from .model import Graph
+
+_BYTES = 4  # Caffe's blobs are float32
+
+
+def log_creation(graph: Graph) -> None:
+    """Log a net in Caffe's lines, which tools look for."""
+    for line in creation_lines(graph):
+        log.info(line)
+
+
+def creation_lines(graph: Graph) -> Iterator[str]:
+    """Yield these lines; the first has the net's text in it, without the Splits that a net adds."""
+    text = NetParameter(name=graph.name, layer=[layer.site.layer for layer in graph.layers if not layer.inserted_split])
+    roots = graph.split_roots
+    for definition in text.layer:
+        definition.bottom[:] = [roots.get(bottom, bottom) for bottom in definition.bottom]
+    yield f"Initializing net from parameters: \n{format_text(text)}"
+    taken = 0
+    for layer in graph.layers:
+        yield f"Creating Layer {layer.name}"
+        yield from (f"{layer.name} <- {bottom}" for bottom in layer.bottoms)
+        for top in layer.tops:
+            yield f"{layer.name} -> {top}{' (in-place)' if top in layer.bottoms else ''}"
+        yield f"Setting up {layer.name}"
+        for top, weight in zip(layer.tops, layer.loss_weights, strict=True):
+            shape = graph.blobs[top].shape
+            taken += _BYTES * math.prod(shape)
+            yield f"Top shape: {''.join(f'{n} ' for n in shape)}({math.prod(shape)})"
+            if weight:
+                yield f"    with loss weight {weight:g}"
+        yield f"Memory required for data: {taken}"
+    for layer in reversed(graph.layers):
+        yield f"{layer.name} {'needs' if layer.need_backward else 'does not need'} backward computation."
+    yield from (f"This network produces output {name}" for name in graph.outputs)
+    yield "Network initialization done."

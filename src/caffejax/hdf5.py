@@ -1,0 +1,120 @@
+"""HDF5 files from others: what may be followed, and how much may be read.
+
+A name in a file may lead into another file, whatever that is: links, data sets whose values lie elsewhere, and data
+sets made of others. None of these is followed. A data set may claim gigabytes of which the file has nothing, or a few
+packed bytes; that is seen before it is read.
+"""
+
+from __future__ import annotations
+
+import math
+
+import h5py
+
+from .machine import memory
+from .options import MAX_HDF5_BYTES
+from .sizes import in_words
+
+HDF5_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError)  # h5py's own, for files that are damaged
+_HOPS = 16  # of links within a file, one after the other
+_FLOAT = 4  # bytes of what is made of a number
+
+
+class RefusedError(ValueError):
+    """What is not read of a file; the message says why and, where there is one, the remedy."""
+
+
+def is_linked(group: h5py.Group, name: str | bytes) -> bool:
+    """Return whether a name of a group is a link: to another name, or into another file. Nothing is followed.
+
+    Raises:
+        RefusedError: for a name that is no UTF-8, which h5py leaves as bytes.
+    """
+    if isinstance(name, bytes):
+        raise RefusedError(f"the name {name!r} in {group.name} is not UTF-8")
+    return bool(group.id.links.get_info(name.encode()).type != h5py.h5l.TYPE_HARD)
+
+
+def find(group: h5py.Group, path: str) -> h5py.Group | h5py.Dataset | None:
+    """Return what a path leads to within its file, links included; None where there is nothing.
+
+    Raises:
+        RefusedError: if the path leads into another file, to nowhere or round in a circle.
+    """
+    at, parts, hops = group, path.split("/"), _HOPS
+    while parts:
+        part = parts.pop(0)
+        if part in ("", "."):
+            continue
+        if not isinstance(at, h5py.Group) or not at.id.links.exists(part.encode()):
+            if hops < _HOPS:
+                raise RefusedError(f"'{path}' is a link to nowhere")
+            return None
+        link = at.id.links.get_info(part.encode()).type
+        if link == h5py.h5l.TYPE_HARD:
+            at = at[part]
+        elif link != h5py.h5l.TYPE_SOFT:
+            raise RefusedError(f"'{path}' leads into another file, which is not followed; copy what is there")
+        elif not hops:
+            raise RefusedError(f"'{path}' is a link that leads round in a circle")
+        else:
+            hops -= 1
+            target = at.id.links.get_val(part.encode()).decode("utf-8", "surrogateescape")
+            at, parts = (group.file if target.startswith("/") else at), [*target.split("/"), *parts]
+    return at
+
+
+class Allowance:
+    """How much may be read of a file: what it holds, `more` bytes for what unpacks to more, and no more than there is.
+
+    Args:
+        file: the file, open.
+        more: the limit.
+        option: by which name users raise it; "" where they cannot.
+    """
+
+    def __init__(self, file: h5py.File, more: int = MAX_HDF5_BYTES, option: str = "") -> None:
+        self._size, self._more, self._option = file.id.get_filesize(), more, option
+        self._memory = memory()
+        self._claimed = self._promised = self._unpacked = 0
+        self._waiting: list[tuple[h5py.Dataset, int]] = []
+
+    def check(self, data_set: h5py.Dataset) -> None:
+        """Check that a data set, with those checked before, may be read.
+
+        Raises:
+            RefusedError: if its values lie in other files, or it claims too much.
+        """
+        name = data_set.name
+        if data_set.is_virtual or data_set.external:
+            raise RefusedError(
+                f"data set '{name}' has its values in other files, which are not read; copy them into it"
+            )
+        in_memory = math.prod(data_set.shape or ()) * max(data_set.dtype.itemsize, _FLOAT)
+        claimed = max(in_memory, math.prod(data_set.chunks or (0,)) * data_set.dtype.itemsize)
+        self._claimed += claimed
+        if self._claimed > self._memory:
+            raise RefusedError(
+                f"{self._what(data_set, claimed)}, and there are {in_words(self._memory)} of memory in all"
+            )
+        self._waiting.append((data_set, claimed))
+        self._promised += claimed
+        if self._promised <= self._more:
+            return  # how much is stored takes long to ask for
+        stored = 0
+        for one, size in self._waiting:
+            stored = min(one.id.get_storage_size(), self._size)
+            self._unpacked += max(0, size - stored)
+        self._waiting.clear()
+        self._promised = self._unpacked
+        if self._unpacked > self._more:
+            remedy = f"raise {self._option} (--{self._option}), or " if self._option else ""
+            raise RefusedError(
+                f"{self._what(data_set, claimed)} of which {in_words(stored)} are in the file, and at most "
+                f"{in_words(self._more)} more are unpacked of a file; if it is meant, {remedy}store it without "
+                "compression (h5repack -f NONE)"
+            )
+
+    @staticmethod
+    def _what(data_set: h5py.Dataset, claimed: int) -> str:
+        return f"data set '{data_set.name}' of shape {data_set.shape} takes {in_words(claimed)}"

@@ -1,0 +1,75 @@
+// What is computed on the result of an operation, in the same pass over it where oneDNN can.
+
+#ifndef CAFFEJAX_KERNELS_FROZEN_AFTER_H_
+#define CAFFEJAX_KERNELS_FROZEN_AFTER_H_
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "frozen_steps.h"
+
+namespace caffejax {
+
+// A function of each number; nothing if the statement is none.
+inline std::optional<dnnl::algorithm> Pointwise(const Statement& s) {
+  using a = dnnl::algorithm;
+  static const auto& known = *new std::map<std::string, a>{
+      {"abs", a::eltwise_abs},           {"clip", a::eltwise_clip},
+      {"elu", a::eltwise_elu},           {"exp", a::eltwise_exp},
+      {"hardsigmoid", a::eltwise_hardsigmoid}, {"hardswish", a::eltwise_hardswish},
+      {"linear", a::eltwise_linear},     {"logistic", a::eltwise_logistic},
+      {"relu", a::eltwise_relu},         {"softplus", a::eltwise_soft_relu},
+      {"swish", a::eltwise_swish},       {"tanh", a::eltwise_tanh},
+      {"square", a::eltwise_square},     {"mish", a::eltwise_mish},
+      {"log", a::eltwise_log},           {"power", a::eltwise_pow}};
+  auto found = known.find(s.name);
+  if (found == known.end()) return std::nullopt;
+  return found->second;
+}
+
+// With another value, or with a weight that has a number for each channel.
+inline dnnl::algorithm Pairwise(const Statement& s) {
+  if (s.name == "plus") return dnnl::algorithm::binary_add;
+  if (s.name == "times") return dnnl::algorithm::binary_mul;
+  if (s.name == "maximum") return dnnl::algorithm::binary_max;
+  throw Refused("no operation " + s.name);
+}
+
+// What oneDNN is told to do after an operation, and the further operands that it needs for it.
+struct After {
+  dnnl::post_ops does;
+  Operands operands;
+
+  dnnl::primitive_attr Attributes() const {
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    attributes.set_post_ops(does);
+    return attributes;
+  }
+
+  void Add(const Statement& s) {
+    if (auto pointwise = Pointwise(s)) {
+      does.append_eltwise(*pointwise, s.Number("a"), s.Number("b"));
+    } else {
+      throw Refused(s.name + " needs an operand");
+    }
+  }
+
+  void Add(const Statement& s, const Place& operand) {
+    if (s.name == "prelu") {
+      does.append_prelu(2);  // a slope for each channel
+      operands.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(does.len() - 1) | DNNL_ARG_WEIGHTS, operand);
+      return;
+    }
+    does.append_binary(Pairwise(s), operand.lies);
+    operands.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(does.len() - 1) | DNNL_ARG_SRC_1, operand);
+  }
+
+  void AddInPlace() { does.append_sum(1); }
+};
+
+}  // namespace caffejax
+
+#endif  // CAFFEJAX_KERNELS_FROZEN_AFTER_H_

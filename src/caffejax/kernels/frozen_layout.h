@@ -1,0 +1,85 @@
+// How arrays of a frozen net may lie in memory.
+
+#ifndef CAFFEJAX_KERNELS_FROZEN_LAYOUT_H_
+#define CAFFEJAX_KERNELS_FROZEN_LAYOUT_H_
+
+#include <string>
+
+#include "frozen_program.h"
+#include "onednn_primitives.h"
+
+namespace caffejax {
+
+inline constexpr int64_t kBlock = 16;  // channels that lie next to each other, as AVX-512 has them
+
+inline bool IsSpatial(const Dims& dims) { return 3 <= dims.size() && dims.size() <= 5; }
+
+// (batch, channels, *space) by blocks of channels, each a plane of its own.
+inline memory::desc ByBlocks(const Dims& dims) {
+  Require(IsSpatial(dims), "an array of ", dims.size(), " axes has not 1 to 3 of space");
+  using tag = memory::format_tag;
+  tag by_rank[] = {tag::nCw16c, tag::nChw16c, tag::nCdhw16c};
+  return memory::desc(dims, memory::data_type::f32, by_rank[dims.size() - 3]);
+}
+
+// With the channels last.
+inline memory::desc ByPixels(const Dims& dims) {
+  Require(IsSpatial(dims), "an array of ", dims.size(), " axes has not 1 to 3 of space");
+  using tag = memory::format_tag;
+  tag by_rank[] = {tag::nwc, tag::nhwc, tag::ndhwc};
+  return memory::desc(dims, memory::data_type::f32, by_rank[dims.size() - 3]);
+}
+
+inline memory::desc AnyOrder(const Dims& dims) {
+  return memory::desc(dims, memory::data_type::f32, memory::format_tag::any);
+}
+
+// A number for each channel, along arrays of so many axes.
+inline memory::desc AlongChannels(int64_t channels, size_t rank) {
+  Require(rank >= 2, "an array of ", rank, " axes has no channels");
+  Dims dims(rank, 1);
+  dims[1] = channels;
+  return Plain(dims);
+}
+
+// A weight as Caffe has it, by groups if there are several.
+inline Dims ByGroups(Dims weight, int64_t groups) {
+  if (groups > 1) {
+    weight[0] /= groups;
+    weight.insert(weight.begin(), groups);
+  }
+  return weight;
+}
+
+// The same with the first two axes (of a group) the other way round: Caffe's transposed convolution has its inputs
+// first, oneDNN its outputs. `weight` is Caffe's.
+inline memory::desc Swapped(const Dims& weight, int64_t groups) {
+  Dims dims = ByGroups(weight, groups);
+  Dims strides = Plain(dims).get_strides();
+  size_t outputs = groups > 1 ? 1 : 0;
+  std::swap(dims[outputs], dims[outputs + 1]);
+  std::swap(strides[outputs], strides[outputs + 1]);
+  return Strided(dims, strides);
+}
+
+// All that says how an array lies, as text.
+inline std::string Describe(const memory::desc& lies) {
+  std::string text;
+  for (const Dims& numbers : {lies.get_dims(), lies.get_padded_dims(), lies.get_strides(), lies.get_inner_blks(),
+                              lies.get_inner_idxs(), Dims{static_cast<int64_t>(lies.get_size())}}) {
+    text += ";";
+    for (int64_t number : numbers) text += " " + std::to_string(number);
+  }
+  return text;
+}
+
+// Whether it is code that oneDNN has tuned for this processor.
+template <typename Description>
+bool IsTuned(const Description& pd) {
+  std::string name = pd.impl_info_str();
+  return name.find("ref") == std::string::npos && name.find("simple") == std::string::npos;
+}
+
+}  // namespace caffejax
+
+#endif  // CAFFEJAX_KERNELS_FROZEN_LAYOUT_H_

@@ -1,0 +1,69 @@
+// Where the values of a frozen net lie: buffers with lifetimes, put into one piece of memory.
+
+#ifndef CAFFEJAX_KERNELS_FROZEN_MEMORY_H_
+#define CAFFEJAX_KERNELS_FROZEN_MEMORY_H_
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "onednn_primitives.h"
+
+namespace caffejax {
+
+inline size_t Aligned(size_t size) { return (size + 63) / 64 * 64; }
+
+enum class Where { kArgument, kResult, kWeights, kArena };
+
+// Memory that values share. Of the arena's, the steps that use it are known, and then where it begins.
+struct Buffer {
+  Where kind;
+  int64_t number = 0;    // of the argument or result
+  size_t size = 0;
+  bool shared = false;   // several values lie in it: it is not written over
+  int first = -1, last = -1;
+  size_t offset = 0;
+
+  void Use(int step) {
+    if (first < 0) first = step;
+    last = step;
+  }
+};
+
+// A value, or a weight: which buffer, how it lies, and how many bytes behind the buffer's beginning.
+struct Place {
+  int buffer = -1;
+  memory::desc lies;
+  size_t offset = 0;
+};
+
+// Gives each buffer of the arena its offset; returns the arena's size. The largest first, each as low as it can be
+// among those that live while it does.
+inline size_t Arrange(std::vector<Buffer>& buffers) {
+  std::vector<Buffer*> order, placed;
+  for (Buffer& b : buffers) {
+    if (b.kind == Where::kArena && b.first >= 0) order.push_back(&b);
+  }
+  std::stable_sort(order.begin(), order.end(), [](Buffer* a, Buffer* b) { return a->size > b->size; });
+  size_t whole = 0;
+  for (Buffer* b : order) {
+    std::vector<std::pair<size_t, size_t>> taken;
+    for (Buffer* other : placed) {
+      if (other->first <= b->last && b->first <= other->last) {
+        taken.emplace_back(other->offset, other->offset + Aligned(other->size));
+      }
+    }
+    std::sort(taken.begin(), taken.end());
+    for (auto [from, to] : taken) {
+      if (b->offset + Aligned(b->size) <= from) break;
+      b->offset = std::max(b->offset, to);
+    }
+    whole = std::max(whole, b->offset + Aligned(b->size));
+    placed.push_back(b);
+  }
+  return whole;
+}
+
+}  // namespace caffejax
+
+#endif  // CAFFEJAX_KERNELS_FROZEN_MEMORY_H_

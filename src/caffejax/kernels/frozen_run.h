@@ -1,0 +1,136 @@
+// Running the steps of a frozen net; several threads may do so at the same time.
+
+#ifndef CAFFEJAX_KERNELS_FROZEN_RUN_H_
+#define CAFFEJAX_KERNELS_FROZEN_RUN_H_
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "frozen_build.h"
+
+namespace caffejax {
+
+// A place whose address is known only when there is a call.
+struct Moving {
+  dnnl_memory_t memory;
+  int64_t number;  // of the argument or result
+  size_t offset;
+};
+
+// What one call at a time needs: memory for its values, and the primitives' operands in it.
+class Workspace {
+ public:
+  explicit Workspace(const Steps& steps) : steps_(steps), arena_(Allocate(steps.arena_size)) {
+    for (const Step& step : steps.steps) {
+      std::vector<dnnl_exec_arg_t> operands;
+      for (const auto& [number, place] : step.operands) operands.push_back({number, MemoryOf(place)});
+      operands_.push_back(std::move(operands));
+    }
+  }
+
+  void Run(const std::vector<char*>& arguments, const std::vector<char*>& results, char* weights) {
+    for (const Moving& m : arguments_) Set(m, arguments[m.number]);
+    for (const Moving& m : results_) Set(m, results[m.number]);
+    if (weights != bound_) {
+      for (const Moving& m : weights_) Set(m, weights);
+      bound_ = weights;
+    }
+    dnnl_stream_t stream = Stream().get();
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      const auto& operands = operands_[i];
+      auto status = dnnl_primitive_execute(steps_.steps[i].primitive.get(), stream,
+                                           static_cast<int>(operands.size()), operands.data());
+      dnnl::error::wrap_c_api(status, "could not execute a primitive");
+    }
+    Stream().wait();
+  }
+
+ private:
+  struct Free {
+    void operator()(char* block) const { std::free(block); }
+  };
+
+  static std::unique_ptr<char, Free> Allocate(size_t size) {
+    constexpr size_t kPage = size_t{1} << 21;  // a large page: there are fewer to look up
+    size_t alignment = size < kPage ? 64 : kPage;
+    size = (std::max<size_t>(size, 1) + alignment - 1) / alignment * alignment;
+    std::unique_ptr<char, Free> block(static_cast<char*>(std::aligned_alloc(alignment, size)));
+    if (!block) throw std::bad_alloc();
+    if (alignment == kPage) madvise(block.get(), size, MADV_HUGEPAGE);
+    return block;
+  }
+
+  static void Set(const Moving& m, char* base) {
+    dnnl::error::wrap_c_api(dnnl_memory_set_data_handle(m.memory, base + m.offset), "could not place an array");
+  }
+
+  dnnl_memory_t MemoryOf(const Place& place) {
+    const Buffer& b = steps_.buffers[place.buffer];
+    bool own = b.kind == Where::kArena;
+    memories_.emplace_back(place.lies, Engine(), own ? arena_.get() + b.offset + place.offset : DNNL_MEMORY_NONE);
+    dnnl_memory_t made = memories_.back().get();
+    Moving moving{made, b.number, place.offset};
+    if (b.kind == Where::kArgument) arguments_.push_back(moving);
+    if (b.kind == Where::kResult) results_.push_back(moving);
+    if (b.kind == Where::kWeights) weights_.push_back(moving);
+    return made;
+  }
+
+  const Steps& steps_;
+  std::unique_ptr<char, Free> arena_;
+  std::vector<memory> memories_;
+  std::vector<Moving> arguments_, results_, weights_;
+  std::vector<std::vector<dnnl_exec_arg_t>> operands_;
+  char* bound_ = nullptr;  // where the weights were last time
+};
+
+// A program that was built, and the workspaces that calls have left.
+class Frozen {
+ public:
+  explicit Frozen(const std::string& text) : program(ReadProgram(text)), steps(Build::Of(program)) {}
+
+  const Program program;
+  const Steps steps;
+
+  // Rearranges weights, which lie as Caffe has them, to what the steps want.
+  void Pack(const std::vector<const float*>& weights, char* packed) const {
+    for (const Packed& p : steps.packed) {
+      memory from(p.given, Engine(), const_cast<float*>(weights[p.weight]));
+      memory to(p.lies, Engine(), packed + p.offset);
+      dnnl::reorder(from, to).execute(Stream(), from, to);
+    }
+    Stream().wait();
+  }
+
+  void Run(const std::vector<char*>& arguments, const std::vector<char*>& results, char* weights) {
+    std::unique_ptr<Workspace> own = Take();
+    own->Run(arguments, results, weights);
+    std::lock_guard<std::mutex> lock(mutex_);
+    idle_.push_back(std::move(own));
+  }
+
+ private:
+  std::unique_ptr<Workspace> Take() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!idle_.empty()) {
+        auto own = std::move(idle_.back());
+        idle_.pop_back();
+        return own;
+      }
+    }
+    return std::make_unique<Workspace>(steps);
+  }
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Workspace>> idle_;
+};
+
+}  // namespace caffejax
+
+#endif  // CAFFEJAX_KERNELS_FROZEN_RUN_H_

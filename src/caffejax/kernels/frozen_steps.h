@@ -1,0 +1,91 @@
+// The steps of a frozen net: primitives of oneDNN and what each works on.
+
+#ifndef CAFFEJAX_KERNELS_FROZEN_STEPS_H_
+#define CAFFEJAX_KERNELS_FROZEN_STEPS_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "frozen_layout.h"
+#include "frozen_memory.h"
+
+namespace caffejax {
+
+// A weight as it is given and as it lies among the packed ones, `offset` bytes from their beginning.
+struct Packed {
+  int64_t weight;
+  memory::desc given, lies;
+  size_t offset;
+};
+
+using Operands = std::vector<std::pair<int, Place>>;  // by oneDNN's numbers
+
+struct Step {
+  dnnl::primitive primitive;
+  Operands operands;
+  std::string name;
+};
+
+// Steps in the order in which they were added, the buffers that they use, and the weights as they want them.
+class Steps {
+ public:
+  std::vector<Buffer> buffers;
+  std::vector<Step> steps;
+  std::vector<Packed> packed;
+  size_t packed_size = 0, arena_size = 0;
+
+  Steps() {
+    weights_ = Add(Where::kWeights);
+    scratchpad_ = Add(Where::kArena);
+  }
+
+  int Add(Where kind, int64_t number = 0, size_t size = 0) {
+    buffers.push_back({kind, number, size});
+    return static_cast<int>(buffers.size()) - 1;
+  }
+
+  Place Fresh(const memory::desc& lies) { return {Add(Where::kArena, 0, lies.get_size()), lies}; }
+
+  template <typename Description>
+  void Emit(const Description& pd, Operands operands) {
+    if (size_t size = pd.scratchpad_desc().get_size()) {
+      buffers[scratchpad_].size = std::max(buffers[scratchpad_].size, size);
+      operands.emplace_back(DNNL_ARG_SCRATCHPAD, Place{scratchpad_, pd.scratchpad_desc()});
+    }
+    for (auto& [number, place] : operands) buffers[place.buffer].Use(static_cast<int>(steps.size()));
+    steps.push_back({dnnl::primitive(pd.get()), std::move(operands), pd.impl_info_str()});
+  }
+
+  void Copy(const Place& from, const Place& to) {
+    dnnl::reorder::primitive_desc pd(Engine(), from.lies, Engine(), to.lies, Attributes(false));
+    Emit(pd, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  }
+
+  Place As(const Place& place, const memory::desc& lies) {
+    if (place.lies == lies) return {place.buffer, lies, place.offset};  // equal but for strides of axes of length 1
+    Place made = Fresh(lies);
+    Copy(place, made);
+    return made;
+  }
+
+  Place Weight(int64_t weight, const memory::desc& given, const memory::desc& lies) {
+    for (const Packed& p : packed) {
+      if (p.weight == weight && p.given == given && p.lies == lies) return {weights_, lies, p.offset};
+    }
+    packed.push_back({weight, given, lies, packed_size});
+    packed_size += Aligned(lies.get_size());
+    return {weights_, lies, packed.back().offset};
+  }
+
+  Place Weight(int64_t weight, const memory::desc& lies) { return Weight(weight, lies, lies); }
+
+  void Finish() { arena_size = Arrange(buffers); }
+
+ private:
+  int weights_, scratchpad_;
+};
+
+}  // namespace caffejax
+
+#endif  // CAFFEJAX_KERNELS_FROZEN_STEPS_H_

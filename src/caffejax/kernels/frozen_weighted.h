@@ -1,0 +1,176 @@
+// Operations with a weight, which may lie in several ways: the first that oneDNN has tuned code for is taken.
+
+#ifndef CAFFEJAX_KERNELS_FROZEN_WEIGHTED_H_
+#define CAFFEJAX_KERNELS_FROZEN_WEIGHTED_H_
+
+#include <optional>
+#include <vector>
+
+#include "frozen_values.h"
+
+namespace caffejax {
+
+class Weighted : public Values {
+ protected:
+  using Values::Values;
+
+  // How a convolution's arrays may lie: what is tried first comes first.
+  struct Form {
+    memory::desc x, y;
+    std::optional<Place> at;       // where the result belongs
+    int64_t in_place = -1;         // the value that the result is added to
+    bool fused = true;             // what comes after is computed in the same pass
+  };
+
+  std::vector<Form> Forms(size_t i) {
+    const Place& x = X(i);
+    Dims in = x.lies.get_dims(), out = program_.operations[i].Out();
+    auto any_in = AnyOrder(in), any_out = AnyOrder(out);
+    bool given = made_.buffers[x.buffer].kind == Where::kArgument;
+    memory::desc in_blocks = given ? any_in : ByBlocks(in);
+    std::vector<Form> forms;
+    if (auto at = InItsPlace(Own(i))) forms.push_back({in_blocks, at->lies, at});
+    int64_t added = Added(i);
+    if (added >= 0) {
+      auto like = values_[added].lies;
+      bool free = IsSpent(added, i) && values_[added].buffer != x.buffer;
+      forms.push_back({by_blocks_ ? in_blocks : any_in, like, std::nullopt, free ? added : -1});
+    } else if (by_blocks_) {
+      forms.push_back({in_blocks, ByBlocks(out), std::nullopt});
+    }
+    forms.push_back({any_in, any_out, std::nullopt});
+    forms.push_back({any_in, any_out, std::nullopt, -1, false});
+    return forms;
+  }
+
+  // The value of the same shape that an operation's result is added to, if there is one; else -1.
+  int64_t Added(size_t i) const {
+    for (const Statement& s : program_.operations[i].after) {
+      if (s.name == "plus" && s.Has("value") && program_.Shape(s.One("value")) == program_.operations[i].Out()) {
+        return s.One("value");
+      }
+    }
+    return -1;
+  }
+
+  // Computes an operation with a weight in the first form that oneDNN has tuned code for, else in the last.
+  // `describe(form, attributes)` gives the primitive's description.
+  template <typename Describe>
+  void InBestForm(size_t i, const std::vector<Form>& forms, const memory::desc& weight, Describe describe) {
+    const Statements& all = program_.operations[i].after;
+    for (const Form& form : forms) {
+      bool last = &form == &forms.back();
+      try {
+        After probe = Probe(form.fused ? all : Statements{}, form);
+        auto pd = describe(form, probe.Attributes());
+        if (!last && !IsTuned(pd)) continue;
+        Emit(i, form, pd, weight, describe);
+        return;
+      } catch (const dnnl::error& error) {
+        if (last) throw;
+      }
+    }
+  }
+
+  // What comes after, without a copy being made: to ask oneDNN.
+  After Probe(const Statements& all, const Form& form) {
+    After after;
+    for (const Statement& s : all) {
+      if (Pointwise(s)) {
+        after.Add(s);
+      } else if (s.Has("value") && s.One("value") == form.in_place) {
+        after.AddInPlace();
+      } else if (s.Has("weight")) {
+        after.Add(s, {0, AlongChannels(program_.Weight(s.One("weight")).at(0), form.y.get_dims().size())});
+      } else {
+        Dims dims = program_.Shape(s.One("value"));
+        bool same = dims == form.y.get_dims() && form.y.get_format_kind() != memory::format_kind::any;
+        after.Add(s, {0, same ? form.y : values_[s.One("value")].lies});
+      }
+    }
+    return after;
+  }
+
+  template <typename Description, typename Describe>
+  void Emit(size_t i, const Form& form, const Description&, const memory::desc& weight, Describe describe) {
+    const Statement& s = Self(i);
+    const Statements& all = program_.operations[i].after;
+    After after = AfterAll(form.fused ? all : Statements{}, form.y, form.in_place);
+    auto pd = describe(form, after.Attributes());
+    Place x = made_.As(X(i), pd.src_desc());
+    Place y = form.at ? *form.at : form.in_place >= 0 ? values_[form.in_place] : made_.Fresh(pd.dst_desc());
+    Require(y.lies == pd.dst_desc(), s.name, " gives its result in another order than it was told");
+    Operands operands = after.operands;
+    operands.insert(operands.end(), {{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
+    operands.emplace_back(DNNL_ARG_WEIGHTS, made_.Weight(s.One("weight"), weight, pd.weights_desc()));
+    if (s.Has("bias")) operands.emplace_back(DNNL_ARG_BIAS, made_.Weight(s.One("bias"), BiasOf(i)));
+    made_.Emit(pd, operands);
+    values_[Own(i)] = form.fused ? y : Passes(y, all, true);
+  }
+
+  memory::desc BiasOf(size_t i) const {
+    if (!Self(i).Has("bias")) return memory::desc();
+    const Dims& bias = program_.Weight(Self(i).One("bias"));
+    Require(bias == Dims{program_.operations[i].Out().at(1)}, Self(i).name, ": the bias is not of its outputs");
+    return Plain(bias);
+  }
+
+
+  void Convolve(size_t i) {
+    const Statement& s = Self(i);
+    const Dims& caffe = program_.Weight(s.One("weight"));
+    size_t axes = caffe.size() - 2;
+    Require(IsSpatial(caffe) && X(i).lies.get_dims().size() == caffe.size(), "convolution: not 1 to 3 spatial axes");
+    Dims weight = ByGroups(caffe, s.One("groups")), gaps = Gaps(s, axes);
+    auto bias = BiasOf(i);
+    InBestForm(i, Forms(i), Plain(weight), [&](const Form& form, const dnnl::primitive_attr& attributes) {
+      return dnnl::convolution_forward::primitive_desc(
+          Engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, form.x, AnyOrder(weight),
+          bias, form.y, s.Whole("stride", axes, 1), gaps, s.Whole("low", axes, 0), s.Whole("high", axes, 0), attributes);
+    });
+  }
+
+  void Deconvolve(size_t i) {
+    const Statement& s = Self(i);
+    const Dims& caffe = program_.Weight(s.One("weight"));
+    size_t axes = caffe.size() - 2;
+    Require(IsSpatial(caffe) && X(i).lies.get_dims().size() == caffe.size(), "deconvolution: not 1 to 3 spatial axes");
+    auto weight = Swapped(caffe, s.One("groups"));
+    auto bias = BiasOf(i);
+    Dims gaps = Gaps(s, axes);
+    InBestForm(i, Forms(i), weight, [&](const Form& form, const dnnl::primitive_attr& attributes) {
+      return dnnl::deconvolution_forward::primitive_desc(
+          Engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::deconvolution_direct, form.x,
+          AnyOrder(weight.get_dims()), bias, form.y, s.Whole("stride", axes, 1), gaps, s.Whole("low", axes, 0),
+          s.Whole("high", axes, 0), attributes);
+    });
+  }
+
+  // Rows, whatever their shape, times a matrix: (outputs, inputs).
+  void Multiply(size_t i) {
+    const Statement& s = Self(i);
+    Dims weight = X(i).lies.get_dims(), caffe = program_.Weight(s.One("weight"));
+    weight[0] = caffe.at(0);
+    Require(caffe.size() == 2 && Bytes(weight) == Bytes(caffe), "dense: the weight is not for the rows");
+    Dims rows = X(i).lies.get_dims();
+    auto bias = BiasOf(i);
+    std::vector<Form> forms{{AnyOrder(rows), AnyOrder(program_.operations[i].Out()), std::nullopt}};
+    forms.push_back(forms[0]);
+    forms.back().fused = false;
+    InBestForm(i, forms, Plain(weight), [&](const Form& form, const dnnl::primitive_attr& attributes) {
+      return dnnl::inner_product_forward::primitive_desc(Engine(), dnnl::prop_kind::forward_inference, form.x,
+                                                         AnyOrder(weight), bias, form.y, attributes);
+    });
+  }
+
+  // oneDNN counts the cells between those of a dilated kernel.
+  static Dims Gaps(const Statement& s, size_t axes) {
+    Dims gaps = s.Whole("dilation", axes, 1);
+    for (int64_t& gap : gaps) --gap;
+    return gaps;
+  }
+};
+
+}  // namespace caffejax
+
+#endif  // CAFFEJAX_KERNELS_FROZEN_WEIGHTED_H_

@@ -1,0 +1,156 @@
+"""A net as a function of its inputs alone."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakValueDictionary
+
+import jax
+import numpy as np
+
+from ..forks import refuse_in_forks
+from ..freezing import Ready, fold
+from ..graph import Graph
+from ..graph.reshape import reshape_graph, with_batch
+from ..kernels.compiling import on_cpu
+from ..options import Run
+from ..variables import Blobs, Variables
+from .given import check_inputs, check_variables
+from .room import check_room
+from .trimming import trimmed_blobs
+
+_KEPT = 16  # combinations of shapes that stay ready
+
+
+@refuse_in_forks("__call__", "ready")
+class Frozen:
+    """A net in phase TEST as a function of its inputs alone, with constants folded and weights packed.
+
+    Called with the inputs by name it gives the outputs by name; inputs may have any shapes that the net can take. For
+    each combination of shapes that it meets, primitives are made and weights packed once. Several threads may call it.
+    Inside of `jax.jit`, `jax.vmap` and `jax.grad` (by the inputs) it is a function like any other. Layers that carry
+    something from one forward pass to the next begin anew at each call. Copied or pickled it is the same function, to
+    be made ready anew.
+
+    Args:
+        graph: the layers that its outputs need, each blob made once; see `inference_graph`.
+        variables: params and state; there may be more than it needs.
+        options: how it computes.
+
+    Attributes:
+        graph: its layers, after folding.
+        variables: their params and state.
+
+    Raises:
+        WeightsError: for params and state that do not fit.
+    """
+
+    def __init__(self, graph: Graph, variables: Variables, options: Run) -> None:
+        check_variables(graph, *variables)
+        graph, folded = fold(graph, variables)
+        self._set(graph, Variables(*map(dict, folded)), options)
+
+    def _set(self, graph: Graph, variables: Variables, options: Run) -> None:
+        self.graph, self.variables, self._options = graph, variables, options
+        self._fed = graph.fed
+        self._packed: WeakValueDictionary[Any, jax.Array] = WeakValueDictionary()  # those in use, shared where possible
+        self._forget()
+
+    def __reduce__(self) -> Any:
+        # as it is after folding; what was made ready is of this process and stays here
+        return _restored, (type(self), self.graph, self.variables, self._options)
+
+    def __copy__(self) -> Frozen:
+        return self._with_graph(self.graph)
+
+    def _with_graph(self, graph: Graph) -> Frozen:
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))  # also the weights that are packed
+        other.graph = graph
+        other._forget()
+        return other
+
+    def _forget(self) -> None:
+        self._ready: OrderedDict[Any, Ready] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, inputs: Mapping[str, Any], key: jax.Array | None = None) -> Blobs:
+        """Return the outputs.
+
+        Args:
+            inputs: an array for each of `fed`, of any shapes that the net can take.
+            key: for layers that are random.
+
+        Raises:
+            CaffejaxError: naming what is missing, unknown, or of a shape that the net cannot take.
+        """
+        try:
+            given = {name: inputs[name] for name in self._fed}
+            ready = self._for(given)
+            if any(isinstance(leaf, jax.core.Tracer) for leaf in (*given.values(), key)):
+                return ready.traced(given, key)
+            return ready(given, key)
+        except (KeyError, TypeError, IndexError, ValueError):
+            check_inputs(self.graph, self.graph.fed, inputs)
+            raise
+
+    @property
+    def fed(self) -> tuple[str, ...]:
+        """The blobs that `inputs` must hold."""
+        return self._fed
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The blobs that it gives."""
+        return self.graph.outputs
+
+    def with_batch(self, batch: int, axis: int = 0) -> Frozen:
+        """Return the same for another batch size, made ready: the length of that axis of all that it is fed.
+
+        Raises:
+            GraphError: naming every layer that cannot take it.
+        """
+        other = self._with_graph(with_batch(self.graph, batch, axis))
+        other.ready()
+        return other
+
+    def ready(self) -> Ready:
+        """Make it ready for inputs of the shapes that the net was built for, on the default device."""
+        return self._for({name: self.graph.blobs[name] for name in self.fed})
+
+    def __repr__(self) -> str:
+        lines = [f"Frozen net '{self.graph.name}': {', '.join(self.fed)} -> {', '.join(self.outputs)}"]
+        return "\n".join([*lines, *(f"  {ready}" for ready in self._ready.values())])
+
+    def trimmed(self, blobs: Blobs) -> Blobs:
+        """Return blobs without rows of padding; see `Net.trimmed`."""
+        return trimmed_blobs(self.graph, blobs)
+
+    def _for(self, inputs: Mapping[str, Any]) -> Ready:
+        cpu = on_cpu(inputs.values())
+        key = cpu, *map(np.shape, inputs.values())
+        ready = self._ready.get(key)
+        if ready is None:
+            with self._lock:  # one thread makes it, the others wait
+                ready = self._ready.get(key)
+                if ready is None:
+                    ready = self._ready[key] = self._made(inputs, on_cpu=cpu)
+                    while len(self._ready) > _KEPT:
+                        self._ready.popitem(last=False)
+        return ready
+
+    def _made(self, inputs: Mapping[str, Any], *, on_cpu: bool) -> Ready:
+        check_inputs(self.graph, self.fed, inputs)
+        graph = reshape_graph(self.graph, {name: tuple(np.shape(v)) for name, v in inputs.items()})
+        check_room(graph)
+        with jax.ensure_compile_time_eval():  # weights are packed once, whatever is being traced
+            return Ready(graph, self.variables, self._options, self._packed, on_cpu=on_cpu)
+
+
+def _restored(kind: type[Frozen], graph: Graph, variables: Variables, options: Run) -> Frozen:
+    frozen = object.__new__(kind)
+    frozen._set(graph, variables, options)
+    return frozen

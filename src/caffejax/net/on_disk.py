@@ -1,0 +1,83 @@
+"""A net's params and state on disk: loaded and saved, in the format that a file's name says."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..checkpoints.loading import load_and_report, save_weights
+from ..checkpoints.matching import LoadReport
+from ..graph import Graph
+from ..variables import Params, Variables
+from .given import check_variables
+
+
+class OnDisk(ABC):
+    """What a net's variables are loaded into and saved from.
+
+    Attributes:
+        graph: the net's graph.
+    """
+
+    graph: Graph
+
+    @abstractmethod
+    def init(self, key: jax.Array, dtype: Any = jnp.float32) -> Variables:
+        """Make new variables."""
+
+    def load(
+        self,
+        path: str | os.PathLike[str],
+        variables: Variables | None = None,
+        *,
+        key: jax.Array | None = None,
+        strict: bool = False,
+        without: Iterable[str] = (),
+    ) -> Variables:
+        """Return params and state with the weights of a file, for layers of the same names; see `load_and_report`.
+
+        Raises:
+            WeightsError, CaffejaxError: as `load_and_report`.
+        """
+        return self.load_and_report(path, variables, key=key, strict=strict, without=without)[0]
+
+    def load_and_report(
+        self,
+        path: str | os.PathLike[str],
+        variables: Variables | None = None,
+        *,
+        key: jax.Array | None = None,
+        strict: bool = False,
+        without: Iterable[str] = (),
+    ) -> tuple[Variables, LoadReport]:
+        """Return params and state with the weights of a file, and which layers have taken, skipped or lacked theirs.
+
+        Args:
+            path: a .caffemodel, .h5, .npz or .safetensors, or a .orbax folder or one step of it.
+            variables: what layers have that the file has no weights for; what `init` makes unless given.
+            key: for `init`; that of seed 0 unless given.
+            strict: whether there must be weights for every layer that has some, but those of `without`.
+            without: layers that keep theirs, whatever the file has.
+
+        Raises:
+            WeightsError: naming every layer whose blobs differ in number or shape, and if `strict` every layer without
+                weights; if the file cannot be read, or there is no layer of `without`.
+        """
+        if variables is None:
+            variables = self.init(jax.random.key(0) if key is None else key)
+        return load_and_report(path, self.graph, variables, strict, tuple(without))
+
+    def save(self, params: Params, state: Params, path: str | os.PathLike[str]) -> None:
+        """Write the weights to a file; the name's end says in which format: those of `load`.
+
+        Raises:
+            WeightsError: for params that are not the net's, a name of no format, and if it cannot be written; what
+                was there before stays whole.
+        """
+        check_variables(self.graph, params, state)
+        save_weights(path, self.graph, Variables(params, state))

@@ -1,0 +1,79 @@
+"""Checksums of arrays: the same wherever an array lies, another for any one number that changes."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from caffejax.checkpoints import checksums as module
+from caffejax.checkpoints import orbax, steps
+from caffejax.checkpoints.checksums import checksums, old_checksums
+from caffejax.checkpoints.orbax import CheckpointFolder
+from caffejax.errors import WeightsError
+
+RNG = np.random.default_rng(0)
+ARRAYS = {
+    "float32": RNG.normal(size=(7, 3, 5)).astype(np.float32),
+    "float64": RNG.normal(size=(4, 3)),
+    "float16": RNG.normal(size=6).astype(np.float16),
+    "uint32": RNG.integers(0, 2**32, 9, np.uint32),
+    "bool": RNG.random(11) < 0.5,
+    "one number": np.array(3.5, np.float32),
+    "none": np.zeros((0, 4), np.float32),
+    "transposed": RNG.normal(size=(5, 8)).astype(np.float32).T,
+}
+
+
+def by_hand(array: np.ndarray) -> int:
+    """The sum that the module's docstring speaks of, in Python's whole numbers."""
+    size = min(array.dtype.itemsize, 4)
+    data = array.tobytes()
+    numbers = [int.from_bytes(data[i : i + size], "little") for i in range(0, len(data), size)]
+    return sum(number * ((place * 0x9E3779B1) % 2**32 | 1) for place, number in enumerate(numbers)) % 2**32
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("part", [4, 2**20])
+def test_sums_are_those_by_hand(name: str, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the host, part by part; and by the program of devices, which takes large arrays."""
+    monkeypatch.setattr(module, "_SMALL", part)
+    wanted = {"['x']": by_hand(ARRAYS[name])}
+    assert checksums({"x": ARRAYS[name]}) == wanted
+    if name != "float64":  # which JAX has not, by default
+        assert checksums({"x": jax.numpy.array(ARRAYS[name])}) == wanted
+
+
+@pytest.mark.parametrize("name", [name for name in ARRAYS if name != "none"])
+def test_any_bit_counts(name: str) -> None:
+    array = ARRAYS[name]
+    before = checksums(array)
+    for _ in range(50):
+        data = bytearray(array.tobytes())
+        if name == "bool":
+            data[RNG.integers(len(data))] ^= 1
+        else:
+            data[RNG.integers(len(data))] ^= 1 << int(RNG.integers(8))
+        assert checksums(np.frombuffer(bytes(data), array.dtype).reshape(array.shape)) != before
+
+
+def test_checkpoints_of_before_are_read_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays: dict[str, Any] = {"params": {"ip": {"0": ARRAYS["float32"]}}, "iteration": ARRAYS["one number"]}
+
+    def save(step: int, changed: Any) -> None:
+        def as_before(record: Any, sums: Any) -> Any:
+            return steps.with_checksums(record, old_checksums(changed), "arrays")
+
+        monkeypatch.setattr(orbax, "with_checksums", as_before)
+        folder = CheckpointFolder(tmp_path / "x.orbax")
+        folder.save(step, arrays, {"a": 1})
+        folder.close()
+
+    save(1, arrays)
+    read, record = CheckpointFolder(tmp_path / "x.orbax").restore()
+    assert record == {"a": 1}
+    np.testing.assert_array_equal(read["params"]["ip"]["0"], ARRAYS["float32"])
+    save(2, {**arrays, "iteration": np.float32(3)})
+    with pytest.raises(WeightsError, match=r"step 2 is damaged: .*; step 1 is the newest good one"):
+        CheckpointFolder(tmp_path / "x.orbax").restore()

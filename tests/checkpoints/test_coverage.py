@@ -1,0 +1,155 @@
+"""Weights that lack some of a net's layers: named, and refused where all are wanted."""
+
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cv2
+import jax
+import numpy as np
+import pytest
+
+from caffejax import pycaffe as caffe
+from caffejax.checkpoints.loading import load_weights, save_weights
+from caffejax.cli import main
+from caffejax.errors import WeightsError
+from caffejax.net import Net
+from caffejax.solvers import Solver
+
+LAYERS = """
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+  convolution_param { num_output: 3 kernel_size: 3 weight_filler { type: "xavier" } } }
+layer { name: "bn" type: "BatchNorm" bottom: "conv" top: "bn" }
+layer { name: "relu" type: "ReLU" bottom: "bn" top: "bn" }
+layer { name: "ip" type: "InnerProduct" bottom: "bn" top: "ip"
+  inner_product_param { num_output: 4 weight_filler { type: "xavier" } } }
+"""
+INPUT = 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 8 dim: 8 } } }'
+DUMMY = (
+    'layer { name: "data" type: "DummyData" top: "data" dummy_data_param { shape { dim: 2 dim: 3 dim: 8 dim: 8 } } }'
+)
+LOSS = 'layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "ip" top: "loss" }'
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: Any) -> Path:
+    """Nets, and weights for all layers, for those before `ip`, of which the file was cut, and for none."""
+    path: Path = tmp_path_factory.mktemp("coverage")
+    (path / "deploy.prototxt").write_text(INPUT + LAYERS)
+    (path / "test.prototxt").write_text(DUMMY + LAYERS + LOSS)
+    (path / "solver.prototxt").write_text(
+        'net: "test.prototxt" base_lr: 0.01 lr_policy: "fixed" max_iter: 1 snapshot_prefix: "s" snapshot_after_train: 0'
+    )
+    net = Net(path / "deploy.prototxt")
+    variables = net.init(jax.random.key(3))
+    save_weights(path / "all.caffemodel", net.graph, variables)
+    data = (path / "all.caffemodel").read_bytes()
+    ends = list(layer_ends(data))
+    assert ends[-1] == len(data)
+    (path / "cut.caffemodel").write_bytes(data[: ends[-2]])
+    strange = data.replace(b"\x04conv", b"\x04cnvo").replace(b"\x02bn", b"\x02nb").replace(b"\x02ip", b"\x02pi")
+    (path / "none.caffemodel").write_bytes(strange)
+    cv2.imwrite(str(path / "im.png"), np.zeros((8, 8, 3), np.uint8))
+    (path / "windows.csv").write_text("filename,ymin,xmin,ymax,xmax\nim.png,0,0,8,8\n")
+    return path
+
+
+def layer_ends(data: bytes) -> Iterator[int]:
+    """Where the fields of a message end: key, length and content of each."""
+    at = 0
+    while at < len(data):
+        at, _ = varint(data, at)
+        at, size = varint(data, at)
+        yield (at := at + size)
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """Where a number ends, and the number."""
+    value = shift = 0
+    while True:
+        value |= (data[at] & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+        if data[at - 1] < 0x80:
+            return at, value
+
+
+def loaded(net: Net, path: Any, **options: Any) -> Any:
+    return load_weights(path, net.graph, net.init(jax.random.key(0)), **options)
+
+
+@pytest.mark.parametrize(("phase", "level"), [("TEST", logging.WARNING), ("TRAIN", logging.INFO)])
+def test_layers_without_weights_are_named(
+    phase: Any, level: int, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    net = Net(folder / "deploy.prototxt", phase)
+    with caplog.at_level(logging.INFO, "caffejax"):
+        loaded(net, folder / "cut.caffemodel")
+    said = {record.message.replace(f"{folder}/", ""): record.levelno for record in caplog.records}
+    assert said["Weights from cut.caffemodel for 2 layers: conv, bn"] == logging.INFO
+    assert said["No weights in cut.caffemodel for 1 layers: ip: as the fillers made them"] == level
+
+
+def test_nothing_is_said_where_nothing_is_missing(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    net = Net(folder / "deploy.prototxt")
+    with caplog.at_level(logging.INFO, "caffejax"):
+        loaded(net, folder / "all.caffemodel", strict=True)
+        loaded(net, [folder / "cut.caffemodel", folder / "all.caffemodel"], strict=True)
+        loaded(net, (), strict=True)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(("file", "names"), [("cut", ["ip"]), ("none", ["conv", "bn", "ip"])])
+def test_strict_refuses(folder: Path, file: str, names: list[str]) -> None:
+    path = folder / f"{file}.caffemodel"
+    with pytest.raises(WeightsError) as caught:
+        loaded(Net(folder / "deploy.prototxt"), path, strict=True)
+    assert [problem.layer for problem in caught.value.problems] == names
+    for problem in str(caught.value).splitlines():
+        assert f"has no weights in {path}, and strict_weights (--strict_weights) wants some" in problem
+    with pytest.raises(WeightsError, match="layer 'ip'"):
+        caffe.Net(str(folder / "deploy.prototxt"), caffe.TEST, weights=str(path), strict_weights=True)
+    with pytest.raises(WeightsError, match="layer 'ip'"):
+        Solver(folder / "solver.prototxt", weights=[path], strict_weights=True)
+
+
+def test_what_the_net_defines_is_not_missed(tmp_path: Path, folder: Path) -> None:
+    """Shared blobs are their owner's."""
+    shared = LAYERS + LAYERS[LAYERS.index('layer { name: "ip"') :].replace('"ip"', '"again"')
+    shared = shared.replace('top: "ip"', 'top: "ip" param { name: "w" } param { name: "b" }').replace(
+        'top: "again"', 'top: "again" param { name: "w" } param { name: "b" }'
+    )
+    loaded(Net(INPUT + shared), folder / "all.caffemodel", strict=True)
+
+
+COMMANDS = {
+    "test": "test --model=test.prototxt --weights={w} --iterations=1",
+    "time": "time --model=test.prototxt --weights={w} --iterations=1",
+    "train": "train --solver=solver.prototxt --weights={w}",
+    "extract_features": "extract_features {w} test.prototxt ip {out} 1 lmdb",
+    "classify": "classify im.png {out} --mean_file= --model_def=deploy.prototxt --pretrained_model={w} --center_only "
+    "--images_dim=8,8",
+    "detect": "detect windows.csv {out}.csv --mean_file= --model_def=deploy.prototxt --pretrained_model={w} "
+    "--context_pad=0",
+    "features": "features deploy.prototxt --weights={w} --image=im.png --blob=conv --out={out}.png",
+    "filters": "filters deploy.prototxt --weights={w} --out={out}.png",
+    "collect": "collect --model=test.prototxt --weights={w} --out={out}.npz",
+}
+TOLD = ("test", "extract_features", "classify", "detect")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_refuse_if_asked(
+    command: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    arguments = COMMANDS[command].format(w="cut.caffemodel", out=tmp_path / "out").split()
+    assert main([*arguments, "--strict_weights"]) == 1
+    said = capfd.readouterr().err
+    assert re.search(r"layer 'ip' \(InnerProduct\): has no weights in cut.caffemodel", said)
+    assert "Traceback" not in said
+    assert not list(tmp_path.iterdir())
+    if command in TOLD:
+        assert main(arguments) == 0
+        assert re.search(r"^W.*No weights in cut.caffemodel for 1 layers: ip", capfd.readouterr().err, re.MULTILINE)

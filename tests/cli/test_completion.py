@@ -1,0 +1,41 @@
+"""Completion in a shell: bash itself is asked."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from caffejax.cli import main
+
+pytest.importorskip("shtab", reason="needs shtab")
+
+
+def completed(script: str, words: list[str]) -> list[str]:
+    """What bash offers for the last of these words."""
+    asked = f"""
+    COMP_WORDS=({" ".join(words)}); COMP_CWORD={len(words) - 1}
+    _shtab_caffejax caffejax {words[-1]} {words[-2]}; printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(["bash", "-c", f"{script}\n{asked}"], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["caffejax", "tra"], ["train"]),
+        (["caffejax", "train", "--sn"], ["--snapshot"]),
+        (["caffejax", "time", "--phase", "TE"], ["TEST"]),
+        (["caffejax", "summary", "--js"], ["--json"]),
+    ],
+)
+def test_bash_completes(words: list[str], offered: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "bash"]) == 0
+    assert completed(capsys.readouterr().out, words) == offered
+
+
+@pytest.mark.parametrize("shell", ["zsh", "tcsh"])
+def test_other_shells_get_a_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    assert "caffejax" in capsys.readouterr().out

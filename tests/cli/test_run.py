@@ -1,0 +1,98 @@
+"""`caffejax run`: scripts that say `import caffe`, unedited, in processes of their own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from caffejax import shim
+from caffejax.cli import main
+
+SCRIPT = """
+import multiprocessing, os, subprocess, sys
+import helper                                      # beside the script
+import caffe, caffe.io
+from caffe.proto import caffe_pb2
+
+def of_child(x):
+    return caffe.__name__
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(*pool.map(of_child, [1]))
+    print(subprocess.check_output([sys.executable, "-c", "import caffe; print(caffe.__name__)"], text=True).strip())
+    print(sys.argv[1:], caffe.__name__, helper.X, caffe_pb2.NetParameter().name == "", os.getcwd())
+    if "--fail" in sys.argv:
+        caffe.Net("absent.prototxt", caffe.TEST)
+    sys.exit(3)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "script.py").write_text(SCRIPT)
+    (tmp_path / "package" / "helper.py").write_text("X = 5")
+    return tmp_path
+
+
+def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=folder)
+
+
+@pytest.mark.slow
+def test_a_script_and_its_children_find_caffe(folder: Path) -> None:
+    script = str(Path("package") / "script.py")
+    done = python(folder, "-m", "caffejax", script, "--fast", "-x", "1")
+    *children, own = done.stdout.splitlines()
+    assert done.returncode == 3, done.stderr
+    assert children == ["caffejax.pycaffe"] * 2
+    assert own == f"['--fast', '-x', '1'] caffejax.pycaffe 5 True {folder}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments",
+    [["package/small.py", "--fail"], pytest.param(["-m", "package.small", "--fail"], marks=pytest.mark.long)],
+)
+def test_errors_of_a_script_are_its_own(folder: Path, arguments: list[str]) -> None:
+    (folder / "package" / "small.py").write_text("import sys, caffe\ncaffe.Net(sys.argv[1], caffe.TEST)\n")
+    done = python(folder, "-m", "caffejax", "run", *arguments)
+    first, where, *_, last = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert first.startswith("Traceback")
+    assert "small.py" in where
+    assert "--fail" in last
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["absent.py"], 1, "no script absent.py"),
+        (["--verbose", "x.py"], 2, "no flag --verbose"),
+        ([], 2, "SCRIPT"),
+    ],
+)
+def test_mistakes(
+    arguments: list[str], code: int, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        found = main(["run", *arguments])
+    except SystemExit as error:
+        found = error.code  # type: ignore[assignment]
+    assert found == code
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_folder_alone_serves_import_caffe(tmp_path: Path) -> None:
+    code = "import caffe, caffe.io; assert caffe.io.__name__ == 'caffejax.pycaffe.io'; caffe.layers.ReLU"
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": _path(shim.FOLDER)}
+    )
+
+
+def _path(folder: Path) -> str:
+    return os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))

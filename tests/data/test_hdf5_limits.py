@@ -1,0 +1,194 @@
+"""HDF5 files that lead elsewhere or claim what they do not hold: data, weights and solver states."""
+
+import os
+import resource
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from caffejax import hdf5
+from caffejax.checkpoints.caffemodel import read_caffemodel
+from caffejax.checkpoints.solverstate import read_solverstate
+from caffejax.errors import CaffejaxError, DataError
+from caffejax.hdf5 import Allowance, RefusedError, find
+
+GIB = 2**30
+
+
+def soft(group: h5py.Group, name: str, target: str) -> None:
+    group[name] = h5py.SoftLink(target)
+
+
+def outside(group: h5py.Group, name: str) -> None:
+    """A link into a pipe: whoever opens it waits for ever."""
+    os.mkfifo(f"{group.file.filename}.fifo")
+    group[name] = h5py.ExternalLink(f"{group.file.filename}.fifo", "/x")
+
+
+def through_outside(group: h5py.Group, name: str) -> None:
+    outside(group, "door")
+    soft(group, name, "door/x")
+
+
+def circle(group: h5py.Group, name: str) -> None:
+    soft(group, name, "other")
+    soft(group, "other", name)
+
+
+def elsewhere(group: h5py.Group, name: str) -> None:
+    group.create_dataset(name, (4, 2), "f4", external=[("/etc/passwd", 0, 32)])
+
+
+def virtual(group: h5py.Group, name: str) -> None:
+    layout = h5py.VirtualLayout((4, 2), "f4")
+    layout[:] = h5py.VirtualSource("/etc/passwd", "x", (4, 2))
+    group.create_virtual_dataset(name, layout)
+
+
+def packed(group: h5py.Group, name: str) -> None:
+    made = group.create_dataset(name, (4, GIB // 2), "f4", chunks=(1, 2**20), compression="gzip")
+    made[0, :10] = 1
+
+
+def filled(group: h5py.Group, name: str) -> None:
+    made = group.create_dataset(name, (4, GIB // 2), "f4", chunks=(1, 2**10), fillvalue=7)
+    made[0, :10] = 1
+
+
+def beyond_memory(group: h5py.Group, name: str) -> None:
+    made = group.create_dataset(name, (4, 2**44), "f4", chunks=(1, 2**10))
+    made[0, :10] = 1
+
+
+def chunky(group: h5py.Group, name: str) -> None:
+    """Few numbers, of a chunk that is allocated whole. It is not written: that would allocate it, too."""
+    group.create_dataset(name, (4, 2), "f4", chunks=(2**15, 2**14), maxshape=(None, None), compression="gzip")
+
+
+LINKS: dict[str, tuple[Callable[[h5py.Group, str], None], str]] = {
+    "to nowhere": (lambda group, name: soft(group, name, "/no/where"), "is a link to nowhere"),
+    "circle": (circle, "leads round in a circle"),
+    "to itself": (lambda group, name: soft(group, name, name), "leads round in a circle"),
+    "another file": (outside, "leads into another file, which is not followed"),
+    "by another file": (through_outside, "leads into another file, which is not followed"),
+}
+CLAIMS: dict[str, tuple[Callable[[h5py.Group, str], None], str]] = {
+    "values elsewhere": (elsewhere, "has its values in other files, which are not read"),
+    "virtual": (virtual, "has its values in other files, which are not read"),
+    "packed": (packed, r"takes 8.00 GiB of which [\d.]+ (KiB|bytes) are in the file, and at most 2.00 GiB more are"),
+    "filled": (filled, "takes 8.00 GiB of which 4 KiB are in the file, and at most 2.00 GiB more are unpacked"),
+    "beyond memory": (beyond_memory, "takes 256.00 TiB, and there are .* of memory in all"),
+    "chunky": (chunky, "takes 2.00 GiB of which 0 bytes are in the file, and at most 2.00 GiB more are unpacked"),
+}
+
+
+def weights(path: Path, make: Callable[[h5py.Group, str], None]) -> None:
+    with h5py.File(path, "w") as file:
+        group = file.create_group("data/ip")
+        make(group, "0")
+
+
+def state(path: Path, make: Callable[[h5py.Group, str], None]) -> None:
+    with h5py.File(path, "w") as file:
+        file["iter"] = [3]
+        make(file.create_group("history"), "0")
+
+
+@pytest.fixture(autouse=True)
+def memory_of_a_small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hdf5, "memory", lambda: 100 * GIB)
+
+
+@pytest.fixture
+def read_data(open_source: Any, hdf5_layer: Any, tmp_path: Path) -> Callable[..., Any]:
+    """Writes a file of data and labels, and reads a batch of it."""
+
+    def read(make: Callable[[h5py.Group, str], None], **reading: Any) -> Any:
+        with h5py.File(tmp_path / "x.h5", "w") as file:
+            file["data"] = np.arange(8.0).reshape(4, 2)
+            make(file, "label")
+        (tmp_path / "list").write_text(str(tmp_path / "x.h5"))
+        return next(open_source(hdf5_layer(tmp_path / "list", "data label"), **reading))
+
+    return read
+
+
+@pytest.mark.parametrize("case", [*LINKS, *CLAIMS])
+def test_data_that_leads_elsewhere_or_claims_too_much(read_data: Any, case: str) -> None:
+    make, message = (LINKS | CLAIMS)[case]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(DataError, match=message) as caught:
+        read_data(make, max_hdf5_bytes=2**31 - 1 if case == "chunky" else 2**31)
+    assert "x.h5: layer 'd' (HDF5Data): " in str(caught.value)
+    if "more are unpacked" in message:
+        assert "raise max_hdf5_bytes (--max_hdf5_bytes), or store it without compression" in str(caught.value)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # KiB
+
+
+@pytest.mark.parametrize("case", [case for case in CLAIMS if case != "chunky"])
+@pytest.mark.parametrize(("write", "read"), [(weights, read_caffemodel), (state, read_solverstate)])
+def test_weights_and_states_that_claim_too_much(write: Any, read: Any, case: str, tmp_path: Path) -> None:
+    make, message = CLAIMS[case]
+    write(tmp_path / "x.h5", make)
+    with pytest.raises(CaffejaxError, match=f"x.h5: .*{message}|has a shape but no values") as caught:
+        read(tmp_path / "x.h5")
+    assert "max_hdf5_bytes" not in str(caught.value)
+
+
+@pytest.mark.parametrize("case", LINKS)
+def test_links_in_weights_and_states_are_not_followed(case: str, tmp_path: Path) -> None:
+    make, message = LINKS[case]
+    weights(tmp_path / "w.h5", make)
+    assert read_caffemodel(tmp_path / "w.h5") == {}
+    with h5py.File(tmp_path / "top.h5", "w") as file:
+        make(file, "data")
+    with pytest.raises(CaffejaxError, match=f"top.h5: .*{message}"):
+        read_caffemodel(tmp_path / "top.h5")
+    with h5py.File(tmp_path / "state.h5", "w") as file:
+        file.create_group("history")
+        make(file, "iter")
+    with pytest.raises(CaffejaxError, match=f"state.h5: .*{message}"):
+        read_solverstate(tmp_path / "state.h5")
+
+
+def test_links_within_a_file_are_followed(read_data: Any) -> None:
+    def make(file: h5py.File, name: str) -> None:
+        file["deep/er/y"] = [5.0, 6, 7, 8]
+        soft(file, name, "/deep/again/y")
+        soft(file["deep"], "again", "er")
+
+    _, label = read_data(make)
+    assert label.tolist() == [5, 6, 7, 8]
+
+
+def test_what_is_packed_within_the_limit_is_read(read_data: Any) -> None:
+    def make(file: h5py.File, name: str) -> None:
+        file.create_dataset(name, data=np.zeros((4, 1000)), compression="gzip")
+
+    assert read_data(make)[1].shape == (4, 1000)
+    assert read_data(make, max_hdf5_bytes=32000)[1].shape == (4, 1000)
+    with pytest.raises(DataError, match=r"data set '/label' of shape \(4, 1000\) takes 31.25 KiB"):
+        read_data(make, max_hdf5_bytes=30000)
+
+
+def test_claims_add_up(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        for name in "abc":
+            file.create_dataset(name, data=np.zeros(1000, "f4"), compression="gzip")
+        allowance = Allowance(file, 8000)
+        allowance.check(file["a"])
+        allowance.check(file["b"])
+        with pytest.raises(RefusedError, match="'/c'"):
+            allowance.check(file["c"])
+
+
+def test_finding_nothing(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["a/b"] = 3
+        assert find(file, "none") is None
+        assert find(file, "a/b/c") is None
+        assert find(file, "a//./b")[()] == 3  # type: ignore[index]

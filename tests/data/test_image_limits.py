@@ -1,0 +1,221 @@
+"""Images that claim too many pixels are refused by their header, whichever way they come in."""
+
+import random
+import re
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from caffejax import pycaffe as caffe
+from caffejax.cli import main
+from caffejax.data import write_annotated, write_lmdb
+from caffejax.data.datum import BadImageError, decode_image
+from caffejax.data.image_header import image_size
+from caffejax.errors import CaffejaxError, DataError
+from caffejax.options import MAX_IMAGE_PIXELS
+from caffejax.schema import caffe_pb2
+
+KINDS = ["png", "jpg", "bmp", "gif", "webp", "tiff", "jp2", "avif", "pbm", "pgm", "ppm", "pam", "pfm", "ras", "hdr"]
+HEIGHT, WIDTH = 37, 53
+
+
+def encoded(kind: str, height: int = HEIGHT, width: int = WIDTH) -> bytes:
+    """A random image; skips where this OpenCV cannot write the kind."""
+    pixels: np.ndarray = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
+    if kind in ("pgm", "pbm"):
+        pixels = pixels[..., 0]
+    if kind in ("pfm", "hdr"):
+        pixels = pixels.astype(np.float32) / 255
+    try:
+        return bytes(cv2.imencode(f".{kind}", pixels)[1])
+    except cv2.error:
+        pytest.skip(f"this OpenCV writes no {kind}")
+
+
+def bomb(height: int, width: int) -> bytes:
+    """A whole PNG of one grey, of which a byte stands for a thousand."""
+
+    def chunk(name: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    rows = zlib.compress(bytes((width + 1) * height), 9)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+def test_the_header_says_what_is_decoded(subtests: Any) -> None:
+    for kind in KINDS:
+        with subtests.test(kind=kind):
+            for height, width in ((HEIGHT, WIDTH), (40, 32), (300, 33)):
+                assert image_size(encoded(kind, height, width)) == (height, width)
+                assert image_size(encoded(kind, height, width) + b"what comes after it") == (height, width)
+
+
+@pytest.mark.parametrize("kind", ["II", "MM"])
+@pytest.mark.parametrize("big", [False, True])
+def test_tiffs_of_all_forms(kind: str, big: bool) -> None:
+    order, wide, form = "<" if kind == "II" else ">", "Q" if big else "I", 16 if big else 4
+    start = (43, 8, 0, 16) if big else (42, 8)
+    entries = [struct.pack(f"{order}HH{wide}{wide}", tag, form, 1, size) for tag, size in ((256, 70000), (257, 80000))]
+    file = kind.encode() + struct.pack(f"{order}{'HHHQ' if big else 'HI'}{'Q' if big else 'H'}", *start, 2)
+    assert image_size(file + b"".join(entries)) == (80000, 70000)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+def test_opencv_never_decodes_more_than_the_header_says(kind: str) -> None:
+    """Whatever is changed: what is decoded at all has the size that was checked."""
+    whole, rng, decoded = encoded(kind), random.Random(kind), 0
+    for _ in range(300):
+        data = bytearray(whole)
+        for _ in range(rng.choice([1, 1, 2, 3])):
+            at = rng.randrange(min(len(data), rng.choice([16, 64, 200, len(data)])))
+            change = rng.random()
+            if change < 0.6:
+                data[at] = rng.choice([0, 1, 255, 128, rng.randrange(256)])
+            elif change < 0.8:
+                del data[at]
+            else:
+                data.insert(at, rng.randrange(256))
+        try:
+            image = decode_image(bytes(data), cv2.IMREAD_COLOR, 10**6)
+        except BadImageError:
+            continue
+        decoded += 1
+        assert image.shape[1:] == image_size(bytes(data))
+    assert decoded
+
+
+@pytest.mark.parametrize(
+    ("data", "size"),
+    [
+        (b"P6\n#\r90000 90000\n5 5\n255\n", (90000, 90000)),  # a comment ends with \r, too
+        (b"P6 5#90000\n7 255\n", None),
+        (b"P7\nWIDTH 5\nHEIGHT 5\n#ENDHDR\n \x0bWIDTH 90000\nENDHDR\n", (5, 90000)),
+        (b"#?RADIANCE\n-Y 1 +X 1\nFORMAT=32-bit_rle_rgbe\n\n-Y 90000  +X90000\n", (90000, 90000)),
+        (b"\xff\xd8\xff\xe0\0\x04\0\0junk\xff\xff\xc0\0\x0b\x08\xff\xff\xff\xfe", (65535, 65534)),
+        (b"\xff\xd8\xff\xd9", None),
+        (b"BM" + bytes(12) + struct.pack("<Iii", 40, -7, -9), (9, 7)),
+        (bomb(5, 6), (5, 6)),
+        (bomb(5, 6)[:-12], (5, 6)),
+        (bomb(5, 6)[:-14], None),  # a chunk claims more than there is
+        (b"", None),
+        (b"no image at all", None),
+        *(
+            (encoded_start, None)
+            for encoded_start in (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"II*\0", b"GIF89a", b"BM")
+        ),
+    ],
+)
+def test_headers_made_by_hand(data: bytes, size: tuple[int, int] | None) -> None:
+    assert image_size(data) == size
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: Any) -> Path:
+    """Sources of every kind with one image of 40 x 50, and the nets that read them."""
+    path: Path = tmp_path_factory.mktemp("limits")
+    image = bomb(40, 50)
+    (path / "im.png").write_bytes(image)
+    (path / "clip").mkdir()
+    (path / "clip" / "000001.jpg").write_bytes(image)
+    (path / "clip" / "image_0002.jpg").write_bytes(image)
+    (path / "images").write_text("im.png 3\n")
+    (path / "pairs").write_text("im.png im.png\n")
+    (path / "clips").write_text("clip 1 0\n")
+    (path / "segments").write_text("clip 2 0\n")
+    (path / "windows").write_text("# 0\nim.png\n3\n40\n50\n1\n1 1 2 2 20 20\n")
+    write_lmdb(path / "db", [(b"0", caffe_pb2.Datum(encoded=True, data=image, label=1).SerializeToString())])
+    write_annotated(path / "boxes", [(np.zeros((40, 50, 3), np.uint8), np.zeros((0, 7)))])
+    writer = cv2.VideoWriter(str(path / "film.avi"), cv2.VideoWriter_fourcc(*"MJPG"), 10, (50, 40))
+    for _ in range(3):
+        writer.write(np.zeros((40, 50, 3), np.uint8))
+    writer.release()
+    (path / "films").write_text("film.avi 0 0\n")
+    return path
+
+
+WAYS = {
+    "Data": 'data_param { source: "db" backend: LMDB batch_size: 1 }',
+    "ImageData": 'image_data_param { source: "images" batch_size: 1 }',
+    "ImageSegData": 'image_data_param { source: "pairs" batch_size: 1 label_type: PIXEL }',
+    "DenseImageData": 'dense_image_data_param { source: "pairs" batch_size: 1 }',
+    "WindowData": 'window_data_param { source: "windows" batch_size: 1 fg_fraction: 1 } '
+    "transform_param { crop_size: 8 }",
+    "AnnotatedData": 'data_param { source: "boxes" backend: LMDB batch_size: 1 } annotated_data_param { }',
+    "VideoData": 'video_data_param { source: "clips" batch_size: 1 use_image: true new_length: 1 sampling_rate: 1 }',
+    "VideoData, segments": 'video_data_param { source: "segments" batch_size: 1 new_length: 1 num_segments: 1 '
+    "modality: RGB }",
+    "VideoData, a film": 'video_data_param { source: "films" batch_size: 1 use_image: false new_length: 1 '
+    "sampling_rate: 1 }",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_layer_that_reads_images_has_the_limit(
+    way: str, folder: Path, open_source: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    text = f'layer {{ name: "d" type: "{way.partition(",")[0]}" top: "data" top: "label" {WAYS[way]} }}'
+    next(open_source(text, max_image_pixels=2000))
+    with pytest.raises(DataError) as caught:
+        next(open_source(text, max_image_pixels=1999))
+    message = str(caught.value)
+    assert "layer 'd'" in message
+    assert "has 2000 pixels (40x50, HxW), and at most 1999 are decoded" in message
+    assert "raise max_image_pixels (--max_image_pixels)" in message
+    assert re.search(r"im\.png|^db: .*record '0'|^boxes: .*record '0|00001\.jpg|image_0002|film\.avi", message)
+
+
+COMMANDS = {
+    "convert_imageset": "convert_imageset ./ images {out}",
+    "convert_annoset": "convert_annoset ./ images {out}",
+    "compute_image_mean": "compute_image_mean db {out}",
+    "test": "test --model=net.prototxt --weights=none",
+    "train": "train --solver=solver.prototxt",
+    "check": "check net.prototxt",
+    "classify": "classify im.png {out} --mean_file= --model_def=net.prototxt --pretrained_model=none",
+}
+
+
+@pytest.mark.parametrize(
+    "command", [pytest.param(name, marks=pytest.mark.long) if name == "check" else name for name in COMMANDS]
+)
+def test_commands_have_the_flag(
+    command: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    net = f'layer {{ name: "d" type: "ImageData" top: "data" top: "label" {WAYS["ImageData"]} }}'
+    (folder / "net.prototxt").write_text(net)
+    (folder / "solver.prototxt").write_text('net: "net.prototxt" base_lr: 0.1 lr_policy: "fixed" snapshot_prefix: "s"')
+    out = tmp_path / "out"
+    assert main([*COMMANDS[command].format(out=out).split(), "--max_image_pixels=1999"]) == 1
+    said = capfd.readouterr()
+    assert "at most 1999 are decoded" in " ".join((said.err + said.out).split())
+    assert "Traceback" not in said.err
+    assert not out.exists()
+    caffe.set_limits(max_image_pixels=MAX_IMAGE_PIXELS)
+
+
+def test_pycaffe_has_the_limit(folder: Path) -> None:
+    try:
+        caffe.set_limits(max_image_pixels=1999)
+        with pytest.raises(DataError, match=r"im\.png: its image has 2000 pixels"):
+            caffe.io.load_image(folder / "im.png")
+        with pytest.raises(CaffejaxError, match="no limit 'max_pixels'"):
+            caffe.set_limits(max_pixels=3)
+    finally:
+        caffe.set_limits(max_image_pixels=MAX_IMAGE_PIXELS)
+    assert caffe.io.load_image(folder / "im.png").shape == (40, 50, 3)
+
+
+def test_a_bomb_is_refused_by_default() -> None:
+    """Nothing is decoded: these bytes hold no pixels."""
+    head = bomb(1, 1).replace(struct.pack(">II", 1, 1), struct.pack(">II", 30000, 30000))
+    with pytest.raises(BadImageError, match=f"has 900000000 pixels .* at most {MAX_IMAGE_PIXELS} are decoded"):
+        decode_image(head)

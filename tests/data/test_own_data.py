@@ -1,0 +1,232 @@
+"""Data of the user's own: what each kind gives, where it goes on, and what is said of data that cannot be."""
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import grain
+import numpy as np
+import pytest
+
+from caffejax import CaffejaxError, DataError, GraphError
+from caffejax.data.loader import Loader
+from caffejax.data.own_data import OwnData
+from caffejax.graph import Graph, build_graph, net_state
+from caffejax.schema import read_net
+
+NET = """
+layer { name: "in" type: "Input" top: "x" top: "y" input_param { shape { dim: 4 dim: 3 } shape { dim: 4 } } }
+layer { name: "fc" type: "InnerProduct" bottom: "x" top: "fc" inner_product_param { num_output: 5 } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "fc" bottom: "y" top: "loss" }
+"""
+ROWS = 10
+X, Y = np.arange(ROWS * 3).reshape(ROWS, 3), np.arange(ROWS) % 5
+BATCHES = [{"x": X[i : i + 4], "y": Y[i : i + 4]} for i in (0, 4, 6)]
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    message = read_net(NET)
+    return build_graph(message, net_state(message, "TRAIN", 0, ()))
+
+
+class Tensor:
+    """What NumPy can make an array of, as it can of a tensor of torch's."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self._array if dtype is None else self._array.astype(dtype)
+
+
+class Reused:
+    """Batches that are all written into the same arrays."""
+
+    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
+        x, y = np.zeros((4, 3)), np.zeros(4)
+        for batch in BATCHES:
+            x[...], y[...] = batch["x"], batch["y"]
+            yield {"x": x, "y": y}
+
+
+class GrainLoader:
+    """A loader of Grain's, whose iterators' states are bytes."""
+
+    def __iter__(self) -> Iterator[Any]:
+        sampler = grain.samplers.IndexSampler(len(BATCHES), grain.sharding.NoSharding(), num_epochs=1, shuffle=False)
+        return iter(grain.DataLoader(data_source=BATCHES, sampler=sampler, worker_count=0))  # type: ignore[arg-type]
+
+
+def permuted(epoch: int) -> dict[str, np.ndarray]:
+    order = np.random.default_rng(epoch).permutation(ROWS)
+    return {"x": X[order], "y": Y[order]}
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "arrays": lambda: {"x": X, "y": Y},
+    "arrays of each epoch": lambda: permuted,
+    "list": lambda: BATCHES,
+    "tuples": lambda: [(b["x"], b["y"]) for b in BATCHES],
+    "tensors and more blobs": lambda: [{"x": Tensor(b["x"]), "y": Tensor(b["y"]), "z": "names"} for b in BATCHES],
+    "reused arrays": Reused,
+    "generator of each epoch": lambda: lambda epoch: (b for b in BATCHES[epoch % 2 :]),
+    "endless generator": lambda: (b for _ in range(1000) for b in BATCHES),
+    "grain's map dataset": lambda: grain.MapDataset.source(BATCHES),
+    "grain's iter dataset": lambda: grain.MapDataset.source(BATCHES).repeat().to_iter_dataset(),
+    "grain's iterator": lambda: iter(grain.MapDataset.source(BATCHES).repeat().to_iter_dataset()),
+    "grain's loader": GrainLoader,
+}
+
+
+def expected(kind: str, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The first batches, by the meaning of each kind rather than by its code."""
+    if kind.startswith("arrays"):
+        epochs = [permuted(e) if kind.endswith("epoch") else {"x": X, "y": Y} for e in range(n)]
+        x, y = (np.concatenate([e[blob] for e in epochs]) for blob in "xy")
+        return [(x[4 * i : 4 * i + 4], y[4 * i : 4 * i + 4]) for i in range(n)]
+    batches = BATCHES * n
+    if kind == "generator of each epoch":
+        batches = [b for e in range(n) for b in BATCHES[e % 2 :]]
+    return [(b["x"], b["y"]) for b in batches[:n]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_are_those_that_were_meant(graph: Graph, kind: str) -> None:
+    data = OwnData("data", KINDS[kind](), graph)
+    found = list(islice(data, 8))
+    data.close()
+    assert len(found) == 8
+    for batch, (x, y) in zip(found, expected(kind, 8), strict=True):
+        assert list(batch) == ["x", "y"]
+        assert {a.dtype for a in batch.values()} == {np.dtype(np.float32)}
+        np.testing.assert_array_equal(batch["x"], x)
+        np.testing.assert_array_equal(batch["y"], y)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("taken", [0, 2, 3, 5], ids=lambda n: f"after {n}")
+def test_goes_on_where_a_place_says(graph: Graph, kind: str, taken: int) -> None:
+    first = OwnData("data", KINDS[kind](), graph)
+    for _ in range(taken):
+        next(first)
+    place = json.loads(json.dumps(first.get_state()))
+    again = OwnData("data", KINDS[kind](), graph)
+    again.set_state(place)
+    assert again.get_state()["done"] == place["done"]
+    for x, y in expected(kind, taken + 4)[taken:]:
+        batch = next(again)
+        np.testing.assert_array_equal(batch["x"], x)
+        np.testing.assert_array_equal(batch["y"], y)
+    if kind != "endless generator":
+        first.close()
+        again.set_state(place)  # back, in the same process
+        np.testing.assert_array_equal(next(again)["x"], expected(kind, taken + 1)[taken][0])
+        np.testing.assert_array_equal(next(first)["x"], expected(kind, taken + 1)[taken][0])
+
+
+@pytest.mark.parametrize("kind", ["arrays", "list"])
+def test_devices_share_a_batch_of_the_users(graph: Graph, kind: str) -> None:
+    whole = OwnData("data", [{"x": X[:8], "y": Y[:8]}] if kind == "list" else {"x": X, "y": Y}, graph, parts=2)
+    for i in range(2):
+        np.testing.assert_array_equal(next(whole)["y"], Y[4 * i : 4 * i + 4])
+    if kind == "list":
+        with pytest.raises(DataError, match="has 4 examples in 'x', which cannot be divided among 3 devices"):
+            next(OwnData("data", BATCHES, graph, parts=3))
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "a number": (3, "must be {blob: array} of all examples, an iterable of batches, or a function"),
+    "a path": ("data.npz", "not a value of type str"),
+    "a function's number": (lambda epoch: 3, r"data\(0\) must return {blob: array}"),
+    "numbers as batches": (
+        [3],
+        "batch 1 of epoch 0: the batch must be {blob: array}, or a tuple of arrays for 'x', 'y'",
+    ),
+    "nothing": ([], "data is empty in epoch 0"),
+    "no rows": ({"x": X[:0], "y": Y[:0]}, "data is empty in epoch 0"),
+    "an empty batch": ([{"x": X[:0], "y": Y[:0]}], "'x' is empty"),
+    "other lengths": ({"x": X, "y": Y[:3]}, "'x' has 10, 'y' has 3"),
+    "a missing blob": ([{"x": X, "yy": Y}], "has no 'y', it has 'x', 'yy'; did you mean 'yy'"),
+    "another number of axes": ({"x": X[..., None], "y": Y}, r"'x' is of shape \(4, 3, 1\), the net's is \(4, 3\)"),
+    "text": ([(X, ["a"] * ROWS)], "'y' holds <U1, not numbers"),
+    "ragged lists": ([(X, [[1], [2, 3]])], "'y' cannot be made a NumPy array"),
+    "too many arrays": ([(X, Y, Y)], "has 3 arrays, but the net is fed 2: 'x', 'y'"),
+    "an ended iterator": (iter([]), "has ended after 0 batches, and an iterator cannot begin again"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_data_that_cannot_be_is_said_to_be_wrong(graph: Graph, case: str) -> None:
+    data, message = BAD[case]
+    with pytest.raises(DataError, match=message):
+        next(OwnData("data", data, graph))
+
+
+def test_all_problems_of_a_batch_are_told_at_once(graph: Graph) -> None:
+    with pytest.raises(DataError) as caught:
+        next(OwnData("data", [{"x": X[..., None], "yy": Y}], graph))
+    assert len(caught.value.problems) == 2
+
+
+@pytest.mark.parametrize(
+    ("batch", "kind", "message"),
+    [
+        ((X[:, :2], Y), GraphError, r"'x' of shape \(10, 2\), but the net is built for \(4, 3\), and cannot be"),
+        ((X, Y[:3]), GraphError, r"'y' of shape \(3,\)"),
+        ((X, Y + 5), DataError, "holds 5 in row 0 of the batch, but the layer counts 5 classes"),
+    ],
+    ids=["other axes", "other rows", "a label beyond the classes"],
+)
+def test_the_loader_refuses_what_the_net_cannot_take(
+    graph: Graph, batch: Any, kind: type[CaffejaxError], message: str
+) -> None:
+    loader = Loader(graph, own_data=OwnData("data", [batch], graph))
+    for _ in range(2):  # not the first time only
+        with pytest.raises(kind, match=message):
+            next(loader)
+
+
+def test_images_in_another_order_of_axes_are_said_to_be(graph: Graph) -> None:
+    net = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 dim: 8 dim: 9 } } }'
+    message = read_net(net)
+    images = build_graph(message, net_state(message, "TRAIN", 0, ()))
+    with pytest.raises(DataError, match=r"transpose it by \(0, 3, 1, 2\)"):
+        OwnData("data", {"x": np.zeros((5, 8, 9, 3))}, images)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [None, 3, {}, {"epoch": -1, "done": 0}, {"epoch": 0, "done": True}, {"epoch": 0, "done": 2**70},
+     {"epoch": 0, "done": 1, "unit": []}, {"epoch": 0, "done": 50}, {"epoch": 0, "done": 2, "unit": "rows"}],
+    ids=str,
+)  # fmt: skip
+def test_places_that_are_none_are_refused(graph: Graph, place: Any) -> None:
+    data = OwnData("data", BATCHES, graph)
+    next(data)
+
+    def go_on() -> None:
+        data.set_state(place)
+        next(data)
+
+    with pytest.raises(DataError, match=r"is not a place|ends after 3 batches|counts rows of data"):
+        go_on()
+    rows = OwnData("data", {"x": X, "y": Y}, graph)
+    rows.set_state({"epoch": 0, "done": 50, "unit": "rows"})
+    with pytest.raises(DataError, match="has 10 rows, but the snapshot stands after 50"):
+        next(rows)
+
+
+def test_an_iterator_cannot_go_back(graph: Graph) -> None:
+    data = OwnData("data", iter(BATCHES), graph)
+    next(data)
+    with pytest.raises(DataError, match="stands after 1 batches, and cannot go back"):
+        data.set_state({"epoch": 0, "done": 0})
+
+
+def test_states_that_a_grain_iterator_does_not_take_are_refused(graph: Graph) -> None:
+    data = OwnData("data", grain.MapDataset.source(BATCHES), graph)
+    data.set_state({"epoch": 0, "done": 1, "iterator": "nonsense"})
+    with pytest.raises(DataError, match="does not take the place in the snapshot"):
+        next(data)

@@ -1,0 +1,109 @@
+"""Faults drawn from a seed: of each kind in turn, at a random moment."""
+
+import errno
+import random
+import signal
+from collections import Counter
+from dataclasses import dataclass, field
+
+from shim import WRITES, Fault
+
+_FULL, _DENIED = "cwm", "cnmu"  # what fails on a full disk, and where one may not write
+# lines of the log after which a phase begins; the seconds in which something happens then
+PHASES = {
+    "start": ("", 2.5),
+    "compile": ("Solving", 0.4),
+    "training": ("Iteration 0", 0.3),
+    "snapshot": ("Snapshotting solver state to checkpoint", 0.1),
+    "test": ("Testing net", 0.1),
+    "end": ("Optimization Done", 0.4),
+}
+_REMOVE = "for i in 1 2 3; do rm -rf $ROOT/%s 2>/dev/null; done"  # again, where something was written meanwhile
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+KINDS = (
+    *("kill in an operation", "kill in half a write", "kill at a moment", "disk full", "input/output error"),
+    *("not allowed", "read-only", "folder removed", "folder moved", "clock set back", "signal in a phase"),
+    *("signal in an operation", "second trainer", "read error"),
+)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A signal, some time after a line of the log."""
+
+    number: int
+    phase: str
+    delay: float
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Disturbed:
+    """How one run of the trainer is disturbed.
+
+    Attributes:
+        fault: what the file system does.
+        moment: when a signal comes from outside.
+        second: whether another trainer starts with the same prefix.
+        flags: of the command line.
+    """
+
+    fault: Fault | None = None
+    moment: Moment | None = None
+    second: bool = False
+    flags: tuple[str, ...] = field(default=())
+
+
+def draw(seed: int, done: list[str]) -> tuple[str, list[Disturbed]]:
+    """Return the kind of fault of a seed, and how one to three runs are disturbed by such faults.
+
+    Args:
+        seed: seeds that follow each other give the kinds in turn.
+        done: the letters of what an undisturbed run does.
+    """
+    kind, chance = KINDS[seed % len(KINDS)], random.Random(seed)
+    return kind, [_one(kind, chance, Counter(done)) for _ in range(chance.choice((1, 1, 2, 3)))]
+
+
+def _one(kind: str, chance: random.Random, counts: Counter[str]) -> Disturbed:
+    def fault(does: str, kinds: str = WRITES, lasts: tuple[int, ...] = (1,)) -> Fault:
+        return Fault(does, chance.randint(1, sum(counts[k] for k in kinds)), kinds, chance.choice(lasts))
+
+    def failing(number: int, kinds: str) -> Disturbed:
+        goes_on = ("--on_snapshot_error=continue",) * chance.randint(0, 1)
+        return Disturbed(fault(f"error={number}", kinds, (1, 5, 40, 0)), flags=goes_on)
+
+    phase = chance.choice(tuple(PHASES))
+    delay = chance.uniform(0, PHASES[phase][1])
+    match kind:
+        case "kill in an operation":
+            return Disturbed(fault("kill"))
+        case "kill in half a write":
+            return Disturbed(fault("half", "w"))
+        case "kill at a moment":
+            return Disturbed(moment=Moment(signal.SIGKILL, phase, delay))
+        case "disk full":
+            return failing(chance.choice((errno.ENOSPC, errno.EDQUOT)), _FULL)
+        case "input/output error":
+            return failing(errno.EIO, chance.choice((WRITES, "w", "s", "n")))
+        case "not allowed":
+            return failing(errno.EACCES, _DENIED)
+        case "read-only":
+            return failing(errno.EROFS, WRITES)
+        case "folder removed":
+            removed = fault(f"run={_REMOVE % chance.choice(('x.orbax', 'x*', 'x.orbax/*'))}")
+            return Disturbed(removed, flags=("--on_snapshot_error=continue",) * chance.randint(0, 1))
+        case "folder moved":
+            return Disturbed(fault("run=mv $ROOT/x.orbax $ROOT.moved 2>/dev/null; rm -rf $ROOT.moved"))
+        case "clock set back":
+            # not within a checkpoint: tensorstore, which writes it, would wait until the time is made up
+            return Disturbed(Fault(f"clock={chance.choice((2, 3600, 10**6, 10**9))}", chance.randint(1, 8)))
+        case "signal in a phase":
+            return Disturbed(moment=Moment(chance.choice(_SIGNALS), phase, delay, chance.choice((1, 1, 2, 3))))
+        case "signal in an operation":
+            return Disturbed(fault(f"signal={int(chance.choice(_SIGNALS))}"))
+        case "second trainer":
+            return Disturbed(second=True)
+        case "read error":
+            return Disturbed(Fault(f"error={errno.EIO}", chance.randint(1, 60), "or", chance.choice((1, 5, 0))))
+    raise ValueError(kind)

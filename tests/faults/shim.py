@@ -1,0 +1,49 @@
+"""The failing file system of failing.c, compiled, and what tells it when to fail."""
+
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+WRITES = "cwsnmu"  # the letters of all operations that change something
+COMPILER = shutil.which("cc") or shutil.which("gcc")
+AVAILABLE = sys.platform == "linux" and COMPILER is not None
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens at the `at`-th operation of these kinds: see failing.c."""
+
+    does: str
+    at: int
+    kinds: str = WRITES
+    lasts: int = 1  # so many operations; 0 for all from then on
+
+    def variables(self, library: Path, root: Path) -> dict[str, str]:
+        return {
+            "LD_PRELOAD": str(library),
+            "FAULTS_ROOT": str(root),
+            "FAULTS_KINDS": self.kinds,
+            "FAULTS_AT": str(self.at),
+            "FAULTS_FOR": str(self.lasts),
+            "FAULTS_DO": self.does,
+        }
+
+
+def compiled(folder: Path) -> Path:
+    """Compile it into a folder, unless it is there."""
+    library = folder / "failing.so"
+    if not library.exists():
+        source = Path(__file__).with_name("failing.c")
+        assert COMPILER is not None
+        subprocess.run(
+            [COMPILER, "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True
+        )
+    return library
+
+
+def operations(log: Path) -> list[tuple[str, str]]:
+    """What was done in the folder, by a log of the shim: letters and paths."""
+    lines = [line.split(" ", 2) for line in log.read_text().splitlines()]
+    return [(kind, path) for _, kind, path in lines]

@@ -1,0 +1,43 @@
+"""Whatever happens: equal weights after resuming, nothing left behind, one line on stderr."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from drawing import KINDS
+from shim import AVAILABLE, Fault, compiled
+from trainer import Job
+
+pytestmark = pytest.mark.skipif(not AVAILABLE, reason="the failing file system needs Linux and a C compiler")
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
+    return Job(tmp_path_factory.mktemp("faults"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens(job: Job, seed: int) -> None:
+    assert job.findings(seed) == []
+
+
+@pytest.mark.slow
+def test_killed_in_half_a_write(job: Job) -> None:
+    seed = KINDS.index("kill in half a write") + 2 * len(KINDS)  # none of those above: they share the folder
+    assert job.findings(seed) == []
+
+
+def test_a_failing_write_is_found(tmp_path: Path) -> None:
+    """The shim itself, so that the tests above ask something: a disk that fills leaves half, and says so."""
+    script = "import os; f = os.open('x', os.O_CREAT | os.O_WRONLY); print(os.write(f, b'abcd')); os.write(f, b'efgh')"
+    fault = Fault(f"error={errno.ENOSPC}", at=2, lasts=0).variables(compiled(tmp_path), tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env={**os.environ, **fault}, capture_output=True, text=True
+    )
+    assert done.stdout == "2\n"
+    assert "No space left on device" in done.stderr
+    assert (tmp_path / "x").read_bytes() == b"ab"

@@ -1,0 +1,276 @@
+"""A small training job that is disturbed, and resumed until it is done; what is wrong then."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from drawing import PHASES, Disturbed, draw
+from shim import WRITES, Fault, compiled, operations
+
+from caffejax.checkpoints.orbax import CheckpointFolder
+
+DIGITS = Path(__file__).parents[2] / "configs" / "digits"
+# all that a run must remember: crops and mirrors, the places in the data, dropout, momentum
+NET = f"""
+layer {{ name: "digits" type: "Data" top: "data" top: "label" include {{ phase: TRAIN }}
+  transform_param {{ scale: 0.00390625 crop_size: 24 mirror: true }}
+  data_param {{ source: "{DIGITS}/digits_train_lmdb" batch_size: 10 backend: LMDB }} }}
+layer {{ name: "digits" type: "Data" top: "data" top: "label" include {{ phase: TEST }}
+  transform_param {{ scale: 0.00390625 crop_size: 24 }}
+  data_param {{ source: "{DIGITS}/digits_test_lmdb" batch_size: 10 backend: LMDB }} }}
+layer {{ name: "drop" type: "Dropout" bottom: "data" top: "drop" }}
+layer {{ name: "ip" type: "InnerProduct" bottom: "drop" top: "ip"
+  inner_product_param {{ num_output: 10 weight_filler {{ type: "xavier" }} }} }}
+layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }}
+"""
+LAST, EVERY = 60, 15
+SOLVER = f"""
+net: "net.prototxt" base_lr: 0.01 lr_policy: "inv" gamma: 0.001 power: 0.75 momentum: 0.9
+max_iter: {LAST} snapshot: {EVERY} snapshot_prefix: "x" solver_mode: CPU random_seed: 5 display: 5
+test_iter: 2 test_interval: 20
+"""
+_PATIENCE = 300  # seconds; a run takes four on a machine that does nothing else
+_LOGGED = re.compile(r"[IW]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ \w+\.py:\d+\] ")
+_GIVEN = {"net.prototxt", "solver.prototxt"}
+_MADE = re.compile(r"x\.metrics\.jsonl|x\.orbax|x_iter_(\d+)\.(caffemodel|solverstate)")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended: its exit code, the lines on stderr, and what it said on stdout."""
+
+    code: int
+    lines: tuple[str, ...]
+    out: str
+
+
+class Job:
+    """Training jobs in a folder, all of which must come to what the undisturbed one of them comes to.
+
+    Attributes:
+        done: the letters of what the undisturbed run does to files.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._library = folder, compiled(folder)
+        whole, log = self._make("whole"), folder / "whole.log"
+        counting = Fault("", 0)
+        ended = self._train(whole, Disturbed(counting), FAULTS_LOG=str(log))
+        assert ended.code == 0, ended.lines
+        self._expected = _files(whole), _checkpoint(whole)
+        self.done = [kind for kind, _ in operations(log)]
+        assert set(WRITES) <= set(self.done), "the shim sees every kind of operation"
+
+    def findings(self, seed: int) -> list[str]:
+        """Disturb a job as the seed says, resume it, and return all that is not as it should be."""
+        kind, disturbed = draw(seed, self.done)
+        root = self._make(f"run{seed}")
+        found = []
+        ends = False
+        for number, how in enumerate([*disturbed, *[Disturbed()] * 3]):
+            where = f"seed {seed}, {kind}, run {number} ({how})"
+            before = _left(root)
+            try:
+                ended = self._train(root, how)
+            except subprocess.TimeoutExpired:
+                return [*found, f"{where}: hangs"]
+            found += [f"{where}: {problem}" for problem in _wrong(ended, how, root, before)]
+            if ends := _is_complete(root, ended):
+                break
+        if not ends:
+            return [*found, f"seed {seed}, {kind}: training does not come to its end: {ended.lines[-1:]}"]
+        found += [f"seed {seed}, {kind}: {problem}" for problem in self._differences(root)]
+        return found
+
+    def _differences(self, root: Path) -> list[str]:
+        files, checkpoint = self._expected
+        found = [f"{name} differs" for name, content in _files(root).items() if content != files[name]]
+        if (own := _checkpoint(root)) != checkpoint:
+            found.append(f"the checkpoint differs: {own[1]}, not {checkpoint[1]}")
+        return found
+
+    def _make(self, name: str) -> Path:
+        root = self._folder / name
+        root.mkdir()
+        (root / "net.prototxt").write_text(NET)
+        (root / "solver.prototxt").write_text(SOLVER)
+        return root
+
+    def _train(self, root: Path, how: Disturbed, **more: str) -> Ended:
+        if how.fault is not None:
+            fault = replace(how.fault, does=how.fault.does.replace("$ROOT", str(root)))
+            more |= fault.variables(self._library, root)
+        first = self._start(root, how.flags, **more)
+        said: list[str] = []
+        reader = threading.Thread(target=_read, args=(first, said), daemon=True)
+        reader.start()
+        if how.moment is not None:
+            marker, _ = PHASES[how.moment.phase]
+            _await(first, said, marker)
+            time.sleep(how.moment.delay)
+            for _ in range(how.moment.times):
+                first.send_signal(how.moment.number)
+                time.sleep(0.01)
+        second = None
+        if how.second:
+            _await(first, said, "Iteration 0")
+            first.send_signal(signal.SIGSTOP)  # so that it holds the lock as long as it takes
+            second = self._start(root, how.flags)
+        refused = ""
+        try:
+            if second is not None:
+                _, refused = second.communicate(timeout=_PATIENCE)
+                first.send_signal(signal.SIGCONT)
+            code = first.wait(_PATIENCE)
+            reader.join(_PATIENCE)
+        finally:
+            for process in (first, second):
+                if process is not None and process.poll() is None:
+                    process.kill()
+        assert first.stdout is not None
+        out = first.stdout.read()
+        for process in (first, second):
+            if process is not None:
+                process.communicate()  # closes its pipes
+        return Ended(code, (*said, *(f"second: {line}" for line in refused.splitlines())), out)
+
+    def _start(self, root: Path, flags: tuple[str, ...], **more: str) -> subprocess.Popen[str]:
+        if _steps(root):
+            flags = (*flags, "--snapshot=x.orbax")
+        return subprocess.Popen(
+            [sys.executable, "-m", "caffejax", "train", "--solver=solver.prototxt", "--keep_last=2", *flags],
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={
+                **os.environ,
+                "JAX_PLATFORMS": "cpu",
+                "JAX_COMPILATION_CACHE_DIR": str(self._folder / "cache"),  # one compilation for all
+                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+                **more,
+            },
+        )
+
+
+def _read(process: subprocess.Popen[str], said: list[str]) -> None:
+    assert process.stderr is not None
+    said.extend(line.rstrip("\n") for line in process.stderr)
+
+
+def _await(process: subprocess.Popen[str], said: list[str], marker: str) -> None:
+    """Wait until a line with the marker is said, or the process ends."""
+    while process.poll() is None and not any(marker in line for line in [*said, ""]):
+        time.sleep(0.002)
+
+
+def _steps(root: Path) -> list[int]:
+    return sorted(int(p.name) for p in root.glob("x.orbax/*") if p.name.isdigit())
+
+
+def _is_complete(root: Path, ended: Ended) -> bool:
+    return ended.code == 0 and LAST in _steps(root) and (root / f"x_iter_{LAST}.caffemodel").exists()
+
+
+def _files(root: Path) -> dict[str, bytes]:
+    """What Caffe's files of the last iteration hold."""
+    return {p.name: p.read_bytes() for p in root.glob(f"x_iter_{LAST}.*")}
+
+
+def _checkpoint(root: Path) -> tuple[object, object]:
+    """The arrays and the record of the last checkpoint, which says itself whether it is whole."""
+    folder = CheckpointFolder(root / "x.orbax")
+    try:
+        arrays, record = folder.restore(LAST)
+    finally:
+        folder.close()
+    return _plain(arrays), record
+
+
+def _plain(tree: object) -> object:
+    return {k: _plain(v) for k, v in sorted(tree.items())} if isinstance(tree, dict) else (tree.dtype, tree.tobytes())  # type: ignore[attr-defined]
+
+
+def _wrong(ended: Ended, how: Disturbed, root: Path, before: list[str]) -> list[str]:
+    """What is wrong with how a run ended, and with what it left that was not there before."""
+    own = [line for line in ended.lines if not line.startswith("second: ")]
+    said = [line for line in _without_nets(own) if not _LOGGED.match(line)]
+    found = []
+    killed = _fatal(how)
+    if ended.code not in {0, 1, 130, *killed}:
+        found.append(f"exit code {ended.code}: {said}")
+    if ended.out:
+        found.append(f"stdout has {ended.out!r}")
+    # Python may end by the signal itself where it interrupts what `exec` runs; that is 130, too, for a shell
+    if ended.code == -2 and "cli" not in "".join(said):
+        said = []  # of Python itself, before the program began
+    expected = {1: (1,), 130: (1,), -2: (0, 1)}.get(ended.code, (0,))
+    if len(said) not in expected or not all(line.startswith("caffejax: ") for line in said):
+        found.append(f"exit code {ended.code}, and on stderr is {said}")
+    if how == Disturbed() and ended.code != 0:
+        found.append(f"an undisturbed run ends with {ended.code}: {said}")
+    if how.second and not _is_refused([line.removeprefix("second: ") for line in ended.lines if line not in own]):
+        found.append(f"the second trainer says {ended.lines}")
+    if ended.code >= 0 and not _cannot_remove(how.fault):
+        before = [] if ended.code == 0 else before  # one that has not come so far as to sweep
+        found += [f"{name} is left behind" for name in _left(root) if name not in before]
+    metrics = root / "x.metrics.jsonl"
+    if metrics.exists():
+        cut = sum(not _is_json(line) for line in metrics.read_text().splitlines())
+        if cut > 3:
+            found.append(f"{cut} lines of the metrics are cut")
+    return found
+
+
+def _without_nets(lines: list[str]) -> list[str]:
+    """Lines without the text of the solver and of nets, which follows a line of the log; a kill may cut it short."""
+    kept, text = [], False
+    for line in lines:
+        if _LOGGED.match(line) or line.startswith("caffejax: "):
+            text = line.endswith("from parameters: ")
+            kept.append(line)
+        elif not text:
+            kept.append(line)
+    return kept
+
+
+def _fatal(how: Disturbed) -> set[int]:
+    """Exit codes of a run that a signal ended."""
+    if how.fault is not None and how.fault.does in ("kill", "half"):
+        return {-9}
+    if how.fault is not None and how.fault.does.startswith("signal="):
+        return {-int(how.fault.does.removeprefix("signal="))}
+    return {-int(how.moment.number)} if how.moment is not None else set()
+
+
+def _cannot_remove(fault: Fault | None) -> bool:
+    """Whether the trainer cannot remove what it made, so that only the next one can."""
+    return fault is not None and fault.does.startswith("error") and fault.lasts != 1 and bool({*"uo"} & {*fault.kinds})
+
+
+def _is_refused(lines: list[str]) -> bool:
+    """Whether another trainer was refused in one line."""
+    said = [line for line in _without_nets(lines) if not _LOGGED.match(line)]
+    return len(said) == 1 and "another run trains with this snapshot prefix" in said[0]
+
+
+def _left(root: Path) -> list[str]:
+    """What should not be there once nobody trains."""
+    names = [p.name for p in root.iterdir() if p.name not in _GIVEN and not _MADE.fullmatch(p.name)]
+    return names + [p.name for p in root.glob("x.orbax/*") if not p.name.isdigit()]
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,232 @@
+"""Small nets at random, of layers that programs can hold: what hypothesis draws to look for wrong memory plans."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hypothesis import strategies as st
+
+Shape = tuple[int, ...]
+CHANNELS = (16, 32, 1, 3, 20, 33)  # what lies by blocks first
+NEURONS = (
+    "ReLU",
+    "ReLU relu_param { negative_slope: 0.1 }",
+    "Sigmoid",
+    "TanH",
+    "ELU elu_param { alpha: 0.5 }",
+    "AbsVal",
+    "Power power_param { scale: -0.5 shift: 0.25 }",
+    "Dropout",
+    "BatchNorm",
+    "Scale scale_param { bias_term: true }",
+    "Bias",
+    "BNLL",
+    "PReLU",
+    "Softmax",
+)
+OUT_OF_PLACE = ("AbsVal", "BNLL", "Softmax")
+LRN = (
+    "local_size: 3 alpha: 0.3",
+    "local_size: 5 alpha: 0.5 beta: 0.5 k: 2",
+    "local_size: 3 norm_region: WITHIN_CHANNEL",
+)
+
+
+class Drawing:
+    """A net that is being drawn: its text so far, and the shapes of its blobs."""
+
+    def __init__(self, draw: Any, shapes: list[Shape]) -> None:
+        self.draw = draw
+        self.layers: list[str] = []
+        self._read: set[str] = set()  # those that no layer may write over, Caffe says
+        self.blobs = {f"x{i}": shape for i, shape in enumerate(shapes)}
+        for name, shape in self.blobs.items():
+            dims = " ".join(f"dim: {n}" for n in shape)
+            self.layers.append(
+                f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{ {dims} }} }} }}'
+            )
+
+    def one_of(self, options: Any) -> Any:
+        return self.draw(st.sampled_from(list(options)))
+
+    def blob(self, least: int = 2) -> str:
+        """One of the blobs, often the last."""
+        names = [name for name, shape in self.blobs.items() if len(shape) >= least]
+        return names[-1] if self.draw(st.booleans()) else self.one_of(names)
+
+    def add(self, kind: str, bottoms: list[str], shape: Shape, param: str = "", in_place: bool = False) -> None:
+        name = f"b{len(self.layers)}"
+        top = bottoms[0] if in_place else name
+        reads = " ".join(f'bottom: "{b}"' for b in bottoms)
+        self.layers.append(f'layer {{ name: "{name}" type: "{kind}" {reads} top: "{top}" {param} }}')
+        self._read.update(() if in_place else bottoms)
+        self.blobs.pop(top, None)
+        self.blobs[top] = shape  # the last
+
+    def neuron(self) -> None:
+        kind, _, param = self.one_of(NEURONS).partition(" ")
+        x = self.blob()
+        if kind == "PReLU" and len(self.blobs[x]) > 4:
+            return
+        can_be = kind not in OUT_OF_PLACE and x not in self._read
+        self.add(kind, [x], self.blobs[x], param, in_place=can_be and self.draw(st.booleans()))
+
+    def lrn(self) -> None:
+        x = self.blob(least=4)
+        if len(self.blobs[x]) == 4:
+            self.add("LRN", [x], self.blobs[x], f"lrn_param {{ {self.one_of(LRN)} }}")
+
+    def convolution(self) -> None:
+        x = self.blob(least=3)
+        n, c, *plane = self.blobs[x]
+        kernel, stride = self.one_of([1, 3, 2]), self.one_of([1, 1, 2])
+        pad = self.one_of([kernel // 2, kernel // 2, 0, 1])
+        out = self.one_of(CHANNELS)
+        group = self.one_of([g for g in (1, c, 2) if c % g == 0])
+        out = math.lcm(out, group) if group != c else c
+        sizes = [(size + 2 * pad - kernel) // stride + 1 for size in plane]
+        if min(sizes) < 1:
+            return
+        bias = "" if self.draw(st.booleans()) else "bias_term: false"
+        param = f"num_output: {out} kernel_size: {kernel} stride: {stride} pad: {pad} group: {group} {bias}"
+        self.add("Convolution", [x], (n, out, *sizes), f"convolution_param {{ {param} }}")
+
+    def deconvolution(self) -> None:
+        x = self.blob(least=4)
+        n, _, *plane = self.blobs[x]
+        if max(plane) > 12:
+            return
+        param = "num_output: 16 kernel_size: 2 stride: 2"
+        self.add("Deconvolution", [x], (n, 16, *(2 * s for s in plane)), f"convolution_param {{ {param} }}")
+
+    def pooling(self) -> None:
+        x = self.blob(least=4)
+        n, c, *plane = self.blobs[x]
+        if len(plane) != 2:
+            return
+        method = self.one_of(["MAX", "AVE"])
+        if self.draw(st.integers(0, 4)) == 0:
+            self.add("Pooling", [x], (n, c, 1, 1), f"pooling_param {{ pool: {method} global_pooling: true }}")
+            return
+        kernel, stride, pad = self.one_of([(3, 1, 1), (2, 2, 0), (3, 2, 0), (3, 2, 1)])
+        if min(plane) < kernel:
+            return
+        sizes = []
+        for size in plane:
+            count = -((size + 2 * pad - kernel) // -stride) + 1
+            sizes.append(count - 1 if pad and (count - 1) * stride >= size + pad else count)
+        param = f"pool: {method} kernel_size: {kernel} stride: {stride} pad: {pad}"
+        self.add("Pooling", [x], (n, c, *sizes), f"pooling_param {{ {param} }}")
+
+    def eltwise(self) -> None:
+        x = self.blob()
+        alike = [name for name, shape in self.blobs.items() if shape == self.blobs[x]]
+        bottoms = [x, *(self.one_of(alike) for _ in range(self.one_of([1, 1, 2])))]
+        if self.draw(st.booleans()):
+            bottoms.reverse()
+        operation = self.one_of(["SUM", "SUM", "MAX", "PROD"])
+        self.add("Eltwise", bottoms, self.blobs[x], f"eltwise_param {{ operation: {operation} }}")
+
+    def concat(self) -> None:
+        x = self.blob()
+        axis = self.one_of([1, 1, 1, 0]) if len(self.blobs[x]) < 4 else self.one_of([1, 1, 1, 1, 2, 0])
+        rest = self.blobs[x][:axis] + self.blobs[x][axis + 1 :]
+        alike = [
+            name for name, s in self.blobs.items() if s[:axis] + s[axis + 1 :] == rest and len(s) == len(self.blobs[x])
+        ]
+        bottoms = [x, *(self.one_of(alike) for _ in range(self.one_of([1, 1, 2, 0])))]
+        shape = list(self.blobs[x])
+        shape[axis] = sum(self.blobs[b][axis] for b in bottoms)
+        if shape[axis] <= 200:
+            self.add("Concat", bottoms, tuple(shape), f"concat_param {{ axis: {axis} }}")
+
+    def slice(self) -> None:
+        x = self.blob()
+        n, c, *plane = self.blobs[x]
+        if c > 1:
+            point = self.one_of([16, 1] if c > 16 else [1])
+            self.add(
+                "Slice",
+                [x],
+                (n, c - point, *plane),
+                f'top: "s{len(self.layers)}" slice_param {{ slice_point: {point} }}',
+            )
+            last = next(reversed(self.blobs))  # its tops in order: the first is the one of `point` channels
+            self.blobs |= {last: (n, point, *plane), f"s{last[1:]}": (n, c - point, *plane)}
+
+    def permute(self) -> None:
+        x = self.blob(least=4)
+        n, c, *plane = self.blobs[x]
+        if len(plane) == 2:
+            order = self.one_of([(0, 2, 3, 1), (0, 1, 3, 2), (0, 3, 1, 2)])
+            param = " ".join(f"order: {i}" for i in order)
+            self.add("Permute", [x], tuple((n, c, *plane)[i] for i in order), f"permute_param {{ {param} }}")
+
+    def shuffle(self) -> None:
+        x = self.blob(least=4)
+        c = self.blobs[x][1]
+        group = self.one_of([g for g in (2, 4, 3, 1) if c % g == 0])
+        if len(self.blobs[x]) == 4:
+            self.add("ShuffleChannel", [x], self.blobs[x], f"shuffle_channel_param {{ group: {group} }}")
+
+    def axpy(self) -> None:
+        """A sum weighted by what a pooling gives, as squeeze-and-excitation blocks have it."""
+        x = self.blob(least=4)
+        shape = self.blobs[x]
+        if len(shape) == 4:
+            y = self.one_of([name for name, s in self.blobs.items() if s == shape])
+            self.add("Pooling", [x], (*shape[:2], 1, 1), "pooling_param { pool: AVE global_pooling: true }")
+            self.add("Axpy", [next(reversed(self.blobs)), x, y], shape)
+
+    def dense(self) -> None:
+        x = self.blob()
+        out = self.one_of([16, 5])
+        self.add("InnerProduct", [x], (self.blobs[x][0], out), f"inner_product_param {{ num_output: {out} }}")
+
+    def reshape(self) -> None:
+        x = self.blob()
+        n, c, *plane = self.blobs[x]
+        if self.draw(st.booleans()) or not plane:
+            self.add("Flatten", [x], (n, c * math.prod(plane)))
+        else:
+            self.add(
+                "Reshape", [x], (n, c, math.prod(plane), 1), "reshape_param { shape { dim: 0 dim: 0 dim: -1 dim: 1 } }"
+            )
+
+
+STEPS = {  # by name: the axes that a blob for it has at least
+    "neuron": 2,
+    "convolution": 3,
+    "eltwise": 2,
+    "concat": 2,
+    "pooling": 4,
+    "lrn": 4,
+    "dense": 2,
+    "reshape": 2,
+    "slice": 2,
+    "permute": 4,
+    "shuffle": 4,
+    "axpy": 4,
+    "deconvolution": 4,
+}
+OFTEN = ("convolution", "neuron", "eltwise", "concat")
+PLANES = ((7, 7), (6, 9), (4, 4), (5, 3), (6,), (3, 4, 3))
+
+
+@st.composite
+def nets(draw: Any, most: int = 9) -> tuple[str, tuple[str, ...]]:
+    """Draw a net's text and the blobs that are wanted of it."""
+    n, plane = draw(st.sampled_from([1, 1, 2, 5])), draw(st.sampled_from(PLANES))
+    count = draw(st.sampled_from([1, 1, 2]))
+    drawing = Drawing(draw, [(n, draw(st.sampled_from(CHANNELS)), *plane) for _ in range(count)])
+    for _ in range(draw(st.integers(2, most))):
+        step = draw(st.sampled_from([*OFTEN, *STEPS]))
+        if any(len(shape) >= STEPS[step] for shape in drawing.blobs.values()):
+            getattr(drawing, step)()
+    made = [name for name in drawing.blobs if name not in ("x0", "x1")]
+    if not made:
+        drawing.add("ReLU", ["x0"], drawing.blobs["x0"])
+        made = list(drawing.blobs)[-1:]
+    wanted = {made[-1], *draw(st.lists(st.sampled_from(made), max_size=2))}
+    return "\n".join(drawing.layers), tuple(sorted(wanted))

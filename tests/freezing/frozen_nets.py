@@ -1,0 +1,86 @@
+"""What the tests of frozen nets share: weights, inputs, and the question whether freezing changed a net."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from caffejax.layers import layer_types
+from caffejax.net import Net, Variables
+from caffejax.net.frozen import Frozen
+
+RTOL = 1e-5  # of a blob's largest number
+NOTHING = 1e30  # the maximum of no cells is larger than this
+UNTUNED = {"xla_backend_optimization_level": 0}  # what is computed once is better compiled fast
+
+
+def net_of(shape: tuple[int, ...], *layers: str) -> str:
+    """Write a net with the input x, and layers in short: `top Type bottom ... > further tops | parameters`."""
+    dims = " ".join(f"dim: {n}" for n in shape)
+    lines = [f'layer {{ name: "x" type: "Input" top: "x" input_param {{ shape {{ {dims} }} }} }}']
+    for i, layer in enumerate(layers):
+        words, _, given = layer.partition("|")
+        words, _, further = words.partition(">")
+        top, kind, *bottoms = words.split()
+        message, own = layer_types()[kind].signature.param, given.strip()
+        param = own if own.startswith(("param", "batch", "norm_param")) else f"{message} {{ {own} }}" if own else ""
+        reads = " ".join(f'bottom: "{b}"' for b in bottoms)
+        tops = " ".join(f'top: "{t}"' for t in (top, *further.split()))
+        lines.append(f'layer {{ name: "{kind}{i}" type: "{kind}" {reads} {tops} {param} }}')
+    return "\n".join(lines)
+
+
+def variables_of(net: Net, seed: int = 0) -> Variables:
+    """Weights of which none does nothing: biases and factors of both signs, statistics that are not 0 and 1."""
+    random = np.random.default_rng(seed)
+
+    def blob(param: Any) -> jax.Array:
+        shape, kind = param.spec.shape, net.graph.layer(param.slot.layer).type.name
+        if kind.startswith(("BatchNorm", "BN")):  # variances among them
+            return jnp.asarray(random.uniform(0.5, 1.5, shape), jnp.float32)
+        scale = np.sqrt(2 / np.prod(shape[1:])) if len(shape) > 1 else 1
+        return jnp.asarray(scale * random.normal(size=shape), jnp.float32)
+
+    params = net.tree(lambda p: blob(p) if p.spec.learnable else None)
+    return Variables(params, net.tree(lambda p: None if p.spec.learnable else blob(p)))
+
+
+def inputs_of(net: Net, seed: int = 1, rows: int | None = None) -> dict[str, jax.Array]:
+    """Numbers of a normal distribution for each blob that a net is fed."""
+    random = np.random.default_rng(seed)
+    shapes = {name: net.graph.blobs[name].shape for name in net.fed}
+    return {n: jnp.asarray(random.normal(size=(rows or s[0], *s[1:])), jnp.float32) for n, s in shapes.items()}
+
+
+def assert_close(got: Mapping[str, Any], want: Mapping[str, Any], rtol: float = RTOL) -> None:
+    """Equal but for rounding: to `rtol` of the largest number of each blob."""
+    assert sorted(got) == sorted(want)
+    for name in want:
+        a, b = np.asarray(got[name]), np.asarray(want[name])
+        assert a.shape == b.shape, name
+        largest = np.abs(b, where=np.abs(b) < NOTHING, out=np.zeros_like(b)).max(initial=1e-30)
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * largest, err_msg=name)
+
+
+def assert_frozen_is_the_same(model: Any, outputs: Iterable[str] | None = None) -> Frozen:
+    """Compare a frozen net with the plain lowering of the same net; return the frozen one."""
+    plain, net = Net(model, "TEST", kernels="reference"), Net(model, "TEST")
+    variables, inputs = variables_of(plain), inputs_of(plain)
+    wanted = tuple(plain.outputs if outputs is None else outputs)
+    key = jax.random.key(0)
+    want = plain.jit(lambda v, x: plain.apply(*v, x, key=key, blobs=wanted)[0], compiler_options=UNTUNED)(
+        variables, inputs
+    )
+    frozen = net.freeze(variables, wanted)
+    assert_close(frozen({name: inputs[name] for name in frozen.fed}, key), want)
+    return frozen
+
+
+def in_programs(frozen: Frozen) -> set[str]:
+    """The types of the layers that oneDNN runs."""
+    ready = frozen.ready()
+    return {layer.type.name for lowered in ready.programs.values() for layer in lowered.part.layers}

@@ -1,0 +1,90 @@
+"""Programs that are none: an error each, and never a crash. They are tried in a process of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from broken_programs import PROGRAMS
+
+from caffejax.kernels import frozen
+
+pytestmark = pytest.mark.skipif(not frozen.available(), reason="needs oneDNN")
+
+CONVOLUTION = PROGRAMS[0]
+CASES = {
+    "nothing": "",
+    "no operation of this name": "argument dims 1 3\nfrobnicate in 0 out 1 3\nresult value 1",
+    "an operation without a word": "argument dims 1 3\n in 0\nresult value 0",
+    "no such value": CONVOLUTION.replace("in 0", "in 7"),
+    "its own value": CONVOLUTION.replace("in 0", "in 1"),
+    "a value below 0": CONVOLUTION.replace("in 0", "in -1"),
+    "no such weight": CONVOLUTION.replace("weight 0", "weight 9"),
+    "no such result": CONVOLUTION.replace("result value 1", "result value 5"),
+    "no stride": CONVOLUTION.replace(" stride 1 1", ""),
+    "a stride of 0": CONVOLUTION.replace("stride 1 1", "stride 0 1"),
+    "three strides": CONVOLUTION.replace("stride 1 1", "stride 1 1 1"),
+    "an axis of 0": CONVOLUTION.replace("argument dims 1", "argument dims 0"),
+    "an axis below 0": CONVOLUTION.replace("argument dims 1", "argument dims -1"),
+    "a huge axis": CONVOLUTION.replace("argument dims 1", "argument dims 99999999999999999999"),
+    "no number": CONVOLUTION.replace("argument dims 1", "argument dims nan"),
+    "infinite": CONVOLUTION.replace("argument dims 1", "argument dims inf"),
+    "too many cells": CONVOLUTION.replace("argument dims 1 16 6 6", "argument dims 65536 65536 65536 65536"),
+    "no axes": CONVOLUTION.replace("argument dims 1 16 6 6", "argument dims"),
+    "one axis": CONVOLUTION.replace("argument dims 1 16 6 6", "argument dims 16"),
+    "twenty axes": CONVOLUTION.replace("argument dims 1 16 6 6", "argument dims" + " 1" * 20),
+    "another shape than it says": CONVOLUTION.replace("out 1 16 6 6", "out 1 16 6 7"),
+    "a result of one axis": CONVOLUTION.replace("out 1 16 6 6", "out 576"),
+    "groups that do not divide": CONVOLUTION.replace("groups 1", "groups 3"),
+    "a bias of another length": CONVOLUTION.replace("weight dims 16\n", "weight dims 15\n"),
+    "a statement on nothing": "argument dims 1 3\n+relu a 0 b 0\nresult value 0",
+    "a function without its number": CONVOLUTION + "\napply in 1 out 1 16 6 6\n+relu a 0\nresult value 2",
+    "numbers before a field": "argument 1 2 3",
+}
+
+
+@pytest.mark.parametrize("what", CASES)
+def test_is_an_error(what: str) -> None:
+    if not CASES[what]:
+        assert frozen.build("").steps == ()
+        return
+    with pytest.raises(ValueError, match=r"\w"):
+        frozen.build(CASES[what])
+
+
+@pytest.mark.parametrize("count", [400, pytest.param(8000, marks=pytest.mark.long)])
+def test_no_text_crashes(count: int) -> None:
+    script = Path(__file__).with_name("broken_programs.py")
+    done = subprocess.run([sys.executable, str(script), str(count)], capture_output=True, text=True)
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-2000:]}"
+    right, wrong = map(int, done.stdout.split()[-2:])
+    assert right > count / 50
+    assert wrong > count / 4
+
+
+def test_runs_only_with_what_belongs_to_it() -> None:
+    built = frozen.build(CONVOLUTION)
+    weights = [np.ones((16, 16, 3, 3), np.float32), np.ones(16, np.float32)]
+    packed = frozen.pack(CONVOLUTION, built, weights)
+    x, out = np.ones((1, 16, 6, 6), np.float32), (1, 16, 6, 6)
+    assert frozen.run(CONVOLUTION, packed, [x], [out])[0].shape == out
+    for given in (
+        (packed[:-1], [x], [out]),
+        (packed[:0], [x], [out]),
+        (packed, [x[:, :8]], [out]),
+        (packed, [x[..., :5]], [out]),
+        (packed, [x[0]], [out]),
+        (packed, [x, x], [out]),
+        (packed, [x], [(1, 16, 6, 7)]),
+        (packed, [x], [(1, 16, 36)]),
+        (packed, [x], [out, out]),
+    ):
+        with pytest.raises((jax.errors.JaxRuntimeError, ValueError)):
+            jax.block_until_ready(frozen.run(CONVOLUTION, *given))
+    for wrong in ([weights[0]], [*weights, weights[1]], weights[::-1], [weights[0][:8], weights[1]]):
+        with pytest.raises(jax.errors.JaxRuntimeError):
+            frozen.pack(CONVOLUTION, built, wrong)

@@ -1,0 +1,258 @@
+"""What a frozen net promises whoever calls it: the same numbers as the net's, in every way of calling it."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import pickle
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from frozen_nets import UNTUNED, assert_close, inputs_of, net_of, variables_of
+
+from caffejax import CaffejaxError, Net
+from caffejax.net import Variables
+from caffejax.net.frozen import Frozen
+
+LAYERS = (
+    "a Convolution x | num_output: 16 kernel_size: 3 pad: 1 stride: 2",
+    "a BatchNorm a",
+    "a ReLU a",
+    "b Convolution a | num_output: 16 kernel_size: 3 pad: 1",
+    "e Eltwise a b",
+    "n BNLL e",  # of XLA's
+    "c Concat n a",
+    "g Pooling c | pool: AVE global_pooling: true",
+    "i InnerProduct g | num_output: 5",
+    "s Softmax i",
+)
+SHAPE = (2, 3, 12, 10)
+TEXT = net_of(SHAPE, *LAYERS)
+TWO = (
+    TEXT
+    + """
+    layer { name: "y" type: "Input" top: "y" input_param { shape { dim: 2 dim: 5 } } }
+    layer { name: "sum" type: "Eltwise" bottom: "s" bottom: "y" top: "sum" }"""
+)
+
+
+@pytest.fixture(scope="module")
+def subject() -> tuple[Net, Variables, Frozen]:
+    net = Net(TEXT, "TEST")
+    variables = variables_of(net)
+    return net, variables, net.freeze(variables)
+
+
+@functools.cache
+def whole(net: Net) -> Any:
+    """A net as a function that is compiled at once."""
+    return jax.jit(lambda v, x: net.apply(*v, x)[0], compiler_options=UNTUNED)
+
+
+def applied(net: Net, variables: Variables, inputs: Any) -> Any:
+    """The net's outputs."""
+    return whole(net)(variables, inputs)
+
+
+@functools.cache
+def net_of_two() -> Net:
+    return Net(TWO, "TEST")
+
+
+@pytest.mark.slow
+def test_other_batches_and_sizes(subject: tuple[Net, Variables, Frozen]) -> None:
+    net, variables, frozen = subject
+    for shape in [(5, 3, 12, 10), (1, 3, 9, 17)]:
+        x = {"x": jax.random.normal(jax.random.key(shape[0]), shape)}
+        assert_close(frozen(x), applied(net, variables, x))
+        if shape[2:] == SHAPE[2:]:
+            assert_close(frozen.with_batch(shape[0])(x), applied(net, variables, x))
+
+
+def test_no_images() -> None:
+    layers = (
+        *LAYERS[:4],
+        "c Convolution b | num_output: 7 kernel_size: 1",
+        "p Pooling c | pool: AVE global_pooling: true",
+    )
+    net = Net(net_of(SHAPE, *layers), "TEST")
+    variables, x = variables_of(net), {"x": np.zeros((0, 3, 12, 10), np.float32)}
+    assert net.freeze(variables)(x)["p"].shape == net.apply(*variables, x)[0]["p"].shape == (0, 7, 1, 1)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "float64", "float16", "bool", "bfloat16"])
+def test_other_dtypes(subject: tuple[Net, Variables, Frozen], dtype: str) -> None:
+    net, variables, frozen = subject
+    x = np.random.default_rng(0).uniform(0, 9, SHAPE).astype(jnp.dtype(dtype))
+    want = applied(net, variables, {"x": jnp.asarray(x, jnp.float32)})
+    got = frozen({"x": x})
+    assert got["s"].dtype == np.float32
+    assert_close(got, want)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "named"),
+    [
+        ({}, "'x'"),
+        ({"x": np.zeros(SHAPE)}, "'y'"),
+        ({"z": np.zeros(SHAPE), "y": np.zeros((2, 5))}, "'z'"),
+        ({"x": np.zeros((2, 4, 12, 10)), "y": np.zeros((2, 5))}, "Convolution0"),
+        ({"x": np.zeros((2, 3)), "y": np.zeros((2, 5))}, "Convolution0"),
+        ({"x": np.zeros(SHAPE), "y": np.zeros((3, 5))}, "sum"),
+        ({"x": np.zeros(SHAPE), "y": np.zeros((2, 6))}, "sum"),
+        ({"x": np.zeros(SHAPE), "y": "abc"}, "'y'"),
+        ({"x": np.zeros(SHAPE), "y": None}, "'y'"),
+        ({"x": np.zeros(SHAPE), "y": [[1, 2], [3]]}, "'y'"),
+        (None, "inputs"),
+        (np.zeros(SHAPE), "inputs"),
+    ],
+)
+def test_what_it_cannot_take(inputs: Any, named: str) -> None:
+    net = net_of_two()
+    frozen = net.freeze(variables_of(net))
+    for _ in range(2):  # the second time, as it may have kept what it made the first time
+        with pytest.raises(CaffejaxError, match=named):
+            frozen(inputs)
+    good = inputs_of(net)
+    assert_close(frozen(good), applied(net, variables_of(net), good))
+    with pytest.raises(CaffejaxError, match=named):
+        frozen(inputs)
+
+
+def test_no_numbers_though_of_a_known_shape(subject: tuple[Net, Variables, Frozen]) -> None:
+    _, _, frozen = subject
+    frozen({"x": np.zeros(SHAPE, np.float32)})
+    with pytest.raises(CaffejaxError, match="'x'"):
+        frozen({"x": np.full(SHAPE, "a")})
+
+
+@pytest.mark.parametrize("outputs", [["nothing"], "s", [3]])
+def test_outputs_that_are_none(subject: tuple[Net, Variables, Frozen], outputs: Any) -> None:
+    with pytest.raises(CaffejaxError):
+        subject[0].freeze(subject[1], outputs)
+
+
+def test_weights_that_are_missing(subject: tuple[Net, Variables, Frozen]) -> None:
+    net, (params, state), _ = subject
+    with pytest.raises(CaffejaxError, match="Convolution0"):
+        net.freeze(Variables({k: v for k, v in params.items() if k != "Convolution0"}, state))
+    with pytest.raises(CaffejaxError, match="BatchNorm1"):
+        net.freeze(Variables(params, {}))
+
+
+MANY = jax.random.normal(jax.random.key(3), (3, *SHAPE))
+FORMS: dict[str, Any] = {
+    "jit": lambda f: f(MANY[0]),
+    "vmap": lambda f: jax.vmap(f)(MANY),
+    "grad": lambda f: jax.grad(lambda x: (f(x) ** 2).sum())(MANY[0]),
+    "vmap along the last axis": lambda f: jax.vmap(f, in_axes=4)(jnp.moveaxis(MANY, 0, 4)),
+    "vmap of vmap": lambda f: jax.vmap(jax.vmap(f))(MANY[None]),
+    "jvp": lambda f: jax.jvp(f, (MANY[0],), (MANY[1],))[1],
+    "grad in vmap": lambda f: jax.vmap(jax.grad(lambda x: (f(x) ** 2).sum()))(MANY),
+    "scan": lambda f: jax.lax.scan(lambda c, x: (c, f(x)), 0, MANY)[1],
+}
+
+
+@pytest.mark.parametrize(
+    "form", [name if i < 3 else pytest.param(name, marks=pytest.mark.long) for i, name in enumerate(FORMS)]
+)
+def test_inside_of_transformations(subject: tuple[Net, Variables, Frozen], form: str) -> None:
+    net, variables, frozen = subject
+    jit = functools.partial(jax.jit, compiler_options=UNTUNED)
+    want = jit(lambda: FORMS[form](lambda x: net.apply(*variables, {"x": x})[0]["s"]))()
+    got = jit(lambda: FORMS[form](lambda x: frozen({"x": x})["s"]))()
+    assert float(np.abs(want).max()) > 0
+    assert_close({form: got}, {form: want})
+
+
+HOST = (
+    TEXT
+    + """
+    layer { name: "keep" type: "Input" top: "keep" input_param { shape { dim: 2 } } }
+    layer { name: "kept" type: "Filter" bottom: "s" bottom: "keep" top: "kept" }
+    layer { name: "after" type: "InnerProduct" bottom: "kept" top: "after" inner_product_param { num_output: 3 } }"""
+)
+
+
+def test_with_layers_on_the_host() -> None:
+    net = Net(HOST, "TEST")
+    assert net.has_host_layers
+    variables, inputs = variables_of(net), inputs_of(net) | {"keep": np.array([0, 1], np.float32)}
+    want = net.apply(*variables, inputs)[0]
+    got = net.freeze(variables)(inputs)
+    assert got["after"].shape == (1, 3)
+    assert_close(got, want)
+
+
+COPIES: dict[str, Callable[[Any], Any]] = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda frozen: pickle.loads(pickle.dumps(frozen)),
+}
+
+
+@pytest.mark.parametrize("how", COPIES)
+def test_copies_give_the_same(how: str) -> None:
+    for text, more in ((TWO, {}), (HOST, {"keep": np.array([0, 1], np.float32)})):
+        net = Net(text, "TEST")
+        frozen, inputs = net.freeze(variables_of(net)), inputs_of(net) | more
+        if how != "copy":  # also one that was never called
+            frozen(inputs)
+        for name, blob in COPIES[how](frozen)(inputs).items():
+            np.testing.assert_array_equal(blob, frozen(inputs)[name])
+
+
+def test_threads_get_each_their_own(subject: tuple[Net, Variables, Frozen]) -> None:
+    net, variables, alone = subject
+    frozen = net.freeze(variables)  # not ready yet: they meet while it is made
+    shapes = [SHAPE, (1, 3, 12, 10), (2, 3, 8, 8)]
+    given = [{"x": jax.random.normal(jax.random.key(i), shapes[i % 3])} for i in range(8)]
+    want = [alone(x)["s"] for x in given]
+    wrong: list[Any] = []
+    start = threading.Barrier(len(given))
+
+    def call(i: int) -> None:
+        start.wait()
+        try:
+            for _ in range(12):
+                assert_close({"s": frozen(given[i])["s"]}, {"s": want[i]})
+        except BaseException as error:  # the thread would only print it
+            wrong.append((i, error))
+
+    threads = [threading.Thread(target=call, args=(i,)) for i in range(len(given))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong, wrong[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "rtol"),
+    [({"kernels": "reference"}, 1e-5), ({"precision": "bfloat16"}, 1e-2), ({"remat": "auto"}, 1e-5)],
+)
+def test_other_options(options: dict[str, Any], rtol: float) -> None:
+    net = Net(TEXT, "TEST", **options)
+    variables, inputs = variables_of(net), inputs_of(net)
+    assert_close(net.freeze(variables)(inputs), applied(net, variables, inputs), rtol)
+
+
+def test_of_a_net_in_phase_train(subject: tuple[Net, Variables, Frozen]) -> None:
+    net, variables, _ = subject
+    inputs = inputs_of(net)
+    trained = Net(TEXT.replace('type: "ReLU"', 'type: "Dropout"'), "TRAIN")
+    assert_close(trained.freeze(variables)(inputs), applied(trained.in_phase("TEST"), variables, inputs))
+
+
+def test_what_a_result_is_stays(subject: tuple[Net, Variables, Frozen]) -> None:
+    _, _, frozen = subject
+    first = frozen({"x": np.ones(SHAPE, np.float32)})["s"]
+    before = np.array(first)
+    for i in range(3):
+        frozen({"x": np.full(SHAPE, i, np.float32)})
+    np.testing.assert_array_equal(first, before)

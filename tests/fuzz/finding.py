@@ -1,0 +1,54 @@
+"""What a case can end in, and what makes two findings the same."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+SECONDS = 10  # a case may take
+MEMORY = 512 << 20  # bytes that it may take beyond what the process had
+
+CLEAN = ("read", "refused", "equal")  # equal: the mutation has changed nothing
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a case ended.
+
+    Attributes:
+        kind: one of `CLEAN`, or what is wrong: exception, warning, differs, unnamed, output, memory, hang, crash.
+        where: the place in the code, or another short word by which findings are told apart.
+        text: all that is known of it.
+        seconds: how long it took.
+    """
+
+    kind: str
+    where: str = ""
+    text: str = ""
+    seconds: float = 0.0
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether something is wrong."""
+        return self.kind not in CLEAN
+
+    @property
+    def signature(self) -> str:
+        """The same for findings that are the same."""
+        return f"{self.kind} {self.where}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields."""
+        return asdict(self)
+
+
+def of_exception(error: BaseException) -> Outcome:
+    """Return the outcome for an exception that is none of caffejax's own."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "caffejax" in Path(frame.filename).parts] or list(frames)
+    place = f"{Path(own[-1].filename).name}:{own[-1].name}" if own else ""
+    kind = "warning" if isinstance(error, Warning) else "exception"
+    text = "".join(traceback.format_exception(error))
+    return Outcome(kind, f"{type(error).__name__} in {place}", text[-6000:])

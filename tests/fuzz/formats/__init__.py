@@ -1,0 +1,1 @@
+"""One harness per format; a module's name is the format's."""

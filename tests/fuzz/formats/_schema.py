@@ -1,0 +1,36 @@
+"""The words that the schema knows, for texts to be changed with, and what Google's parser reads of a text."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from google.protobuf import text_format
+
+from caffejax.layers import layer_types
+from caffejax.schema import caffe_pb2
+
+
+@functools.cache
+def words() -> list[str]:
+    """The names of fields and of enums' values."""
+    found: set[str] = set()
+    for message in caffe_pb2.DESCRIPTOR.message_types_by_name.values():
+        found |= {field.name for field in message.fields}
+        found |= {value.name for enum in message.enum_types for value in enum.values}
+    return sorted(found)
+
+
+@functools.cache
+def types() -> list[str]:
+    """The names of layer types, in quotes."""
+    return [f'"{name}"' for name in sorted(layer_types())]
+
+
+def disagrees(text: bytes, message: Any) -> bool:
+    """Whether Google's parser reads another message of a text; what it refuses is no matter."""
+    try:
+        told = text_format.Parse(text.decode("utf-8"), type(message)())
+    except (text_format.ParseError, ValueError, RecursionError):
+        return False
+    return bool(told.SerializeToString(deterministic=True) != message.SerializeToString(deterministic=True))

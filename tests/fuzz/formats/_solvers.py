@@ -1,0 +1,80 @@
+"""A small solver whose snapshots are restored, and what must be equal then."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from caffejax import CaffejaxError, Solver
+
+from ..harness import Files, read_files
+
+_DIGITS = Path(__file__).parents[3] / "configs" / "digits" / "digits_test_lmdb"
+SOLVER = f"""
+net_param {{
+  layer {{ name: "digits" type: "Data" top: "data" top: "label"
+    data_param {{ source: "{_DIGITS}" batch_size: 2 backend: LMDB }} }}
+  layer {{ name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param {{ num_output: 10 }} }}
+  layer {{ name: "bn" type: "BatchNorm" bottom: "ip" top: "ip" }}
+  layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }}
+}}
+base_lr: 0.001 lr_policy: "plateau" plateau_winsize: 5 gamma: 0.1 max_iter: 100 momentum: 0.9 random_seed: 1
+"""
+
+
+@functools.cache
+def solver() -> Solver:
+    """The solver, built once."""
+    return Solver(SOLVER)
+
+
+@functools.cache
+def snapshot(*ends: str, hdf5: bool = False) -> Files:
+    """Write a snapshot after two iterations; return those of its files whose names end so, or hold it."""
+    with tempfile.TemporaryDirectory() as folder:
+        form = "snapshot_format: HDF5" if hdf5 else ""
+        made = Solver(f'{SOLVER} {form} snapshot_prefix: "{folder}/x"')
+        made.step(2)
+        made.snapshot()
+        made.close()
+        return {name: content for name, content in read_files(Path(folder)).items() if any(end in name for end in ends)}
+
+
+def restored(path: Path) -> dict[str, Any]:
+    """Restore a snapshot, train on for an iteration, and return what there was before it.
+
+    Raises:
+        CaffejaxError: if it is refused; then the solver is what it was.
+        AssertionError: if it is not.
+    """
+    made = solver()
+    before = _state(made)
+    try:
+        made.restore(path)
+    except CaffejaxError:
+        assert not _differences(before, _state(made)), "refused, but the solver is changed"
+        raise
+    found = _state(made)
+    made.step(1)
+    return found
+
+
+def changed(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> str | None:
+    """Complain where what was restored is not what was saved."""
+    names = _differences(wanted, found)
+    return f"restored something else: {', '.join(names)}" if names else None
+
+
+def _state(made: Solver) -> dict[str, Any]:
+    state = made.train_state.replace(key=jax.random.key_data(made.train_state.key))  # type: ignore[attr-defined]
+    return {jax.tree_util.keystr(path): np.asarray(x) for path, x in jax.tree_util.tree_leaves_with_path(state)}
+
+
+def _differences(one: Mapping[str, Any], two: Mapping[str, Any]) -> list[str]:
+    return [name for name in one if not np.array_equal(one[name], two[name], equal_nan=True)]

@@ -1,0 +1,55 @@
+"""A small net, weights for it in arrays, and how weights that were read are compared."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from caffejax import Net, Variables, load_weights
+
+NET = """
+name: "small"
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 2 dim: 5 dim: 5 } } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv" convolution_param { num_output: 3 kernel_size: 3 } }
+layer { name: "bn" type: "BatchNorm" bottom: "conv" top: "conv" }
+layer { name: "ip" type: "InnerProduct" bottom: "conv" top: "ip" inner_product_param { num_output: 4 } }
+"""
+
+BLOBS = {
+    "conv": [np.arange(54, dtype=np.float32).reshape(3, 2, 3, 3), np.ones(3, np.float32)],
+    "bn": [np.zeros(3, np.float32), np.ones(3, np.float32), np.ones(1, np.float32)],
+    "ip": [np.linspace(-1, 1, 108, dtype=np.float32).reshape(4, 27), np.zeros(4, np.float32)],
+}
+
+
+@functools.cache
+def net_and_variables() -> tuple[Net, Variables]:
+    """The net, built once."""
+    net = Net(NET)
+    return net, net.init(jax.random.key(0))
+
+
+def loaded(path: Path) -> dict[str, list[np.ndarray]]:
+    """The net's blobs once a file is loaded."""
+    net, variables = net_and_variables()
+    found = load_weights(path, net.graph, variables)
+    return {name: [np.asarray(b) for b in blobs if b is not None] for tree in found for name, blobs in tree.items()}
+
+
+def same_array(one: Any, two: Any) -> bool:
+    """Whether two arrays are equal in all that they are."""
+    return one is two or (
+        one.shape == two.shape and one.dtype == two.dtype and bool(np.array_equal(one, two, equal_nan=True))
+    )
+
+
+def same_weights(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
+    """Whether the same layers have the same blobs."""
+    return one.keys() == two.keys() and all(
+        len(one[name]) == len(two[name]) and all(map(same_array, one[name], two[name])) for name in one
+    )

@@ -1,0 +1,83 @@
+"""Weights in .caffemodel files of all three generations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from caffejax import read_caffemodel
+from caffejax.schema import caffe_pb2
+
+from ..harness import Files, Harness, any_of, one_file
+from ..mutators.raw import damage
+from ..mutators.wire import change_fields
+from ._weights import BLOBS, NET, loaded, same_array
+
+
+def _current() -> bytes:
+    from caffejax import read_net
+
+    net = read_net(NET)
+    for layer in net.layer:
+        for blob in BLOBS.get(layer.name, ()):
+            layer.blobs.add(data=blob.reshape(-1).tolist(), shape=caffe_pb2.BlobShape(dim=blob.shape))
+    return net.SerializeToString()
+
+
+def _v1() -> bytes:
+    net = caffe_pb2.NetParameter(name="old")
+    for name, blobs in BLOBS.items():
+        layer = net.layers.add(name=name)
+        for blob in blobs:
+            axes = dict(zip(("num", "channels", "height", "width"), (1,) * (4 - blob.ndim) + blob.shape, strict=True))
+            layer.blobs.add(data=blob.reshape(-1).tolist(), **axes)
+    return net.SerializeToString()
+
+
+def _v0() -> bytes:
+    net = caffe_pb2.NetParameter.FromString(_v1())
+    for layer in net.layers:
+        layer.layer.name = layer.name
+        layer.layer.blobs.MergeFrom(layer.blobs)
+        layer.ClearField("blobs")
+        layer.ClearField("name")
+    return net.SerializeToString()
+
+
+def _intact() -> list[Files]:
+    return [{"weights.caffemodel": content} for content in (_current(), _current(), _v1(), _v0())]
+
+
+def _read(folder: Path) -> Any:
+    path = folder / "weights.caffemodel"
+    found = read_caffemodel(path)
+    loaded(path)
+    return found
+
+
+def _name(layer: Any) -> str:
+    """What layers are called whose names are no UTF-8, which protobuf shows as bytes."""
+    return layer.name if isinstance(layer.name, str) else layer.name.decode(errors="replace")
+
+
+def _complaint(damaged: Files, intact: Files, wanted: Any, found: Any) -> str | None:
+    """What protobuf reads of the file, too, is what was read."""
+    try:
+        net = caffe_pb2.NetParameter.FromString(damaged["weights.caffemodel"])
+    except DecodeError:
+        return None
+    for layer in net.layer:
+        if len({other.name for other in net.layer if other.name == layer.name}) == 1 and len(net.layers) == 0:
+            told = [np.array(blob.data or blob.double_data, np.float64).astype(np.float32) for blob in layer.blobs]
+            ours = [np.asarray(blob).reshape(-1) for blob in found.get(_name(layer), ())]
+            if [x for x in net.layer if x.name == layer.name][-1] is layer and not (
+                len(told) == len(ours) and all(map(same_array, told, ours))
+            ):
+                return f"other than protobuf: layer '{layer.name}'"
+    return None
+
+
+HARNESS = Harness(_intact, one_file(any_of(change_fields, change_fields, damage)), _read, _complaint)

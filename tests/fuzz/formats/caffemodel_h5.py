@@ -1,0 +1,32 @@
+"""Weights in .caffemodel.h5 files."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from caffejax import read_caffemodel
+from caffejax.checkpoints.caffemodel_h5 import write_caffemodel_h5
+
+from ..harness import Files, Harness, one_file, read_files
+from ..mutators.hdf5 import change_hdf5
+from ._weights import BLOBS, loaded
+
+
+@functools.cache
+def _intact() -> list[Files]:
+    with tempfile.TemporaryDirectory() as folder:
+        write_caffemodel_h5(Path(folder) / "weights.caffemodel.h5", {**BLOBS, "data": []}, layers=["data", *BLOBS])
+        return [read_files(Path(folder))]
+
+
+def _read(folder: Path) -> Any:
+    path = folder / "weights.caffemodel.h5"
+    found = read_caffemodel(path)
+    loaded(path)
+    return found
+
+
+HARNESS = Harness(_intact, one_file(change_hdf5), _read)

@@ -1,0 +1,45 @@
+"""Checkpoint folders: files damaged, missing, renamed. They have checksums: what is restored is what was saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from ..harness import Files, Harness
+from ..mutators.raw import damage
+from ..mutators.trees import change_json
+from ._solvers import changed, restored, snapshot
+
+
+def _intact() -> list[Files]:
+    return [snapshot(".orbax/")]
+
+
+def _mutate(draw: Random, files: Files) -> Files:
+    name, found = draw.choice(sorted(files)), dict(files)
+    kind = draw.random()
+    if kind < 0.1:
+        del found[name]
+    elif kind < 0.15:
+        found[f"{name}{draw.choice(['x', '2'])}"] = found.pop(name)
+    elif kind < 0.2:
+        found = {
+            n.replace("/2/", draw.choice(["/3/", "/x/", "/2.tmp/", "/-1/"])): content for n, content in found.items()
+        }
+    elif kind < 0.6 and found[name][:1] in (b"{", b"["):
+        found[name] = change_json(draw, found[name])
+    else:
+        found[name] = damage(draw, found[name])
+    return found
+
+
+def _read(folder: Path) -> Any:
+    return restored(next(folder.glob("*.orbax")))
+
+
+def _complaint(damaged: Files, intact: Files, wanted: Any, found: Any) -> str | None:
+    return changed(wanted, found)
+
+
+HARNESS = Harness(_intact, _mutate, _read, _complaint)

@@ -1,0 +1,56 @@
+"""Settings of data layers, over files that are as they should be: batches of both phases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from caffejax.schema import caffe_pb2
+
+from ..harness import Files, Harness, intact_files
+from ..mutators.messages import change_message
+from ..mutators.tokens import change_tokens
+from ._schema import words
+from ._sources import GOLDEN, read_batches
+
+_NETS = {
+    "lmdb": """type: "Data" data_param { source: "db" batch_size: 3 backend: LMDB }
+      transform_param { crop_size: 3 mirror: true scale: 0.5 mean_value: 7 }""",
+    "hdf5_data": 'type: "HDF5Data" hdf5_data_param { source: "list.txt" batch_size: 3 shuffle: true }',
+    "windows": """type: "WindowData" transform_param { crop_size: 12 }
+      window_data_param { source: "windows.txt" batch_size: 4 fg_threshold: 0.6 context_pad: 1 crop_mode: "warp" }""",
+    "lists": """type: "ImageData" transform_param { crop_size: 3 mean_value: 1 }
+      image_data_param { source: "list.txt" batch_size: 2 new_height: 5 new_width: 6 }""",
+}
+_TOPS = {"hdf5_data": 'top: "extra" top: "data"'}
+
+
+def _intact() -> list[Files]:
+    mean = (GOLDEN / "mean.binaryproto").read_bytes()
+    return [
+        {**intact_files(format)[0], "mean.binaryproto": mean, "net.prototxt": _net(format, text).encode()}
+        for format, text in _NETS.items()
+    ]
+
+
+def _net(format: str, text: str) -> str:
+    tops = _TOPS.get(format, 'top: "data" top: "label"')
+    return f'layer {{ name: "d" {tops} {text} }}'
+
+
+def _mutate(draw: Random, files: Files) -> Files:
+    text = files["net.prototxt"]
+    if draw.random() < 0.2:
+        return {**files, "net.prototxt": change_tokens(draw, text, words())}
+    strings = [*sorted(files), "square", "\0", "a/" * 3000, "~", "Data", "ImageData", "db"]
+    changed = change_message(draw, text, caffe_pb2.NetParameter, strings)
+    return {**files, "net.prototxt": changed.replace(b"20000000", b"200000")}  # what is large and not too large is slow
+
+
+def _read(folder: Path) -> Any:
+    read_batches(folder / "net.prototxt", 2, "TRAIN")
+    return read_batches(folder / "net.prototxt", 2)
+
+
+HARNESS = Harness(_intact, _mutate, _read, text=True)

@@ -1,0 +1,40 @@
+"""Records of databases: Datums of every kind, changed field by field, under a Data layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+
+from caffejax.data import write_lmdb
+from caffejax.schema.caffe_pb2 import Datum
+
+from ..harness import Files, Harness, any_of, one_file, read_files
+from ..mutators.raw import damage
+from ..mutators.wire import change_fields
+from ._sources import batches
+
+_NET = """layer { name: "d" type: "Data" top: "data" top: "label" transform_param { %s }
+  data_param { source: "db" backend: LMDB batch_size: 3 } }"""
+
+
+def _intact() -> list[Files]:
+    draw = np.random.default_rng(0)
+    pixels = draw.integers(0, 256, (3, 6, 8), np.uint8)
+    shape = {"channels": 3, "height": 6, "width": 8, "label": 5}
+    raw = Datum(**shape, data=pixels.tobytes())
+    floats = Datum(**shape, float_data=(pixels / 7).reshape(-1).tolist())
+    encoded = Datum(**shape, data=cv2.imencode(".png", pixels.transpose(1, 2, 0))[1].tobytes(), encoded=True)
+    return [{f"records/{i}": datum.SerializeToString() for i in range(3)} for datum in (raw, floats, encoded)]
+
+
+def _read(folder: Path) -> Any:
+    values = read_files(folder / "records")
+    write_lmdb(folder / "db", [(name.encode(), value) for name, value in sorted(values.items())])
+    batches(_NET % "crop_size: 4 mirror: true", folder, 2, "TRAIN")
+    return batches(_NET % "scale: 0.5", folder, 2)
+
+
+HARNESS = Harness(_intact, one_file(any_of(change_fields, damage)), _read)

@@ -1,0 +1,63 @@
+"""LevelDB folders under a Data layer, and their records as such."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from caffejax.data import LevelDb
+
+from ..harness import Files, Harness, read_files
+from ..mutators.blocks import change_log, change_table
+from ..mutators.raw import damage
+from ._sources import GOLDEN, batches
+
+_NET = """layer { name: "d" type: "Data" top: "data" top: "label" data_param { source: "db" batch_size: 10 } }"""
+
+
+def _intact() -> list[Files]:
+    names = ("leveldb_raw", "leveldb_compacted", "leveldb_snappy")
+    return [{f"db/{name}": content for name, content in read_files(GOLDEN / folder).items()} for folder in names]
+
+
+def _mutate(draw: Random, files: Files) -> Files:
+    name, found = draw.choice(sorted(files)), dict(files)
+    if draw.random() < 0.05:
+        del found[name]
+    elif "CURRENT" in name:
+        found[name] = draw.choice(
+            [damage(draw, found[name]), b"MANIFEST-%06d\n" % draw.randrange(9), b"../db/MANIFEST\n"]
+        )
+    elif name.endswith(".ldb"):
+        found[name] = change_table(draw, found[name])
+    else:
+        found[name] = change_log(draw, found[name]) if found[name] else draw.randbytes(50)
+    return found
+
+
+def _read(folder: Path) -> Any:
+    records = list(LevelDb(folder / "db"))
+    batches(_NET, folder, 2)
+    return records
+
+
+def _complaint(damaged: Files, intact: Files, wanted: Any, found: Any) -> str | None:
+    """Records are those that were written, or the first of them where a log is cut off; checksums tell.
+
+    Unless these were made anew, which takes more bytes than a few.
+    """
+    if found == wanted or not all(_too_little(damaged.get(name, b""), before) for name, before in intact.items()):
+        return None
+    is_cut = any(name.endswith(".log") and damaged.get(name) != before for name, before in intact.items())
+    return None if is_cut and found == wanted[: len(found)] else f"other records: {len(found)} of {len(wanted)}"
+
+
+def _too_little(content: bytes, before: bytes) -> bool:
+    """Whether a file has changed in too few bytes for another checksum."""
+    if len(content) != len(before):
+        return before.startswith(content)
+    return sum(one != two for one, two in zip(content, before, strict=True)) < 4
+
+
+HARNESS = Harness(_intact, _mutate, _read, _complaint)

@@ -1,0 +1,40 @@
+"""LMDB folders under a Data layer, and their records as such."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from caffejax.data import Lmdb
+
+from ..harness import Files, Harness, one_file, read_files
+from ..mutators.pages import PAGE, change_pages
+from ._sources import GOLDEN, batches
+
+_NET = """layer { name: "d" type: "Data" top: "data" top: "label"
+  data_param { source: "db" batch_size: 10 backend: LMDB } %s }"""
+_MOST = 40  # records on a page
+_TRANSFORM = "transform_param { crop_size: 3 mirror: true }"
+
+
+def _intact() -> list[Files]:
+    names = ("lmdb_raw", "lmdb_encoded", "lmdb_float", "lmdb_var_encoded")
+    return [{f"db/{name}": content for name, content in read_files(GOLDEN / folder).items()} for folder in names]
+
+
+def _read(folder: Path) -> Any:
+    records = list(Lmdb(folder / "db"))
+    batches(_NET % _TRANSFORM, folder, 2, "TRAIN")
+    return records
+
+
+def _complaint(damaged: Files, intact: Files, wanted: Any, found: Any) -> str | None:
+    """A wrong byte within a key or value cannot be told, an LMDB has no checksums; but it spoils no other page's."""
+    content, before = damaged["db/data.mdb"], intact["db/data.mdb"]
+    pages = [content[at : at + PAGE] != before[at : at + PAGE] for at in range(0, len(before), PAGE)]
+    known = dict(wanted)
+    wrong = sum(known.get(key) != value for key, value in found)
+    return f"more records than are on damaged pages: {wrong}" if wrong > _MOST * sum(pages) else None
+
+
+HARNESS = Harness(_intact, one_file(change_pages), _read, _complaint)

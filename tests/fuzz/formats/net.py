@@ -1,0 +1,70 @@
+"""Nets in prototxt: built in both phases, summed up, and drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from caffejax import Net
+from caffejax.pycaffe.draw import draw_net_to_file
+from caffejax.schema import caffe_pb2, read_net
+from caffejax.schema.text import parse_text
+
+from ..harness import Files, Harness
+from ..mutators.messages import change_message
+from ..mutators.raw import damage
+from ..mutators.tokens import change_tokens
+from ._schema import disagrees, types, words
+
+_CONFIGS = Path(__file__).parents[3] / "configs"
+_GOLDEN = Path(__file__).parents[2] / "golden" / "layers"
+
+
+def _intact() -> list[Files]:
+    lenet = (
+        (_CONFIGS / "digits" / "lenet_train_test.prototxt")
+        .read_text()
+        .replace('"digits_', f'"{_CONFIGS}/digits/digits_')
+    )
+    layers = [sorted(folder.glob("*.prototxt")) for folder in sorted(_GOLDEN.iterdir()) if folder.is_dir()]
+    texts = [lenet.encode(), *(found[0].read_bytes() for found in layers if found)]
+    return [{"net.prototxt": text} for text in texts]
+
+
+def change_net(draw: Random, files: Files) -> Files:
+    """Change tokens of the net; now and then any bytes, or put another type in the place of one."""
+    text, kind = files["net.prototxt"], draw.random()
+    if kind > 0.4:
+        names = [name.strip('"') for name in draw.sample(types(), 8)]
+        return {**files, "net.prototxt": change_message(draw, text, caffe_pb2.NetParameter, names)}
+    if kind < 0.05:
+        return {**files, "net.prototxt": damage(draw, text)}
+    known = [*words(), *types()] if kind < 0.2 else words()
+    return {**files, "net.prototxt": change_tokens(draw, text, known)}
+
+
+def build(folder: Path) -> Any:
+    """Build the net in both phases."""
+    path = folder / "net.prototxt"
+    message = read_net(path)
+    for phase in ("TEST", "TRAIN"):
+        net = Net(path, phase, level=0)  # type: ignore[arg-type]
+        str(net.summary())
+    return message
+
+
+def _read(folder: Path) -> Any:
+    message = read_net(folder / "net.prototxt")
+    if message.layer:
+        draw_net_to_file(message, folder / "net.dot", "LR", None, True)
+    return build(folder)
+
+
+def _complaint(damaged: Files, intact: Files, wanted: Any, found: Any) -> str | None:
+    text = damaged["net.prototxt"]
+    message = parse_text(text.decode("utf-8-sig", "surrogateescape"), caffe_pb2.NetParameter)
+    return "other than Google's parser: the net" if disagrees(text, message) else None
+
+
+HARNESS = Harness(_intact, change_net, _read, _complaint, text=True, place="layer '")

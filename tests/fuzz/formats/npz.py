@@ -1,0 +1,50 @@
+"""Weights in .npz files, as `caffejax convert` reads them."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from caffejax.checkpoints.formats import format_of
+
+from ..harness import Files, Harness, one_file
+from ..mutators.zips import change_archive
+from ._weights import BLOBS, same_array
+
+
+def _intact() -> list[Files]:
+    sets: list[Files] = []
+    for write in (np.savez, np.savez_compressed):
+        out = io.BytesIO()
+        write(out, **{f"{name}/{i}": blob for name, blobs in BLOBS.items() for i, blob in enumerate(blobs)})
+        sets.append({"weights.npz": out.getvalue()})
+    return sets
+
+
+def _read(folder: Path) -> Any:
+    path = str(folder / "weights.npz")
+    return format_of(path).read(path)
+
+
+def _complaint(damaged: Files, intact: Files, wanted: Any, found: Any) -> str | None:
+    """Members whose checksum is what it was hold what they held."""
+    sums = [
+        {(info.filename, info.CRC) for info in zipfile.ZipFile(io.BytesIO(files["weights.npz"])).infolist()}
+        for files in (damaged, intact)
+    ]
+    same = {name.removesuffix(".npy").rpartition("/")[::2] for name, _ in sums[0] & sums[1]}
+    return next(
+        (
+            f"numbers changed: layer '{name}', blob {i}"
+            for name, i in sorted(same)
+            if not same_array(wanted[name][int(i)], found[name][int(i)])
+        ),
+        None,
+    )
+
+
+HARNESS = Harness(_intact, one_file(change_archive), _read, _complaint)

@@ -1,0 +1,59 @@
+"""Weights in .safetensors files, as `caffejax convert` reads them."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save
+
+from caffejax.checkpoints.formats import format_of
+
+from ..harness import Files, Harness, one_file
+from ..mutators.numbers import edge
+from ..mutators.raw import damage
+from ..mutators.trees import change_json
+from ._weights import BLOBS, same_array
+
+
+def _intact() -> list[Files]:
+    return [
+        {"weights.safetensors": save({f"{name}/{i}": b for name, blobs in BLOBS.items() for i, b in enumerate(blobs)})}
+    ]
+
+
+def _mutate(draw: Random, content: bytes) -> bytes:
+    """Change the JSON at the begin, its length, or any bytes."""
+    if draw.random() < 0.3:
+        return damage(draw, content)
+    (size,) = struct.unpack_from("<Q", content)
+    head, rest = content[8 : 8 + size], content[8 + size :]
+    head = change_json(draw, head)
+    length = len(head) if draw.random() < 0.9 else edge(draw)
+    return struct.pack("<Q", length) + head + rest
+
+
+def _read(folder: Path) -> Any:
+    path = str(folder / "weights.safetensors")
+    return format_of(path).read(path)
+
+
+def _complaint(damaged: Files, intact: Files, wanted: Any, found: Any) -> str | None:
+    """The file's own tables lead to the same numbers."""
+    content = damaged["weights.safetensors"]
+    begin = 8 + struct.unpack_from("<Q", content)[0]
+    for key, told in json.loads(content[8:begin]).items():
+        if key != "__metadata__" and told["dtype"] == "F32":
+            first, last = (begin + offset for offset in told["data_offsets"])
+            name, _, i = key.rpartition("/")
+            numbers = np.frombuffer(content[first:last], "<f4").reshape(told["shape"])
+            if not same_array(numbers, found[name][int(i)]):
+                return f"other numbers: {key}"
+    return None
+
+
+HARNESS = Harness(_intact, one_file(_mutate), _read, _complaint)

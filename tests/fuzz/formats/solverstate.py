@@ -1,0 +1,46 @@
+"""Training states in .solverstate files, with the record of what Caffe does not keep."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from caffejax.schema import wire
+
+from ..harness import Files, Harness
+from ..mutators.raw import damage
+from ..mutators.trees import change_json
+from ..mutators.wire import Field, change_fields, encode
+from ._solvers import restored, snapshot
+
+_RECORD = 20000
+
+
+def _intact() -> list[Files]:
+    return [snapshot(".solverstate", ".caffemodel")]
+
+
+def _mutate(draw: Random, files: Files) -> Files:
+    """Change the record's JSON, the state's fields, or any bytes."""
+    name = next(name for name in files if name.endswith(".solverstate"))
+    content, kind = files[name], draw.random()
+    if kind < 0.5:
+        return {**files, name: _with_record(draw, content)}
+    return {**files, name: change_fields(draw, content) if kind < 0.8 else damage(draw, content)}
+
+
+def _with_record(draw: Random, content: bytes) -> bytes:
+    fields = [
+        Field(number, kind, value if isinstance(value, int) else bytes(value))
+        for number, kind, value in wire.read_fields(memoryview(content))
+    ]
+    return encode(tuple(replace(f, value=change_json(draw, f.value)) if f.number == _RECORD else f for f in fields))  # type: ignore[arg-type]
+
+
+def _read(folder: Path) -> Any:
+    return restored(next(folder.glob("*.solverstate")))
+
+
+HARNESS = Harness(_intact, _mutate, _read)

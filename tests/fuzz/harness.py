@@ -1,0 +1,105 @@
+"""What a format gives to the fuzzer: intact files, what damages them, what reads them, and what must be equal."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from random import Random
+from typing import Any
+
+from . import formats
+
+Files = Mapping[str, bytes]  # by their paths within the case's folder
+Mutate = Callable[[Random, bytes], bytes]
+
+
+def nothing(damaged: Files, intact: Files, wanted: Any, found: Any) -> None:
+    """Complain of nothing."""
+
+
+@dataclass(frozen=True)
+class Harness:
+    """How one format is fuzzed.
+
+    Attributes:
+        intact: files that are as they should be, several sets of them: a case damages one.
+        mutate: damages some of the files.
+        read: the public entry that reads the files in a folder; gives what was read.
+        complaint: says what is wrong with what was read of damaged files: given these, the intact ones, what was read
+            of the intact ones, and what was read. None if nothing is.
+        text: whether the files are text, which is shrunk by tokens.
+        place: what errors name in place of a file in the folder, besides a layer.
+    """
+
+    intact: Callable[[], list[Files]]
+    mutate: Callable[[Random, Files], Files]
+    read: Callable[[Path], Any]
+    complaint: Callable[[Files, Files, Any, Any], str | None] = nothing
+    text: bool = False
+    place: str = "layer '"
+
+
+@functools.cache
+def harness(format: str) -> Harness:
+    """Return the harness of a format, by its name: the module in `formats`."""
+    found: Harness = import_module(f"{formats.__name__}.{format}").HARNESS
+    return found
+
+
+def format_names() -> list[str]:
+    """List the formats."""
+    return sorted(module.name for module in iter_modules(formats.__path__) if not module.name.startswith("_"))
+
+
+@functools.cache
+def intact_files(format: str) -> list[Files]:
+    """Make a format's intact files, once."""
+    return harness(format).intact()
+
+
+def case_files(format: str, seed: int) -> tuple[int, Files]:
+    """Return the files of a case, and which of the intact sets they were."""
+    draw = Random(f"{format} {seed}")
+    sets = intact_files(format)
+    number = draw.randrange(len(sets))
+    with warnings.catch_warnings(action="ignore"):  # of what writes the damaged file
+        return number, harness(format).mutate(draw, sets[number])
+
+
+def write_files(folder: Path, files: Files) -> None:
+    """Write files into a folder, which is made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+def read_files(folder: Path) -> dict[str, bytes]:
+    """Read all files in a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def one_file(mutate: Mutate, *ends: str) -> Callable[[Random, Files], Files]:
+    """Return what damages one of the files, of those whose names end so."""
+
+    def damage(draw: Random, files: Files) -> Files:
+        name = draw.choice(sorted(name for name in files if name.endswith(ends or "")))
+        return {**files, name: mutate(draw, files[name])}
+
+    return damage
+
+
+def any_of(*mutators: Mutate) -> Mutate:
+    """Return what damages in one of these ways, now and then twice."""
+
+    def damage(draw: Random, content: bytes) -> bytes:
+        for _ in range(draw.choice((1, 1, 1, 2))):
+            content = draw.choice(mutators)(draw, content)
+        return content
+
+    return damage

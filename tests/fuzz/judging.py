@@ -1,0 +1,68 @@
+"""A case read, and what came of it, as far as the process that reads it can tell."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+from caffejax.errors import CaffejaxError
+
+from .finding import Outcome, of_exception
+from .harness import Files, harness, intact_files, nothing, write_files
+
+_LONGEST_MESSAGE = 20_000  # characters, and ten for each byte of the case
+
+
+def judge(format: str, set: int | None, files: Files, place: Path) -> Outcome:
+    """Read files, which are written to a new folder, as a format; compare what was read with the intact set.
+
+    Python's own warnings count as exceptions.
+    """
+    compares = set is not None and harness(format).complaint is not nothing
+    before = wanted(format, set) if compares else None  # type: ignore[arg-type]
+    try:
+        write_files(place, files)
+    except (OSError, ValueError):  # a name that no file can have
+        return Outcome("equal")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = harness(format).read(place)
+    except CaffejaxError as error:
+        return _refusal(error, place, harness(format).place)
+    except BaseException as error:
+        return of_exception(error)
+    complaint = None
+    if compares:
+        assert set is not None
+        with warnings.catch_warnings(action="ignore"):
+            complaint = harness(format).complaint(files, intact_files(format)[set], before, found)
+    return Outcome("read") if complaint is None else Outcome("differs", complaint.split(":")[0], complaint)
+
+
+@functools.cache
+def wanted(format: str, set: int) -> Any:
+    """Return what is read of an intact set."""
+    place = Path(tempfile.mkdtemp())
+    write_files(place, intact_files(format)[set])
+    try:
+        return harness(format).read(place)
+    finally:
+        shutil.rmtree(place)
+
+
+def _refusal(error: CaffejaxError, place: Path, other: str) -> Outcome:
+    """An error that names no place, is endless, or would do harm to a terminal, is none."""
+    said, code = str(error), of_exception(error)
+    if str(place) not in said and other not in said:
+        return Outcome("unnamed", code.where, code.text)
+    given = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
+    if len(said) > _LONGEST_MESSAGE + 10 * given:
+        return Outcome("output", f"endless message, {code.where}", said[:2000])
+    if not said.replace("\n", "").isprintable():
+        return Outcome("output", f"control characters, {code.where}", ascii(said))
+    return Outcome("refused", text=said[:300])

@@ -1,0 +1,114 @@
+"""LevelDB files changed with checksums that fit: records of logs and manifests, blocks of tables."""
+
+from __future__ import annotations
+
+import struct
+from random import Random
+
+import cramjam
+
+from caffejax.data.leveldb.format import checksum
+from caffejax.data.leveldb.log import frame_records
+
+from .numbers import edge
+from .raw import damage
+
+_HEADER = struct.Struct("<IHB")
+_TRAILER = struct.Struct("<BI")
+_FOOTER = 48
+
+
+def change_log(draw: Random, content: bytes) -> bytes:
+    """Change a record of a log or manifest, and frame all anew; now and then the file's own bytes."""
+    records = _records(content)
+    kind = draw.random()
+    if kind < 0.25 or not records:
+        return damage(draw, content)
+    at = draw.randrange(len(records))
+    if kind < 0.8:
+        records[at] = _change_numbers(draw, records[at]) if draw.random() < 0.6 else damage(draw, records[at])
+    else:
+        records = draw.choice([records[:at], records + records[: at + 1], records[::-1], records[at:]])
+    return frame_records(records)
+
+
+def change_table(draw: Random, content: bytes) -> bytes:
+    """Change the bytes of a table's blocks, with checksums made anew; now and then the file's own bytes."""
+    if draw.random() < 0.3 or len(content) < _FOOTER:
+        return damage(draw, content)
+    found = bytearray(content)
+    blocks = list(_handles(content))
+    if not blocks:
+        return damage(draw, content)
+    offset, size = draw.choice(blocks)
+    block = bytes(found[offset : offset + size])
+    kind = found[offset + size]
+    if kind == 1 and draw.random() < 0.8:
+        try:
+            plain = bytes(cramjam.snappy.decompress_raw(block))
+            packed = bytes(cramjam.snappy.compress_raw(_same_size(draw, plain)))
+        except cramjam.DecompressionError:
+            packed = _same_size(draw, block)
+        if len(packed) <= size:  # what is left over is no part of it: snappy says how long it is
+            block = packed.ljust(size, b"\0") if draw.random() < 0.2 else packed
+    else:
+        block = _same_size(draw, block)
+    if len(block) == size:
+        found[offset : offset + size] = block
+        kind = draw.choice((kind, kind, kind, 0, 1, 2))
+        found[offset + size : offset + size + 5] = _TRAILER.pack(kind, checksum(block + bytes([kind])))
+    return bytes(found)
+
+
+def _same_size(draw: Random, content: bytes) -> bytes:
+    """Change bytes where numbers are: at the begin of entries, and the restart points at the end."""
+    if not content:
+        return content
+    found = bytearray(content)
+    for _ in range(draw.choice((1, 1, 2, 5))):
+        size = draw.choice((1, 1, 4))
+        at = draw.choice(
+            (
+                draw.randrange(min(16, len(found))),
+                max(0, len(found) - draw.randrange(1, 20)),
+                draw.randrange(len(found)),
+            )
+        )
+        found[at : at + size] = edge(draw, 8 * size).to_bytes(size, "little")[: len(found) - at]
+    return bytes(found)
+
+
+def _change_numbers(draw: Random, record: bytes) -> bytes:
+    return _same_size(draw, record) if draw.random() < 0.7 else record + draw.randbytes(draw.randrange(1, 12))
+
+
+def _handles(content: bytes) -> list[tuple[int, int]]:
+    """Where the blocks are that the footer names, and those before the first of them, as far as they can be told."""
+    numbers, value, shift = [], 0, 0
+    for byte in content[-_FOOTER:-8]:
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            numbers.append(value)
+            value = shift = 0
+    found = [(numbers[i], numbers[i + 1]) for i in (0, 2) if len(numbers) > i + 1]
+    ends = [offset for offset, _ in found if offset]
+    if ends and min(ends) > 5:  # a small table has one block of data, from its begin on
+        found.append((0, min(ends) - 5))
+    return [(offset, size) for offset, size in found if size and offset + size + 5 <= len(content)]
+
+
+def _records(content: bytes) -> list[bytes]:
+    """The records of a small log: those in one fragment."""
+    records, at = [], 0
+    while at + _HEADER.size <= len(content):
+        _, length, kind = _HEADER.unpack_from(content, at)
+        data = content[at + _HEADER.size : at + _HEADER.size + length]
+        if kind in (1, 2):
+            records.append(data)
+        elif kind in (3, 4) and records:
+            records[-1] += data
+        at += _HEADER.size + length
+        if 32768 - at % 32768 < _HEADER.size:
+            at += 32768 - at % 32768
+    return records

@@ -1,0 +1,82 @@
+"""HDF5 files changed in their tables, or by HDF5 itself: other types, shapes, links, groups where data sets were."""
+
+from __future__ import annotations
+
+import io
+from random import Random
+
+import h5py
+import numpy as np
+
+from .numbers import edge
+from .raw import damage
+
+_MARKS = (b"TREE", b"HEAP", b"SNOD", b"\x89HDF", b"OHDR", b"FRHP", b"BTHD")
+
+
+def change_hdf5(draw: Random, content: bytes) -> bytes:
+    """Change the file in one of these ways."""
+    kind = draw.random()
+    if kind < 0.2:
+        return damage(draw, content)
+    if kind < 0.6:
+        return change_tables(draw, content)
+    return change_objects(draw, content)
+
+
+def change_tables(draw: Random, content: bytes) -> bytes:
+    """Change numbers near the begin of one of the file's own tables."""
+    found = bytearray(content)
+    places = [i for mark in _MARKS for i in range(0, len(found), 8) if found.startswith(mark, i)] or [0]
+    for _ in range(draw.choice((1, 1, 2, 4))):
+        at = min(len(found) - 1, draw.choice(places) + draw.randrange(draw.choice((24, 100, 600))))
+        size = draw.choice((1, 2, 4, 8))
+        found[at : at + size] = edge(draw, 8 * size).to_bytes(size, "little")[: len(found) - at]
+    return bytes(found)
+
+
+def change_objects(draw: Random, content: bytes) -> bytes:
+    """Put something else in the place of an object, as HDF5 itself writes it."""
+    buffer = io.BytesIO(content)
+    try:
+        with h5py.File(buffer, "r+") as file:
+            names: list[str] = []
+            file.visit(names.append)
+            name = draw.choice(sorted(names))
+            thing = file[name]
+            array = thing[()] if isinstance(thing, h5py.Dataset) else np.zeros(3, np.float32)
+            del file[name]
+            _put(draw, file, name, array, sorted(names))
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError):
+        return damage(draw, content)
+    return buffer.getvalue()
+
+
+def _put(draw: Random, file: h5py.File, name: str, array: np.ndarray, names: list[str]) -> None:
+    kind = draw.randrange(12)
+    if kind == 0:
+        file.create_group(name)
+    elif kind == 1:
+        file[name] = h5py.SoftLink(draw.choice(["/nowhere", f"/{name}", "/", f"/{draw.choice(names)}"]))
+    elif kind == 2:
+        file[name] = h5py.ExternalLink(draw.choice(["nowhere.h5", "/etc/passwd", "."]), "/x")
+    elif kind == 3:
+        file[name] = draw.choice(["text", b"bytes", np.array([b"a", b"b"]), 1 + 2j, True])
+    elif kind == 4:
+        file.create_dataset(name, data=h5py.Empty("f4"))
+    elif kind == 5:
+        file[name] = np.asarray(array).reshape(-1)[: draw.randrange(4)]
+    elif kind == 6:
+        file[name] = np.asarray(array)[None]
+    elif kind == 7:
+        file.create_dataset(name, (edge(draw, 12), 3), draw.choice(["f4", "i8", "f8", "u1"]))
+    elif kind == 8:
+        file[name] = np.zeros(3, [("a", "f4"), ("b", "i4")])
+    elif kind == 9:
+        file.create_dataset(
+            name, data=np.broadcast_to(np.float64(draw.choice([1e300, np.nan, -np.inf])), np.shape(array))
+        )
+    elif kind == 10:
+        file.create_dataset(draw.choice([f"{name}1000000000000", f"{name}/x", "\u0663", "-1", "x" * 2000]), data=array)
+    else:
+        file[name] = file["/"]

@@ -1,0 +1,122 @@
+"""Texts of protobuf messages changed field by field, so that they stay what the schema allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+from google.protobuf import text_format
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+_WHOLE = [
+    0,
+    1,
+    1,
+    2,
+    2,
+    3,
+    3,
+    4,
+    5,
+    7,
+    8,
+    16,
+    100,
+    1000,
+    30000,
+    20_000_000,
+    2**31 - 1,
+    2**31,
+    2**32 - 1,
+    2**63 - 1,
+    2**64 - 1,
+]
+_REAL = [0.0, 1.0, 0.5, -1.0, 2.0, 1e-8, 1e8, 1e30, 3.4e38, float("inf"), float("-inf"), float("nan"), -0.5, 0.3, 10.0]
+_LIMITS = {
+    FieldDescriptor.CPPTYPE_INT32: (-(2**31), 2**31 - 1),
+    FieldDescriptor.CPPTYPE_INT64: (-(2**63), 2**63 - 1),
+    FieldDescriptor.CPPTYPE_UINT32: (0, 2**32 - 1),
+    FieldDescriptor.CPPTYPE_UINT64: (0, 2**64 - 1),
+}
+
+
+def change_message(draw: Random, content: bytes, kind: type[Message], strings: list[str]) -> bytes:
+    """Change one to three fields of a text's message, or of those within it; `strings` are some that mean something.
+
+    Raises:
+        text_format.ParseError: if it is no such text.
+    """
+    message = text_format.Parse(content.decode(), kind())
+    for _ in range(draw.choice((1, 1, 1, 2, 3))):
+        within = list(_messages(message))
+        _change(draw, draw.choice(within), [*strings, *_strings(message)])
+    return text_format.MessageToString(message, as_utf8=True).encode("utf-8", "surrogateescape")
+
+
+def _messages(message: Any) -> Iterator[Any]:
+    """Yield a message and all within it."""
+    yield message
+    for field, value in message.ListFields():
+        if field.message_type:
+            for inner in value if field.is_repeated else [value]:
+                yield from _messages(inner)
+
+
+def _strings(message: Any) -> list[str]:
+    found = []
+    for one in _messages(message):
+        for field, value in one.ListFields():
+            if field.cpp_type == FieldDescriptor.CPPTYPE_STRING and field.type != FieldDescriptor.TYPE_BYTES:
+                found += list(value) if field.is_repeated else [value]
+    return found
+
+
+def _change(draw: Random, message: Any, strings: list[str]) -> None:
+    fields = message.DESCRIPTOR.fields
+    if not fields:
+        return
+    present = [field for field, _ in message.ListFields()]
+    field = draw.choice(present) if present and draw.random() < 0.6 else draw.choice(fields)
+    if field in present and draw.random() < 0.15:
+        message.ClearField(field.name)
+        return
+    if field.is_repeated:
+        _change_repeated(draw, field, getattr(message, field.name), strings)
+    elif field.message_type:
+        child = getattr(message, field.name)
+        child.SetInParent()
+        _change(draw, child, strings)
+    else:
+        setattr(message, field.name, _value(draw, field, strings))
+
+
+def _change_repeated(draw: Random, field: Any, values: Any, strings: list[str]) -> None:
+    kind = draw.random()
+    if len(values) and kind < 0.2:
+        del values[draw.randrange(len(values))]
+    elif len(values) and kind < 0.3:
+        values.extend([values[draw.randrange(len(values))]] * draw.choice((1, 1, 1, 40)))
+    elif field.message_type:
+        _change(draw, values.add() if kind < 0.4 or not len(values) else draw.choice(values), strings)
+    elif len(values) and kind < 0.8:
+        values[draw.randrange(len(values))] = _value(draw, field, strings)
+    else:
+        values.append(_value(draw, field, strings))
+
+
+def _value(draw: Random, field: Any, strings: list[str]) -> Any:
+    if field.enum_type:
+        return draw.choice(field.enum_type.values).number
+    if field.cpp_type in _LIMITS:
+        low, high = _LIMITS[field.cpp_type]
+        number = draw.choice(_WHOLE) * draw.choice((1, 1, 1, -1))
+        return max(low, min(high, number))
+    if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
+        return draw.random() < 0.5
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return draw.randbytes(draw.choice((0, 1, 30)))
+    if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+        return draw.choice(["", "x", "/", ".", "a" * 300, "\x1b[31m", "a/b", "\u202e", "{}", *strings])
+    return draw.choice(_REAL)

@@ -1,0 +1,16 @@
+"""Numbers at the edges of what fields hold."""
+
+from __future__ import annotations
+
+from random import Random
+
+EDGES = sorted(
+    {0, 1, 2, 3, 100, 1000, 4096, 65537, 10**6}
+    | {(1 << bits) + d for bits in (7, 8, 15, 16, 24, 31, 32, 62, 63, 64) for d in (-1, 0, 1)}
+)
+
+
+def edge(draw: Random, bits: int = 64) -> int:
+    """Draw a number of at most so many bits, not negative."""
+    value = draw.choice(EDGES) if draw.random() < 0.7 else draw.getrandbits(draw.randrange(1, bits + 1))
+    return value & ((1 << bits) - 1)

@@ -1,0 +1,31 @@
+"""LMDB files changed where numbers are: heads of pages and of nodes, the two states."""
+
+from __future__ import annotations
+
+from random import Random
+
+from .numbers import edge
+from .raw import damage
+
+PAGE = 4096
+
+
+def change_pages(draw: Random, content: bytes) -> bytes:
+    """Change numbers in the head of a page or of a node; now and then anything, or pages as a whole."""
+    kind = draw.random()
+    if kind < 0.15:
+        return damage(draw, content)
+    found = bytearray(content)
+    pages = len(found) // PAGE
+    if kind < 0.25:
+        one, two = draw.randrange(pages) * PAGE, draw.randrange(pages) * PAGE
+        found[one : one + PAGE] = content[two : two + PAGE]
+        return bytes(found)
+    for _ in range(draw.choice((1, 1, 2, 8))):
+        page = draw.randrange(pages) * PAGE
+        at = page + draw.choice(
+            (draw.randrange(16), draw.randrange(16, 150), draw.randrange(200), draw.randrange(PAGE))
+        )
+        size = draw.choice((1, 2, 4, 8))
+        found[at : at + size] = edge(draw, 8 * size).to_bytes(size, "little")[: len(found) - at]
+    return bytes(found)

@@ -1,0 +1,67 @@
+"""Pictures changed chunk by chunk, with PNG's checksums made anew."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from random import Random
+
+from .numbers import edge
+from .raw import damage
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def change_picture(draw: Random, content: bytes) -> bytes:
+    """Change a PNG's chunk or a JPEG's segment; now and then any bytes, those of other formats always."""
+    if draw.random() < 0.25:
+        return damage(draw, content)
+    if content.startswith(_PNG):
+        return _change_png(draw, content)
+    if content.startswith(b"\xff\xd8"):
+        return _change_jpeg(draw, content)
+    found = bytearray(content)
+    at, size = draw.randrange(min(60, len(found))), draw.choice((1, 2, 4))
+    found[at : at + size] = edge(draw, 8 * size).to_bytes(size, draw.choice(("little", "big")))
+    return bytes(found)
+
+
+def _change_png(draw: Random, content: bytes) -> bytes:
+    chunks, at = [], len(_PNG)
+    while at + 8 <= len(content):
+        (size,) = struct.unpack_from(">I", content, at)
+        chunks.append((content[at + 4 : at + 8], content[at + 8 : at + 8 + size]))
+        at += size + 12
+    i = draw.randrange(len(chunks))
+    kind, data = chunks[i]
+    way = draw.random()
+    if way < 0.4:
+        data = bytearray(chunks[0][1])
+        place, size = draw.choice(((0, 4), (4, 4), (8, 1), (9, 1), (10, 1), (12, 1)))
+        data[place : place + size] = (
+            edge(draw, 12) if size == 4 else draw.choice((0, 1, 2, 3, 4, 6, 8, 16, 255))
+        ).to_bytes(size, "big")
+        chunks[0] = chunks[0][0], bytes(data)
+    elif way < 0.7:
+        chunks[i] = kind, damage(draw, data) if data else b"x"
+    elif way < 0.8:
+        chunks[i] = draw.choice((b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND", b"acTL", b"eXIf", b"iCCP", b"zTXt")), data
+    else:
+        chunks = draw.choice([chunks[:i] + chunks[i + 1 :], chunks[: i + 1] * 2, chunks[::-1]])
+    out = bytearray(_PNG)
+    for kind, data in chunks:
+        out += struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    return bytes(out)
+
+
+def _change_jpeg(draw: Random, content: bytes) -> bytes:
+    marks = [i for i in range(len(content) - 1) if content[i] == 0xFF and content[i + 1] not in (0, 0xFF)]
+    found = bytearray(content)
+    at = draw.choice(marks)
+    if draw.random() < 0.2:
+        found[at + 1] = draw.choice((0xC0, 0xC1, 0xC2, 0xC4, 0xDB, 0xDA, 0xD8, 0xD9, 0xE1, 0xFE))
+        return bytes(found)
+    at += draw.randrange(2, 20)
+    size = draw.choice((1, 2))
+    found[at : at + size] = edge(draw, 8 * size if size == 1 else 12).to_bytes(size, "big")
+    return bytes(found)

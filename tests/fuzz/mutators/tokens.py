@@ -1,0 +1,113 @@
+"""Texts changed token by token: words, numbers, strings, signs."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+TOKEN = re.compile(r'"[^"\n]*"|\'[^\'\n]*\'|[\w.+-]+|\s+|.', re.DOTALL)
+_NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?", re.IGNORECASE)
+
+NUMBERS = [
+    *("0", "-1", "1", "2", "3", "7", "1000", "30000", "20000000", "2147483647", "2147483648", "-2147483648"),
+    *("4294967295", "4294967296", "9223372036854775807", "18446744073709551615", "-9223372036854775808"),
+    *("1e38", "1e39", "-1e400", "nan", "inf", "-inf", "1e-45", "0.5", "0x10", "017", "1.5", ".", "9" * 30, "9" * 5000),
+    *("\u0663", "\u00b2", "1_0", "+3", "--1", "1e5", "00", "-0"),
+]
+_STRINGS = [
+    *(
+        '""',
+        '"x"',
+        '"\\n"',
+        '"\\000"',
+        '"\\377\\376"',
+        '"%s%n{}"',
+        '"/"',
+        '"."',
+        '"../.."',
+        '"data"',
+        '"label"',
+        '"\x1b[31m"',
+    ),
+    *(f'"{"a" * 300}"', f'"{"/a" * 3000}"', '"\u202e\U0001f600"', '"a/b"', '"\udcff"', '"\x00"', '"<&>"', '"a" "b"'),
+]
+_SIGNS = [
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    ",",
+    ";",
+    "<",
+    ">",
+    "#",
+    '"',
+    "\\",
+    "-",
+    "\x00",
+    "\ufeff",
+    "\r",
+    "\x0b",
+    "\u2028",
+    "/",
+]
+
+
+def split(text: str) -> list[str]:
+    """Split a text into tokens, white space among them."""
+    return TOKEN.findall(text)
+
+
+def change_tokens(draw: Random, content: bytes, words: list[str]) -> bytes:
+    """Change a few tokens; `words` are those that the format knows."""
+    tokens = split(content.decode("utf-8", "surrogateescape"))
+    for _ in range(draw.choice((1, 1, 1, 2, 3, 6))):
+        _change(draw, tokens, words)
+    return "".join(tokens).encode("utf-8", "surrogateescape" if draw.random() < 0.5 else "surrogatepass")
+
+
+def _change(draw: Random, tokens: list[str], words: list[str]) -> None:
+    places = [i for i, token in enumerate(tokens) if not token.isspace()]
+    if not places:
+        tokens.append(draw.choice(words))
+        return
+    at = draw.choice(places)
+    token, kind = tokens[at], draw.random()
+    if kind < 0.6:
+        tokens[at] = _other(draw, token, tokens, words)
+    elif kind < 0.7:
+        del tokens[at]
+    elif kind < 0.8:
+        begin, end = sorted((at, min(len(tokens), at + draw.choice((2, 5, 20, 100)))))
+        tokens[begin:end] = tokens[begin:end] * draw.choice((0, 2, 2, 3))
+    elif kind < 0.9:
+        tokens.insert(at, draw.choice([*_SIGNS, " " + draw.choice(words) + " ", draw.choice(NUMBERS) + " "]))
+    elif kind < 0.95:
+        begin, end = sorted((at, draw.choice(places)))
+        piece = tokens[begin:end]
+        del tokens[begin:end]
+        place = draw.randrange(len(tokens) + 1)
+        tokens[place:place] = piece
+    elif kind < 0.97:
+        tokens[at] = token * draw.choice((2, 50, 5000))
+    elif kind < 0.98:
+        del tokens[at:]
+    else:
+        deep = draw.choice((3, 99, 101, 3000))
+        opening, closing = draw.choice((("{", "}"), ("[", "]"), (f"{draw.choice(words)} {{ ", "}"), ("<", ">")))
+        tokens[at] = opening * deep + token + closing * draw.choice((deep, 0, 1))
+
+
+def _other(draw: Random, token: str, tokens: list[str], words: list[str]) -> str:
+    """Another token of the same kind, mostly."""
+    if draw.random() < 0.1:
+        return draw.choice([*NUMBERS, *_STRINGS, *_SIGNS, *words])
+    if _NUMBER.fullmatch(token):
+        return draw.choice(NUMBERS)
+    if token[:1] in ('"', "'"):
+        known = [t for t in tokens if t[:1] == '"']
+        return draw.choice(
+            [*_STRINGS, *known, *known, *(f'"{word}"' for word in draw.sample(words, min(9, len(words))))]
+        )
+    return draw.choice(words) if token[:1].isalpha() else draw.choice(_SIGNS)

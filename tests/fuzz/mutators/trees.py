@@ -1,0 +1,73 @@
+"""Trees of JSON changed at any place."""
+
+from __future__ import annotations
+
+import copy
+import json
+from random import Random
+from typing import Any
+
+from .raw import damage
+
+_VALUES: list[Any] = [
+    *(None, True, False, 0, -1, 1, 2, 7, 2**31 - 1, 2**31, 2**32, 2**53 + 1, 2**63, 2**64, 10**40, 0.5, -0.0, 1e308),
+    *(
+        float("nan"),
+        float("inf"),
+        "",
+        "x",
+        "F32",
+        "\ud800",
+        "\x00",
+        "a" * 5000,
+        [],
+        {},
+        [[]],
+        [0],
+        [1, 2],
+        {"a": 1},
+        {"": {}},
+    ),
+]
+
+
+def change_tree(draw: Random, tree: Any) -> Any:
+    """Return a copy with a few places changed."""
+    box = [copy.deepcopy(tree)]
+    for _ in range(draw.choice((1, 1, 1, 2, 3))):
+        holder, key = draw.choice(_places(box))
+        kind = draw.random()
+        if kind < 0.6:
+            holder[key] = copy.deepcopy(draw.choice(_VALUES))
+        elif kind < 0.7 and holder is not box:
+            del holder[key]
+        elif kind < 0.8:
+            holder[key] = [holder[key]] * draw.choice((1, 2, 1000))
+        elif kind < 0.9 and isinstance(holder, dict):
+            holder[draw.choice(["", "x", f"{key}2", str(key).upper(), "__metadata__"])] = holder[key]
+        else:
+            other, name = draw.choice(_places(box))
+            holder[key] = copy.deepcopy(other[name])
+    return box[0]
+
+
+def change_json(draw: Random, content: bytes) -> bytes:
+    """Change a JSON text: its tree, now and then its bytes."""
+    kind = draw.random()
+    if kind < 0.1:
+        return damage(draw, content)
+    if kind < 0.15:
+        deep = draw.choice((10, 900, 100_000))
+        return b"[" * deep + content + b"]" * draw.choice((deep, 0))
+    return json.dumps(change_tree(draw, json.loads(content))).encode()
+
+
+def _places(tree: Any) -> list[tuple[Any, Any]]:
+    """Each holder and key of a tree."""
+    if isinstance(tree, dict):
+        keys: list[Any] = list(tree)
+    elif isinstance(tree, list):
+        keys = list(range(len(tree)))
+    else:
+        return []
+    return [(tree, key) for key in keys] + [place for key in keys for place in _places(tree[key])]

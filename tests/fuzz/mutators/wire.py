@@ -1,0 +1,104 @@
+"""Protobuf messages changed field by field; lengths are mended after, but where they are what is changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+
+from caffejax.schema import wire
+
+from .numbers import edge
+from .raw import damage
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field: its number, its wire type, and its content; `claimed` is a length other than the true one."""
+
+    number: int
+    kind: int
+    value: int | bytes | tuple[Field, ...]
+    claimed: int | None = None
+
+
+def parse(content: bytes) -> tuple[Field, ...]:
+    """Take a message apart, and those within it as far as they look like some.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    fields = []
+    for number, kind, value in wire.read_fields(memoryview(content)):
+        if isinstance(value, int):
+            fields.append(Field(number, kind, value))
+            continue
+        inner: bytes | tuple[Field, ...] = bytes(value)
+        if kind == wire.DELIMITED and 1 < len(value) < 100_000:
+            try:
+                inner = parse(bytes(value))
+            except ValueError:
+                inner = bytes(value)
+        size = 8 if kind == wire.FIXED64 else 4
+        if kind == wire.DELIMITED:
+            fields.append(Field(number, kind, inner))
+        else:
+            fields += [Field(number, kind, bytes(value[i : i + size])) for i in range(0, len(value), size)]
+    return tuple(fields)
+
+
+def encode(fields: tuple[Field, ...]) -> bytes:
+    """Put a message together."""
+    out = bytearray()
+    for field in fields:
+        out += wire.encode_varint(field.number << 3 | field.kind)
+        if isinstance(field.value, int):
+            out += wire.encode_varint(field.value)
+            continue
+        content = field.value if isinstance(field.value, bytes) else encode(field.value)
+        if field.kind == wire.DELIMITED:
+            out += wire.encode_varint(len(content) if field.claimed is None else field.claimed)
+        out += content
+    return bytes(out)
+
+
+def change_fields(draw: Random, content: bytes) -> bytes:
+    """Change a field of a message, or of one within it; of what is no message, bytes."""
+    try:
+        fields = parse(content)
+    except ValueError:
+        return damage(draw, content)
+    for _ in range(draw.choice((1, 1, 2))):
+        fields = _changed(draw, fields)
+    return encode(fields)
+
+
+def _changed(draw: Random, fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    if not fields:
+        return (Field(draw.choice((1, 2, 5, 7, 100)), wire.VARINT, edge(draw)),)
+    at = draw.randrange(len(fields))
+    field = fields[at]
+    if isinstance(field.value, tuple) and draw.random() < 0.8:
+        return (*fields[:at], replace(field, value=_changed(draw, field.value)), *fields[at + 1 :])
+    return (*fields[:at], *_instead(draw, field, fields), *fields[at + 1 :])
+
+
+def _instead(draw: Random, field: Field, fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    kind = draw.randrange(8)
+    if kind == 0:
+        return ()
+    if kind == 1:
+        return (field, draw.choice(fields))
+    if kind == 2:
+        return (replace(field, number=draw.choice((1, 2, 4, 5, 6, 7, 8, 9, 100, 20000, draw.choice(fields).number))),)
+    if kind == 3 and field.kind == wire.DELIMITED:
+        return (replace(field, claimed=edge(draw)),)
+    if kind == 4:
+        return (Field(field.number, wire.VARINT, edge(draw)),)
+    if kind == 5:
+        return (Field(field.number, wire.DELIMITED, draw.randbytes(draw.choice((0, 1, 3, 4, 8, 40)))),)
+    if isinstance(field.value, int):
+        return (replace(field, value=edge(draw)),)
+    content = field.value if isinstance(field.value, bytes) else encode(field.value)
+    if field.kind == wire.DELIMITED:
+        return (replace(field, value=damage(draw, content)),)
+    return (replace(field, value=draw.randbytes(len(content))),)

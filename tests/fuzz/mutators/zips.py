@@ -1,0 +1,120 @@
+"""Archives changed with checksums that fit: heads of .npy files, names, methods, sizes, order of members."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from random import Random
+
+from .numbers import edge
+from .raw import damage
+
+_KINDS = [
+    "<f4",
+    ">f4",
+    "<f8",
+    "|b1",
+    "|O",
+    "<c16",
+    "<U3",
+    "|S5",
+    "<M8[ns]",
+    "|V7",
+    "<f2",
+    "<i8",
+    "float128",
+    "",
+    "[('a','<f4')]",
+]
+_SHAPES = [
+    "()",
+    "(0,)",
+    "(-1,)",
+    "(2, 3)",
+    "(1000000, 1000000)",
+    "(4611686018427387904, 4)",
+    "(1,) * 9",
+    "3",
+    "(True,)",
+    "(2.0,)",
+    "(" + "1," * 70 + ")",
+]
+
+
+def change_archive(draw: Random, content: bytes) -> bytes:
+    """Change a member, and write the archive anew; now and then the archive's own bytes."""
+    kind = draw.random()
+    if kind < 0.3:
+        return damage(draw, content)
+    if kind < 0.5:
+        return _change_heads(draw, content)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = [(info.filename, archive.read(info)) for info in archive.infolist()]
+    at = draw.randrange(len(members))
+    name, data = members[at]
+    if kind < 0.85:
+        members[at] = name, change_npy(draw, data)
+    elif kind < 0.95:
+        names = [member for member, _ in members]
+        members[at] = (
+            draw.choice(
+                [
+                    *names,
+                    "",
+                    "/",
+                    "../x.npy",
+                    "a/b/c.npy",
+                    f"{name}/",
+                    "conv/1000000000000.npy",
+                    "conv/-1.npy",
+                    "conv/\u0663.npy",
+                    "x" * 3000,
+                ]
+            ),
+            data,
+        )
+    else:
+        members = draw.choice([members[:-1], members * 2, [], members[::-1]])
+    out = io.BytesIO()
+    method = draw.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED, zipfile.ZIP_LZMA))
+    with zipfile.ZipFile(out, "w", method) as archive:
+        for name, data in members:
+            with archive.open(zipfile.ZipInfo(name), "w") as file:
+                file.write(data)
+    return out.getvalue()
+
+
+def change_npy(draw: Random, data: bytes) -> bytes:
+    """Change the head of an .npy file, or its bytes."""
+    kind = draw.random()
+    end = data.find(b"\n") + 1
+    if kind < 0.2 or not end:
+        return damage(draw, data)
+    if kind < 0.3:
+        return data[:end] + damage(draw, data[end:])
+    shape, order, dtype = draw.choice(_SHAPES), draw.choice(("True", "False", "0", "None")), draw.choice(_KINDS)
+    fields = {"descr": repr(dtype) if dtype[:1] != "[" else dtype, "fortran_order": order, "shape": shape}
+    if draw.random() < 0.2:
+        fields.pop(draw.choice(sorted(fields)))
+    if draw.random() < 0.1:
+        fields["more"] = draw.choice(("1", "(" * 300 + ")" * 300, "{}", "9" * 5000))
+    text = "{" + ", ".join(f"'{key}': {value}" for key, value in fields.items()) + "}\n"
+    version = draw.choice((1, 1, 1, 2, 3, 9))
+    size = (
+        len(text).to_bytes(2 if version == 1 else 4, "little")
+        if draw.random() < 0.9
+        else edge(draw, 16).to_bytes(2, "little")
+    )
+    return b"\x93NUMPY" + bytes([version, 0]) + size + text.encode() + data[end:]
+
+
+def _change_heads(draw: Random, content: bytes) -> bytes:
+    """Overwrite a number in one of the archive's own heads."""
+    found = bytearray(content)
+    signature, length = draw.choice(((b"PK\3\4", 30), (b"PK\1\2", 46), (b"PK\5\6", 22), (b"PK\1\2", 46)))
+    places = [i for i in range(len(found)) if found.startswith(signature, i)]
+    if not places:
+        return damage(draw, content)
+    at, size = draw.choice(places) + draw.randrange(4, length), draw.choice((1, 2, 4))
+    found[at : at + size] = edge(draw, 8 * size).to_bytes(size, "little")
+    return bytes(found)

@@ -1,0 +1,139 @@
+"""One worker process, watched: what it dies of, hangs in or takes too much memory for is the case's outcome."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from .finding import MEMORY, SECONDS, Outcome
+
+_TESTS = Path(__file__).parents[1]
+_PREPARATION = 600  # seconds
+_BUSY = 8  # times as long may a case take on a machine that has no time for it
+_LOOK = 0.05  # seconds between looks at the memory
+
+
+class Worker:
+    """A process that reads cases, started again when a case has ended it. Close it when done."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._prepared: set[str] = set()
+        self._folder = Path()
+        self._base = 0  # bytes of memory before the first case of a format
+
+    def ask_seed(self, format: str, seed: int) -> Outcome:
+        """Read the case of a seed."""
+        return self._ask(format, {"kind": "seed", "seed": seed})
+
+    def ask_folder(self, format: str, folder: Path, set: int | None = None) -> Outcome:
+        """Read the files in a folder, as a case that was made of an intact set if it is known of which."""
+        return self._ask(format, {"kind": "folder", "folder": str(folder.resolve()), "set": set})
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                assert pipe is not None
+                pipe.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._process, self._prepared = None, set()
+
+    def _ask(self, format: str, request: dict[str, Any]) -> Outcome:
+        if self._process is None:
+            self._start()
+        if format not in self._prepared:
+            self._base = 0
+            prepared = self._exchange({"kind": "prepare", "format": format}, _PREPARATION)
+            if prepared.kind != "read":
+                self.close()
+                raise RuntimeError(f"{format}: what is intact cannot be read: {prepared.text}")
+            self._prepared.add(format)
+        self._base = self._base or self._resident()
+        outcome = self._exchange({**request, "format": format}, SECONDS)
+        if outcome.kind in ("crash", "hang", "memory", "output"):
+            self.close()
+        return outcome
+
+    def _start(self) -> None:
+        self._folder = Path(
+            tempfile.mkdtemp(prefix="fuzz-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+        )
+        paths = os.pathsep.join(filter(None, [str(_TESTS), os.environ.get("PYTHONPATH", "")]))
+        environment = {**os.environ, "PYTHONPATH": paths, "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
+        with open(self._folder / "stderr", "wb") as stderr:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "fuzz.worker", str(self._folder)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env=environment,
+            )
+
+    def _exchange(self, request: dict[str, Any], seconds: float) -> Outcome:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        line = json.dumps(request).encode() + b"\n"
+        begin, worked, answer = time.monotonic(), self._worked(), b""
+        try:
+            self._process.stdin.write(line)
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            return self._death()
+        while not answer.endswith(b"\n"):
+            if select.select([self._process.stdout], [], [], _LOOK)[0]:
+                piece = os.read(self._process.stdout.fileno(), 1 << 20)
+                if not piece:
+                    return self._death()
+                answer += piece
+            elif (passed := time.monotonic() - begin) > seconds and (
+                self._worked() - worked > seconds / 2 or passed > _BUSY * seconds
+            ):
+                return Outcome("hang", self._innermost(), self._printed(), seconds)
+            elif self._base and self._resident() - self._base > 4 * MEMORY:
+                return Outcome(
+                    "memory", "killed", f"{(self._resident() - self._base) >> 20} MiB taken, and more to come"
+                )
+        return Outcome(**json.loads(answer))
+
+    def _death(self) -> Outcome:
+        assert self._process is not None
+        code = self._process.wait()
+        name = signal.Signals(-code).name if code < 0 else f"exit {code}"
+        return Outcome("crash", name, self._printed())
+
+    def _printed(self) -> str:
+        return (self._folder / "stderr").read_bytes()[-6000:].decode(errors="replace")
+
+    def _innermost(self) -> str:
+        """Where it hangs, by the traceback that faulthandler has printed."""
+        lines = [line.strip() for line in self._printed().split("Timeout")[-1].splitlines() if "caffejax" in line]
+        return lines[0].rsplit("/", 1)[-1] if lines else ""
+
+    def _worked(self) -> float:
+        """Seconds that the process has computed."""
+        assert self._process is not None
+        try:
+            fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _resident(self) -> int:
+        assert self._process is not None
+        try:
+            return int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, IndexError):
+            return 0

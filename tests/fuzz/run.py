@@ -1,0 +1,100 @@
+"""Formats fuzzed in turn for some time, and what was found kept in a folder."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .finding import Outcome
+from .harness import case_files, write_files
+from .pool import Worker
+
+
+@dataclass
+class Tally:
+    """What came of a format's cases.
+
+    Attributes:
+        kinds: how often each kind of outcome came.
+        findings: the first case of each finding, by its signature: seed and outcome.
+        seconds: spent on cases.
+        slowest: the longest of them, in seconds.
+    """
+
+    kinds: Counter[str] = field(default_factory=Counter)
+    findings: dict[str, tuple[int, Outcome]] = field(default_factory=dict)
+    seconds: float = 0.0
+    slowest: float = 0.0
+
+    @property
+    def cases(self) -> int:
+        """How many there were."""
+        return sum(self.kinds.values())
+
+    def add(self, seed: int, outcome: Outcome) -> bool:
+        """Count an outcome; return whether it is a new finding."""
+        self.kinds[outcome.kind] += 1
+        self.slowest = max(self.slowest, outcome.seconds)
+        new = outcome.is_finding and outcome.signature not in self.findings
+        if new:
+            self.findings[outcome.signature] = seed, outcome
+        return new
+
+    def __str__(self) -> str:
+        rate = self.cases / self.seconds if self.seconds else 0.0
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds.most_common())
+        return f"{self.cases} cases, {rate:.0f} a second, slowest {self.slowest:.1f} s: {kinds}"
+
+
+def fuzz(
+    format: str,
+    first: int,
+    *,
+    seconds: float | None = None,
+    cases: int | None = None,
+    findings: Path | None = None,
+    worker: Worker | None = None,
+    said: Callable[[str], object] = lambda line: None,
+) -> Tally:
+    """Read the cases of seeds from `first` on, for so long or so many.
+
+    Args:
+        format: its name.
+        first: the first seed.
+        seconds: how long.
+        cases: how many.
+        findings: a folder for the first case of each finding.
+        worker: a process to go on with; else one is started, and ended.
+        said: is told of each finding.
+    """
+    tally, own = Tally(), worker or Worker()
+    try:
+        seed, begin = first, None
+        while (cases is None or tally.cases < cases) and (
+            seconds is None or begin is None or time.monotonic() - begin < seconds
+        ):
+            outcome = own.ask_seed(format, seed)
+            begin = time.monotonic() if begin is None else begin  # the first one starts the process
+            if tally.add(seed, outcome):
+                said(f"{format}, seed {seed}: {outcome.signature}")
+                if findings is not None:
+                    keep(findings, format, seed, outcome)
+            seed += 1
+        tally.seconds = time.monotonic() - (begin or time.monotonic())
+    finally:
+        if worker is None:
+            own.close()
+    return tally
+
+
+def keep(folder: Path, format: str, seed: int, outcome: Outcome) -> None:
+    """Store a case: its files in `files@<set>`, the outcome beside it."""
+    number, files = case_files(format, seed)
+    place = folder / format / str(seed)
+    write_files(place / f"files@{number}", files)
+    (place / "outcome.json").write_text(json.dumps(outcome.to_json(), indent=1))
+    (place / "said.txt").write_text(outcome.text)

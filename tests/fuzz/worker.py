@@ -1,0 +1,94 @@
+"""The process that reads cases, and may die of one: a request a line, an answer a line.
+
+Run as `python -m fuzz.worker FOLDER`, with the folder where cases may be written; stderr is the file `stderr` there.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import logging
+import os
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from .finding import MEMORY, SECONDS, Outcome
+from .harness import case_files, intact_files, read_files
+from .judging import judge, wanted
+
+_STDERR = "stderr"
+_HARD_LIMIT = 6 << 30  # bytes of data beyond what intact files need, so that one case cannot take the machine's memory
+
+
+def main() -> None:
+    """Answer requests until there are no more."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever prints must not be taken for an answer
+    folder = Path(sys.argv[1])
+    os.chdir(folder)
+    tempfile.tempdir = str(folder)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    logging.getLogger("caffejax").setLevel(logging.ERROR)
+    for number, line in enumerate(sys.stdin):
+        request = json.loads(line)
+        if request["kind"] == "prepare":
+            outcome = _prepare(request["format"])
+        else:
+            faulthandler.dump_traceback_later(SECONDS - 0.5, repeat=True)
+            outcome = _answer(request, folder / str(number))
+            faulthandler.cancel_dump_traceback_later()
+            shutil.rmtree(folder / str(number), ignore_errors=True)
+        print(json.dumps(outcome.to_json()), file=answers, flush=True)
+
+
+def _prepare(format: str) -> Outcome:
+    """Read what is intact: that imports, compiles, and takes the memory that cases are measured against."""
+    resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    wanted(format, 0)
+    resource.setrlimit(resource.RLIMIT_DATA, (_used("VmData") + _HARD_LIMIT, resource.RLIM_INFINITY))
+    return Outcome("read")
+
+
+def _answer(request: dict[str, Any], place: Path) -> Outcome:
+    format, number = request["format"], request.get("set")
+    if request["kind"] == "seed":
+        number, files = case_files(format, request["seed"])
+    else:
+        files = read_files(Path(request["folder"]))
+    if number is not None and files == intact_files(format)[number]:
+        return Outcome("equal")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is measured from here
+    before, printed, begin = _used("VmRSS"), Path(_STDERR).stat().st_size, time.perf_counter()
+    outcome = judge(format, number, files, place)
+    if not outcome.is_finding:
+        outcome = _behaviour(outcome, before, printed)
+    return replace(outcome, seconds=time.perf_counter() - begin)
+
+
+def _behaviour(outcome: Outcome, before: int, printed: int) -> Outcome:
+    """What a case did besides reading: memory taken, tracebacks printed by threads."""
+    peak = _used("VmHWM")
+    if peak - before > MEMORY:
+        return Outcome("memory", "peak", f"{(peak - before) >> 20} MiB taken")
+    text = Path(_STDERR).read_bytes()[printed:].decode(errors="replace")
+    if "Traceback (most recent" in text or "Exception ignored" in text:
+        return Outcome("output", "traceback on stderr", text[-4000:])
+    return outcome
+
+
+def _used(what: str) -> int:
+    """Bytes of memory, by their name in /proc/self/status."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(what + ":"):
+            return int(line.split()[1]) << 10
+    return 0
+
+
+if __name__ == "__main__":
+    main()

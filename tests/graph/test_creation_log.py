@@ -1,0 +1,79 @@
+"""The lines that Caffe logs as it makes a net; figures are those of Caffe's logs of its own LeNet."""
+
+from pathlib import Path
+
+import pytest
+
+from caffejax import Net
+from caffejax.graph.creation_log import creation_lines
+from caffejax.schema import read_net
+
+LENET = Path(__file__).parents[2] / "configs" / "digits" / "lenet_train_test.prototxt"
+OWN = """name: "own"
+layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param { num_output: 2 } }
+layer { name: "relu" type: "ReLU" bottom: "ip" top: "ip" }
+layer { name: "free" type: "Power" bottom: "x" top: "y" }
+layer { name: "loss" type: "Reduction" bottom: "ip" top: "sum" loss_weight: 2 }
+"""
+
+
+def lines_of(net: Net) -> list[str]:
+    return list(creation_lines(net.graph))
+
+
+@pytest.mark.parametrize(("phase", "batch", "memory"), [("TRAIN", 64, 5169924), ("TEST", 100, 8086808)])
+def test_memory_of_lenet(phase, batch, memory):
+    definition = read_net(LENET)
+    for layer in definition.layer:
+        if layer.type == "Data":
+            layer.data_param.batch_size = batch
+    lines = lines_of(Net(definition, phase, file=LENET))
+    assert [line for line in lines if line.startswith("Memory")][-1] == f"Memory required for data: {memory}"
+    assert lines.count(f"Top shape: {batch} 20 24 24 ({batch * 20 * 24 * 24})") == 1
+    assert lines[-1] == "Network initialization done."
+
+
+def test_every_line_of_a_net():
+    text, *lines = lines_of(Net(OWN, "TRAIN"))
+    first, _, definition = text.partition("\n")
+    assert first == "Initializing net from parameters: "
+    wanted = Net(OWN, "TRAIN").graph
+    assert lines_of(Net(definition, "TRAIN"))[1:] == lines  # the text is the net
+    assert "_split" not in definition
+    assert lines[: lines.index("Setting up ip") + 3] == [
+        "Creating Layer in",
+        "in -> x",
+        "Setting up in",
+        "Top shape: 4 3 (12)",
+        "Memory required for data: 48",
+        "Creating Layer x_in_0_split",
+        "x_in_0_split <- x",
+        "x_in_0_split -> x_in_0_split_0",
+        "x_in_0_split -> x_in_0_split_1",
+        "Setting up x_in_0_split",
+        "Top shape: 4 3 (12)",
+        "Top shape: 4 3 (12)",
+        "Memory required for data: 144",
+        "Creating Layer ip",
+        "ip <- x_in_0_split_0",
+        "ip -> ip",
+        "Setting up ip",
+        "Top shape: 4 2 (8)",
+        "Memory required for data: 176",
+    ]
+    assert "relu -> ip (in-place)" in lines
+    assert lines[lines.index("Setting up loss") + 1 :][:3] == [
+        "Top shape: (1)",
+        "    with loss weight 2",
+        "Memory required for data: 260",
+    ]
+    assert [line for line in lines if "backward" in line] == [
+        f"{layer.name} {'needs' if layer.name in ('ip', 'relu', 'loss') else 'does not need'} backward computation."
+        for layer in reversed(wanted.layers)
+    ]
+    assert lines[-3:] == [
+        "This network produces output sum",
+        "This network produces output y",
+        "Network initialization done.",
+    ]

@@ -1,0 +1,110 @@
+"""`no_python_layers`: nets that would run code of modules are refused, and nothing of it is imported."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from caffejax import Net, Reading, Solver
+from caffejax import pycaffe as caffe
+from caffejax.cli import main
+from caffejax.errors import CaffejaxError
+
+NET = """
+layer { name: "x" type: "DummyData" top: "x" dummy_data_param { shape { dim: 2 dim: 3 } } }
+layer { name: "run" type: "Python" bottom: "x" top: "y" python_param { module: "leaves_a_trace" layer: "Layer" } }
+layer { name: "too" type: "Python" bottom: "y" top: "z" python_param { module: "another.trace" layer: "f" } }
+"""
+BUILT_IN = """
+layer { name: "rpn" type: "Input" top: "scores" top: "boxes" top: "info" input_param {
+  shape { dim: 1 dim: 18 dim: 4 dim: 5 } shape { dim: 1 dim: 36 dim: 4 dim: 5 } shape { dim: 1 dim: 3 } } }
+layer { name: "p" type: "Python" bottom: "scores" bottom: "boxes" bottom: "info" top: "rois"
+  python_param { module: "rpn.proposal_layer" layer: "ProposalLayer" param_str: "'feat_stride': 16" } }
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    trace = f"open({str(tmp_path / 'imported')!r}, 'w').close()\n\n\ndef f(x):\n    return x\n\n\nLayer = f\n"
+    (tmp_path / "leaves_a_trace.py").write_text(trace)
+    (tmp_path / "another").mkdir()
+    (tmp_path / "another" / "trace.py").write_text(trace)
+    (tmp_path / "rpn").mkdir()
+    (tmp_path / "rpn" / "proposal_layer.py").write_text(trace)
+    (tmp_path / "net.prototxt").write_text(NET)
+    (tmp_path / "solver.prototxt").write_text(
+        'net: "net.prototxt" base_lr: 0.1 lr_policy: "fixed" max_iter: 1 snapshot_prefix: "s" snapshot_after_train: 0'
+    )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_all_are_named_and_none_is_imported(folder: Path) -> None:
+    with pytest.raises(CaffejaxError) as caught:
+        Net(folder / "net.prototxt", no_python_layers=True)
+    first, second = str(caught.value).splitlines()
+    assert "net.prototxt: layer 'run' (Python): would run leaves_a_trace.Layer, which is Python code" in first
+    assert "layer 'too' (Python): would run another.trace.f" in second
+    assert "no_python_layers (--no_python_layers) refuses" in first
+    assert not (folder / "imported").exists()
+
+
+COMMANDS = {
+    "train": "train --solver=solver.prototxt",
+    "test": "test --model=net.prototxt --weights=none",
+    "time": "time --model=net.prototxt",
+    "memory": "memory --model=net.prototxt",
+    "summary": "summary net.prototxt",
+    "check": "check net.prototxt",
+    "view": "view net.prototxt",
+    "export": "export net.prototxt --to=x.stablehlo",
+    "plan": "plan net.prototxt --target=cuda:h100:1",
+    "gradcheck": "gradcheck --model=net.prototxt",
+    "collect": "collect --model=net.prototxt --out=x.npz",
+    "features": "features net.prototxt --weights=none --blob=y --out=x.png",
+    "filters": "filters net.prototxt --weights=none --out=x.png",
+    "extract_features": "extract_features none net.prototxt y db 1 lmdb",
+    "classify": "classify x.npy y.npy --model_def=net.prototxt --pretrained_model=net.prototxt",
+    "detect": "detect w.csv y.h5 --model_def=net.prototxt --pretrained_model=net.prototxt",
+}
+
+
+@pytest.mark.parametrize(
+    "command", [pytest.param(name, marks=pytest.mark.long) if name == "check" else name for name in COMMANDS]
+)
+def test_every_command_that_builds_nets_has_the_flag(
+    command: str, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import numpy as np
+
+    np.save(folder / "x.npy", np.zeros((1, 4, 4, 3), np.float32))
+    (folder / "w.csv").write_text("filename,ymin,xmin,ymax,xmax\nim.png,0,0,8,8\n")
+    code = main([*COMMANDS[command].split(), "--no_python_layers"])
+    caffe.set_limits(no_python_layers=False)
+    said = capfd.readouterr()
+    assert code == 1
+    assert "would run leaves_a_trace.Layer" in " ".join((said.out + said.err).split())
+    assert not (folder / "imported").exists()
+
+
+def test_in_python(folder: Path) -> None:
+    calls: list[Any] = [
+        lambda: Net(NET, reading=Reading(no_python_layers=True)),
+        lambda: Solver(folder / "solver.prototxt", no_python_layers=True),
+    ]
+    for call in calls:
+        with pytest.raises(CaffejaxError, match=r"would run leaves_a_trace\.Layer"):
+            call()
+    caffe.set_limits(no_python_layers=True)
+    try:
+        with pytest.raises(CaffejaxError, match=r"would run leaves_a_trace\.Layer"):
+            caffe.Net(str(folder / "net.prototxt"), caffe.TEST)
+    finally:
+        caffe.set_limits(no_python_layers=False)
+    assert not (folder / "imported").exists()
+
+
+def test_what_is_built_in_runs_no_code_of_others(folder: Path) -> None:
+    net = Net(BUILT_IN, file=str(folder / "x.prototxt"), no_python_layers=True)
+    assert "rois" in net.graph.outputs
+    assert not (folder / "imported").exists()

@@ -1,0 +1,115 @@
+"""Nets are frozen where their weights stay, if they give the same then: features, scores and losses of batches."""
+
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from caffejax import Net
+from caffejax.data.loader import Loader
+from caffejax.inspect import features
+from caffejax.net import frozen_passes as module
+from caffejax.net.frozen_passes import frozen_passes, scored_blobs
+from caffejax.solvers import Evaluator
+
+DIGITS = Path(__file__).parents[2] / "configs" / "digits" / "lenet_train_test.prototxt"
+INPUTS = """layer { name: "in" type: "Input" top: "x" top: "label"
+  input_param { shape { dim: 4 dim: 3 } shape { dim: 4 } } }
+"""
+IP = """layer { name: "%s" type: "InnerProduct" bottom: "x" top: "%s" %s
+  inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+"""
+LOSS = """layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" loss_weight: 0.5 }
+"""
+SCORED = {
+    "two losses, one of them an inner blob": INPUTS
+    + IP % ("ip", "ip", "loss_weight: 0.25")
+    + LOSS
+    + 'layer { name: "acc" type: "Accuracy" bottom: "ip" bottom: "label" top: "acc" include { phase: TEST } }',
+    "a loss that another layer reads": INPUTS
+    + IP % ("ip", "ip", "")
+    + LOSS
+    + 'layer { name: "more" type: "Power" bottom: "loss" top: "more" power_param { scale: 3 } }',
+    "no loss": INPUTS + IP % ("ip", "ip", ""),
+}
+CLOSE = {"rtol": 1e-5, "atol": 1e-6}
+
+
+def batch_of(net: Net, seed: int) -> dict[str, Any]:
+    random = np.random.default_rng(seed)
+    made = {name: random.normal(size=net.graph.blobs[name].shape).astype(np.float32) for name in net.fed}
+    return {**made, "label": random.integers(0, 5, 4)}
+
+
+@pytest.mark.parametrize("case", SCORED)
+def test_losses_are_those_of_the_net(case: str) -> None:
+    net = Net(SCORED[case], "TEST")
+    variables = net.init(jax.random.key(0))
+    passes = frozen_passes(net, variables, scored_blobs(net.graph))
+    assert passes is not None
+    for seed in range(2):
+        batch = batch_of(net, seed)
+        blobs = passes(batch, None)
+        loss, outputs = net.loss(*variables, batch)
+        assert float(passes.loss(blobs)) == pytest.approx(float(loss), rel=1e-5, abs=1e-7)
+        assert (float(loss) != 0) == (case != "no loss")
+        for name, array in outputs.blobs.items():
+            np.testing.assert_allclose(blobs[name], array, err_msg=name, **CLOSE)
+
+
+def test_tests_of_a_net_score_the_same_frozen_and_not() -> None:
+    net = Net(DIGITS, "TEST")  # what its data layer reads is still to be scaled
+    variables = net.init(jax.random.key(0))
+    scores = []
+    for freeze in (True, False):
+        evaluator = Evaluator(net, jax.devices()[0], freeze=freeze)
+        assert evaluator._frozen(variables) is not None
+        scores.append(evaluator(variables, 3, jax.random.key(1)))
+        evaluator.loader.close()
+    frozen, plain = scores
+    assert frozen.loss == pytest.approx(plain.loss, rel=1e-5)
+    assert frozen.outputs.keys() == plain.outputs.keys()
+    for name, array in plain.outputs.items():
+        np.testing.assert_allclose(frozen.outputs[name], array, err_msg=name, **CLOSE)
+
+
+@pytest.mark.parametrize("blobs", [["pool1"], ["ip2", "conv1", "label"], ["ip1", "mnist"]])
+def test_features_are_the_same_frozen_and_not(blobs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net(DIGITS, "TEST")
+    blobs = [name if name in net.graph.blobs else net.fed[0] for name in blobs]
+    variables = net.init(jax.random.key(0))
+    assert frozen_passes(net, variables, blobs) is not None
+    found = []
+    for frozen in (True, False):
+        if not frozen:
+            monkeypatch.setitem(features.__globals__, "frozen_passes", lambda *_: None)
+        loader = Loader(net.graph)
+        found.append(list(features(net, variables, blobs, islice(loader, 2))))
+        loader.close()
+    for frozen_batch, batch in zip(*found, strict=True):
+        assert set(frozen_batch) == set(batch) == set(blobs)
+        for name, array in batch.items():
+            np.testing.assert_allclose(frozen_batch[name], array, err_msg=name, rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_frozen_only_where_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    prototxt = INPUTS + 'layer { name: "r" type: "ReLU" bottom: "x" top: "x" }' + IP % ("ip", "ip", "")
+    make = partial(Net, prototxt, "TEST")
+    variables = make().init(jax.random.key(0))
+    assert frozen_passes(make(), variables, ["ip"]) is not None
+    assert frozen_passes(make(), variables, ["x"]) is None  # the input, written over
+    assert frozen_passes(make(), variables, []) is None
+    assert frozen_passes(make(kernels="reference"), variables, ["ip"]) is None
+    assert frozen_passes(make(precision="bfloat16"), variables, ["ip"]) is None
+    assert frozen_passes(Net(prototxt, "TRAIN"), variables, ["ip"]) is None
+    monkeypatch.setattr(module, "free_memory", lambda: 100)
+    assert frozen_passes(make(), variables, ["ip"]) is None
+
+
+def test_a_loss_without_a_name_cannot_be_told_from_blobs() -> None:
+    prototxt = INPUTS + IP % ("ip", "ip", "") + LOSS.replace('top: "loss" loss_weight: 0.5', "")
+    assert scored_blobs(Net(prototxt, "TEST").graph) == ()

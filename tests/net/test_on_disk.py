@@ -1,0 +1,134 @@
+"""Net.load and Net.save: what is saved in any format comes back, and reports say what was loaded."""
+
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from caffejax import Net, Solver, Variables, WeightsError, read_caffemodel
+from caffejax.checkpoints.formats import FORMATS
+
+ENDS = [*FORMATS, ".caffemodel.h5", ".orbax/7"]
+NET = """
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 4 dim: 4 } } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+  convolution_param { num_output: 3 kernel_size: 1 weight_filler { type: "xavier" } } }
+layer { name: "bn" type: "BatchNorm" bottom: "conv" top: "bn" }
+layer { name: "both" type: "BN" bottom: "bn" top: "both" bn_param { slope_filler { value: 2 } } }
+layer { name: "a" type: "InnerProduct" bottom: "both" top: "a" param { name: "w" } param { name: "b" }
+  inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+layer { name: "twin" type: "InnerProduct" bottom: "both" top: "twin" param { name: "w" } param { name: "b" }
+  inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+"""
+OTHER_HEAD = NET.replace("twin", "head").replace('param { name: "w" } param { name: "b" }', "")
+LSTM = """
+layer { name: "x" type: "DummyData" top: "x" top: "cont" dummy_data_param { shape { dim: 3 dim: 2 dim: 4 }
+  shape { dim: 3 dim: 2 } data_filler { type: "gaussian" } data_filler { type: "constant" value: 1 } } }
+layer { name: "lstm" type: "LSTM" bottom: "x" bottom: "cont" top: "lstm"
+  recurrent_param { num_output: 5 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "Reduction" bottom: "lstm" top: "loss" loss_weight: 1 }
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def drawn(net: Net, seed: int = 1) -> Variables:
+    """Variables of which no two numbers are alike, state too."""
+    draw = np.random.default_rng(seed)
+    return jax.tree.map(lambda x: draw.normal(size=x.shape).astype(np.float32), net.init(jax.random.key(0)))
+
+
+def assert_equal(found: Any, wanted: Any) -> None:
+    assert jax.tree.structure(found) == jax.tree.structure(wanted)
+    jax.tree.map(np.testing.assert_array_equal, found, wanted)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_what_is_saved_is_loaded_again(end: str) -> None:
+    net = Net(NET, "TRAIN")
+    params, state = drawn(net)
+    net.save(params, state, f"x{end}")
+    again, report = net.load_and_report(f"x{end}")
+    assert_equal(again, Variables(params, state))
+    assert (set(report.taken) >= {"conv", "bn", "both", "a"}, report.skipped, report.left) == (True, (), ())
+    assert_equal(net.load(f"x{end}", drawn(net, seed=2)), Variables(params, state))
+
+
+@pytest.mark.parametrize("name", ["s.orbax", "s.orbax/2", "s_iter_2.caffemodel"])
+def test_a_solvers_snapshots_are_weights(name: str) -> None:
+    """What a net needs, that is all but what a recurrent layer carries from batch to batch, which is no blob."""
+    solver = Solver(f'net_param {{ {LSTM} }} base_lr: 0.1 lr_policy: "fixed" snapshot_prefix: "s"', tune=False)
+    solver.step(2)
+    solver.snapshot()
+    loaded = solver.net.load(name)
+    assert_equal(loaded.params, solver.variables.params)
+    assert_equal(loaded.state, solver.net.init(jax.random.key(0)).state)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_report_says_what_was_taken_skipped_and_left(end: str) -> None:
+    net, other = Net(NET), Net(OTHER_HEAD)
+    path = f"x{end}"
+    net.save(*drawn(net), path)
+    own = drawn(other, seed=2)
+    loaded, report = other.load_and_report(path, own, without=["conv"])
+    assert (report.taken, report.left) == (("bn", "both", "a"), ("head",))
+    assert set(chain(report.skipped, ["twin"])) == {"conv", "twin"}
+    for layer in ("conv", "head"):
+        assert_equal(loaded.params[layer], own.params[layer])
+    assert_equal(loaded.params["a"], drawn(net).params["a"])
+    assert "taken:   3 (bn, both, a)\n" in repr(report)
+    assert "left:    1 (head), in the net only" in repr(report)
+
+
+def test_what_does_not_fit_is_refused_unless_left_out() -> None:
+    net, wider = Net(NET), Net(NET.replace("num_output: 5", "num_output: 6"))
+    net.save(*drawn(net), "x.npz")
+    with pytest.raises(WeightsError, match=r"layer 'a': blob 0 is .*; rename the layer to train it from scratch") as e:
+        wider.load("x.npz")
+    assert {p.layer for p in e.value.problems} == {"a", "twin"}
+    assert wider.load_and_report("x.npz", without=["a", "twin"])[1].skipped == ("a", "twin")
+    with pytest.raises(WeightsError, match="without: no layer 'twim' in the net; did you mean 'twin'"):
+        net.load("x.npz", without=["twim"])
+
+
+def test_layers_without_weights_in_the_file_are_initialised_by_the_key() -> None:
+    net, other = Net(NET), Net(OTHER_HEAD)
+    net.save(*drawn(net), "x.safetensors")
+    for key in (jax.random.key(0), jax.random.key(7)):
+        assert_equal(other.load("x.safetensors", key=key).params["head"], other.init(key).params["head"])
+
+
+@pytest.mark.parametrize("name", ["x.bin", "x", "x.npy"])
+def test_names_of_no_format_are_refused_before_anything_is_written(name: str) -> None:
+    net = Net(NET)
+    with pytest.raises(WeightsError, match=r"the name should end in one of \.caffemodel, \.h5, \.orbax"):
+        net.save(*drawn(net), name)
+    assert list(Path().iterdir()) == []
+
+
+def test_params_of_another_net_are_refused(tmp_path: Path) -> None:
+    net = Net(NET)
+    with pytest.raises(WeightsError, match=r"layer 'head' .*blob 0 in params is missing"):
+        Net(OTHER_HEAD).save(*drawn(net), "x.npz")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_layers_of_one_name_need_a_caffemodel() -> None:
+    net = Net(NET.replace("twin", "conv").replace('top: "conv"', 'top: "c2"', 2).replace('"c2"', '"conv"', 1))
+    net.save(*drawn(net), "x.caffemodel")
+    assert "conv" in read_caffemodel("x.caffemodel")
+    with pytest.raises(WeightsError, match=r"layer 'conv': a file of .npz cannot hold several layers of this name"):
+        net.save(*drawn(net), "x.npz")
+
+
+@pytest.mark.parametrize("end", [end for end in ENDS if not end.endswith("/7")])
+def test_files_that_are_not_there_are_named(end: str) -> None:
+    with pytest.raises(WeightsError, match=f"none{end}: no such"):
+        Net(NET).load(f"none{end}")

@@ -1,0 +1,63 @@
+"""What nets, solvers, blobs and variables print: short, whatever their size, and without computing anything."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import caffejax
+import caffejax.pycaffe as caffe
+
+REPOSITORY = Path(__file__).parents[2]
+LENET = "LeNet (TRAIN): 10 layers, data (64x1x28x28), label (64) -> loss (a number)"
+NET = """
+layer { name: "in" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 } } }
+layer { name: "fc" type: "InnerProduct" bottom: "data" top: "fc" inner_product_param { num_output: 4 } }
+"""
+
+
+def test_a_net_prints_on_a_line() -> None:
+    net = caffejax.Net(REPOSITORY / "configs" / "lenet" / "train_val.prototxt", "TRAIN")
+    assert repr(net.graph) == LENET
+    assert repr(net) == f"Net {LENET}; 431.1 k parameters"
+    assert repr(net.graph.layer("conv1")) == "conv1 (Convolution): data -> conv1"
+    assert repr(caffejax.Net(NET)) == "Net unnamed (TEST): 2 layers, data (2x3) -> fc (2x4); 16 parameters"
+    html = net._repr_html_()
+    assert html.startswith("<table>")
+    assert html.count("<tr>") == 11
+
+
+def test_names_from_files_move_no_cursor() -> None:
+    net = caffejax.Net('name: "\\033[2J" ' + NET.replace('"fc"', '"f\\033c"'))
+    for shown in (net, net.graph, *net.graph.layers):
+        assert repr(shown).isprintable()
+
+
+def test_variables_print_their_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = caffejax.Net(NET)
+    shapes = "Variables\n  params: 1 layer: fc (4x3, 4)\n  state: none"
+    assert repr(net.init(jax.random.key(0))) == shapes
+    assert repr(jax.eval_shape(net.init, jax.random.key(0))) == shapes
+    many = caffejax.Variables({f"l{i}": (jnp.zeros(3), None) for i in range(100)}, {})
+    assert "100 layers: l0 (3, -), " in repr(many)
+    assert repr(many).endswith("..., l99 (3, -)\n  state: none")
+    assert "Variables" in str(jax.jit(lambda v: repr(v) and v)(net.init(jax.random.key(0))))
+
+
+def test_solvers_and_the_interface_of_caffe_print(tmp_path: Path) -> None:
+    text = NET.replace("Input", "DummyData").replace("input_param", "dummy_data_param")
+    (tmp_path / "net.prototxt").write_text(text)
+    file = tmp_path / "s.prototxt"
+    file.write_text('net: "net.prototxt" base_lr: 0.5 lr_policy: "fixed" max_iter: 9 snapshot_prefix: "x"')
+    graph = "unnamed (TRAIN): 2 layers, nothing -> fc (2x4)"
+    solver = caffejax.Solver(file, tune=False)
+    assert repr(solver) == (
+        f"Solver of {graph}\n"
+        f"  SGD, fixed, base_lr 0.5; iteration 0 of 9; 0 test nets; snapshots at x; on {jax.devices()[0]}"
+    )
+    theirs = caffe.SGDSolver(str(file), tune=False)
+    assert repr(theirs) == f"SGD solver of Net {graph}, iteration 0 of 9"
+    assert repr(theirs.net.blobs["data"]) == "Blob(2, 3)"
+    assert repr(theirs.net.params["fc"][0]) == "Blob(4, 3)"
+    assert theirs.net._repr_html_().startswith("<table>")

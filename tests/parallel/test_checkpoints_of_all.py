@@ -1,0 +1,101 @@
+"""Checkpoints that all processes write, each its own parts, and read again however many there are then."""
+
+import json
+import os
+import pickle
+import re
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cluster import Cluster, training, workers
+from spread_nets import solver_text, write_data
+from test_faults import snapshots, write_solver
+
+pytestmark = pytest.mark.long
+
+State = Mapping[str, np.ndarray]
+
+
+def states(folder: Path, processes: int, devices: int, *jobs: Mapping[str, Any]) -> list[State]:
+    """What `spread_nets.whole_state` gives in processes of so many devices each."""
+    words = [json.dumps({"call": "whole_state", "devices": None, **job}) for job in jobs]
+    with Cluster(folder, workers(processes, devices, folder / "found", words)) as cluster:
+        assert cluster.wait() == [0] * processes, cluster.says(0)
+    found: list[State] = pickle.loads((folder / "found").read_bytes())
+    return found
+
+
+def assert_same(found: State, wanted: State) -> None:
+    assert found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+def test_any_processes_read_what_four_wrote(tmp_path: Path) -> None:
+    """Four processes, then two, two of two devices each on other meshes, and one of one device."""
+    parallel = {"model": 2, "shard": "params"}
+    write_data(tmp_path, "lenet")
+    text = solver_text(tmp_path, "lenet", 4, "snapshot: 2")
+    (wrote,) = states(tmp_path, 4, 1, {"text": text, "parallel": parallel, "iterations": 2})
+    step = tmp_path / "lenet.orbax" / "2"
+    parts = [path.name for path in (step / "arrays").glob("ocdbt.process_*")]
+    assert sorted(parts) == [f"ocdbt.process_{i}" for i in range(4)]  # all have written
+    assert len({name for name in wrote if "params" in name}) == 8
+    read = {"text": text, "resume": str(step)}
+    found = states(tmp_path, 2, 1, {**read, "parallel": {"shard": "optimizer"}})
+    other: list[dict[str, Any]] = [{"model": 2}, {"model": 4, "shard": "params"}]
+    found += states(tmp_path, 2, 2, *({**read, "parallel": p} for p in other))
+    found += states(tmp_path, 1, 1, {**read, "parallel": {}, "devices": 1})
+    assert len(found) == 4
+    for state in found:
+        assert_same(state, wrote)
+
+
+# the second time that a process with --process_id=1 saves, it takes long to write its parts
+SLOW = """
+import pathlib, sys, time
+import orbax.checkpoint as ocp
+from caffejax.cli import main
+
+save, saves = ocp.StandardCheckpointHandler.async_save, []
+
+class Slow:
+    def result(self, timeout=None):
+        pathlib.Path("saving").touch()
+        time.sleep(100)
+
+async def slowly(self, *args, **kwargs):
+    saves.append(1)
+    return [*await save(self, *args, **kwargs), *[Slow()] * (len(saves) == 2)]
+
+if "--process_id=1" in sys.argv:
+    ocp.StandardCheckpointHandler.async_save = slowly
+sys.exit(main())
+"""
+
+
+def test_a_process_killed_while_all_save(tmp_path: Path) -> None:
+    """The checkpoint before stays the last; the next run sweeps what is unfinished."""
+    flags, killed = ["--mesh=data=1,model=2", "--shard=params"], 1
+    solver = write_solver(tmp_path, 12, "snapshot: 4", "lenet")
+    commands = [[sys.executable, "-c", SLOW, *words[3:]] for words in training(2, solver, *flags)]
+    with Cluster(tmp_path, commands) as cluster:
+        cluster.wait_until(lambda: (tmp_path / "saving").exists())
+        cluster.kill(killed)
+        codes = cluster.wait(60)
+        said = cluster.says(1 - killed)
+    assert codes[killed] == -signal.SIGKILL
+    assert codes[1 - killed] == 1
+    assert said.count("another process has ended, or cannot be reached") == 1, said
+    assert snapshots(tmp_path) == [4]
+    assert [path for path in os.listdir(tmp_path / "snap.orbax") if "tmp" in path]
+    with Cluster(tmp_path, training(2, solver, *flags, f"--snapshot={tmp_path}/snap.orbax")) as cluster:
+        assert cluster.wait() == [0, 0]
+        assert re.search("Removed what a run left unfinished: 8.orbax-checkpoint-tmp", cluster.says(0))
+        assert "Restored iteration 4" in cluster.says(0)
+    assert snapshots(tmp_path) == [4, 8, 12]

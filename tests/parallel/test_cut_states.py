@@ -1,0 +1,145 @@
+"""States that are cut over devices: no large array of theirs is whole anywhere, from the start to a checkpoint."""
+
+import re
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from spread_nets import solver_text, train, write_data
+
+CUT = {"model": 2, "shard": "params"}
+LARGE = 2**16  # numbers; smaller arrays lie whole on each device
+
+
+def run_in_parts(text: str, snapshot: str) -> list[float]:
+    """Train, test, save and restore, while nothing large may be whole; return the losses."""
+    import jax
+
+    import caffejax
+    from caffejax.parallel import placing
+
+    gather = placing._gather
+
+    def small_only(mesh: Any) -> Callable[[Any], Any]:
+        def gathered(arrays: Any) -> Any:
+            assert all(x.size < LARGE for x in arrays), "a large array is brought together"
+            return gather(mesh)(arrays)
+
+        return gathered
+
+    def check() -> None:
+        parts = [shard.data.size for x in jax.live_arrays() for shard in x.addressable_shards]
+        assert max(parts) < 500 * 800, "a large array lies whole on a device"
+
+    placing._gather = small_only
+    try:
+        solver = caffejax.Solver(text, devices=4, parallel=caffejax.Parallel(**CUT), tune=False, checkpoint_only=True)
+        check()
+        losses: list[float] = []
+        solver.callbacks.append(lambda s: losses.append(s.smoothed_loss))
+        solver.callbacks.append(lambda s: check())
+        solver.step(2)
+        solver.snapshot()
+        solver.step(1)
+        solver.restore(snapshot)
+        check()
+        solver.step(1)
+        solver.close()
+    finally:
+        placing._gather = gather
+    return losses
+
+
+@pytest.mark.slow
+def test_no_large_array_is_ever_whole(eight: ProcessPoolExecutor, tmp_path: Path) -> None:
+    write_data(tmp_path, "lenet")
+    text = solver_text(tmp_path, "lenet", 4, "test_iter: 2 test_interval: 2")
+    losses = eight.submit(run_in_parts, text, f"{tmp_path}/lenet.orbax").result()
+    assert losses[2] == losses[3]
+    assert len(set(losses)) == 3
+    assert not list(tmp_path.glob("*_iter_*"))  # Caffe's files
+
+
+@pytest.mark.long
+def test_first_params_are_those_of_one_device(eight: ProcessPoolExecutor, tmp_path: Path) -> None:
+    write_data(tmp_path, "lenet")
+    text = solver_text(tmp_path, "lenet", 4)
+    one = eight.submit(train, text, 1, {}, iterations=0).result()[1]
+    for options in (CUT, {"model": 8}):
+        found = eight.submit(train, text, 8, options, iterations=0).result()[1]
+        for key, blobs in one.items():
+            for blob, other in zip(blobs, found[key], strict=True):
+                np.testing.assert_array_equal(blob, other)
+
+
+REFUSED = {
+    "nothing": (lambda state: state.replace(params={}), r"has no 'params/conv1/0', which this solver needs"),
+    "another shape": (
+        lambda state: state.replace(params={**state.params, "ip2": state.params["ip1"]}),
+        r"'params/ip2/0' has shape \(500, 800\), this solver needs \(10, 500\)",
+    ),
+    "another rule": (lambda state: state.replace(opt_state=()), r"optimizer state is of another solver type"),
+}
+
+
+def set_on(text: str, devices: int, name: str) -> str:
+    """What setting such a state says; the solver goes on with the one it has."""
+    import caffejax
+
+    solver = caffejax.Solver(text, devices=devices, tune=False)
+    try:
+        solver.train_state = REFUSED[name][0](solver.train_state)
+    except caffejax.CaffejaxError as error:
+        solver.step(1)
+        return str(error)
+    finally:
+        solver.close()
+    return ""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_state_of_another_solver_is_refused(
+    eight: ProcessPoolExecutor, tmp_path: Path, name: str, devices: int
+) -> None:
+    write_data(tmp_path, "lenet")
+    said = eight.submit(set_on, solver_text(tmp_path, "lenet", 4), devices, name).result()
+    assert re.search(f"this state cannot be this solver's: .*{REFUSED[name][1]}", said)
+
+
+def cut_by_hand(text: str, explicit: bool | None) -> list[float] | str:
+    """Losses of a solver of one device whose state somebody cuts over four; what is said if it cannot go on so."""
+    import jax
+    from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+    import caffejax
+
+    solver = caffejax.Solver(text, device=jax.devices()[0], tune=False)
+    kind = AxisType.Explicit if explicit else AxisType.Auto
+    sharding = NamedSharding(Mesh(np.array(jax.devices()[:4]), ("x",), axis_types=(kind,)), PartitionSpec("x"))
+    losses: list[float] = []
+    solver.callbacks.append(lambda s: losses.append(s.smoothed_loss))
+    try:
+        if explicit is not None:
+            solver.train_state = jax.tree.map(
+                lambda x: jax.device_put(x, sharding) if x.shape == (500, 800) else x, solver.train_state
+            )
+        solver.step(2)
+    except caffejax.SolverError as error:
+        return str(error)
+    finally:
+        solver.close()
+    return losses
+
+
+@pytest.mark.long
+def test_a_state_that_somebody_cuts(eight: ProcessPoolExecutor, tmp_path: Path) -> None:
+    write_data(tmp_path, "lenet")
+    text = solver_text(tmp_path, "lenet", 4)
+    whole, cut, explicit = (eight.submit(cut_by_hand, text, kind).result() for kind in (None, False, True))
+    np.testing.assert_allclose(cut, whole, rtol=1e-5)
+    assert "AxisType.Auto" in explicit

@@ -1,0 +1,310 @@
+"""A frozen net is thawed by whoever looks at other blobs or writes to weights: nobody sees that it was frozen."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import caffejax
+import caffejax.pycaffe as caffe
+from caffejax.pycaffe import _frozen
+
+from .conftest import CLOSE, FED, fed
+
+WEIGHTED = FED.replace('bottom: "label" top: "loss" }', 'bottom: "label" top: "loss" loss_weight: 3 }')
+NORMALIZED = FED.replace(
+    'layer { name: "pool"',
+    """layer { name: "bn" type: "BatchNorm" bottom: "conv" top: "bn" }
+layer { name: "scale" type: "Scale" bottom: "bn" top: "scaled" scale_param { bias_term: true } }
+layer { name: "pool\"""",
+)
+
+
+def frozen(net: Any) -> bool:
+    return net._workspace._frozen._passes is not None
+
+
+@cache
+def plain(prototxt: str) -> caffejax.Net:
+    return caffejax.Net(prototxt, "TEST", kernels="reference")
+
+
+def expected(net: Any) -> dict[str, Any]:
+    """Return all blobs by the plain formulations of the layers, without pycaffe."""
+    own = plain(net.prototxt)
+    blobs = {name: [np.array(blob.data) for blob in blobs] for name, blobs in net.params.items()}
+    params, state = (
+        own.tree(lambda p, of=learnable: blobs[p.slot.layer][p.slot.index] if p.spec.learnable == of else None)
+        for learnable in (True, False)
+    )
+    inputs = {name: np.array(net.blobs[name].data) for name in net.inputs}
+    return own.forward(params, state, inputs, blobs=tuple(net.blobs))[0]
+
+
+def settle(net: Any) -> None:
+    """Run forward until the net is frozen, if it is to be."""
+    for _ in range(10):
+        net.forward()
+        if frozen(net):
+            return
+
+
+def check(net: Any) -> None:
+    """Run forward and compare, first the outputs, then what else there is."""
+    found = {name: array.copy() for name, array in net.forward().items()}
+    inner = {name: net.blobs[name].data.copy() for name in net.blobs}
+    want = expected(net)
+    for name, array in {**inner, **found}.items():
+        np.testing.assert_allclose(array, want[name], err_msg=name, **CLOSE)
+
+
+def new_net(prototxt: str = FED) -> Any:
+    net = fed(prototxt=prototxt)
+    net.prototxt = prototxt
+    return net
+
+
+def write_input(net: Any) -> None:
+    net.blobs["data"].data[...] *= -2
+
+
+def write_weight(net: Any) -> None:
+    net.params["conv"][0].data[...] *= -2
+
+
+def write_one_number(net: Any) -> None:
+    net.params["fc1"][1].data[2] += 1
+
+
+def write_by_layer(net: Any) -> None:
+    net.layer_dict["fc2"].blobs[0].data[...] += 1
+
+
+def hold_weight(net: Any) -> None:
+    if not hasattr(net, "held"):
+        net.held = net.params["fc2"][0].data
+        net.forward()
+    net.held[0, 0] += 3
+
+
+def reshape(net: Any) -> None:
+    size = 7 - net.blobs["data"].shape[0]
+    for name in ("data", "label"):
+        net.blobs[name].reshape(size, *net.blobs[name].shape[1:])
+        net.blobs[name].data[...] = 1.5
+    net.reshape()
+
+
+def copy_weights(net: Any) -> None:
+    other = caffe.Net(net.prototxt, caffe.TEST)
+    other.save("other.caffemodel")
+    net.copy_from("other.caffemodel")
+
+
+def share(net: Any) -> None:
+    net.other = caffe.Net(net.prototxt, caffe.TEST)
+    net.share_with(net.other)
+
+
+def write_shared(net: Any) -> None:
+    if not hasattr(net, "other"):
+        share(net)
+        net.forward()
+    net.other.params["conv"][0].data[...] *= -1
+
+
+def part(net: Any) -> None:
+    net.blobs["pool"].data[...] = 5
+    net.forward(start="fc1", end="fc2")
+    assert (net.blobs["pool"].data == 5).all()
+    want = 5 * net.params["fc1"][0].data.sum(1) + net.params["fc1"][1].data
+    np.testing.assert_allclose(net.blobs["fc1"].data, np.tile(want, (len(net.blobs["fc1"].data), 1)), **CLOSE)
+
+
+def look(net: Any) -> None:
+    assert net.blobs["pool"].data.any()
+
+
+def hold_blob(net: Any) -> None:
+    net.view = net.blobs["pool"].data
+
+
+def go_back(net: Any) -> None:
+    net.clear_param_diffs()
+    net.backward()
+    assert net.params["conv"][0].diff.any()
+
+
+def train(net: Any) -> None:
+    go_back(net)
+    for blobs in net.params.values():
+        for blob in blobs:
+            blob.data[...] -= 0.1 * blob.diff
+
+
+def call_back(net: Any) -> None:
+    called: list[int] = []
+    net.after_forward(called.append)
+    net.forward()
+    assert called == list(range(len(net.layers)))
+
+
+WAYS: list[Callable[[Any], None]] = [write_weight, hold_weight, look, share, go_back, call_back]
+FURTHER = [write_input, write_one_number, write_by_layer, copy_weights, write_shared, part, hold_blob, train]
+
+
+@pytest.mark.parametrize(
+    "way",
+    [*WAYS, pytest.param(reshape, marks=pytest.mark.slow)]
+    + [pytest.param(way, marks=pytest.mark.long) for way in FURTHER],
+)
+def test_what_comes_after_is_as_if_it_had_never_been_frozen(
+    way: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(_frozen, "_PATIENCE", 1)  # it is frozen again at once
+    net = new_net()
+    net.forward()
+    assert frozen(net)
+    for _ in range(3):
+        way(net)
+        check(net)
+        settle(net)
+    assert frozen(net) or way in (hold_weight, part, look, hold_blob, call_back)
+
+
+@pytest.mark.parametrize("prototxt", [FED, WEIGHTED, NORMALIZED], ids=["plain", "loss weight", "normalised"])
+def test_frozen_passes_give_what_the_layers_give(prototxt: str) -> None:
+    net = new_net(prototxt)
+    for blob in net.params.get("bn", ()):
+        blob.data[...] = np.random.default_rng(0).uniform(0.5, 1, blob.shape)
+    passes = []
+    for _ in range(3):
+        write_input(net)
+        loss = net._forward(0, len(net.layers) - 1)
+        assert frozen(net)
+        passes.append(
+            (net.blobs["data"].data.copy(), loss, {name: net.blobs[name].data.copy() for name in net.outputs})
+        )
+    weight = net.blob_loss_weights["loss"]
+    assert weight == (3 if prototxt == WEIGHTED else 1)
+    for data, loss, outputs in passes:
+        net.blobs["data"].data[...] = data
+        want = expected(net)
+        assert loss == pytest.approx(weight * float(want["loss"]), rel=1e-5)
+        for name, array in outputs.items():
+            np.testing.assert_allclose(array, want[name], err_msg=name, **CLOSE)
+
+
+@pytest.mark.parametrize("way", [write_weight, hold_weight, look, hold_blob, share, train])
+def test_it_does_not_freeze_again_and_again(way: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    original = _frozen.frozen_passes
+    monkeypatch.setattr(_frozen, "frozen_passes", lambda *given: made.append(1) or original(*given))
+    net = new_net()
+    for _ in range(12):
+        net.forward()
+        way(net)
+    assert len(made) == 1
+    assert not frozen(net)
+
+
+def test_it_freezes_again_when_weights_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_frozen, "_PATIENCE", 3)
+    net = new_net()
+    net.forward()
+    states = []
+    for _ in range(3):
+        write_weight(net)
+        for _ in range(20):
+            net.forward()
+            states.append(frozen(net))
+        check(net)
+    # after 3, 6 and 12 passes with the same weights
+    assert [sum(states[i : i + 20]) for i in (0, 20, 40)] == [17, 14, 8]
+
+
+RANDOM = """
+layer { name: "noise" type: "DummyData" top: "noise"
+  dummy_data_param { shape { dim: 2 dim: 3 } data_filler { type: "gaussian" std: 1 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "noise" top: "ip"
+  inner_product_param { num_output: 4 weight_filler { type: "xavier" } } }
+"""
+
+
+def test_what_is_random_is_drawn_anew_and_is_what_a_look_shows() -> None:
+    net = caffe.Net(RANDOM, caffe.TEST)
+    seen = []
+    for _ in range(2):
+        out = net.forward()["ip"].copy()
+        assert frozen(net)
+        weight = net._workspace.memories.variables.params["ip"][0]
+        noise = net.blobs["noise"].data.copy()
+        np.testing.assert_allclose(noise @ np.asarray(weight).T, out, **CLOSE)
+        seen.append(noise)
+    assert not np.array_equal(*seen)
+
+
+NOT_FROZEN = {
+    "statistics of the batch": """
+        layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 8 dim: 2 } } }
+        layer { name: "bn" type: "BatchNorm" bottom: "x" top: "bn" batch_norm_param { use_global_stats: false } }""",
+    "recurrent": """
+        layer { name: "x" type: "Input" top: "x" top: "cont"
+          input_param { shape { dim: 3 dim: 2 dim: 4 } shape { dim: 3 dim: 2 } } }
+        layer { name: "lstm" type: "LSTM" bottom: "x" bottom: "cont" top: "lstm"
+          recurrent_param { num_output: 3 weight_filler { type: "xavier" } } }""",
+    "on the host": """
+        layer { name: "x" type: "Input" top: "x" top: "s"
+          input_param { shape { dim: 4 dim: 2 } shape { dim: 4 } } }
+        layer { name: "y" type: "Filter" bottom: "x" bottom: "s" top: "y" }""",
+}
+
+
+@pytest.mark.parametrize("case", NOT_FROZEN)
+def test_nets_that_carry_something_on_are_not_frozen(case: str) -> None:
+    net = caffe.Net(NOT_FROZEN[case], caffe.TEST)
+    for name in net.inputs:
+        net.blobs[name].data[...] = 1
+    net.forward()
+    assert not frozen(net)
+
+
+DETECTOR = """
+layer { name: "data" type: "Input" top: "data" top: "prior"
+  input_param { shape { dim: 2 dim: 6 } shape { dim: 1 dim: 2 dim: 16 } } }
+layer { name: "loc" type: "InnerProduct" bottom: "data" top: "loc"
+  inner_product_param { num_output: 16 weight_filler { type: "gaussian" std: 0.1 } } }
+layer { name: "conf" type: "InnerProduct" bottom: "data" top: "conf"
+  inner_product_param { num_output: 8 weight_filler { type: "gaussian" std: 1 } } }
+layer { name: "rows" type: "Reshape" bottom: "conf" top: "rows" reshape_param { shape { dim: 0 dim: -1 dim: 2 } } }
+layer { name: "prob" type: "Softmax" bottom: "rows" top: "prob" softmax_param { axis: 2 } }
+layer { name: "flat" type: "Flatten" bottom: "prob" top: "flat" }
+layer { name: "found" type: "DetectionOutput" bottom: "loc" bottom: "flat" bottom: "prior" top: "found"
+  detection_output_param { num_classes: 2 confidence_threshold: 0.5 keep_top_k: 4 nms_param { nms_threshold: 0.9 } } }
+"""
+
+
+@pytest.mark.slow
+def test_detections_are_frozen_and_as_many_as_there_are() -> None:
+    net, random = caffe.Net(DETECTOR, caffe.TEST), np.random.default_rng(0)
+    net.prototxt = DETECTOR
+    corners = np.arange(16, dtype=np.float32).reshape(4, 4) / 16
+    net.blobs["prior"].data[...] = np.stack([corners.ravel(), np.full(16, 0.1)])[None]
+    passes = []
+    for _ in range(4):
+        net.blobs["data"].data[...] = random.normal(size=(2, 6))
+        passes.append((net.blobs["data"].data.copy(), net.forward()["found"].copy()))
+        assert frozen(net)
+    assert len({found.shape for _, found in passes}) > 1
+    for name in ("loc", "flat"):  # a look at what it has not computed
+        np.testing.assert_allclose(net.blobs[name].data, expected(net)[name], **CLOSE)
+    for data, found in passes:
+        net.blobs["data"].data[...] = data
+        np.testing.assert_allclose(found, plain(DETECTOR).trimmed(expected(net))["found"], **CLOSE)
+        net.forward()
+        assert not frozen(net)
+        np.testing.assert_allclose(net.blobs["found"].data, found, **CLOSE)

@@ -1,0 +1,130 @@
+"""Snapshots that cannot be written: training stops, or goes on and tries again; nothing of them is left."""
+
+import errno
+import logging
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from caffejax import Solver
+from caffejax.checkpoints.orbax import CheckpointFolder
+from caffejax.checkpoints.unfinished import not_saved
+from caffejax.errors import CaffejaxError, WeightsError
+
+NET = """
+layer { name: "data" type: "DummyData" top: "data" top: "label"
+  dummy_data_param { shape { dim: 4 dim: 6 } shape { dim: 4 }
+    data_filler { type: "gaussian" } data_filler { type: "constant" value: 1 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip"
+  inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+"""
+
+
+def solver(folder: Path, *, max_iter: int = 8, **options: Any) -> Solver:
+    return Solver(
+        f'net_param {{ {NET} }} base_lr: 0.01 lr_policy: "fixed" max_iter: {max_iter} snapshot: 2 '
+        f'snapshot_prefix: "{folder / "runs" / "x"}"',
+        **options,
+    )
+
+
+def in_the_way(folder: Path) -> Path:
+    """A file where the checkpoints' folder is to be."""
+    path = folder / "runs" / "x.orbax"
+    path.write_text("in the way")
+    return path
+
+
+def no_folder(folder: Path) -> Path:
+    """A file where the folder of all snapshots is to be."""
+    (folder / "runs").rmdir()
+    (folder / "runs").write_text("in the way")
+    return folder / "runs"
+
+
+@pytest.fixture
+def warnings(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    monkeypatch.setattr(logging.getLogger("caffejax"), "propagate", True)
+    return lambda: [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+
+
+@pytest.mark.parametrize("obstacle", [in_the_way, no_folder])
+def test_training_stops(tmp_path: Path, obstacle: Callable[[Path], Path]) -> None:
+    s = solver(tmp_path)
+    obstacle(tmp_path)
+    with pytest.raises(CaffejaxError, match=r"cannot (be written|write)"):
+        s.solve()
+    assert s.iteration < 8
+    assert [p.name for p in tmp_path.rglob("*") if "tmp" in p.name] == []
+
+
+@pytest.mark.parametrize("obstacle", [in_the_way, no_folder])
+def test_training_goes_on_and_tries_again(
+    tmp_path: Path, obstacle: Callable[[Path], Path], warnings: Callable[[], list[str]]
+) -> None:
+    s = solver(tmp_path, on_snapshot_error="continue")
+    path = obstacle(tmp_path)
+    s.step(5)
+    with pytest.raises(CaffejaxError, match="cannot"):
+        s.snapshots.wait()  # the newest
+    said = warnings()
+    path.unlink()
+    s.solve()
+    s.close()
+    assert said
+    pattern = r".*(cannot be written|cannot write).*\. Training goes on; the next snapshot is tried again"
+    assert all(re.fullmatch(pattern, line) for line in said), said
+    assert CheckpointFolder(tmp_path / "runs" / "x.orbax").steps() == [6, 8]
+
+
+@pytest.mark.parametrize("max_iter", [8, 7])
+@pytest.mark.parametrize("obstacle", [in_the_way, no_folder])
+def test_the_last_must_be_written(tmp_path: Path, obstacle: Callable[[Path], Path], max_iter: int) -> None:
+    s = solver(tmp_path, on_snapshot_error="continue", max_iter=max_iter)
+    s.callbacks.append(lambda s: obstacle(tmp_path) if s.iteration == 1 else None)
+    with pytest.raises(CaffejaxError, match=r"cannot (be written|write)"):
+        s.solve()
+    assert s.iteration == max_iter
+
+
+def test_a_step_that_fails_leaves_nothing_but_others(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = CheckpointFolder(tmp_path / "x.orbax")
+    folder.save(1, {"params": {}}, {})
+    with pytest.raises(WeightsError, match=r"x\.orbax/2: cannot be written"):
+        folder.save(2, {"params": {"a": object()}}, {})
+    assert [p.name for p in (tmp_path / "x.orbax").iterdir()] == ["1"]
+    folder.save(3, {"params": {}}, {})
+    assert folder.steps() == [1, 3]
+    folder.close()
+    assert capfd.readouterr().err == ""
+
+
+def _nested(inner: Exception) -> Exception:
+    try:
+        try:
+            raise inner
+        except Exception as error:
+            raise RuntimeError("of another library") from error
+    except RuntimeError as outer:
+        return outer
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.ENOSPC, "full"), f"{os.strerror(errno.ENOSPC)}; make room on the disk"),
+        (_nested(OSError(errno.ENOSPC, "full")), f"{os.strerror(errno.ENOSPC)}; make room on the disk"),
+        (ValueError("UNKNOWN: long\nwords [os_error_code='5'] [x]"), os.strerror(errno.EIO)),
+        (OSError(errno.ENOENT, "gone"), "its folder was removed meanwhile"),
+        (ValueError("one line\nof many"), "one line"),
+        (TimeoutError(), "TimeoutError"),
+    ],
+)
+def test_the_reason_is_the_file_system_s_own(error: Exception, words: str) -> None:
+    assert str(not_saved(Path("x.orbax"), 10, error)).endswith(f": {words}")
+    assert str(not_saved(Path("x.orbax"), 10, error)).startswith("x.orbax/10: cannot be written: ".removesuffix(" "))

@@ -1,0 +1,166 @@
+"""Training on own data: as from a database with the same rows, resumed, on several devices; what is refused."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import h5py
+import jax
+import numpy as np
+import pytest
+
+from caffejax import Net, Solver, SolverError
+from caffejax.cli import main
+
+INPUT = """layer { name: "in" type: "Input" top: "data" top: "label"
+  input_param { shape { dim: 4 dim: 3 } shape { dim: 4 } } }"""
+STORED = """layer { name: "in" type: "HDF5Data" top: "data" top: "label"
+  hdf5_data_param { source: "list.txt" batch_size: 4 } }"""
+REST = """
+layer { name: "fc" type: "InnerProduct" bottom: "data" top: "fc"
+  inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "fc" bottom: "label" top: "loss" }
+layer { name: "accuracy" type: "Accuracy" bottom: "fc" bottom: "label" top: "accuracy" include { phase: TEST } }
+"""
+SOLVER = """net: "net.prototxt" base_lr: 0.5 momentum: 0.9 lr_policy: "fixed" iter_size: 2 random_seed: 3
+test_iter: 2 test_interval: 4 test_initialization: false max_iter: 9 snapshot_prefix: "x" """
+ROWS = 10
+
+
+def rows() -> dict[str, np.ndarray]:
+    draw = np.random.default_rng(0)
+    return {"data": draw.normal(size=(ROWS, 3)).astype(np.float32), "label": draw.integers(0, 5, ROWS)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("net.prototxt").write_text(INPUT + REST)
+    Path("solver.prototxt").write_text(SOLVER)
+    return tmp_path
+
+
+def trained(solver: Solver, steps: int) -> dict[str, Any]:
+    solver.step(steps)
+    return {"params": solver.variables.params, "scores": solver.test(), "loss": solver.smoothed_loss}
+
+
+def assert_equal(found: Any, wanted: Any) -> None:
+    assert jax.tree.structure(found) == jax.tree.structure(wanted)
+    for a, b in zip(*map(jax.tree.leaves, (found, wanted)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_arrays_train_as_the_same_rows_in_a_database(folder: Path) -> None:
+    with h5py.File("rows.h5", "w") as file:
+        for name, array in rows().items():
+            file[name] = array
+    Path("list.txt").write_text("rows.h5\n")
+    Path("stored.prototxt").write_text(STORED + REST)
+    Path("stored_solver.prototxt").write_text(SOLVER.replace("net.prototxt", "stored.prototxt"))
+    ours = trained(Solver("solver.prototxt", data=rows(), test_data=rows(), tune=False), 7)
+    assert_equal(ours, trained(Solver("stored_solver.prototxt", tune=False), 7))
+
+
+def in_epochs(epoch: int) -> Any:
+    order = np.random.default_rng(epoch).permutation(ROWS)
+    return [tuple(array[order][i : i + 4] for array in rows().values()) for i in (0, 4)]
+
+
+@pytest.mark.parametrize("data", [rows(), in_epochs], ids=["arrays", "a function"])
+def test_resumes_bit_for_bit(folder: Path, data: Any) -> None:
+    def solver() -> Solver:
+        return Solver("solver.prototxt", data=data, test_data=data, tune=False)
+
+    whole = solver()
+    whole.step(3)
+    whole.snapshot()
+    wanted = trained(whole, 6)
+    for snapshot in ("x.orbax/3", "x_iter_3.solverstate"):
+        again = solver()
+        again.restore(snapshot)
+        assert_equal(trained(again, 6), wanted)
+        again.close()
+    whole.restore("x.orbax")  # back, in the same process
+    assert_equal(trained(whole, 6), wanted)
+
+
+def test_a_smaller_batch_is_trained_on_as_it_is(folder: Path) -> None:
+    Path("solver.prototxt").write_text(SOLVER.replace("iter_size: 2", ""))
+    few = {name: array[:3] for name, array in rows().items()}
+    solver = Solver("solver.prototxt", data=[few], test_data=[few], tune=False)
+    (params, state), net = solver.variables, Net("net.prototxt", phase="TRAIN")
+    wanted = net.loss(params, state, {name: array.astype(np.float32) for name, array in few.items()})[0]
+    solver.step(1)
+    np.testing.assert_allclose(solver.smoothed_loss, wanted, rtol=1e-6)
+
+
+MISSING = r"nothing feeds the inputs of {}: 'data' \(4x3\), 'label' \(4\). In Python give caffejax.Solver\(..., {}="
+
+
+def test_data_that_is_missing_or_too_much_is_said_at_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SolverError, match=MISSING.format("the train net", "data")) as caught:
+        Solver("solver.prototxt", tune=False)
+    caught.match(MISSING.format("test net #0", "test_data"))
+    assert main(["train", "--solver=solver.prototxt"]) == 1
+    assert "To train from the command line, put data layers" in capsys.readouterr().err
+    with pytest.raises(SolverError, match=MISSING.format("test net #0", "test_data")):
+        Solver("solver.prototxt", data=rows(), tune=False)
+    Path("net.prototxt").write_text(
+        'layer { name: "d" type: "DummyData" top: "data" dummy_data_param { shape { dim: 4 dim: 3 } } }'
+        'layer { name: "l" type: "DummyData" top: "label" dummy_data_param { shape { dim: 4 } } }' + REST
+    )
+    with pytest.raises(SolverError, match=r"data is given, but the train net has no Input layers") as caught:
+        Solver("solver.prototxt", data=rows(), test_data=rows(), tune=False)
+    caught.match("test_data is given, but test net #0 has no Input layers")
+    Path("solver.prototxt").write_text(SOLVER.replace("test_iter: 2", "test_iter: 2 test_iter: 2"))
+    with pytest.raises(SolverError, match="test_data must be a list with the data of each of the 2 test nets"):
+        Solver("solver.prototxt", data=rows(), test_data=rows(), tune=False)
+
+
+def test_each_of_several_test_nets_has_data_of_its_own(folder: Path) -> None:
+    Path("solver.prototxt").write_text(SOLVER.replace("test_iter: 2", "test_iter: 1 test_iter: 1"))
+    whole = rows()
+    parts = [{name: array[i : i + 4] for name, array in whole.items()} for i in (0, 4)]
+    solver = Solver("solver.prototxt", data=whole, test_data=parts, tune=False)
+    net = Net("net.prototxt")
+    for scores, part in zip(solver.test(), parts, strict=True):
+        inputs = {name: array.astype(np.float32) for name, array in part.items()}
+        np.testing.assert_allclose(scores.loss, net.loss(*solver.variables, inputs)[0], rtol=1e-6)
+
+
+ON_DEVICES = """
+import sys, numpy as np
+from caffejax import Parallel, Solver
+rows = dict(np.load("rows.npz"))
+batches = [{name: array[i : i + 4] for name, array in rows.items()} for i in (0, 4)]
+for name, data in (("arrays", rows), ("list", batches)):
+    for devices, options in (("each", {}), ("global", {"parallel": Parallel(batch="global")})):
+        solver = Solver("solver.prototxt", devices=2, data=data, test_data=data, tune=False, **options)
+        solver.step(5)
+        np.savez(f"{name}_{devices}.npz", *solver.variables.params["fc"], loss=solver.test()[0].loss)
+"""
+
+
+@pytest.mark.long
+def test_several_devices_take_batches_in_turn_or_share_each(folder: Path) -> None:
+    """As one device does with twice the iter_size, or with the same batches."""
+    Path("solver.prototxt").write_text(SOLVER.replace("iter_size: 2", "iter_size: 1"))
+    whole = {name: array[:8] for name, array in rows().items()}
+    np.savez("rows.npz", **whole)
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", ON_DEVICES]
+    done = subprocess.run(command, env={**os.environ, **flags}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for way, iter_size in (("global", 1), ("each", 2)):
+        param = SOLVER.replace("iter_size: 2", f"iter_size: {iter_size}")
+        Path("solver.prototxt").write_text(param)
+        alone = Solver("solver.prototxt", data=whole, test_data=whole, tune=False)
+        alone.step(5)
+        wanted = [*alone.variables.params["fc"], alone.test()[0].loss]
+        for kind in ("arrays", "list"):
+            with np.load(f"{kind}_{way}.npz") as file:
+                for a, b in zip((file["arr_0"], file["arr_1"], file["loss"]), wanted, strict=True):
+                    np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6, err_msg=f"{kind} {way}")

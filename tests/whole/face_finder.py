@@ -1,0 +1,111 @@
+"""MTCNN: three nets, of which each looks closer at what the one before took for faces (Zhang et al., 2016).
+
+A box is (x1, y1, x2, y2) in pixels of the picture, both ends included. The authors' program works by columns, so their
+nets have learned pictures with rows and columns exchanged: blobs are (batch, channels, x, y).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import cv2
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from caffejax.layers.detection.boxes import areas, shared_areas, unsuppressed
+
+Net = Callable[[Mapping[str, np.ndarray]], Mapping[str, jax.Array]]
+
+SMALLEST, SHRINK = 20, 0.709  # pixels of the smallest face, and from one picture of the pyramid to the next
+LEAST = {"pnet": 0.6, "rnet": 0.7, "onet": 0.7}  # probabilities
+WINDOW = {"pnet": 12, "rnet": 24, "onet": 48}  # pixels that each net looks at
+STRIDE = 2  # of P-Net's windows
+OFF, POINTS = {"pnet": "conv4-2", "rnet": "conv5-2", "onet": "conv6-2"}, "conv6-3"  # blobs
+
+
+class Faces(NamedTuple):
+    """What may be faces: probabilities (N,), boxes (N, 4), how far these are off (N, 4), landmarks (N, 5, 2)."""
+
+    scores: np.ndarray
+    boxes: np.ndarray
+    off: np.ndarray  # in parts of the box's sides
+    landmarks: np.ndarray
+
+    def where(self, chosen: np.ndarray) -> Faces:
+        return Faces(*(a[chosen] for a in self))
+
+    def best(self, limit: float, measure: Callable[[jax.Array, jax.Array], jax.Array] | None = None) -> Faces:
+        """Those that overlap no better one by more than the limit, the best first."""
+        ordered = self.where(np.argsort(-self.scores, kind="stable"))
+        boxes = jnp.asarray(ordered.boxes)
+        return ordered.where(
+            np.asarray(unsuppressed(boxes, jnp.ones(len(boxes), bool), limit, plus=1, measure=measure))
+        )
+
+    def moved(self) -> Faces:
+        return self._replace(boxes=self.boxes + self.off * np.tile(sides(self.boxes), 2))
+
+
+def find_faces(nets: Mapping[str, Net], picture: np.ndarray) -> Faces:
+    """Return the faces in a picture (height, width, RGB)."""
+    scale, windows = WINDOW["pnet"] / SMALLEST, []
+    while min(picture.shape[:2]) * scale >= WINDOW["pnet"]:
+        windows.append(in_windows(nets["pnet"], picture, scale).best(0.5))
+        scale *= SHRINK
+    faces = Faces(*map(np.concatenate, zip(*windows, strict=True))).best(0.7).moved()
+    faces = in_boxes(nets, "rnet", picture, squares(faces.boxes)).best(0.7).moved()
+    return in_boxes(nets, "onet", picture, squares(faces.boxes)).moved().best(0.7, measure=of_the_smaller)
+
+
+def in_windows(p_net: Net, picture: np.ndarray, scale: float) -> Faces:
+    """Return the windows of the picture at a scale that P-Net takes for faces."""
+    height, width = (int(np.ceil(n * scale)) for n in picture.shape[:2])
+    blobs = p_net({"data": fed([cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA)])})
+    probabilities, off = np.asarray(blobs["prob1"])[0, 1], np.asarray(blobs[OFF["pnet"]])[0]
+    x, y = np.nonzero(probabilities > LEAST["pnet"])
+    corner = STRIDE * np.stack([x, y], axis=1)
+    boxes = np.concatenate([corner, corner + WINDOW["pnet"] - 1], axis=1) / scale
+    return Faces(probabilities[x, y], boxes, off[:, x, y].T, np.zeros((len(x), 5, 2)))
+
+
+def in_boxes(nets: Mapping[str, Net], name: str, picture: np.ndarray, boxes: np.ndarray) -> Faces:
+    """Return the boxes of the picture that R-Net or O-Net takes for faces."""
+    blobs = nets[name]({"data": fed([cut_out(picture, box, WINDOW[name]) for box in boxes.astype(int)])})
+    landmarks = np.zeros((len(boxes), 5, 2))
+    if POINTS in blobs:  # in parts of the box's sides, the five x before the five y
+        parts = np.asarray(blobs[POINTS]).reshape(-1, 2, 5).transpose(0, 2, 1)
+        landmarks = boxes[:, None, :2] + parts * sides(boxes)[:, None]
+    probabilities = np.asarray(blobs["prob1"])[:, 1]
+    return Faces(probabilities, boxes, np.asarray(blobs[OFF[name]]), landmarks).where(probabilities > LEAST[name])
+
+
+def cut_out(picture: np.ndarray, box: np.ndarray, side: int) -> np.ndarray:
+    """Return what is in a box, at another size; beyond the picture it is black."""
+    (x1, y1), (x2, y2) = box[:2], box[2:] + 1
+    (left, top), (right, bottom) = (max(x1, 0), max(y1, 0)), (min(x2, picture.shape[1]), min(y2, picture.shape[0]))
+    whole = np.zeros((y2 - y1, x2 - x1, 3), picture.dtype)
+    whole[top - y1 : bottom - y1, left - x1 : right - x1] = picture[top:bottom, left:right]
+    return cv2.resize(whole, (side, side), interpolation=cv2.INTER_AREA)
+
+
+def fed(pictures: Sequence[np.ndarray]) -> np.ndarray:
+    """Return pictures as the nets take them."""
+    return np.float32((np.stack(pictures).transpose(0, 3, 2, 1) - 127.5) / 128)
+
+
+def sides(boxes: np.ndarray) -> np.ndarray:
+    return boxes[:, 2:] - boxes[:, :2] + 1
+
+
+def squares(boxes: np.ndarray) -> np.ndarray:
+    """Return the squares round boxes with the same middles, in whole pixels."""
+    side = sides(boxes).max(axis=1, keepdims=True)
+    corner = np.trunc((boxes[:, :2] + boxes[:, 2:] + 1 - side) / 2)
+    return np.concatenate([corner, corner + np.trunc(side) - 1], axis=1)
+
+
+def of_the_smaller(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Return what two boxes have in common as a part of the smaller one."""
+    return shared_areas(a, b, plus=1) / jnp.minimum(areas(a, plus=1), areas(b, plus=1))

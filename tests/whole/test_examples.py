@@ -1,0 +1,54 @@
+"""Each example runs as it stands, in a clean folder, and does what it says."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.long
+EXAMPLES = Path(__file__).parents[2] / "examples"
+# what a script prints must match, and each number of it must be at least this
+SAYS = {
+    "fine_tuning": (r"accuracy ([\d.]+)\nconv1 unchanged: True", 0.95),
+    "siamese": (r"nearest neighbour is right: ([\d.]+)\none array for both copies: 6 arrays", 0.9),
+    "lstm_text": (r"loss [\d.]+\nthe quick brown fox jumps over the lazy dog. pack my box", None),
+    "gradient_check": (r"(?s)SoftSign is right.*WrongSign is wrong", None),
+    "nearest_neighbours": (r"all five are the same digit: ([\d.]+)", 0.9),
+    "saliency": (r"on the strokes ([\d.]+) times", 1.2),
+    "export": (r"accuracy ([\d.]+), for", 0.97),
+}
+
+
+def said_by(name: str, folder: Path) -> str:
+    done = subprocess.run([sys.executable, EXAMPLES / f"{name}.py"], capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where LeNet has been trained, whose weights others take."""
+    folder = tmp_path_factory.mktemp("examples")
+    said = said_by("lenet_from_arrays", folder)
+    found = re.search(r"accuracy ([\d.]+)", said)
+    assert found is not None
+    assert float(found[1]) > 0.97
+    return folder
+
+
+def test_all_are_asked() -> None:
+    scripts = {path.stem for path in EXAMPLES.glob("*.py")}
+    assert scripts == {*SAYS, "lenet_from_arrays", "digits"}
+    listed = re.findall(r"\[(\w+)\.py\]", (EXAMPLES / "README.md").read_text())
+    assert {*listed} == scripts - {"digits"}
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_an_example(name: str, folder: Path) -> None:
+    pattern, least = SAYS[name]
+    said = said_by(name, folder)
+    found = re.search(pattern, said)
+    assert found is not None, said
+    assert least is None or float(found[1]) >= least
