@@ -39,6 +39,17 @@ def shared() -> Path:
 
 
 @pytest.fixture
+def little_optimized() -> Iterator[None]:
+    """Compile in two thirds of the time: for tests whose time is compiling, and that ask what is computed, not how."""
+    import jax
+
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture
 def no_onednn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As on a GPU; what was traced with it, or is here without, is forgotten."""
     import jax
