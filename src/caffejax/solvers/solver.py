@@ -19,9 +19,10 @@ from .evaluate import Scores
 from .finite_check import FiniteCheck
 from .given import check_options, chosen_devices
 from .jitted import JittedUpdater
-from .loop import Display, Event, Request, TrainingLoop
+from .loop import Event, Request, TrainingLoop
 from .pace import Stopwatch
 from .policies import RateSchedule
+from .report import Display
 from .state import TrainState
 
 
