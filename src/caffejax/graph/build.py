@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import CaffejaxError, GraphError, LayerError, Problem, located
+from ..errors import CaffejaxError, GraphError, LayerError, Problem, located, require
 from ..layers import Context, Fed, LayerType, Look, OnHost, Reads, Site, type_of
 from ..layers.calling import forward
 from ..layers.checking import declared_params, explained
@@ -30,6 +31,7 @@ from .splits import find_sources, insert_splits
 log = logging.getLogger("caffejax")
 
 _KEY = jax.eval_shape(jax.random.key, 0)
+_MOST = 1 << 60  # numbers in a blob; beyond that sizes overflow when they are padded, or counted in bytes
 
 
 def build_graph(
@@ -184,6 +186,7 @@ class _Wiring:
         carried = carried_params(key, len(params), [s for s in specs if not s.persistent])
         look = context.type.runs.look(site) if isinstance(context.type.runs, Reads) else None
         tops = top_shapes(context, (*params, *carried), bottoms, look)
+        check_countable(tops)
         names = tuple(layer.top) or (AUTOMATIC,) * len(tops if context.type.signature.loss else ())
         if len(tops) != len(names):
             raise LayerError(f"computes {len(tops)} tops, but {len(names)} are named")
@@ -242,3 +245,10 @@ def top_shapes(
     with explained(bottoms, unless=kind.instance is not None):
         found: tuple[jax.ShapeDtypeStruct, ...] = jax.eval_shape(tops, _KEY, arrays, tuple(bottoms))
     return found
+
+
+def check_countable(tops: Sequence[jax.ShapeDtypeStruct]) -> None:
+    """Raise `LayerError` for a top with more numbers than can be counted."""
+    for top in tops:
+        message = f"has a top of shape {top.shape}, more numbers than any memory: is one of its sizes a mistake?"
+        require(math.prod(top.shape) < _MOST, message)

@@ -173,7 +173,10 @@ class Snapshots:
         if writes and is_first():
             self.prepare()
             with locked(self.prefix):
-                yield
+                try:
+                    yield
+                finally:
+                    self._background.settle()  # where training has failed, its last snapshot may be under way
         else:
             yield
 
