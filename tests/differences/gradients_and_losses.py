@@ -70,22 +70,6 @@ def _hinge(net: str) -> list[Shown]:
     ]
 
 
-def _multibox(net: str) -> list[Shown]:
-    found, built = _recorded("fork_layers", "MultiBoxLoss/logistic_no_mining_batch")
-    params, state = built.init(jax.random.key(0))  # of Parameter layers, which are named like their tops
-    params = {name: (found[f"bottom/{name}"],) for name in params}
-    loss, _ = built.loss(params, state, {name: found[f"bottom/{name}"] for name in built.fed})
-    return [Shown("loss of the recorded batch of three images", found["top/top"], loss)]
-
-
-def _proposal(net: str) -> list[Shown]:
-    found, built = _recorded("fork_layers_more", "Proposal/rois_only")
-    built = built.in_phase("TEST")
-    inputs = {name: found[f"bottom/{name}"] for name in built.fed}
-    rois = trimmed(built.apply({}, {}, inputs, blobs=("rois",))[0]["rois"])
-    return [Shown("row 11 of the regions", found["top/rois"][11], rois[11])]
-
-
 def _label(net: str) -> list[Shown]:
     built = Net(net, "TRAIN")
     loss = built.apply({}, {}, {"x": np.ones((2, 3), np.float32), "label": np.array([1.0, 3.0])})[0]["loss"]
@@ -137,20 +121,5 @@ DIFFERENCES = [
         "recorded: tests/golden/fork_layers_more/Convolution3D/stride.npz",
         "tests/golden/fork_layers_more/Convolution3D/stride.prototxt",
         lambda net: _param_diffs("fork_layers_more", "Convolution3D/stride"),
-    ),
-    Difference(
-        "MultiBoxLoss with LOGISTIC and no mining",
-        "SSD reads the targets of all images but the first from wrong rows. Here the loss of a batch is that of its "
-        "images.",
-        "recorded: tests/golden/fork_layers/MultiBoxLoss/logistic_no_mining_batch.npz",
-        "tests/golden/fork_layers/MultiBoxLoss/logistic_no_mining_batch.prototxt",
-        _multibox,
-    ),
-    Difference(
-        "Proposal: boxes of equal scores",
-        "The fork keeps those that its quicksort happens to have first. Here the first in order is first.",
-        "recorded: tests/golden/fork_layers_more/Proposal/rois_only.npz, where 47 boxes score 0",
-        "tests/golden/fork_layers_more/Proposal/rois_only.prototxt",
-        _proposal,
     ),
 ]

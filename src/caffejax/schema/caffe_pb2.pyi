@@ -5433,7 +5433,7 @@ class PredictBoxParameter(_message.Message):
     def __init__(self, stride: _Optional[int] = ..., receptive_field: _Optional[int] = ..., nms: _Optional[bool] = ..., output_vector: _Optional[bool] = ..., positive_thresh: _Optional[float] = ..., bbreg_exp: _Optional[bool] = ...) -> None: ...
 
 class PriorBoxParameter(_message.Message):
-    __slots__ = ("min_size", "max_size", "aspect_ratio", "flip", "clip", "variance", "img_size", "img_h", "img_w", "step", "step_h", "step_w", "offset", "faceboxes", "box_width", "box_height", "tf", "yx_order", "keras", "width", "height")
+    __slots__ = ("min_size", "max_size", "aspect_ratio", "flip", "clip", "variance", "img_size", "img_h", "img_w", "step", "step_h", "step_w", "offset", "faceboxes", "box_width", "box_height", "tf", "yx_order", "keras", "width", "height", "denser_prior_boxes")
     class CodeType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         CORNER: _ClassVar[PriorBoxParameter.CodeType]
@@ -5463,6 +5463,7 @@ class PriorBoxParameter(_message.Message):
     KERAS_FIELD_NUMBER: _ClassVar[int]
     WIDTH_FIELD_NUMBER: _ClassVar[int]
     HEIGHT_FIELD_NUMBER: _ClassVar[int]
+    DENSER_PRIOR_BOXES_FIELD_NUMBER: _ClassVar[int]
     min_size: _containers.RepeatedScalarFieldContainer[float]
     max_size: _containers.RepeatedScalarFieldContainer[float]
     aspect_ratio: _containers.RepeatedScalarFieldContainer[float]
@@ -5484,7 +5485,8 @@ class PriorBoxParameter(_message.Message):
     keras: bool
     width: _containers.RepeatedScalarFieldContainer[float]
     height: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, min_size: _Optional[_Iterable[float]] = ..., max_size: _Optional[_Iterable[float]] = ..., aspect_ratio: _Optional[_Iterable[float]] = ..., flip: _Optional[bool] = ..., clip: _Optional[bool] = ..., variance: _Optional[_Iterable[float]] = ..., img_size: _Optional[int] = ..., img_h: _Optional[int] = ..., img_w: _Optional[int] = ..., step: _Optional[float] = ..., step_h: _Optional[float] = ..., step_w: _Optional[float] = ..., offset: _Optional[float] = ..., faceboxes: _Optional[bool] = ..., box_width: _Optional[_Iterable[float]] = ..., box_height: _Optional[_Iterable[float]] = ..., tf: _Optional[bool] = ..., yx_order: _Optional[bool] = ..., keras: _Optional[bool] = ..., width: _Optional[_Iterable[float]] = ..., height: _Optional[_Iterable[float]] = ...) -> None: ...
+    denser_prior_boxes: bool
+    def __init__(self, min_size: _Optional[_Iterable[float]] = ..., max_size: _Optional[_Iterable[float]] = ..., aspect_ratio: _Optional[_Iterable[float]] = ..., flip: _Optional[bool] = ..., clip: _Optional[bool] = ..., variance: _Optional[_Iterable[float]] = ..., img_size: _Optional[int] = ..., img_h: _Optional[int] = ..., img_w: _Optional[int] = ..., step: _Optional[float] = ..., step_h: _Optional[float] = ..., step_w: _Optional[float] = ..., offset: _Optional[float] = ..., faceboxes: _Optional[bool] = ..., box_width: _Optional[_Iterable[float]] = ..., box_height: _Optional[_Iterable[float]] = ..., tf: _Optional[bool] = ..., yx_order: _Optional[bool] = ..., keras: _Optional[bool] = ..., width: _Optional[_Iterable[float]] = ..., height: _Optional[_Iterable[float]] = ..., denser_prior_boxes: _Optional[bool] = ...) -> None: ...
 
 class ProposalParameter(_message.Message):
     __slots__ = ("feat_stride", "anchor_base_size", "anchor_scale", "anchor_ratio", "max_rois", "pre_nms_topn", "post_nms_topn", "nms_thresh", "base_size", "min_size", "ratio", "rpn_min_size", "rpn_nms_thresh", "scale")
