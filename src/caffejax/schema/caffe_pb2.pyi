@@ -115,7 +115,7 @@ class Datum(_message.Message):
     def __init__(self, channels: _Optional[int] = ..., height: _Optional[int] = ..., width: _Optional[int] = ..., data: _Optional[bytes] = ..., label: _Optional[int] = ..., float_data: _Optional[_Iterable[float]] = ..., encoded: _Optional[bool] = ..., record_id: _Optional[int] = ..., seg_label: _Optional[bytes] = ...) -> None: ...
 
 class FillerParameter(_message.Message):
-    __slots__ = ("type", "value", "min", "max", "mean", "std", "sparse", "variance_norm", "diag_val", "alpha", "scale")
+    __slots__ = ("type", "value", "min", "max", "mean", "std", "sparse", "variance_norm", "diag_val", "alpha", "scale", "width", "height", "channels", "expectation_option", "xy")
     class VarianceNorm(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         FAN_IN: _ClassVar[FillerParameter.VarianceNorm]
@@ -135,6 +135,11 @@ class FillerParameter(_message.Message):
     DIAG_VAL_FIELD_NUMBER: _ClassVar[int]
     ALPHA_FIELD_NUMBER: _ClassVar[int]
     SCALE_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    HEIGHT_FIELD_NUMBER: _ClassVar[int]
+    CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    EXPECTATION_OPTION_FIELD_NUMBER: _ClassVar[int]
+    XY_FIELD_NUMBER: _ClassVar[int]
     type: str
     value: float
     min: float
@@ -146,7 +151,12 @@ class FillerParameter(_message.Message):
     diag_val: _containers.RepeatedScalarFieldContainer[float]
     alpha: float
     scale: float
-    def __init__(self, type: _Optional[str] = ..., value: _Optional[float] = ..., min: _Optional[float] = ..., max: _Optional[float] = ..., mean: _Optional[float] = ..., std: _Optional[float] = ..., sparse: _Optional[int] = ..., variance_norm: _Optional[_Union[FillerParameter.VarianceNorm, str]] = ..., diag_val: _Optional[_Iterable[float]] = ..., alpha: _Optional[float] = ..., scale: _Optional[float] = ...) -> None: ...
+    width: int
+    height: int
+    channels: int
+    expectation_option: str
+    xy: str
+    def __init__(self, type: _Optional[str] = ..., value: _Optional[float] = ..., min: _Optional[float] = ..., max: _Optional[float] = ..., mean: _Optional[float] = ..., std: _Optional[float] = ..., sparse: _Optional[int] = ..., variance_norm: _Optional[_Union[FillerParameter.VarianceNorm, str]] = ..., diag_val: _Optional[_Iterable[float]] = ..., alpha: _Optional[float] = ..., scale: _Optional[float] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., channels: _Optional[int] = ..., expectation_option: _Optional[str] = ..., xy: _Optional[str] = ...) -> None: ...
 
 class NetParameter(_message.Message):
     __slots__ = ("name", "input", "input_shape", "input_dim", "force_backward", "state", "debug_info", "layer", "layers", "engine", "compile_net_state", "bn_stats_batch_size", "default_backward_type", "default_forward_math", "default_backward_math", "global_grad_scale", "global_grad_scale_adaptive", "default_conv_algos_override", "reduce_buckets", "default_cudnn_math_override", "eltwise_mem_sharing", "multinode", "mem_param", "default_forward_type")
@@ -2044,18 +2054,44 @@ class LRNParameter(_message.Message):
     def __init__(self, local_size: _Optional[int] = ..., alpha: _Optional[float] = ..., beta: _Optional[float] = ..., norm_region: _Optional[_Union[LRNParameter.NormRegion, str]] = ..., k: _Optional[float] = ..., engine: _Optional[_Union[LRNParameter.Engine, str]] = ..., input_scale: _Optional[float] = ..., output_scale: _Optional[float] = ...) -> None: ...
 
 class MemoryDataParameter(_message.Message):
-    __slots__ = ("batch_size", "channels", "height", "width", "transpose")
+    __slots__ = ("batch_size", "channels", "height", "width", "transpose", "channels1", "channels2", "channels3", "channels4", "height1", "height2", "height3", "height4", "width1", "width2", "width3", "width4", "input_shapes")
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
     CHANNELS_FIELD_NUMBER: _ClassVar[int]
     HEIGHT_FIELD_NUMBER: _ClassVar[int]
     WIDTH_FIELD_NUMBER: _ClassVar[int]
     TRANSPOSE_FIELD_NUMBER: _ClassVar[int]
+    CHANNELS1_FIELD_NUMBER: _ClassVar[int]
+    CHANNELS2_FIELD_NUMBER: _ClassVar[int]
+    CHANNELS3_FIELD_NUMBER: _ClassVar[int]
+    CHANNELS4_FIELD_NUMBER: _ClassVar[int]
+    HEIGHT1_FIELD_NUMBER: _ClassVar[int]
+    HEIGHT2_FIELD_NUMBER: _ClassVar[int]
+    HEIGHT3_FIELD_NUMBER: _ClassVar[int]
+    HEIGHT4_FIELD_NUMBER: _ClassVar[int]
+    WIDTH1_FIELD_NUMBER: _ClassVar[int]
+    WIDTH2_FIELD_NUMBER: _ClassVar[int]
+    WIDTH3_FIELD_NUMBER: _ClassVar[int]
+    WIDTH4_FIELD_NUMBER: _ClassVar[int]
+    INPUT_SHAPES_FIELD_NUMBER: _ClassVar[int]
     batch_size: int
     channels: int
     height: int
     width: int
     transpose: bool
-    def __init__(self, batch_size: _Optional[int] = ..., channels: _Optional[int] = ..., height: _Optional[int] = ..., width: _Optional[int] = ..., transpose: _Optional[bool] = ...) -> None: ...
+    channels1: int
+    channels2: int
+    channels3: int
+    channels4: int
+    height1: int
+    height2: int
+    height3: int
+    height4: int
+    width1: int
+    width2: int
+    width3: int
+    width4: int
+    input_shapes: _containers.RepeatedCompositeFieldContainer[BlobShape]
+    def __init__(self, batch_size: _Optional[int] = ..., channels: _Optional[int] = ..., height: _Optional[int] = ..., width: _Optional[int] = ..., transpose: _Optional[bool] = ..., channels1: _Optional[int] = ..., channels2: _Optional[int] = ..., channels3: _Optional[int] = ..., channels4: _Optional[int] = ..., height1: _Optional[int] = ..., height2: _Optional[int] = ..., height3: _Optional[int] = ..., height4: _Optional[int] = ..., width1: _Optional[int] = ..., width2: _Optional[int] = ..., width3: _Optional[int] = ..., width4: _Optional[int] = ..., input_shapes: _Optional[_Iterable[_Union[BlobShape, _Mapping]]] = ...) -> None: ...
 
 class MVNParameter(_message.Message):
     __slots__ = ("normalize_variance", "across_channels", "eps", "add_eps_before_sqrt")
@@ -2446,7 +2482,7 @@ class SliceParameter(_message.Message):
     def __init__(self, axis: _Optional[int] = ..., slice_point: _Optional[_Iterable[int]] = ..., slice_dim: _Optional[int] = ...) -> None: ...
 
 class SoftmaxParameter(_message.Message):
-    __slots__ = ("engine", "axis", "hard_ratio", "class_weight", "hard_mining_label", "cutting_point", "normalize_type", "label_smooth_factor", "input_scale", "input_zero_point", "output_scale", "output_zero_point", "saturate")
+    __slots__ = ("engine", "axis", "hard_ratio", "class_weight", "hard_mining_label", "cutting_point", "normalize_type", "label_smooth_factor", "input_scale", "input_zero_point", "output_scale", "output_zero_point", "saturate", "temperature", "dimension")
     class Engine(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         DEFAULT: _ClassVar[SoftmaxParameter.Engine]
@@ -2478,6 +2514,8 @@ class SoftmaxParameter(_message.Message):
     OUTPUT_SCALE_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_ZERO_POINT_FIELD_NUMBER: _ClassVar[int]
     SATURATE_FIELD_NUMBER: _ClassVar[int]
+    TEMPERATURE_FIELD_NUMBER: _ClassVar[int]
+    DIMENSION_FIELD_NUMBER: _ClassVar[int]
     engine: SoftmaxParameter.Engine
     axis: int
     hard_ratio: float
@@ -2491,7 +2529,9 @@ class SoftmaxParameter(_message.Message):
     output_scale: float
     output_zero_point: int
     saturate: SoftmaxParameter.SaturateMethod
-    def __init__(self, engine: _Optional[_Union[SoftmaxParameter.Engine, str]] = ..., axis: _Optional[int] = ..., hard_ratio: _Optional[float] = ..., class_weight: _Optional[_Iterable[float]] = ..., hard_mining_label: _Optional[int] = ..., cutting_point: _Optional[float] = ..., normalize_type: _Optional[str] = ..., label_smooth_factor: _Optional[float] = ..., input_scale: _Optional[float] = ..., input_zero_point: _Optional[int] = ..., output_scale: _Optional[float] = ..., output_zero_point: _Optional[int] = ..., saturate: _Optional[_Union[SoftmaxParameter.SaturateMethod, str]] = ...) -> None: ...
+    temperature: float
+    dimension: str
+    def __init__(self, engine: _Optional[_Union[SoftmaxParameter.Engine, str]] = ..., axis: _Optional[int] = ..., hard_ratio: _Optional[float] = ..., class_weight: _Optional[_Iterable[float]] = ..., hard_mining_label: _Optional[int] = ..., cutting_point: _Optional[float] = ..., normalize_type: _Optional[str] = ..., label_smooth_factor: _Optional[float] = ..., input_scale: _Optional[float] = ..., input_zero_point: _Optional[int] = ..., output_scale: _Optional[float] = ..., output_zero_point: _Optional[int] = ..., saturate: _Optional[_Union[SoftmaxParameter.SaturateMethod, str]] = ..., temperature: _Optional[float] = ..., dimension: _Optional[str] = ...) -> None: ...
 
 class SwishParameter(_message.Message):
     __slots__ = ("beta",)
@@ -6344,7 +6384,7 @@ class SpatialDropoutParameter(_message.Message):
     def __init__(self, dropout_ratio: _Optional[float] = ...) -> None: ...
 
 class SpatialSoftmaxParameter(_message.Message):
-    __slots__ = ("engine", "temperature")
+    __slots__ = ("engine", "temperature", "dimension")
     class Engine(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         DEFAULT: _ClassVar[SpatialSoftmaxParameter.Engine]
@@ -6355,9 +6395,11 @@ class SpatialSoftmaxParameter(_message.Message):
     CUDNN: SpatialSoftmaxParameter.Engine
     ENGINE_FIELD_NUMBER: _ClassVar[int]
     TEMPERATURE_FIELD_NUMBER: _ClassVar[int]
+    DIMENSION_FIELD_NUMBER: _ClassVar[int]
     engine: SpatialSoftmaxParameter.Engine
     temperature: float
-    def __init__(self, engine: _Optional[_Union[SpatialSoftmaxParameter.Engine, str]] = ..., temperature: _Optional[float] = ...) -> None: ...
+    dimension: str
+    def __init__(self, engine: _Optional[_Union[SpatialSoftmaxParameter.Engine, str]] = ..., temperature: _Optional[float] = ..., dimension: _Optional[str] = ...) -> None: ...
 
 class SplitParameter(_message.Message):
     __slots__ = ("engine",)
