@@ -33,7 +33,9 @@ NEW = """layer { name: "data" type: "MemoryData" top: "maps" memory_data_param {
 def features(text: str) -> np.ndarray:
     net = Net(text, "TEST")
     params, state = net.init(jax.random.key(0))
-    return np.asarray(net.apply(params, state, {"maps": SCORES, "joints": np.zeros((2, 7, 1, 1))}, blobs=("features",))[0]["features"])
+    return np.asarray(
+        net.apply(params, state, {"maps": SCORES, "joints": np.zeros((2, 7, 1, 1))}, blobs=("features",))[0]["features"]
+    )
 
 
 def expected(y: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -78,3 +80,34 @@ def test_what_fillers_make(text: str, shape: tuple[int, ...], rows: Any) -> None
             fill(filler, None, shape)
     else:
         np.testing.assert_allclose(fill(filler, None, shape), rows, atol=1e-6)
+
+
+@pytest.mark.parametrize("backward", ["autodiff", "rules"])
+def test_nonlinearities_of_recurrent_layers(backward: Any) -> None:
+    text = """force_backward: true
+      layer { name: "in" type: "Input" top: "x" top: "cont"
+        input_param { shape { dim: 3 dim: 2 dim: 4 } shape { dim: 3 dim: 2 } } }
+      layer { name: "rnn" type: "RNN" bottom: "x" bottom: "cont" top: "o" recurrent_param { num_output: 5
+        weight_filler { type: "gaussian" } bias_filler { type: "gaussian" } }
+        rnn_param { recurrent_nonlinearity: "ReLU" output_nonlinearity: "Sigmoid" } }"""
+    net = Net(text, "TRAIN", backward=backward)
+    random = np.random.default_rng(0)
+    x, cont = random.normal(size=(3, 2, 4)).astype(np.float32), np.array([[0, 0], [1, 1], [1, 0]], np.float32)
+    params, state = net.init(jax.random.key(0))
+
+    def plain(blobs: Any) -> Any:
+        w_x, b_h, w_h, w_o, b_o = blobs
+        h, tops = jax.numpy.zeros((2, 5)), []
+        for t in range(3):
+            h = jax.nn.relu((cont[t][:, None] * h) @ w_h.T + x[t] @ w_x.T + b_h)
+            tops.append(jax.nn.sigmoid(h @ w_o.T + b_o))
+        return jax.numpy.stack(tops)
+
+    def ours(blobs: Any) -> Any:
+        return net.apply({**params, "rnn": blobs}, state, {"x": x, "cont": cont})[0]["o"]
+
+    weight = random.normal(size=(3, 2, 5)).astype(np.float32)
+    given = params["rnn"]
+    np.testing.assert_allclose(ours(given), plain(given), rtol=1e-5)
+    for a, b in zip(*(jax.grad(lambda p, f=f: (f(p) * weight).sum())(given) for f in (ours, plain)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)

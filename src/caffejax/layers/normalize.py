@@ -14,8 +14,8 @@ from .axes import four_axes
 from .context import Context, ParamSpec
 from .dtypes import promote
 from .registry import register
-from .tops import every
 from .runs import Company
+from .tops import every
 from .types import Facts, Gradient, LayerType, Signature, Traced, Variants
 
 _NORMFACE_EPS = 1e-6
@@ -143,7 +143,7 @@ def choose_normalize(layer: Any) -> str:
 
 
 def settle_normalize(layer: Any, company: Company) -> Any:
-    """Give a layer that says nothing of itself, and has more than one place in each image, the SSD fork's norm_param."""
+    """Give a layer that says nothing of itself, and has several places in each image, the SSD fork's norm_param."""
     says = layer.HasField("normalize_param") or choose_normalize(layer) == "SSD" or len(layer.top) > 1
     (shape,) = company.shapes
     if not says and shape is not None and math.prod(shape[2:]) > 1:
@@ -157,8 +157,8 @@ register(
         Variants(
             choose_normalize,
             {"SSD": NORMALIZE_SSD, "NormFace": NORMALIZE_NORMFACE},
-            told_apart="With norm_param, or anything said of its blob, it is the SSD fork's, and with normalize_param or "
-            "two tops NormFace's. One that says nothing is the SSD fork's on maps, NormFace's on features.",
+            told_apart="With norm_param, or anything said of its blob, it is the SSD fork's, with normalize_param or two "
+            "tops NormFace's. One that says nothing is the SSD fork's on maps, NormFace's on features.",
             settle=settle_normalize,
         ),
         facts=Facts(origin="SSD, NormFace"),

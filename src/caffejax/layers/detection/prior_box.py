@@ -17,7 +17,7 @@ from ..types import Facts, Gradient, LayerType, Signature, Traced, Variants
 
 _OTHERS = ("box_width", "box_height", "tf", "yx_order", "keras")  # settings of other forks
 _FLOAT = np.float32
-_DENSE = {32: 4, 64: 2}  # FaceBoxes has so many squares of these sizes side by side at each cell
+_DENSE = {32: (4, 8.0), 64: (2, 16.0)}  # how many squares FaceBoxes has side by side, and how far they are apart
 
 
 def prior_box(ctx: Context, x: jax.Array, image: jax.Array) -> jax.Array:
@@ -37,7 +37,7 @@ def choose_prior_box(layer: Any) -> str:
 
 
 def settle_prior_box(layer: Any, company: Company) -> Any:
-    """Mark the boxes of forks that say nothing of them: Convolutions beside have 4 and `num_classes` outputs for each."""
+    """Mark boxes of forks that say nothing of them: Convolutions beside have 4 and `num_classes` outputs for each."""
     p = layer.prior_box_param
     beside = [other.convolution_param for other in company.beside if other.type == "Convolution"]
     outputs = {convolution.num_output for convolution in beside}
@@ -79,9 +79,8 @@ register(
         Variants(
             choose_prior_box,
             {origin: _variant(origin) for origin in ("SSD", "TextBoxes", "FaceBoxes")},
-            told_apart="TextBoxes' have denser_prior_boxes, FaceBoxes' faceboxes; or else the Convolutions "
-            "beside them have 4 outputs, and others num_classes, for each of their boxes, which those of the SSD fork's "
-            "are too few for.",
+            told_apart="TextBoxes' have denser_prior_boxes, FaceBoxes' faceboxes; or else Convolutions beside "
+            "them have 4 outputs for each of their boxes, and others num_classes, and not for those of the SSD fork.",
             settle=settle_prior_box,
         ),
         facts=Facts(origin="SSD, TextBoxes, FaceBoxes"),
@@ -164,8 +163,8 @@ def cell_boxes(p: Any) -> list[CellBox]:
 
 
 def _dense_squares(size: int) -> list[CellBox]:
-    n = _DENSE.get(size, 1)
-    shifts = [(i - n // 2) * size / n for i in range(n)]
+    n, apart = _DENSE.get(size, (1, 0.0))
+    shifts = [(i - n // 2) * apart for i in range(n)]
     return [CellBox(size - 1, size - 1, right, down) for down in shifts for right in shifts]
 
 

@@ -66,9 +66,7 @@ def require_image(im_info: Any, least: int) -> None:
     )
 
 
-def best(
-    boxes: jax.Array, scores: jax.Array, valid: jax.Array, limits: Limits, order: jax.Array | None = None
-) -> Best:
+def best(boxes: jax.Array, scores: jax.Array, valid: jax.Array, limits: Limits, order: jax.Array | None = None) -> Best:
     """Go through boxes (N, 4) from the best score on and keep those that overlap none kept before by too much.
 
     Each round keeps the best of those that are left and suppresses others, so that there are as many rounds as boxes

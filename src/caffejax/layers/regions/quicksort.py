@@ -63,7 +63,9 @@ def _divide(parts: _Parts) -> _Parts:
         jnp.zeros_like(places).at[jnp.where(swapped & side, parts.start + rank, places.size)].set(places, mode="drop")
         for side, rank in ((smaller, from_left), (larger, from_right))
     )
-    origin = jnp.where(swapped, jnp.where(smaller, right[parts.start + from_left], left[parts.start + from_right]), places)
+    origin = jnp.where(
+        swapped, jnp.where(smaller, right[parts.start + from_left], left[parts.start + from_right]), places
+    )
     scores = parts.scores[origin]
     # the pivot goes to where the last larger one is
     middle = parts.start.at[parts.start].max(jnp.where(scores > pivot, places, parts.start))[parts.start]
