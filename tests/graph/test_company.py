@@ -21,8 +21,9 @@ def detector(boxes: int, classes: int, prior: str) -> str:
             f'"{name}_flat" }}'
         )
     layers.append(
-        f'layer {{ name: "prior" type: "PriorBox" bottom: "map" bottom: "data" top: "prior" prior_box_param {{ {prior} '
-        '}} }} layer { name: "out" type: "DetectionOutput" bottom: "loc_flat" bottom: "conf_flat" bottom: "prior" top: "out" '
+        'layer { name: "prior" type: "PriorBox" bottom: "map" bottom: "data" top: "prior" '
+        f"prior_box_param {{ {prior} }} }}"
+        'layer { name: "out" type: "DetectionOutput" bottom: "loc_flat" bottom: "conf_flat" bottom: "prior" top: "out" '
         f"detection_output_param {{ num_classes: {classes} }} }}"
     )
     return "\n".join(layers)

@@ -157,8 +157,8 @@ register(
         Variants(
             choose_normalize,
             {"SSD": NORMALIZE_SSD, "NormFace": NORMALIZE_NORMFACE},
-            told_apart="With norm_param, or anything said of its blob, it is the SSD fork's, with normalize_param or two "
-            "tops NormFace's. One that says nothing is the SSD fork's on maps, NormFace's on features.",
+            told_apart="With norm_param, or anything said of its blob, it is the SSD fork's; with normalize_param or "
+            "two tops it is NormFace's. One that says nothing is the SSD fork's on maps, NormFace's on features.",
             settle=settle_normalize,
         ),
         facts=Facts(origin="SSD, NormFace"),
