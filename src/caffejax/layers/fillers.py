@@ -115,20 +115,20 @@ def _expectation(filler: Any, key: Any, shape: Shape) -> jax.Array:
     """cbfinn's: the coordinates of a map's places from -1 to 1, so that probabilities become expected coordinates."""
     option, (height, width) = filler.expectation_option, (filler.height, filler.width)
     require(option in _EXPECTED, f"expectation filler: expectation_option is one of {', '.join(_EXPECTED)}")
-    rows = [
-        _coordinate(name, *np.meshgrid(_ends(height, 1), _ends(width, 1), indexing="ij")) for name in _EXPECTED[option]
-    ]
-    _require_shape("expectation", shape, (len(rows), height * width))
-    return jnp.stack([row.ravel() for row in rows])
+    names = _EXPECTED[option]
+    _require_shape("expectation", shape, (len(names), height * width))
+    places = np.meshgrid(_ends(height, 1), _ends(width, 1), indexing="ij")
+    return jnp.stack([_coordinate(name, *places).ravel() for name in names])
 
 
 def _imagexy(filler: Any, key: Any, shape: Shape) -> jax.Array:
     """The older form, over all channels: outputs for each that see it alone. Coordinates begin after -1, end at 1."""
     n, height, width = filler.channels, filler.height, filler.width
     require(filler.xy in _OF_CHANNELS, f"imagexy filler: xy is one of {', '.join(_OF_CHANNELS)}")
+    names = _OF_CHANNELS[filler.xy]
+    _require_shape("imagexy", shape, (n * len(names), n * height * width))
     places = np.meshgrid(_ends(height, 0), _ends(width, 0), indexing="ij")
-    rows = np.stack([_coordinate(name, *places).ravel() for name in _OF_CHANNELS[filler.xy]])
-    _require_shape("imagexy", shape, (n * len(rows), n * height * width))
+    rows = np.stack([_coordinate(name, *places).ravel() for name in names])
     return jnp.asarray(np.kron(np.eye(n, dtype=np.float32), rows))
 
 
