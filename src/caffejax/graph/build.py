@@ -21,6 +21,7 @@ from ..options import Reading, Run
 from ..schema import caffe_pb2, ignored_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from .backward import mark_backward
+from .company import in_company
 from .fitting import inputs_behind, label_shapes, with_inputs
 from .model import AUTOMATIC, Graph, Layer, Param
 from .problems import layer_problems, missing_problems, net_problems
@@ -101,12 +102,12 @@ def _swept(
     sources, missing = find_sources(layers)
     problems += missing_problems(layers, [layer for layer in net.layer if not included(layer, state)], missing)
     phase: Any = caffe_pb2.Phase.Name(state.phase)
-    wiring = _Wiring(phase, file, run, reading, fixed=frozenset(fitted))
+    wiring = _Wiring(phase, file, run, reading, written=layers, fixed=frozenset(fitted))
     for layer, i in insert_splits(layers, sources):
         if i is not None and (of_layers[i] or any((i, j) not in sources for j in range(len(layer.bottom)))):
             wiring.unknown.update(layer.top)
         else:
-            wiring.add(layer, inserted=i is None)
+            wiring.add(layer, i)
     return wiring, [*problems, *wiring.problems]
 
 
@@ -127,16 +128,20 @@ class _Wiring:
     unknown: set[str] = field(default_factory=set)  # tops of layers that failed: no errors that follow from them
     keys: set[str] = field(default_factory=set)
     makers: dict[str, LayerParameter] = field(default_factory=dict)
+    written: Sequence[LayerParameter] = ()  # the layers as they are written, without splits
     fixed: frozenset[str] = frozenset()  # Inputs that are not to be fitted again
     fitted: dict[str, Shape] = field(default_factory=dict)  # what readers need of Inputs that say otherwise
 
-    def add(self, layer: LayerParameter, inserted: bool) -> None:
+    def add(self, layer: LayerParameter, place: int | None) -> None:
+        """Add a layer, given its number among those written, or None if it is a split."""
         try:
             with located(file=self.file, layer=layer.name, layer_type=layer.type):
+                if place is not None:
+                    layer = in_company(layer, place, self.written, self.blobs)
                 self._connect(layer)
                 context, site = self._context(layer)
                 if not self._fit(context, layer) and self.unknown.isdisjoint(layer.bottom):
-                    self._infer(context, site, inserted)
+                    self._infer(context, site, inserted=place is None)
                     return
         except CaffejaxError as error:
             self.problems += error.problems

@@ -137,7 +137,7 @@ SCALED_BATCH_NORM = LayerType(
     Signature(
         "BatchNorm",
         param="batch_norm_param",
-        fork_settings=("scale_bias", "scale_filler", "bias_filler", "filler"),
+        fork_settings=("scale_bias", "scale_filler", "bias_filler", "filler", "stats_batch_size"),
     ),
     Traced(
         scaled_batch_norm,

@@ -67,7 +67,7 @@ LAYERS: list[Case] = [
     multibox("mining_type: NONE conf_loss_type: LOGISTIC encode_variance_in_target: true", "logistic"),
     multibox("mining_type: NONE share_location: false use_prior_for_matching: false", "predictions", CLASSES),
     multibox("mining_type: NONE share_location: false match_type: BIPARTITE", "classes", CLASSES),
-    layer("Normalize", "", IMAGE, name="normface"),
+    layer("Normalize", "normalize_param { }", IMAGE, name="normface"),
     layer("Normalize", "normalize_param { bp_norm: true }", IMAGE, name="normface_lengths", tops=2),
     layer("Normalize", "norm_param { across_spatial: false }", IMAGE, name="places"),
     layer("Normalize", "norm_param { channel_shared: false }", IMAGE, name="image_channels"),
@@ -75,7 +75,7 @@ LAYERS: list[Case] = [
     layer("PriorBox", "prior_box_param { min_size: 8 max_size: 13 aspect_ratio: 2 }", IMAGE, (ROWS, 3, 40, 50)),
     layer("Reverse", "reverse_param { axis: 2 axis: 3 }", IMAGE),
     layer("SmoothL1Loss", "", MATRIX, MATRIX, name="ssd"),
-    layer("SmoothL1Loss", "", MATRIX, MATRIX, MATRIX, name="fast"),
+    layer("SmoothL1Loss", "loss_weight: 1", MATRIX, MATRIX, MATRIX, name="fast"),
     layer("SmoothL1Loss", "smooth_l1_loss_param { sigma: 2 }", MATRIX, MATRIX, MATRIX, MATRIX, name="faster"),
     layer("Transpose", "transpose_param { dim: 0 dim: 3 dim: 1 dim: -2 }", IMAGE),
 ]
