@@ -75,6 +75,10 @@ class Examples:
             if [layer.name for layer in net.layer if layer.type != "Input"] == ["layer"]:  # not one of several
                 self._nets.setdefault(type_of(net.layer[-1]), (_renamed(net), case.phase))
 
+    def params(self, t: LayerType) -> list[str]:
+        """Return the names of the messages of parameters in a type's example."""
+        return _params(self._nets[t][0].layer[-1])
+
     def __getitem__(self, t: LayerType) -> list[str]:
         """Return the lines of a type's example; what comes out of it stands above as a comment."""
         net, phase = self._nets[t]
@@ -134,7 +138,7 @@ def _text(layer: LayerParameter) -> Iterator[str]:
     """Write a layer: what all layers have first, then each message of parameters on lines of its own."""
     bare = LayerParameter()
     bare.CopyFrom(layer)
-    own = [field.name for field, _ in layer.ListFields() if field.name.endswith("_param")]
+    own = _params(layer)
     for name in own:
         bare.ClearField(name)
     lines = _wrapped(f"layer {{ {_line(bare)}", "  ")
@@ -142,6 +146,10 @@ def _text(layer: LayerParameter) -> Iterator[str]:
         lines += [f"  {line}" for line in _wrapped(f"{name} {{ {_line(getattr(layer, name))} }}", "  ")]
     lines[-1] += " }"
     yield from lines
+
+
+def _params(layer: LayerParameter) -> list[str]:
+    return [field.name for field, _ in layer.ListFields() if field.name.endswith("_param")]
 
 
 def _line(message: Any) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from layer_examples import Examples
 from page_writer import write_or_check
-from parameter_tables import SHARED, Tables
+from parameter_tables import OF_ALL, SHARED, Tables
 
 import caffejax.data  # noqa: F401  registers the data layers
 from caffejax.layers import Fed, LayerType, OnHost, PerLayer, Reads, Traced, Variants, layer_types
@@ -132,8 +132,9 @@ def section(t: LayerType, examples: Examples, tables: Tables) -> list[str]:
     if t.gradient.not_derivative:
         lines += ["", f"Not the derivative: {t.gradient.not_derivative}"]
     lines += ["", "```", *examples[t], "```"]
-    if t.signature.param:
-        lines += ["", *tables.of_type(t, place(t.name))]
+    own = dict.fromkeys([*filter(None, [t.signature.param]), *examples.params(t)])
+    for param in (p for p in own if p not in OF_ALL):
+        lines += ["", *tables.of_type(t, param, place(t.name))]
     return lines
 
 

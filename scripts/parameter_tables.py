@@ -11,6 +11,7 @@ from caffejax.schema.forks import fork_fields
 
 # messages with tables of their own, to which others lead
 SHARED = ("LayerParameter", "ParamSpec", "NetStateRule", "FillerParameter", "LossParameter", "TransformationParameter")
+OF_ALL = ("transform_param", "loss_param")  # the fields of a layer that have them
 _HEAD = ["| parameter | type | default |", "|---|---|---|"]
 _TYPES = {1: "float", 2: "float", 3: "int", 4: "int", 5: "int", 8: "bool", 9: "string", 13: "int"}
 
@@ -21,13 +22,12 @@ class Tables:
     def __init__(self) -> None:
         self._first: dict[tuple[str, ...], tuple[str, str]] = {}
 
-    def of_type(self, t: LayerType, place: str) -> list[str]:
-        """Write the table of a type's own parameters, forks' left out unless it follows them; `place` is where it stands."""
-        param = str(t.signature.param)
-        rows = list(_rows(caffe_pb2.LayerParameter.DESCRIPTOR.fields_by_name[param].message_type, t))
+    def of_type(self, t: LayerType, param: str, place: str) -> list[str]:
+        """Write the table of a message of a type's, forks' fields left out unless followed."""
+        rows = tuple(_rows(caffe_pb2.LayerParameter.DESCRIPTOR.fields_by_name[param].message_type, t))
         if not rows:
             return [f"`{param}` has no settings that count here."]
-        first, there = self._first.setdefault(tuple(rows), (t.name, place))
+        first, there = self._first.setdefault(rows, (t.name, place))
         if first != t.name and len(rows) > 2:
             return [f"`{param}`: as that of [{first}]({there})."]
         return [f"`{param}`:", "", *_HEAD, *rows]
@@ -42,7 +42,7 @@ def _rows(message: Any, t: LayerType | None = None, before: str = "") -> Iterato
     added = fork_fields().get(message.name, {})
     followed = t.signature.fork_settings if t is not None else ()
     for field in message.fields:
-        own = message.name == "LayerParameter" and field.number >= 100 and field.name not in _OF_ALL
+        own = message.name == "LayerParameter" and field.number >= 100 and field.name not in OF_ALL
         if own or (field.name in added and field.name not in followed):
             continue
         inner = field.message_type
@@ -50,9 +50,6 @@ def _rows(message: Any, t: LayerType | None = None, before: str = "") -> Iterato
             yield f"| {before}{field.name} | {_kind(field)} | {_default(field)} |"
         else:
             yield from _rows(inner, None, f"{before}{field.name}.")
-
-
-_OF_ALL = ("transform_param", "loss_param")
 
 
 def _kind(field: Any) -> str:
