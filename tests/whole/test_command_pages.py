@@ -14,7 +14,8 @@ from caffejax.cli import main
 REPOSITORY = Path(__file__).parents[2]
 PAGES = sorted(page.name for page in (REPOSITORY / "docs").glob("*.md") if "```console" in page.read_text())
 
-_FENCE = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r'^```(console|python|\w+ title="([\w.]+)")\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+_ERROR = re.compile(r"caffejax( \w+)?: ")
 _CHECKER = doctest.OutputChecker()
 _LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -26,18 +27,31 @@ def commands(block: str) -> Iterator[tuple[str, str]]:
         yield command, output
 
 
+def exit_code(arguments: list[str]) -> int:
+    try:
+        return main(arguments)
+    except SystemExit as stop:  # for a mistake in the command
+        return int(stop.code or 0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_does_what_it_says(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A console block's output is compared where it is given, with ... for what differs; Python blocks share names."""
+    """A console block's output is compared where it is given, with ... for what differs; Python blocks share names.
+
+    Where the output is an error, the command fails with it. A block with a title is a file.
+    """
     monkeypatch.chdir(tmp_path)
     for name in ("configs", "scripts", "tests"):
         os.symlink(REPOSITORY / name, name)
     names: dict[str, object] = {"__name__": "page"}
     ran = 0
-    for kind, block in _FENCE.findall((REPOSITORY / "docs" / page).read_text()):
+    for kind, file, block in _FENCE.findall((REPOSITORY / "docs" / page).read_text()):
+        if file:
+            Path(file).write_text(block)
+            continue
         if kind == "python":
             exec(compile(block, page, "exec"), names)
             ran += 1
@@ -46,10 +60,24 @@ def test_a_page_does_what_it_says(
             program, *arguments = shlex.split(command)
             assert program == "caffejax", f"{page}: {command}"
             capsys.readouterr()
-            assert main(arguments) == 0, f"{page}: {command}"
-            printed = capsys.readouterr().out
+            code = exit_code(arguments)
+            printed, said = capsys.readouterr()
+            fails = bool(_ERROR.match(output))
+            assert (code != 0) == fails, f"{page}: {command}\n{said}"
+            if fails:
+                printed = "\n".join(line for line in said.splitlines() if _ERROR.match(line))
             assert not output.strip() or _CHECKER.check_output(output, printed, _LOOSE), (
                 f"{page}: {command}\n{printed}\ndiffers from\n{output}"
             )
             ran += 1
     assert ran
+
+
+def test_messages_that_are_told_of_without_being_made_are_there() -> None:
+    """Those in tables of the page on errors, with ... for what differs."""
+    told = re.findall(r"^\| `([^`]+)` \| ", (REPOSITORY / "docs" / "errors.md").read_text(), re.MULTILINE)
+    messages = [message for message in told if " " in message]
+    assert len(messages) > 5
+    source = "".join(path.read_text() for path in (REPOSITORY / "src").rglob("*.py"))
+    source = re.sub(r'"\s*\n\s*f?"', "", source)  # strings in parts
+    assert [part for message in messages for part in message.split("...") if part not in source] == []
