@@ -1,4 +1,4 @@
-"""The pages on commands: each command in them runs as it stands there, and prints what the page says."""
+"""The pages with commands and code: each block runs as it stands there, and prints what the page says."""
 
 import doctest
 import os
@@ -12,7 +12,15 @@ import pytest
 from caffejax.cli import main
 
 REPOSITORY = Path(__file__).parents[2]
-PAGES = sorted(page.name for page in (REPOSITORY / "docs").glob("*.md") if "```console" in page.read_text())
+ELSEWHERE = {  # pages with tests of their own, in test_docs.py
+    *("adding_a_layer", "comparing", "exporting_flax", "inference", "jax", "own_data", "python", "python_layers"),
+    *("weights", "accelerators", "scaling"),  # of the last two: their code needs a compiler for GPUs, and devices
+}
+PAGES = sorted(
+    page.name
+    for page in (REPOSITORY / "docs").glob("*.md")
+    if page.stem not in ELSEWHERE and re.search("^```(console|python)$", page.read_text(), re.MULTILINE)
+)
 
 _FENCE = re.compile(r'^```(console|python|\w+ title="([\w.]+)")\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 _ERROR = re.compile(r"caffejax( \w+)?: ")
@@ -32,6 +40,11 @@ def exit_code(arguments: list[str]) -> int:
         return main(arguments)
     except SystemExit as stop:  # for a mistake in the command
         return int(stop.code or 0)
+
+
+def test_every_page_with_code_is_run() -> None:
+    tests = (REPOSITORY / "tests" / "whole" / "test_docs.py").read_text()
+    assert {page for page in ELSEWHERE if f"{page}.md" not in tests} == {"accelerators", "scaling"}
 
 
 @pytest.mark.slow
