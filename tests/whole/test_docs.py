@@ -119,8 +119,11 @@ def test_the_page_on_inference_works(capsys: pytest.CaptureFixture[str], monkeyp
 
 
 @pytest.mark.slow
-def test_the_page_for_jax_users_works(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(REPOSITORY)
+def test_the_page_for_jax_users_works(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
     namespace: dict[str, Any] = {}
     for block in python_blocks("jax.md"):
         exec(block, namespace)
