@@ -77,16 +77,21 @@ class Examples:
 
     def params(self, t: LayerType) -> list[str]:
         """Return the names of the messages of parameters in a type's example."""
-        return _params(self._nets[t][0].layer[-1])
+        return _params(self._net(t)[0].layer[-1])
 
     def __getitem__(self, t: LayerType) -> list[str]:
         """Return the lines of a type's example; what comes out of it stands above as a comment."""
-        net, phase = self._nets[t]
+        net, phase = self._net(t)
         graph = _built(net, phase)
         layer = net.layer[-1]
         params = [p.spec.shape for p in graph.layers[-1].params]
         said = _shapes(graph, layer.bottom, layer.top) + (f"; params {_joined(params)}" if params else "")
         return [f"# {said}" if said else "# no top", *_text(layer)]
+
+    def _net(self, t: LayerType) -> tuple[NetParameter, str]:
+        if t not in self._nets:
+            sys.exit(f"layer type {t.name} of {t.facts.origin}: no case in tests/transformations is an example of it")
+        return self._nets[t]
 
 
 def _renamed(net: NetParameter) -> NetParameter:
