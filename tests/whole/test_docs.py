@@ -174,6 +174,11 @@ def test_the_page_on_flax_source_works(
     assert capsys.readouterr().out == "(7, 10)\n"
 
 
+def test_the_page_on_callbacks_tells_of_all_events() -> None:
+    page = (REPOSITORY / "docs" / "callbacks.md").read_text()
+    assert re.findall(r"^\| `(on_\w+)\(", page, re.MULTILINE) == [n for n in vars(caffejax.Callback) if n[:3] == "on_"]
+
+
 def test_links_between_pages_lead_to_files() -> None:
     pages = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]
     links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text())]
