@@ -160,7 +160,7 @@ register(
         runs=Variants(
             _variant,
             {"BVLC's": PLAIN_BATCH_NORM, "with scale and bias": SCALED_BATCH_NORM},
-            told_apart="By `scale_bias`, `scale_filler`, `bias_filler` (NVIDIA) or `filler` (Intel) in its parameters.",
+            told_apart="One with `scale_bias`, `scale_filler`, `bias_filler` (NVIDIA) or `filler` (Intel) is a fork's.",
         ),
     )
 )
