@@ -40,9 +40,10 @@ def moved(tree: Any, shardings: Any) -> Any:
 def _placed(array: Any, sharding: jax.sharding.Sharding) -> jax.Array:
     if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
         return jax.random.wrap_key_data(_placed(jax.random.key_data(array), sharding))
-    # a copy: steps reuse the memory of what they are given
-    held = np.array(array)
-    return jax.make_array_from_callback(held.shape, sharding, lambda index: held[index])
+    held = np.asarray(array)
+    # a copy, of the part only: steps reuse the memory of what they are given
+    found = jax.make_array_from_callback(held.shape, sharding, lambda index: np.array(held[index]))
+    return found.block_until_ready()  # till then the copy is there as well
 
 
 def settled(tree: Any) -> Any:
