@@ -181,9 +181,7 @@ class _Wiring:
             in_place = i < len(layer.bottom) and top == layer.bottom[i]
             if in_place and not kind.signature.in_place:
                 raise GraphError(f"does not allow in-place computation (bottom and top '{top}')")
-            if not in_place and (
-                top in self.blobs or top in self.unknown - self.doubtful or top in layer.top[:i]
-            ):
+            if not in_place and (top in self.blobs or top in self.unknown - self.doubtful or top in layer.top[:i]):
                 raise GraphError(f"top blob '{top}' produced by multiple sources")
         self.unread.update(layer.top)
         self.makers.update((top, layer) for top in layer.top if top not in layer.bottom)
