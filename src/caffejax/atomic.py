@@ -51,13 +51,8 @@ def replacing_path(path: str | os.PathLike[str], error: type[CaffejaxError] = Ca
     """
     partial = None
     try:
-        target = Path(os.path.realpath(path))  # a symbolic link stays one
+        target = check_place(path, error)
         partial = target.with_name(f".{target.name}.{uuid4().hex[:8]}.tmp")
-        if target.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if target.exists() and not target.is_file():
-            message = "is a device, a pipe or a socket, which a file would take the place of; name a file"
-            raise error(Problem(message, str(path)))
         yield partial
         _sync(partial)
         os.replace(partial, target)
@@ -69,6 +64,28 @@ def replacing_path(path: str | os.PathLike[str], error: type[CaffejaxError] = Ca
         if partial is not None:
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
+
+
+def check_place(path: str | os.PathLike[str], error: type[CaffejaxError] = CaffejaxError) -> Path:
+    """Check that a file can stand at `path`, as far as can be seen before there is something to write.
+
+    Returns:
+        Where it will be: a symbolic link stays one.
+
+    Raises:
+        CaffejaxError: as `replacing`: if there is no such folder, or something else is there already.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if target.exists() and not target.is_file():
+            message = "is a device, a pipe or a socket, which a file would take the place of; name a file"
+            raise error(Problem(message, str(path)))
+        os.stat(os.path.join(target.parent, ""))  # fails where that is a file
+    except OSError as cause:
+        raise error(not_written(path, cause)) from cause
+    return target
 
 
 def not_written(path: str | os.PathLike[str], cause: OSError) -> Problem:

@@ -138,6 +138,9 @@ def test_mistakes_in_the_text_are_said_with_their_lines(check) -> None:
     report = check(INPUT + CONV.replace("num_output: 4", "num_output: four").replace("kernel_size", "kernelsize"))
     assert [f.cause for f in report.findings] == ["text", "text"]
     assert report.findings[0].message.startswith("line 3: num_output: expected an integer, found 'four'")
+    assert [f.message for f in check(f"nonsense: 1 {INPUT} {CONV}".replace("Conv", "Cnov")).phases[0].findings] == [
+        "unknown layer type 'Cnovolution'; did you mean 'Convolution'?"
+    ]
 
 
 def test_absent_data_is_not_missed(check) -> None:

@@ -42,6 +42,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "train_val.prototxt").write_text(DATA.replace("list.txt", str(made / "list.txt")) + LAYERS)
     (made / "data_only.prototxt").write_text('layer { name: "x" type: "DummyData" top: "x" dummy_data_param {'
         " shape { dim: 1 } } }")  # fmt: skip
+    (made / "deep.prototxt").write_text(
+        IMAGES.replace("data", "x").replace("dim: 3", "dim: 5").replace("dim: 2", "dim: 1")
+    )
     net = Net(made / "deploy.prototxt", "TEST")
     save_weights(made / "w.caffemodel", net.graph, net.init(jax.random.key(1)))
     cv2.imwrite(str(made / "cat.png"), rng.integers(0, 256, (20, 30, 3)).astype(np.uint8))
@@ -113,6 +116,11 @@ def test_features_of_the_nets_own_data(folder: Path, example: int) -> None:
         ("features deploy.prototxt --blob=conv --image=list.txt", r"list\.txt: its image of"),
         ("features deploy.prototxt --blob=conv --image=cat.png --images_dim=4,4", "4 x 4 cannot be cropped to 8 x 6"),
         ("features data_only.prototxt --blob=x --image=cat.png", r"data_only\.prototxt: no input takes images"),
+        (
+            "features deep.prototxt --blob=x --image=cat.png",
+            r"images, \(N, 1, H, W\) or \(N, 3, H, W\); .*'x': \(1, 5,",
+        ),
+        ("features train_val.prototxt --blob=conv --example=9", r"--example=9: the net's data has 9 examples, 0 to 8"),
     ],
 )
 def test_what_cannot_be_drawn(capsys: pytest.CaptureFixture[str], command: str, message: str) -> None:

@@ -262,6 +262,41 @@ def test_no_file_takes_the_place_of_a_device_or_pipe(tmp_path: Path, capsys: pyt
     assert pipe.is_fifo()
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("collect --model=none --out=no/a.npz", "no/a.npz: cannot be written: No such file or directory; create the"),
+        ("compare none none --picture=no/a.png", "no/a.png: cannot be written"),
+        ("export none --to=no/a.onnx", "no/a.onnx: cannot be written"),
+        ("export none --to=file/a.stablehlo", "file/a.stablehlo: cannot be written: Not a directory"),
+        ("export none --to=flax --out=folder", "folder: is a folder with files in it"),
+        ("features none --weights=none --blob=a --out=no/a.png", "no/a.png: cannot be written"),
+        ("draw_net none folder", "folder: cannot be written: Is a directory"),
+        ("view none --out=no/a.html", "no/a.html: cannot be written"),
+        ("view none --out=a.svg", "a.svg: what is written is a page, .html; `caffejax draw_net` draws pictures"),
+        ("plot_training_log 0 a.xyz none", "a.xyz: '.xyz' is no format of pictures"),
+    ],
+)
+def test_where_nothing_can_be_written_nothing_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "full").write_text("")
+    assert refused(capsys, *command.split()).startswith(f"caffejax: {said}")
+
+
+@pytest.mark.parametrize("command", ["summary net", "memory --model=net", "collect --model=net --out=a.npz"])
+def test_a_net_without_layers_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net").write_text('layer { name: "d" type: "Input" top: "d" include { stage: "s" } }')
+    phase = "TRAIN" if command.startswith("memory") else "TEST"
+    assert refused(capsys, *command.split()) == f"caffejax: net: the net has no layers in phase {phase}"
+
+
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="Linux's device that is always full")
 def test_output_to_a_full_disk_says_so(tmp_path: Path) -> None:
     net = tmp_path / "net.prototxt"

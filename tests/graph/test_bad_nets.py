@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from caffejax.errors import CaffejaxError
+from caffejax.errors import CaffejaxError, SchemaError
 from caffejax.net import Net
+from caffejax.solvers import Solver
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -55,6 +56,54 @@ def test_every_problem_is_reported_at_once() -> None:
         ("three", "takes exactly 1 bottom, but 2 given"),
         ("two", "unknown bottom blob 'dta' (bottom index 0); did you mean 'data'?"),
     ]
+
+
+MISSPELT = """
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 8 dim: 8 } } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv" convolution_param { num_output: x } }
+layer { name: "mine" type: "Mine" bottom: "conv" top: "mine" mine_param { a: 1 } }
+layer { name: "ip" type: "InnerProduct" bottom: "mine" top: "ip" }
+layer { name: "big" type: "Convolution" bottom: "data" top: "big"
+  convolution_param { num_output: 2 kernel_size: 99 } }
+"""
+FIRST = 'layer { name: "a" type: "Input" top: "x" input_param { shape { dim: 1 } } '
+READERS = """
+layer { name: "r" type: "ReLU" bottom: "x" top: "y" }
+layer { name: "t" type: "Tanh" bottom: "x" top: "z" }"""
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (MISSPELT, ["conv: num_output", "mine: LayerParameter has no", "mine: unknown layer type", "big: the kernel"]),
+        (MISSPELT + FIRST, ["conv: num_output", "mine: Layer", "a: the text ends", "mine: unknown", "big: the kernel"]),
+        # what the text lacks may be what produces these
+        (FIRST.replace("top", "tpo") + "}" + READERS, ["a: LayerParameter has no", "t: unknown layer type"]),
+        ('input: "x" input_dmi: 1' + READERS, ["None: NetParameter has no", "t: unknown layer type"]),
+        ('input: "x" input_dim: 1 input_dmi: 3' + READERS, ["None: NetParameter has no", "None: 1 inputs"]),
+        # nor does a rule count that is wrong
+        (
+            FIRST.replace('"a"', '"b"')
+            + f"include {{ phase: TRIAN }} }} {FIRST} include {{ phase: TEST }} }} {READERS}",
+            [": phase: 'TRIAN' is no value", "t: unknown layer type"],
+        ),
+    ],
+)
+def test_what_is_wrong_with_the_text_hides_nothing_else_and_nothing_follows_from_it(
+    text: str, lines: list[str]
+) -> None:
+    with pytest.raises(SchemaError) as caught:
+        Net(text)
+    found = [f"{p.layer}: {p.message}" for p in caught.value.problems]
+    assert len(found) == len(lines)
+    assert all(line in said for line, said in zip(lines, found, strict=True)), found
+
+
+def test_a_solver_says_all_that_is_wrong_with_its_net(tmp_path: Path) -> None:
+    (tmp_path / "net.prototxt").write_text(MISSPELT)
+    (tmp_path / "solver.prototxt").write_text(f'net: "{tmp_path / "net.prototxt"}" base_lr: 1 lr_policy: "fixed"')
+    with pytest.raises(SchemaError, match=r"(?s)layer .conv.*num_output.*layer .big.*the kernel"):
+        Solver(tmp_path / "solver.prototxt")
 
 
 def test_shape_problems_of_independent_layers_are_reported_together() -> None:

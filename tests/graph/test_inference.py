@@ -32,6 +32,7 @@ CLASSIFIER = """
   layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
   layer { name: "accuracy" type: "Accuracy" bottom: "ip" bottom: "label" top: "accuracy" }
 """
+UNNAMED = CLASSIFIER.replace(' top: "loss"', "").replace('name: "accuracy"', 'name: "a" exclude { phase: TEST }')
 SIAMESE = """
   layer { name: "pair" type: "Input" top: "a" top: "b" input_param { shape { dim: 2 dim: 3 } } }
   layer { name: "fa" type: "InnerProduct" bottom: "a" top: "fa" param { name: "w" } param { name: "c" }
@@ -97,6 +98,7 @@ def test_each_blob_is_made_once(text: str) -> None:
     [
         (IN_PLACE, ("aside", "sum")),
         (CLASSIFIER, ("ip",)),
+        (UNNAMED, ("ip",)),
         (SIAMESE, ("fa", "fb")),
         (AUTOENCODER, ("best", "code")),
         (DETECTOR, ("found",)),

@@ -65,7 +65,7 @@ def test_marks_and_encodings(tmp_path):
         (b"name: '\xff'", "1:7: name: the string is not UTF-8"),
         (b"\x7fELF\x00\x01", "this is a binary file"),
         (b"\x80\x81\x82", "1:1: expected the name of a field"),
-        (b"layer { name: 'a'", "1:18: the text ends inside LayerParameter"),
+        (b"layer { name: 'a'", "1:18: layer 'a': the text ends inside LayerParameter"),
     ],
 )
 def test_bad_files(tmp_path, content, said):

@@ -16,7 +16,7 @@ from ..graph.states import State, lacks_data, states_of
 from ..inspect.memory import net_sizes
 from ..options import Reading
 from ..paths import find
-from ..schema import read_net, read_solver
+from ..schema import read_solver, read_what_is_right
 from ..schema.caffe_pb2 import NetParameter, SolverParameter
 from ..solvers import settings
 from .files import kind_of, weights_beside
@@ -49,7 +49,7 @@ def check_file(
         try:
             if kind == "net":
                 named = [Path(w) for w in weights] or weights_beside(file)
-                return _net_report(file, read_net(file), named, reading, notes)
+                return _net_report(file, *read_what_is_right(file), named, reading, notes)
             if kind == "solver":
                 return _solver_report(file, read_solver(file), reading, notes)
         except CaffejaxError as error:
@@ -58,10 +58,17 @@ def check_file(
 
 
 def _net_report(
-    file: Path, net: NetParameter, weights: Sequence[Path], reading: Reading, notes: Sequence[str]
+    file: Path,
+    net: NetParameter,
+    wrong: Sequence[Problem],
+    weights: Sequence[Path],
+    reading: Reading,
+    notes: Sequence[str],
 ) -> Report:
-    phases = tuple(_phase_report(file, net, state, weights, reading) for state in states_of(net))
-    return Report(str(file), "net", (), _without_repetition(phases), tuple(dict.fromkeys(notes)))
+    phases = tuple(_phase_report(file, net, state, weights, reading, wrong) for state in states_of(net))
+    return Report(
+        str(file), "net", findings_of(wrong, "text"), _without_repetition(phases), tuple(dict.fromkeys(notes))
+    )
 
 
 def _solver_report(file: Path, param: SolverParameter, reading: Reading, notes: list[str]) -> Report:
@@ -88,13 +95,18 @@ def _solver_report(file: Path, param: SolverParameter, reading: Reading, notes: 
 
 
 def _phase_report(
-    file: Path, net: NetParameter, state: State, weights: Sequence[Path], reading: Reading
+    file: Path,
+    net: NetParameter,
+    state: State,
+    weights: Sequence[Path],
+    reading: Reading,
+    wrong: Sequence[Problem] = (),
 ) -> PhaseReport:
     if lacks_data(net, state.message):
         return PhaseReport(state.name, "no data")
     best: PhaseReport | None = None
     try:
-        for graph, assumed, guessed in assumed_graphs(net, state.message, file, reading):
+        for graph, assumed, guessed in assumed_graphs(net, state.message, file, reading, wrong):
             found = _loaded(state.name, graph, assumed, [weights_report(graph, path) for path in weights])
             best = best or (replace(found, parameters=0, memory=0) if guessed else found)
             if not weights or not any(w.misfits for w in found.weights):
@@ -102,7 +114,7 @@ def _phase_report(
     except AbsentError as reason:
         return PhaseReport(state.name, "loads", assumed=(f"{reason}; the layers after it were not looked at",))
     except CaffejaxError as error:
-        return PhaseReport(state.name, "fails", findings_of(error.problems))
+        return PhaseReport(state.name, "fails", findings_of(p for p in error.problems if p not in wrong))
     assert best is not None  # else assumed_graphs raises
     return best
 

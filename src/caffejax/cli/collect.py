@@ -31,8 +31,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Collect and write the dump."""
     start_logging()
+    from ..atomic import check_place
     from ..inspect.dumps import collect, read_inputs, write_dump
 
+    check_place(options.out)
     net = nets.net_of(options)
     inputs = read_inputs(options.inputs, net.fed) if options.inputs else {}
     variables = nets.variables_of(net, options.weights, options.strict_weights)

@@ -25,11 +25,13 @@ def run(options: argparse.Namespace) -> None:
     """Draw the net."""
     from pathlib import Path
 
+    from ..atomic import check_place
     from ..glog import start_logging
     from ..pycaffe.draw import draw_net_to_file
     from ..schema import caffe_pb2, read_net
 
     start_logging()
+    check_place(options.output_image_file)
     net = read_net(Path(options.input_net_proto_file))
     phase = None if options.phase == "ALL" else caffe_pb2.Phase.Value(options.phase)
     with images.refusals(options.input_net_proto_file):

@@ -61,6 +61,7 @@ def run(options: argparse.Namespace) -> None:
     """Export the net."""
     start_logging()
     form = _form(options)
+    _check_place(form, options)
     from ..export import Subject, weights_of
 
     net = nets.net_of(options)
@@ -92,6 +93,17 @@ def _form(options: argparse.Namespace) -> str:
     if problems:
         raise CaffejaxError(problems)
     return form
+
+
+def _check_place(form: str, options: argparse.Namespace) -> None:
+    """Raise `CaffejaxError` if what is exported cannot stand where it is to: before the work."""
+    from ..atomic import check_place
+    from ..export.flax import check_folder
+
+    if form == "flax":
+        check_folder(options.out)
+    else:
+        check_place(options.to)
 
 
 def _check_axis(net: Net, axis: int) -> None:

@@ -56,8 +56,11 @@ def run(options: argparse.Namespace) -> None:
         else:
             size = _batch_size(net, options)
             number, row = divmod(options.example, size)
-            batches = Loader(net.graph)
-            stack.callback(batches.close)
+            loader = batches = Loader(net.graph)
+            stack.callback(loader.close)
+            if loader.examples is not None and options.example >= loader.examples:
+                there = f"the net's data has {loader.examples} examples, 0 to {loader.examples - 1}"
+                raise DataError(Problem(f"--example={options.example}: {there}", options.model))
         computed = features(net, variables, [options.blob], batches, freeze=number >= WORTHWHILE)
         values = np.atleast_1d(np.asarray(next(islice(computed, number, None))[options.blob], np.float32))
     if row >= len(values):
@@ -75,16 +78,17 @@ def _batch_size(net: Net, options: argparse.Namespace) -> int:
 
 
 def _batch(net: Net, options: argparse.Namespace) -> dict[str, np.ndarray]:
-    """Return a batch of nothing but the image, for the first input that takes images; other inputs are 0."""
+    """Return a batch of nothing but the image, for the first input of 1 or 3 channels; other inputs are 0."""
     import numpy as np
 
     from ..pycaffe import io
     from ..pycaffe._images import center_crops, transformer_of
 
     shapes = {name: net.graph.blobs[name].shape for name in net.graph.fed}
-    name = next((name for name, shape in shapes.items() if len(shape) == 4), None)
+    name = next((name for name, shape in shapes.items() if len(shape) == 4 and shape[1] in (1, 3)), None)
     if name is None:
-        raise GraphError(Problem(f"no input takes images; inputs: {shapes}", options.model))
+        what = f"no input takes images, (N, 1, H, W) or (N, 3, H, W); inputs: {shapes}"
+        raise GraphError(Problem(what, options.model))
     channels, *dims = shapes[name][1:]
     settings = images.settings(options)
     if channels != len(settings["channel_swap"]):

@@ -38,10 +38,15 @@ def stages(options: argparse.Namespace) -> list[str]:
 
 
 def net_of(options: argparse.Namespace) -> Net:
-    """Make the net that a command's flags describe."""
+    """Make the net that a command's flags describe.
+
+    Raises:
+        GraphError: if it has no layers, or with all that is wrong with it.
+    """
+    from ..errors import GraphError, Problem
     from ..net import Net
 
-    return Net(
+    net = Net(
         Path(options.model),
         options.phase,
         level=options.level,
@@ -49,6 +54,9 @@ def net_of(options: argparse.Namespace) -> Net:
         run=flags.run_of(options),
         reading=flags.reading_of(options),
     )
+    if not net.graph.layers:
+        raise GraphError(Problem(f"the net has no layers in phase {options.phase}", options.model))
+    return net
 
 
 def add_strict_flag(parser: argparse.ArgumentParser) -> None:

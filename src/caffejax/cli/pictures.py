@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..atomic import check_place
 from ..errors import CaffejaxError
 
 
 def check_figure(path: str) -> None:
-    """Check that matplotlib writes files with such names.
+    """Check that matplotlib writes files with such names, and that there is such a folder.
 
     Raises:
-        CaffejaxError: if it does not, or is not installed.
+        CaffejaxError: if not, or if it is not installed.
     """
+    check_place(path)
     try:
         from matplotlib.backend_bases import FigureCanvasBase
     except ImportError as error:
@@ -24,15 +26,16 @@ def check_figure(path: str) -> None:
 
 
 def check_image(path: str) -> None:
-    """Check that OpenCV writes files with such names.
+    """Check that OpenCV writes files with such names, and that there is such a folder.
 
     Raises:
-        CaffejaxError: if it does not.
+        CaffejaxError: if not.
     """
     import numpy as np
 
     from ..errors import located
     from ..inspect.pictures import encoded
 
+    check_place(path)
     with located(file=path):
         encoded(np.zeros((1, 1), np.uint8), Path(path).suffix)

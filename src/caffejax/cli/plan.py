@@ -112,26 +112,20 @@ def _numbers(text: str) -> list[int]:
 
 def _subject(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
     """Return the net that a file holds, or that the solver in it names, and the solver."""
-    from ..errors import SchemaError
-    from ..graph import net_state
+    from ..checking.files import kind_of
     from ..net import Net
-    from ..schema import read_net, read_solver
+    from ..schema import read_solver
     from ..solvers import settings
 
     path, run, reading = Path(options.file), flags.run_of(options), flags.reading_of(options)
-    try:
-        message = read_net(path)
-    except SchemaError as error:
-        try:
-            solver = read_solver(path)
-        except SchemaError:
-            raise error from None
-        settings.check(solver, str(path))
-        test = settings.test_nets(solver, path.parent) if options.phase == "TEST" else []
-        chosen = test[0] if test else settings.train_net(solver, path.parent)
-        return Net(chosen.message, state=chosen.state, file=chosen.file, run=run, reading=reading), solver
-    state = net_state(message, options.phase, options.level, nets.stages(options))
-    return Net(message, state=state, file=str(path), run=run, reading=reading), None
+    if not path.is_file() or kind_of(path.read_text("utf-8-sig", "replace")) != "solver":
+        stages = nets.stages(options)
+        return Net(path, options.phase, level=options.level, stages=stages, run=run, reading=reading), None
+    solver = read_solver(path)
+    settings.check(solver, str(path))
+    test = settings.test_nets(solver, path.parent) if options.phase == "TEST" else []
+    chosen = test[0] if test else settings.train_net(solver, path.parent)
+    return Net(chosen.message, state=chosen.state, file=chosen.file, run=run, reading=reading), solver
 
 
 def _lines(found: Plan) -> list[str]:

@@ -10,6 +10,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from . import pictures
+
 if TYPE_CHECKING:
     from ..errors import Problem
 
@@ -46,6 +48,7 @@ def run(options: argparse.Namespace) -> None:
     from ..errors import CaffejaxError
     from ..logs import new_figure, write_figure
 
+    pictures.check_figure(options.output)
     what, _, axis = options.chart_type.partition("_vs_")
     problems: list[Problem] = []
     figure = new_figure()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..view import SeenNet
 
 HELP = "show a net in a browser"
+_PICTURES = (".svg", ".png", ".pdf", ".jpg", ".jpeg", ".dot")
 EXAMPLE = "caffejax view configs/googlenet/train_val.prototxt --out googlenet.html"
 
 
@@ -38,6 +39,7 @@ def run(options: argparse.Namespace) -> None:
     """Write the page, or serve it."""
     from pathlib import Path
 
+    from ..atomic import check_place
     from ..errors import CaffejaxError
     from ..view import serve, write_page
 
@@ -50,6 +52,9 @@ def run(options: argparse.Namespace) -> None:
     out = Path(options.out or f"{file.stem}.html")
     if out.resolve() == file.resolve():
         raise CaffejaxError(f"{file}: the page would take the net's place; --out names another file")
+    if out.suffix.lower() in _PICTURES:
+        raise CaffejaxError(f"{out}: what is written is a page, .html; `caffejax draw_net` draws pictures")
+    check_place(out)
     _report(write_page(file, out, options.level, stages, reading), out)
 
 

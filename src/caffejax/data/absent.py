@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
-from ..errors import CaffejaxError, GraphError
+from ..errors import CaffejaxError, GraphError, Problem
 from ..graph import Graph, build_graph
 from ..graph.rules import included
 from ..layers import Reads, layer_type
@@ -42,7 +42,7 @@ class AssumedGraph(NamedTuple):
 
 
 def assumed_graphs(
-    net: NetParameter, state: NetState, file: Path, reading: Reading = Reading()
+    net: NetParameter, state: NetState, file: Path, reading: Reading = Reading(), wrong: Sequence[Problem] = ()
 ) -> Iterator[AssumedGraph]:
     """Yield the graph of a net whose sources may be absent; if nothing tells the images' size, one for each that fits.
 
@@ -51,10 +51,11 @@ def assumed_graphs(
         state: phase, level and stages.
         file: where the net came from.
         reading: how its data is read, where it is there.
+        wrong: what is wrong with its text.
 
     Raises:
         AbsentError: if the settings of a layer whose source is absent tell no shapes.
-        GraphError: as `build_graph`, if no size fits.
+        GraphError, SchemaError: as `build_graph`, if no size fits.
     """
     absent = [layer for layer in net.layer if included(layer, state) and has_absent_source(layer, file.parent)]
     sides = side_guesses(absent)
@@ -62,7 +63,8 @@ def assumed_graphs(
     fits = False
     for side in sides:
         try:
-            graph = build_graph(replaced(net, absent, side) if absent else net, state, file=str(file), reading=reading)
+            assumed = replaced(net, absent, side) if absent else net
+            graph = build_graph(assumed, state, file=str(file), reading=reading, wrong=wrong)
         except CaffejaxError as failure:
             error = error or failure
         else:

@@ -49,6 +49,10 @@ class RecordExamples(Generic[Label]):
         """The value of the first record."""
         return self._records[self._index(0)][1]
 
+    def __len__(self) -> int:
+        """Return how many records there are before they come again."""
+        return len(self._records)
+
     def records(self, start: int, count: int) -> list[Record]:
         """Return the records of that many examples."""
         records: list[Record] = []

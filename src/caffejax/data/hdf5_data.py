@@ -55,13 +55,14 @@ class Hdf5Batches:
         self._order: tuple[tuple[int, int], np.ndarray] | None = None  # the last order drawn, and for what
         rows = {path: _count_rows(path, self._names[0]) for path in dict.fromkeys(files)}  # a list may repeat them
         self._sizes = [rows[path] for path in files]
+        self.examples = sum(self._sizes)
 
     def read(self, start: int) -> Batch:
         """Read the batch from row `start` on. It may span files and rounds."""
         parts: list[Rows] = []
         at, end = start, start + self.batch_size
         while at < end:
-            epoch, row = divmod(at, sum(self._sizes))
+            epoch, row = divmod(at, self.examples)
             file, first = self._locate(epoch, row)
             last = min(self._sizes[file], first + end - at)
             order = self._row_order(epoch, file)[first:last] if self._rng else slice(first, last)

@@ -27,6 +27,10 @@ AnyLabel_co = TypeVar("AnyLabel_co", covariant=True)
 class Examples(Protocol[AnyLabel_co]):
     """Labelled images by number, without end. Several threads may read at once."""
 
+    def __len__(self) -> int:
+        """Return how many there are before they come again."""
+        ...
+
     def count_threads(self) -> int:
         """Return how many threads can read faster than one. May read an example to find out."""
         ...
@@ -96,6 +100,11 @@ class LabelledBatches:
         """How many threads can read faster than one; asked for when reading begins."""
         with located(**self._layer):
             return self._examples.count_threads()
+
+    @property
+    def examples(self) -> int:
+        """How many examples there are before they come again."""
+        return len(self._examples)
 
     def read(self, start: int) -> Batch:
         """Read the batch from example `start` on.

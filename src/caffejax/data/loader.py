@@ -107,6 +107,12 @@ class Loader:
         """The number of the next batch of the whole, which says whose it is."""
         return self._number
 
+    @property
+    def examples(self) -> int | None:
+        """How many examples the first source that tells has before they come again; None if none tells."""
+        told = (getattr(source, "examples", None) for source in self._sources.values())
+        return next((n for n in told if n is not None), None)
+
     def read(self, layer: str) -> dict[str, np.ndarray]:
         """Return the share's next batch of one source, by blob name. Raises as `next` does."""
         return self._checked(layer, next(self._sources[layer]))

@@ -46,6 +46,10 @@ class Order:
             raise DataError(f"rand_skip skips {self._skip} of {count} images; lower it")
         self._orders: dict[int, np.ndarray] = {}
 
+    def __len__(self) -> int:
+        """Return how many files there are before they come again."""
+        return self._count
+
     def __getitem__(self, n: int) -> int:
         epoch, i = divmod(self._skip + n, self._count)
         return int(self._order(epoch)[i]) if self._shuffle else i

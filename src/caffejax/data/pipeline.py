@@ -58,6 +58,11 @@ class Batches(Protocol):
         """How many threads can read faster than one; asked for when reading begins."""
         ...
 
+    @property
+    def examples(self) -> int | None:
+        """How many examples there are before they come again; None where they are drawn without end."""
+        ...
+
     def read(self, start: int) -> Batch:
         """Read the examples from number `start` on, counted from the start of training, wrapping round."""
         ...
@@ -109,6 +114,11 @@ class Pipeline:
         while True:
             if (arrays := self.take(self.number)) is not None:
                 return arrays
+
+    @property
+    def examples(self) -> int | None:
+        """How many examples there are before they come again; None where they are drawn without end."""
+        return self._batches.examples
 
     @property
     def number(self) -> int:

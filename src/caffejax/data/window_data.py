@@ -60,6 +60,7 @@ class WindowBatches:
         self._cache: dict[int, bytes] | None = {} if param.cache_images else None
         self.batch_size: int = param.batch_size
         self.threads = available_cores()
+        self.examples = None
         wanted = {"fg_threshold": self._foreground, "bg_threshold": self.batch_size - self._foreground}
         for name, count, windows in zip(wanted, wanted.values(), self._kinds, strict=True):
             if count and not len(windows):

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import CaffejaxError, GraphError, LayerError, Problem, located, require
+from ..errors import CaffejaxError, GraphError, LayerError, Problem, SchemaError, located, require
 from ..layers import Context, Fed, LayerType, Look, OnHost, Reads, Site, type_of
 from ..layers.calling import forward
 from ..layers.checking import declared_params, explained
@@ -24,7 +24,7 @@ from .backward import mark_backward
 from .company import in_company
 from .fitting import inputs_behind, label_shapes, with_inputs
 from .model import AUTOMATIC, Graph, Layer, Param
-from .problems import layer_problems, missing_problems, net_problems
+from .problems import layer_problems, missing_problems, net_problems, type_problems
 from .rules import included, rule_problems
 from .sharing import Sharing, carried_params
 from .splits import find_sources, insert_splits
@@ -42,6 +42,7 @@ def build_graph(
     file: str | None = None,
     run: Run = Run(),
     reading: Reading = Reading(),
+    wrong: Sequence[Problem] = (),
 ) -> Graph:
     """Build the graph of an upgraded net in a state (see `net_state`).
 
@@ -51,22 +52,26 @@ def build_graph(
         file: where the net came from: for messages, and for paths relative to it.
         run: how the net computes.
         reading: how its data is read.
+        wrong: what is wrong with its text. Layers that it is about are not looked at.
 
     Raises:
         GraphError: naming every problem found, each with its layer.
+        SchemaError: in its place if something is wrong with the text, naming that as well.
     """
+    if wrong and (net.layers or net.input):
+        raise SchemaError(wrong)  # the layers are not what an upgrade would have made of them
     fitted: dict[str, Shape] = {}
     while True:
-        wiring, problems = _swept(net, state, file, run, reading, fitted)
+        wiring, problems = _swept(net, state, file, run, reading, fitted, wrong)
         if not wiring.fitted:
             break
         for top, shape in wiring.fitted.items():
             log.warning("%sInput '%s' is taken to be of shape %s, as its readers need", _of(file), top, shape)
         fitted |= wiring.fitted
         net = with_inputs(net, wiring.fitted)
-    if problems:
+    if wrong or problems:
         with located(file=file):
-            raise GraphError(problems)
+            raise (SchemaError if wrong else GraphError)([*wrong, *problems])
     layers = [layer for layer in net.layer if included(layer, state)]
     for sentence in ignored_settings(net, [(layer, type_of(layer).signature.param) for layer in layers]):
         log.warning("%s%s", _of(file), sentence)
@@ -87,24 +92,40 @@ def _of(file: str | None) -> str:
 
 
 def _swept(
-    net: NetParameter, state: NetState, file: str | None, run: Run, reading: Reading, fitted: Mapping[str, Shape]
+    net: NetParameter,
+    state: NetState,
+    file: str | None,
+    run: Run,
+    reading: Reading,
+    fitted: Mapping[str, Shape],
+    wrong: Sequence[Problem],
 ) -> tuple[_Wiring, list[Problem]]:
     """Go through the layers once; return what was found, and every problem.
 
     Args:
-        net, state, file, run, reading: see `build_graph`.
+        net, state, file, run, reading, wrong: see `build_graph`.
         fitted: Inputs that have been given the shape that their readers need.
     """
     layers = [layer for layer in net.layer if included(layer, state)]
-    problems = [*net_problems(net), *(p for layer in net.layer for p in rule_problems(layer))]
-    of_layers = [list(layer_problems(layer)) for layer in layers]
+    names = {problem.layer or "" for problem in wrong}
+    doubtful = [layer.name in names for layer in layers]
+    problems = [*net_problems(net), *(p for x in net.layer if x.name not in names for p in rule_problems(x))]
+    of_layers = [
+        list(type_problems(layer) if doubt else layer_problems(layer))
+        for layer, doubt in zip(layers, doubtful, strict=True)
+    ]
     problems += [p for of_layer in of_layers for p in of_layer]
     sources, missing = find_sources(layers)
-    problems += missing_problems(layers, [layer for layer in net.layer if not included(layer, state)], missing)
+    may_be_lost = "" in names or any(doubt and not layer.top for layer, doubt in zip(layers, doubtful, strict=True))
+    if not may_be_lost:  # what produces them may stand where the text is wrong
+        problems += missing_problems(layers, [layer for layer in net.layer if not included(layer, state)], missing)
     phase: Any = caffe_pb2.Phase.Name(state.phase)
     wiring = _Wiring(phase, file, run, reading, written=layers, fixed=frozenset(fitted))
     for layer, i in insert_splits(layers, sources):
-        if i is not None and (of_layers[i] or any((i, j) not in sources for j in range(len(layer.bottom)))):
+        if i is not None and doubtful[i]:
+            wiring.doubtful.update(layer.top)
+            wiring.unknown.update(layer.top)
+        elif i is not None and (of_layers[i] or any((i, j) not in sources for j in range(len(layer.bottom)))):
             wiring.unknown.update(layer.top)
         else:
             wiring.add(layer, i)
@@ -126,6 +147,7 @@ class _Wiring:
     unread: set[str] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
     unknown: set[str] = field(default_factory=set)  # tops of layers that failed: no errors that follow from them
+    doubtful: set[str] = field(default_factory=set)  # of these, those of layers whose text is wrong, as rules may be
     keys: set[str] = field(default_factory=set)
     makers: dict[str, LayerParameter] = field(default_factory=dict)
     written: Sequence[LayerParameter] = ()  # the layers as they are written, without splits
@@ -166,7 +188,7 @@ class _Wiring:
             in_place = i < len(layer.bottom) and top == layer.bottom[i]
             if in_place and not kind.signature.in_place:
                 raise GraphError(f"does not allow in-place computation (bottom and top '{top}')")
-            if not in_place and (top in self.blobs or top in self.unknown or top in layer.top[:i]):
+            if not in_place and (top in self.blobs or top in self.unknown - self.doubtful or top in layer.top[:i]):
                 raise GraphError(f"top blob '{top}' produced by multiple sources")
         self.unread.update(layer.top)
         self.makers.update((top, layer) for top in layer.top if top not in layer.bottom)

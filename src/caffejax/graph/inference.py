@@ -9,7 +9,7 @@ from ..errors import GraphError, Problem, did_you_mean
 from ..layers import type_of
 from ..layers.context import without_wiring
 from ..schema.caffe_pb2 import LayerParameter
-from .model import Graph, Layer
+from .model import AUTOMATIC, Graph, Layer
 from .reshape import reshape_graph
 
 
@@ -33,7 +33,10 @@ def inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph
     if unknown or not wanted:
         problems = [f"no blob '{name}' in the net{did_you_mean(name, graph.blobs)}" for name in unknown]
         raise GraphError(
-            [Problem(p, graph.file) for p in problems or ["has no outputs; name the blobs that are wanted"]]
+            [
+                Problem(p, graph.file)
+                for p in problems or ["has no outputs; name the blobs that are wanted: `--outputs=A,B`"]
+            ]
         )
     layers, names = _each_blob_once(graph)
     outputs = tuple(dict.fromkeys(names[name] for name in wanted))
@@ -56,6 +59,8 @@ def predictions(graph: Graph) -> tuple[str, ...]:
     learned = _behind_params(graph)
     found: dict[str, None] = {}
     waiting = [name for name in graph.outputs if name in learned]
+    unnamed = [layer for layer in graph.layers if AUTOMATIC in layer.tops]  # losses, which V1 lets have no top
+    waiting += [bottom for layer in unnamed for bottom in layer.bottoms if bottom in learned]
     while waiting:
         layer = maker[name := waiting.pop(0)]
         if layer.inserted_split or _is_score(layer):

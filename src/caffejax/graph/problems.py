@@ -17,6 +17,15 @@ def net_problems(net: NetParameter) -> Iterator[Problem]:
         yield Problem(f"setting {setting} of the net is not supported; BVLC Caffe does not have it either")
 
 
+def type_problems(layer: LayerParameter) -> Iterator[Problem]:
+    """Yield that a layer's type is not known, if it names one."""
+    try:
+        type_of(layer)
+    except GraphError as error:
+        if layer.type:
+            yield Problem(str(error), layer=layer.name)
+
+
 def layer_problems(layer: LayerParameter) -> Iterator[Problem]:
     """Yield what is wrong with a layer by itself: its type, its counts, its settings."""
     try:

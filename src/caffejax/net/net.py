@@ -23,7 +23,7 @@ from ..schedule import Given, Result, plan, run, run_part
 from ..schedule.compiled import CompiledParts
 from ..schedule.fuse import keep_apart
 from ..schedule.recompute import Recomputing
-from ..schema import read_net, source_file
+from ..schema import read_what_is_right, source_file
 from ..schema.caffe_pb2 import NetParameter, NetState
 from ..variables import Blobs, Outputs, Params, Variables
 from .frozen import Frozen
@@ -62,7 +62,7 @@ class Net(Shown, OnDisk):
         recomputing: with `remat`, what chooses the layers that are run again.
 
     Raises:
-        SchemaError: if the file cannot be read.
+        SchemaError: if the file cannot be read, or its text is wrong, naming what else is wrong with the net.
         GraphError: naming everything that is wrong with the net.
         CaffejaxError: for options that are none of the choices.
     """
@@ -82,13 +82,13 @@ class Net(Shown, OnDisk):
     ) -> None:
         check_selection(phase=phase, level=level, stages=stages)
         self.run, self.reading = resolved(run, reading, options)
-        message = read_net(model)
+        message, wrong = read_what_is_right(model)
         if file is None and (path := source_file(model)) is not None:
             file = str(path)
         state = state or net_state(message, phase, level, stages)
         self._definition = message, state, file
         self._reshaped = False  # whether the graph is another than the definition's
-        self._set_graph(build_graph(message, state, file=file, run=self.run, reading=self.reading))
+        self._set_graph(build_graph(message, state, file=file, run=self.run, reading=self.reading, wrong=wrong))
 
     def __reduce__(self) -> Any:
         # as its definition, to be built anew: what was compiled stays here

@@ -14,7 +14,7 @@ from ..glog import warn_once
 from ..sizes import in_words
 from .caffe_pb2 import NetParameter, SolverParameter
 from .places import in_layer, is_layer
-from .text import format_text, parse_text, parse_what_is_right
+from .text import format_text, parse_what_is_right
 from .upgrade import upgrade_net, upgrade_solver
 
 M = TypeVar("M", bound=Message)
@@ -44,22 +44,26 @@ def read_net(source: str | os.PathLike[str] | Message, *, name: str = "<text>") 
     Raises:
         SchemaError: for a file that cannot be read, and with all problems of a text at once.
     """
-    net, file = _read(source, NetParameter, name)
-    with located(file=file):
-        _warn(upgrade_net(net), file)
+    net, problems = read_what_is_right(source, name=name)
+    if problems:
+        raise SchemaError(problems)
     return net
 
 
-def read_what_is_right(path: Path) -> tuple[NetParameter, tuple[Problem, ...]]:
-    """Read what can be read of a net's file, to look at; return it with every problem, and as it is if it is too old.
+def read_what_is_right(
+    source: str | os.PathLike[str] | Message, *, name: str = "<text>"
+) -> tuple[NetParameter, tuple[Problem, ...]]:
+    """Read what can be read of a net; return it with every problem, and as it is if it cannot be brought up to date.
+
+    Args as for `read_net`.
 
     Raises:
-        SchemaError: if there is no such file, or it is no text.
+        SchemaError: for a file that cannot be read, is no text, or is a solver.
     """
-    net, problems = parse_what_is_right(_text_of(path), NetParameter, file=str(path))
+    net, problems, file = _read(source, NetParameter, name)
     try:
-        with located(file=str(path)):
-            _warn(upgrade_net(net), str(path))
+        with located(file=file):
+            _warn(upgrade_net(net), file)
     except SchemaError as error:
         problems = (*problems, *error.problems)
     return net, problems
@@ -70,7 +74,9 @@ def read_solver(source: str | os.PathLike[str] | Message, *, name: str = "<text>
 
     Args and Raises as for `read_net`. Nets that it only names are not read.
     """
-    solver, file = _read(source, SolverParameter, name)
+    solver, problems, file = _read(source, SolverParameter, name)
+    if problems:
+        raise SchemaError(problems)
     with located(file=file):
         _warn(upgrade_solver(solver), file)
     return solver
@@ -106,27 +112,25 @@ def parse_binary(data: bytes, message_class: type[M], *, file: str | None = None
     return message
 
 
-def _read(source: str | os.PathLike[str] | Message, kind: type[M], name: str) -> tuple[M, str]:
-    """Return the message, and what to call its source."""
+def _read(source: str | os.PathLike[str] | Message, kind: type[M], name: str) -> tuple[M, tuple[Problem, ...], str]:
+    """Return the message, what is wrong with its text, and what to call its source."""
     if isinstance(source, kind):
         copy = kind()
         copy.CopyFrom(source)
         _check_complete(copy, name)
-        return copy, name
+        return copy, (), name
     if isinstance(source, Message):  # of another pool or schema: only names are sure to mean the same
         if source.DESCRIPTOR.name != kind.DESCRIPTOR.name:
             raise SchemaError(f"expected a {kind.DESCRIPTOR.name}, found a {source.DESCRIPTOR.name}")
-        return parse_text(format_text(source), kind, file=name), name
+        return *parse_what_is_right(format_text(source), kind, file=name), name
     path = source_file(source)
     text, file = (str(source), name) if path is None else (_text_of(path), str(path))
-    try:
-        return parse_text(text, kind, file=file), file
-    except SchemaError as error:
-        if other := _OTHERS.get(kind.DESCRIPTOR.name):
-            here, there, fields = other
-            if any(fields.match(p.message) for p in error.problems):
-                raise SchemaError(Problem(f"this is a {there}, not a {here}; name the {here} itself", file)) from None
-        raise
+    message, problems = parse_what_is_right(text, kind, file=file)
+    if other := _OTHERS.get(kind.DESCRIPTOR.name):
+        here, there, fields = other
+        if any(fields.match(p.message) for p in problems):
+            raise SchemaError(Problem(f"this is a {there}, not a {here}; name the {here} itself", file))
+    return message, problems, file
 
 
 def _check_complete(message: Message, file: str | None) -> None:

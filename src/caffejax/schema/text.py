@@ -91,10 +91,20 @@ class _Parser(Cursor):
 
     def parse_fields(self, message: Message, closing: str, opened: int, depth: int) -> None:
         """Read fields into `message` up to `closing`; `opened` is the token that began it."""
+        noted = len(self.problems)
+        try:
+            self.parse_all(message, closing, opened, depth)
+        finally:  # also where the text is given up, so that what is left of the layer is known to be wrong
+            if is_layer(message):
+                inside = [*self.problems[noted:], *self.incomplete]
+                self.problems[noted:] = [p if p.layer is not None else in_layer(p, message) for p in inside]
+                self.incomplete.clear()
+
+    def parse_all(self, message: Message, closing: str, opened: int, depth: int) -> None:
+        """Read fields as `parse_fields` does, which says of problems in which layer they are."""
         tokens = self.tokens
         known, required = _fields_of(message.DESCRIPTOR)
         seen: set[str] = set()
-        noted = len(self.problems)
         while (token := tokens[self.at]) != closing:
             start = self.at
             field = known.get(token)
@@ -116,10 +126,6 @@ class _Parser(Cursor):
         for name in required:
             if name not in seen:
                 self.incomplete.append(self.problem_at(opened, f"{message.DESCRIPTOR.name} needs '{name}'"))
-        if is_layer(message):
-            inside = [*self.problems[noted:], *self.incomplete]
-            self.problems[noted:] = [p if p.layer is not None else in_layer(p, message) for p in inside]
-            self.incomplete.clear()
 
     def parse_value(self, message: Message, field: _Field, depth: int) -> None:
         """Read the one value of a singular field."""

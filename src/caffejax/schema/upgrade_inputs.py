@@ -38,14 +38,14 @@ def upgrade_inputs(net: NetParameter) -> list[str]:
     names, shapes, dims = list(net.input), [list(s.dim) for s in net.input_shape], list(net.input_dim)
     if not shapes:
         shapes = [dims[i : i + 4] for i in range(0, len(dims) - 3, 4)]
-    del net.input[:], net.input_shape[:], net.input_dim[:]
-    if not shapes and not dims:
-        return [f"input '{name}' has no shape and is dropped; write an Input layer" for name in names]
-    if len(shapes) < len(names):
+    if len(shapes) < len(names) and (shapes or dims):
         raise SchemaError(
             f"{len(names)} inputs ({', '.join(names)}) but {len(shapes)} shapes; "
             "each takes one input_shape or four input_dim"
         )
+    del net.input[:], net.input_shape[:], net.input_dim[:]
+    if not shapes:
+        return [f"input '{name}' has no shape and is dropped; write an Input layer" for name in names]
     layers = list(net.layer)
     del net.layer[:]
     layer = net.layer.add(name="input", type="Input", top=names)

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import Problem, SchemaError, SolverError, did_you_mean
+from ..graph import build_graph
 from ..inspect.average_precision import VERSIONS
 from ..paths import find
-from ..schema import hints_in, read_net, unknown_settings
+from ..schema import hints_in, read_what_is_right, unknown_settings
 from ..schema.caffe_pb2 import NetParameter, NetState, SolverParameter
 from . import policies, rules
 from .report import log
@@ -110,8 +111,10 @@ def _settings(field: str, source: str | NetParameter, folder: Path | None, phase
     if file is not None and not os.path.exists(file):  # nor if it is too long for a name
         beside = f" and in the solver's folder {folder}" if folder is not None else ""
         raise SchemaError(f"its {field}, {source}: no such file; looked for in the working directory{beside}")
-    message = read_net(Path(file) if file else source)
+    message, wrong = read_what_is_right(Path(file) if file else source)
     state = NetState(phase=phase)
     for more in (message.state, extra):  # stages add up, a phase or level replaces
         state.MergeFrom(more)
+    if wrong:
+        build_graph(message, state, file=file, wrong=wrong)  # raises
     return NetSettings(message, state, file)

@@ -71,6 +71,11 @@ class AnnotatedBatches:
         given = jax.ShapeDtypeStruct(shape, image.dtype), label
         return Look((float32_top(*shape), label), self._transform.finish, given)
 
+    @property
+    def examples(self) -> int:
+        """How many examples there are before they come again."""
+        return len(self._examples)
+
     def read(self, start: int) -> Batch:
         """Read the batch from example `start` on.
 

@@ -77,6 +77,11 @@ class MapBatches:
         given = jax.ShapeDtypeStruct(tops[0].shape, arrays[0].dtype), *tops[1:]
         return Look(tops, self._transform.finish, given)
 
+    @property
+    def examples(self) -> int:
+        """How many examples there are before they come again."""
+        return len(self._examples)
+
     def read(self, start: int) -> Batch:
         """Read the batch from example `start` on.
 

@@ -85,6 +85,10 @@ class MapExamples:
             self._labels = [reading.fill] * len(self._paths)
         self._order = Order(len(self._paths), param, rng)
 
+    def __len__(self) -> int:
+        """Return how many images there are before they come again."""
+        return len(self._order)
+
     def count_threads(self) -> int:
         """Return how many threads can read faster than one: decoding runs outside of Python's lock."""
         return available_cores()

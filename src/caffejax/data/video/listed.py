@@ -31,6 +31,10 @@ class ListedVideos(ABC, Generic[Label]):
     def _read(self, n: int, i: int) -> np.ndarray:
         """Read example n, which is of video i."""
 
+    def __len__(self) -> int:
+        """Return how many videos there are before they come again."""
+        return len(self._order)
+
     def count_threads(self) -> int:
         """Return how many threads can read faster than one: decoding runs outside of Python's lock."""
         return available_cores()

@@ -39,7 +39,7 @@ def write_flax(subject: Subject, folder: str | os.PathLike[str], *, weights: Wei
     if weights not in _WRITERS:
         raise CaffejaxError(f'weights must be "safetensors" or "orbax", not {weights!r}')
     target = Path(folder)
-    _check(target)
+    check_folder(target)
     program = settled(with_lists(with_blocks(translate(subject))))
     name = net_class(program, subject.net.graph.name)
     files = {"model.py": source(program, name, weights), "README.md": readme(program, name, weights)}
@@ -59,8 +59,9 @@ def _parent(target: Path) -> Path:
     return target.resolve().parent
 
 
-def _check(target: Path) -> None:
+def check_folder(folder: str | os.PathLike[str]) -> None:
     """Raise `CaffejaxError` unless the folder is free to write to."""
+    target = Path(folder)
     if os.path.isdir(target):
         if any(target.iterdir()):
             raise CaffejaxError(Problem("is a folder with files in it, name another or empty it", str(target)))
