@@ -1,7 +1,7 @@
-"""Install wheels and sdists where there is no compiler, and see each train: with its kernels, or saying that it has none.
+"""Install wheels and sdists where there is no compiler, and see each train: with its kernels, or saying it has none.
 
-`python scripts/try_wheels.py dist/*` makes one new environment, in which each replaces the one before. Only what lies in
-this environment is found there.
+`python scripts/try_wheels.py dist/*` makes one new environment, in which each replaces the one before. Only what lies
+in this environment is found there.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class Trial:
         installed = time.monotonic()
         version = self.run("caffejax", "--version").split()[-1]
         require(f"caffejax-{version}[-.]", artefact.name)
-        require("Convolutions: +oneDNN$" if kernels else "Convolutions: +XLA, not", self.run("caffejax", "device_query"))
+        convolutions = "oneDNN$" if kernels else "XLA, not oneDNN"
+        require(f"Convolutions: +{convolutions}", self.run("caffejax", "device_query"))
         log = self.run("caffejax", "train", "--solver=solver.prototxt")
         require("Convolutions and products are XLA's", log, times=0 if kernels else 1)
         (accuracy,) = require(r"accuracy = ([\d.]+)", log)
