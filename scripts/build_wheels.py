@@ -50,8 +50,8 @@ def tracked() -> set[str] | None:
     """The files that git knows; None where this is no clone."""
     if not (REPOSITORY / ".git").exists():
         return None
-    listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, check=True, capture_output=True, text=True)
-    return set(listed.stdout.splitlines())
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, check=True, capture_output=True, text=True)
+    return set(listed.stdout.split("\0")) - {""}
 
 
 def unpacked(folder: Path) -> set[str]:
