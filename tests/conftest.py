@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from caffejax.process import keep_compiled
@@ -13,6 +14,9 @@ if "CAFFEJAX_CACHE" not in os.environ:  # the first of the processes: what one o
     _compiled = tempfile.TemporaryDirectory()
     os.environ["CAFFEJAX_CACHE"] = _compiled.name
 keep_compiled()
+
+hypothesis.settings.register_profile("any", deadline=None)  # the first example compiles, and machines are busy
+hypothesis.settings.load_profile("any")
 
 REPOSITORY = Path(__file__).parents[1]
 SHARED = REPOSITORY.parent / "shared"

@@ -122,7 +122,7 @@ def coarse_boxes(random: np.random.Generator, n: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("threshold", [None, 0.3])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 10_000))
 def test_matching(threshold: float | None, seed: int) -> None:
     random = np.random.default_rng(seed)
@@ -144,7 +144,7 @@ def _match(truth: Truth, priors: Any, threshold: float | None) -> Any:
 matcher = jax.jit(_match, static_argnums=2)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(seed=st.integers(0, 10_000), count=st.integers(0, 9))
 def test_mining(seed: int, count: int) -> None:
     random = np.random.default_rng(seed)

@@ -35,7 +35,7 @@ def plainly(scores: list[float]) -> list[int]:
     return order
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.integers(0, 6), min_size=LENGTH, max_size=LENGTH))
 def test_order_of_the_fork(scores: list[int]) -> None:
     assert ordered(np.asarray(scores, np.float32)).tolist() == plainly(scores)
