@@ -22,7 +22,7 @@ _SOFTENING = 1e-4  # Caffe divides by the distance plus this
 def euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
     """Sum of squared differences over twice the batch size. Shapes may differ beyond the first axis.
 
-    More than 4 axes are for C3D's nets; BVLC Caffe knows no others here.
+    More than 4 axes are C3D's, and then both shapes are one; BVLC Caffe refuses them.
     """
     return jnp.sum(jnp.square(_difference(a, b))) / (2 * a.shape[0])
 
@@ -52,6 +52,8 @@ register(
 
 def _difference(a: jax.Array, b: jax.Array) -> jax.Array:
     """Return a - b, shape (batch, the rest)."""
+    if a.shape != b.shape:
+        four_axes(a.shape)
     require_one_batch(a.shape, b.shape)
     require(
         math.prod(a.shape[1:]) == math.prod(b.shape[1:]),
