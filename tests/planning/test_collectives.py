@@ -59,14 +59,11 @@ def test_what_processes_ask_each_other_comes_with_the_gradients(programs: dict[s
 
 @pytest.mark.parametrize("name", NETS)
 def test_statistics_are_added_up_once_each_way_with_sync_bn(programs: dict[str, Any], name: str) -> None:
-    """Mean and square forward for each layer, and once what is stored, for all.
-
-    Both sums backward are the gradients of its Scale, which are added up in any case: once, not twice.
-    """
+    """Mean and square forward, two sums backward, for each layer; and once what is stored, for all."""
     found = found_in(programs, name, "synced")
     assert {(kind, group) for kind, _, group in found} == {("all-reduce", 8)}
     stored = sum(4 * (2 * n + 1) for n in NORMS[name])
-    assert sum(size for _, size, _ in found) == bytes_of(name) + LOSS + stored + sum(2 * 4 * n for n in NORMS[name])
+    assert sum(size for _, size, _ in found) == bytes_of(name) + LOSS + stored + sum(2 * 2 * 4 * n for n in NORMS[name])
     assert len(found) <= 2 * len(NORMS[name]) + (2 if NORMS[name] else 1)
 
 

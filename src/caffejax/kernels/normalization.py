@@ -49,7 +49,7 @@ def batch_normalized(
     if axis_name is not None:
         if axis_name in varying(jax.typeof(near)):
             near = jax.lax.pmean(near, axis_name)  # all have to take the same
-        over = partial(_means_of_devices, axis_name)
+        over = partial(_of_devices, axis_name)
         run, diffs = (partial(f, FIRST, over=over, **how) for f in (_normalized, _normalized_diffs))
 
     def forward(x: jax.Array, factor: jax.Array, bias: jax.Array, near: jax.Array) -> tuple[Arrays, Arrays]:
@@ -64,18 +64,13 @@ def batch_normalized(
     return y, jax.lax.stop_gradient(mean), jax.lax.stop_gradient(variance)
 
 
-def _means(m: int, *sums: jax.Array) -> Arrays:
-    """Return sums over `m` numbers in each channel as means."""
-    return tuple(s / m for s in sums)
+def _alone(*means: jax.Array) -> Arrays:
+    return means
 
 
-def _means_of_devices(axis_name: str, m: int, *sums: jax.Array) -> Arrays:
-    """Do so over all devices.
-
-    XLA adds both up at once, and divides where they are used. Stacked before, they took it five kernels more on TPUs.
-    Sums that are also a Scale's gradients, which are added up later, it adds up only once.
-    """
-    return _means(m * jax.lax.axis_size(axis_name), *jax.lax.psum(sums, axis_name))
+def _of_devices(axis_name: str, *means: jax.Array) -> Arrays:
+    """Return means over devices of what is of (channels,) each, at once."""
+    return tuple(jax.lax.pmean(jnp.stack(means), axis_name))
 
 
 def _normalized(
@@ -87,7 +82,7 @@ def _normalized(
     *,
     eps: float,
     relu: bool,
-    over: Callable[..., Arrays] = _means,
+    over: Callable[..., Arrays] = _alone,
 ) -> Arrays:
     floats = promote(x)
     if c.last:
@@ -96,7 +91,7 @@ def _normalized(
     else:
         near = near.astype(floats.dtype)
         off = floats - c.along(near, x)
-        far, square = over(x.size // near.size, c.sums(off), c.sums(jnp.square(off)))
+        far, square = over(c.means(off), c.means(jnp.square(off)))
         mean, variance = near + far, jnp.maximum(square - jnp.square(far), 0)
     y = _normal(c, floats, mean, variance, eps) * c.along(factor, x) + c.along(bias, x)
     return (jnp.maximum(y, 0) if relu else y).astype(x.dtype), mean, variance
@@ -122,15 +117,16 @@ def _normalized_diffs(
     *,
     eps: float,
     relu: bool,
-    over: Callable[..., Arrays] = _means,
+    over: Callable[..., Arrays] = _alone,
 ) -> Arrays:
+    m = x.size // mean.size
     normal = _normal(c, promote(x), mean, variance, eps)
     if relu:  # computed again, it need not be read
         dy = jnp.where(normal * c.along(factor, x) + c.along(bias, x) > 0, dy, 0)
     dy = promote(dy)
     d_bias, d_factor = c.sums(dy), c.sums(dy * normal)
     # the normal has mean 0 and variance 1 (but for eps): moving x only moves it across both directions
-    of_bias, of_factor = over(x.size // mean.size, d_bias, d_factor)
+    of_bias, of_factor = over(d_bias / m, d_factor / m)
     across = dy - c.along(of_bias, x) - normal * c.along(of_factor, x)
     return (across * c.along(factor * jax.lax.rsqrt(variance + eps), x)).astype(x.dtype), d_factor, d_bias
 
