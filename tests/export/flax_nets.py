@@ -207,6 +207,11 @@ NETS: dict[str, str] = {
             for n in "ab"
         ),
     ),
+    "the largest of equal numbers": _net(
+        images(2, 5, 4, 3),
+        layer("Threshold", "step", "data", "step"),
+        layer("ArgMax", "last", "step", "last", "argmax_param { axis: 1 }"),
+    ),
     "nothing to do": _net(images(2, 3), layer("Split", "split", "data", "a")),
     "residual": residual_net(2),
     "residual, in a list": residual_net(6),

@@ -33,6 +33,12 @@ CLASSIFIER = """
   layer { name: "accuracy" type: "Accuracy" bottom: "ip" bottom: "label" top: "accuracy" }
 """
 UNNAMED = CLASSIFIER.replace(' top: "loss"', "").replace('name: "accuracy"', 'name: "a" exclude { phase: TEST }')
+WEIGHTED = """
+  layer { name: "data" type: "Input" top: "data" top: "w"
+    input_param { shape { dim: 2 dim: 3 } shape { dim: 2 dim: 4 } } }
+  layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 4 } }
+  layer { name: "loss" type: "SmoothL1Loss" bottom: "ip" bottom: "w" bottom: "w" top: "loss" loss_weight: 1 }
+"""
 SIAMESE = """
   layer { name: "pair" type: "Input" top: "a" top: "b" input_param { shape { dim: 2 dim: 3 } } }
   layer { name: "fa" type: "InnerProduct" bottom: "a" top: "fa" param { name: "w" } param { name: "c" }
@@ -99,6 +105,7 @@ def test_each_blob_is_made_once(text: str) -> None:
         (IN_PLACE, ("aside", "sum")),
         (CLASSIFIER, ("ip",)),
         (UNNAMED, ("ip",)),
+        (WEIGHTED, ("ip",)),
         (SIAMESE, ("fa", "fb")),
         (AUTOENCODER, ("best", "code")),
         (DETECTOR, ("found",)),

@@ -63,7 +63,7 @@ def predictions(graph: Graph) -> tuple[str, ...]:
     waiting += [bottom for layer in unnamed for bottom in layer.bottoms if bottom in learned]
     while waiting:
         layer = maker[name := waiting.pop(0)]
-        if layer.inserted_split or _is_score(layer):
+        if layer.inserted_split or _is_score(layer, learned):
             waiting += [bottom for bottom in layer.bottoms if bottom in learned]
         else:
             found[name] = None
@@ -79,11 +79,12 @@ def _behind_params(graph: Graph) -> set[str]:
     return found
 
 
-def _is_score(layer: Layer) -> bool:
-    """Return whether it says how good other blobs are."""
+def _is_score(layer: Layer, learned: Collection[str]) -> bool:
+    """Return whether it says how good other blobs are: by its type, or as it is weighted and is given the truth too."""
     indices = layer.index_bottoms
     all_labels = 1 < len(layer.bottoms) == len(indices)  # what was found and what is true
-    return layer.type.signature.loss or all_labels or bool(indices and not layer.type.gradient.exists)
+    weighted = any(layer.loss_weights) and not all(bottom in learned for bottom in layer.bottoms)
+    return layer.type.signature.loss or weighted or all_labels or bool(indices and not layer.type.gradient.exists)
 
 
 def _as_input(layer: Layer, graph: Graph, needed: Collection[str]) -> Layer:

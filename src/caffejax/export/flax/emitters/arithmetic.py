@@ -115,9 +115,12 @@ def reduction(e: Emission) -> Value:
 
 @writes("ArgMax")
 def arg_max(e: Emission) -> Value:
-    """Write the index of the largest number along an axis."""
+    """Write the index of the largest number along an axis: of equal ones the last, as in Caffe."""
     (x,) = e.bottoms
     require(e.p.HasField("axis") and e.p.top_k == 1 and not e.p.out_max_val, "is written with axis and top_k 1 only")
     axis = canonical_axis(e.p.axis, x.shape)
-    text = f"jnp.argmax({{0}}, axis={x.axis(axis)}, keepdims=True).astype({{0}}.dtype)"
+    place = x.axis(axis)
+    text = (
+        f"{x.shape[axis] - 1} - jnp.argmax(jnp.flip({{0}}, {place}), axis={place}, keepdims=True).astype({{0}}.dtype)"
+    )
     return e.call(text, x, shape=e.tops[0], order=x.order)
