@@ -68,4 +68,4 @@ def run(options: argparse.Namespace) -> None:
         predictions = classifier.predict(inputs, not options.center_only)
     with replacing(options.output_file) as file:
         np.save(file, predictions)
-    print(f"Classified {len(inputs)} images; wrote {options.output_file}")
+    print(f"Classified {len(inputs)} image{'s' * (len(inputs) != 1)}; wrote {options.output_file}")

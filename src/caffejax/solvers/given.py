@@ -46,7 +46,10 @@ def chosen_devices(device: jax.Device | None, devices: int | Sequence[jax.Device
         return list(devices)
     there = jax.devices()
     if devices > len(there):
-        raise SolverError(f"JAX has {len(there)} devices here, not {devices}")
+        raise SolverError(
+            f"JAX has {len(there)} devices here, not {devices}; "
+            f"JAX_NUM_CPU_DEVICES={devices} in the environment simulates them on a CPU"
+        )
     return there[:devices]
 
 
