@@ -1,6 +1,7 @@
 """Where test data lies, and what makes the tests fast."""
 
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ if "CAFFEJAX_CACHE" not in os.environ:  # the first of the processes: what one o
     os.environ["CAFFEJAX_CACHE"] = _compiled.name
 keep_compiled()
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells have programs in the background ignore it
 hypothesis.settings.register_profile("any", deadline=None)  # the first example compiles, and machines are busy
 hypothesis.settings.load_profile("any")
 
