@@ -1,5 +1,6 @@
 """One run for each snapshot prefix; what killed runs left is swept by the next."""
 
+import errno
 import os
 import re
 import subprocess
@@ -61,3 +62,17 @@ def test_what_is_locked_by_something_else_is_said_so(tmp_path: Path) -> None:
         pass
     with pytest.raises(SolverError, match="cannot be written: No such file"), locked(str(tmp_path / "no" / "x")):
         pass
+
+
+def test_a_lock_that_cannot_be_removed_at_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unlink, failures = Path.unlink, [OSError(errno.EIO, "once")]
+
+    def failing(path: Path, missing_ok: bool = False) -> None:
+        if failures:
+            raise failures.pop()
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", failing)
+    with locked(str(tmp_path / "x")):
+        pass
+    assert list(tmp_path.iterdir()) == []

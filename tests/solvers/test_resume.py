@@ -176,6 +176,27 @@ def test_steps_of_an_earlier_run_are_set_aside_not_lost(tmp_path: Path) -> None:
     assert resumed.iteration == 8
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_stopping_before_an_update_keeps_the_snapshot_that_is_there(tmp_path: Path, changed: bool) -> None:
+    def stopped(*resume: Path) -> Solver:
+        s = solver(tmp_path, "test_iter: 2 test_interval: 4")
+        for path in resume:
+            s.restore(path)
+        if changed:
+            s.train_state = s.train_state.replace(params=jax.tree.map(lambda w: w + 1, s.train_state.params))
+        s.request("stop")
+        s.step(4)  # of which the first begins with a test
+        s.close()
+        return s
+
+    first = stopped()
+    again = stopped(tmp_path / "snap.orbax")
+    assert again.iteration == 0
+    assert (tmp_path / "snap.orbax.old1" / "0").exists() == changed
+    assert [p.name for p in (tmp_path / "snap.orbax").iterdir() if p.name.isdigit()] == ["0"]
+    assert (leaves(first)[0] == leaves(again)[0]).all() == (not changed)
+
+
 def test_a_stop_is_not_forgotten(tmp_path: Path) -> None:
     s = solver(tmp_path)
     s.callbacks.append(lambda s: [s.request("stop"), s.request("snapshot")] if s.iteration == 3 else None)

@@ -40,8 +40,9 @@ def locked(prefix: str) -> Iterator[None]:
     finally:
         with suppress(OSError):
             sweep(prefix)
-        with suppress(OSError):  # before it is let go: the next one makes its own
-            path.unlink()
+        for _ in range(2):  # what fails once may not do so again
+            with suppress(OSError):  # before it is let go: the next one makes its own
+                path.unlink(missing_ok=True)
         os.close(file)
 
 

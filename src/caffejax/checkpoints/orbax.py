@@ -125,7 +125,8 @@ class CheckpointFolder:
     ) -> None:
         """Save a step, or if `together` start to.
 
-        Steps from it on, of an earlier run, are set aside: `<path>.old1/<step>`.
+        Steps from it on, of an earlier run, are set aside: `<path>.old1/<step>`. If the newest is this one, just as
+        it would be written, it stays: training was stopped before its first update.
 
         Args:
             step: its number.
@@ -146,15 +147,15 @@ class CheckpointFolder:
                 meet()
             if self._together and not all_of(self.path.is_dir()):
                 raise _error(self.path, "some process does not see this folder: all write checkpoints to one")
+            stored = with_checksums(record, checksums(arrays))
+            if not self._together and self.steps()[-1:] == [step] and self._read(on_host).has(step, stored):
+                return
             self._set_aside(step)
             with quiet():
                 self._manager.save(
                     step,
                     args=ocp.args.Composite(
-                        **{
-                            ARRAYS: ocp.args.StandardSave(arrays),
-                            RECORD: ocp.args.JsonSave(with_checksums(record, checksums(arrays))),
-                        }
+                        **{ARRAYS: ocp.args.StandardSave(arrays), RECORD: ocp.args.JsonSave(stored)}
                     ),
                     metrics=dict(scores) if scores else None,
                 )
@@ -243,7 +244,7 @@ class CheckpointFolder:
         chosen = steps[-1] if step is None else step
         if chosen not in steps:
             raise _error(self.path, f"there is no step {chosen}; there are {', '.join(map(str, steps))}")
-        read = Steps(self._manager, target or on_host, all_can)
+        read = self._read(target or on_host, all_can)
         try:
             with quiet():
                 return read(chosen)
@@ -254,6 +255,9 @@ class CheckpointFolder:
             good = next((s for s in reversed(steps) if s != chosen and read.is_good(s)), None)
             hint = f"; step {good} is the newest good one" if good is not None else "; no other step is good"
             raise _error(self.path, f"step {chosen} is damaged: {reason}{hint}") from error
+
+    def _read(self, target: Target, all_can: Callable[[bool], bool] = bool) -> Steps:
+        return Steps(self._manager, target, all_can)
 
     def close(self) -> None:
         """Wait, and let go of the folder."""

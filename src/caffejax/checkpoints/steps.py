@@ -55,6 +55,15 @@ class Steps:
             return False
         return True
 
+    def has(self, step: int, stored: Mapping[str, Any]) -> bool:
+        """Return whether a step is there and whole, with just this record and arrays of these checksums."""
+        try:
+            with quiet():
+                arrays, found = self._read(step)
+        except Exception:
+            return False
+        return found == stored and checksums(arrays) == stored["sums"]
+
     def _read(self, step: int) -> tuple[dict[str, Any], dict[str, Any]]:
         import orbax.checkpoint as ocp
 
