@@ -1,9 +1,14 @@
-"""Compiles kernels/*.cc where that can be done; without them all works, but slower. The rest is in pyproject.toml."""
+"""Compiles kernels/*.cc where that can be done; without them all works, but slower. The rest is in pyproject.toml.
+
+They do not call Python: jaxlib and ctypes do the calling. So one wheel with them serves every CPython from 3.11 on.
+`CAFFEJAX_KERNELS=none` in the environment leaves them out: that wheel is for every system.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,14 +35,21 @@ def extension(name: str, **more: Any) -> Extension:
     """One that may fail to compile."""
     source, flags = f"src/caffejax/kernels/{name}.cc", ["-std=c++17", "-Wno-return-type"]  # jaxlib's headers
     headers = [str(f) for f in sorted(Path("src/caffejax/kernels").glob("*.h"))]
-    more |= {"extra_compile_args": flags, "depends": headers, "language": "c++", "optional": True}
-    return Extension(f"caffejax.kernels._{name}", [source], **more)
+    more |= {"extra_compile_args": flags, "depends": headers, "language": "c++"}
+    return Extension(f"caffejax.kernels._{name}", [source], optional=True, py_limited_api=True, **more)
 
 
-extensions = [extension("blocks", depends=["src/caffejax/kernels/tables.h"])] if sys.platform == "linux" else []
-if found := headers_and_library():
-    extensions += [
-        extension(name, include_dirs=found[0], library_dirs=found[1], libraries=["dnnl"])
-        for name in ("onednn", "frozen")
-    ]
-setup(ext_modules=extensions)
+def extensions() -> list[Extension]:
+    """Those that can be compiled here."""
+    if os.environ.get("CAFFEJAX_KERNELS") == "none" or sys.platform != "linux":
+        return []
+    found = [extension("blocks")]
+    if folders := headers_and_library():
+        found += [
+            extension(name, include_dirs=folders[0], library_dirs=folders[1], libraries=["dnnl"])
+            for name in ("onednn", "frozen")
+        ]
+    return found
+
+
+setup(ext_modules=extensions(), options={"bdist_wheel": {"py_limited_api": "cp311"}})

@@ -4,8 +4,9 @@
 
 Both are compiled for devices that need not be there; `pip install ".[plan-tpu,plan-cuda]"` first. Printed are ratios,
 caffejax to flax, of what each device does: bytes accessed by the compiler's own estimate (TPUs only) and traffic of the
-device's memory as `caffejax plan` counts it, temporary memory, collectives, fusions, and seconds to compile, with
-caffejax's own figures behind them. Matrix products of float32 are of full precision on both sides. A compilation that
+device's memory as `caffejax plan` counts it, temporary memory, collectives, fusions, seconds to compile, and processor
+seconds to trace and compile, which other load on the machine changes less, with caffejax's own figures behind them.
+Matrix products of float32 are of full precision on both sides. A compilation that
 takes longer than `--limit` seconds is given up.
 """
 
@@ -15,6 +16,7 @@ import argparse
 import json
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from typing import Any
@@ -28,8 +30,15 @@ from competitor import CONFIGS  # noqa: E402
 BATCHES = {"lenet": 64, "cifar10_full": 100}  # examples a device; 32 of the others
 NETS = ["resnet50", "mobilenet", "googlenet", "squeezenet", "caffenet", "cifar10_full", "lenet", "lstm"]
 SIDES = ["caffejax", "flax"]
-FIGURES = ("accessed", "traffic", "temporary", "collectives", "fusions", "compile")
-TITLES = ("bytes accessed", "memory traffic", "temporary memory", "collectives", "fusions", "seconds to compile")
+TITLES = {
+    "accessed": "bytes accessed",
+    "traffic": "memory traffic",
+    "temporary": "temporary memory",
+    "collectives": "collectives",
+    "fusions": "fusions",
+    "compile": "seconds to compile",
+    "busy": "processor seconds",
+}
 
 
 def ours(name: str, target: str, precision: Any, batch: int) -> dict[str, Any]:
@@ -37,13 +46,12 @@ def ours(name: str, target: str, precision: Any, batch: int) -> dict[str, Any]:
     from caffejax.planning import plan, target_of
 
     net = Net(CONFIGS / name / "train_val.prototxt", "TRAIN", precision=precision, sync_bn=True)  # as flax's BatchNorm
+    busy = time.process_time()
     found = plan(net, target_of(target), batch=batch, batch_axis=1 if name == "lstm" else 0)
-    return figures(found.program, found.compile_seconds)
+    return figures(found.program, found.compile_seconds, time.process_time() - busy)
 
 
 def peer(name: str, target: str, precision: str, batch: int) -> dict[str, Any]:
-    import time
-
     import flax_nets
     import jax
     import jax.numpy as jnp
@@ -60,6 +68,7 @@ def peer(name: str, target: str, precision: str, batch: int) -> dict[str, Any]:
     cut, everywhere = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in (("data",), ()))
     images = jax.ShapeDtypeStruct((batch, *net.size), jnp.float32, sharding=cut)
     labels = (batch, net.size[0]) if name == "lstm" else (batch,)
+    busy = time.process_time()
     with jax.default_matmul_precision("float32"):
         state = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=everywhere),
@@ -69,10 +78,10 @@ def peer(name: str, target: str, precision: str, batch: int) -> dict[str, Any]:
         lowered = jax.jit(step, donate_argnums=0).lower(*given)
     began = time.perf_counter()
     compiled = lowered.compile()
-    return figures(program_of(compiled), time.perf_counter() - began)
+    return figures(program_of(compiled), time.perf_counter() - began, time.process_time() - busy)
 
 
-def figures(program: Any, seconds: float) -> dict[str, Any]:
+def figures(program: Any, seconds: float, busy: float) -> dict[str, Any]:
     return {
         "accessed": program.accessed,
         "traffic": program.traffic,
@@ -80,6 +89,7 @@ def figures(program: Any, seconds: float) -> dict[str, Any]:
         "collectives": program.n_collectives,
         "fusions": program.fusions,
         "compile": round(seconds, 1),
+        "busy": round(busy, 1),
     }
 
 
@@ -96,7 +106,7 @@ def in_a_process(side: str, case: tuple[str, str, str], limit: float) -> dict[st
 
 
 def row(case: tuple[str, str, str], mine: dict[str, Any] | None, other: dict[str, Any] | None) -> str:
-    return "| " + " | ".join((*case, *(cell(figure, mine, other) for figure in FIGURES))) + " |"
+    return "| " + " | ".join((*case, *(cell(figure, mine, other) for figure in TITLES))) + " |"
 
 
 def cell(figure: str, mine: dict[str, Any] | None, other: dict[str, Any] | None) -> str:
@@ -128,7 +138,7 @@ def main() -> None:
         run = ours if side == "caffejax" else peer
         print(json.dumps(run(name, target, precision, BATCHES.get(name, 32))))
         return
-    print("| net | target | precision | " + " | ".join(TITLES) + " |\n" + "|---" * (3 + len(TITLES)) + "|")
+    print("| net | target | precision | " + " | ".join(TITLES.values()) + " |\n" + "|---" * (3 + len(TITLES)) + "|")
     cases = list(product(options.nets, options.targets, options.precision))
     with ThreadPoolExecutor(options.jobs) as pool:
         found = {

@@ -93,4 +93,4 @@ def wrapped(text: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(write_or_check(PAGE, page, __doc__))
+    sys.exit(write_or_check(lambda: {PAGE: page()}, __doc__))

@@ -1,7 +1,7 @@
-"""Writes docs/layers.md, the page of layer types, from the registry and the schema.
+"""Writes docs/layers.md, layers_caffe.md and layers_forks.md, from the registry, the schema and the tests' cases.
 
-python scripts/make_layer_page.py            # writes the page
-python scripts/make_layer_page.py --check    # fails if the page is out of date
+python scripts/make_layer_page.py            # writes the pages
+python scripts/make_layer_page.py --check    # fails if one is out of date
 """
 
 from __future__ import annotations
@@ -11,25 +11,28 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from layer_examples import Examples
 from page_writer import write_or_check
+from parameter_tables import OF_ALL, SHARED, Tables
 
 import caffejax.data  # noqa: F401  registers the data layers
 from caffejax.layers import Fed, LayerType, OnHost, PerLayer, Reads, Traced, Variants, layer_types
 from caffejax.layers.questions import ON_HOST, QUESTIONS
-from caffejax.schema import caffe_pb2
-from caffejax.schema.forks import fork_fields
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "layers.md"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+ALL, CAFFE, FORKS = "layers.md", "layers_caffe.md", "layers_forks.md"
 
-INTRO = """# Layers
+INTRO = """# All layer types
 
-Made from the registry by `scripts/make_layer_page.py`; a test keeps it up to date.
+Each type's name leads to its section, with an example, its parameters and what there is to know: those of BVLC Caffe
+are on [a page of their own](layers_caffe.md), those of forks on [another](layers_forks.md).
+`scripts/make_layer_page.py` makes these pages from the registry; a test keeps them up to date.
 
 **Gradient** says how a type's gradient is known to be right. *Three ways*: autodiff of forward, the hand-written
-Backward and finite differences agree, which `caffejax gradcheck` shows for any net and the tests for every type.
-*Two ways*: the layer runs on the host, where there is no autodiff; its Backward agrees with finite differences.
-*Caffe's rule*: Caffe's formula is not the derivative, and is what is used, in autodiff too. *None*: Caffe has no
-gradient either. *Its own*: the layer's, which `caffejax gradcheck` checks.
+Backward and finite differences agree, which [`caffejax gradcheck`](gradients.md) shows for any net and the tests for
+every type. *Two ways*: the layer runs on the host, where there is no autodiff; its Backward agrees with finite
+differences. *Caffe's rule*: Caffe's formula is not the derivative, and is what is used, in autodiff too. *None*: Caffe
+has no gradient either. *Its own*: the layer's, which `caffejax gradcheck` checks.
 Where Caffe stops a gradient that a derivative would have, the type's section says so.
 
 As any function in JAX, a layer can
@@ -43,26 +46,73 @@ different things; such a type has a row for each variant, and its section says h
 
 """
 
+SECTIONS = """# TITLE
 
-def page() -> str:
-    """Write the whole page."""
-    types = layer_types().values()
+The types of WHOSE in alphabetical order; [the table of all types](layers.md) says what each does, and what it
+does not. The examples were built when this page was made: above each stand the shapes that go in and come out, and
+those of the layer's params. Messages that types share, such as FillerParameter, are
+[at the end of the table's page](layers.md#shared-settings).
+"""
+
+SETTINGS = """
+## Shared settings
+
+What every layer may have, and the messages that several types have in their parameters. `loss_param` is for losses,
+`transform_param` for layers that read images. Settings of forks are left out here; [data.md](data.md#transform_param)
+says what they do to images.
+"""
+
+
+def pages() -> dict[Path, str]:
+    """Write all pages."""
+    examples, tables = Examples(), Tables()
+    sections: dict[str, list[str]] = {CAFFE: [], FORKS: []}
+    for t in layer_types().values():
+        sections[page_of(t)] += ["", f"## {t.name}", "", *whole_section(t, examples, tables)]
+    caffe = SECTIONS.replace("TITLE", "Layers of Caffe").replace("WHOSE", "BVLC Caffe")
+    forks = SECTIONS.replace("TITLE", "Layers of forks").replace("WHOSE", "forks of Caffe")
+    return {
+        DOCS / ALL: overview(tables),
+        DOCS / CAFFE: caffe + "\n".join(sections[CAFFE]) + "\n",
+        DOCS / FORKS: forks + "\n".join(sections[FORKS]) + "\n",
+    }
+
+
+def page_of(t: LayerType) -> str:
+    """Return the page of a type: of Caffe's, with all variants that forks added to one, or of forks'."""
+    return CAFFE if "BVLC" in [v.facts.origin for v in (variants(t) or {"": t}).values()] else FORKS
+
+
+def place(name: str) -> str:
+    """Return where the section of a type is, of its name."""
+    return f"{page_of(layer_types()[name])}#{name.lower()}"
+
+
+def overview(tables: Tables) -> str:
+    """Write the table of all types, and the settings that they share."""
     lines = [
         INTRO.replace("QUESTIONS", "\n".join(f"- {text}" for text in QUESTIONS.values()))
         + "| type | origin | bottoms | tops | gradient | what it does | restrictions |",
         "|---|---|---|---|---|---|---|",
     ]
-    for t in types:
-        name = f"[{t.name}](#{t.name.lower()})"
+    for t in layer_types().values():
+        name = f"[{t.name}]({place(t.name)})"
         lines += [row(name, t)] if not variants(t) else [row(f"{name}: {v}", t) for v, t in variants(t).items()]
-    for t in types:
-        lines += ["", f"## {t.name}", ""]
-        if t.signature.aliases:
-            lines += [f"Also called {', '.join(t.signature.aliases)}.", ""]
-        lines += section(t) if not isinstance(t.runs, Variants) else [t.runs.told_apart]
-        for name, variant in variants(t).items():
-            lines += ["", f"### {t.name}: {name}", "", *section(variant)]
-    return "\n".join(lines) + "\n"
+    lines.append(SETTINGS)
+    for message in SHARED:
+        lines += [f"### {message}", "", *tables.of_message(message), ""]
+    return "\n".join(lines)
+
+
+def whole_section(t: LayerType, examples: Examples, tables: Tables) -> list[str]:
+    """Write a type's section, with one for each of its variants."""
+    lines = [f"Also called {', '.join(t.signature.aliases)}.", ""] if t.signature.aliases else []
+    if not isinstance(t.runs, Variants):
+        return lines + section(t, examples, tables)
+    lines.append(t.runs.told_apart)
+    for name, variant in variants(t).items():
+        lines += ["", f"### {t.name}: {name}", "", *section(variant, examples, tables)]
+    return lines
 
 
 def variants(t: LayerType) -> dict[str, LayerType]:
@@ -76,13 +126,15 @@ def row(name: str, t: LayerType) -> str:
     return f"| {name} | {t.facts.origin} | {counts} | {gradient(t)} | {summary(t)} | {restrictions(t)} |"
 
 
-def section(t: LayerType) -> list[str]:
-    """Write what is to say of a type besides."""
+def section(t: LayerType, examples: Examples, tables: Tables) -> list[str]:
+    """Write what is to say of a type besides, with an example and its parameters."""
     lines = [description(t)]
     if t.gradient.not_derivative:
         lines += ["", f"Not the derivative: {t.gradient.not_derivative}"]
-    if t.signature.param:
-        lines += ["", f"`{t.signature.param}`:", "", "| parameter | type | default |", "|---|---|---|", *parameters(t)]
+    lines += ["", "```", *examples[t], "```"]
+    own = dict.fromkeys([*filter(None, [t.signature.param]), *examples.params(t)])
+    for param in (p for p in own if p not in OF_ALL):
+        lines += ["", *tables.of_type(t, param, place(t.name))]
     return lines
 
 
@@ -139,35 +191,5 @@ def summary(t: LayerType) -> str:
     return description(t).splitlines()[0].replace("|", "\\|") if description(t) else ""
 
 
-def parameters(t: LayerType) -> list[str]:
-    """Make a table row for each of the type's own parameters, forks' left out unless the type follows them."""
-    message = caffe_pb2.LayerParameter.DESCRIPTOR.fields_by_name[t.signature.param].message_type
-    added = fork_fields().get(message.name, {})
-    shown = [f for f in message.fields if f.name not in added or f.name in t.signature.fork_settings]
-    return [f"| {f.name} | {kind(f)} | {default(f)} |" for f in shown]
-
-
-def kind(field: Any) -> str:
-    """Say the field's type in words."""
-    if field.enum_type is not None:
-        names = {v.name for v in field.enum_type.values if v.number < 100}
-        name = ", ".join(v.name for v in field.enum_type.values if v.name in names)
-    elif field.message_type is not None:
-        name = field.message_type.name
-    else:
-        name = {1: "float", 2: "float", 3: "int", 5: "int", 8: "bool", 9: "string", 13: "int"}[field.type]
-    return f"{name}, repeated" if field.is_repeated else name
-
-
-def default(field: Any) -> str:
-    """Format the schema's default; nothing where there is none."""
-    if not field.has_default_value:
-        return ""
-    if field.enum_type is not None:
-        return field.enum_type.values_by_number[field.default_value].name
-    value = field.default_value
-    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
-
-
 if __name__ == "__main__":
-    sys.exit(write_or_check(PAGE, page, __doc__))
+    sys.exit(write_or_check(pages, __doc__))

@@ -32,4 +32,4 @@ def page(before: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(write_or_check(PAGE, lambda: page(PAGE.read_text()), __doc__))
+    sys.exit(write_or_check(lambda: {PAGE: page(PAGE.read_text())}, __doc__))

@@ -19,7 +19,7 @@ sys.path.insert(0, str(TESTS))
 from fuzz.finding import Outcome  # noqa: E402
 from fuzz.harness import Files, harness, intact_files, read_files, write_files  # noqa: E402
 from fuzz.pool import Worker  # noqa: E402
-from fuzz.shrink import shrink  # noqa: E402
+from fuzz.shrink import OutOfTimeError, shrink  # noqa: E402
 
 
 def main() -> int:
@@ -36,7 +36,7 @@ def main() -> int:
 
     def same(files: Files) -> bool:
         if time.monotonic() > end:
-            return False
+            raise OutOfTimeError
         with tempfile.TemporaryDirectory() as folder:
             write_files(Path(folder), files)
             return worker.ask_folder(format, Path(folder), number).signature == found.signature

@@ -1,10 +1,14 @@
-"""Hooks of the documentation's site: the reference page lists what `src/caffejax/__init__.pyi` makes public."""
+"""Hooks of the documentation's site: the reference lists what is public, and each example is a page."""
 
 import ast
+import re
 from pathlib import Path
 from typing import Any
 
-PUBLIC = Path(__file__).parents[1] / "src" / "caffejax" / "__init__.pyi"
+from mkdocs.structure.files import File, Files
+
+REPOSITORY = Path(__file__).parents[1]
+PUBLIC = REPOSITORY / "src" / "caffejax" / "__init__.pyi"
 
 
 def public_names() -> list[str]:
@@ -13,9 +17,24 @@ def public_names() -> list[str]:
     return [f"caffejax.{node.module}.{alias.name}" for node in imports for alias in node.names if node.level == 1]
 
 
+def on_files(files: Files, config: Any) -> Files:
+    """Add a page for each script in examples/, and their list."""
+    folder = REPOSITORY / "examples"
+    pages = {"README.md": (folder / "README.md").read_text()}
+    for script in folder.glob("*.py"):
+        pages[f"{script.stem}.md"] = f"# {script.name}\n\n```python\n{script.read_text()}```\n"
+    for name, text in pages.items():
+        files.append(File.generated(config, f"examples/{name}", content=text))
+    return files
+
+
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Add an entry for each public name to the page of the reference."""
-    if page.file.src_uri != "reference.md":
+    """Have links to examples lead to their pages; list the public names on the page of the reference."""
+    here = page.file.src_uri
+    if here == "examples/README.md":
+        return re.sub(r"\]\((\w+)\.py\)", r"](\1.md)", markdown)
+    markdown = re.sub(r"\]\(\.\./examples/(\w+)\.(py|md)\)", r"](examples/\1.md)", markdown)
+    if here != "reference.md":
         return markdown
     names = sorted(
         (name for name in public_names() if "._" not in name), key=lambda name: name.rpartition(".")[2].lower()

@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from caffejax.process import keep_compiled
@@ -13,6 +14,9 @@ if "CAFFEJAX_CACHE" not in os.environ:  # the first of the processes: what one o
     _compiled = tempfile.TemporaryDirectory()
     os.environ["CAFFEJAX_CACHE"] = _compiled.name
 keep_compiled()
+
+hypothesis.settings.register_profile("any", deadline=None)  # the first example compiles, and machines are busy
+hypothesis.settings.load_profile("any")
 
 REPOSITORY = Path(__file__).parents[1]
 SHARED = REPOSITORY.parent / "shared"
@@ -36,6 +40,17 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"needs the reference files in {SHARED}, which are absent")
     return SHARED
+
+
+@pytest.fixture
+def little_optimized() -> Iterator[None]:
+    """Compile in two thirds of the time: for tests whose time is compiling, and that ask what is computed, not how."""
+    import jax
+
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -51,7 +51,6 @@ def test_what_is_read_and_written_is_caffes_file(tmp_path, name):
     assert items(tmp_path / name) == items(GOLDEN / name)
 
 
-@settings(deadline=None)
 @given(st.dictionaries(paths, st.lists(blobs, max_size=3), max_size=4))
 def test_writing_and_reading_changes_nothing(tmp_path_factory, model):
     path = tmp_path_factory.mktemp("h5") / "x.caffemodel.h5"
@@ -61,7 +60,6 @@ def test_writing_and_reading_changes_nothing(tmp_path_factory, model):
     same({k: stored[k] for k in model if model[k]}, {k: v for k, v in model.items() if v})
 
 
-@settings(deadline=None)
 @given(st.dictionaries(names, st.lists(blobs, max_size=3), min_size=1, max_size=4))
 def test_binary_files_likewise(tmp_path_factory, model):
     path = tmp_path_factory.mktemp("binary") / "x.caffemodel"
@@ -69,7 +67,6 @@ def test_binary_files_likewise(tmp_path_factory, model):
     same(read_caffemodel(path), model)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**31 - 1), st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), st.data())
 def test_solver_states_likewise(tmp_path_factory, iteration, learned_net, data):
     state = SolverState(iteration, learned_net, tuple(data.draw(st.lists(blobs, max_size=12))), iteration // 7)

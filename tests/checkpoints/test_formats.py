@@ -143,7 +143,7 @@ def test_objects_in_an_npz_are_not_unpickled() -> None:
 names = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=9).map("layer/{}/0".format)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.dictionaries(names, arrays.arrays(np.float32, arrays.array_shapes(min_dims=0, max_dims=4, min_side=0))))
 def test_files_of_named_arrays_hold_any_arrays(tmp_path_factory, model):
     folder = tmp_path_factory.mktemp("flat")

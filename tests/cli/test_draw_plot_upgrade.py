@@ -136,7 +136,7 @@ def test_plots_show_the_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ("chart", "target", "log", "message"),
     [
         ("0", "p.png", "train_only.log", r"train_only\.log: has nothing to plot as test accuracy; .*: none"),
-        ("6", "p.nonsense", "a.log", r"p\.nonsense: .*not supported"),
+        ("6", "p.nonsense", "a.log", r"p\.nonsense: .*no format of pictures; known are"),
         ("6", "no_folder/p.png", "a.log", "create the folder first"),
     ],
 )

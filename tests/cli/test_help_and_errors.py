@@ -306,3 +306,16 @@ def test_output_to_a_full_disk_says_so(tmp_path: Path) -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == "caffejax: the output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "classify NAME out.npy --model_def=lenet_train_test.prototxt --pretrained_model=none --mean_file=",
+        "run NAME",
+        "summary NAME",
+    ],
+)
+def test_a_name_that_no_file_can_have_is_refused(command: str, job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "a" * 300
+    assert name in refused(capsys, *command.replace("NAME", name).split())

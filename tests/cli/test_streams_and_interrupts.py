@@ -66,6 +66,7 @@ def test_ctrl_c_at_an_awkward_moment_comes_a_little_later(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     before = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGALRM)]
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells have programs in the background ignore it
     done = []
 
     def command() -> None:

@@ -40,7 +40,8 @@ os.abort()
         (
             ABORTED.format(status="ALREADY_EXISTS: newer"),
             1,
-            "caffejax: [process 1] another process has the same --process_id (ALREADY_EXISTS: newer)\n",
+            "caffejax: [process 1] another process has the same --process_id, or one was started again alone "
+            "(ALREADY_EXISTS: newer)\n",
         ),
         (
             ABORTED.format(status="DEADLINE_EXCEEDED: late"),

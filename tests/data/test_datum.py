@@ -3,7 +3,7 @@
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from caffejax.data.datum import AS_STORED, COLOUR, GREY, read_datum
@@ -80,7 +80,6 @@ def test_bad_datums(data, message):
         read_datum(data)
 
 
-@settings(deadline=None)
 @given(data=st.binary(max_size=200), decode=st.sampled_from([AS_STORED, COLOUR, GREY]))
 def test_any_bytes_give_an_image_or_a_data_error(data, decode):
     for record in (data, datum(encoded=True, data=data), encoded(PIXELS)[:-1] + data):

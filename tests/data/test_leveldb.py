@@ -2,7 +2,7 @@
 
 import cv2
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from leveldb_records import GOLDEN, RECORDS, value
 
@@ -25,7 +25,6 @@ def test_compressed_records_that_caffe_wrote():
         assert caffe_pb2.Datum.FromString(stored).data == image.tobytes()
 
 
-@settings(deadline=None)
 @given(start=st.integers(0, len(RECORDS)), count=st.integers(0, len(RECORDS)))
 def test_runs_of_records(leveldb_folder, start, count):
     records = LevelDb(leveldb_folder)
@@ -36,7 +35,6 @@ def test_runs_of_records(leveldb_folder, start, count):
         assert records.read_range(start, count) == RECORDS[start : start + count]
 
 
-@settings(deadline=None)
 @given(indices=st.lists(st.integers(0, len(RECORDS) - 1)))
 def test_any_order_of_reading_gives_the_record_at_the_position(leveldb_folder, indices):
     records = LevelDb(leveldb_folder)

@@ -26,7 +26,7 @@ STEP = st.one_of(
 
 
 @needs_plyvel
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(steps=st.lists(STEP, max_size=12), snappy=st.booleans(), seed=st.integers(0, 1000))
 def test_what_the_library_writes_is_what_we_read(tmp_path_factory, steps, snappy, seed):
     path = tmp_path_factory.mktemp("plyvel")
@@ -65,7 +65,7 @@ def test_what_the_library_writes_is_what_we_read(tmp_path_factory, steps, snappy
 
 
 @needs_plyvel
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     sizes=st.lists(st.sampled_from([0, 1, 500, 20_000, 140_000]), max_size=40),
     compress=st.booleans(),

@@ -61,7 +61,7 @@ def test_zeros_after_a_log_are_room_never_written_to(tmp_path, caplog, zeros):
         len(LevelDb(tmp_path / "db"))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     sizes=st.lists(
         st.one_of(st.integers(0, 200), st.integers(32_600, 32_800), st.just(100_000)), min_size=1, max_size=9

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from caffejax.data import Lmdb, write_lmdb
@@ -23,7 +23,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@settings(deadline=None)
 @given(indices=st.lists(st.integers(0, len(RECORDS) - 1)))
 def test_any_order_of_reading_gives_the_record_at_the_position(folder, indices):
     records = Lmdb(folder)

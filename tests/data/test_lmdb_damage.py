@@ -25,7 +25,7 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return (path / "data.mdb").read_bytes()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(records=st.dictionaries(keys, values, min_size=1, max_size=300), removed=st.integers(0, 100))
 def test_it_reads_what_the_binding_writes(tmp_path_factory, records, removed) -> None:
     """In any order, over several transactions, some records removed again."""

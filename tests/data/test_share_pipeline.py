@@ -70,7 +70,7 @@ steps = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(partitions(), steps, st.integers(1, 4))
 def test_shares_read_each_example_once_in_order(parts: list[Share], steps: list[tuple[str, int]], depth: int) -> None:
     """Against counting, by hand; what is read ahead and never taken is the share's, too."""
@@ -97,7 +97,6 @@ def test_shares_read_each_example_once_in_order(parts: list[Share], steps: list[
         )
 
 
-@settings(deadline=None)
 @given(partitions(), st.lists(st.sampled_from([1, 1, 1, 0, 2, 5]), max_size=20).map(np.cumsum).map(np.ndarray.tolist))
 def test_the_numbers_that_batches_count_as_decide(parts: list[Share], numbers: list[int]) -> None:
     """Numbers need not go up by 1: layers stand at different places, or one of them could not be read."""

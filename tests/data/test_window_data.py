@@ -100,7 +100,7 @@ def as_caffe(image, box, size, context, square, mirror):
     return out, filled
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     height=st.integers(4, 60),
     width=st.integers(4, 60),

@@ -9,7 +9,6 @@ import numpy as np
 from difference import GOLDEN, Difference, Shown
 
 import caffejax.pycaffe as caffe
-from caffejax.layers.rows import trimmed
 from caffejax.net import Net
 
 
@@ -70,20 +69,10 @@ def _hinge(net: str) -> list[Shown]:
     ]
 
 
-def _multibox(net: str) -> list[Shown]:
-    found, built = _recorded("fork_layers", "MultiBoxLoss/logistic_no_mining_batch")
-    params, state = built.init(jax.random.key(0))  # of Parameter layers, which are named like their tops
-    params = {name: (found[f"bottom/{name}"],) for name in params}
-    loss, _ = built.loss(params, state, {name: found[f"bottom/{name}"] for name in built.fed})
-    return [Shown("loss of the recorded batch of three images", found["top/top"], loss)]
-
-
-def _proposal(net: str) -> list[Shown]:
-    found, built = _recorded("fork_layers_more", "Proposal/rois_only")
-    built = built.in_phase("TEST")
-    inputs = {name: found[f"bottom/{name}"] for name in built.fed}
-    rois = trimmed(built.apply({}, {}, inputs, blobs=("rois",))[0]["rois"])
-    return [Shown("row 11 of the regions", found["top/rois"][11], rois[11])]
+def _losses_of_places(net: str) -> list[Shown]:
+    found, built = _recorded("fork_layers_more", "SmoothL1LossOHEM/default")
+    losses = built.apply({}, {}, {name: found[f"bottom/{name}"] for name in built.fed})[0]["per_roi"]
+    return [Shown("losses of the regions", found["top/per_roi"].ravel(), losses.ravel())]
 
 
 def _label(net: str) -> list[Shown]:
@@ -139,18 +128,12 @@ DIFFERENCES = [
         lambda net: _param_diffs("fork_layers_more", "Convolution3D/stride"),
     ),
     Difference(
-        "MultiBoxLoss with LOGISTIC and no mining",
-        "SSD reads the targets of all images but the first from wrong rows. Here the loss of a batch is that of its "
-        "images.",
-        "recorded: tests/golden/fork_layers/MultiBoxLoss/logistic_no_mining_batch.npz",
-        "tests/golden/fork_layers/MultiBoxLoss/logistic_no_mining_batch.prototxt",
-        _multibox,
-    ),
-    Difference(
-        "Proposal: boxes of equal scores",
-        "The fork keeps those that its quicksort happens to have first. Here the first in order is first.",
-        "recorded: tests/golden/fork_layers_more/Proposal/rois_only.npz, where 47 boxes score 0",
-        "tests/golden/fork_layers_more/Proposal/rois_only.prototxt",
-        _proposal,
+        "SmoothL1LossOHEM: losses of the regions",
+        "The recorded second top has the loss of the first place only, and zeros. The fork's kernel goes through all "
+        "places, as BoxAnnotatorOHEM, which ranks them, needs it; so does the layer here. The first ones agree.",
+        "recorded: tests/golden/fork_layers_more/SmoothL1LossOHEM/default.npz; smooth_L1_loss_ohem_layer.cu, "
+        "kernel_channel_sum: CUDA_KERNEL_LOOP(index, num * spatial_dim)",
+        "tests/golden/fork_layers_more/SmoothL1LossOHEM/default.prototxt",
+        _losses_of_places,
     ),
 ]

@@ -61,6 +61,12 @@ def _not_finite(net: str) -> list[Shown]:
     return [Shown("training with a loss that overflows", "goes on, and snapshots", f"error: {found}")]
 
 
+def _refused(text: str) -> list[Shown]:
+    layer = 'layer { name: "x" type: "DummyData" top: "x" loss_weight: 1 dummy_data_param { shape { dim: 1 } } }'
+    found = _error(lambda: Solver(f"net_param {{ {layer} }} {text}")).split(": ")[0]
+    return [Shown("such a solver", "loss nan, then params nan", f"error: {found}")]
+
+
 def _plateau(text: str) -> list[Shown]:
     param = text_format.Parse(text, caffe_pb2.SolverParameter())
     losses, ours, theirs = [3.0, 2.0, 2.0, 2.0, 2.0, 2.0], Plateau(param), Plateau(param)
@@ -111,6 +117,13 @@ layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip"
   inner_product_param { num_output: 1 weight_filler { type: "constant" value: 1 } } }
 layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "t" top: "loss" }""",
         _not_finite,
+    ),
+    Difference(
+        "iter_size: 0",
+        "Caffe makes no pass, and divides the loss and the gradients by 0. Here such a solver is refused.",
+        "solver.cpp, Step: loss /= param_.iter_size(); sgd_solver.cpp, Normalize: Dtype(1.) / param_.iter_size()",
+        'base_lr: 1 lr_policy: "fixed" max_iter: 1 iter_size: 0',
+        _refused,
     ),
     Difference(
         "The policy plateau",

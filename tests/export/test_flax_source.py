@@ -97,7 +97,9 @@ def test_sources_are_well_formed(written: Path) -> None:
         ["format", "--check", "--line-length=120"],
         ["check", "--isolated", "--select=E,F,W,I,B,UP,N,SIM", "--line-length=120"],
     ):
-        done = subprocess.run(["ruff", *checked, *sources], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", *checked, *sources], capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 

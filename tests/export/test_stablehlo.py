@@ -12,6 +12,7 @@ import pytest
 
 from caffejax import CaffejaxError, GraphError, Net, load_weights
 from caffejax.export import BatchError, Subject, export_stablehlo, subject_of, write_stablehlo
+from caffejax.export.batch import any_batch
 from transformations.processes import fresh, reload
 
 REPOSITORY = Path(__file__).parents[2]
@@ -206,6 +207,13 @@ def test_nets_are_exported(name: str, takes: list[str] | None) -> None:
         exported = export_stablehlo(one)
     assert [str(aval) for aval in exported.in_avals] == takes
     assert set(re.findall(r"custom_call @(\w+)", exported.mlir_module())) <= {"shape_assertion"}
+
+
+def test_inputs_that_must_be_of_one_length_share_it() -> None:
+    sum_of_both = 'layer { name: "sum" type: "Eltwise" bottom: "ip" bottom: "offsets" top: "sum" }'
+    shapes = any_batch(subject(REGIONS + fed("offsets", 3, 4) + sum_of_both))
+    lengths = {name: str(blob.shape[0]) for name, blob in shapes.items()}
+    assert lengths == {"data": "batch_0", "rois": "batch_1", "offsets": "batch_1"}
 
 
 def test_images_and_regions_are_counted_apart(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:

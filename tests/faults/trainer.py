@@ -17,6 +17,11 @@ from shim import WRITES, Fault, compiled, operations
 from caffejax.checkpoints.orbax import CheckpointFolder
 
 DIGITS = Path(__file__).parents[2] / "configs" / "digits"
+# arrays enough that some are still being written when one has failed
+SCALES = "\n".join(
+    f'layer {{ name: "scale{i}" type: "Scale" bottom: "ip" top: "ip" scale_param {{ bias_term: true }} }}'
+    for i in range(4)
+)
 # all that a run must remember: crops and mirrors, the places in the data, dropout, momentum
 NET = f"""
 layer {{ name: "digits" type: "Data" top: "data" top: "label" include {{ phase: TRAIN }}
@@ -28,6 +33,7 @@ layer {{ name: "digits" type: "Data" top: "data" top: "label" include {{ phase: 
 layer {{ name: "drop" type: "Dropout" bottom: "data" top: "drop" }}
 layer {{ name: "ip" type: "InnerProduct" bottom: "drop" top: "ip"
   inner_product_param {{ num_output: 10 weight_filler {{ type: "xavier" }} }} }}
+{SCALES}
 layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }}
 """
 LAST, EVERY = 60, 15

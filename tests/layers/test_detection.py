@@ -122,7 +122,7 @@ def coarse_boxes(random: np.random.Generator, n: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("threshold", [None, 0.3])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 10_000))
 def test_matching(threshold: float | None, seed: int) -> None:
     random = np.random.default_rng(seed)
@@ -144,7 +144,7 @@ def _match(truth: Truth, priors: Any, threshold: float | None) -> Any:
 matcher = jax.jit(_match, static_argnums=2)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(seed=st.integers(0, 10_000), count=st.integers(0, 9))
 def test_mining(seed: int, count: int) -> None:
     random = np.random.default_rng(seed)
@@ -207,30 +207,7 @@ def test_detections(keep: int) -> None:
     assert np.all(np.asarray(top)[0, 0, len(expected) :] == -1)
 
 
-# what the fork mixes up, and what is refused
-
-
-def test_targets_of_each_image_are_its_own() -> None:
-    """With LOGISTIC and no mining the loss of a batch is that of its images; the fork's is not."""
-    recorded = np.load(FORK / "MultiBoxLoss" / "logistic_no_mining_batch.npz")
-    loc, conf, prior, label = (recorded[f"bottom/{name}"] for name in ("loc", "conf", "prior", "label"))
-    param = "multibox_loss_param { num_classes: 3 code_type: CENTER_SIZE conf_loss_type: LOGISTIC mining_type: NONE }"
-    text = net(
-        "MultiBoxLoss", f"{param} loss_param {{ normalization: NONE }}", [a.shape for a in (loc, conf, prior, label)]
-    )
-    run = Net(text, "TRAIN")
-
-    total = jax.jit(lambda fed: run.loss({}, {}, fed)[0])
-
-    def loss(images: slice) -> float:
-        own = label.copy()
-        own[..., 0] = np.where(
-            (label[..., 0] >= images.start) & (label[..., 0] < images.stop), label[..., 0] - images.start, -1
-        )
-        return float(total({"b0": loc[images], "b1": conf[images], "b2": prior, "b3": own}))
-
-    n = len(loc)
-    assert loss(slice(0, n)) == pytest.approx(sum(loss(slice(i, i + 1)) for i in range(n)), rel=1e-5)
+# what is refused
 
 
 def test_a_label_that_is_no_class_makes_nan() -> None:

@@ -152,7 +152,7 @@ def test_block_of_everything_is_the_same_both_ways(
     channels=st.sampled_from([(1, 1, 1), (4, 6, 1), (4, 6, 2), (4, 4, 4), (4, 8, 4), (17, 33, 1)]),
 )
 @example(axes=[(1, 2, 1, 2, 0, 1)], channels=(4, 6, 1))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_any_correlation_and_its_gradients_are_xlas(axes: Any, channels: tuple[int, int, int]) -> None:
     size, kernel, stride, low, high, dilation = zip(*axes, strict=True)
     inputs, outputs, groups = channels

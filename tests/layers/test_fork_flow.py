@@ -66,7 +66,7 @@ def test_warping_by_a_loop() -> None:
 
 @pytest.mark.parametrize("method", ["LINEAR", "CUBIC", "NEAREST"])
 @given(st.integers(1, 9), st.integers(1, 9), st.booleans())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_constants_stay_when_resampled(method: str, height: int, width: int, antialias: bool) -> None:
     text = f"resample_param {{ type: {method} height: {height} width: {width} antialias: {str(antialias).lower()} }}"
     top = run("Resample", text, np.full((1, 1, 5, 5), 3.0))

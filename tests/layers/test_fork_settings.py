@@ -239,8 +239,12 @@ def test_deeplabs_ignore_label_is_the_losses_own() -> None:
 
 
 def test_a_setting_of_the_whole_net_is_refused_where_it_counts() -> None:
-    with pytest.raises(CaffejaxError, match=r"setting bn_stats_batch_size \(of intel\) of the net is not supported"):
-        Net("bn_stats_batch_size: 32\n")
+    text = """bn_stats_batch_size: 2 layer { name: "x" type: "Input" top: "x" input_param { shape { dim: %d dim: 3 } } }
+      layer { name: "bn" type: "BatchNorm" bottom: "x" top: "y" }"""
+    assert Net(text % 2, "TRAIN").graph.blobs["y"].shape == (2, 3)
+    assert Net(text % 4, "TEST").graph.blobs["y"].shape == (4, 3)
+    with pytest.raises(CaffejaxError, match=r"layer 'bn'.*statistics of 2 images .* in a batch of 4 are not supported"):
+        Net(text % 4, "TRAIN")
 
 
 def test_layers_for_another_phase_of_a_fork_are_left_out() -> None:

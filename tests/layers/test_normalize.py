@@ -1,41 +1,33 @@
 """Normalize, Permute and their like: what recorded cases cannot show."""
 
-from typing import Any
-
 import jax
 import numpy as np
 import pytest
 from replay import net
 
 from caffejax import CaffejaxError, Net
-from recorded import GOLDEN
 
 pytestmark = pytest.mark.long
 
 
-@pytest.mark.parametrize("backward", ["autodiff", "rules"])
-def test_defaults_of_the_ssd_fork(backward: Any) -> None:
-    """The recorded case says nothing, as NormFace's nets do; here it says norm_param."""
-    recorded = np.load(GOLDEN / "fork_layers" / "Normalize" / "default.npz")
-    x = recorded["bottom/data"]
-    run = Net(net("Normalize", "norm_param { }", [x.shape]), "TRAIN", backward=backward)
-    params = {"layer": (recorded["param/0"],)}
-    y, vjp = jax.vjp(lambda p, x: run.apply(p, {}, {"b0": x})[0]["t0"], params, x)
-    d_params, dx = vjp(recorded["top_diff/top"])
-    np.testing.assert_allclose(y, recorded["top/top"], rtol=2e-4, atol=1e-5)
-    np.testing.assert_allclose(dx, recorded["bottom_diff/data"], rtol=2e-4, atol=1e-5)
-    np.testing.assert_allclose(d_params["layer"][0], recorded["param_diff/0"], rtol=2e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize(
-    ("text", "blobs"),
-    [("", 0), ("normalize_param { }", 0), ("norm_param { }", 1), ("param { lr_mult: 0 }", 1), ("blobs { data: 2 }", 1)],
+    ("text", "shape", "blobs"),
+    [
+        ("", (2, 3, 4, 5), 1),
+        ("", (2, 3, 1, 1), 0),
+        ("", (2, 3), 0),
+        ('top: "length"', (2, 3, 4, 5), 0),
+        ("normalize_param { }", (2, 3, 4, 5), 0),
+        ("norm_param { }", (2, 3), 1),
+        ("param { lr_mult: 0 }", (2, 3), 1),
+        ("blobs { data: 2 }", (2, 3), 1),
+    ],
 )
-def test_which_fork_is_meant(text: str, blobs: int) -> None:
-    assert len(Net(net("Normalize", text, [(2, 3, 4, 5)]), "TRAIN").graph.layer("layer").params) == blobs
+def test_which_fork_is_meant(text: str, shape: tuple[int, ...], blobs: int) -> None:
+    assert len(Net(net("Normalize", text, [shape]), "TRAIN").graph.layer("layer").params) == blobs
 
 
-@pytest.mark.parametrize("text", ["norm_param { across_spatial: false }", ""])
+@pytest.mark.parametrize("text", ["norm_param { across_spatial: false }", "normalize_param { }"])
 def test_places_are_of_length_1(text: str) -> None:
     x = np.random.default_rng(0).normal(size=(2, 3, 4, 5)).astype(np.float32)
     run = Net(net("Normalize", text, [x.shape]), "TEST")
@@ -64,6 +56,7 @@ def test_default_weight_of_smooth_l1_losses(text: str, weight: float) -> None:
         ("Normalize", 'normalize_param { normalize_type: "L1" }', [(2, 3)], 'use "L2"'),
         ("SmoothL1Loss", "smooth_l1_loss_param { sigma: 0 }", [(2, 3), (2, 3)], "sigma must be positive"),
         ("SmoothL1Loss", "", [(2, 3), (3, 2)], "bottom 1 has shape"),
+        ("SmoothL1Loss", "", [(2, 3)] * 3, "give it a loss_weight"),
     ],
 )
 def test_refused(kind: str, text: str, shapes: list[tuple[int, ...]], words: str) -> None:

@@ -32,7 +32,7 @@ def drawn(*shape: int) -> np.ndarray:
     return RANDOM.normal(size=shape).astype(np.float32)
 
 
-@settings(deadline=None, max_examples=8)
+@settings(max_examples=8)
 @given(st.tuples(*[st.integers(1, 7)] * 4))
 def test_interp_by_hand(sizes: tuple[int, ...]) -> None:
     h, w, out_h, out_w = sizes

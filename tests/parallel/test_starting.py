@@ -1,15 +1,18 @@
 """Training on several devices and processes from the command line: what starts, and what is refused before it does."""
 
+import argparse
 import re
 import socket
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from cluster import TRAIN, Cluster, training
 from spread_nets import solver_text, write_data
 
 import caffejax
-from caffejax.cli import main
+from caffejax.cli import devices, main, spread
 from caffejax.parallel import start_processes
 
 SLURM = {"SLURM_JOB_ID": "{job}", "SLURM_STEP_NODELIST": "127.0.0.1", "SLURM_NTASKS": "2", "SLURM_PROCID": "{i}"}
@@ -154,8 +157,9 @@ layer { name: "size" type: "Reduction" bottom: "some" top: "size" loss_weight: 1
         ("", ["--batch=global"], "batch"),
         ("", ["--mesh=data=1,model=2", "--devices=4"], "--mesh has places for 2 devices, but there are 4"),
         ("", ["--debug_nans"], "train on one"),
+        pytest.param("", ["--coordinator=auto"], "neither srun, mpirun nor a TPU pod is found", marks=pytest.mark.long),
     ],
-    ids=["host layer", "batch", "mesh", "debug_nans"],
+    ids=["host layer", "batch", "mesh", "debug_nans", "no scheduler"],
 )
 def test_what_cannot_be_spread_is_refused(tmp_path: Path, net: str, flags: list[str], message: str) -> None:
     flags = flags if any("devices" in flag for flag in flags) else ["--devices=4", *flags]
@@ -180,6 +184,47 @@ def test_options_that_cannot_work(tmp_path: Path, options: dict[str, object], me
     write_solver(tmp_path)
     with pytest.raises(caffejax.SolverError, match=message):
         caffejax.Solver(tmp_path / "solver.prototxt", **options)  # type: ignore[arg-type]
+
+
+def options_of(*flags: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    for part in (devices, spread):
+        part.add_flags(parser)
+    return parser.parse_args(flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--device=cpu:1"], "one of several processes takes all of a kind"),
+        (["--device=tpu"], "JAX sees no tpu"),
+        (["--devices=1000"], "devices here, not 1000"),
+    ],
+    ids=str,
+)
+def test_devices_of_several_processes_that_cannot_be(
+    monkeypatch: pytest.MonkeyPatch, flags: list[str], message: str
+) -> None:
+    monkeypatch.setattr("jax.process_count", lambda: 2)
+    with pytest.raises(caffejax.CaffejaxError, match=message):
+        spread.pick_devices(options_of(*flags), prefer_gpu=False, device_id=0)
+
+
+def test_several_processes_take_the_first_devices_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = [SimpleNamespace(process_index=i // 3, id=i) for i in (5, 4, 3, 0, 1, 2)]
+    monkeypatch.setattr("jax.process_count", lambda: 2)
+    monkeypatch.setattr("jax.devices", lambda kind: every)
+    monkeypatch.setattr("jax.local_devices", lambda backend: every[3:])
+    for flags, ids in (("--devices=2",), [0, 1, 3, 4]), ((), [5, 4, 3, 0, 1, 2]):
+        found: Any = spread.pick_devices(options_of(*flags), prefer_gpu=False, device_id=0)
+        assert [device.id for device in found] == ids
+
+
+def test_snapshots_that_fail_stop_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_solver(tmp_path)
+    monkeypatch.setattr("jax.process_count", lambda: 2)
+    with pytest.raises(caffejax.SolverError, match="on_snapshot_error must be 'stop' where processes train together"):
+        caffejax.Solver(tmp_path / "solver.prototxt", on_snapshot_error="continue")
 
 
 @pytest.mark.parametrize(

@@ -206,7 +206,7 @@ steps = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(steps)
 def test_host_and_device_never_disagree(actions: list[str]) -> None:
     """Whatever the order of writes on either side, both sides see the last one; held views too."""

@@ -200,6 +200,8 @@ def test_detect(job: Path, tmp_path: Path, end: str) -> None:
         (("classify", "{job}", "out.npy"), r"has no images \*\.jpg; --ext"),
         (("classify", "{job}/0.png", "out.npy", "--images_dim=5,5"), r"5 x 5 cannot be cropped to 10 x 10"),
         (("classify", "{job}/0.png", "out.npy", "--mean_file=flat.npy"), r"Mean channels incompatible"),
+        (("classify", "{job}/0.png", "out.npy", "--channel_swap=0"), r"channel_swap 0 does not fit 'data' of shape"),
+        (("classify", "{job}/0.png", "out.npy", "--model_def=fed.prototxt"), r"no input in phase TEST"),
         (("classify", "{job}/0.png", "out.npy", "--pretrained_model=absent"), r"absent: no such file"),
         (("classify", "{job}/0.png", "no_folder/out.npy"), r"create the folder first"),
         (("detect", "bad.csv", "out.csv"), r"bad\.csv:2: ymin.*\n.*bad\.csv:3: ymin"),
@@ -221,6 +223,9 @@ def test_mistakes_are_named_and_leave_no_file(
     monkeypatch.chdir(tmp_path)
     header = "filename,ymin,xmin,ymax,xmax\n"
     Path("junk.npy").write_text("junk")
+    Path("fed.prototxt").write_text(
+        'layer { name: "d" type: "DummyData" top: "d" dummy_data_param { shape { dim: 1 } } }'
+    )
     np.save("flat.npy", np.zeros(4))
     Path("bad.csv").write_text(header + "a.png,1,2,x,4\nb.png,1,2\n")
     Path("columns.csv").write_text("filename,ymin,xmin,ymax\n")

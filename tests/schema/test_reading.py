@@ -4,7 +4,7 @@ import os
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from caffejax.errors import SchemaError
@@ -106,7 +106,6 @@ def test_binary_reads_back_and_names_what_is_missing():
         parse_binary(net.SerializePartialToString(), caffe_pb2.NetParameter, file="net.bin")
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_binary_junk_is_refused_or_read(data):
     with suppress(SchemaError):

@@ -161,7 +161,6 @@ def layers(draw: st.DrawFn) -> caffe_pb2.LayerParameter:
     return layer
 
 
-@settings(deadline=None)
 @given(layers())
 def test_what_is_printed_reads_back(layer):
     assert parse_text(format_text(layer), LAYER).SerializeToString() == layer.SerializeToString()
@@ -172,7 +171,7 @@ PIECES = """name: type: top: top: loss_weight: propagate_down: phase: param: par
     inf TRAIN true # é"""
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.lists(st.sampled_from([*PIECES.split(), "\n"]), max_size=10).map(" ".join))
 def test_any_text_reads_as_google_reads_it_or_is_refused(text):
     expected = googles(text, LAYER)

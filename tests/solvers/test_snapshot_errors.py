@@ -4,6 +4,7 @@ import errno
 import logging
 import os
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from caffejax import Solver
 from caffejax.checkpoints.orbax import CheckpointFolder
-from caffejax.checkpoints.unfinished import not_saved
+from caffejax.checkpoints.unfinished import not_saved, remove_failed
 from caffejax.errors import CaffejaxError, WeightsError
 
 NET = """
@@ -102,6 +103,48 @@ def test_a_step_that_fails_leaves_nothing_but_others(tmp_path: Path, capfd: pyte
     assert folder.steps() == [1, 3]
     folder.close()
     assert capfd.readouterr().err == ""
+
+
+def test_what_comes_late_of_a_step_that_failed_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensorstore's threads still write when it has said that it failed."""
+    late = tmp_path / "2.orbax-checkpoint-tmp" / "arrays"
+
+    class Clock:
+        now, due = 0.0, [0.1, 0.35]
+
+        def monotonic(self) -> float:
+            return self.now
+
+        def sleep(self, seconds: float) -> None:
+            self.now += seconds
+            if self.due and self.now > self.due[0]:
+                self.due.pop(0)
+                late.mkdir(parents=True)
+
+    monkeypatch.setattr("caffejax.checkpoints.unfinished.time", clock := Clock())
+    remove_failed(tmp_path, 2)
+    assert list(tmp_path.iterdir()) == []
+    assert not clock.due
+    assert clock.now < 1
+
+
+def test_the_lock_is_held_until_the_last_snapshot_is_written(tmp_path: Path) -> None:
+    s, seen = solver(tmp_path), []
+    s.step(1)
+
+    def write() -> None:
+        time.sleep(0.1)
+        seen.append((tmp_path / "runs" / "x.lock").exists())
+
+    def fail() -> None:
+        with s.snapshots.locked():
+            s.snapshots._background.submit(write)
+            raise ValueError("in training")
+
+    with pytest.raises(ValueError, match="in training"):
+        fail()
+    assert seen == [True]
+    s.close()
 
 
 def _nested(inner: Exception) -> Exception:

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pages import run_page
 
 from caffejax import read_caffemodel
 
@@ -89,6 +91,15 @@ def test_snapshots_can_be_scored(run: tuple[Path, str]) -> None:
     )
     (accuracy,) = re.findall(r"\] accuracy = (\S+)", scored)
     assert float(accuracy) == pytest.approx(scores(log, "accuracy")[1000], rel=1e-5)
+
+
+def test_the_first_page_goes_on_from_here(
+    run: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """docs/index.md begins with this training, tests and resumes it."""
+    shutil.copytree(run[0], tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    run_page("index.md", capsys, done={"caffejax train --solver=configs/digits/lenet_solver.prototxt"})
 
 
 @pytest.mark.long

@@ -119,8 +119,11 @@ def test_the_page_on_inference_works(capsys: pytest.CaptureFixture[str], monkeyp
 
 
 @pytest.mark.slow
-def test_the_page_for_jax_users_works(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(REPOSITORY)
+def test_the_page_for_jax_users_works(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
     namespace: dict[str, Any] = {}
     for block in python_blocks("jax.md"):
         exec(block, namespace)
@@ -169,6 +172,11 @@ def test_the_page_on_flax_source_works(
         exec(block, namespace)
     assert (tmp_path / "lenet" / "model.py").read_text() == shown
     assert capsys.readouterr().out == "(7, 10)\n"
+
+
+def test_the_page_on_callbacks_tells_of_all_events() -> None:
+    page = (REPOSITORY / "docs" / "callbacks.md").read_text()
+    assert re.findall(r"^\| `(on_\w+)\(", page, re.MULTILINE) == [n for n in vars(caffejax.Callback) if n[:3] == "on_"]
 
 
 def test_links_between_pages_lead_to_files() -> None:

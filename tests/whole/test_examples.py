@@ -17,6 +17,9 @@ SAYS = {
     "gradient_check": (r"(?s)SoftSign is right.*WrongSign is wrong", None),
     "nearest_neighbours": (r"all five are the same digit: ([\d.]+)", 0.9),
     "saliency": (r"on the strokes ([\d.]+) times", 1.2),
+    "early_stopping": (r"at \d+, loss ([\d.]+)\nagain with the best: loss \1\n", None),
+    "learning_rate_finder": (r"falls fastest at ([\d.]+) and explodes at ", 0.005),
+    "experiment_log": (r"(?s)20 {'train/loss': .*40 {'test_0/accuracy': ([\d.]+), ", 0.8),
     "export": (r"accuracy ([\d.]+), for", 0.97),
 }
 

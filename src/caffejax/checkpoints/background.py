@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 
 class Background:
@@ -24,6 +24,11 @@ class Background:
         """Raise what went wrong in a job that has ended. Never wait."""
         if self._job is not None and self._job.done():
             self.wait()
+
+    def settle(self) -> None:
+        """Wait until the job has ended; raise nothing yet."""
+        if self._job is not None:
+            wait([self._job])
 
     def wait(self) -> None:
         """Wait for the job, and raise what went wrong in it."""

@@ -96,7 +96,11 @@ def _loaded(
 
     def placed(array: Array, old: jax.Array) -> jax.Array:
         cut = isinstance(old, jax.Array) and len(old.sharding.device_set) > 1
-        value = place(array.astype(old.dtype), old.sharding) if cut else jnp.asarray(_misaligned(array), old.dtype)
+        value = (
+            place(array.astype(old.dtype, copy=False), old.sharding)
+            if cut
+            else jnp.asarray(_misaligned(array), old.dtype)
+        )
         if array.nbytes >= _LARGE:
             value.block_until_ready()
             release()

@@ -1,4 +1,4 @@
-"""One training run at a time for each snapshot prefix, and what a killed one left behind, swept."""
+"""One training run at a time for each snapshot prefix, and what one left behind, swept."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNSUPPORTED = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 
 @contextmanager
 def locked(prefix: str) -> Iterator[None]:
-    """Hold `<prefix>.lock`, which says who does, until the block ends; and sweep what killed runs left.
+    """Hold `<prefix>.lock`, which says who does, until the block ends; and sweep what killed runs left, and this one.
 
     The operating system lets go of it when a process ends, however it does, so none is ever stale.
 
@@ -38,6 +38,8 @@ def locked(prefix: str) -> Iterator[None]:
         sweep(prefix)
         yield
     finally:
+        with suppress(OSError):
+            sweep(prefix)
         with suppress(OSError):  # before it is let go: the next one makes its own
             path.unlink()
         os.close(file)
@@ -77,7 +79,7 @@ def _held(path: Path, holder: str) -> SolverError:
 
 
 def sweep(prefix: str) -> None:
-    """Remove unfinished checkpoints and files of this prefix. Only a run that is gone can have left them."""
+    """Remove unfinished checkpoints and files of this prefix, to which nobody writes: who holds the lock says so."""
     stem = Path(prefix)
     partial = [p for p in stem.parent.glob(".*.tmp") if p.name.startswith(f".{stem.name}_iter_")]
     for path in partial:

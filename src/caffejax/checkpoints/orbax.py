@@ -22,7 +22,7 @@ from ..errors import Problem, WeightsError
 from ..parallel import all_of, is_first, meet, same_everywhere
 from .checksums import checksums
 from .steps import ARRAYS, RECORD, Arrays, Steps, Target, on_host, with_checksums
-from .unfinished import REMOVED, not_saved, quiet, remove_unfinished
+from .unfinished import REMOVED, not_saved, quiet, remove_failed, remove_unfinished
 
 log = logging.getLogger("caffejax")
 
@@ -191,7 +191,7 @@ class CheckpointFolder:
             if manager is not None:
                 with quiet(), suppress(Exception):
                     manager.close()
-            remove_unfinished(self.path, f"{step}.*")
+            remove_failed(self.path, step)
             with suppress(OSError):
                 self.path.rmdir()  # if it was the first
         return not_saved(self.path, step, error)

@@ -19,7 +19,7 @@ from ..errors import Problem, WeightsError
 
 _TEMPORARY = ".orbax-checkpoint-tmp"  # in orbax's names
 REMOVED = f"removed{_TEMPORARY}"  # where old steps go first, so that none is ever there in part
-_PATIENCE = 2  # seconds
+_PATIENCE, _QUIET = 2, 0.3  # seconds
 _LOGGERS = logging.getLogger("absl"), logging.getLogger("asyncio")
 _OF_EXCEPTHOOK = 3  # arguments of `sys.excepthook`: type, value, traceback
 _OS_ERROR = re.compile(r"os_error_code='(\d+)'")  # in tensorstore's messages
@@ -28,13 +28,21 @@ _OS_ERROR = re.compile(r"os_error_code='(\d+)'")  # in tensorstore's messages
 def remove_unfinished(folder: Path, names: str = "*") -> list[str]:
     """Remove temporaries, all or those of a pattern, from a folder of checkpoints; return their names."""
     found = [p for p in folder.glob(names) if _TEMPORARY in p.name and p.is_dir() and not p.is_symlink()]
-    end = time.monotonic() + _PATIENCE
     for path in found:
         shutil.rmtree(path, ignore_errors=True)
-        while path.exists() and time.monotonic() < end:  # something is still being written to it
-            time.sleep(0.05)
-            shutil.rmtree(path, ignore_errors=True)
     return [path.name for path in found]
+
+
+def remove_failed(folder: Path, step: int) -> None:
+    """Remove what there is of a step that could not be saved, until nothing of it has come for a while.
+
+    Tensorstore ends the writes that are under way, later and in threads of its own, and makes their folders anew.
+    """
+    begin = quiet_since = time.monotonic()
+    while time.monotonic() < min(quiet_since + _QUIET, begin + _PATIENCE):
+        if remove_unfinished(folder, f"{step}.*"):
+            quiet_since = time.monotonic()
+        time.sleep(0.02)
 
 
 def not_saved(folder: Path, step: int, error: Exception) -> WeightsError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 from . import flags, images
 
@@ -50,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
         if not inputs or inputs[0].ndim != 3:
             raise DataError(Problem("holds no images: an array (N, H, W, K) is wanted", str(source)))
     else:
-        files = sorted(source.glob(f"*.{options.ext}")) if source.is_dir() else [source]
+        files = sorted(source.glob(f"*.{options.ext}")) if os.path.isdir(source) else [source]
         if not files:
             raise DataError(Problem(f"has no images *.{options.ext}; --ext says how their names end", str(source)))
         inputs = [caffe.io.load_image(file) for file in files]
@@ -67,4 +68,4 @@ def run(options: argparse.Namespace) -> None:
         predictions = classifier.predict(inputs, not options.center_only)
     with replacing(options.output_file) as file:
         np.save(file, predictions)
-    print(f"Classified {len(inputs)} images; wrote {options.output_file}")
+    print(f"Classified {len(inputs)} image{'s' * (len(inputs) != 1)}; wrote {options.output_file}")

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
     """
     from .. import pycaffe, shim
 
-    if not options.module and not Path(options.script).is_file():
+    if not options.module and not os.path.isfile(options.script):
         raise CaffejaxError(f"there is no script {options.script}")
     pycaffe.install()
     sys.argv = [options.script, *options.arguments]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ..solvers import Solver
 
 _EFFECTS = ("stop", "snapshot", "none")
+_ONE = 1.0  # seconds within which schedulers, which may signal a process and its parent, have signalled once
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -33,13 +35,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def handled(solver: Solver, options: argparse.Namespace) -> Iterator[None]:
-    """Follow the flags while the solver runs; SIGTERM snapshots and stops. A second SIGINT ends at once."""
+    """Follow the flags while the solver runs; SIGTERM snapshots and stops. A SIGINT a second later ends at once."""
     effects = {
         signal.SIGINT: options.sigint_effect,
         signal.SIGHUP: options.sighup_effect,
         signal.SIGTERM: "stop",
     }
-    received: set[int] = set()
+    first: dict[int, float] = {}
     unsaid: list[str] = []  # a handler may interrupt the log itself: what it has to say is said between iterations
 
     def say(solver: Solver) -> None:
@@ -48,9 +50,9 @@ def handled(solver: Solver, options: argparse.Namespace) -> Iterator[None]:
 
     def handler(number: int, frame: FrameType | None) -> None:
         effect = effects[signal.Signals(number)]
-        if number == signal.SIGINT and effect == "stop" and number in received:
+        now = time.monotonic()
+        if number == signal.SIGINT and effect == "stop" and now - first.setdefault(number, now) > _ONE:
             raise KeyboardInterrupt
-        received.add(number)
         if effect != "none":
             solver.request(effect)
         unsaid.append(f"{signal.Signals(number).name}: {_SAID[effect]}")

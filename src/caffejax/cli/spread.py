@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import os
 import re
@@ -127,7 +128,8 @@ def join_processes(options: argparse.Namespace) -> None:
     from ..parallel import start_processes
 
     address = None if options.coordinator == _AUTO else options.coordinator
-    start_processes(address, options.processes, options.process_id, _numbers(options.gpu), options.start_timeout)
+    gpus = [] if options.gpu == "all" else _numbers(options.gpu)
+    start_processes(address, options.processes, options.process_id, gpus, options.start_timeout)
     start_logging(process=jax.process_index())
     log.info("Process %d of %d; %d devices in all", jax.process_index(), jax.process_count(), jax.device_count())
 
@@ -142,7 +144,7 @@ def pick_devices(options: argparse.Namespace, prefer_gpu: bool, device_id: int) 
 
     mesh = math.prod((options.mesh or {}).values())
     if jax.process_count() > 1:
-        found = jax.devices()
+        found = _of_each_process(options)
     elif options.gpu is not None and (options.gpu == "all" or "," in options.gpu):
         if options.device is not None:
             raise CaffejaxError("give --gpu or --device, not both")
@@ -161,6 +163,21 @@ def pick_devices(options: argparse.Namespace, prefer_gpu: bool, device_id: int) 
         return devices.pick_device(options, prefer_gpu, device_id)
     check_mesh(options, len(found))
     return found
+
+
+def _of_each_process(options: argparse.Namespace) -> Sequence[jax.Device]:
+    import jax
+
+    if ":" in (options.device or ""):
+        raise CaffejaxError(f"--device={options.device}: one of several processes takes all of a kind, or --gpu=N")
+    kind = options.device or ("gpu" if options.gpu is not None else jax.default_backend())
+    here, every = devices.all_of(kind), jax.devices(kind)
+    if not options.devices:
+        return every
+    if len(here) < options.devices:
+        raise CaffejaxError(f"there are {len(here)} {kind} devices here, not {options.devices}")
+    by_process = itertools.groupby(sorted(every, key=lambda d: (d.process_index, d.id)), lambda d: d.process_index)
+    return [device for _, own in by_process for device in itertools.islice(own, options.devices)]
 
 
 def check_mesh(options: argparse.Namespace, devices: int, where: str = "") -> None:

@@ -36,7 +36,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         parser,
         "on_snapshot_error",
-        "what to do where a snapshot cannot be written; the last one of training must be",
+        "what to do where a snapshot cannot be written; the last one of training must be. Several processes stop",
         choices=get_args(OnSnapshotError),
         default="stop",
     )

@@ -92,8 +92,8 @@ def _why(number: int, status: str, start_timeout: int) -> str:
     """Say why a signal of this number ended the process, of which JAX has said a status."""
     if not status:
         return f"ended by {signal.Signals(number).name}; what was said last says why, if anything does"
-    if "ALREADY_EXISTS" in status:
-        return f"another process has the same --process_id ({status})"
+    if "ALREADY_EXISTS" in status or "incarnation" in status:  # the latter where all had come already
+        return f"another process has the same --process_id, or one was started again alone ({status})"
     if "DEADLINE_EXCEEDED" in status:
         return f"not all processes have come within {start_timeout} s, or some have ended since ({status})"
     return f"{LOST} ({status})"

@@ -53,7 +53,8 @@ class Hdf5Batches:
         self._rng = CounterRng(site.reading.seed, site.layer.name) if param.shuffle else None
         self._held: tuple[int, Rows] | None = None  # the last file read
         self._order: tuple[tuple[int, int], np.ndarray] | None = None  # the last order drawn, and for what
-        self._sizes = [_count_rows(path, self._names[0]) for path in files]
+        rows = {path: _count_rows(path, self._names[0]) for path in dict.fromkeys(files)}  # a list may repeat them
+        self._sizes = [rows[path] for path in files]
         self.examples = sum(self._sizes)
 
     def read(self, start: int) -> Batch:
@@ -136,7 +137,7 @@ def _row_shapes(files: list[Path], names: list[str], max_bytes: int) -> list[tup
     problems: list[Problem] = []
     any_rows = False
     wanted: dict[str, tuple[int, ...]] = {}
-    for path in files:
+    for path in dict.fromkeys(files):
         try:
             with h5py.File(path, "r") as content:
                 found, wrong = _shapes(content, names, max_bytes)

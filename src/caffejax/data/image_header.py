@@ -35,7 +35,7 @@ def image_size(data: bytes) -> Size | None:
         if signature.match(data):
             try:
                 return read(data)
-            except (OutOfBytes, IndexError):
+            except (OutOfBytes, IndexError, OverflowError):  # a place beyond the file, or beyond any
                 return None
     return None
 

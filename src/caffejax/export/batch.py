@@ -23,7 +23,7 @@ def any_batch(subject: Subject, axis: int = 0) -> dict[str, jax.ShapeDtypeStruct
     """Return shapes of the inputs in which an axis may be of any length.
 
     Each of several inputs has a length of its own, `batch_0`, `batch_1`, ..., where the layers allow that: of images
-    and regions, say. Else all have the same, `batch`.
+    and regions, say. Else those that are of one length in the net share one, or all have the same, `batch`.
 
     Args:
         subject: the net.
@@ -35,8 +35,10 @@ def any_batch(subject: Subject, axis: int = 0) -> dict[str, jax.ShapeDtypeStruct
     scope = export.SymbolicScope()
     ways: list[Callable[[str], str]] = [lambda name: "batch"]
     if len(subject.inputs) > 1:
-        numbers = {name: i for i, name in enumerate(subject.inputs)}
-        ways.insert(0, lambda name: f"batch_{numbers[name]}")
+        names = list(subject.inputs)
+        lengths = [blob.shape[axis : axis + 1] for blob in subject.inputs.values()]
+        ways.insert(0, lambda name: f"batch_{lengths.index(lengths[names.index(name)])}")
+        ways.insert(0, lambda name: f"batch_{names.index(name)}")
     problems: list[Problem] = []
     for called in ways:
         shapes = {

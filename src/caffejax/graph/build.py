@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import CaffejaxError, GraphError, LayerError, Problem, SchemaError, located
+from ..errors import CaffejaxError, GraphError, LayerError, Problem, SchemaError, located, require
 from ..layers import Context, Fed, LayerType, Look, OnHost, Reads, Site, type_of
 from ..layers.calling import forward
 from ..layers.checking import declared_params, explained
@@ -20,6 +21,7 @@ from ..options import Reading, Run
 from ..schema import caffe_pb2, ignored_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from .backward import mark_backward
+from .company import in_company
 from .fitting import inputs_behind, label_shapes, with_inputs
 from .model import AUTOMATIC, Graph, Layer, Param
 from .problems import layer_problems, missing_problems, net_problems, type_problems
@@ -30,6 +32,7 @@ from .splits import find_sources, insert_splits
 log = logging.getLogger("caffejax")
 
 _KEY = jax.eval_shape(jax.random.key, 0)
+_MOST = 1 << 60  # numbers in a blob; beyond that sizes overflow when they are padded, or counted in bytes
 
 
 def build_graph(
@@ -117,7 +120,7 @@ def _swept(
     if not may_be_lost:  # what produces them may stand where the text is wrong
         problems += missing_problems(layers, [layer for layer in net.layer if not included(layer, state)], missing)
     phase: Any = caffe_pb2.Phase.Name(state.phase)
-    wiring = _Wiring(phase, file, run, reading, fixed=frozenset(fitted))
+    wiring = _Wiring(phase, file, run, reading, written=layers, fixed=frozenset(fitted))
     for layer, i in insert_splits(layers, sources):
         if i is not None and doubtful[i]:
             wiring.doubtful.update(layer.top)
@@ -125,7 +128,7 @@ def _swept(
         elif i is not None and (of_layers[i] or any((i, j) not in sources for j in range(len(layer.bottom)))):
             wiring.unknown.update(layer.top)
         else:
-            wiring.add(layer, inserted=i is None)
+            wiring.add(layer, i)
     return wiring, [*problems, *wiring.problems]
 
 
@@ -147,16 +150,20 @@ class _Wiring:
     doubtful: set[str] = field(default_factory=set)  # of these, those of layers whose text is wrong, as rules may be
     keys: set[str] = field(default_factory=set)
     makers: dict[str, LayerParameter] = field(default_factory=dict)
+    written: Sequence[LayerParameter] = ()  # the layers as they are written, without splits
     fixed: frozenset[str] = frozenset()  # Inputs that are not to be fitted again
     fitted: dict[str, Shape] = field(default_factory=dict)  # what readers need of Inputs that say otherwise
 
-    def add(self, layer: LayerParameter, inserted: bool) -> None:
+    def add(self, layer: LayerParameter, place: int | None) -> None:
+        """Add a layer, given its number among those written, or None if it is a split."""
         try:
             with located(file=self.file, layer=layer.name, layer_type=layer.type):
+                if place is not None:
+                    layer = in_company(layer, place, self.written, self.blobs)
                 self._connect(layer)
                 context, site = self._context(layer)
                 if not self._fit(context, layer) and self.unknown.isdisjoint(layer.bottom):
-                    self._infer(context, site, inserted)
+                    self._infer(context, site, inserted=place is None)
                     return
         except CaffejaxError as error:
             self.problems += error.problems
@@ -206,6 +213,7 @@ class _Wiring:
         carried = carried_params(key, len(params), [s for s in specs if not s.persistent])
         look = context.type.runs.look(site) if isinstance(context.type.runs, Reads) else None
         tops = top_shapes(context, (*params, *carried), bottoms, look)
+        check_countable(tops)
         names = tuple(layer.top) or (AUTOMATIC,) * len(tops if context.type.signature.loss else ())
         if len(tops) != len(names):
             raise LayerError(f"computes {len(tops)} tops, but {len(names)} are named")
@@ -264,3 +272,10 @@ def top_shapes(
     with explained(bottoms, unless=kind.instance is not None):
         found: tuple[jax.ShapeDtypeStruct, ...] = jax.eval_shape(tops, _KEY, arrays, tuple(bottoms))
     return found
+
+
+def check_countable(tops: Sequence[jax.ShapeDtypeStruct]) -> None:
+    """Raise `LayerError` for a top with more numbers than can be counted."""
+    for top in tops:
+        message = f"has a top of shape {top.shape}, more numbers than any memory: is one of its sizes a mistake?"
+        require(math.prod(top.shape) < _MOST, message)

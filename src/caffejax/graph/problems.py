@@ -35,6 +35,11 @@ def layer_problems(layer: LayerParameter) -> Iterator[Problem]:
         return
     for message in kind.signature.count_problems(len(layer.bottom), len(layer.top)):
         yield Problem(message, layer=layer.name, layer_type=layer.type)
+    if kind.signature.weighted and not layer.loss_weight:
+        text = (
+            f"with {len(layer.bottom)} bottoms it is {kind.facts.origin}'s, which weighs nothing; give it a loss_weight"
+        )
+        yield Problem(text, layer=layer.name, layer_type=layer.type)
     if layer.softmaxloss_param.ListFields():
         settings = ", ".join(field.name for field, _ in layer.softmaxloss_param.ListFields())
         text = f"setting softmaxloss_param.{settings} (of deeplab) is not supported but for one ignore_label"

@@ -9,7 +9,7 @@ import jax
 
 from ..errors import CaffejaxError, GraphError, Problem
 from ..layers.checking import fitting_blobs
-from .build import top_shapes
+from .build import check_countable, top_shapes
 from .model import Graph, Layer
 from .sharing import carried_params
 
@@ -37,6 +37,7 @@ def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]]) -> Graph:
                 continue
             with layer.located():
                 reshaped, tops = _reshaped(graph, layer, [blobs[b] for b in layer.bottoms], inputs)
+                check_countable(tops)
         except CaffejaxError as error:
             problems += error.problems
             unknown.update(layer.tops)

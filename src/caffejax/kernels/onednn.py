@@ -9,7 +9,6 @@ import ctypes
 import functools
 import importlib.metadata
 import importlib.util
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +16,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..glog import log
 from .grouping import groups_of
 from .sums import row_sums
 from .window import Window
-
-log = logging.getLogger("caffejax.kernels")
 
 PACKAGE = "onednn-cpu-gomp"
 _FUNCTIONS = ("convolution", "input_diff", "weight_diff", "convolution_diffs", "matmul", "matmul_diffs")
@@ -50,7 +48,7 @@ def missing() -> str | None:
     """Return why there is no oneDNN, or None. The first call loads it."""
     own = importlib.util.find_spec(f"{__package__}._onednn")
     if own is None or own.origin is None:
-        return "caffejax was installed without a C++ compiler, or on another system than Linux on x86-64"
+        return "this caffejax has no compiled kernels; there are wheels with them for Linux on x86-64"
     try:
         library = next(f for f in importlib.metadata.files(PACKAGE) or () if f.name == "libdnnl.so.3")
         ctypes.CDLL(str(library.locate()))  # its name is then known to the loader
@@ -65,9 +63,17 @@ def missing() -> str | None:
     return None
 
 
+@functools.cache
+def _called() -> bool:
+    """Return whether oneDNN is called, and say once why it is not."""
+    if reason := missing():
+        log.info("Convolutions and products are XLA's, and slower: %s", reason)
+    return reason is None
+
+
 def suits(*arrays: jax.Array) -> bool:
     """Return whether oneDNN takes arrays like these."""
-    return available() and all(a.dtype == np.float32 and a.size for a in arrays)
+    return _called() and all(a.dtype == np.float32 and a.size for a in arrays)
 
 
 def suits_convolution(x: jax.Array, weight: jax.Array, window: Window) -> bool:

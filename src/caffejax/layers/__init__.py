@@ -5,6 +5,7 @@ from pkgutil import walk_packages
 
 from .context import Context, ParamSpec, Phase, Site
 from .registry import layer_type, layer_types, register, registered, type_of
+from .runs import Company
 from .source import Look, Position, Source
 from .types import (
     SAME_AS_BOTTOMS,
@@ -26,6 +27,7 @@ from .types import (
 __all__ = [
     "SAME_AS_BOTTOMS",
     "ByChannel",
+    "Company",
     "Context",
     "Facts",
     "Fed",

@@ -31,6 +31,11 @@ def devices(ctx: Context) -> int:
     return 1 if ctx.axis is None else int(jax.lax.axis_size(ctx.axis))
 
 
+def number(ctx: Context) -> Any:
+    """Return which of these devices this is, from 0 on."""
+    return 0 if ctx.axis is None else jax.lax.axis_index(ctx.axis)
+
+
 def total(ctx: Context, x: jax.Array) -> jax.Array:
     """Return the sum over the devices, the same on all."""
     if ctx.axis is None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ..errors import require
 from .axes import four_axes
-from .context import Context
+from .context import Context, Shape
 from .dtypes import promote
 from .loss import require_one_batch
 from .registry import register
@@ -19,7 +20,10 @@ _SOFTENING = 1e-4  # Caffe divides by the distance plus this
 
 
 def euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
-    """Sum of squared differences over twice the batch size. Shapes may differ beyond the first axis."""
+    """Sum of squared differences over twice the batch size. Shapes may differ beyond the first axis.
+
+    More than 4 axes are C3D's, and then both shapes are one; BVLC Caffe refuses them.
+    """
     return jnp.sum(jnp.square(_difference(a, b))) / (2 * a.shape[0])
 
 
@@ -30,9 +34,15 @@ def euclidean_loss_backward(
     return diff.reshape(a.shape), -diff.reshape(b.shape)
 
 
+def _labels_of_volumes(ctx: Context, a: Any, b: Any) -> dict[int, Shape]:
+    """What C3D reads beside its clips, of which its nets do not say the shape; BVLC Caffe knows no 5 axes here."""
+    wrong = a is not None and b is not None and len(a.shape) > 4 and math.prod(a.shape) != math.prod(b.shape)
+    return {1: a.shape} if wrong else {}
+
+
 register(
     LayerType(
-        Signature("EuclideanLoss", bottoms=2, loss=True),
+        Signature("EuclideanLoss", bottoms=2, loss=True, labels=_labels_of_volumes),
         Traced(euclidean_loss),
         Gradient(euclidean_loss_backward),
         Facts(integers=True),
@@ -42,7 +52,8 @@ register(
 
 def _difference(a: jax.Array, b: jax.Array) -> jax.Array:
     """Return a - b, shape (batch, the rest)."""
-    four_axes(a.shape)
+    if a.shape != b.shape:
+        four_axes(a.shape)
     require_one_batch(a.shape, b.shape)
     require(
         math.prod(a.shape[1:]) == math.prod(b.shape[1:]),

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..errors import did_you_mean, require
 from .context import Shape
@@ -45,7 +46,7 @@ def check_filler(filler: Any) -> None:
 
 def is_random(filler: Any) -> bool:
     """Return whether filling twice gives different numbers."""
-    return filler is not None and filler.type not in ("constant", "bilinear")
+    return filler is not None and filler.type not in ("constant", "bilinear", "expectation", "imagexy")
 
 
 def _fan(filler: Any, shape: Shape) -> float:
@@ -106,6 +107,45 @@ def _bilinear(filler: Any, key: Any, shape: Shape) -> jax.Array:
     return jnp.broadcast_to(tent[:, None] * tent, shape)
 
 
+_EXPECTED: dict[str, tuple[str, ...]] = {"x": ("x",), "y": ("y",), "xy": ("x", "y"), "-x^2y^2": ("-x^2", "-y^2")}
+_OF_CHANNELS = {"x": ("x",), "y": ("y",), "ones": ("1",), "both": ("x", "y"), "nboth2": ("-x^2", "-y^2")}
+
+
+def _expectation(filler: Any, key: Any, shape: Shape) -> jax.Array:
+    """cbfinn's: the coordinates of a map's places from -1 to 1, so that probabilities become expected coordinates."""
+    option, (height, width) = filler.expectation_option, (filler.height, filler.width)
+    require(option in _EXPECTED, f"expectation filler: expectation_option is one of {', '.join(_EXPECTED)}")
+    names = _EXPECTED[option]
+    _require_shape("expectation", shape, (len(names), height * width))
+    places = np.meshgrid(_ends(height, 1), _ends(width, 1), indexing="ij")
+    return jnp.stack([_coordinate(name, *places).ravel() for name in names])
+
+
+def _imagexy(filler: Any, key: Any, shape: Shape) -> jax.Array:
+    """The older form, over all channels: outputs for each that see it alone. Coordinates begin after -1, end at 1."""
+    n, height, width = filler.channels, filler.height, filler.width
+    require(filler.xy in _OF_CHANNELS, f"imagexy filler: xy is one of {', '.join(_OF_CHANNELS)}")
+    names = _OF_CHANNELS[filler.xy]
+    _require_shape("imagexy", shape, (n * len(names), n * height * width))
+    places = np.meshgrid(_ends(height, 0), _ends(width, 0), indexing="ij")
+    rows = np.stack([_coordinate(name, *places).ravel() for name in names])
+    return jnp.asarray(np.kron(np.eye(n, dtype=np.float32), rows))
+
+
+def _ends(n: int, less: int) -> np.ndarray:
+    """Return the places of a side: from -1 to 1, or, the last one left out of the count, those after each."""
+    require(n > less, f"width and height of the map must be given, and more than {less}")
+    return (2 * (np.arange(n) + (1 - less)) / (n - less) - 1).astype(np.float32)
+
+
+def _coordinate(name: str, y: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return {"x": x, "y": y, "-x^2": -x * x, "-y^2": -y * y, "1": np.ones_like(x)}[name]
+
+
+def _require_shape(name: str, shape: Shape, needed: Shape) -> None:
+    require(shape == needed, f"{name} filler: its settings are for a blob of shape {needed}, not {shape}")
+
+
 _RULES: dict[str, _Rule] = {
     "constant": _constant,
     "uniform": _uniform,
@@ -115,4 +155,6 @@ _RULES: dict[str, _Rule] = {
     "xavier": _xavier,
     "msra": _msra,
     "bilinear": _bilinear,
+    "expectation": _expectation,
+    "imagexy": _imagexy,
 }

@@ -43,6 +43,12 @@ def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Ar
 
 def batch_norm_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
     require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
+    size = ctx.param.stats_batch_size
+    require(
+        size == 0 or x.shape[0] <= size or uses_stored(ctx),
+        f"statistics of {size} images (stats_batch_size, of intel) in a batch of {x.shape[0]} are not supported; take "
+        f"batches of {size}",
+    )
     return [ParamSpec(shape, learnable=False) for shape in ((x.shape[1],), (x.shape[1],), (1,))]
 
 
@@ -89,7 +95,7 @@ def batch_norm_fused(
 
 
 PLAIN_BATCH_NORM = LayerType(
-    Signature("BatchNorm", param="batch_norm_param"),
+    Signature("BatchNorm", param="batch_norm_param", fork_settings=("stats_batch_size",)),
     Traced(batch_norm, params=batch_norm_params, stateful=True, fusion=Fusion(batch_norm_fusible, batch_norm_fused)),
     Gradient(batch_norm_backward),
     Facts(dtypes="bottoms", pixels="same", by_channel=ByChannel(of_channels, batch_norm_by_channel)),

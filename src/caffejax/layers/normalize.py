@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from .axes import four_axes
 from .context import Context, ParamSpec
 from .dtypes import promote
 from .registry import register
+from .runs import Company
 from .tops import every
 from .types import Facts, Gradient, LayerType, Signature, Traced, Variants
 
@@ -140,13 +142,24 @@ def choose_normalize(layer: Any) -> str:
     return "SSD" if layer.HasField("norm_param") or layer.blobs or layer.param else "NormFace"
 
 
+def settle_normalize(layer: Any, company: Company) -> Any:
+    """Give a layer that says nothing of itself, and has several places in each image, the SSD fork's norm_param."""
+    says = layer.HasField("normalize_param") or choose_normalize(layer) == "SSD" or len(layer.top) > 1
+    (shape,) = company.shapes
+    if not says and shape is not None and math.prod(shape[2:]) > 1:
+        layer.norm_param.SetInParent()
+    return layer
+
+
 register(
     LayerType(
         Signature("Normalize", tops=(1, 2)),
         Variants(
             choose_normalize,
             {"SSD": NORMALIZE_SSD, "NormFace": NORMALIZE_NORMFACE},
-            told_apart="With norm_param, or anything said of its blob, it is the SSD fork's.",
+            told_apart="With norm_param, or anything said of its blob, it is the SSD fork's; with normalize_param or "
+            "two tops it is NormFace's. One that says nothing is the SSD fork's on maps, NormFace's on features.",
+            settle=settle_normalize,
         ),
         facts=Facts(origin="SSD, NormFace"),
     )

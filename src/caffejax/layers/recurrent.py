@@ -169,32 +169,53 @@ def _check(ctx: Context, n_states: int, bottoms: Any) -> None:
         require(shape == wanted, f"bottom {k} must have the hidden state's shape {wanted}, not {shape}")
 
 
+_NONLINEARITIES: dict[str, tuple[Any, Any]] = {
+    "TanH": (jnp.tanh, lambda y: 1 - y * y),
+    "ReLU": (jax.nn.relu, lambda y: (y > 0).astype(y.dtype)),
+    "Sigmoid": (jax.nn.sigmoid, lambda y: y * (1 - y)),
+}
+
+
 def rnn(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arrays]:
     """h_t = tanh(W_hh cont_t h_{t-1} + W_xh x_t + b_h); the top is o_t = tanh(W_ho h_t + b_o).
 
     Bottoms: x, cont, [x_static], [h_0]. Tops: o, [h_T]. Blobs: W_xh, b_h, [W_xh_static], W_hh, W_ho, b_o.
+    cbfinn's rnn_param names others than tanh: `recurrent_nonlinearity` for h, `output_nonlinearity` for o.
     """
     s = sequence(ctx, 1, blobs, bottoms)
     _, w_out, b_out = s.own
-    h = _hidden(s)
-    top = jnp.tanh(s.times(h, w_out) + b_out).astype(s.x.dtype)
+    (recurrent, _), (output, _) = _nonlinearities(ctx)
+    h = _hidden(s, recurrent)
+    top = output(s.times(h, w_out) + b_out).astype(s.x.dtype)
     return s.tops(top, (h[-1],))
 
 
 def rnn_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     p = ctx.param
     n = p.num_output
+    hidden = ctx.layer.rnn_param.num_hidden
+    require(hidden in (0, n), f"rnn_param.num_hidden must be num_output, {n}, not {hidden}; leave it out")
+    _nonlinearities(ctx)
     own = [ParamSpec((n, n), p.weight_filler), ParamSpec((n, n), p.weight_filler), ParamSpec((n,), p.bias_filler)]
     return declare(ctx, 1, n, bottoms, own)
 
 
-def _hidden(s: Sequence) -> jax.Array:
+def _nonlinearities(ctx: Context) -> list[tuple[Any, Any]]:
+    """Return those of the state and of the output, each with its derivative, a function of what it gives."""
+    p = ctx.layer.rnn_param
+    names = p.recurrent_nonlinearity, p.output_nonlinearity
+    known = ", ".join(_NONLINEARITIES)
+    require(all(n in _NONLINEARITIES for n in names), f"rnn_param: a nonlinearity is one of {known}, not {names}")
+    return [_NONLINEARITIES[name] for name in names]
+
+
+def _hidden(s: Sequence, nonlinearity: Any) -> jax.Array:
     """Return the state after every step, (T, N, num_output)."""
     w_h = s.own[0]
 
     def step(h: jax.Array, now: Any) -> Pair:
         drive, cont = now
-        h = jnp.tanh(drive + s.times(cont * h, w_h)).astype(h.dtype)
+        h = nonlinearity(drive + s.times(cont * h, w_h)).astype(h.dtype)
         return h, h
 
     return lax.scan(step, s.start[0].astype(s.x.dtype), (s.drive, s.cont))[1]
@@ -204,13 +225,14 @@ def rnn_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: A
     s = sequence(ctx, 1, blobs, bottoms)
     top, d_top = (promote(v[0] if s.exposed else v) for v in (y, dy))
     w_h, w_out, _ = (promote(b) for b in s.own)
-    h = _hidden(s)
+    (recurrent, recurrent_slope), (_, output_slope) = _nonlinearities(ctx)
+    h = _hidden(s, recurrent)
     before = s.cont * jnp.concatenate([s.start[0][None].astype(h.dtype), h[:-1]])
-    d_out = d_top * (1 - top * top)
+    d_out = d_top * output_slope(top)
 
     def step(dh: jax.Array, now: Any) -> Pair:
         h, dh_now, cont = now
-        d = (dh + dh_now) * (1 - h * h)
+        d = (dh + dh_now) * recurrent_slope(h)
         return cont * (d @ w_h), d
 
     steps = (promote(h), d_out @ w_out, promote(s.cont))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from .source import Look, Position
 
@@ -112,6 +112,20 @@ class PerLayer:
     on_host: bool = False
 
 
+class Company(NamedTuple):
+    """What stands around a layer.
+
+    Attributes:
+        shapes: those of its bottoms, None where unknown.
+        layers: the net's LayerParameters.
+        beside: those of them that read its first bottom, too.
+    """
+
+    shapes: tuple[tuple[int, ...] | None, ...]
+    layers: tuple[Any, ...]
+    beside: tuple[Any, ...]
+
+
 @dataclass(frozen=True)
 class Variants:
     """Is of several types that forks call by one name; a layer's fields and blobs say which.
@@ -120,8 +134,11 @@ class Variants:
         choose: `choose(layer)` gives the name of the variant that a LayerParameter is of.
         types: LayerTypes of the same name, by names of variants; what the table of layers calls them.
         told_apart: how, in words.
+        settle: `settle(layer, company)` returns the LayerParameter with what its `Company` says of it in its own
+            fields, where these leave it open; None if they never do.
     """
 
     choose: Callable[[Any], str]
     types: Mapping[str, Any] = field(hash=False)
     told_apart: str
+    settle: Callable[[Any, Company], Any] | None = None

@@ -137,7 +137,7 @@ SCALED_BATCH_NORM = LayerType(
     Signature(
         "BatchNorm",
         param="batch_norm_param",
-        fork_settings=("scale_bias", "scale_filler", "bias_filler", "filler"),
+        fork_settings=("scale_bias", "scale_filler", "bias_filler", "filler", "stats_batch_size"),
     ),
     Traced(
         scaled_batch_norm,
@@ -160,7 +160,7 @@ register(
         runs=Variants(
             _variant,
             {"BVLC's": PLAIN_BATCH_NORM, "with scale and bias": SCALED_BATCH_NORM},
-            told_apart="By `scale_bias`, `scale_filler`, `bias_filler` (NVIDIA) or `filler` (Intel) in its parameters.",
+            told_apart="One with `scale_bias`, `scale_filler`, `bias_filler` (NVIDIA) or `filler` (Intel) is a fork's.",
         ),
     )
 )

@@ -78,7 +78,15 @@ def _four(shape: Shape) -> Shape:
     return (*shape, 1, 1, 1)[: max(4, len(shape))]  # forks compare number, channels, height and width
 
 
-def _variant(origin: str, bottoms: int | tuple[int, int], *, loss: bool, preferred: bool = False) -> LayerType:
+_UNWEIGHTED = {
+    False: "Without loss_weight it weighs nothing.",
+    True: "Without loss_weight, with which it would weigh nothing, it is refused, as by the SSD fork.",
+}
+
+
+def _variant(
+    origin: str, bottoms: int | tuple[int, int], *, loss: bool, weighted: bool = False, preferred: bool = False
+) -> LayerType:
     return LayerType(
         Signature(
             "SmoothL1Loss",
@@ -86,10 +94,11 @@ def _variant(origin: str, bottoms: int | tuple[int, int], *, loss: bool, preferr
             tops=(1, 2),
             param="smooth_l1_loss_param",
             loss=loss,
+            weighted=weighted,
         ),
         Traced(smooth_l1_loss),
         Gradient(smooth_l1_loss_backward, preferred=preferred, indices=Indices((2, 3), quiet=True), unforced=(2, 3)),
-        Facts(integers=True, origin=origin, restrictions="" if loss else "Without loss_weight it weighs nothing."),
+        Facts(integers=True, origin=origin, restrictions="" if loss else _UNWEIGHTED[weighted]),
     )
 
 
@@ -107,7 +116,7 @@ register(
             {
                 "SSD": _variant("SSD", 2, loss=True),
                 "py-faster-rcnn": _variant("py-faster-rcnn", (2, 4), loss=False),
-                "fast-rcnn": _variant("fast-rcnn", 3, loss=False, preferred=True),
+                "fast-rcnn": _variant("fast-rcnn", 3, loss=False, weighted=True, preferred=True),
             },
             told_apart="Two bottoms without smooth_l1_loss_param are the SSD fork's, three fast-rcnn's.",
         ),

@@ -29,18 +29,21 @@ LOG_FLT_MIN = float(np.log(np.finfo(np.float32).tiny))  # Caffe never takes the 
 
 
 def softmax(ctx: Context, x: jax.Array) -> jax.Array:
-    """exp(x) normalised to sum 1 along `axis`."""
-    axis = canonical_axis(ctx.param.axis, x.shape)
-    return jax.nn.softmax(promote(x), axis).astype(x.dtype)
+    """exp(x / temperature) normalised to sum 1 along `axis`; the temperature, cbfinn's, is 1 unless given."""
+    p = ctx.param
+    require(p.temperature > 0, f"temperature must be positive, not {p.temperature:g}")
+    require(p.dimension == "channel", f'dimension "{p.dimension}" is not supported; "channel" and "spatial" are')
+    values = promote(x) if p.temperature == 1 else promote(x) / p.temperature
+    return jax.nn.softmax(values, canonical_axis(p.axis, x.shape)).astype(x.dtype)
 
 
 def softmax_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return y * (dy - jnp.sum(dy * y, axis=ctx.param.axis, keepdims=True))
+    return y * (dy - jnp.sum(dy * y, axis=ctx.param.axis, keepdims=True)) / ctx.param.temperature
 
 
 register(
     LayerType(
-        Signature("Softmax", param="softmax_param"),
+        Signature("Softmax", param="softmax_param", fork_settings=("temperature", "dimension")),
         Traced(softmax),
         Gradient(softmax_backward),
         Facts(row_wise=after_first_axis),

@@ -15,6 +15,7 @@ from .types import Facts, Gradient, LayerType, Signature, Traced
 def spatial_softmax(ctx: Context, x: jax.Array) -> jax.Array:
     """Softmax of x / temperature over height and width."""
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
+    require(ctx.param.dimension == "spatial", f'dimension "{ctx.param.dimension}" is not supported; use "spatial"')
     require(ctx.param.temperature > 0, f"temperature must be positive, not {ctx.param.temperature:g}")
     return jax.nn.softmax(promote(x) / ctx.param.temperature, axis=(2, 3)).astype(x.dtype)
 

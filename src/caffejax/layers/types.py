@@ -69,6 +69,7 @@ class Signature:
         param: the LayerParameter field with the type's own parameters.
         in_place: False where a top may not carry a bottom's name.
         loss: the first top has loss_weight 1 unless told otherwise, and is made if not named.
+        weighted: a loss that has to say its loss_weight: in its fork it would weigh nothing, in others it is refused.
         fork_settings: settings of forks that it follows; others that are set are refused.
         aliases: other names that forks have for it.
         labels: `labels(ctx, *bottoms)` gives the shapes, by the bottoms' numbers, that labels must have which the net
@@ -82,6 +83,7 @@ class Signature:
     param: str | None = None
     in_place: bool = True
     loss: bool = False
+    weighted: bool = False
     fork_settings: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     labels: Function | None = None

@@ -46,7 +46,8 @@ class Net(Shown, OnDisk):
     Args:
         model: path of a prototxt, its text, or a NetParameter.
         phase: "TRAIN" or "TEST".
-        level, stages: further conditions of the layers' include and exclude rules.
+        level: a further condition of the layers' include and exclude rules.
+        stages: likewise.
         state: a complete NetState in place of phase, level and stages.
         run: how it computes.
         reading: how its data is read.
@@ -227,7 +228,8 @@ class Net(Shown, OnDisk):
         """Run one forward pass.
 
         Args:
-            params, state: as `init` gives them.
+            params: as `init` gives them.
+            state: likewise.
             inputs: an array for each of `fed`; their first axis may differ from the prototxt's.
             key: for layers that are random in this phase.
             blobs: the blobs to return; the net's outputs unless given. In-place layers leave the last value.
@@ -256,7 +258,11 @@ class Net(Shown, OnDisk):
         """Sum all tops by their loss weights; ready for `jax.value_and_grad(..., has_aux=True)`.
 
         Args:
-            params, state, inputs, key, blobs: as for `apply`.
+            params: as `init` gives them.
+            state: likewise.
+            inputs: as for `apply`.
+            key: likewise.
+            blobs: likewise.
             taps: zeros to add to the blobs they name. A tap's gradient is what Caffe calls the blob's diff, and is
                 there where Caffe would not compute it, too.
 

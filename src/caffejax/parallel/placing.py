@@ -37,21 +37,13 @@ def moved(tree: Any, shardings: Any) -> Any:
     return jax.tree.map(found, tree, shardings)
 
 
-def place_like(tree: Any, like: Any) -> Any:
-    """Place arrays, which every process has, as others lie; on the host where those are NumPy's."""
-
-    def placed(array: Any, other: Any) -> Any:
-        return np.array(array) if isinstance(other, np.ndarray) else _placed(array, other.sharding)
-
-    return jax.tree.map(placed, tree, like)
-
-
 def _placed(array: Any, sharding: jax.sharding.Sharding) -> jax.Array:
     if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
         return jax.random.wrap_key_data(_placed(jax.random.key_data(array), sharding))
-    # a copy: steps reuse the memory of what they are given
-    held = np.array(array)
-    return jax.make_array_from_callback(held.shape, sharding, lambda index: held[index])
+    held = np.asarray(array)
+    # a copy, of the part only: steps reuse the memory of what they are given
+    found = jax.make_array_from_callback(held.shape, sharding, lambda index: np.array(held[index]))
+    return found.block_until_ready()  # till then the copy is there as well
 
 
 def settled(tree: Any) -> Any:

@@ -32,7 +32,8 @@ def start_processes(
             `jax.distributed.initialize` finds them, under SLURM, Open MPI, Kubernetes or on a TPU pod.
         processes: how many there are.
         process_id: which of them this is, from 0 on.
-        gpus: the numbers of those that this process uses; all that it finds, unless given.
+        gpus: the numbers of those that this process uses; all that it finds, if there are none in it. Unless given, all
+            as well, but under SLURM and Open MPI one: that of the process's number on its machine.
         timeout: seconds to wait for all to have come.
 
     SIGTERM ends the process, until somebody says otherwise: JAX would take it for itself.
@@ -49,12 +50,16 @@ def start_processes(
             processes,
             process_id,
             gpus,
+            # else an address that is given would not keep JAX from taking one GPU, as under a scheduler
+            cluster_detection_method=None if coordinator is None else "deactivate",
             initialization_timeout=timeout,
             heartbeat_timeout_seconds=_HEARTBEAT,
             shutdown_timeout_seconds=_AT_THE_END,
         )
     except (RuntimeError, ValueError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
+        if coordinator is None and isinstance(error, ValueError):
+            reason = f"neither srun, mpirun nor a TPU pod is found here ({reason}); name process 0's HOST:PORT"
         raise CaffejaxError(f"the processes could not be joined: {reason}") from error
     meet()  # CPUs connect with the first thing they do together, and wait no longer than half a minute for each other
 

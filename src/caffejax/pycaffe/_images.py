@@ -26,6 +26,9 @@ def transformer_of(
     Raises:
         ValueError: if mean or channel_swap do not fit it.
     """
+    if channel_swap is not None and tuple(shape[1:2]) != (len(channel_swap),):
+        swap = ",".join(map(str, channel_swap))
+        raise ValueError(f"channel_swap {swap} does not fit '{name}' of shape {tuple(shape)}: it is 0 for one channel")
     transformer = io.Transformer({name: shape})
     transformer.set_transpose(name, (2, 0, 1))
     if mean is not None:
@@ -76,6 +79,10 @@ class ImageNet(Net):
         strict_weights: bool = False,
     ) -> None:
         super().__init__(model_file, TEST, weights=pretrained_file, strict_weights=strict_weights)
+        if not self.inputs:
+            raise ValueError(
+                "the net has no input in phase TEST: give one with an Input layer, as deploy prototxts have"
+            )
         name = self.inputs[0]
         shape = self.blobs[name].data.shape
         self.transformer = transformer_of(name, shape, mean, input_scale, raw_scale, channel_swap)

@@ -13,7 +13,10 @@ from .caffe_pb2 import LayerParameter, NetParameter
 from .hints import HINTS
 
 # what all types obey
-_OBEYED = {"FillerParameter": ("alpha",), "LossParameter": ("pre_fixed_normalizer",)}
+_OBEYED = {
+    "FillerParameter": ("alpha", "width", "height", "channels", "expectation_option", "xy"),
+    "LossParameter": ("pre_fixed_normalizer",),
+}
 
 
 @functools.cache

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from ..errors import SchemaError
 from .caffe_pb2 import NetParameter, SolverParameter
+from .upgrade_forks import upgrade_memory_data, upgrade_softmax, upgrade_statistics
 from .upgrade_inputs import upgrade_batch_norms, upgrade_inputs, upgrade_transforms
 from .upgrade_v0 import upgrade_v0
 from .upgrade_v1 import upgrade_v1
 
-_STEPS = (upgrade_v0, upgrade_transforms, upgrade_v1, upgrade_inputs, upgrade_batch_norms)
+_STEPS = (
+    *(upgrade_v0, upgrade_transforms, upgrade_v1, upgrade_inputs, upgrade_batch_norms),
+    *(upgrade_softmax, upgrade_memory_data, upgrade_statistics),
+)
 
 _SOLVER_TYPES = {
     SolverParameter.SGD: "SGD",

@@ -1,9 +1,9 @@
 """Training: lr policies, update rules as optax transformations, and the loop round them."""
 
 from .evaluate import Evaluator, Scores
-from .loop import Display
 from .pace import Pace, Stopwatch
 from .policies import rate_schedule
+from .report import Display
 from .rules import RULES, rule
 from .solver import Callback, Solver
 from .state import TrainState, make_step

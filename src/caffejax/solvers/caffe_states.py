@@ -18,7 +18,7 @@ from ..checkpoints.solverstate import SolverState, read_solverstate, write_solve
 from ..errors import Problem, WeightsError
 from ..graph import Graph, Param, Slot
 from ..net import Variables
-from ..parallel import place_like
+from ..parallel import moved
 from ..schema.blobs import Array, shape_text
 from ..schema.caffe_pb2 import SolverParameter
 from .policies import current_step
@@ -64,11 +64,12 @@ def save_state(
 def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[TrainState, dict[str, Any]]:
     """Load the state in a .solverstate and the weights it names, placed as `like` is, and the record in it.
 
-    Caffe's own files have no record and no key: then the key is `like`'s.
+    Caffe's own files have no record and no key: then the key is `like`'s. Of an array that `like` has cut, devices get
+    their parts only.
 
     Args:
         path: the file.
-        like: a state of this solver.
+        like: a state of this solver, as it lies.
         graph: the train net.
         type: the solver's type, for messages.
 
@@ -105,7 +106,7 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
         iteration=jnp.int32(stored.iteration),
         key=jax.random.wrap_key_data(jnp.array(record["key"], jnp.uint32)) if "key" in record else like.key,
     )
-    placed: TrainState = place_like(new, like)
+    placed: TrainState = moved(new, jax.tree.map(lambda x: x.sharding, like))
     return placed, record
 
 

@@ -46,7 +46,10 @@ def chosen_devices(device: jax.Device | None, devices: int | Sequence[jax.Device
         return list(devices)
     there = jax.devices()
     if devices > len(there):
-        raise SolverError(f"JAX has {len(there)} devices here, not {devices}")
+        raise SolverError(
+            f"JAX has {len(there)} devices here, not {devices}; "
+            f"JAX_NUM_CPU_DEVICES={devices} in the environment simulates them on a CPU"
+        )
     return there[:devices]
 
 
@@ -83,6 +86,8 @@ def _problems(
     if on_snapshot_error not in get_args(OnSnapshotError):
         known = " or ".join(map(quoted, get_args(OnSnapshotError)))
         yield f"on_snapshot_error must be {known}, not {quoted(on_snapshot_error)}"
+    elif on_snapshot_error == "continue" and jax.process_count() > 1:
+        yield "on_snapshot_error must be 'stop' where processes train together: all wait for what one cannot write"
     for name, value in {"checkpoint_only": checkpoint_only, "debug_nans": debug_nans}.items():
         if not isinstance(value, bool):
             yield f"{name} must be True or False, not {quoted(value)}"

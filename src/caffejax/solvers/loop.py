@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
-import numpy as np
 
 from ..errors import CaffejaxError, located
 from ..net import Variables
@@ -15,34 +14,15 @@ from ..parallel import Requests, check_alike, meet
 from .build import Setup
 from .evaluate import Scores
 from .finite_check import FiniteCheck
-from .pace import Pace, Stopwatch
+from .pace import Stopwatch
 from .plateau import Plateau
-from .report import SmoothedLoss, log, output_lines
-from .state import StepResult
+from .report import Display, SmoothedLoss, display_lines, log
 from .updater import Updater
 
 Request = Literal["snapshot", "stop"]
 _REQUESTS: tuple[Request | None, ...] = (None, "snapshot", "stop")  # of several, the last counts
 Event = Literal["on_start", "on_step", "on_display", "on_test", "on_snapshot", "on_end"]
 Tell = Callable[..., object]  # is told an `Event`, and what `solver.Callback` says goes with it
-
-
-class Display(NamedTuple):
-    """What a solver displays.
-
-    Attributes:
-        iteration: the number of the iteration whose outputs these are.
-        loss: the mean over the last `average_loss` iterations.
-        rate: its learning rate.
-        outputs: the train net's; empty after the last iteration, where Caffe states the loss only.
-        pace: how fast training went since the last display; None likewise.
-    """
-
-    iteration: int
-    loss: float
-    rate: float
-    outputs: Mapping[str, np.ndarray]
-    pace: Pace | None
 
 
 class TrainingLoop:
@@ -274,19 +254,16 @@ class TrainingLoop:
         self._finite_check.note(self.iteration, result.loss)
         self.iteration += n - 1
         if self._due(self._param.display):
-            self._display(result, stopwatch)
+            loss, pace = self.smoothed_loss, stopwatch.lap(self.iteration)
+            outputs = self._placement.outputs(result.outputs)
+            self._display(Display(self.iteration, loss, self.rate, outputs, pace))
         self.iteration += 1
         return None if requests is None or result.asked is None else _REQUESTS[requests.heard(result.asked)]
 
-    def _display(self, result: StepResult, stopwatch: Stopwatch) -> None:
-        loss = self.smoothed_loss
-        pace, outputs = stopwatch.lap(self.iteration), self._placement.outputs(result.outputs)
-        speed = f"{pace.iterations_per_second:g} iter/s, {pace.seconds:g}s/{self._param.display} iters"
-        log.info(f"Iteration {self.iteration} ({speed}), loss = {loss:g}")
-        for line in output_lines("Train", outputs, self._graph.losses):
+    def _display(self, display: Display) -> None:
+        for line in display_lines(display, self._param.display, self._graph.losses):
             log.info(line)
-        log.info(f"Iteration {self.iteration}, lr = {self.rate:g}")
-        self._tell("on_display", Display(self.iteration, loss, self.rate, outputs, pace))
+        self._tell("on_display", display)
 
     def _finish(self) -> None:
         """Make the last snapshot, display and test, where they are due."""
@@ -296,8 +273,7 @@ class TrainingLoop:
             self.snapshot()
         if self._due(p.display):
             self._loss.note(self.updater.final_loss())
-            log.info(f"Iteration {self.iteration}, loss = {self.smoothed_loss:g}")
-            self._tell("on_display", Display(self.iteration, self.smoothed_loss, self.rate, {}, None))
+            self._display(Display(self.iteration, self.smoothed_loss, self.rate, {}, None))
         if self.tests.due(self.iteration):
             self._test()
         self.snapshots.close()

@@ -4,13 +4,34 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
+from .pace import Pace
+
 log = logging.getLogger("caffejax.solver")
 
 _READ_BEHIND = 200  # iterations, after which the device has long finished
+
+
+class Display(NamedTuple):
+    """What a solver displays.
+
+    Attributes:
+        iteration: the number of the iteration whose outputs these are.
+        loss: the mean over the last `average_loss` iterations.
+        rate: its learning rate.
+        outputs: the train net's; empty after the last iteration, where Caffe states the loss only.
+        pace: how fast training went since the last display; None likewise.
+    """
+
+    iteration: int
+    loss: float
+    rate: float
+    outputs: Mapping[str, np.ndarray]
+    pace: Pace | None
 
 
 class SmoothedLoss:
@@ -72,6 +93,17 @@ def output_lines(prefix: str, outputs: Mapping[str, np.ndarray], loss_weights: M
     """Yield the lines of the train net's or a test net's outputs."""
     for index, line in enumerate(score_lines(outputs, loss_weights)):
         yield f"    {prefix} net output #{index}: {line}"
+
+
+def display_lines(display: Display, interval: int, loss_weights: Mapping[str, float]) -> Iterator[str]:
+    """Yield the lines of what is displayed every `interval` iterations, and of the last loss."""
+    if display.pace is None:
+        yield f"Iteration {display.iteration}, loss = {display.loss:g}"
+        return
+    speed = f"{display.pace.iterations_per_second:g} iter/s, {display.pace.seconds:g}s/{interval} iters"
+    yield f"Iteration {display.iteration} ({speed}), loss = {display.loss:g}"
+    yield from output_lines("Train", display.outputs, loss_weights)
+    yield f"Iteration {display.iteration}, lr = {display.rate:g}"
 
 
 def precision_lines(precisions: Mapping[str, Mapping[int, float]]) -> Iterator[str]:

@@ -108,7 +108,7 @@ def test_nets(param: SolverParameter, folder: Path | None) -> list[NetSettings]:
 
 def _settings(field: str, source: str | NetParameter, folder: Path | None, phase: Any, extra: NetState) -> NetSettings:
     file = None if isinstance(source, NetParameter) else str(find(source, folder))
-    if file is not None and not os.path.exists(file):  # also where no file can be called so
+    if file is not None and not os.path.exists(file):  # nor if it is too long for a name
         beside = f" and in the solver's folder {folder}" if folder is not None else ""
         raise SchemaError(f"its {field}, {source}: no such file; looked for in the working directory{beside}")
     message, wrong = read_what_is_right(Path(file) if file else source)

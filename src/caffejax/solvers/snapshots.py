@@ -44,7 +44,7 @@ class Snapshots:
     Attributes:
         prefix: what all their names begin with.
         on_error: "stop" if a snapshot that cannot be written is an error at once; "continue" if only the newest must be
-            there in the end.
+            there in the end. Several processes stop: the others wait for what one cannot write.
 
     Raises:
         SolverError: if snapshots are due and their folder cannot be made or written.
@@ -80,8 +80,8 @@ class Snapshots:
         the running statistics of each of several devices.
 
         Raises:
-            WeightsError, SolverError: if this snapshot cannot be started, or the one before could not be written; one
-                process follows `on_error`.
+            WeightsError, SolverError: if this snapshot cannot be started, or the one before could not be written, and
+                `on_error` says "stop".
         """
         try:
             self.prepare()
@@ -145,7 +145,7 @@ class Snapshots:
             WeightsError: if there is none, or it is of another net or solver type.
         """
         if is_caffe_state(Path(path)):
-            return *load_state(Path(path), updater.train_state, graph, self._param.type), None
+            return *load_state(Path(path), updater.cut[0], graph, self._param.type), None
         folder, step = _locate(Path(path))
         carried = [f"{layer.key}/{len(layer.params) + i}" for layer in graph.layers for i in range(len(layer.carried))]
         reader = StateReader(updater.wanted, str(path), carried)
@@ -173,7 +173,10 @@ class Snapshots:
         if writes and is_first():
             self.prepare()
             with locked(self.prefix):
-                yield
+                try:
+                    yield
+                finally:
+                    self._background.settle()  # where training has failed, its last snapshot may be under way
         else:
             yield
 
@@ -201,7 +204,7 @@ class Snapshots:
             self._failed(error)
 
     def _failed(self, error: CaffejaxError) -> None:
-        if self.on_error == "stop" or jax.process_count() > 1:  # others wait for what this one cannot do
+        if self.on_error == "stop":
             raise error
         self._missing = error
         for problem in error.problems:

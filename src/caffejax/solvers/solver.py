@@ -19,9 +19,10 @@ from .evaluate import Scores
 from .finite_check import FiniteCheck
 from .given import check_options, chosen_devices
 from .jitted import JittedUpdater
-from .loop import Display, Event, Request, TrainingLoop
+from .loop import Event, Request, TrainingLoop
 from .pace import Stopwatch
 from .policies import RateSchedule
+from .report import Display
 from .state import TrainState
 
 
@@ -78,7 +79,7 @@ class Solver:
         steps_per_dispatch: how many iterations to start at once, where nothing else is due between them; for small nets
             on fast devices. As many batches are then in memory together.
         on_snapshot_error: what to do where a snapshot cannot be written: "stop", or "continue" with a warning and try
-            again when the next is due. That of the end must be written.
+            again when the next is due. That of the end must be written. Several processes can only stop.
         debug_nans: look at every step's numbers, and name the layer where they cease to be finite; slower.
         tune: call `tune_process`, which makes nets faster and concerns the whole process; False leaves that as it is.
         run: how the nets compute; what is trained and saved is always float32.

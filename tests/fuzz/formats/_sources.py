@@ -10,6 +10,7 @@ import numpy as np
 from caffejax import Net
 
 _MANY = 1 << 16  # numbers; batches of more take long and are no damage
+_LARGEST = 1 << 22  # pixels of an image: the default lets one take more memory than a case may
 GOLDEN = Path(__file__).parents[2] / "golden" / "data"
 
 
@@ -25,7 +26,7 @@ def batches(net: str, folder: Path, count: int = 3, phase: str = "TEST") -> list
 
 def read_batches(path: Path, count: int = 3, phase: str = "TEST") -> list[tuple[np.ndarray, ...]]:
     """Likewise of a net's file."""
-    net = Net(path, phase, seed=1)  # type: ignore[arg-type]
+    net = Net(path, phase, seed=1, max_image_pixels=_LARGEST)  # type: ignore[arg-type]
     sources = net.sources()
     found = []
     try:

@@ -69,14 +69,12 @@ def _complaint(damaged: Files, intact: Files, wanted: Any, found: Any) -> str | 
         net = caffe_pb2.NetParameter.FromString(damaged["weights.caffemodel"])
     except DecodeError:
         return None
-    for layer in net.layer:
-        if len({other.name for other in net.layer if other.name == layer.name}) == 1 and len(net.layers) == 0:
+    if len(net.layers) == 0:
+        for name, layer in {_name(layer): layer for layer in net.layer}.items():  # the last of a name counts
             told = [np.array(blob.data or blob.double_data, np.float64).astype(np.float32) for blob in layer.blobs]
-            ours = [np.asarray(blob).reshape(-1) for blob in found.get(_name(layer), ())]
-            if [x for x in net.layer if x.name == layer.name][-1] is layer and not (
-                len(told) == len(ours) and all(map(same_array, told, ours))
-            ):
-                return f"other than protobuf: layer '{layer.name}'"
+            ours = [np.asarray(blob).reshape(-1) for blob in found.get(name, ())]
+            if not (len(told) == len(ours) and all(map(same_array, told, ours))):
+                return f"other than protobuf: layer '{name}'"
     return None
 
 

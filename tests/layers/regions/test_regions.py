@@ -101,7 +101,7 @@ def both_ways(boxes: jax.Array, scores: jax.Array, valid: jax.Array) -> Any:
 
 
 @given(st.integers(0, 2**31), st.floats(0, 1), st.floats(10, 200))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_the_best_boxes_are_those_that_going_through_all_leaves(seed: int, share: float, size: float) -> None:
     random = np.random.default_rng(seed)
     boxes = np.float32(some_rois(random, 40, 1, size)[:, 1:])

@@ -5,6 +5,7 @@ from case import ROWS, Case, Shape, layer
 
 IMAGE: Shape = (ROWS, 3, 5, 6)
 MATRIX: Shape = (ROWS, 5)
+WHOLE: Shape = (ROWS, 3, 40, 50)
 
 CLASSES, PRIORS = 3, 10
 
@@ -67,15 +68,17 @@ LAYERS: list[Case] = [
     multibox("mining_type: NONE conf_loss_type: LOGISTIC encode_variance_in_target: true", "logistic"),
     multibox("mining_type: NONE share_location: false use_prior_for_matching: false", "predictions", CLASSES),
     multibox("mining_type: NONE share_location: false match_type: BIPARTITE", "classes", CLASSES),
-    layer("Normalize", "", IMAGE, name="normface"),
+    layer("Normalize", "normalize_param { }", IMAGE, name="normface"),
     layer("Normalize", "normalize_param { bp_norm: true }", IMAGE, name="normface_lengths", tops=2),
     layer("Normalize", "norm_param { across_spatial: false }", IMAGE, name="places"),
     layer("Normalize", "norm_param { channel_shared: false }", IMAGE, name="image_channels"),
     layer("Permute", "permute_param { order: 0 order: 2 order: 3 order: 1 }", IMAGE),
-    layer("PriorBox", "prior_box_param { min_size: 8 max_size: 13 aspect_ratio: 2 }", IMAGE, (ROWS, 3, 40, 50)),
+    layer("PriorBox", "prior_box_param { min_size: 8 max_size: 13 aspect_ratio: 2 }", IMAGE, WHOLE),
+    layer("PriorBox", "prior_box_param { min_size: 8 denser_prior_boxes: true }", IMAGE, WHOLE, name="textboxes"),
+    layer("PriorBox", "prior_box_param { min_size: 32 faceboxes: true }", IMAGE, WHOLE, name="faceboxes"),
     layer("Reverse", "reverse_param { axis: 2 axis: 3 }", IMAGE),
     layer("SmoothL1Loss", "", MATRIX, MATRIX, name="ssd"),
-    layer("SmoothL1Loss", "", MATRIX, MATRIX, MATRIX, name="fast"),
+    layer("SmoothL1Loss", "loss_weight: 1", MATRIX, MATRIX, MATRIX, name="fast"),
     layer("SmoothL1Loss", "smooth_l1_loss_param { sigma: 2 }", MATRIX, MATRIX, MATRIX, MATRIX, name="faster"),
     layer("Transpose", "transpose_param { dim: 0 dim: 3 dim: 1 dim: -2 }", IMAGE),
 ]

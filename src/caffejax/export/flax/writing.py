@@ -62,12 +62,12 @@ def _parent(target: Path) -> Path:
 def check_folder(folder: str | os.PathLike[str]) -> None:
     """Raise `CaffejaxError` unless the folder is free to write to."""
     target = Path(folder)
-    if target.is_dir():
+    if os.path.isdir(target):
         if any(target.iterdir()):
             raise CaffejaxError(Problem("is a folder with files in it, name another or empty it", str(target)))
-    elif target.exists() or target.is_symlink():
+    elif os.path.lexists(target):
         raise CaffejaxError(Problem("is no folder; name another", str(target)))
-    elif not _parent(target).is_dir():
+    elif not os.path.isdir(_parent(target)):
         raise CaffejaxError(Problem(f"cannot be made: there is no folder '{_parent(target)}'", str(target)))
 
 

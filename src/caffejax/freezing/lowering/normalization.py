@@ -24,6 +24,8 @@ def lrn(call: Call) -> Value | None:
 def softmax(call: Call) -> Value | None:
     """exp(x) normalised to sum 1 along an axis."""
     axis = canonical_axis(call.param.axis, call.x.shape)
+    if call.param.temperature != 1:
+        return None
     return call.writer.add("softmax", [call.x], call.out, axis=axis) if axis else None
 
 

@@ -25,7 +25,8 @@ def make_multibox_loss(ctx: Context, site: Site) -> LayerType:
 
     Bottoms: locations (images, priors * 4, or that for each class), confidences (images, priors * classes), priors
     with their variances (1, 2, priors * 4), ground truth (1, 1, boxes, 8) with rows of image, label, instance, box,
-    difficult; rows with the image -1 count for nothing. A part with `propagate_down: false` is left out.
+    difficult; rows with the image -1 count for nothing. A part with `propagate_down: false` is left out. With LOGISTIC
+    and no mining the classes of all images but the first are looked for in wrong rows, as in the fork.
     """
     given = list(site.layer.propagate_down)[:2]
     parts = (given[:1] != [False], given[1:] != [False])
@@ -88,8 +89,7 @@ register(
         ),
         Facts(
             origin="SSD",
-            restrictions="nms_param (suppression before mining) and NVIDIA's ignore_difficult_gt are refused. With "
-            "LOGISTIC and no mining each image has targets of its own, where the fork mixes them up.",
+            restrictions="nms_param (suppression before mining) and NVIDIA's ignore_difficult_gt are refused.",
         ),
     )
 )

@@ -74,7 +74,7 @@ def find_targets(ctx: Context, mining: int, predictions: Predictions, prior: jax
         offsets,
         jnp.zeros(offsets.shape, bool),
         1 / prior[1] if p.encode_variance_in_target else 1.0,
-        _classes(p, mining, matched, labels, scores),
+        _classes(ctx, mining, matched, labels, scores),
         jnp.ones(scores.shape[:2], bool),
     )
     if p.bp_inside:
@@ -114,14 +114,29 @@ def _of_truth(truth: Truth, locations: jax.Array) -> jax.Array:
     return jnp.einsum("tn,tc,npcx->tpx", image, group, locations, precision="highest")
 
 
-def _classes(p: Any, mining: int, matched: jax.Array, labels: jax.Array, scores: jax.Array) -> jax.Array:
-    number = jnp.arange(scores.shape[2])
+def _classes(ctx: Context, mining: int, matched: jax.Array, labels: jax.Array, scores: jax.Array) -> jax.Array:
+    p, number = ctx.param, jnp.arange(scores.shape[2])
     if p.conf_loss_type == p.LOGISTIC and mining == p.NONE:  # what is not matched is of no class, not of background
         of_match = matched[..., None] & (labels[..., None] == number)
-        return jnp.any(of_match, axis=1).astype(scores.dtype)
+        return _moved_up(ctx, jnp.any(of_match, axis=1).astype(scores.dtype))
     label = jnp.max(jnp.where(matched, labels, -1), axis=1)
     label = jnp.where(jnp.any(matched, axis=1), label, p.background_label_id)
     return (label[..., None] == number).astype(scores.dtype)
+
+
+def _moved_up(ctx: Context, classes: jax.Array) -> jax.Array:
+    """Return classes (images, priors, classes) where the fork has them, which takes the next image `priors` on.
+
+    That is short of its row by `priors * (classes - 1)`: later images' classes come to lie among those of the first.
+    """
+    if not classes.size:
+        return classes
+    images, priors, _ = classes.shape
+    first = across.number(ctx) * images
+    place = (first + jnp.arange(images))[:, None] * priors + jnp.arange(classes[0].size)
+    moved = jnp.zeros(across.devices(ctx) * classes.size, classes.dtype).at[place].max(classes.reshape(images, -1))
+    all_images = jnp.minimum(across.total(ctx, moved), 1)
+    return jax.lax.dynamic_slice_in_dim(all_images, first * classes[0].size, classes.size).reshape(classes.shape)
 
 
 def _mined(

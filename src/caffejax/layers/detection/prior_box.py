@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,42 +12,88 @@ import numpy as np
 from ...errors import require
 from ..context import Context, Shape
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..runs import Company
+from ..types import Facts, Gradient, LayerType, Signature, Traced, Variants
 
-_OTHERS = ("faceboxes", "box_width", "box_height", "tf", "yx_order", "keras")  # settings of other forks
+_OTHERS = ("box_width", "box_height", "tf", "yx_order", "keras")  # settings of other forks
 _FLOAT = np.float32
+_DENSE = {32: (4, 8.0), 64: (2, 16.0)}  # how many squares FaceBoxes has side by side, and how far they are apart
 
 
 def prior_box(ctx: Context, x: jax.Array, image: jax.Array) -> jax.Array:
     """Boxes around each cell of the first bottom, as parts of the second, and their variances: (1, 2, boxes * 4).
 
     For each cell, row by row, and each min_size: the square of that size, that of the geometric mean of it and its
-    max_size, then one for each aspect_ratio and its flip. Sizes are cut to whole pixels.
+    max_size, then one for each aspect_ratio and its flip. Sizes are cut to whole pixels. TextBoxes has each of them
+    once more, around the lower border of the cell. FaceBoxes has 4 x 4 squares of size 32, 8 pixels apart, and 2 x 2 of
+    size 64, 16 apart, around the middle of four cells, and its squares are a pixel less wide and high.
     """
-    return priors(ctx.param, lambda: box_sizes(ctx.param), x, image)
+    return priors(ctx.param, lambda: cell_boxes(ctx.param), x, image)
 
 
-register(
-    LayerType(
-        Signature("PriorBox", bottoms=2, param="prior_box_param", in_place=False),
+def choose_prior_box(layer: Any) -> str:
+    p = layer.prior_box_param
+    return "TextBoxes" if p.denser_prior_boxes else "FaceBoxes" if p.faceboxes else "SSD"
+
+
+def settle_prior_box(layer: Any, company: Company) -> Any:
+    """Mark boxes of forks that say nothing of them: Convolutions beside have 4 and `num_classes` outputs for each."""
+    p = layer.prior_box_param
+    beside = [other.convolution_param for other in company.beside if other.type == "Convolution"]
+    outputs = {convolution.num_output for convolution in beside}
+    readers = [(other.detection_output_param, other.multibox_loss_param) for other in company.layers]
+    classes = next((each.num_classes for pair in readers for each in pair if each.num_classes), 0)
+
+    def foretold() -> bool:
+        n = (1 + p.denser_prior_boxes) * len(cell_boxes(p))
+        return {4 * n, classes * n} <= outputs
+
+    if classes and choose_prior_box(layer) == "SSD" and not foretold():
+        for name in ("denser_prior_boxes", "faceboxes"):
+            setattr(p, name, True)
+            if foretold():
+                break
+            p.ClearField(name)
+    return layer
+
+
+def _variant(origin: str) -> LayerType:
+    return LayerType(
+        Signature(
+            "PriorBox", bottoms=2, param="prior_box_param", in_place=False, fork_settings=("denser_prior_boxes",)
+        ),
         Traced(prior_box),
         Gradient(exists=False),
         Facts(
             by_shapes=True,
             integers=True,
-            origin="SSD",
-            restrictions="Settings of other forks are refused, such as faceboxes.",
+            origin=origin,
+            restrictions="Settings of other forks are refused, such as box_width.",
         ),
+    )
+
+
+register(
+    LayerType(
+        Signature("PriorBox", bottoms=2, param="prior_box_param", in_place=False),
+        Variants(
+            choose_prior_box,
+            {origin: _variant(origin) for origin in ("SSD", "TextBoxes", "FaceBoxes")},
+            told_apart="TextBoxes' have denser_prior_boxes, FaceBoxes' faceboxes; or else Convolutions beside "
+            "them have 4 outputs for each of their boxes, and others num_classes, and not for those of the SSD fork.",
+            settle=settle_prior_box,
+        ),
+        facts=Facts(origin="SSD, TextBoxes, FaceBoxes"),
     )
 )
 
 
-def priors(p: Any, sizes: Callable[[], Sequence[tuple[float, float]]], x: jax.Array, image: jax.Array) -> jax.Array:
+def priors(p: Any, boxes: Callable[[], Sequence[CellBox]], x: jax.Array, image: jax.Array) -> jax.Array:
     """Return boxes around each cell of a map, and their variances, as a top (1, 2, boxes * 4).
 
     Args:
         p: the PriorBoxParameter.
-        sizes: gives the boxes' widths and heights in pixels.
+        boxes: gives the boxes of a cell in pixels.
         x: the map.
         image: of which the boxes are parts.
 
@@ -56,26 +102,39 @@ def priors(p: Any, sizes: Callable[[], Sequence[tuple[float, float]]], x: jax.Ar
     """
     for name, shape in (("bottom 0", x.shape), ("bottom 1", image.shape)):
         require(len(shape) == 4, f"{name} must have 4 axes (num, channels, height, width), not shape {shape}")
-    boxes = _boxes(p, np.asarray(sizes(), _FLOAT), tuple(x.shape[2:]), tuple(image.shape[2:]))
+    corners = _corners(p, np.asarray(boxes(), _FLOAT), tuple(x.shape[2:]), tuple(image.shape[2:]))
     if p.clip:
-        boxes = np.clip(boxes, 0, 1)
-    variances = np.broadcast_to(_variances(p), boxes.shape)
+        corners = np.clip(corners, 0, 1)
+    variances = np.broadcast_to(_variances(p), corners.shape)
     dtype = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.float32
-    return jnp.asarray(np.stack([boxes.ravel(), variances.ravel()])[None], dtype)
+    return jnp.asarray(np.stack([corners.ravel(), variances.ravel()])[None], dtype)
 
 
-def _boxes(p: Any, sides: np.ndarray, cells: Shape, image: Shape) -> np.ndarray:
+def _corners(p: Any, boxes: np.ndarray, cells: Shape, image: Shape) -> np.ndarray:
     """Return the boxes, (height, width, boxes of a cell, 4), in float32 as the forks compute them."""
     size = _size(p, image)
     step = _step(p, tuple(_FLOAT(a) / _FLOAT(b) for a, b in zip(size, cells, strict=True)))
+    sides, shifts = boxes[:, :2], boxes[:, 2:]
     height, width = ((np.arange(n, dtype=_FLOAT) + _FLOAT(p.offset)) * s for n, s in zip(cells, step, strict=True))
-    centers = np.stack(np.broadcast_arrays(width[None, :], height[:, None]), axis=-1)[:, :, None]
+    centers = np.stack(np.broadcast_arrays(width[None, :], height[:, None]), axis=-1)[:, :, None] + shifts
+    if p.denser_prior_boxes:
+        lower = centers + np.asarray([0, (1 - p.offset) * step[0]], _FLOAT)
+        centers, sides = np.stack([centers, lower], axis=3).reshape(*cells, -1, 2), np.repeat(sides, 2, axis=0)
     scale = np.asarray(size[::-1], _FLOAT)
     return np.concatenate([(centers - sides / 2) / scale, (centers + sides / 2) / scale], axis=-1)
 
 
-def box_sizes(p: Any) -> list[tuple[float, float]]:
-    """Return width and height of each box of a cell, in pixels.
+class CellBox(NamedTuple):
+    """A box of a cell: its width and height, and how far from the cell's middle it is, in pixels."""
+
+    width: float
+    height: float
+    right: float = 0.0
+    down: float = 0.0
+
+
+def cell_boxes(p: Any) -> list[CellBox]:
+    """Return the boxes of a cell.
 
     Raises:
         LayerError: for sizes that make no sense.
@@ -93,13 +152,20 @@ def box_sizes(p: Any) -> list[tuple[float, float]]:
         f"each max_size must be more than its min_size: {list(p.min_size)}, {list(p.max_size)}",
     )
     ratios = [ratio for ratio in aspect_ratios(p) if abs(ratio - 1) >= 1e-6]
-    sizes: list[tuple[float, float]] = []
+    boxes: list[CellBox] = []
     for i, size in enumerate(map(int, p.min_size)):
-        sizes.append((size, size))
+        boxes += _dense_squares(size) if p.faceboxes else [CellBox(size, size)]
         if p.max_size:
-            sizes.append((np.sqrt(size * int(p.max_size[i])),) * 2)
-        sizes += [(size * np.sqrt(ratio), size / np.sqrt(ratio)) for ratio in ratios]
-    return sizes
+            side = np.sqrt(size * int(p.max_size[i]))
+            boxes.append(CellBox(side, side))
+        boxes += [CellBox(size * np.sqrt(ratio), size / np.sqrt(ratio)) for ratio in ratios]
+    return boxes
+
+
+def _dense_squares(size: int) -> list[CellBox]:
+    n, apart = _DENSE.get(size, (1, 0.0))
+    shifts = [(i - n // 2) * apart for i in range(n)]
+    return [CellBox(size - 1, size - 1, right, down) for down in shifts for right in shifts]
 
 
 def aspect_ratios(p: Any) -> list[float]:

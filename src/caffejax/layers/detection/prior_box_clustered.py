@@ -10,7 +10,7 @@ from ...errors import require
 from ..context import Context
 from ..registry import register
 from ..types import Facts, Gradient, LayerType, Signature, Traced
-from .prior_box import priors
+from .prior_box import CellBox, priors
 
 
 def prior_box_clustered(ctx: Context, x: jax.Array, image: jax.Array) -> jax.Array:
@@ -18,7 +18,7 @@ def prior_box_clustered(ctx: Context, x: jax.Array, image: jax.Array) -> jax.Arr
 
     For each cell, row by row, a box of each `width` and its `height`, in pixels.
     """
-    return priors(ctx.param, lambda: clustered_sizes(ctx.param), x, image)
+    return priors(ctx.param, lambda: clustered_boxes(ctx.param), x, image)
 
 
 register(
@@ -42,8 +42,8 @@ register(
 )
 
 
-def clustered_sizes(p: Any) -> list[tuple[float, float]]:
-    """Return width and height of each box of a cell, in pixels.
+def clustered_boxes(p: Any) -> list[CellBox]:
+    """Return the boxes of a cell.
 
     Raises:
         LayerError: for sizes that make no sense.
@@ -55,6 +55,6 @@ def clustered_sizes(p: Any) -> list[tuple[float, float]]:
         len(p.width) == len(p.height),
         f"prior_box_param needs a height for each width: {len(p.width)} widths, {len(p.height)} heights",
     )
-    sizes = list(zip(p.width, p.height, strict=True))
-    require(all(w > 0 and h > 0 for w, h in sizes), f"width and height must be positive: {sizes}")
-    return sizes
+    boxes = [CellBox(*size) for size in zip(p.width, p.height, strict=True)]
+    require(min(*p.width, *p.height) > 0, f"width and height must be positive: {list(p.width)}, {list(p.height)}")
+    return boxes

@@ -14,6 +14,7 @@ from ..registry import register
 from ..types import Facts, Gradient, LayerType, Signature, Traced
 from .anchors import anchors, by_cell, clipped, decoded, grid, half_up
 from .proposing import Limits, best, require_maps
+from .quicksort import quicksorted
 
 
 def proposal(
@@ -22,7 +23,8 @@ def proposal(
     """Best boxes that an RPN predicts for an image, as rows 0, x1, y1, x2, y2; and if asked for, their scores.
 
     Anchors of all `ratio` and `scale` at each cell are moved by the deltas and cut to the image; boxes too small score
-    0. The `pre_nms_topn` best go through suppression, which leaves `post_nms_topn` at most.
+    0. The `pre_nms_topn` best go through suppression, which leaves `post_nms_topn` at most. Boxes of equal scores are
+    in the order into which the fork's quicksort brings them.
     """
     p = ctx.param
     require(p.feat_stride > 0 and p.base_size > 0, "feat_stride and base_size must be > 0")
@@ -38,7 +40,7 @@ def proposal(
     large = jnp.all(sides >= p.min_size * jnp.stack([image[3], image[2]]), axis=1)
     score = jnp.where(large, by_cell(scores[:, len(base) :], 1).ravel(), 0)
     limits = Limits(p.pre_nms_topn, p.post_nms_topn, p.nms_thresh)
-    found = best(boxes, score, jnp.ones_like(large), limits)
+    found = best(boxes, score, jnp.ones_like(large), limits, quicksorted(score))
     rois = found.rois.astype(dtype)
     return rois if ctx.n_tops == 1 else (rois, found.marked_scores.astype(dtype))
 

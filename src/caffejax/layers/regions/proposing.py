@@ -66,15 +66,18 @@ def require_image(im_info: Any, least: int) -> None:
     )
 
 
-def best(boxes: jax.Array, scores: jax.Array, valid: jax.Array, limits: Limits) -> Best:
+def best(boxes: jax.Array, scores: jax.Array, valid: jax.Array, limits: Limits, order: jax.Array | None = None) -> Best:
     """Go through boxes (N, 4) from the best score on and keep those that overlap none kept before by too much.
 
     Each round keeps the best of those that are left and suppresses others, so that there are as many rounds as boxes
-    kept, not as boxes.
+    kept, not as boxes. `order`, if given, says how to go through all of them, and else it is the first of equal ones.
     """
     require(limits.before > 0 and limits.after > 0, f"must look at and keep one box at least, not {limits}")
     n = min(limits.before, boxes.shape[0])
-    top, order = lax.top_k(jnp.where(valid, scores, -jnp.inf), n)
+    if order is None:
+        top, order = lax.top_k(jnp.where(valid, scores, -jnp.inf), n)
+    else:
+        top, order = scores[order[:n]], order[:n]
     boxes, left = boxes[order], valid[order]
     rounds = min(limits.after, n)
 

@@ -176,9 +176,10 @@ def _flipped(e: Emission, axes: Sequence[int]) -> Value:
 def softmax(e: Emission) -> Value:
     """Write a softmax along an axis."""
     (x,) = e.bottoms
+    given = "{0}" if e.p.temperature == 1 else f"{{0}} / {e.p.temperature:.8g}"
     axis = canonical_axis(e.p.axis, x.shape)
     place = x.axis(axis)
-    text = "nnx.softmax({0})" if place == -1 else f"nnx.softmax({{0}}, axis={place})"
+    text = f"nnx.softmax({given})" if place == -1 else f"nnx.softmax({given}, axis={place})"
     return e.elementwise(text, x if axis == 1 else e.ordered(x, x.order))
 
 

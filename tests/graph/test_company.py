@@ -1,0 +1,79 @@
+"""Layers whose neighbours say which fork they are of."""
+
+import jax
+import numpy as np
+import pytest
+
+from caffejax import Net
+
+INPUTS = """layer { name: "in" type: "Input" top: "map" top: "data"
+  input_param { shape { dim: 1 dim: 8 dim: 2 dim: 3 } shape { dim: 1 dim: 3 dim: 40 dim: 60 } } }
+"""
+
+
+def detector(boxes: int, classes: int, prior: str) -> str:
+    """A net with that many boxes at each cell, by its Convolutions."""
+    layers = [INPUTS]
+    for name, outputs in ("loc", 4 * boxes), ("conf", classes * boxes):
+        layers.append(
+            f'layer {{ name: "{name}" type: "Convolution" bottom: "map" top: "{name}" convolution_param {{ num_output: '
+            f'{outputs} kernel_size: 1 }} }} layer {{ name: "{name}_flat" type: "Flatten" bottom: "{name}" top: '
+            f'"{name}_flat" }}'
+        )
+    layers.append(
+        'layer { name: "prior" type: "PriorBox" bottom: "map" bottom: "data" top: "prior" '
+        f"prior_box_param {{ {prior} }} }}"
+        'layer { name: "out" type: "DetectionOutput" bottom: "loc_flat" bottom: "conf_flat" bottom: "prior" top: "out" '
+        f"detection_output_param {{ num_classes: {classes} }} }}"
+    )
+    return "\n".join(layers)
+
+
+def priors(boxes: int, classes: int, prior: str) -> np.ndarray:
+    """The boxes in pixels, (cells, boxes of a cell, 4)."""
+    net = Net(detector(boxes, classes, prior), "TEST")
+    params, state = net.init(jax.random.key(0))
+    fed = {name: np.zeros(net.graph.blobs[name].shape, np.float32) for name in net.fed}
+    found = np.asarray(net.apply(params, state, fed, blobs=("prior",))[0]["prior"])[0, 0]
+    return found.reshape(6, -1, 4) * (60, 40, 60, 40)
+
+
+@pytest.mark.parametrize(
+    ("boxes", "classes", "prior", "n"),
+    [
+        (2, 2, "min_size: 9 aspect_ratio: 4 flip: false", 2),
+        (2, 8, "min_size: 9 aspect_ratio: 4 flip: false", 2),  # whose classes have as many outputs as TextBoxes' boxes
+        (4, 2, "min_size: 9 aspect_ratio: 4 flip: false", 4),
+        (2, 2, "min_size: 9 denser_prior_boxes: true", 2),
+    ],
+)
+def test_how_many_boxes_a_cell_has(boxes: int, classes: int, prior: str, n: int) -> None:
+    assert priors(boxes, classes, prior).shape == (6, n, 4)
+
+
+def test_boxes_of_textboxes() -> None:
+    """Each once more around the lower border of its cell, which is 20 pixels high."""
+    once, denser = (priors(n, 2, "min_size: 9 max_size: 16 aspect_ratio: 4 flip: false") for n in (3, 6))
+    np.testing.assert_allclose(denser[:, ::2], once, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(denser[:, 1::2] - once, np.broadcast_to([0, 10, 0, 10], once.shape), atol=1e-4)
+
+
+def test_boxes_of_faceboxes() -> None:
+    """16 squares of size 32, four of 64 and one of 128; the first cell's middle is (10, 10)."""
+    (first, *_) = priors(21, 2, "min_size: 32 min_size: 64 min_size: 128")
+    middles, sides = (first[:, :2] + first[:, 2:]) / 2, first[:, 2:] - first[:, :2]
+    np.testing.assert_allclose(sides[:, 0], [31] * 16 + [63] * 4 + [127], rtol=1e-5)
+    np.testing.assert_allclose(middles[:4], [(-6, -6), (2, -6), (10, -6), (18, -6)], atol=1e-3)
+    np.testing.assert_allclose(middles[15:], [(18, 18), (-6, -6), (10, -6), (-6, 10), (10, 10), (10, 10)], atol=1e-3)
+
+
+def test_labels_of_clips_have_the_shape_of_what_is_predicted() -> None:
+    text = """layer { name: "in" type: "Input" top: "x" top: "truth"
+        input_param { shape { dim: 2 dim: 1 dim: 3 dim: 4 dim: 5 } shape { dim: 2 } } }
+      layer { name: "loss" type: "EuclideanLoss" bottom: "x" bottom: "truth" top: "loss" }"""
+    net = Net(text, "TRAIN")
+    shape = net.graph.blobs["truth"].shape
+    assert shape == (2, 1, 3, 4, 5)
+    x, truth = np.random.default_rng(0).normal(size=(2, *shape)).astype(np.float32)
+    loss = net.apply({}, {}, {"x": x, "truth": truth})[0]["loss"]
+    np.testing.assert_allclose(loss, ((x - truth) ** 2).sum() / 4, rtol=1e-5)

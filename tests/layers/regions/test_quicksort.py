@@ -1,0 +1,46 @@
+"""The order of equal scores, against the fork's sort as it goes, one swap after the other."""
+
+import jax
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caffejax.layers.regions.quicksort import quicksorted
+
+LENGTH = 24
+ordered = jax.jit(quicksorted)
+
+
+def plainly(scores: list[float]) -> list[int]:
+    """Sort the numbers of the scores, in place, by the first of each part."""
+    order = list(range(len(scores)))
+
+    def part(start: int, end: int) -> None:
+        if start >= end:
+            return
+        pivot, left, right = scores[order[start]], start + 1, end
+        while left <= right:
+            while left <= end and scores[order[left]] >= pivot:
+                left += 1
+            while right > start and scores[order[right]] <= pivot:
+                right -= 1
+            if left <= right:
+                order[left], order[right] = order[right], order[left]
+                left, right = left + 1, right - 1
+        order[start], order[right] = order[right], order[start]
+        part(start, right - 1)
+        part(right + 1, end)
+
+    part(0, len(scores) - 1)
+    return order
+
+
+@settings(max_examples=200)
+@given(st.lists(st.integers(0, 6), min_size=LENGTH, max_size=LENGTH))
+def test_order_of_the_fork(scores: list[int]) -> None:
+    assert ordered(np.asarray(scores, np.float32)).tolist() == plainly(scores)
+
+
+def test_without_equal_scores_it_is_any_sorts() -> None:
+    scores = np.random.default_rng(0).permutation(LENGTH).astype(np.float32)
+    assert ordered(scores).tolist() == np.argsort(-scores).tolist()

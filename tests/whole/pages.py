@@ -1,0 +1,72 @@
+"""Runs what stands in a page of the documentation, block by block."""
+
+import doctest
+import os
+import re
+import shlex
+from collections.abc import Container, Iterator
+from pathlib import Path
+
+import pytest
+
+from caffejax.cli import main
+
+REPOSITORY = Path(__file__).parents[2]
+
+_FENCE = re.compile(r'^```(console|python|\w+ title="([\w.]+)")\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+_ERROR = re.compile(r"caffejax( \w+)?: ")
+_CHECKER = doctest.OutputChecker()
+_LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def run_page(page: str, capsys: pytest.CaptureFixture[str], done: Container[str] = ()) -> None:
+    """Run a page's blocks in the working directory, but for commands that are done already.
+
+    A console block's output is compared where it is given, with ... for what differs. Where it is an error, the command
+    fails with it. Python blocks share names. A block with a title is a file.
+    """
+    for name in ("configs", "scripts", "tests"):
+        os.symlink(REPOSITORY / name, name)
+    names: dict[str, object] = {"__name__": "page"}
+    ran = 0
+    for kind, file, block in _FENCE.findall((REPOSITORY / "docs" / page).read_text()):
+        if file:
+            Path(file).write_text(block)
+        elif kind == "python":
+            exec(compile(block, page, "exec"), names)
+            ran += 1
+        else:
+            for command, output in _commands(block):
+                if command not in done:
+                    _run(page, command, output, capsys)
+                ran += 1
+    assert ran
+
+
+def _run(page: str, command: str, output: str, capsys: pytest.CaptureFixture[str]) -> None:
+    program, *arguments = shlex.split(command)
+    assert program == "caffejax", f"{page}: {command}"
+    capsys.readouterr()
+    code = _exit_code(arguments)
+    printed, said = capsys.readouterr()
+    fails = bool(_ERROR.match(output))
+    assert (code != 0) == fails, f"{page}: {command}\n{said}"
+    if fails:
+        printed = "\n".join(line for line in said.splitlines() if _ERROR.match(line))
+    assert not output.strip() or _CHECKER.check_output(output, printed, _LOOSE), (
+        f"{page}: {command}\n{printed}\ndiffers from\n{output}"
+    )
+
+
+def _commands(block: str) -> Iterator[tuple[str, str]]:
+    """The commands of a console block, each with the output that follows it."""
+    for part in re.split(r"^\$ ", block.replace("\\\n", ""), flags=re.MULTILINE)[1:]:
+        command, _, output = part.partition("\n")
+        yield command, output
+
+
+def _exit_code(arguments: list[str]) -> int:
+    try:
+        return main(arguments)
+    except SystemExit as stop:  # for a mistake in the command
+        return int(stop.code or 0)
