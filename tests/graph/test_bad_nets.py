@@ -106,6 +106,11 @@ def test_a_solver_says_all_that_is_wrong_with_its_net(tmp_path: Path) -> None:
         Solver(tmp_path / "solver.prototxt")
 
 
+def test_a_net_that_no_file_can_be_called_is_not_there() -> None:
+    with pytest.raises(SchemaError, match="no such file"):
+        Solver(f'net: "{"a" * 5000}" base_lr: 1 lr_policy: "fixed" # {{')
+
+
 def test_shape_problems_of_independent_layers_are_reported_together() -> None:
     text = """
     layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 8 dim: 8 } } }
