@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
-Shape = tuple[int, ...]
-Numbers = int | float | Sequence[int]
+from .operation import Numbers, Operation, Shape
+from .strides import move_up
+
 _FUSES = ("convolution", "deconvolution", "dense", "apply")  # operations that compute what comes after in their pass
 
 
@@ -20,14 +21,6 @@ class Value:
 
     number: int
     shape: Shape
-
-
-@dataclass
-class _Operation:
-    word: str
-    fields: dict[str, Numbers]
-    out: Shape
-    after: list[tuple[str, dict[str, Numbers]]] = field(default_factory=list)
 
 
 class Writer:
@@ -40,7 +33,7 @@ class Writer:
     def __init__(self, arguments: Sequence[Shape]) -> None:
         self.arguments = tuple(arguments)
         self.weights: list[Any] = []
-        self._operations: list[_Operation] = []
+        self._operations: list[Operation] = []
         self._shared: set[int] = set()
 
     def argument(self, i: int) -> Value:
@@ -59,7 +52,7 @@ class Writer:
     def add(self, word: str, values: Sequence[Value], out: Iterable[int], **fields: Numbers) -> Value:
         """Add an operation on values; return what it makes."""
         shape = tuple(out)
-        self._operations.append(_Operation(word, {"in": [v.number for v in values], **fields}, shape))
+        self._operations.append(Operation(word, {"in": [v.number for v in values], **fields}, shape))
         return Value(len(self.arguments) + len(self._operations) - 1, shape)
 
     def apply(self, x: Value, word: str, a: float = 0, b: float = 0) -> Value:
@@ -89,12 +82,15 @@ class Writer:
 
     def text(self, results: Sequence[Value]) -> str:
         """Return the program."""
+        weights = [np.shape(w) for w in self.weights]
+        wanted = [value.number for value in results]
+        operations, now = move_up(self._operations, self.arguments, weights, wanted)
         lines = [_line("argument", {"dims": shape}) for shape in self.arguments]
-        lines += [_line("weight", {"dims": np.shape(w)}) for w in self.weights]
-        for operation in self._operations:
+        lines += [_line("weight", {"dims": shape}) for shape in weights]
+        for operation in operations:
             lines.append(_line(operation.word, operation.fields | {"out": operation.out}))
             lines += [_line(f"+{word}", fields) for word, fields in operation.after]
-        return "\n".join([*lines, *(_line("result", {"value": value.number}) for value in results)])
+        return "\n".join([*lines, *(_line("result", {"value": now[n]}) for n in wanted)])
 
 
 def _line(word: str, fields: dict[str, Numbers]) -> str:

@@ -40,13 +40,7 @@ class Workspace {
       for (const Moving& m : weights_) Set(m, weights);
       bound_ = weights;
     }
-    dnnl_stream_t stream = Stream().get();
-    for (size_t i = 0; i < operands_.size(); ++i) {
-      const auto& operands = operands_[i];
-      auto status = dnnl_primitive_execute(steps_.steps[i].primitive.get(), stream,
-                                           static_cast<int>(operands.size()), operands.data());
-      dnnl::error::wrap_c_api(status, "could not execute a primitive");
-    }
+    for (size_t i = 0; i < operands_.size(); ++i) steps_.steps[i].what->Run(operands_[i]);
     Stream().wait();
   }
 
@@ -100,7 +94,10 @@ class Frozen {
   // Rearranges weights, which lie as Caffe has them, to what the steps want.
   void Pack(const std::vector<const float*>& weights, char* packed) const {
     for (const Packed& p : steps.packed) {
-      memory from(p.given, Engine(), const_cast<float*>(weights[p.weight]));
+      std::vector<float> transformed;
+      if (p.transformed) transformed = TransformedWeight(weights[p.weight], p.given.get_dims());
+      auto given = p.transformed ? Plain(p.lies.get_dims()) : p.given;
+      memory from(given, Engine(), const_cast<float*>(p.transformed ? transformed.data() : weights[p.weight]));
       memory to(p.lies, Engine(), packed + p.offset);
       dnnl::reorder(from, to).execute(Stream(), from, to);
     }

@@ -3,6 +3,7 @@
 #ifndef CAFFEJAX_KERNELS_FROZEN_STEPS_H_
 #define CAFFEJAX_KERNELS_FROZEN_STEPS_H_
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,12 +18,34 @@ struct Packed {
   int64_t weight;
   memory::desc given, lies;
   size_t offset;
+  bool transformed = false;  // first, for Winograd's convolutions
 };
 
 using Operands = std::vector<std::pair<int, Place>>;  // by oneDNN's numbers
 
+// What a step does; several threads may run it at the same time.
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  virtual void Run(const std::vector<dnnl_exec_arg_t>& operands) const = 0;
+};
+
+class Primitive : public Executable {
+ public:
+  explicit Primitive(dnnl_primitive_desc_t pd) : primitive_(pd) {}
+
+  void Run(const std::vector<dnnl_exec_arg_t>& operands) const override {
+    auto status = dnnl_primitive_execute(primitive_.get(), Stream().get(), static_cast<int>(operands.size()),
+                                         operands.data());
+    dnnl::error::wrap_c_api(status, "could not execute a primitive");
+  }
+
+ private:
+  dnnl::primitive primitive_;
+};
+
 struct Step {
-  dnnl::primitive primitive;
+  std::unique_ptr<const Executable> what;
   Operands operands;
   std::string name;
 };
@@ -49,12 +72,17 @@ class Steps {
 
   template <typename Description>
   void Emit(const Description& pd, Operands operands) {
-    if (size_t size = pd.scratchpad_desc().get_size()) {
+    Emit(std::make_unique<Primitive>(pd.get()), std::move(operands), pd.scratchpad_desc(), pd.impl_info_str());
+  }
+
+  void Emit(std::unique_ptr<const Executable> what, Operands operands, const memory::desc& scratchpad,
+            const std::string& name) {
+    if (size_t size = scratchpad.get_size()) {
       buffers[scratchpad_].size = std::max(buffers[scratchpad_].size, size);
-      operands.emplace_back(DNNL_ARG_SCRATCHPAD, Place{scratchpad_, pd.scratchpad_desc()});
+      operands.emplace_back(DNNL_ARG_SCRATCHPAD, Place{scratchpad_, scratchpad});
     }
     for (auto& [number, place] : operands) buffers[place.buffer].Use(static_cast<int>(steps.size()));
-    steps.push_back({dnnl::primitive(pd.get()), std::move(operands), pd.impl_info_str()});
+    steps.push_back({std::move(what), std::move(operands), name});
   }
 
   void Copy(const Place& from, const Place& to) {
@@ -69,11 +97,11 @@ class Steps {
     return made;
   }
 
-  Place Weight(int64_t weight, const memory::desc& given, const memory::desc& lies) {
+  Place Weight(int64_t weight, const memory::desc& given, const memory::desc& lies, bool transformed = false) {
     for (const Packed& p : packed) {
       if (p.weight == weight && p.given == given && p.lies == lies) return {weights_, lies, p.offset};
     }
-    packed.push_back({weight, given, lies, packed_size});
+    packed.push_back({weight, given, lies, packed_size, transformed});
     packed_size += Aligned(lies.get_size());
     return {weights_, lies, packed.back().offset};
   }

@@ -3,10 +3,13 @@
 #ifndef CAFFEJAX_KERNELS_FROZEN_WEIGHTED_H_
 #define CAFFEJAX_KERNELS_FROZEN_WEIGHTED_H_
 
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "frozen_values.h"
+#include "winograd.h"
 
 namespace caffejax {
 
@@ -123,11 +126,56 @@ class Weighted : public Values {
     Require(IsSpatial(caffe) && X(i).lies.get_dims().size() == caffe.size(), "convolution: not 1 to 3 spatial axes");
     Dims weight = ByGroups(caffe, s.One("groups")), gaps = Gaps(s, axes);
     auto bias = BiasOf(i);
-    InBestForm(i, Forms(i), Plain(weight), [&](const Form& form, const dnnl::primitive_attr& attributes) {
+    auto forms = Forms(i);
+    if (Transform(i, forms.front())) return;
+    InBestForm(i, forms, Plain(weight), [&](const Form& form, const dnnl::primitive_attr& attributes) {
       return dnnl::convolution_forward::primitive_desc(
           Engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, form.x, AnyOrder(weight),
           bias, form.y, s.Whole("stride", axes, 1), gaps, s.Whole("low", axes, 0), s.Whole("high", axes, 0), attributes);
     });
+  }
+
+  // Computes a convolution by Winograd's transformations; returns whether it is one for which that is done.
+  bool Transform(size_t i, const Form& form) {
+    const Statement& s = Self(i);
+    Dims weight = ByGroups(program_.Weight(s.One("weight")), 1), out = program_.operations[i].Out(), one{1, 1};
+    if (weight.size() != 4 || weight[2] != 3 || weight[3] != 3 || s.Whole("stride") != one || s.Whole("dilation") != one) {
+      return false;
+    }
+    int64_t groups = s.One("groups"), added = -1;
+    Winograd::Shape shape{out[0], groups, weight[1], weight[0] / groups, {}, {}, s.Whole("low")[0], s.Whole("low")[1]};
+    for (const Statement& after : program_.operations[i].after) {
+      if (after.name == "relu" && !shape.relu) {
+        shape.relu = true, shape.slope = after.Number("a");
+      } else if (added < 0 && !shape.relu && Added(i) >= 0 && after.name == "plus") {
+        added = Added(i);
+      } else {
+        return false;
+      }
+    }
+    using kind = memory::format_kind;
+    auto from = form.x;
+    if (from.get_format_kind() == kind::any) from = Image::Of(X(i).lies) ? X(i).lies : ByPixels(from.get_dims());
+    bool as_from = form.y.get_format_kind() == kind::any;
+    auto to = !as_from ? form.y : from == ByBlocks(from.get_dims()) ? ByBlocks(out) : ByPixels(out);
+    auto x = Image::Of(from), y = Image::Of(to);
+    if (!x || !y) return false;
+    shape.x = *x, shape.y = *y;
+    if (!Winograd::IsWorth(shape)) return false;
+    auto made = std::make_unique<Winograd>(shape);
+    if (!made->IsTuned()) return false;
+    Dims by_groups{groups, shape.outputs, shape.inputs, 3, 3};
+    Operands operands{{DNNL_ARG_SRC, made_.As(X(i), from)},
+                      {DNNL_ARG_WEIGHTS, made_.Weight(s.One("weight"), Plain(by_groups), made->Weight(), true)}};
+    if (s.Has("bias")) operands.emplace_back(DNNL_ARG_BIAS, made_.Weight(s.One("bias"), BiasOf(i)));
+    Place result = form.at ? *form.at : form.in_place >= 0 ? values_[form.in_place] : made_.Fresh(to);
+    if (added >= 0) operands.emplace_back(DNNL_ARG_SRC_1, made_.As(values_[added], to));
+    operands.emplace_back(DNNL_ARG_DST, result);
+    auto scratchpad = memory::desc({static_cast<int64_t>(made->Scratchpad())}, memory::data_type::u8,
+                                   memory::format_tag::a);
+    made_.Emit(std::move(made), operands, scratchpad, "winograd");
+    values_[Own(i)] = result;
+    return true;
   }
 
   void Deconvolve(size_t i) {

@@ -9,7 +9,8 @@ from ...layers.axes import canonical_axis
 from ...layers.convolution import Correlation, correlation
 from ...layers.depthwise import by_channels
 from ...layers.spatial import convolution_output
-from ..program import Numbers, Value
+from ..operation import Numbers
+from ..program import Value
 from .registry import Call, lowers
 
 

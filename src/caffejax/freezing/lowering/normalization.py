@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...layers.axes import canonical_axis
-from ..program import Numbers, Value
+from ..operation import Numbers
+from ..program import Value
 from .registry import Call, lowers
 
 

@@ -1,0 +1,68 @@
+// The threads of oneDNN, for what is computed beside it: no second pool that would wait for the same cores.
+//
+// oneDNN brings GNU's OpenMP along, whose functions are found by the loader; nothing here is compiled or linked with it.
+
+#ifndef CAFFEJAX_KERNELS_THREADS_H_
+#define CAFFEJAX_KERNELS_THREADS_H_
+
+#include <exception>
+#include <mutex>
+
+extern "C" {
+__attribute__((weak)) void GOMP_parallel(void (*function)(void*), void* given, unsigned threads, unsigned flags);
+__attribute__((weak)) int omp_get_thread_num();
+__attribute__((weak)) int omp_get_num_threads();
+__attribute__((weak)) int omp_get_max_threads();
+__attribute__((weak)) void omp_set_num_threads(int threads);
+}
+
+namespace caffejax {
+
+inline bool HasThreads() {
+  return GOMP_parallel && omp_get_thread_num && omp_get_num_threads && omp_get_max_threads && omp_set_num_threads;
+}
+
+inline int MaxThreads() { return HasThreads() ? omp_get_max_threads() : 1; }
+
+// While it lives, what oneDNN makes is for one thread.
+class OneThread {
+ public:
+  OneThread() : before_(MaxThreads()) { Set(1); }
+  ~OneThread() { Set(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  static void Set(int threads) {
+    if (HasThreads()) omp_set_num_threads(threads);
+  }
+
+  int before_;
+};
+
+// Calls `work(thread, threads)` in at most so many threads. Throws what one of them threw.
+template <typename Work>
+void InParallel(int threads, Work work) {
+  if (!HasThreads() || threads == 1) return work(0, 1);
+  struct Given {
+    Work& work;
+    std::mutex mutex;
+    std::exception_ptr thrown;
+  } given{work, {}, {}};
+  GOMP_parallel(
+      [](void* all) {
+        Given& given = *static_cast<Given*>(all);
+        try {
+          given.work(omp_get_thread_num(), omp_get_num_threads());
+        } catch (...) {  // it must not leave the thread
+          std::lock_guard<std::mutex> lock(given.mutex);
+          given.thrown = std::current_exception();
+        }
+      },
+      &given, threads, 0);
+  if (given.thrown) std::rethrow_exception(given.thrown);
+}
+
+}  // namespace caffejax
+
+#endif  // CAFFEJAX_KERNELS_THREADS_H_

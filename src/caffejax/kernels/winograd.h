@@ -1,0 +1,173 @@
+// Convolutions of 3x3 by Winograd's F(2x2, 3x3): 16 products of channels for 2x2 results, where 36 are plain.
+//
+// Tiles are transformed here, by additions alone (winograd_tiles.h). The products are oneDNN's: 16 matrices
+// (tiles, inputs) times (inputs, outputs) for each group. Each thread takes tiles in blocks, so that what is between the
+// transformations stays in its cache.
+
+#ifndef CAFFEJAX_KERNELS_WINOGRAD_H_
+#define CAFFEJAX_KERNELS_WINOGRAD_H_
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "frozen_steps.h"
+#include "threads.h"
+#include "winograd_tiles.h"
+
+namespace caffejax {
+
+// How images lie: floats from one to the next, and of each from one block of channels, and one pixel, to the next.
+struct Image {
+  int64_t height, width, whole, block, pixel;
+
+  // Nothing if they lie otherwise.
+  static std::optional<Image> Of(const memory::desc& lies) {
+    Dims d = lies.get_dims();
+    if (d.size() != 4 || d[1] % kBlock) return std::nullopt;
+    int64_t whole = d[1] * d[2] * d[3];
+    if (lies == ByBlocks(d)) return Image{d[2], d[3], whole, d[2] * d[3] * kBlock, kBlock};
+    if (lies == ByPixels(d)) return Image{d[2], d[3], whole, kBlock, d[1]};
+    return std::nullopt;
+  }
+};
+
+class Winograd : public Executable {
+ public:
+  struct Shape {
+    int64_t batch, groups, inputs, outputs;  // channels of a group, whole blocks
+    Image x, y;
+    int64_t top, left;                       // padding
+    bool relu = false;
+    float slope = 0;
+  };
+
+  // Whether it is faster than the plain convolution: by multiplications of both, with what it takes to transform each
+  // number of a tile and to read weights that are more (both measured).
+  static bool IsWorth(const Shape& shape) {
+    if (shape.inputs % kBlock || shape.outputs % kBlock) return false;
+    double pairs = static_cast<double>(shape.inputs) * shape.outputs, pixels = shape.batch * shape.y.height * shape.y.width;
+    double tiles = shape.batch * ((shape.y.height + 1) / 2) * ((shape.y.width + 1) / 2);
+    double plain = 9 * pairs * pixels, products = 16 * pairs * tiles;
+    return plain > products + 320 * (shape.inputs + shape.outputs) * tiles + 170 * pairs;
+  }
+
+  explicit Winograd(const Shape& shape)
+      : s_(shape), rows_((shape.y.height + 1) / 2), columns_((shape.y.width + 1) / 2), threads_(MaxThreads()) {
+    block_ = Block();
+    OneThread alone;
+    Dims x{16 * s_.groups, block_, s_.inputs}, w{x[0], s_.inputs, s_.outputs}, y{x[0], block_, s_.outputs};
+    pd_ = dnnl::matmul::primitive_desc(Engine(), Plain(x), AnyOrder(w), Plain(y), Attributes(false));
+    multiply_ = dnnl::primitive(pd_.get());
+    products_ = Aligned(pd_.src_desc().get_size());
+    scratchpad_ = products_ + Aligned(pd_.dst_desc().get_size());
+    own_ = scratchpad_ + Aligned(pd_.scratchpad_desc().get_size());
+  }
+
+  bool IsTuned() const { return caffejax::IsTuned(pd_); }
+
+  memory::desc Weight() const { return pd_.weights_desc(); }
+
+  // Bytes for what lies between.
+  size_t Scratchpad() const { return own_ * threads_; }
+
+  void Run(const std::vector<dnnl_exec_arg_t>& operands) const override {
+    auto at = [&](int name) {
+      void* found = nullptr;
+      for (const auto& operand : operands) {
+        if (operand.arg == name) dnnl_memory_get_data_handle(operand.memory, &found);
+      }
+      return static_cast<char*>(found);
+    };
+    Arrays arrays{reinterpret_cast<float*>(at(DNNL_ARG_SRC)), reinterpret_cast<float*>(at(DNNL_ARG_DST)),
+                  reinterpret_cast<float*>(at(DNNL_ARG_BIAS)), reinterpret_cast<float*>(at(DNNL_ARG_SRC_1))};
+    char *weight = at(DNNL_ARG_WEIGHTS), *scratchpad = at(DNNL_ARG_SCRATCHPAD);
+    InParallel(threads_, [&](int thread, int threads) {
+      char* own = scratchpad + thread * own_;
+      memory x(pd_.src_desc(), Engine(), own), w(pd_.weights_desc(), Engine(), weight),
+          y(pd_.dst_desc(), Engine(), own + products_), rest(pd_.scratchpad_desc(), Engine(), own + scratchpad_);
+      for (int64_t from = thread * block_; from < Tiles(); from += threads * block_) {
+        int64_t to = std::min(from + block_, Tiles());
+        for (int64_t tile = from; tile < to; ++tile) Enter(arrays, tile, reinterpret_cast<float*>(own), tile - from);
+        multiply_.execute(Stream(), {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, y},
+                                     {DNNL_ARG_SCRATCHPAD, rest}});
+        auto products = reinterpret_cast<float*>(own + products_);
+        for (int64_t tile = from; tile < to; ++tile) Leave(arrays, tile, products, tile - from);
+      }
+    });
+  }
+
+ private:
+  struct Arrays {
+    const float* x;
+    float* y;
+    const float *bias, *added;
+  };
+
+  int64_t Tiles() const { return s_.batch * rows_ * columns_; }
+
+  // Tiles that a thread takes at a time: as many as stay in its cache, or as many more as it takes for the weights to be
+  // less than they are; but no fewer blocks than threads.
+  int64_t Block() const {
+    constexpr int64_t kCache = (768 << 10) / sizeof(float);
+    int64_t channels = s_.inputs + s_.outputs;
+    int64_t most = std::max(kCache / (16 * s_.groups * channels), s_.inputs * s_.outputs / channels);
+    int64_t count = (Tiles() + most - 1) / std::max<int64_t>(most, 1);
+    count = (count + threads_ - 1) / threads_ * threads_;
+    return ((Tiles() + count - 1) / count) | 1;  // odd, so that the 16 matrices begin at different places of the cache
+  }
+
+  // Puts a tile, transformed, into row `row` of the 16 matrices.
+  void Enter(const Arrays& arrays, int64_t tile, float* matrices, int64_t row) const {
+    static constexpr float kZeros[kBlock] = {};
+    int64_t image = tile / (rows_ * columns_);
+    int64_t top = tile / columns_ % rows_ * 2 - s_.top, left = tile % columns_ * 2 - s_.left;
+    const float *cells[16], *x = arrays.x + image * s_.x.whole;
+    int64_t steps[16];
+    for (int i = 0; i < 16; ++i) {
+      int64_t r = top + i / 4, c = left + i % 4;
+      bool inside = 0 <= r && r < s_.x.height && 0 <= c && c < s_.x.width;
+      cells[i] = inside ? x + (r * s_.x.width + c) * s_.x.pixel : kZeros;
+      steps[i] = inside ? s_.x.block : 0;
+    }
+    for (int64_t group = 0; group < s_.groups; ++group) {
+      float* to = matrices + (group * block_ + row) * s_.inputs;
+      IntoTile(cells, steps, s_.inputs / kBlock, to, s_.groups * block_ * s_.inputs);
+      for (int i = 0; i < 16; ++i) cells[i] += steps[i] * (s_.inputs / kBlock);
+    }
+  }
+
+  // Takes row `row` of the 16 matrices to where the results of a tile belong.
+  void Leave(const Arrays& arrays, int64_t tile, const float* matrices, int64_t row) const {
+    int64_t image = tile / (rows_ * columns_), top = tile / columns_ % rows_ * 2, left = tile % columns_ * 2;
+    float beyond[kBlock] = {}, *cells[4], *y = arrays.y + image * s_.y.whole;
+    const float *added[4], *other = arrays.added + (arrays.added ? image * s_.y.whole : 0);
+    int64_t steps[4];
+    for (int i = 0; i < 4; ++i) {
+      int64_t r = top + i / 2, c = left + i % 2, at = (r * s_.y.width + c) * s_.y.pixel;
+      bool inside = r < s_.y.height && c < s_.y.width;
+      cells[i] = inside ? y + at : beyond;
+      added[i] = inside ? other + at : beyond;
+      steps[i] = inside ? s_.y.block : 0;
+    }
+    Finish finish{arrays.bias, arrays.added ? added : nullptr, s_.relu, s_.slope};
+    int64_t blocks = s_.outputs / kBlock;
+    for (int64_t group = 0; group < s_.groups; ++group) {
+      const float* from = matrices + (group * block_ + row) * s_.outputs;
+      FromTile(from, s_.groups * block_ * s_.outputs, blocks, finish, cells, steps);
+      if (finish.bias) finish.bias += s_.outputs;
+      for (int i = 0; i < 4; ++i) cells[i] += steps[i] * blocks, added[i] += steps[i] * blocks;
+    }
+  }
+
+  Shape s_;
+  int64_t rows_, columns_, block_;
+  int threads_;
+  dnnl::matmul::primitive_desc pd_;
+  dnnl::primitive multiply_;
+  size_t products_, scratchpad_, own_;  // of a thread: where its products and oneDNN's scratchpad begin, and its bytes
+};
+
+}  // namespace caffejax
+
+#endif  // CAFFEJAX_KERNELS_WINOGRAD_H_

@@ -1,0 +1,92 @@
+"""Convolutions of 3x3 that are large enough to be transformed, against the plain lowering."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from frozen_nets import assert_frozen_is_the_same, inputs_of, net_of, variables_of
+
+from caffejax.kernels import frozen
+from caffejax.net import Net
+from caffejax.net.frozen import Frozen
+
+pytestmark = pytest.mark.skipif(not frozen.available(), reason="needs oneDNN")
+
+WAYS = {  # by name: the input's shape, and what is computed on x
+    "odd": ((1, 64, 15, 13), ["y Convolution x | num_output: 64 kernel_size: 3 pad: 1"]),
+    "batch": ((3, 64, 14, 14), ["y Convolution x | num_output: 48 kernel_size: 3 pad: 1 bias_term: false"]),
+    "no padding": ((1, 64, 17, 16), ["y Convolution x | num_output: 64 kernel_size: 3"]),
+    "more padding": ((1, 64, 13, 14), ["y Convolution x | num_output: 64 kernel_size: 3 pad_h: 2 pad_w: 0"]),
+    "groups": ((1, 128, 15, 16), ["y Convolution x | num_output: 192 kernel_size: 3 pad: 1 group: 2"]),
+    "relu": ((1, 64, 14, 15), ["y Convolution x | num_output: 64 kernel_size: 3 pad: 1", "y ReLU y |"]),
+    "leaky": (
+        (1, 64, 14, 15),
+        ["y Convolution x | num_output: 64 kernel_size: 3 pad: 1", "y ReLU y | negative_slope: 0.1"],
+    ),
+    "folded": (
+        (2, 64, 15, 15),
+        ["y Convolution x | num_output: 64 kernel_size: 3 pad: 1", "y BatchNorm y |", "y Scale y | bias_term: true"],
+    ),
+    "sum": (  # of a value that is also read later: it is not written over
+        (1, 64, 15, 15),
+        [
+            "a Convolution x | num_output: 64 kernel_size: 1",
+            "b Convolution a | num_output: 64 kernel_size: 3 pad: 1",
+            "s Eltwise a b | operation: SUM",
+            "s ReLU s |",
+            "y Concat a s |",
+        ],
+    ),
+    "sum in place": (
+        (2, 64, 15, 15),
+        [
+            "a Convolution x | num_output: 64 kernel_size: 1",
+            "b Convolution a | num_output: 64 kernel_size: 1",
+            "c Convolution b | num_output: 64 kernel_size: 3 pad: 1",
+            "y Eltwise a c | operation: SUM",
+        ],
+    ),
+    "joined": (  # each in its place, by blocks of channels
+        (1, 64, 15, 15),
+        [
+            "a Convolution x | num_output: 64 kernel_size: 3 pad: 1",
+            "b Convolution x | num_output: 128 kernel_size: 3 pad: 1",
+            "c Convolution x | num_output: 32 kernel_size: 1",
+            "j Concat c a b |",
+            "y Convolution j | num_output: 64 kernel_size: 3 pad: 1",
+        ],
+    ),
+    "another function": (
+        (1, 64, 15, 15),
+        ["y Convolution x | num_output: 64 kernel_size: 3 pad: 1", "z Sigmoid y |"],
+    ),
+}
+PLAIN = ("another function",)  # where oneDNN's own convolution computes what comes after in its pass
+
+
+def steps(net: Frozen) -> list[str]:
+    return [step for lowered in net.ready().programs.values() for step in lowered.built.steps]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_it_is_the_same(way: str) -> None:
+    shape, layers = WAYS[way]
+    frozen_net = assert_frozen_is_the_same(net_of(shape, *layers))
+    assert ("winograd" in steps(frozen_net)) != (way in PLAIN)
+
+
+def test_small_ones_are_computed_as_they_are() -> None:
+    for channels, size in ((64, 5), (3, 30), (16, 6)):
+        text = net_of((1, channels, size, size), "y Convolution x | num_output: 64 kernel_size: 3 pad: 1")
+        assert "winograd" not in steps(assert_frozen_is_the_same(text))
+
+
+def test_what_is_no_number_stays_so_and_reaches_no_other_image() -> None:
+    net = Net(net_of((2, 64, 14, 14), "y Convolution x | num_output: 64 kernel_size: 3 pad: 1", "y ReLU y |"), "TEST")
+    frozen_net = net.freeze(variables_of(net))
+    x = inputs_of(net)["x"]
+    y = np.asarray(frozen_net({"x": x.at[0, 0, 5, 5].set(np.nan)})["y"])
+    assert "winograd" in steps(frozen_net)
+    assert np.isnan(y[0, :, 4:7, 4:7]).all()
+    assert np.isfinite(y[1]).all()
+    np.testing.assert_array_equal(y[1], np.asarray(frozen_net({"x": x})["y"])[1])
