@@ -46,7 +46,10 @@ class Ready:
         self.programs: dict[Any, Lowered] = {}
         if on_cpu and frozen.available() and options.kernels == "fast" and options.precision == "float32":
             self.schedule, self.programs = lower(self.graph, of_one_image(graph), variables)
-        self._packed = {key: _packed(lowered, packed) for key, lowered in self.programs.items()}
+        self._packed = tuple(_packed(lowered, packed) for lowered in self.programs.values())
+        self._place = {
+            key: i for i, key in enumerate(self.programs)
+        }  # of its weights; a dict of these keys is slow to call with
         rest = [part for part in self.schedule.parts if part.key not in self.programs]
         self._rest = _used(rest, variables)
         self._runner = CompiledParts(options.kernels) if graph.has_host_layers else run_part
@@ -99,7 +102,7 @@ class Ready:
     def _run(
         self,
         run_program: Any,
-        packed: Mapping[Any, jax.Array],
+        packed: Arrays,
         variables: Trees,
         inputs: Mapping[str, jax.Array],
         key: jax.Array | None,
@@ -108,7 +111,7 @@ class Ready:
             lowered = self.programs.get(part.key)
             if lowered is None:
                 return self._runner(part, given, before, keep)
-            tops = run_program(lowered, packed[part.key], given, [before[name] for name in lowered.reads])
+            tops = run_program(lowered, packed[self._place[part.key]], given, [before[name] for name in lowered.reads])
             return Result(dict(zip(lowered.makes, tops, strict=True)), {}, jnp.zeros(()))
 
         given = Given(*variables, inputs, key, {})

@@ -202,8 +202,9 @@ class Weighted : public Values {
     Require(caffe.size() == 2 && Bytes(weight) == Bytes(caffe), "dense: the weight is not for the rows");
     Dims rows = X(i).lies.get_dims();
     auto bias = BiasOf(i);
-    std::vector<Form> forms{{AnyOrder(rows), AnyOrder(program_.operations[i].Out()), std::nullopt}};
-    forms.push_back(forms[0]);
+    auto any = AnyOrder(program_.operations[i].Out());
+    std::vector<Form> forms{{X(i).lies, any, std::nullopt}, {AnyOrder(rows), any, std::nullopt}};
+    forms.push_back(forms[1]);
     forms.back().fused = false;
     InBestForm(i, forms, Plain(weight), [&](const Form& form, const dnnl::primitive_attr& attributes) {
       return dnnl::inner_product_forward::primitive_desc(Engine(), dnnl::prop_kind::forward_inference, form.x,
