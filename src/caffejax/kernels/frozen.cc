@@ -108,7 +108,7 @@ extern "C" Answer caffejax_frozen_ask(const char* program) {
   ffi::Error error = Guarded("frozen net", [&] {
     Frozen frozen{std::string(program)};
     for (const Step& step : frozen.steps.steps) steps += step.name + "\n";
-    for (const Packed& p : frozen.steps.packed) packing += std::to_string(p.weight) + Describe(p.lies) + "\n";
+    packing = frozen.steps.Packing();
     answer.packed_size = frozen.steps.packed_size;
     answer.arena_size = frozen.steps.arena_size;
   });

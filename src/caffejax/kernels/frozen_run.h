@@ -37,6 +37,7 @@ class Workspace {
     for (const Moving& m : arguments_) Set(m, arguments[m.number]);
     for (const Moving& m : results_) Set(m, results[m.number]);
     if (weights != bound_) {
+      Require(steps_.HasMark(weights), "the weights were packed for another number of threads, or for another program");
       for (const Moving& m : weights_) Set(m, weights);
       bound_ = weights;
     }
@@ -100,8 +101,9 @@ class Frozen {
       memory from(given, Engine(), const_cast<float*>(p.transformed ? transformed.data() : weights[p.weight]));
       memory to(p.lies, Engine(), packed + p.offset);
       dnnl::reorder(from, to).execute(Stream(), from, to);
+      Stream().wait();
     }
-    Stream().wait();
+    steps.SetMark(packed);
   }
 
   void Run(const std::vector<char*>& arguments, const std::vector<char*>& results, char* weights) {

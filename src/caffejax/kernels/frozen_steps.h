@@ -3,6 +3,8 @@
 #ifndef CAFFEJAX_KERNELS_FROZEN_STEPS_H_
 #define CAFFEJAX_KERNELS_FROZEN_STEPS_H_
 
+#include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -108,9 +110,34 @@ class Steps {
 
   Place Weight(int64_t weight, const memory::desc& lies) { return Weight(weight, lies, lies); }
 
-  void Finish() { arena_size = Arrange(buffers); }
+  void Finish() {
+    arena_size = Arrange(buffers);
+    packed_size += kMark;
+  }
+
+  // How weights are packed, as text: programs with the same can share them.
+  std::string Packing() const {
+    std::string text;
+    for (const Packed& p : packed) text += std::to_string(p.weight) + Describe(p.lies) + "\n";
+    return text;
+  }
+
+  // Packed weights end with a mark of how they are packed, which may be another for another number of threads.
+  void SetMark(char* weights) const {
+    size_t mark = Mark();
+    std::memcpy(weights + packed_size - kMark, &mark, sizeof mark);
+  }
+
+  bool HasMark(const char* weights) const {
+    size_t mark = Mark();
+    return std::memcmp(weights + packed_size - kMark, &mark, sizeof mark) == 0;
+  }
 
  private:
+  static constexpr size_t kMark = 64;
+
+  size_t Mark() const { return std::hash<std::string>()(Packing()); }
+
   int weights_, scratchpad_;
 };
 

@@ -138,12 +138,14 @@ class Weighted : public Values {
   // Computes a convolution by Winograd's transformations; returns whether it is one for which that is done.
   bool Transform(size_t i, const Form& form) {
     const Statement& s = Self(i);
-    Dims weight = ByGroups(program_.Weight(s.One("weight")), 1), out = program_.operations[i].Out(), one{1, 1};
-    if (weight.size() != 4 || weight[2] != 3 || weight[3] != 3 || s.Whole("stride") != one || s.Whole("dilation") != one) {
-      return false;
-    }
+    Dims weight = program_.Weight(s.One("weight")), out = program_.operations[i].Out(), one{1, 1};
     int64_t groups = s.One("groups"), added = -1;
-    Winograd::Shape shape{out[0], groups, weight[1], weight[0] / groups, {}, {}, s.Whole("low")[0], s.Whole("low")[1]};
+    if (weight.size() != 4 || weight[2] != 3 || weight[3] != 3 || out.size() != 4 || groups < 1) return false;
+    if (s.Whole("stride") != one || s.Whole("dilation") != one || weight[0] != out[1] || out[1] % groups) return false;
+    Dims low = s.Whole("low", 2, 0), high = s.Whole("high", 2, 0);
+    Dims in{out[0], groups * weight[1], out[2] + 2 - low[0] - high[0], out[3] + 2 - low[1] - high[1]};
+    if (X(i).lies.get_dims() != in) return false;
+    Winograd::Shape shape{out[0], groups, weight[1], out[1] / groups, {}, {}, low[0], low[1]};
     for (const Statement& after : program_.operations[i].after) {
       if (after.name == "relu" && !shape.relu) {
         shape.relu = true, shape.slope = after.Number("a");
