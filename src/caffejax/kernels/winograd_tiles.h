@@ -79,17 +79,19 @@ static void FromTile(const float* from, int64_t apart, int64_t blocks, const Fin
 inline std::vector<float> TransformedWeight(const float* weight, const Dims& dims) {
   int64_t groups = dims.at(0), outputs = dims.at(1), inputs = dims.at(2);
   std::vector<float> made(16 * groups * outputs * inputs);
-  auto spread = [](const float* g, int64_t step, float* to) {
-    float a = g[0], b = g[step], c = g[2 * step];
+  auto spread = [](const auto* g, int64_t step, double* to) {
+    double a = g[0], b = g[step], c = g[2 * step];
     to[0] = a, to[1] = (a + b + c) / 2, to[2] = (a - b + c) / 2, to[3] = c;
   };
   for (int64_t i = 0; i < groups * outputs * inputs; ++i) {
     int64_t c = i % inputs, k = i / inputs % outputs, g = i / inputs / outputs;
-    float columns[3][4], row[4];
+    double columns[3][4], row[4];
     for (int j = 0; j < 3; ++j) spread(weight + i * 9 + j, 3, columns[j]);
     for (int r = 0; r < 4; ++r) {
       spread(&columns[0][r], 4, row);
-      for (int j = 0; j < 4; ++j) made[(((4 * r + j) * groups + g) * inputs + c) * outputs + k] = row[j];
+      for (int j = 0; j < 4; ++j) {
+        made[(((4 * r + j) * groups + g) * inputs + c) * outputs + k] = static_cast<float>(row[j]);
+      }
     }
   }
   return made;
