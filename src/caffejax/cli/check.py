@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import CaffejaxError
-from ..options import LIMITS
 from ..sizes import count_in_words, in_words
-from . import flags
+from . import flags, nets
 
 if TYPE_CHECKING:
     from ..checking import PhaseReport, Report
@@ -37,7 +36,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     weights = "compare with this file's blobs; else with a .caffemodel called as the net"
     flags.add(parser, "weights", weights, type=_existing, metavar="FILE")
     flags.add_switch(parser, "json", "print everything as JSON")
-    flags.add_options(parser, *LIMITS)
+    nets.add_code_and_limits(parser)
     parser.add_argument("-j", "--jobs", type=flags.positive, metavar="N", help="files at once; as many as cores")
     flags.add(parser, "timeout", "seconds for each file", type=flags.positive, default=120, metavar="N")
 
@@ -51,7 +50,14 @@ def run(options: argparse.Namespace) -> None:
     if not files:
         raise CaffejaxError("there are no *.prototxt, *.pt or *.pbtxt in what was named")
     weights = [options.weights] if options.weights else []
-    reports = check_files(files, weights, jobs=options.jobs, timeout=options.timeout, reading=flags.reading_of(options))
+    reports = check_files(
+        files,
+        weights,
+        jobs=options.jobs,
+        timeout=options.timeout,
+        reading=flags.reading_of(options),
+        imports=options.imports or (),
+    )
     shown = list(reports) if options.json else list(_printed(reports))
     models = [report for report in shown if report.kind != "other" or report.findings]
     skipped = [report.file for report in shown if report not in models]

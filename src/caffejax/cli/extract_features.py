@@ -14,7 +14,6 @@ from typing import Any
 
 from ..errors import CaffejaxError, located
 from ..glog import log, start_logging
-from ..options import LIMITS
 from . import devices, flags, nets
 from .progress import counter
 
@@ -37,7 +36,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("number", help="which GPU", nargs="?", default="0", metavar="DEVICE_ID=0")
     nets.add_strict_flag(parser)
-    flags.add_options(parser, *LIMITS)
+    nets.add_code_and_limits(parser)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -33,7 +33,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "pretrained_model", help="its weights", required=True, metavar="FILE")
     nets.add_strict_flag(parser)
     flags.add(parser, "gpu", help="run on the GPU", action="store_true")
-    flags.add_options(parser, *LIMITS)
+    nets.add_code_and_limits(parser)
     add_preprocessing_flags(parser, raw_scale=255.0, channel_swap=(2, 1, 0))
 
 

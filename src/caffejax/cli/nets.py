@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..options import LIMITS
-from . import flags
+from . import flags, imports
 
 if TYPE_CHECKING:
     from ..layers.context import Phase
@@ -25,10 +25,16 @@ def add_flags(parser: argparse.ArgumentParser, phase: Phase | None = None) -> No
 
 
 def add_state_flags(parser: argparse.ArgumentParser) -> None:
-    """Add `--level` and `--stage`, and the limits of what is read."""
+    """Add `--level` and `--stage`, and the flags of `add_code_and_limits`."""
     state = flags.group(parser, "the net's state")
     flags.add(state, "level", "the net's level", type=flags.level, default=0)
     flags.add(state, "stage", "the net's stages, separated by commas", default="", metavar="A,B")
+    add_code_and_limits(parser)
+
+
+def add_code_and_limits(parser: argparse.ArgumentParser) -> None:
+    """Add what all commands have that build nets: `--import`, and the limits of what is read."""
+    imports.add_flag(parser)
     flags.add_options(parser, *LIMITS)
 
 

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..process import compile_for_absent_devices
 from ..sizes import in_words
 from . import flags, nets, spread
 
@@ -81,7 +80,6 @@ _PHASES = ("TRAIN", "TEST")
 
 def run(options: argparse.Namespace) -> None:
     """Compile, and print the plan."""
-    compile_for_absent_devices()
     from ..planning import plan, target_of
 
     target = target_of(options.target)

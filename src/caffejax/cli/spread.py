@@ -78,7 +78,7 @@ def add_mesh_flags(parser: argparse.ArgumentParser) -> None:
         choices=choices("shard"),
     )
     flags.add(
-        parser,
+        spread,
         "reduce_dtype",
         "in what weights' gradients are added up over devices; auto: as --precision, bfloat16 or float32",
         choices=choices("reduce_dtype"),
