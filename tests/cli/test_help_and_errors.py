@@ -194,6 +194,23 @@ def test_flags_that_cannot_work(
     assert message in refused(capsys, "train", "-solver", "solver.prototxt", *arguments)
 
 
+def test_all_paths_are_looked_for_before_nets_are_built(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (job / "lenet_train_test.prototxt").write_text('layer { name: "x" type: "Unheard" }')
+    (job / "solver.prototxt").write_text(
+        re.sub('snapshot_prefix: ".*"', 'snapshot_prefix: "solver.prototxt/x"', SOLVER)
+    )
+    prefix = "caffejax: cannot write to snapshot prefix 'solver.prototxt/x': 'solver.prototxt' is no folder"
+    where = "no such file; check the path and the working directory"
+    said = refused(capsys, "train", "--solver=solver.prototxt", "--weights=a.npz,solver.prototxt,b.caffemodel")
+    assert said.splitlines() == [f"caffejax: a.npz: {where}", f"caffejax: b.caffemodel: {where}", prefix]
+    (job / "lenet_train_test.prototxt").unlink()
+    said = refused(capsys, "train", "--solver=solver.prototxt", "--snapshot=a.orbax")
+    assert re.search(f"its net, lenet_train_test.*\n.*a.orbax: no such snapshot.*\n{prefix}", said)
+    assert refused(capsys, "test", "--model=a", "--weights=b").splitlines() == [
+        f"caffejax: {name}: {where}" for name in "ab"
+    ]
+
+
 @pytest.mark.slow
 def test_gpu_mode_without_a_gpu_says_so_once(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import jax

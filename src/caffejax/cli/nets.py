@@ -48,9 +48,13 @@ def net_of(options: argparse.Namespace) -> Net:
 
     Raises:
         GraphError: if it has no layers, or with all that is wrong with it.
+        CaffejaxError: if its file or those of `--weights` are not there.
     """
     from ..errors import GraphError, Problem
     from ..net import Net
+    from ..paths import check_there
+
+    check_there([options.model, *_files(getattr(options, "weights", None))])
 
     net = Net(
         Path(options.model),
@@ -80,4 +84,9 @@ def variables_of(net: Net, files: str | None, strict: bool = False) -> Variables
 
     from ..checkpoints.loading import load_weights
 
-    return load_weights(files.split(",") if files else (), net.graph, net.init(jax.random.key(0)), strict)
+    return load_weights(_files(files), net.graph, net.init(jax.random.key(0)), strict)
+
+
+def _files(given: str | None) -> list[str]:
+    """Return the files that a flag names, with commas between them."""
+    return [file for file in (given or "").split(",") if file]
