@@ -34,9 +34,9 @@ def test_a_table_of_the_models(models: Path, capsys: pytest.CaptureFixture[str])
     assert any("FAILS" in line for line in lines)
     assert "  TRAIN, TEST: unknown layer type 'Unheard' (layer 'relu')" in lines
     assert any(line.split()[-3:-2] == ["-"] and "TRAIN TEST" in line for line in lines)
-    assert "1 of 2 models load." in lines
-    assert "neither net nor solver" in out
-    assert err == "caffejax: 1 of 2 models do not load\n"
+    assert "1 of 2 nets loads." in lines
+    assert "Neither net nor solver: 1 file, " in out
+    assert err == "caffejax: 1 of 2 nets does not load\n"
 
 
 def test_json_has_everything(models: Path, capsys: pytest.CaptureFixture[str]) -> None:

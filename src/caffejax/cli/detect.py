@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+from ..sizes import counted
 from . import flags, images
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ def run(options: argparse.Namespace) -> None:
         raise DataError(f"{options.input_file} names no windows")
     write = _write_csv if options.output_file.endswith(".csv") else _write_hdf5
     write(options.output_file, detections)
-    print(f"Classified {len(detections)} windows of {len(windows)} images; wrote {options.output_file}")
+    what = f"{counted(len(detections), 'window')} of {counted(len(windows), 'image')}"
+    print(f"Classified {what}; wrote {options.output_file}")
 
 
 def _windows(path: str) -> dict[str, list[np.ndarray]]:

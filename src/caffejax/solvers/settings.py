@@ -15,6 +15,7 @@ from ..inspect.average_precision import VERSIONS
 from ..paths import find
 from ..schema import hints_in, read_what_is_right, unknown_settings
 from ..schema.caffe_pb2 import NetParameter, NetState, SolverParameter
+from ..sizes import counted
 from . import policies, rules
 from .report import log
 
@@ -74,9 +75,9 @@ def _other_problems(param: SolverParameter) -> Iterator[str]:
     generic = param.HasField("net") or param.HasField("net_param")
     untested = not (own or generic or param.test_interval)  # test_iter in forks older than its check
     if not untested and (total < own or (total > own and not generic)):
-        yield f"test_iter must be given once per test net: {total} for {own} test nets"
+        yield f"test_iter must be given once per test net: {total} for {counted(own, 'test net')}"
     elif param.test_state and len(param.test_state) != total:
-        yield f"test_state must be given once per test net: {len(param.test_state)} for {total} test nets"
+        yield f"test_state must be given once per test net: {len(param.test_state)} for {counted(total, 'test net')}"
     if total and param.test_interval <= 0 and not untested:
         yield "test_interval must be positive where there are test nets"
 
