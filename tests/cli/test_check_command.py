@@ -35,7 +35,7 @@ def test_a_table_of_the_models(models: Path, capsys: pytest.CaptureFixture[str])
     assert "  TRAIN, TEST: unknown layer type 'Unheard' (layer 'relu')" in lines
     assert any(line.split()[-3:-2] == ["-"] and "TRAIN TEST" in line for line in lines)
     assert "1 of 2 nets loads." in lines
-    assert "Neither net nor solver: 1 file, " in out
+    assert "Neither net nor solver: 1 file," in out
     assert err == "caffejax: 1 of 2 nets does not load\n"
 
 
