@@ -17,7 +17,6 @@ from ..layers.context import Phase, Shape
 from ..options import is_whole, quoted
 from ..schedule import Given
 
-
 _SHOWN = 20  # blobs, where none is like the one that was asked for
 
 
