@@ -211,6 +211,14 @@ def test_all_paths_are_looked_for_before_nets_are_built(job: Path, capsys: pytes
     ]
 
 
+def test_a_net_that_nothing_feeds_is_refused_before_weights_are_read(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (job / "net.prototxt").write_text('layer { name: "d" type: "Input" top: "d" input_param { shape { dim: 1 } } }')
+    said = refused(capsys, "test", "--model=net.prototxt", "--weights=net.prototxt")
+    assert "layer 'd' (Input): nothing feeds this layer" in said
+
+
 @pytest.mark.slow
 def test_gpu_mode_without_a_gpu_says_so_once(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import jax
