@@ -44,6 +44,7 @@ def run(options: argparse.Namespace) -> None:
     from ..pycaffe.classifier import Classifier
 
     start_logging()
+    images.check_files(options)
     images.default_mean(options)
     images.set_limits(options)
     source = Path(options.input_file)

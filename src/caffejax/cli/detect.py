@@ -47,6 +47,7 @@ def run(options: argparse.Namespace) -> None:
     images.set_limits(options)
     if not options.output_file.endswith((".csv", ".h5", ".hdf5")):
         raise DataError(f"{options.output_file}: the name has to end in .csv or .h5")
+    images.check_files(options)
     images.default_mean(options)
     windows = _windows(options.input_file)
     images.choose_device(options)

@@ -49,6 +49,14 @@ def add_preprocessing_flags(
     flags.add(parser, "channel_swap", help="order of the channels", type=numbers, default=channel_swap)
 
 
+def check_files(options: argparse.Namespace) -> None:
+    """Raise `CaffejaxError` naming every file of images, net, weights and mean that is not there."""
+    from ..paths import check_there
+
+    mean = [options.mean_file] if options.mean_file else []
+    check_there([options.input_file, options.model_def, options.pretrained_model, *mean])
+
+
 def set_limits(options: argparse.Namespace) -> None:
     """Set the limits that the flags ask for."""
     from .. import pycaffe as caffe
