@@ -14,6 +14,7 @@ from .errors import Problem as Problem
 from .errors import SchemaError as SchemaError
 from .errors import SolverError as SolverError
 from .errors import WeightsError as WeightsError
+from .glog import start_logging as start_logging
 from .gradcheck import check_gradients as check_gradients
 from .graph import Graph as Graph
 from .graph import build_graph as build_graph

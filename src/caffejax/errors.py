@@ -8,7 +8,7 @@ for a mistake in a file.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -101,6 +101,18 @@ def located(**where: str | int | None) -> Iterator[None]:
             replace(p, **{k: v for k, v in where.items() if getattr(p, k) is None})  # type: ignore[arg-type]
             for p in error.problems
         ) from error.__cause__
+
+
+def check_all(*checks: Callable[[], object]) -> None:
+    """Make several checks; raise what all of them find wrong as one error, of the first one's type."""
+    errors = []
+    for check in checks:
+        try:
+            check()
+        except CaffejaxError as error:
+            errors.append(error)
+    if errors:
+        raise type(errors[0])(problem for error in errors for problem in error.problems) from errors[0].__cause__
 
 
 UNKNOWN_TYPE = "unknown layer type"  # how the message about one begins

@@ -55,9 +55,15 @@ def _to_stderr(line: str) -> None:
 
 
 def start_logging(write: Callable[[str], object] = _to_stderr, process: int = 0) -> None:
-    """Send caffejax's log to `write`, line by line; a second call replaces the first.
+    """Show caffejax's log in Caffe's form, as commands do: loss and outputs at each `display`, tests, snapshots.
 
-    Of several processes that train together, only number 0 says all; of others there are warnings, with their number.
+    Until it is called the logger "caffejax" is as any of Python's, which shows warnings only. A second call replaces
+    the first. Of several processes that train together, only number 0 says all; of others there are warnings, with
+    their number.
+
+    Args:
+        write: what takes each line; stderr unless given.
+        process: the number of this process.
     """
     log.handlers[:] = [_Handler(write, f"[process {process}] " if process else "")]
     log.setLevel(logging.WARNING if process else logging.INFO)

@@ -28,6 +28,11 @@ def in_words(size: float) -> str:
     return f"{size:.2f} GiB" if abs(size) < 1024 else f"{size / 1024:.2f} TiB"
 
 
+def counted(n: int, thing: str) -> str:
+    """Return how many things there are, for people: "1 layer", "1,000 layers"."""
+    return f"{n:,} {thing}{'' if n == 1 else 's'}"
+
+
 def count_in_words(n: int) -> str:
     """Format a number of things for people: "60.97 M"; "-" for none."""
     for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import jax
 
+from .sizes import counted
+
 Params = dict[str, tuple[jax.Array | None, ...]]
 Blobs = dict[str, jax.Array]
 
@@ -47,7 +49,7 @@ def _shapes(tree: Params) -> str:
     names = list(tree)
     shown = [*names[: _SHOWN - 1], None, names[-1]] if len(names) > _SHOWN else names
     layers = ["..." if name is None else f"{name} ({', '.join(map(_shape, tree[name]))})" for name in shown]
-    return f"{len(names)} layer{'s' if names[1:] else ''}: {', '.join(layers)}" if names else "none"
+    return f"{counted(len(names), 'layer')}: {', '.join(layers)}" if names else "none"
 
 
 def _shape(array: object) -> str:

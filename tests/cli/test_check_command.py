@@ -1,13 +1,19 @@
 """`caffejax check`: its table, its JSON, its exit codes."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from caffejax.cli import main
+from caffejax.layers import registry
 
 INPUT = 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 8 dim: 8 } } }\n'
+MODULE = """
+import caffejax
+caffejax.register(caffejax.LayerType(caffejax.Signature("Unheard"), caffejax.Traced(lambda ctx, x: 3 * x)))
+"""
 RELU = 'layer { name: "relu" type: "%s" bottom: "data" top: "relu" }\n'
 
 
@@ -28,9 +34,9 @@ def test_a_table_of_the_models(models: Path, capsys: pytest.CaptureFixture[str])
     assert any("FAILS" in line for line in lines)
     assert "  TRAIN, TEST: unknown layer type 'Unheard' (layer 'relu')" in lines
     assert any(line.split()[-3:-2] == ["-"] and "TRAIN TEST" in line for line in lines)
-    assert "1 of 2 models load." in lines
-    assert "neither net nor solver" in out
-    assert err == "caffejax: 1 of 2 models do not load\n"
+    assert "1 of 2 nets loads." in lines
+    assert "Neither net nor solver: 1 file," in out
+    assert err == "caffejax: 1 of 2 nets does not load\n"
 
 
 def test_json_has_everything(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,8 +54,14 @@ def test_json_has_everything(models: Path, capsys: pytest.CaptureFixture[str]) -
     }
 
 
-def test_exit_codes(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(models / "good.prototxt")]) == 0
+def test_exit_codes(
+    models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(registry, "_types", dict(registry._types))
+    (tmp_path / "of_my_own.py").write_text(MODULE)
+    assert main(["check", str(models), "--import=of_my_own"]) == 0  # the process that looks at the nets imports it, too
     for wrong in (["check"], ["check", str(tmp_path / "absent")], ["check", str(models), "--weights=absent"]):
         with pytest.raises(SystemExit) as caught:
             main(wrong)

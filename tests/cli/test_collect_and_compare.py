@@ -184,7 +184,7 @@ def test_dumps_of_different_nets_part(net: Path) -> None:
     found = compare(a, b)
     assert [row.verdict for row in found.parted] == ["only in A", "only in B"]
     assert found.strangers in str(found).replace("These", "these")
-    assert "with 1 layers, B of '' with 1, and 0 of them have the same name" in found.strangers
+    assert "with 1 layer, B of '' with 1, and 0 of them have the same name" in found.strangers
     assert not compare(a, a).strangers
 
 

@@ -55,10 +55,10 @@ def test_commands_have_help_with_an_example(capsys: pytest.CaptureFixture[str]) 
 def test_an_unknown_layer_type_gets_the_page_on_adding_one(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (job / "lenet_train_test.prototxt").write_text(NET.replace('"ReLU"', '"Unheard"').replace('"Pooling"', '"Unseen"'))
     said = refused(capsys, "summary", "lenet_train_test.prototxt").splitlines()
-    page = re.search(r"docs/\w+\.md", said[-1])
+    page = re.search(r"the documentation's page '(.+)'", said[-1])
     assert page is not None
-    assert (Path(__file__).parents[2] / page[0]).is_file()
-    assert sum("docs/" in line for line in said) == 1
+    assert (Path(__file__).parents[2] / "docs" / "adding_a_layer.md").read_text().startswith(f"# {page[1]}\n")
+    assert sum("--import" in line for line in said) == 1
 
 
 def test_train_says_each_flag_once_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,6 +192,31 @@ def test_flags_that_cannot_work(
     if arguments == ["--gpu=0"] and jax.default_backend() == "gpu":
         pytest.skip("there is a GPU here")
     assert message in refused(capsys, "train", "-solver", "solver.prototxt", *arguments)
+
+
+def test_all_paths_are_looked_for_before_nets_are_built(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (job / "lenet_train_test.prototxt").write_text('layer { name: "x" type: "Unheard" }')
+    (job / "solver.prototxt").write_text(
+        re.sub('snapshot_prefix: ".*"', 'snapshot_prefix: "solver.prototxt/x"', SOLVER)
+    )
+    prefix = "caffejax: cannot write to snapshot prefix 'solver.prototxt/x': 'solver.prototxt' is no folder"
+    where = "no such file; check the path and the working directory"
+    said = refused(capsys, "train", "--solver=solver.prototxt", "--weights=a.npz,solver.prototxt,b.caffemodel")
+    assert said.splitlines() == [f"caffejax: a.npz: {where}", f"caffejax: b.caffemodel: {where}", prefix]
+    (job / "lenet_train_test.prototxt").unlink()
+    said = refused(capsys, "train", "--solver=solver.prototxt", "--snapshot=a.orbax")
+    assert re.search(f"its net, lenet_train_test.*\n.*a.orbax: no such snapshot.*\n{prefix}", said)
+    assert refused(capsys, "test", "--model=a", "--weights=b").splitlines() == [
+        f"caffejax: {name}: {where}" for name in "ab"
+    ]
+
+
+def test_a_net_that_nothing_feeds_is_refused_before_weights_are_read(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (job / "net.prototxt").write_text('layer { name: "d" type: "Input" top: "d" input_param { shape { dim: 1 } } }')
+    said = refused(capsys, "test", "--model=net.prototxt", "--weights=net.prototxt")
+    assert "layer 'd' (Input): nothing feeds this layer" in said
 
 
 @pytest.mark.slow

@@ -176,10 +176,10 @@ COMMANDS = {
     "convert_imageset": "convert_imageset ./ images {out}",
     "convert_annoset": "convert_annoset ./ images {out}",
     "compute_image_mean": "compute_image_mean db {out}",
-    "test": "test --model=net.prototxt --weights=none",
+    "test": "test --model=net.prototxt --weights=net.prototxt",
     "train": "train --solver=solver.prototxt",
     "check": "check net.prototxt",
-    "classify": "classify im.png {out} --mean_file= --model_def=net.prototxt --pretrained_model=none",
+    "classify": "classify im.png {out} --mean_file= --model_def=net.prototxt --pretrained_model=net.prototxt",
 }
 
 

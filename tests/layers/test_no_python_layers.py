@@ -51,7 +51,7 @@ def test_all_are_named_and_none_is_imported(folder: Path) -> None:
 
 COMMANDS = {
     "train": "train --solver=solver.prototxt",
-    "test": "test --model=net.prototxt --weights=none",
+    "test": "test --model=net.prototxt --weights=net.prototxt",
     "time": "time --model=net.prototxt",
     "memory": "memory --model=net.prototxt",
     "summary": "summary net.prototxt",
@@ -61,9 +61,9 @@ COMMANDS = {
     "plan": "plan net.prototxt --target=cuda:h100:1",
     "gradcheck": "gradcheck --model=net.prototxt",
     "collect": "collect --model=net.prototxt --out=x.npz",
-    "features": "features net.prototxt --weights=none --blob=y --out=x.png",
-    "filters": "filters net.prototxt --weights=none --out=x.png",
-    "extract_features": "extract_features none net.prototxt y db 1 lmdb",
+    "features": "features net.prototxt --weights=net.prototxt --blob=y --out=x.png",
+    "filters": "filters net.prototxt --weights=net.prototxt --out=x.png",
+    "extract_features": "extract_features net.prototxt net.prototxt y db 1 lmdb",
     "classify": "classify x.npy y.npy --model_def=net.prototxt --pretrained_model=net.prototxt",
     "detect": "detect w.csv y.h5 --model_def=net.prototxt --pretrained_model=net.prototxt",
 }
@@ -72,14 +72,14 @@ COMMANDS = {
 @pytest.mark.parametrize(
     "command", [pytest.param(name, marks=pytest.mark.long) if name == "check" else name for name in COMMANDS]
 )
-def test_every_command_that_builds_nets_has_the_flag(
+def test_every_command_that_builds_nets_has_the_flags(
     command: str, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     import numpy as np
 
     np.save(folder / "x.npy", np.zeros((1, 4, 4, 3), np.float32))
     (folder / "w.csv").write_text("filename,ymin,xmin,ymax,xmax\nim.png,0,0,8,8\n")
-    code = main([*COMMANDS[command].split(), "--no_python_layers"])
+    code = main([*COMMANDS[command].split(), "--no_python_layers", "--import=json"])
     caffe.set_limits(no_python_layers=False)
     said = capfd.readouterr()
     assert code == 1

@@ -61,7 +61,7 @@ REFUSED = [
     ("Reshape", "reshape_param { axis: 3 }", [(2, 3)], "axis 3 is out of range"),
     ("Reshape", "reshape_param { num_axes: -2 }", [(2, 3)], "num_axes must be 0 or more"),
     ("Slice", "slice_param { axis: 1 slice_dim: 1 }", [(2, 3)], "either axis or slice_dim, not both"),
-    ("Slice", "slice_param { slice_point: 1 }", [(2, 3)], "1 points for 1 tops"),
+    ("Slice", "slice_param { slice_point: 1 }", [(2, 3)], "1 point for 1 top"),
     ("Tile", "", [(2, 3)], "tiles must be given"),
     ("Reduction", "reduction_param { operation: TOPK }", [(2, 3)], "operation TOPK is not supported"),
     ("Im2col", "", [(2, 3, 4, 4)], "kernel_size .* must be given"),

@@ -34,6 +34,15 @@ def test_accuracy_with_top_k_0_is_0() -> None:
     assert float(blobs["t0"]) == 0
 
 
+@pytest.mark.parametrize("kernels", ["fast", "reference"])
+def test_relu_makes_negative_numbers_0_and_not_minus_0(kernels: Any) -> None:
+    """As all recorded cases have it: max(x, 0) + slope * min(x, 0)."""
+    built = Net(net("ReLU", "", [(3,)]), kernels=kernels)
+    blobs, _ = built.apply(*built.init(jax.random.key(0)), {"b0": jnp.array([-1.0, 2.0, jnp.nan])})
+    np.testing.assert_array_equal(blobs["t0"], [0, 2, np.nan])
+    assert not np.signbit(blobs["t0"][0])
+
+
 BOTH = pytest.mark.parametrize("backward", ["autodiff", "rules"])
 
 

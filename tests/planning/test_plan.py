@@ -162,7 +162,7 @@ def test_the_command(tmp_path: Path) -> None:
 def test_a_solver_is_told_from_a_net(
     on_cpu: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("caffejax.cli.plan.compile_for_absent_devices", lambda: None)
+    monkeypatch.setattr("caffejax.cli.compile_for_absent_devices", lambda: None)
     solver = LENET.parents[1] / "digits" / "lenet_solver.prototxt"
     for phase, what in (("TRAIN", "training step"), ("TEST", "forward pass")):
         assert main(["plan", str(solver), "--target", "tpu:v5e:1", "--batch", "2", "--phase", phase]) == 0

@@ -77,7 +77,7 @@ def failure(text: str, **options: Any) -> str:
 def test_a_learning_rate_too_high(more: str) -> None:
     message = failure(text(lr=1e30, more=more))
     assert "Training has diverged: lower base_lr, set clip_gradients, and check that all labels" in message
-    assert message.endswith("run again with --debug_nans")
+    assert message.endswith("run again with debug_nans=True (--debug_nans)")
     assert re.match(r"iteration \d+: the loss is (nan|inf); it was finite up to iteration \d+\. ", message)
 
     traced = failure(text(lr=1e30, more=more), debug_nans=True)
@@ -146,7 +146,7 @@ def test_from_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str],
     err = capsys.readouterr().err
     (message,) = [line for line in err.splitlines() if line.startswith("caffejax: ")]
     assert "Traceback" not in err
-    assert "run again with --snapshot=snap.orbax/8 --debug_nans" in message
+    assert "run again from the snapshot snap.orbax/8 with debug_nans=True (--debug_nans)" in message
     saved = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
     assert main(["train", "--solver=solver.prototxt", "--snapshot=snap.orbax/8", flag]) == 1
     err = capsys.readouterr().err

@@ -33,8 +33,8 @@ FLOORS = (
     "schema",
     "hdf5",
     "aliases atomic options variables",
-    "forks",
-    "errors glog machine paths sizes tables _version",
+    "forks paths",
+    "errors glog machine sizes tables _version",
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms.split()}
 

@@ -26,7 +26,8 @@ _START = 120  # seconds for a process to be ready
 class _Worker:
     """One process, started when it is first needed, and again after a crash or a hang."""
 
-    def __init__(self) -> None:
+    def __init__(self, imports: Sequence[str]) -> None:
+        self._imports = imports
         self._process: subprocess.Popen[bytes] | None = None
 
     def check(self, path: Path, weights: Sequence[str], reading: Reading, timeout: float) -> Report:
@@ -65,7 +66,7 @@ class _Worker:
             places = [p for p in (_package_folder(), os.environ.get("PYTHONPATH")) if p]
             environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(places)}
             self._process = subprocess.Popen(
-                [sys.executable, "-m", f"{__package__}.worker"],
+                [sys.executable, "-m", f"{__package__}.worker", *self._imports],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -100,6 +101,7 @@ def check_files(
     jobs: int | None = None,
     timeout: float = 120,
     reading: Reading = Reading(),
+    imports: Sequence[str] = (),
 ) -> Iterator[Report]:
     """Look at many files at once; yield the reports in their order, each when it is there.
 
@@ -109,11 +111,12 @@ def check_files(
         jobs: how many processes; as many as there are cores unless given.
         timeout: seconds for each file.
         reading: how data is read, where it is there.
+        imports: modules that each process imports first, such as those that register layer types.
     """
     files, names = [Path(path) for path in paths], [os.fspath(w) for w in weights]
     n = max(1, min(jobs or os.cpu_count() or 1, len(files)))
     idle: SimpleQueue[_Worker] = SimpleQueue()
-    workers = [_Worker() for _ in range(n)]
+    workers = [_Worker(imports) for _ in range(n)]
     for worker in workers:
         idle.put(worker)
 

@@ -1,7 +1,11 @@
-"""A process that looks at one file after another: paths come in on its input, pickled reports go out."""
+"""A process that looks at one file after another: paths come in on its input, pickled reports go out.
+
+Its arguments are modules that it imports first.
+"""
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import sys
@@ -39,4 +43,6 @@ def _send(reply: object, replies: BinaryIO) -> None:
 if __name__ == "__main__":
     own = os.fdopen(os.dup(1), "wb")  # what users' modules print goes elsewhere
     os.dup2(2, 1)
+    for module in sys.argv[1:]:
+        importlib.import_module(module)
     serve(sys.stdin.buffer, own)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import Problem, WeightsError
 from ..schema.blobs import Array, Legacy4D, shape_text
+from ..sizes import counted
 
 
 def fit(
@@ -34,7 +35,7 @@ def fit(
     blobs = [*source, *[None] * (len(shapes) - len(source))]
     if len(blobs) > len(shapes) or any(blob is None and i not in optional for i, blob in enumerate(blobs)):
         count = sum(blob is not None for blob in source)
-        message = f"the file has {count} blobs, the net {len(shapes)}{remedy}"
+        message = f"the file has {counted(count, 'blob')}, the net {len(shapes)}{remedy}"
         raise WeightsError(Problem(message, layer=name))
     problems = [
         Problem(f"blob {i} is {shape_text(blob.shape)} in the file, {shape_text(shape)} in the net{remedy}", layer=name)

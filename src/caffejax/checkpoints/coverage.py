@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from ..errors import WeightsError
 from ..graph import Graph, Layer, Param
 from ..graph.model import Slot
+from ..sizes import counted
 
 log = logging.getLogger("caffejax")
 
@@ -56,4 +57,4 @@ def tell_coverage(graph: Graph, found: Collection[Slot], files: Sequence[str | o
 
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{len(names)} layers: {', '.join(names[:_SHOWN])}{more}" if names else "no layer"
+    return f"{counted(len(names), 'layer')}: {', '.join(names[:_SHOWN])}{more}" if names else "no layer"

@@ -13,6 +13,7 @@ import numpy as np
 from ..atomic import replacing_path
 from ..errors import Problem, WeightsError
 from ..hdf5 import HDF5_ERRORS, Allowance, is_linked
+from ..paths import not_there
 from ..schema.blobs import Array
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -38,7 +39,7 @@ def open_hdf5(path: AnyPath, what: str) -> Iterator[h5py.File]:
         WeightsError: if it cannot be read, also by what reads from it.
     """
     if not os.path.exists(Path(path)):
-        raise WeightsError(Problem("no such file; check the path and the working directory", str(path)))
+        raise WeightsError(not_there(path))
     try:
         with h5py.File(path, "r") as file:
             yield file

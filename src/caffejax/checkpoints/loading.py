@@ -91,7 +91,7 @@ def _loaded(
         raise WeightsError(report.misfits)
     for name in report.skipped:
         log.info("Ignoring source layer %s", name)
-    if not new and report.left:
+    if not new and not set(report.left) <= set(without):
         log.warning("%s has no blobs for any layer of the net: layers match by name", os.fspath(path))
 
     def placed(array: Array, old: jax.Array) -> jax.Array:

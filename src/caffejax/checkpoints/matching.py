@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..errors import Problem, WeightsError, did_you_mean
-from ..graph import Graph, Layer
+from ..graph import Graph
 from ..graph.model import Slot
 from ..schema.blobs import Array
 from .blobs import fit
@@ -23,8 +23,10 @@ class LoadReport:
     Attributes:
         file: the file.
         taken: layers whose blobs were taken from it.
-        skipped: layers that have blobs in the file, but are not in the net, or are not to be loaded.
-        left: layers with blobs of their own that the file has none for: they stay as they were.
+        skipped: layers that have blobs in the file, but are not in the net, or are in `without`.
+        left: layers with blobs of their own that stay as they were: the file has none for them, or they are in
+            `without`.
+        without: layers that were not to be loaded.
         misfits: what is wrong with blobs that do not fit; loading raises them.
     """
 
@@ -32,16 +34,24 @@ class LoadReport:
     taken: tuple[str, ...]
     skipped: tuple[str, ...]
     left: tuple[str, ...]
+    without: tuple[str, ...] = ()
     misfits: tuple[Problem, ...] = ()
 
     def __str__(self) -> str:
         lines = [
             f"Weights of {self.file}",
             f"  taken:   {_listed(self.taken)}",
-            f"  skipped: {_listed(self.skipped)}{', in the file only or left out' if self.skipped else ''}",
-            f"  left:    {_listed(self.left)}{', in the net only' if self.left else ''}",
+            f"  skipped: {self._with_reason(self.skipped, 'file')}",
+            f"  left:    {self._with_reason(self.left, 'net')}",
         ]
         return "\n".join([*lines, *(f"  misfit:  {problem}" for problem in self.misfits)])
+
+    def _with_reason(self, names: Sequence[str], only: str) -> str:
+        by_reason = {
+            f"in the {only} only": [name for name in names if name not in self.without],
+            "named in `without`": [name for name in names if name in self.without],
+        }
+        return "; ".join(f"{_listed(some)}, {reason}" for reason, some in by_reason.items() if some) or "none"
 
     __repr__ = __str__
 
@@ -89,14 +99,10 @@ def match_blobs(
                 found[param.owner] = array.reshape(shape)
     skipped = tuple(name for name in stored if name not in wanted and stored[name])
     names = list(dict.fromkeys(layer.name for layer in graph.layers))  # in the net's order
-    left = tuple(name for name in names if _is_left(first, name, stored))
+    stay = (name for name in names if name in without or not stored.get(name))
+    left = tuple(name for name in stay if name in first and any(param.owned for param in first[name].params))
     in_order = tuple(name for name in names if name in taken)
-    return found, LoadReport(os.fspath(file), in_order, skipped, left, tuple(misfits))
-
-
-def _is_left(first: Mapping[str, Layer], name: str, stored: Stored) -> bool:
-    layer = first.get(name)
-    return layer is not None and not stored.get(name) and any(param.owned for param in layer.params)
+    return found, LoadReport(os.fspath(file), in_order, skipped, left, tuple(without), tuple(misfits))
 
 
 def _listed(names: Sequence[str]) -> str:

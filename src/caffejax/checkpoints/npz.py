@@ -16,6 +16,7 @@ import numpy as np
 from ..atomic import replacing
 from ..errors import Problem, WeightsError
 from ..machine import free_memory
+from ..paths import not_there
 from ..schema.blobs import Array
 from ..sizes import in_words
 
@@ -42,7 +43,7 @@ def read_npz(path: AnyPath) -> dict[str, Array]:
         with zipfile.ZipFile(path) as archive:
             return _members(archive, path)
     except FileNotFoundError as error:
-        raise WeightsError(Problem("no such file; check the path and the working directory", str(path))) from error
+        raise WeightsError(not_there(path)) from error
     except zipfile.BadZipFile as error:
         raise WeightsError(Problem(f"no .npz, or damaged or cut short: {_reason(path, error)}", str(path))) from error
     except (OSError, ValueError, NotImplementedError) as error:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..atomic import replacing_path
 from ..errors import Problem, WeightsError
+from ..paths import not_there
 from ..schema.blobs import Array
 
 AnyPath = str | os.PathLike[str]
@@ -59,5 +60,5 @@ def _import_safetensors() -> None:
 
 def _unreadable(path: AnyPath, what: str, error: Exception) -> WeightsError:
     if not os.path.exists(Path(path)):
-        return WeightsError(Problem("no such file; check the path and the working directory", str(path)))
+        return WeightsError(not_there(path))
     return WeightsError(Problem(f"no {what}, or damaged or cut short: {error}", str(path)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from contextlib import nullcontext
 
 from .._version import __version__
 from ..errors import UNKNOWN_TYPE, CaffejaxError
-from ..process import tune_process
+from ..process import compile_for_absent_devices, tune_process
 from . import (
     check,
     classify,
@@ -28,6 +29,7 @@ from . import (
     features,
     filters,
     gradcheck,
+    imports,
     interrupts,
     memory,
     parse_log,
@@ -99,6 +101,10 @@ _ON_NETS = (
     device_query,
     run,
 )
+_OWN_TYPES = (
+    "--import=MODULE imports a module that registers a layer type of your own; the documentation's page "
+    "'Adding a layer' shows how to write one"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -115,16 +121,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return watched.watch(options.process_id, options.start_timeout)
     try:
         with nullcontext() if arguments is not None else interrupts.heeded():
-            if options.tune:
-                tune_process()
-            options.run(options)
+            _prepare(options)
+            options.command.run(options)
         if sys.stdout is not None:
             sys.stdout.flush()
     except CaffejaxError as error:
         for problem in error.problems:
             print(f"caffejax: {problem}", file=sys.stderr)
         if any(problem.message.startswith(UNKNOWN_TYPE) for problem in error.problems):
-            print("caffejax: docs/adding_a_layer.md shows how to add a layer type of your own", file=sys.stderr)
+            print(f"caffejax: {_OWN_TYPES}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         _let_go_of_stdout()  # who reads has enough, as `head` has
@@ -139,6 +144,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("caffejax: interrupted", file=sys.stderr)
         return 130
     return 0
+
+
+def _prepare(options: argparse.Namespace) -> None:
+    """Make the process ready for a command: settings that concern all of it, then modules of the user's."""
+    if options.command in _ON_NETS:
+        tune_process()
+    elif options.command is plan:
+        compile_for_absent_devices()
+    imports.import_modules(getattr(options, "imports", None) or ())
 
 
 def _stdout_fails() -> bool:
@@ -178,6 +192,6 @@ def _parser() -> Parser:
             allow_abbrev=False,
         )
         command.add_flags(sub)
-        sub.set_defaults(run=command.run, parser=parser, tune=command in _ON_NETS)
+        sub.set_defaults(command=command, parser=parser)
     parser.of_commands = commands.choices
     return parser

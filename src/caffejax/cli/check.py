@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import CaffejaxError
-from ..options import LIMITS
-from ..sizes import count_in_words, in_words
-from . import flags
+from ..sizes import count_in_words, counted, in_words
+from . import flags, nets
 
 if TYPE_CHECKING:
     from ..checking import PhaseReport, Report
@@ -37,7 +36,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     weights = "compare with this file's blobs; else with a .caffemodel called as the net"
     flags.add(parser, "weights", weights, type=_existing, metavar="FILE")
     flags.add_switch(parser, "json", "print everything as JSON")
-    flags.add_options(parser, *LIMITS)
+    nets.add_code_and_limits(parser)
     parser.add_argument("-j", "--jobs", type=flags.positive, metavar="N", help="files at once; as many as cores")
     flags.add(parser, "timeout", "seconds for each file", type=flags.positive, default=120, metavar="N")
 
@@ -51,7 +50,14 @@ def run(options: argparse.Namespace) -> None:
     if not files:
         raise CaffejaxError("there are no *.prototxt, *.pt or *.pbtxt in what was named")
     weights = [options.weights] if options.weights else []
-    reports = check_files(files, weights, jobs=options.jobs, timeout=options.timeout, reading=flags.reading_of(options))
+    reports = check_files(
+        files,
+        weights,
+        jobs=options.jobs,
+        timeout=options.timeout,
+        reading=flags.reading_of(options),
+        imports=options.imports or (),
+    )
     shown = list(reports) if options.json else list(_printed(reports))
     models = [report for report in shown if report.kind != "other" or report.findings]
     skipped = [report.file for report in shown if report not in models]
@@ -61,7 +67,7 @@ def run(options: argparse.Namespace) -> None:
     else:
         _print_summary(models, failed, skipped)
     if failed:
-        raise CaffejaxError(f"{len(failed)} of {len(models)} models do not load")
+        raise CaffejaxError(_of_each_kind(failed, models, "does not load", "do not load"))
 
 
 def _existing(text: str) -> Path:
@@ -96,12 +102,12 @@ def _lines(report: Report) -> Iterator[str]:
         yield from _told((str(finding) for finding in phase.findings), f"{phase.state}: ")
         yield from _told(phase.assumed, f"{phase.state}: ")
         if phase.on_host:
-            hosts = f"on the host: {', '.join(phase.on_host)}; {phase.compiled} layers compiled"
+            hosts = f"on the host: {', '.join(phase.on_host)}; {counted(phase.compiled, 'layer')} compiled"
             yield from _told([hosts], f"{phase.state}: ")
         for found in phase.weights:
             lacking = f", none for {len(found.missing)}: {', '.join(found.missing[:5])}" if found.missing else ""
             unused = f", {found.unused} not used" if found.unused else ""
-            fit = f"{found.file}: blobs for {found.matched} layers fit{lacking}{unused}"
+            fit = f"{found.file}: blobs for {counted(found.matched, 'layer')} fit{lacking}{unused}"
             yield from _told([fit], f"{phase.state}: ")
             yield from _told((str(misfit) for misfit in found.misfits), f"{phase.state}: ")
     yield from _told(report.notes, "note: ")
@@ -127,11 +133,22 @@ def _told(sentences: Iterator[str] | tuple[str, ...] | list[str], start: str) ->
 
 
 def _print_summary(models: list[Report], failed: list[Report], skipped: list[str]) -> None:
-    print(f"\n{len(models) - len(failed)} of {len(models)} models load.")
+    print(f"\n{_of_each_kind([report for report in models if report.loads], models, 'loads', 'load')}.")
     if skipped:
-        many = "1 file is" if len(skipped) == 1 else f"{len(skipped)} files are"
-        for line in _told([f"{many} neither net nor solver: {', '.join(skipped)}"], ""):
+        for line in _told([f"Neither net nor solver: {counted(len(skipped), 'file')}, {', '.join(skipped)}"], ""):
             print(line)
+
+
+def _of_each_kind(some: list[Report], models: list[Report], does: str, do: str) -> str:
+    """Say how many of the nets, and of the solvers, do something: "2 of 3 nets and 1 of 1 solver load"."""
+    kinds = {"net": "net", "solver": "solver", "other": "unreadable file"}
+    totals = {kind: [report for report in models if report.kind == kind] for kind in kinds}
+    parts = [
+        f"{sum(report.kind == kind for report in some)} of {counted(len(all_of), kinds[kind])}"
+        for kind, all_of in totals.items()
+        if all_of
+    ]
+    return f"{' and '.join(parts)} {does if len(parts) == len(some) == 1 else do}"
 
 
 def _shortened(name: str) -> str:

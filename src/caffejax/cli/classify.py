@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
+from ..sizes import counted
 from . import flags, images
 
 HELP = "classify images"
@@ -43,6 +44,7 @@ def run(options: argparse.Namespace) -> None:
     from ..pycaffe.classifier import Classifier
 
     start_logging()
+    images.check_files(options)
     images.default_mean(options)
     images.set_limits(options)
     source = Path(options.input_file)
@@ -68,4 +70,4 @@ def run(options: argparse.Namespace) -> None:
         predictions = classifier.predict(inputs, not options.center_only)
     with replacing(options.output_file) as file:
         np.save(file, predictions)
-    print(f"Classified {len(inputs)} image{'s' * (len(inputs) != 1)}; wrote {options.output_file}")
+    print(f"Classified {counted(len(inputs), 'image')}; wrote {options.output_file}")

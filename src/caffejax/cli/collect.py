@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 
 from ..glog import start_logging
+from ..sizes import counted
 from . import flags, nets
 
 HELP = "write every blob, diff and gradient of a net to an .npz file"
@@ -40,8 +41,8 @@ def run(options: argparse.Namespace) -> None:
     variables = nets.variables_of(net, options.weights, options.strict_weights)
     dump = collect(net, variables, inputs, backward=options.diffs, seed=options.seed)
     write_dump(options.out, dump)
-    counts = ((len(dump.group(kind)), words) for kind, words in _COUNTED)
-    print(f"Wrote {options.out}: {', '.join(f'{n} {words}' for n, words in counts if n)}; loss {dump.arrays['loss']:g}")
+    counts = [counted(n, thing) for kind, thing in _COUNTED if (n := len(dump.group(kind)))]
+    print(f"Wrote {options.out}: {', '.join(counts)}; loss {dump.arrays['loss']:g}")
 
 
-_COUNTED = (("input", "inputs"), ("param", "params"), ("blob", "blobs"), ("diff", "diffs"), ("grad", "gradients"))
+_COUNTED = (("input", "input"), ("param", "param"), ("blob", "blob"), ("diff", "diff"), ("grad", "gradient"))

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+from ..sizes import counted
 from . import flags, images
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def run(options: argparse.Namespace) -> None:
     images.set_limits(options)
     if not options.output_file.endswith((".csv", ".h5", ".hdf5")):
         raise DataError(f"{options.output_file}: the name has to end in .csv or .h5")
+    images.check_files(options)
     images.default_mean(options)
     windows = _windows(options.input_file)
     images.choose_device(options)
@@ -69,7 +71,8 @@ def run(options: argparse.Namespace) -> None:
         raise DataError(f"{options.input_file} names no windows")
     write = _write_csv if options.output_file.endswith(".csv") else _write_hdf5
     write(options.output_file, detections)
-    print(f"Classified {len(detections)} windows of {len(windows)} images; wrote {options.output_file}")
+    what = f"{counted(len(detections), 'window')} of {counted(len(windows), 'image')}"
+    print(f"Classified {what}; wrote {options.output_file}")
 
 
 def _windows(path: str) -> dict[str, list[np.ndarray]]:

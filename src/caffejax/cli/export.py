@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import CaffejaxError, Problem
 from ..glog import log, start_logging
+from ..sizes import counted
 from . import flags, nets, preprocess
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def run(options: argparse.Namespace) -> None:
     files = _names(options.weights) or ()
     subject = Subject(inference, weights_of(net, inference, files, random=options.random_weights))
     takes, gives = _WRITERS[form](net, subject, options)
-    log.info("Exported %d layers: %s to %s", len(subject.layers), _listed(takes), _listed(gives))
+    log.info("Exported %s: %s to %s", counted(len(subject.layers), "layer"), _listed(takes), _listed(gives))
     log.info("Wrote %s", options.out if form == "flax" else options.to)
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from ..errors import CaffejaxError, located
 from ..glog import log, start_logging
-from ..options import LIMITS
 from . import devices, flags, nets
 from .progress import counter
 
@@ -37,7 +36,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("number", help="which GPU", nargs="?", default="0", metavar="DEVICE_ID=0")
     nets.add_strict_flag(parser)
-    flags.add_options(parser, *LIMITS)
+    nets.add_code_and_limits(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -52,6 +51,7 @@ def run(options: argparse.Namespace) -> None:
     from ..inspect import features
     from ..net import Net
     from ..net.frozen_passes import WORTHWHILE
+    from ..paths import check_there
 
     names, targets = options.blobs.split(","), options.databases.split(",")
     if len(names) != len(targets):
@@ -60,6 +60,7 @@ def run(options: argparse.Namespace) -> None:
         raise CaffejaxError("a database is named twice; each blob needs its own")
     number = "0" if options.kind == "CPU" else options.number.removeprefix("DEVICE_ID=")
     device = devices.device_of(options.kind.lower(), number)
+    check_there([options.model, options.weights])
     net = Net(Path(options.model), "TEST", reading=flags.reading_of(options))
     variables = jax.device_put(nets.variables_of(net, options.weights, options.strict_weights), device)
     loader = Loader(net.graph)

@@ -46,9 +46,11 @@ def run(options: argparse.Namespace) -> None:
     from ..inspect import features
     from ..inspect.pictures import feature_maps
     from ..net.frozen_passes import WORTHWHILE
+    from ..net.given import known_names
 
     pictures.check_image(options.out)
     net = nets.net_of(options)
+    known_names(net.graph, "--blob", [options.blob])
     variables = nets.variables_of(net, options.weights, options.strict_weights)
     with ExitStack() as stack:
         if options.image is not None:

@@ -33,7 +33,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "pretrained_model", help="its weights", required=True, metavar="FILE")
     nets.add_strict_flag(parser)
     flags.add(parser, "gpu", help="run on the GPU", action="store_true")
-    flags.add_options(parser, *LIMITS)
+    nets.add_code_and_limits(parser)
     add_preprocessing_flags(parser, raw_scale=255.0, channel_swap=(2, 1, 0))
 
 
@@ -47,6 +47,14 @@ def add_preprocessing_flags(
     flags.add(parser, "input_scale", help="factor after subtracting the mean", type=float)
     flags.add(parser, "raw_scale", help="factor before subtracting the mean", type=float, default=raw_scale)
     flags.add(parser, "channel_swap", help="order of the channels", type=numbers, default=channel_swap)
+
+
+def check_files(options: argparse.Namespace) -> None:
+    """Raise `CaffejaxError` naming every file of images, net, weights and mean that is not there."""
+    from ..paths import check_there
+
+    mean = [options.mean_file] if options.mean_file else []
+    check_there([options.input_file, options.model_def, options.pretrained_model, *mean])
 
 
 def set_limits(options: argparse.Namespace) -> None:

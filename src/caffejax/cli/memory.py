@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ..sizes import in_words
+from ..sizes import counted, in_words
 from ..tables import aligned
 from . import flags, nets
 
@@ -60,7 +60,7 @@ def _print_training(found: MemoryReport) -> None:
     print(f"\nParameters, gradients, history, statistics and a batch: {in_words(training.fixed)}")
     print(f"Training, with activations and their diffs: about {in_words(training.without)}")
     if training.recomputed:
-        groups = f"{training.recomputed} of {len(found.layers)} layers in {len(training.groups) - 1} groups"
+        groups = f"{training.recomputed} of {len(found.layers)} layers in {counted(len(training.groups) - 1, 'group')}"
         print(f"Training, computing {groups} twice: about {in_words(training.peak)}")
     if not training.fits:
         print("That is more than the limit, and the least there is; a smaller batch takes less.")

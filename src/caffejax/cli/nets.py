@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..options import LIMITS
-from . import flags
+from . import flags, imports
 
 if TYPE_CHECKING:
     from ..layers.context import Phase
@@ -25,10 +25,16 @@ def add_flags(parser: argparse.ArgumentParser, phase: Phase | None = None) -> No
 
 
 def add_state_flags(parser: argparse.ArgumentParser) -> None:
-    """Add `--level` and `--stage`, and the limits of what is read."""
+    """Add `--level` and `--stage`, and the flags of `add_code_and_limits`."""
     state = flags.group(parser, "the net's state")
     flags.add(state, "level", "the net's level", type=flags.level, default=0)
     flags.add(state, "stage", "the net's stages, separated by commas", default="", metavar="A,B")
+    add_code_and_limits(parser)
+
+
+def add_code_and_limits(parser: argparse.ArgumentParser) -> None:
+    """Add what all commands have that build nets: `--import`, and the limits of what is read."""
+    imports.add_flag(parser)
     flags.add_options(parser, *LIMITS)
 
 
@@ -42,9 +48,13 @@ def net_of(options: argparse.Namespace) -> Net:
 
     Raises:
         GraphError: if it has no layers, or with all that is wrong with it.
+        CaffejaxError: if its file or those of `--weights` are not there.
     """
     from ..errors import GraphError, Problem
     from ..net import Net
+    from ..paths import check_there
+
+    check_there([options.model, *_files(getattr(options, "weights", None))])
 
     net = Net(
         Path(options.model),
@@ -74,4 +84,9 @@ def variables_of(net: Net, files: str | None, strict: bool = False) -> Variables
 
     from ..checkpoints.loading import load_weights
 
-    return load_weights(files.split(",") if files else (), net.graph, net.init(jax.random.key(0)), strict)
+    return load_weights(_files(files), net.graph, net.init(jax.random.key(0)), strict)
+
+
+def _files(given: str | None) -> list[str]:
+    """Return the files that a flag names, with commas between them."""
+    return [file for file in (given or "").split(",") if file]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ..sizes import counted
 from . import flags
 
 HELP = "make tables of a training log"
@@ -38,6 +39,6 @@ def run(options: argparse.Namespace) -> None:
             continue
         target = Path(options.output_dir) / f"{log.name}.{kind}"
         write_csv(target, rows, options.delimiter)
-        print(f"Wrote {len(rows)} rows to {target}")
+        print(f"Wrote {counted(len(rows), 'row')} to {target}")
         for row in rows if options.verbose else ():
             print(", ".join(f"{column} {value:g}" for column, value in row.items()))

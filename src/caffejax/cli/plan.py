@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..process import compile_for_absent_devices
-from ..sizes import in_words
+from ..sizes import counted, in_words
 from . import flags, nets, spread
 
 if TYPE_CHECKING:
@@ -81,7 +80,6 @@ _PHASES = ("TRAIN", "TEST")
 
 def run(options: argparse.Namespace) -> None:
     """Compile, and print the plan."""
-    compile_for_absent_devices()
     from ..planning import plan, target_of
 
     target = target_of(options.target)
@@ -133,8 +131,9 @@ def _lines(found: Plan) -> list[str]:
     what = "training step" if found.phase == "TRAIN" else "forward pass"
     rows = "" if found.model == 1 else f" row of {found.model}"
     memory = f"{in_words(found.needed)} of {in_words(found.usable)} ({in_words(chip.memory)} less the runtime's share)"
+    each = f"{counted(found.batch, 'example')} each{rows}"
     lines = [
-        f"{what} in {found.precision} on {n} x {chip.platform} {chip.name}, {found.batch} examples each{rows}",
+        f"{what} in {found.precision} on {n} x {chip.platform} {chip.name}, {each}",
         f"memory a device    {memory}: {'fits' if found.fits else 'DOES NOT FIT'}",
     ]
     if found.program is not None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ..errors import CaffejaxError
 from ..glog import log, start_logging
 from ..options import MESH_AXES, BatchOf, Parallel, Shard, choices
+from ..sizes import counted
 from . import devices, flags
 from .watched import LOST
 
@@ -78,7 +79,7 @@ def add_mesh_flags(parser: argparse.ArgumentParser) -> None:
         choices=choices("shard"),
     )
     flags.add(
-        parser,
+        spread,
         "reduce_dtype",
         "in what weights' gradients are added up over devices; auto: as --precision, bfloat16 or float32",
         choices=choices("reduce_dtype"),
@@ -157,7 +158,7 @@ def pick_devices(options: argparse.Namespace, prefer_gpu: bool, device_id: int) 
         found = devices.all_of(kind)
         wanted = options.devices or mesh
         if len(found) < wanted:
-            raise CaffejaxError(f"there are {len(found)} {kind} devices here, not {wanted}")
+            raise CaffejaxError(f"JAX has {counted(len(found), f'{kind} device')} here, not {wanted}")
         found = found[:wanted]
     else:
         return devices.pick_device(options, prefer_gpu, device_id)
@@ -175,7 +176,7 @@ def _of_each_process(options: argparse.Namespace) -> Sequence[jax.Device]:
     if not options.devices:
         return every
     if len(here) < options.devices:
-        raise CaffejaxError(f"there are {len(here)} {kind} devices here, not {options.devices}")
+        raise CaffejaxError(f"JAX has {counted(len(here), f'{kind} device')} here, not {options.devices}")
     by_process = itertools.groupby(sorted(every, key=lambda d: (d.process_index, d.id)), lambda d: d.process_index)
     return [device for _, own in by_process for device in itertools.islice(own, options.devices)]
 

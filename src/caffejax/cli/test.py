@@ -37,16 +37,16 @@ def run(options: argparse.Namespace) -> None:
     device = devices.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
     net = nets.net_of(options)
-    log_creation(net.graph)
-    variables = nets.variables_of(net, options.weights, options.strict_weights)
+    evaluator = Evaluator(net, device, freeze=options.iterations >= WORTHWHILE)  # refuses a net that nothing feeds
 
     def each(number: int, scores: Scores) -> None:
         for line in score_lines(scores.outputs):
             log.info("Batch %d, %s", number, line)
 
-    log.info("Running for %d iterations.", options.iterations)
-    evaluator = Evaluator(net, device, freeze=options.iterations >= WORTHWHILE)
     try:
+        log_creation(net.graph)
+        variables = nets.variables_of(net, options.weights, options.strict_weights)
+        log.info("Running for %d iterations.", options.iterations)
         scores = evaluator(jax.device_put(variables, device), options.iterations, jax.random.key(0), each)
     finally:
         evaluator.loader.close()

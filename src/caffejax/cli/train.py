@@ -78,15 +78,21 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _train(param: SolverParameter, options: argparse.Namespace) -> None:
-    from ..solvers import Solver
+    from pathlib import Path
 
+    from ..solvers import Solver
+    from ..solvers.files import check_files
+
+    weights = [w for w in (options.weights or "").split(",") if w]
+    writes = bool(param.snapshot or param.snapshot_after_train)
+    check_files(param, Path(options.solver), weights, options.snapshot, writes=writes)
     chosen = spread.pick_devices(options, prefer_gpu=param.solver_mode == param.GPU, device_id=param.device_id)
     several = isinstance(chosen, list)
     log.info("Running on %s", ", ".join(map(str, chosen)) if several else chosen)
     solver = Solver(
         param,
         file=options.solver,
-        weights=[w for w in (options.weights or "").split(",") if w],
+        weights=weights,
         strict_weights=options.strict_weights,
         device=None if several else chosen,
         devices=chosen if several else None,

@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from ..sizes import counted
 from . import flags, nets
 
 if TYPE_CHECKING:
@@ -70,5 +71,5 @@ def _report(seen: SeenNet, out: Path) -> None:
 
     print(f"Wrote {out}")
     if problems := all_problems(seen):
-        print(f"The page shows {len(problems)} problems", file=sys.stderr)
+        print(f"The page shows {counted(len(problems), 'problem')}", file=sys.stderr)
         raise CaffejaxError(f"{'/'.join(phases)}{': ' if phases else ''}{problem}" for problem, phases in problems)

@@ -12,6 +12,7 @@ from ..checkpoints.loading import load_weights
 from ..errors import CaffejaxError, Problem, WeightsError
 from ..graph import Layer
 from ..net import Net, Variables
+from ..sizes import counted
 
 
 def weights_of(net: Net, part: Net, files: Iterable[str | Path], *, random: bool = False) -> Variables:
@@ -65,7 +66,8 @@ def _is_shape(leaf: object) -> bool:
 def _explained(lacking: list[Layer], files: list[str | Path], net: str | None) -> Iterator[Problem]:
     remedy = "--random_weights exports what fillers make"
     if not files:
-        yield Problem(f"{len(lacking)} layers need weights: name a file with --weights; {remedy}", net)
+        need = f"{counted(len(lacking), 'layer')} {'needs' if len(lacking) == 1 else 'need'} weights"
+        yield Problem(f"{need}: name a file with --weights; {remedy}", net)
         return
     for layer in lacking:
         yield layer.problem(f"the weights have no blobs for it: layers match by name; {remedy}")

@@ -16,7 +16,7 @@ from ..kernels.operation import Operation
 from ..options import Run
 from ..schedule import Given, Part, Result, Schedule, Trees, Values, compute, plan, run, run_part
 from ..schedule.compiled import CompiledParts
-from ..sizes import in_words
+from ..sizes import counted, in_words
 from .constants import without_constants
 from .parts import Lowered, lower, of_one_image
 
@@ -72,7 +72,7 @@ class Ready:
         taken = sum(len(p.part.layers) for p in self.programs.values())
         packed, workspace = in_words(self.packed_bytes), in_words(self.workspace_bytes)
         return (
-            f"{given}: {taken} of {len(layers)} layers in {len(self.programs)} programs, "
+            f"{given}: {taken} of {len(layers)} layers in {counted(len(self.programs), 'program')}, "
             f"packed weights {packed}, workspace {workspace}"
         )
 

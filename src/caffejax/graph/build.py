@@ -20,6 +20,7 @@ from ..layers.fillers import check_filler
 from ..options import Reading, Run
 from ..schema import caffe_pb2, ignored_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
+from ..sizes import counted
 from .backward import mark_backward
 from .company import in_company
 from .fitting import inputs_behind, label_shapes, with_inputs
@@ -216,7 +217,7 @@ class _Wiring:
         check_countable(tops)
         names = tuple(layer.top) or (AUTOMATIC,) * len(tops if context.type.signature.loss else ())
         if len(tops) != len(names):
-            raise LayerError(f"computes {len(tops)} tops, but {len(names)} are named")
+            raise LayerError(f"computes {counted(len(tops), 'top')}, but names {len(names)}")
         for place, name, before, top in zip(layer.bottom, names, bottoms, tops, strict=False):
             if name == place and top.shape != before.shape:
                 what = f"top '{name}' of shape {top.shape} cannot be in place of a bottom of shape {before.shape}"

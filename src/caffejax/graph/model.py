@@ -16,6 +16,7 @@ from ..errors import GraphError, Problem, located
 from ..layers import Context, Fed, LayerType, ParamSpec, Phase, Site, type_of
 from ..layers.context import name_number, settled
 from ..layers.source import Look
+from ..sizes import counted
 from ..tables import printable
 
 AUTOMATIC = "(automatic)"  # Caffe's name for a loss top that the net does not name
@@ -204,7 +205,9 @@ class Graph:
     def __repr__(self) -> str:
         layers = [layer for layer in self.layers if not layer.inserted_split]
         fed, outputs = (", ".join(map(self._shown, names)) or "nothing" for names in (self.fed, self.outputs))
-        return f"{printable(self.name) or 'unnamed'} ({self.phase}): {len(layers)} layers, {fed} -> {outputs}"
+        return (
+            f"{printable(self.name) or 'unnamed'} ({self.phase}): {counted(len(layers), 'layer')}, {fed} -> {outputs}"
+        )
 
     def _shown(self, blob: str) -> str:
         """Return a blob's name and shape, for people."""

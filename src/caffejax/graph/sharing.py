@@ -10,6 +10,7 @@ from ..errors import GraphError
 from ..layers import ParamSpec
 from ..schema import caffe_pb2
 from ..schema.caffe_pb2 import LayerParameter
+from ..sizes import counted
 from .model import Layer, Param, Slot
 
 
@@ -40,7 +41,7 @@ class Sharing:
             GraphError: if there are more `param` entries than params, or one cannot be shared.
         """
         if strict and len(layer.param) > len(specs):
-            raise GraphError(f"too many params specified: {len(layer.param)} for {len(specs)} blobs")
+            raise GraphError(f"too many params specified: {len(layer.param)} for {counted(len(specs), 'blob')}")
         messages = [*layer.param, *(caffe_pb2.ParamSpec() for _ in specs[len(layer.param) :])][: len(specs)]
         return tuple(
             self._param(Slot(key, i), layer.name, message, spec, given=strict and i < len(layer.param))

@@ -48,7 +48,7 @@ def _relu(x: jax.Array) -> Arrays:
 
 
 def _relu_on_cpu(x: jax.Array) -> Arrays:
-    return (jnp.where(x > 0, x, 0 * x),)  # NaN stays
+    return (jnp.where(x <= 0, 0, x),)  # NaN stays
 
 
 def concatenate_channels(arrays: tuple[jax.Array, ...]) -> jax.Array:

@@ -24,7 +24,8 @@ def relu(ctx: Context, x: jax.Array) -> jax.Array:
     """x where positive, else negative_slope * x. At 0 the gradient is the slope."""
     if ctx.fast and ctx.param.negative_slope == 0:
         return maximum_with_0(x)
-    return jnp.where(x > 0, x, ctx.param.negative_slope * x)
+    slope = ctx.param.negative_slope
+    return jnp.where(x <= 0, slope * x if slope else 0, x)  # 0 * x would be -0 where Caffe has 0; NaN stays
 
 
 def relu_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:

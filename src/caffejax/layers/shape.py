@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import require
 from ..kernels.elementwise import concatenate_channels
+from ..sizes import counted
 from .axes import canonical_axis
 from .context import Context, Shape
 from .dtypes import promote
@@ -117,7 +118,8 @@ def cuts(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
         return axis, [k * size // n_tops for k in range(1, n_tops)]
     require(
         len(points) == n_tops - 1,
-        f"slice_point must be given once less than there are tops: {len(points)} points for {n_tops} tops",
+        f"slice_point must be given once less than there are tops: {counted(len(points), 'point')} for "
+        f"{counted(n_tops, 'top')}",
     )
     require(
         all(a < b for a, b in zip([0, *points], points, strict=False)) and points[-1] <= size and n_tops <= size,

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
+from ..sizes import counted
 from .label import UNLABELLED, Label
 from .questions import ON_HOST, QUESTIONS, Question
 from .runs import Fed, Function, Fusion, OnHost, PerLayer, Reads, Traced, Variants
@@ -302,6 +303,6 @@ def _fits(n: int, count: Count) -> bool:
 
 def _words(count: Count, noun: str) -> str:
     if isinstance(count, int):
-        return f"exactly {count} {noun}{'' if count == 1 else 's'}"
+        return f"exactly {counted(count, noun)}"
     low, high = count
-    return f"at least {low} {noun}(s)" if high is None else f"{low} to {high} {noun}s"
+    return f"at least {counted(low, noun)}" if high is None else f"{low} to {high} {noun}s"

@@ -17,6 +17,8 @@ from ..layers.context import Phase, Shape
 from ..options import is_whole, quoted
 from ..schedule import Given
 
+_SHOWN = 20  # blobs, where none is like the one that was asked for
+
 
 def check_selection(*, phase: Any, level: Any, stages: Any) -> None:
     """Raise `CaffejaxError` naming every selector of layers that has a value of the wrong kind."""
@@ -87,8 +89,15 @@ def known_names(graph: Graph, argument: str, names: Any) -> tuple[str, ...]:
     found = tuple(names)
     _raise_of(graph, [f"{argument} must be names of blobs, not {_kind(n)}" for n in found if not isinstance(n, str)])
     unknown = [name for name in found if name not in graph.blobs]
-    _raise_of(graph, [f"{argument}: no blob '{n}' in the net{did_you_mean(n, graph.blobs)}" for n in unknown])
+    _raise_of(graph, [f"{argument}: no blob '{n}' in the net{_nearest(n, graph)}" for n in unknown])
     return found
+
+
+def _nearest(name: str, graph: Graph) -> str:
+    """Name the blob nearest to a name, or where none is near all of them, if they are few."""
+    own = dict.fromkeys(top for layer in graph.layers if not layer.inserted_split for top in layer.tops)
+    shown = [*own][:_SHOWN] + ["..."] * (len(own) > _SHOWN)
+    return did_you_mean(name, graph.blobs) or f"; it has {', '.join(shown)}"
 
 
 def check_variables(graph: Graph, params: Any, state: Any) -> None:

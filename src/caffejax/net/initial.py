@@ -15,6 +15,7 @@ from ..graph import Graph, Layer, Param, Slot
 from ..layers.context import name_key
 from ..layers.fillers import fill, is_random
 from ..schema.blobs import Array, decode_blob
+from ..sizes import counted
 from ..variables import Variables
 
 
@@ -61,7 +62,7 @@ def initial_param(graph: Graph, param: Param, key: jax.Array, dtype: Any) -> jax
 def _defined_param(layer: Layer, param: Param) -> Array:
     blobs = layer.site.layer.blobs
     if len(blobs) != len(layer.params):
-        raise LayerError(f"its definition holds {len(blobs)} blobs, the layer has {len(layer.params)}")
+        raise LayerError(f"its definition holds {counted(len(blobs), 'blob')}, the layer has {len(layer.params)}")
     array = decode_blob(memoryview(blobs[param.slot.index].SerializeToString()))
     if math.prod(array.shape) != math.prod(param.spec.shape):
         raise LayerError(f"blob {param.slot.index} in its definition is {array.shape}, the layer's {param.spec.shape}")

@@ -17,6 +17,7 @@ from ..net import Net
 from ..options import Parallel
 from ..parallel import DATA, mesh_of, replicated
 from ..schema.caffe_pb2 import SolverParameter
+from ..sizes import counted
 from ..solvers.build import optimizer_of, run_on
 from ..solvers.on_mesh import OnMesh
 from ..solvers.state import TrainState, make_step, start_of
@@ -100,7 +101,7 @@ class Subject:
 
     def plan(self, batch: int) -> Plan:
         """Compile it for so many examples a device."""
-        self.progress(f"compiling for {self.target}, {batch} examples a device")
+        self.progress(f"compiling for {self.target}, {counted(batch, 'example')} a device")
         function, arguments, options = self.function(batch)
         # on several devices a training step is written for one, or one row of them
         sharing = self.parallel.model if self.training else self.target.devices

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from ..checkpoints.loading import load_weights, save_weights
-from ..errors import CaffejaxError, GraphError, Problem, WeightsError, did_you_mean
+from ..errors import CaffejaxError, GraphError, WeightsError, did_you_mean
 from ..layers.context import Phase
+from ..paths import not_there
 from ..schema.caffe_pb2 import TRAIN
 from ..summary import summarize
 from ._arrays import array_source, write_batch
@@ -68,7 +69,7 @@ class Net:
                 )
             weights, phase, level = phase, level, 0
         if weights is not None and not os.path.isfile(Path(weights)):
-            raise WeightsError(Problem("no such file; check the path and the working directory", str(weights)))
+            raise WeightsError(not_there(weights))
         name: Phase = "TRAIN" if phase == TRAIN else "TEST"
         workspace, loader = open_workspace(network_file, name, level or 0, tuple(stages or ()))
         self._show(workspace)

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from ..sizes import in_words
+from ..sizes import counted, in_words
 from .groups import Groups, choose_groups
 from .limit import available_memory
 from .model import Schedule
@@ -69,8 +69,8 @@ def _log(groups: Groups, limit: int, layers: int) -> None:
     need, without = in_words(groups.peak), in_words(groups.without)
     if groups.recomputed:
         log.info(
-            f"Recomputing {groups.recomputed} of {layers} layers in {len(groups.groups) - 1} groups: training takes "
-            f"about {need} instead of {without}; the limit is {in_words(limit)}."
+            f"Recomputing {groups.recomputed} of {layers} layers in {counted(len(groups.groups) - 1, 'group')}: "
+            f"training takes about {need} instead of {without}; the limit is {in_words(limit)}."
         )
     if not groups.fits:
         log.warning(

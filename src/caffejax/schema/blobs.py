@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import Problem, WeightsError
-from ..paths import content
+from ..paths import content, not_there
 from . import wire
 from .caffe_pb2 import BlobShape
 
@@ -92,7 +92,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     try:
         return content(path)
     except FileNotFoundError:
-        raise WeightsError(Problem("no such file; check the path and the working directory", str(path))) from None
+        raise WeightsError(not_there(path)) from None
     except IsADirectoryError:
         raise WeightsError(Problem("this is a folder; name the file in it", str(path))) from None
     except (OSError, ValueError) as error:

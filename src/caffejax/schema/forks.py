@@ -9,6 +9,7 @@ from importlib.resources import files
 
 from google.protobuf.message import Message
 
+from ..sizes import counted
 from .caffe_pb2 import LayerParameter, NetParameter
 from .hints import HINTS
 
@@ -61,8 +62,4 @@ def ignored_settings(net: NetParameter, layers: Iterable[tuple[LayerParameter, s
         for setting, reason in (*hints_in(layer), *((f"{param}.{s}", reason) for s, reason in inside)):
             sentence = f"{setting} is ignored: {reason}"
             found[sentence] = found.get(sentence, 0) + 1
-    return [f"{sentence} ({_layers(n)})" if n else sentence for sentence, n in found.items()]
-
-
-def _layers(n: int) -> str:
-    return "1 layer" if n == 1 else f"{n} layers"
+    return [f"{sentence} ({counted(n, 'layer')})" if n else sentence for sentence, n in found.items()]

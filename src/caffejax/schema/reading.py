@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError, Message
 
 from ..errors import Problem, SchemaError, located
 from ..glog import warn_once
+from ..paths import not_there
 from ..sizes import in_words
 from .caffe_pb2 import NetParameter, SolverParameter
 from .places import in_layer, is_layer
@@ -153,7 +154,7 @@ def _text_of(path: Path) -> str:
         with open(path, "rb") as file:
             content = file.read(_LARGEST_TEXT + 1)
     except FileNotFoundError:
-        raise SchemaError(Problem("no such file; check the path and the working directory", str(path))) from None
+        raise SchemaError(not_there(path)) from None
     except IsADirectoryError:
         raise SchemaError(Problem("this is a folder; name the prototxt file in it", str(path))) from None
     except (OSError, ValueError) as error:

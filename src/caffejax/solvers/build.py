@@ -24,7 +24,6 @@ from ..layers.context import name_key
 from ..net import Net
 from ..options import Parallel, Reading, Run, Share
 from ..parallel import DATA, check_alike, mesh_of, same_everywhere, share_of
-from ..paths import find
 from ..schedule.limit import available_memory
 from ..schema import format_text, read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
@@ -32,6 +31,7 @@ from . import policies, settings
 from .enough_memory import check_memory
 from .evaluate_on_mesh import can_spread
 from .feeding import loader_opener
+from .files import check_files, weights_files
 from .on_mesh import OnMesh
 from .placement import OnDevice, Placement
 from .report import log
@@ -122,6 +122,7 @@ def build(
     path = Path(file) if file is not None else source_file(solver)
     folder = path.parent if path else None
     settings.check(param, os.fspath(path) if path else None)
+    check_files(param, path, weights, writes=bool(param.snapshot))
     if devices and len(devices) == 1 and jax.process_count() == 1:
         (device,), devices = devices, None
     if not devices and (parallel.model > 1 or parallel.shard != "none"):
@@ -161,10 +162,10 @@ def build(
     tests = Tests(param, test_nets, net, key, device, open_loader, mesh)
     log.info("Solver scaffolding done.")
 
-    given = [*(find(w, folder) for entry in param.weights for w in entry.split(",")), *weights]
     optimizer = optimizer_of(param, net)
     placement: Placement = OnDevice(device) if mesh is None else OnMesh(mesh, net.graph, parallel.shard)
     variables = placement.start(net, name_key(key, "init"))
+    given = weights_files(param, path, weights)
     for weights_file in given:
         log.info("Finetuning from %s", weights_file)
     variables = load_weights(given, net.graph, variables, strict_weights)

@@ -21,6 +21,7 @@ from ..net import Variables
 from ..parallel import moved
 from ..schema.blobs import Array, shape_text
 from ..schema.caffe_pb2 import SolverParameter
+from ..sizes import counted
 from .policies import current_step
 from .record import checked
 from .rules import History, find_history, with_history
@@ -130,10 +131,10 @@ def _weights(path: Path, named: str) -> Path:
 def _differences(stored: SolverState, graph: Graph, slots: int, type: str) -> Iterator[str]:
     wanted = list(graph.learnable) * slots
     if len(stored.history) != len(wanted):
-        per_blob = f"{slots} for each of {len(graph.learnable)} learnable blobs"
+        per_blob = f"{slots} for each of {counted(len(graph.learnable), 'learnable blob')}"
         yield (
-            f"has {len(stored.history)} history blobs, but {type} on this net needs {len(wanted)} ({per_blob}); "
-            "resume with the net and the solver type that wrote it"
+            f"has {counted(len(stored.history), 'history blob')}, but {type} on this net needs {len(wanted)} "
+            f"({per_blob}); resume with the net and the solver type that wrote it"
         )
         return
     for i, (param, array) in enumerate(zip(wanted, stored.history, strict=True)):

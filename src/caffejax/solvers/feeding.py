@@ -65,8 +65,8 @@ def _problems(graph: Graph, place: _Place) -> Iterator[Problem]:
         yield Problem(
             f"nothing feeds the inputs of {place.net}: {', '.join(shapes_of(graph))}. In Python give "
             f"caffejax.Solver(..., {argument}={{{', '.join(f'{blob!r}: array' for blob in graph.fed_by_hand)}}}) or "
-            "other data of your own (docs/own_data.md). To train from the command line, put data layers, such as Data, "
-            "ImageData or HDF5Data, in the place of the Input layers",
+            "other data of your own (the documentation's page 'Training on your own arrays'). To train from the "
+            "command line, put data layers, such as Data, ImageData or HDF5Data, in the place of the Input layers",
             graph.file,
         )
     elif place.data is not None and not graph.fed_by_hand:

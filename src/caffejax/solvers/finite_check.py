@@ -104,9 +104,10 @@ class FiniteCheck:
     def _problem(self, iteration: int | None, culprit: Culprit) -> Problem:
         at = "" if iteration is None else f"iteration {iteration}: "
         advice = culprit.advice or ADVICE
-        resume = f"--snapshot={self.good} " if self.good else ""
-        how = "with" if self._net.run.axis_name is None else "on one device with"
-        again = "" if self.every_step else f"; to see in which layer it begins, run again {how} {resume}--debug_nans"
+        start = f" from the snapshot {self.good}" if self.good else ""
+        where = "" if self._net.run.axis_name is None else " on one device"
+        how = f"run again{start}{where} with debug_nans=True (--debug_nans)"
+        again = "" if self.every_step else f"; to see in which layer it begins, {how}"
         return Problem(
             f"{at}{culprit.message}. {advice}{again}",
             file=self._net.graph.file,

@@ -10,6 +10,7 @@ import jax
 
 from ..errors import CaffejaxError, SolverError
 from ..options import OnSnapshotError, Parallel, Reading, Run, is_whole, quoted, resolved
+from ..sizes import counted
 
 
 def check_options(
@@ -47,7 +48,7 @@ def chosen_devices(device: jax.Device | None, devices: int | Sequence[jax.Device
     there = jax.devices()
     if devices > len(there):
         raise SolverError(
-            f"JAX has {len(there)} devices here, not {devices}; "
+            f"JAX has {counted(len(there), 'device')} here, not {devices}; "
             f"JAX_NUM_CPU_DEVICES={devices} in the environment simulates them on a CPU"
         )
     return there[:devices]

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..errors import Problem, SchemaError, SolverError, did_you_mean
+from ..errors import Problem, SchemaError, SolverError, check_all, did_you_mean
 from ..graph import build_graph
 from ..inspect.average_precision import VERSIONS
 from ..paths import find
 from ..schema import hints_in, read_what_is_right, unknown_settings
 from ..schema.caffe_pb2 import NetParameter, NetState, SolverParameter
+from ..sizes import counted
 from . import policies, rules
 from .report import log
 
@@ -73,9 +75,9 @@ def _other_problems(param: SolverParameter) -> Iterator[str]:
     generic = param.HasField("net") or param.HasField("net_param")
     untested = not (own or generic or param.test_interval)  # test_iter in forks older than its check
     if not untested and (total < own or (total > own and not generic)):
-        yield f"test_iter must be given once per test net: {total} for {own} test nets"
+        yield f"test_iter must be given once per test net: {total} for {counted(own, 'test net')}"
     elif param.test_state and len(param.test_state) != total:
-        yield f"test_state must be given once per test net: {len(param.test_state)} for {total} test nets"
+        yield f"test_state must be given once per test net: {len(param.test_state)} for {counted(total, 'test net')}"
     if total and param.test_interval <= 0 and not untested:
         yield "test_interval must be positive where there are test nets"
 
@@ -96,8 +98,7 @@ def train_net(param: SolverParameter, folder: Path | None) -> NetSettings:
 
 def test_nets(param: SolverParameter, folder: Path | None) -> list[NetSettings]:
     """Read the test nets in Caffe's order: test_net_param, test_net, then the train net as often as needed."""
-    sources: list[tuple[str, Any]] = [("test_net_param", net) for net in param.test_net_param]
-    sources += [("test_net", file) for file in param.test_net]
+    sources = _test_sources(param)
     if not (sources or param.HasField("net") or param.HasField("net_param")):
         return []  # whatever test_iter says
     generic = ("net", param.net) if param.HasField("net") else ("net_param", param.net_param)
@@ -106,11 +107,28 @@ def test_nets(param: SolverParameter, folder: Path | None) -> list[NetSettings]:
     return [_settings(*s, folder, "TEST", state) for s, state in zip(sources, states, strict=True)]
 
 
-def _settings(field: str, source: str | NetParameter, folder: Path | None, phase: Any, extra: NetState) -> NetSettings:
-    file = None if isinstance(source, NetParameter) else str(find(source, folder))
-    if file is not None and not os.path.exists(file):  # nor if it is too long for a name
+def check_net_files(param: SolverParameter, folder: Path | None) -> None:
+    """Raise `SchemaError` naming every net file that is not there."""
+    sources = [(f, getattr(param, f)) for f in _TRAIN_SOURCES if param.HasField(f)] + _test_sources(param)
+    files = dict.fromkeys((field, source) for field, source in sources if isinstance(source, str))
+    check_all(*(partial(_found, field, source, folder) for field, source in files))
+
+
+def _test_sources(param: SolverParameter) -> list[tuple[str, Any]]:
+    sources: list[tuple[str, Any]] = [("test_net_param", net) for net in param.test_net_param]
+    return sources + [("test_net", file) for file in param.test_net]
+
+
+def _found(field: str, source: str, folder: Path | None) -> str:
+    file = str(find(source, folder))
+    if not os.path.exists(file):  # nor if it is too long for a name
         beside = f" and in the solver's folder {folder}" if folder is not None else ""
         raise SchemaError(f"its {field}, {source}: no such file; looked for in the working directory{beside}")
+    return file
+
+
+def _settings(field: str, source: str | NetParameter, folder: Path | None, phase: Any, extra: NetState) -> NetSettings:
+    file = None if isinstance(source, NetParameter) else _found(field, source, folder)
     message, wrong = read_what_is_right(Path(file) if file else source)
     state = NetState(phase=phase)
     for more in (message.state, extra):  # stages add up, a phase or level replaces

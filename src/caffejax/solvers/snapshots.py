@@ -20,6 +20,7 @@ from ..graph import Graph
 from ..net import Params, Variables
 from ..options import OnSnapshotError
 from ..parallel import all_of, is_first, whole_on_first
+from ..paths import check_there
 from ..schema import format_text
 from ..schema.caffe_pb2 import SolverParameter
 from .caffe_states import is_caffe_state, load_state, save_state
@@ -54,7 +55,7 @@ class Snapshots:
         self, param: SolverParameter, file: Path | None, keep: Keep | None = None, checkpoint_only: bool = False
     ) -> None:
         self._param, self._checkpoint_only = param, checkpoint_only
-        self.prefix = _prefix(param.snapshot_prefix, file)
+        self.prefix = prefix_of(param, file)
         self._folder = CheckpointFolder(f"{self.prefix}.orbax", keep, together=True)
         self._background = Background()
         self.on_error: OnSnapshotError = "stop"
@@ -228,6 +229,23 @@ class Snapshots:
             raise SolverError(f"cannot write to snapshot prefix '{self.prefix}': folder '{parent}' is not writable")
 
 
+def check_folder(prefix: str) -> None:
+    """Raise `SolverError` if it can be seen that snapshots cannot be written; nothing is made."""
+    parent = Path(prefix).parent
+    there = next((folder for folder in (parent, *parent.parents) if os.path.exists(folder)), parent)
+    if not (there.is_dir() and os.access(there, os.W_OK)):
+        what = "not writable" if there.is_dir() else "no folder"
+        raise SolverError(f"cannot write to snapshot prefix '{prefix}': '{there}' is {what}")
+
+
+def check_snapshot(path: str | os.PathLike[str]) -> None:
+    """Raise `WeightsError` if there is no snapshot to go on from."""
+    if is_caffe_state(Path(path)):
+        check_there([path], WeightsError)
+    else:
+        _locate(Path(path))
+
+
 def _check_record(record: dict[str, Any], path: str) -> None:
     if record.get("weights"):
         raise WeightsError(Problem("holds weights only; convert it and give it as --weights", file=path))
@@ -236,8 +254,9 @@ def _check_record(record: dict[str, Any], path: str) -> None:
     checked(record, path)
 
 
-def _prefix(given: str, file: Path | None) -> str:
+def prefix_of(param: SolverParameter, file: Path | None) -> str:
     """Return the prefix by Caffe's rule: in a folder, the solver file's stem; if empty, the solver file's path."""
+    given = param.snapshot_prefix
     if not given:
         return str(file.with_suffix("")) if file else "solver"
     return str(Path(given) / (file.stem if file else "solver")) if os.path.isdir(given) else given

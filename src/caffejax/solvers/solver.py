@@ -14,6 +14,7 @@ from ..net import Variables
 from ..options import OnSnapshotError, Parallel, Reading, Run, SolverOptions
 from ..process import tune_process
 from ..schema.caffe_pb2 import SolverParameter
+from ..sizes import counted
 from .build import build
 from .evaluate import Scores
 from .finite_check import FiniteCheck
@@ -168,7 +169,7 @@ class Solver:
         p, where = self.param, ", ".join(map(str, self.devices))
         return (
             f"Solver of {self.net.graph!r}\n  {p.type}, {p.lr_policy}, base_lr {p.base_lr:g}; "
-            f"iteration {self.iteration} of {p.max_iter}; {len(self.tests.evaluators)} test nets; "
+            f"iteration {self.iteration} of {p.max_iter}; {counted(len(self.tests.evaluators), 'test net')}; "
             f"snapshots at {self.snapshots.prefix}; on {where}"
         )
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..graph import Graph
-from ..sizes import count_in_words, in_words
+from ..sizes import count_in_words, counted, in_words
 from ..tables import aligned, printable
 from .field import fields_of
 from .layer import LayerSummary, layer_summary
@@ -88,8 +88,9 @@ class Summary:
         unknown = f" (without {hosts} on the host)" if hosts else ""
         name = printable(self.name) or "net"
         return (
-            f"{name} ({self.phase}): {len(self.layers)} layers, {self.parameters:,} parameters, "
-            f"{self.multiply_adds:,} multiply-adds{unknown}, activations {in_words(self.activation_bytes)}"
+            f"{name} ({self.phase}): {counted(len(self.layers), 'layer')}, "
+            f"{counted(self.parameters, 'parameter')}, {counted(self.multiply_adds, 'multiply-add')}{unknown}, "
+            f"activations {in_words(self.activation_bytes)}"
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import Problem
 from ..schema import format_text
 from ..schema.caffe_pb2 import LayerParameter
+from ..sizes import counted
 from ..summary import LayerSummary
 from .blocks import Block
 from .boxes import Box
@@ -42,8 +43,8 @@ def text_of(layer: LayerParameter) -> str:
     shown.CopyFrom(layer)
     shown.ClearField("blobs")
     text = "".join(f"  {line}\n" for line in format_text(shown).splitlines())
-    cut = f"{text[:_LONGEST_TEXT]}\n  # and {len(text) - _LONGEST_TEXT:,} characters more\n"
-    weights = f"  # blobs: {len(layer.blobs)} arrays of weights\n" if layer.blobs else ""
+    cut = f"{text[:_LONGEST_TEXT]}\n  # and {counted(len(text) - _LONGEST_TEXT, 'character')} more\n"
+    weights = f"  # blobs: {counted(len(layer.blobs), 'array')} of weights\n" if layer.blobs else ""
     return f"layer {{\n{text if len(text) <= _LONGEST_TEXT else cut}{weights}}}"
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Literal
 
+from ...sizes import counted
 from .measure import Distance
 
 Kind = Literal["input", "param", "top", "grad", "diff"]
@@ -113,18 +114,18 @@ class Comparison:
         hidden = len(self.rows) - len(shown)
         lines = [f"A: {self.a}", f"B: {self.b}", "", *_table([_TITLES, *(row.cells() for row in shown)]), ""]
         if hidden:
-            lines.append(f"{hidden} params and inputs are equal.")
+            lines.append(f"Equal params and inputs: {hidden}.")
         return "\n".join([*lines, *self._summary()])
 
     def _summary(self) -> Iterator[str]:
         limits = f"rtol {self.rtol:g}, atol {self.atol:g}"
         for verdict, text in (
-            ("random", "arrays depend on random numbers and do not count (--random counts them)"),
-            ("only in A", "arrays are in A only"),
-            ("only in B", "arrays are in B only"),
+            ("random", "with random numbers, not counted (--random counts them)"),
+            ("only in A", "in A only"),
+            ("only in B", "in B only"),
         ):
             if n := sum(row.verdict == verdict and not row.counts for row in self.rows):
-                yield f"{n} {text}."
+                yield f"{counted(n, 'array')} {text}."
         if self.strangers:
             yield f"{self.strangers[0].upper()}{self.strangers[1:]}."
         if (first := self.first) is None:

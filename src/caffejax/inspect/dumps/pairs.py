@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from ...sizes import counted
 from .dump import Dump, DumpedLayer
 
 
@@ -49,7 +50,7 @@ def strangers(first: str, a: Mapping[str, str], second: str, b: Mapping[str, str
     common = len(a.items() & b.items())
     if 2 * common >= min(len(a), len(b)):
         return ""
-    counts = f"{first} with {len(a)} layers, {second} with {len(b)}"
+    counts = f"{first} with {counted(len(a), 'layer')}, {second} with {len(b)}"
     return f"these are two different nets: {counts}, and {common} of them have the same name and type"
 
 

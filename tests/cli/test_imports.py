@@ -1,0 +1,57 @@
+"""`--import`: modules of the user's, imported before nets are read."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from caffejax.cli import main
+from caffejax.layers import registry
+
+MODULE = """
+import caffejax
+caffejax.register(caffejax.LayerType(caffejax.Signature("Thrice"), caffejax.Traced(lambda ctx, x: 3 * x)))
+"""
+NET = """
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 } } }
+layer { name: "own" type: "Thrice" bottom: "data" top: "own" }
+"""
+PYTHON = 'layer { name: "py" type: "Python" bottom: "own" top: "py" python_param { module: "thrice" layer: "f" } }\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a net of a type of its own; the working directory, which Python does not look in by itself."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
+    monkeypatch.setattr(registry, "_types", dict(registry._types))
+    monkeypatch.delitem(sys.modules, "thrice", raising=False)
+    (tmp_path / "thrice.py").write_text(MODULE)
+    (tmp_path / "net.prototxt").write_text(NET)
+    return tmp_path
+
+
+def test_a_module_of_the_working_directory_registers_a_type(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["summary", "net.prototxt"]) == 1
+    assert "--import=MODULE" in capsys.readouterr().err
+    assert main(["summary", "net.prototxt", "--import=thrice", "-import", "json"]) == 0
+    assert "Thrice" in capsys.readouterr().out
+
+
+def test_a_net_may_still_not_name_what_was_imported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "net.prototxt").write_text(NET + PYTHON)
+    assert main(["summary", "net.prototxt", "--import=thrice", "--no_python_layers"]) == 1
+    assert "would run thrice.f" in capsys.readouterr().err
+
+
+def test_modules_that_are_not_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["summary", "net.prototxt", "--import=nowhere.layers"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"caffejax: --import=nowhere.layers: there is no module 'nowhere' in {folder}")
+    for name, message in (("thrice.py", "give the module's name, 'thrice'"), ("a b", "is not a module's name")):
+        with pytest.raises(SystemExit):
+            main(["summary", "net.prototxt", f"--import={name}"])
+        assert message in capsys.readouterr().err
+    (folder / "thrice.py").write_text("import nowhere_either")
+    with pytest.raises(ModuleNotFoundError, match="nowhere_either"):
+        main(["summary", "net.prototxt", "--import=thrice"])
