@@ -17,6 +17,7 @@ from ..layers.context import Site
 from ..layers.registry import register
 from ..layers.source import Look, Tops
 from ..layers.types import LayerType, Signature
+from .lists import shorten
 from .pipeline import Batch, Batches
 from .reads import reads_batches
 from .rng import CounterRng
@@ -132,7 +133,7 @@ def _row_shapes(files: list[Path], names: list[str], max_bytes: int) -> list[tup
     """Return the shape of a row of each data set, which all files share, from the files' metadata.
 
     Raises:
-        DataError: with all that is wrong with the files.
+        DataError: with what is wrong with the files.
     """
     problems: list[Problem] = []
     any_rows = False
@@ -156,7 +157,7 @@ def _row_shapes(files: list[Path], names: list[str], max_bytes: int) -> list[tup
     if not problems and not any_rows:
         problems.append(Problem("the files have no rows"))
     if problems:
-        raise DataError(problems)
+        raise DataError(shorten(problems))
     return [wanted[name] for name in names]
 
 
@@ -203,7 +204,8 @@ def _read_file_list(path: Path) -> list[Path]:
     names = content.decode("utf-8", "surrogateescape").split()
     if not names:
         raise DataError(Problem("the list names no files", str(path)))
-    return [paths.find(name, path.parent) for name in names]
+    found = {name: paths.find(name, path.parent) for name in dict.fromkeys(names)}  # a list may repeat them
+    return [found[name] for name in names]
 
 
 def look_at_hdf5_data(site: Site) -> Look:
