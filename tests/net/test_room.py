@@ -40,6 +40,13 @@ def test_what_there_is_no_room_for_is_refused_before_anything_is_allocated(layer
         net(layer).init(jax.random.key(0))
 
 
+def test_data_that_there_is_no_room_for_are_refused() -> None:
+    data = """layer { name: "d" type: "DummyData" top: "x"
+        dummy_data_param { shape { dim: 1000000 dim: 1000000 } } }"""
+    with pytest.raises(GraphError, match=r"layer 'd' \(DummyData\): takes .* 3.64 TiB for its tops .* there are"):
+        Net(data).init(jax.random.key(0))
+
+
 def test_shapes_alone_take_no_room() -> None:
     """A net may be planned here for other machines."""
     found = net('type: "InnerProduct" inner_product_param { num_output: 2000000000 }')
