@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import paths
 from ..errors import DataError, Problem, did_you_mean, located
-from ..hdf5 import HDF5_ERRORS, Allowance, RefusedError, find
+from ..hdf5 import HDF5_ERRORS, Allowance, RefusedError, find, opened
 from ..layers.context import Site
 from ..layers.registry import register
 from ..layers.source import Look, Tops
@@ -110,7 +110,7 @@ class Hdf5Batches:
 def _open_file(path: Path) -> Iterator[h5py.File]:
     """Open a file that has been looked at. Errors name it."""
     try:
-        with h5py.File(path, "r") as content:
+        with opened(path) as content:
             yield content
     except (*HDF5_ERRORS, MemoryError) as error:
         raise DataError(Problem(f"cannot be read: {error}", file=str(path))) from error
@@ -140,7 +140,7 @@ def _row_shapes(files: list[Path], names: list[str], max_bytes: int) -> list[tup
     wanted: dict[str, tuple[int, ...]] = {}
     for path in dict.fromkeys(files):
         try:
-            with h5py.File(path, "r") as content:
+            with opened(path) as content:
                 found, wrong = _shapes(content, names, max_bytes)
         except HDF5_ERRORS as error:
             missing = "no such file" if not os.path.exists(path) else f"is not an HDF5 file, or is damaged ({error})"
