@@ -12,7 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-_LONGEST = 10_000  # characters of a message
+# characters, so that no file makes a message endless, and each message still says where
+_LONGEST = 10_000  # of what is wrong
+_LONGEST_FILE = 5_000  # systems open paths of 4,096 at most
+_LONGEST_NAME = 300
+_MOST = 1_000  # problems that an error's text lists
 
 
 @dataclass(frozen=True)
@@ -36,16 +40,20 @@ class Problem:
     layer_type: str | None = None
 
     def __str__(self) -> str:
-        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
-        kind = f" ({self.layer_type})" if self.layer_type else ""
-        layer = f"layer '{self.layer}'{kind}" if self.layer is not None else ""
-        return _fit_to_print(": ".join(part for part in (place, layer, self.message) if part))
+        file = None if self.file is None else _cut(self.file, _LONGEST_FILE)
+        place = ":".join(str(part) for part in (file, self.line, self.column) if part is not None)
+        kind = f" ({_cut(self.layer_type, _LONGEST_NAME)})" if self.layer_type else ""
+        layer = f"layer '{_cut(self.layer, _LONGEST_NAME)}'{kind}" if self.layer is not None else ""
+        return _fit_to_print(": ".join(part for part in (place, layer, _cut(self.message, _LONGEST)) if part))
+
+
+def _cut(text: str, longest: int) -> str:
+    """Leave out the middle of what a file makes endless."""
+    return text if len(text) <= longest else f"{text[: longest // 2]} ... {text[-longest // 4 :]}"
 
 
 def _fit_to_print(text: str) -> str:
-    """Escape what would steer a terminal or not print, and leave out the middle of what a file makes endless."""
-    if len(text) > _LONGEST:
-        text = f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 4 :]}"
+    """Escape what would steer a terminal or not print."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
@@ -54,14 +62,18 @@ def _fit_to_print(text: str) -> str:
 class CaffejaxError(RuntimeError):
     """Any mistake in what the user gave: files, settings, shapes.
 
-    `str(error)` is the message for the user, one line per problem. A RuntimeError, as Caffe's own errors in Python.
+    `str(error)` is the message for the user, one line for each of the first 1,000 problems. A RuntimeError, as Caffe's
+    own errors in Python.
     """
 
     def __init__(self, problems: str | Problem | Iterable[str | Problem]) -> None:
         if isinstance(problems, str | Problem):
             problems = [problems]
         self.problems: tuple[Problem, ...] = tuple(Problem(p) if isinstance(p, str) else p for p in problems)
-        super().__init__("\n".join(str(p) for p in self.problems))
+        lines = [str(p) for p in self.problems[:_MOST]]
+        if (more := len(self.problems) - _MOST) > 0:
+            lines.append(f"and {more} more problems")
+        super().__init__("\n".join(lines))
 
     def __reduce__(self) -> tuple[type[CaffejaxError], tuple[tuple[Problem, ...]]]:
         return type(self), (self.problems,)  # so that it comes whole out of a worker process

@@ -8,6 +8,7 @@ packed bytes; that is seen before it is read.
 from __future__ import annotations
 
 import math
+import os
 
 import h5py
 
@@ -16,12 +17,41 @@ from .options import MAX_HDF5_BYTES
 from .sizes import in_words
 
 HDF5_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError)  # h5py's own, for files that are damaged
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_SUPERBLOCK = 28 + 4 * 255  # bytes at most
 _HOPS = 16  # of links within a file, one after the other
 _FLOAT = 4  # bytes of what is made of a number
 
 
 class RefusedError(ValueError):
     """What is not read of a file; the message says why and, where there is one, the remedy."""
+
+
+def opened(path: str | os.PathLike[str]) -> h5py.File:
+    """Open a file to read it.
+
+    Raises:
+        RefusedError: if it says that it is one of several: the library takes as much memory as such a file claims.
+        OSError: if it cannot be opened.
+    """
+    with open(path, "rb") as file:
+        size, start = os.fstat(file.fileno()).st_size, 0
+        while start < size:  # the superblock is at the start, or at 512 bytes, 1024 and so on
+            file.seek(start)
+            if (block := file.read(_SUPERBLOCK)).startswith(_SIGNATURE):
+                _check_superblock(block)
+                break
+            start = max(512, 2 * start)
+    return h5py.File(path, "r")
+
+
+def _check_superblock(block: bytes) -> None:
+    """Check that there is no driver information, which only the superblocks of versions 0 and 1 lead to."""
+    version, width = (block + bytes(14))[8], (block + bytes(14))[13]
+    at = {0: 24, 1: 28}.get(version, len(block)) + 3 * width  # after three other addresses
+    address = block[at : at + width]
+    if address.strip(b"\xff"):
+        raise RefusedError("is one of several files, as other drivers of HDF5 write them, or is damaged")
 
 
 def is_linked(group: h5py.Group, name: str | bytes) -> bool:

@@ -4,6 +4,8 @@ import h5py
 import numpy as np
 import pytest
 
+from caffejax import paths
+from caffejax.data.hdf5_data import _read_file_list
 from caffejax.errors import DataError
 
 
@@ -111,3 +113,23 @@ def test_a_file_that_vanishes_is_reported_when_it_is_read(open_source, hdf5_laye
     path.unlink()
     with pytest.raises(DataError, match=r"x.h5: layer 'd' \(HDF5Data\): cannot be read"):
         next(source)
+
+
+def test_a_batch_that_no_memory_holds_is_refused_before_it_is_made(open_source, hdf5_layer, tmp_path):
+    path = write(tmp_path / "x.h5", a=np.zeros((1, 10_000), np.float32))
+    said = message_of(open_source, hdf5_layer(listed(tmp_path, path), "a", batch_size=2_000_000_000))
+    assert "a batch takes 72.76 TiB, and there are" in said
+
+
+def test_of_many_bad_files_the_first_are_named(open_source, hdf5_layer, tmp_path):
+    said = message_of(open_source, hdf5_layer(listed(tmp_path, *(f"{n}.h5" for n in range(5000))), "a", batch_size=1))
+    assert len(said.splitlines()) == 21
+    assert said.endswith("and 4980 more")
+
+
+def test_a_file_that_a_list_repeats_is_looked_for_once(tmp_path, monkeypatch):
+    path = write(tmp_path / "x.h5", a=[1.0])
+    found: list[str] = []
+    monkeypatch.setattr(paths, "find", lambda name, folder: found.append(name) or path)
+    assert _read_file_list(listed(tmp_path, *["x.h5"] * 1000)) == [path] * 1000
+    assert found == ["x.h5"]

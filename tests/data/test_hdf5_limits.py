@@ -14,7 +14,7 @@ from caffejax import hdf5
 from caffejax.checkpoints.caffemodel import read_caffemodel
 from caffejax.checkpoints.solverstate import read_solverstate
 from caffejax.errors import CaffejaxError, DataError
-from caffejax.hdf5 import Allowance, RefusedError, find
+from caffejax.hdf5 import Allowance, RefusedError, find, opened
 
 GIB = 2**30
 
@@ -192,3 +192,19 @@ def test_finding_nothing(tmp_path: Path) -> None:
         assert find(file, "none") is None
         assert find(file, "a/b/c") is None
         assert find(file, "a//./b")[()] == 3  # type: ignore[index]
+
+
+@pytest.mark.parametrize("before", [0, 512])
+def test_a_file_of_several_is_refused_before_the_library_makes_room_for_what_it_claims(
+    before: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w", libver="earliest", userblock_size=before) as file:
+        file["a"] = [1.0]
+    content = bytearray(path.read_bytes())
+    opened(path).close()
+    assert content[before + 48 : before + 56] == b"\xff" * 8  # the address of driver information
+    content[before + 48 : before + 56] = (26).to_bytes(8, "little")
+    path.write_bytes(content)
+    with pytest.raises(RefusedError, match="is one of several files"):
+        opened(path)

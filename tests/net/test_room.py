@@ -1,5 +1,6 @@
 """Numbers in a prototxt that ask for too much: refused at once, or without effect on the time that it takes."""
 
+import tracemalloc
 from collections.abc import Callable
 
 import jax
@@ -39,6 +40,13 @@ def test_what_there_is_no_room_for_is_refused_before_anything_is_allocated(layer
         net(layer).init(jax.random.key(0))
 
 
+def test_data_that_there_is_no_room_for_are_refused() -> None:
+    data = """layer { name: "d" type: "DummyData" top: "x"
+        dummy_data_param { shape { dim: 1000000 dim: 1000000 } } }"""
+    with pytest.raises(GraphError, match=r"layer 'd' \(DummyData\): takes .* 3.64 TiB for its tops .* there are"):
+        Net(data).init(jax.random.key(0))
+
+
 def test_shapes_alone_take_no_room() -> None:
     """A net may be planned here for other machines."""
     found = net('type: "InnerProduct" inner_product_param { num_output: 2000000000 }')
@@ -50,6 +58,35 @@ def test_shapes_alone_take_no_room() -> None:
 def test_windows_beyond_the_plane_have_a_limit(pool: str) -> None:
     with pytest.raises(CaffejaxError, match=r"the kernel \(30000, 30000\) is larger than the plane \(5, 4\)"):
         net(f'type: "Pooling" pooling_param {{ pool: {pool} kernel_size: 30000 pad: 29999 }}')
+
+
+@pytest.mark.parametrize(
+    ("shape", "layer"),
+    [
+        ((1, 2, 20_000_000, 7), 'type: "Im2col" convolution_param { kernel_size: 3 }'),
+        ((1, 2, 20_000_000, 7), 'type: "Pooling" pooling_param { pool: AVE kernel_size: 3 pad: 1 }'),
+        ((1, 2, 8_000_000, 3, 3), 'type: "Pooling3D" pooling3d_param { pool: AVE kernel_size: 2 kernel_depth: 2 }'),
+        ((1, 2, 16_000_000, 3), 'type: "MaskResize" mask_resize_param { output_height: 40 output_width: 11 }'),
+        ((1, 2, 16_000_000, 3), 'type: "Resample" resample_param { height: 40 width: 11 type: NEAREST }'),
+        ((1, 2, 3_000_000, 3), 'type: "PriorBox" bottom: "x" prior_box_param { min_size: 2 }'),
+        (
+            (1, 21, 4, 3_000_000),
+            """type: "Yolov3DetectionOutput" yolov3_detection_output_param { num_classes: 2 anchors_scale: 32 num_box: 3
+            mask_group_num: 1 mask: 0 mask: 1 mask: 2 biases: 1 biases: 2 biases: 3 biases: 4 biases: 5 biases: 6 }""",
+        ),
+    ],
+)
+def test_shapes_of_long_sides_are_found_without_numbers(shape: tuple[int, ...], layer: str) -> None:
+    dims = " ".join(f"dim: {n}" for n in shape)
+    text = f"""layer {{ name: "in" type: "Input" top: "x" input_param {{ shape {{ {dims} }} }} }}
+        layer {{ name: "l" bottom: "x" top: "y" {layer} }}"""
+    tracemalloc.start()
+    try:
+        str(Net(text, "TEST").summary())
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < max(shape), "something as long as a side"
 
 
 @pytest.mark.parametrize("kernels", ["fast", "reference"])

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..atomic import replacing_path
 from ..errors import Problem, WeightsError
-from ..hdf5 import HDF5_ERRORS, Allowance, is_linked
+from ..hdf5 import HDF5_ERRORS, Allowance, is_linked, opened
 from ..paths import not_there
 from ..schema.blobs import Array
 
@@ -41,7 +41,7 @@ def open_hdf5(path: AnyPath, what: str) -> Iterator[h5py.File]:
     if not os.path.exists(Path(path)):
         raise WeightsError(not_there(path))
     try:
-        with h5py.File(path, "r") as file:
+        with opened(path) as file:
             yield file
     except (*HDF5_ERRORS, MemoryError) as error:
         raise WeightsError(Problem(f"no {what}, or damaged or cut short: {error}", str(path))) from error

@@ -12,11 +12,12 @@ import numpy as np
 
 from .. import paths
 from ..errors import DataError, Problem, did_you_mean, located
-from ..hdf5 import HDF5_ERRORS, Allowance, RefusedError, find
+from ..hdf5 import HDF5_ERRORS, Allowance, RefusedError, find, opened
 from ..layers.context import Site
 from ..layers.registry import register
 from ..layers.source import Look, Tops
 from ..layers.types import LayerType, Signature
+from .lists import shorten
 from .pipeline import Batch, Batches
 from .reads import reads_batches
 from .rng import CounterRng
@@ -109,7 +110,7 @@ class Hdf5Batches:
 def _open_file(path: Path) -> Iterator[h5py.File]:
     """Open a file that has been looked at. Errors name it."""
     try:
-        with h5py.File(path, "r") as content:
+        with opened(path) as content:
             yield content
     except (*HDF5_ERRORS, MemoryError) as error:
         raise DataError(Problem(f"cannot be read: {error}", file=str(path))) from error
@@ -132,14 +133,14 @@ def _row_shapes(files: list[Path], names: list[str], max_bytes: int) -> list[tup
     """Return the shape of a row of each data set, which all files share, from the files' metadata.
 
     Raises:
-        DataError: with all that is wrong with the files.
+        DataError: with what is wrong with the files.
     """
     problems: list[Problem] = []
     any_rows = False
     wanted: dict[str, tuple[int, ...]] = {}
     for path in dict.fromkeys(files):
         try:
-            with h5py.File(path, "r") as content:
+            with opened(path) as content:
                 found, wrong = _shapes(content, names, max_bytes)
         except HDF5_ERRORS as error:
             missing = "no such file" if not os.path.exists(path) else f"is not an HDF5 file, or is damaged ({error})"
@@ -156,7 +157,7 @@ def _row_shapes(files: list[Path], names: list[str], max_bytes: int) -> list[tup
     if not problems and not any_rows:
         problems.append(Problem("the files have no rows"))
     if problems:
-        raise DataError(problems)
+        raise DataError(shorten(problems))
     return [wanted[name] for name in names]
 
 
@@ -203,7 +204,8 @@ def _read_file_list(path: Path) -> list[Path]:
     names = content.decode("utf-8", "surrogateescape").split()
     if not names:
         raise DataError(Problem("the list names no files", str(path)))
-    return [paths.find(name, path.parent) for name in names]
+    found = {name: paths.find(name, path.parent) for name in dict.fromkeys(names)}  # a list may repeat them
+    return [found[name] for name in names]
 
 
 def look_at_hdf5_data(site: Site) -> Look:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from .table import table
 
 _BLOCK = 2**24  # weights at a time
 
@@ -30,7 +34,12 @@ def gaussian_filter(x: jax.Array, features: jax.Array) -> jax.Array:
 def plane_filter(x: jax.Array, deviation: float) -> jax.Array:
     """Sum (..., height, width) for each pixel over all, by exp(-d**2 / 2), d in units of `deviation` pixels."""
     for axis in (-2, -1):
-        at = np.arange(x.shape[axis]) / deviation
-        weights = np.exp(-np.square(at[:, None] - at) / 2).astype(x.dtype)
+        n = x.shape[axis]
+        weights = table(partial(_weights, n, deviation), (n, n), x.dtype)
         x = jnp.moveaxis(jnp.tensordot(x, weights, (axis, 0)), -1, axis)
     return x
+
+
+def _weights(n: int, deviation: float) -> np.ndarray:
+    at = np.arange(n) / deviation
+    return np.exp(-np.square(at[:, None] - at) / 2)

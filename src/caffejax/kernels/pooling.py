@@ -16,6 +16,7 @@ from .gradient import with_gradient
 from .layout import as_xla_likes
 from .operation import Operation
 from .pooling_slices import place_type
+from .table import table
 from .window import Window
 
 Arrays = tuple[jax.Array, ...]
@@ -66,8 +67,11 @@ def _maxima_diff(x: jax.Array, places: jax.Array, dy: jax.Array, window: Window)
     return found
 
 
-def average_pool(x: jax.Array, window: Window, areas: np.ndarray) -> jax.Array:
-    """Pool (batch, channels, height, width) to (batch, channels, *out): sums of windows, divided by `areas` (*out)."""
+def average_pool(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> jax.Array:
+    """Pool (batch, channels, height, width) to (batch, channels, *out): sums of windows, divided by `areas` (*out).
+
+    These are given by a function, as for a `table`.
+    """
     how: Any = {"window": window, "areas": areas}
     run = Operation(partial(_means, **how), partial(pooling_slices.means, **how))
     diff = Operation(partial(_means_diff, **how), partial(pooling_slices.means_diff, **how))
@@ -82,11 +86,12 @@ def average_pool(x: jax.Array, window: Window, areas: np.ndarray) -> jax.Array:
     return y
 
 
-def _means(x: jax.Array, window: Window, areas: np.ndarray) -> Arrays:
-    return (_over_windows(lax.add, 0, x, window) / jnp.asarray(areas, x.dtype),)
+def _means(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
+    total = _over_windows(lax.add, 0, x, window)
+    return (total / table(areas, total.shape[2:], x.dtype),)
 
 
-def _means_diff(x: jax.Array, dy: jax.Array, window: Window, areas: np.ndarray) -> Arrays:
+def _means_diff(x: jax.Array, dy: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
     _, pullback = jax.vjp(partial(_means, window=window, areas=areas), x)
     found: Arrays = pullback((dy,))
     return found

@@ -17,6 +17,7 @@ from jax import lax
 
 from .layout import channels_first, channels_last, materialise
 from .sums import cell_sums
+from .table import table
 from .window import Window
 
 Arrays = tuple[jax.Array, ...]
@@ -58,8 +59,8 @@ def maxima_diff(
     return (channels_first(lay_out(dx)),)  # else it is gathered again by each layer that adds to it
 
 
-def means(x: jax.Array, window: Window, areas: np.ndarray) -> Arrays:
-    """Return the sum of each window, divided by `areas`."""
+def means(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
+    """Return the sum of each window, divided by its area."""
     x = channels_last(x)
     if _one_window(window, x.shape[1:3]):
         total = cell_sums(x.reshape(x.shape[0], math.prod(x.shape[1:-1]), x.shape[-1]))[:, :, None]
@@ -67,13 +68,13 @@ def means(x: jax.Array, window: Window, areas: np.ndarray) -> Arrays:
         total = _padded(x, window, 0)
         for axis in (2, 1):
             total = sum(_cells(total, window, axis), start=jnp.zeros((), x.dtype))
-    return (channels_first(total / jnp.asarray(areas, x.dtype)[..., None]),)
+    return (channels_first(total / table(areas, total.shape[1:3], x.dtype)[..., None]),)
 
 
-def means_diff(x: jax.Array, dy: jax.Array, window: Window, areas: np.ndarray) -> Arrays:
+def means_diff(x: jax.Array, dy: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
     """Return the diff of `x`; of that only the shape matters."""
     size = x.shape[2:]
-    share = channels_last(dy) / jnp.asarray(areas, dy.dtype)[..., None]
+    share = channels_last(dy) / table(areas, dy.shape[2:], dy.dtype)[..., None]
     if _one_window(window, size):
         whole = jnp.broadcast_to(share, (dy.shape[0], *size, share.shape[-1]))
         return (channels_first(whole),)

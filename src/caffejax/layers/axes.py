@@ -8,6 +8,7 @@ from ..errors import require
 from .context import Context, Shape
 
 _MOST = 2**31 - 1  # numbers in a blob: Caffe counts them with an int
+_LONGEST = 2**24  # cells along a side
 
 
 def canonical_axis(axis: int, shape: Shape, *, name: str = "axis") -> int:
@@ -48,11 +49,26 @@ def possible_plane(size: Shape, shape: Shape) -> None:
     For layers that compute with tables as long as the sides, before they make any.
 
     Raises:
-        LayerError: if no blob can have as many numbers.
+        LayerError: if no blob can have as many numbers, or a side is longer than any table.
     """
     count = math.prod(n for n in (*shape[:2], *size) if isinstance(n, int))
     require(
         count <= _MOST,
         f"the settings ask for a top of height {size[0]} and width {size[1]}, with the bottom's {shape[:2]} images and "
         f"channels {count} numbers; a blob has {_MOST} at most",
+    )
+    possible_sides(size)
+
+
+def possible_sides(size: Shape) -> None:
+    """Check that tables as long as the sides of a plane can be made.
+
+    Raises:
+        LayerError: for a side of more than 2^24 cells.
+    """
+    longest = max(n for n in (*size, 0) if isinstance(n, int))
+    require(
+        longest <= _LONGEST,
+        f"the settings, or the bottom, ask for a plane of height {size[0]} and width {size[1]}; a side has {_LONGEST} "
+        "cells at most",
     )

@@ -6,7 +6,6 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from ..errors import require
@@ -63,7 +62,7 @@ def windows(x: jax.Array, window: Window, out: Shape) -> jax.Array:
     low_high = window.ending(x.shape[lead:], out).padding
     cells = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * lead + [(low, high, 0) for low, high in low_high])
     for k in range(n):  # axis by axis: size becomes kernel, out
-        places = np.arange(window.kernel[k])[:, None] * window.dilation[k] + np.arange(out[k]) * window.stride[k]
+        places = jnp.arange(window.kernel[k])[:, None] * window.dilation[k] + jnp.arange(out[k]) * window.stride[k]
         cells = jnp.take(cells, places, axis=lead + 2 * k, mode="clip")
     pairs = range(lead, lead + 2 * n)
     return cells.transpose(*range(lead), *pairs[::2], *pairs[1::2])

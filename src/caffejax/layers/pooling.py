@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from jax import lax
 
 from ..errors import require
 from ..kernels.pooling import average_pool, max_pool
+from ..kernels.table import table
 from ..kernels.window import Window
 from .context import Context, Shape
 from .dtypes import promote
@@ -95,7 +97,7 @@ def pool_diff(
     (low_h, high_h), (low_w, high_w) = around(x, window, out).padding
     dx = jnp.zeros((*x.shape[:2], x.shape[2] + low_h + high_h, x.shape[3] + low_w + high_w), x.dtype)
     if method == "AVE":
-        share = d_top / window_areas(x.shape[2:], window, out).astype(x.dtype)
+        share = d_top / areas_of(x.shape[2:], window, out, x.dtype)
     else:
         _, row, column = max_windows(x, window, out)
     for i in range(window.kernel[0]):
@@ -259,10 +261,9 @@ def _first_max(
 
 def average_windows(x: jax.Array, window: Window, out: Shape, *, fast: bool = False) -> jax.Array:
     """Average windows of the last two of four axes; padding counts as zeros, overhang beyond it not at all."""
-    padded, areas = around(x, window, out), window_areas(x.shape[2:], window, out)
+    padded, total = around(x, window, out), promote(x)
     if fast:
-        return average_pool(promote(x), padded, areas).astype(x.dtype)
-    total = promote(x)
+        return average_pool(total, padded, partial(window_areas, x.shape[2:], window, out)).astype(x.dtype)
     for axis in (3, 2):
         longer = _pad_axis(total, axis, *padded.padding[axis - 2], 0)
         kernel, stride = window.kernel[axis - 2], window.stride[axis - 2]
@@ -270,7 +271,12 @@ def average_windows(x: jax.Array, window: Window, out: Shape, *, fast: bool = Fa
             total = lax.slice_in_dim(longer, 0, kernel, axis=axis).sum(axis, keepdims=True)
         else:
             total = sum(_slices(longer, axis, kernel, stride, out[axis - 2]))  # type: ignore[assignment]
-    return (total / areas).astype(x.dtype)
+    return (total / areas_of(x.shape[2:], window, out, total.dtype)).astype(x.dtype)
+
+
+def areas_of(size: Shape, window: Window, out: Shape, dtype: Any) -> jax.Array:
+    """Return `window_areas` where a layer computes with them."""
+    return table(partial(window_areas, size, window, out), out, dtype)
 
 
 def window_areas(size: Shape, window: Window, out: Shape) -> np.ndarray:

@@ -10,6 +10,9 @@ from google.protobuf.message import DecodeError
 from ...schema import caffe_pb2
 from ...schema.caffe_pb2 import AnnotatedDatum
 from ..datum import BadImageError
+from .picture import BOX
+
+_FURTHEST = 1e9  # images from the middle; areas of what lies further away no float32 holds
 
 
 class Annotated(NamedTuple):
@@ -44,13 +47,20 @@ def parse(data: bytes) -> AnnotatedDatum:
 
 
 def annotated(message: AnnotatedDatum) -> Annotated:
-    """Return what an AnnotatedDatum holds besides its image."""
+    """Return what an AnnotatedDatum holds besides its image.
+
+    Raises:
+        BadImageError: for a box without end, or of no numbers.
+    """
     rows = [
         (group.group_label, a.instance_id, a.bbox.xmin, a.bbox.ymin, a.bbox.xmax, a.bbox.ymax, a.bbox.difficult)
         for group in message.annotation_group
         for a in group.annotation
     ]
     objects = np.array(rows, np.float32).reshape(-1, 7)
+    if len(wrong := objects[~(np.abs(objects[:, BOX]) < _FURTHEST).all(axis=1)]):
+        box = ", ".join(f"{x:g}" for x in wrong[0, BOX])
+        raise BadImageError(f"has a box ({box}); xmin, ymin, xmax and ymax are parts of the image, mostly 0 to 1")
     type_ = message.type if message.HasField("type") else None
     return Annotated(objects, message.datum.label, type_, message.datum.encoded)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...errors import require
+from ...kernels.table import table
 from ..context import Context, Shape
 from ..registry import register
 from ..runs import Company
@@ -102,18 +104,22 @@ def priors(p: Any, boxes: Callable[[], Sequence[CellBox]], x: jax.Array, image: 
     """
     for name, shape in (("bottom 0", x.shape), ("bottom 1", image.shape)):
         require(len(shape) == 4, f"{name} must have 4 axes (num, channels, height, width), not shape {shape}")
-    corners = _corners(p, np.asarray(boxes(), _FLOAT), tuple(x.shape[2:]), tuple(image.shape[2:]))
-    if p.clip:
-        corners = np.clip(corners, 0, 1)
-    variances = np.broadcast_to(_variances(p), corners.shape)
-    dtype = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.float32
-    return jnp.asarray(np.stack([corners.ravel(), variances.ravel()])[None], dtype)
-
-
-def _corners(p: Any, boxes: np.ndarray, cells: Shape, image: Shape) -> np.ndarray:
-    """Return the boxes, (height, width, boxes of a cell, 4), in float32 as the forks compute them."""
-    size = _size(p, image)
+    cells, size = tuple(x.shape[2:]), _size(p, tuple(image.shape[2:]))
     step = _step(p, tuple(_FLOAT(a) / _FLOAT(b) for a, b in zip(size, cells, strict=True)))
+    each, variances = np.asarray(boxes(), _FLOAT), _variances(p)
+    dtype = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.float32
+
+    def top() -> np.ndarray:
+        corners = _corners(p, each, cells, size, step)
+        if p.clip:
+            corners = np.clip(corners, 0, 1)
+        return np.stack([corners.ravel(), np.broadcast_to(variances, corners.shape).ravel()])[None]
+
+    return table(top, (1, 2, math.prod(cells) * len(each) * (1 + p.denser_prior_boxes) * 4), dtype)
+
+
+def _corners(p: Any, boxes: np.ndarray, cells: Shape, size: Shape, step: Sequence[Any]) -> np.ndarray:
+    """Return the boxes, (height, width, boxes of a cell, 4), in float32 as the forks compute them."""
     sides, shifts = boxes[:, :2], boxes[:, 2:]
     height, width = ((np.arange(n, dtype=_FLOAT) + _FLOAT(p.offset)) * s for n, s in zip(cells, step, strict=True))
     centers = np.stack(np.broadcast_arrays(width[None, :], height[:, None]), axis=-1)[:, :, None] + shifts

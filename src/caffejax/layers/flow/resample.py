@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,7 +17,7 @@ from ..context import Context, Shape
 from ..dtypes import promote
 from ..registry import register
 from ..types import Facts, Gradient, LayerType, Signature, Traced
-from .resampling import aligned, averaged, cubic, filtered, nearest, resampled, resampled_diff, triangle
+from .resampling import Matrix, aligned, averaged, cubic, filtered, nearest, resampled, resampled_diff, triangle
 
 _FILTERS = {"LINEAR": (triangle, 2), "CUBIC": (cubic, 4)}
 
@@ -52,7 +54,7 @@ def downsample(ctx: Context, x: jax.Array, *like: jax.Array) -> jax.Array:
     if size == tuple(x.shape[2:]):
         return x
     require(all(n > 1 for n in size), f"the new size must be 2 or more in both directions, not {size}")
-    matrices = [averaged(new, old) for new, old in zip(size, x.shape[2:], strict=True)]
+    matrices = [Matrix(new, old, averaged) for new, old in zip(size, x.shape[2:], strict=True)]
     missing = jnp.isnan(x)
     values, weight, lost = (
         resampled(part, matrices[0], matrices[1])
@@ -111,23 +113,24 @@ def _size(p: Any, names: tuple[str, str], x: Any, *like: Any) -> Shape:
     return size
 
 
-def _matrices(ctx: Context, x: Any, *like: Any) -> tuple[np.ndarray, np.ndarray]:
+def _matrices(ctx: Context, x: Any, *like: Any) -> tuple[Matrix, Matrix]:
     p = ctx.param
     method = str(p.ResampleType.Name(p.type))
     require(method in ("NEAREST", *_FILTERS), f"type: {method} is not supported; use NEAREST, LINEAR or CUBIC")
     size, old = _size(p, ("height", "width"), x, *like), x.shape[2:]
     ratios = [o / n for o, n in zip(old, size, strict=True)]
     offsets = [ratio / 2 - 0.5 for ratio in reversed(ratios)]
+    make: Callable[..., np.ndarray]
     if method == "NEAREST":
-        rows, columns = (nearest(n, o, f) for n, o, f in zip(size, old, offsets, strict=True))
-        return rows, columns
-    antialias = p.antialias and max(ratios) > 1
-    rows, columns = (filtered(n, o, f, _FILTERS[method], antialias) for n, o, f in zip(size, old, offsets, strict=True))
+        make = nearest
+    else:
+        make = partial(filtered, filter_=_FILTERS[method], antialias=p.antialias and max(ratios) > 1)
+    rows, columns = (Matrix(n, o, partial(make, offset=f)) for n, o, f in zip(size, old, offsets, strict=True))
     return rows, columns
 
 
-def _aligned(x: Any, size: Shape) -> tuple[np.ndarray, np.ndarray]:
-    return aligned(size[0], x.shape[2]), aligned(size[1], x.shape[3])
+def _aligned(x: Any, size: Shape) -> tuple[Matrix, Matrix]:
+    return Matrix(size[0], x.shape[2], aligned), Matrix(size[1], x.shape[3], aligned)
 
 
 def _accumulated(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[Any, ...], Shape]:

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...kernels.table import table
 from ..dtypes import promote
 
 Coefficients = Callable[[np.ndarray], np.ndarray]
 
 
-def resampled(x: jax.Array, rows: np.ndarray, columns: np.ndarray) -> jax.Array:
+class Matrix(NamedTuple):
+    """How much of each of `old` cells goes into each of `new` ones: `make(new, old)` gives (new, old)."""
+
+    new: int
+    old: int
+    make: Callable[[int, int], np.ndarray]
+
+
+def resampled(x: jax.Array, rows: Matrix, columns: Matrix) -> jax.Array:
     """Return (N, C, height, width) with rows (new height, height) and columns (new width, width) mixed."""
     return _mixed(promote(x), _as(rows, x), _as(columns, x))
 
 
-def resampled_diff(x: jax.Array, dy: jax.Array, rows: np.ndarray, columns: np.ndarray) -> jax.Array:
+def resampled_diff(x: jax.Array, dy: jax.Array, rows: Matrix, columns: Matrix) -> jax.Array:
     """Return the diff of x."""
     return _mixed(promote(dy), _as(rows, x).T, _as(columns, x).T)
 
@@ -84,5 +95,6 @@ def _mixed(x: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Array:
     return jnp.moveaxis(jnp.tensordot(across, rows, ([2], [1])), 3, 2)
 
 
-def _as(matrix: np.ndarray, x: jax.Array) -> jax.Array:
-    return jnp.asarray(matrix, promote(x).dtype)
+def _as(matrix: Matrix, x: jax.Array) -> jax.Array:
+    new, old, make = matrix
+    return table(partial(make, new, old), (new, old), promote(x).dtype)

@@ -50,7 +50,7 @@ def anchor_target_layer(
     require_image(im_info, 2)
     height, width = scores.shape[2:]
     places = grid(anchors(BASE, RATIOS, s["scales"]), (height, width), s["feat_stride"])
-    boxes = jnp.asarray(places.reshape(-1, 4))
+    boxes = places.reshape(-1, 4)
     truth, image = (lax.stop_gradient(promote(x)) for x in (truth.reshape(truth.shape[0], 5), im_info[0]))
     labels, matched = _labels(s, boxes, truth, image)
     chosen = _sampled(labels, s["rpn_batchsize"], s["rpn_fg_fraction"], ctx.key)

@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...kernels.table import table
+
 Rounding = Callable[[float], float]
 
 
@@ -40,10 +42,15 @@ def anchors(base: int, ratios: Sequence[float], scales: Sequence[float], roundin
     return np.asarray(boxes, np.float32)
 
 
-def grid(boxes: np.ndarray, size: tuple[int, ...], stride: int) -> np.ndarray:
+def grid(boxes: np.ndarray, size: tuple[int, ...], stride: int) -> jax.Array:
     """Return the boxes (A, 4) at every cell of a map of that size, `stride` pixels apart: (height, width, A, 4)."""
-    y, x = np.meshgrid(*(np.arange(n) * stride for n in size), indexing="ij")
-    return np.asarray(boxes + np.stack([x, y, x, y], axis=-1)[:, :, None], np.float32)
+
+    def moved() -> np.ndarray:
+        y, x = np.meshgrid(*(np.arange(n) * stride for n in size), indexing="ij")
+        moved: np.ndarray = boxes + np.stack([x, y, x, y], axis=-1)[:, :, None]
+        return moved
+
+    return table(moved, (*size, len(boxes), 4), np.float32)
 
 
 def by_cell(channels: jax.Array, n: int) -> jax.Array:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ...errors import require
+from ...kernels.table import table
 from ..axes import possible_plane
 from ..context import Context
 from ..dtypes import promote
@@ -45,7 +48,9 @@ def _weights(ctx: Context, x: jax.Array, of_gradient: bool) -> tuple[jax.Array, 
     require(min(sizes) > 0, f"output_height and output_width must be > 0, not {sizes}")
     possible_plane(sizes, x.shape)
     dtype = jnp.promote_types(x.dtype, jnp.float32)
-    rows, columns = (jnp.asarray(_along(n, m, of_gradient), dtype) for n, m in zip(x.shape[2:], sizes, strict=True))
+    rows, columns = (
+        table(partial(_along, n, m, of_gradient), (m, n), dtype) for n, m in zip(x.shape[2:], sizes, strict=True)
+    )
     return rows, columns
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -11,6 +12,7 @@ import numpy as np
 from jax import lax
 
 from ...kernels.gradient import with_gradient
+from ...kernels.table import table
 from ..dtypes import promote
 
 
@@ -54,7 +56,9 @@ def interpolated_diff(dy: jax.Array, places: Sequence[Places], size: Sequence[in
     """Return the bottom's diff, of that height and width."""
     d = promote(dy)
     for axis in reversed(_order(size, places)):
-        d = jnp.moveaxis(jnp.tensordot(d, _weights(places[axis - 2], size[axis - 2], d.dtype), (axis, 0)), -1, axis)
+        along, n = places[axis - 2], size[axis - 2]
+        weights = table(partial(_weights, along, n), (len(along.low), n), d.dtype)
+        d = jnp.moveaxis(jnp.tensordot(d, weights, (axis, 0)), -1, axis)
     return d
 
 
@@ -71,8 +75,8 @@ def _is_changed(places: Places, n: int) -> bool:
 
 def _along(x: jax.Array, axis: int, places: Places) -> jax.Array:
     low, part = places
-    steps = np.unique(np.diff(low))
-    if not np.any(part) and len(steps) <= 1 and np.all(steps > 0):  # every so many cells, as they are
+    steps = np.diff(low)
+    if not np.any(part) and np.all(steps > 0) and np.all(steps == steps[:1]):  # every so many cells, as they are
         return lax.slice_in_dim(x, int(low[0]), int(low[-1]) + 1, int(steps[0]) if len(steps) else 1, axis)
     along = (-1, *(1,) * (x.ndim - axis - 1))
     share = jnp.asarray(part, x.dtype).reshape(along)
@@ -84,9 +88,9 @@ def _next(low: np.ndarray, n: int) -> np.ndarray:
     return np.minimum(low + 1, n - 1)
 
 
-def _weights(places: Places, n: int, dtype: Any) -> np.ndarray:
+def _weights(places: Places, n: int) -> np.ndarray:
     """Return how much of each cell goes into each number of the top: (top, bottom)."""
     rows, found = np.arange(len(places.low)), np.zeros((len(places.low), n))
     np.add.at(found, (rows, places.low), 1 - places.part)
     np.add.at(found, (rows, _next(places.low, n)), places.part)
-    return found.astype(dtype)
+    return found

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import require
 from ...kernels.gaussian import gaussian_filter, plane_filter
+from ...kernels.table import table
 from ...kernels.varying import vary_as
 from ..context import Context, ParamSpec
 from ..registry import register
@@ -86,10 +87,14 @@ def _check(ctx: Context, unary: Any, start: Any, image: Any) -> None:
 def _features(p: Any, image: jax.Array) -> jax.Array:
     """Return each pixel's place and colour, in units of the deviations: (num, pixels, 2 + channels)."""
     num, channels, height, width = image.shape
-    place = np.stack(np.meshgrid(np.arange(height), np.arange(width), indexing="ij"), -1).reshape(1, -1, 2)
-    places = jnp.broadcast_to(jnp.asarray(place / p.theta_alpha, image.dtype), (num, height * width, 2))
+    place = table(lambda: _places(height, width) / p.theta_alpha, (height * width, 2), image.dtype)
+    places = jnp.broadcast_to(place, (num, height * width, 2))
     colours = image.reshape(num, channels, height * width).swapaxes(1, 2) / p.theta_beta
     return jnp.concatenate([places, colours], axis=2)
+
+
+def _places(height: int, width: int) -> np.ndarray:
+    return np.stack(np.meshgrid(np.arange(height), np.arange(width), indexing="ij"), -1).reshape(-1, 2)
 
 
 def _mixed(weights: jax.Array, x: jax.Array) -> jax.Array:

@@ -6,12 +6,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ...errors import require
 from ...kernels.window import Window
 from ..context import Context, ParamSpec, Shape
-from ..pooling import average_windows, pool_diff, window_areas, window_pair
+from ..pooling import areas_of, average_windows, pool_diff, window_pair
 from ..registry import register
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced, Variants
 from .placing import numbers_at, placed
@@ -42,7 +41,7 @@ def window_unpooling(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Arr
     window, size = _window(ctx, x), _size(ctx, x)
     shares = x
     if ctx.param.unpool == ctx.param.TILE:
-        shares = x * window_areas(size, window, tuple(x.shape[2:])).astype(x.dtype)
+        shares = x * areas_of(size, window, tuple(x.shape[2:]), x.dtype)
     like: Any = jax.ShapeDtypeStruct((*x.shape[:2], *size), x.dtype)
     top = (blobs[0] + pool_diff("AVE", like, shares, window, tuple(x.shape[2:]))).astype(x.dtype)
     return top, (jax.lax.stop_gradient(top).astype(blobs[0].dtype),)
@@ -116,6 +115,6 @@ def _mask(ctx: Context, x: jax.Array, mask: tuple[jax.Array, ...]) -> jax.Array:
         return mask[0]
     window, (_, width) = _window(ctx, x), _size(ctx, x)
     rows, columns = (
-        np.maximum(np.arange(n) * s - a, 0) for n, s, a in zip(x.shape[2:], window.stride, window.low, strict=True)
+        jnp.maximum(jnp.arange(n) * s - a, 0) for n, s, a in zip(x.shape[2:], window.stride, window.low, strict=True)
     )
     return jnp.broadcast_to(rows[:, None] * width + columns, x.shape)

@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ...errors import require
 from ...kernels.varying import vary_as
@@ -135,7 +134,7 @@ def _sequence(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> On
     if clip:
         cont = jax.lax.stop_gradient(clip[0]).astype(rows.dtype)
         if cont.ndim == 1:
-            cont = cont[np.arange(steps)[:, None] + np.arange(p.batch_size)]
+            cont = cont[jnp.arange(steps)[:, None] + jnp.arange(p.batch_size)]
         cont = cont[:, :, None]
         start = tuple(jax.lax.stop_gradient(s)[0] for s in carried)
     else:

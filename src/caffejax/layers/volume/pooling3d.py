@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -12,6 +12,7 @@ import numpy as np
 from jax import lax
 
 from ...errors import require
+from ...kernels.table import table
 from ...kernels.window import Window
 from ..context import Context, Shape
 from ..dtypes import promote
@@ -39,13 +40,13 @@ def pooled(x: jax.Array, method: str, window: Window, out: Shape) -> jax.Array:
     if method == "MAX":
         return _maxima(x, window)
     total = _over_windows(lax.add, 0, promote(x), window)
-    return (total / _volumes(x.shape[2:], window, out)).astype(x.dtype)
+    return (total / _volumes(total, x, window, out)).astype(x.dtype)
 
 
 def pooled_diff(x: jax.Array, y: jax.Array, dy: jax.Array, method: str, window: Window, out: Shape) -> jax.Array:
     """Return the diff of x, of which `pooled` made y."""
     if method == "AVE":
-        return _spread(promote(dy) / _volumes(x.shape[2:], window, out), window, x)
+        return _spread(promote(dy) / _volumes(promote(dy), x, window, out), window, x)
     padded = lax.pad(x, jnp.asarray(-np.inf, x.dtype), [(0, 0, 0), (0, 0, 0), *((*p, 0) for p in window.padding)])
     size, dx = padded.shape[2:], jnp.zeros_like(padded)
     for cells in window.cells(out):  # each place of the kernel: where it holds the maximum, and where that lies
@@ -121,7 +122,11 @@ def _cropped(dx: jax.Array, window: Window, x: jax.Array) -> jax.Array:
     return dx[(..., *kept)]
 
 
-def _volumes(size: Shape, window: Window, out: Shape) -> np.ndarray:
+def _volumes(of: jax.Array, x: jax.Array, window: Window, out: Shape) -> jax.Array:
+    return table(partial(_counted, x.shape[2:], window, out), out, of.dtype)
+
+
+def _counted(size: Shape, window: Window, out: Shape) -> np.ndarray:
     """Count the cells of the padded volume that each window covers. Padding is the same at both ends."""
     lengths = []
     for n, kernel, stride, low, o in zip(size, window.kernel, window.stride, window.low, out, strict=True):

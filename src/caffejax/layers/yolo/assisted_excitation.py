@@ -64,7 +64,7 @@ def _boxed(x: jax.Array, labels: jax.Array) -> jax.Array:
     # first and last cells, cut to whole numbers towards 0
     low = jnp.clip(((middles - halves) * sides).astype(jnp.int32), 0, sides - 1)
     high = jnp.clip(((middles + halves) * sides + 0.95).astype(jnp.int32), low + 1, sides)
-    rows, columns = np.arange(height), np.arange(width)
+    rows, columns = jnp.arange(height), jnp.arange(width)
     down = (rows >= low[..., 1:]) & (rows < high[..., 1:])
     across = (columns >= low[..., :1]) & (columns < high[..., :1])
     return jnp.any((found.seen[..., None, None] & down[..., None] & across[..., None, :]), axis=1, keepdims=True)

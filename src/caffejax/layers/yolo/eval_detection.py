@@ -98,7 +98,7 @@ def _of_cells(p: Any, x: jax.Array, labels: jax.Array) -> tuple[Boxes, Boxes]:
         )
     chances, objects, raw = jnp.split(promote(x).reshape(n, sum(parts), cells), np.cumsum(parts)[:-1], axis=1)
     raw = raw.reshape(n, p.num_object, 4, cells).transpose(0, 3, 1, 2)  # cell by cell
-    corners = np.stack(np.divmod(np.arange(cells), p.side)[::-1], axis=1)[:, None]
+    corners = jnp.stack(jnp.divmod(jnp.arange(cells), p.side)[::-1], axis=1)[:, None]
     middles = (corners + raw[..., :2]) / p.side if p.constriant else raw[..., :2]
     boxes = jnp.concatenate([middles, jnp.square(raw[..., 2:]) if p.sqrt else raw[..., 2:]], axis=-1)
     scores = (

@@ -29,8 +29,8 @@ class Head(NamedTuple):
     """
 
     raw: jax.Array
-    corners: np.ndarray
-    anchors: np.ndarray
+    corners: jax.Array
+    anchors: jax.Array
     sides: np.ndarray
 
     def boxes(self, offsets: jax.Array) -> jax.Array:
@@ -59,12 +59,12 @@ def head(x: jax.Array, anchors: Any, scale: int, classes: int, name: str = "bott
         f"{classes} classes, not shape {x.shape}",
     )
     raw = promote(x).reshape(n, len(anchors), 5 + classes, height * width)
-    rows, columns = np.divmod(np.arange(height * width), width)
+    rows, columns = jnp.divmod(jnp.arange(height * width), width)
     sides = np.array([width, height])
     return Head(
         raw.transpose(0, 1, 3, 2).reshape(n, len(anchors) * height * width, 5 + classes),
-        np.tile(np.stack([columns, rows], axis=1), (len(anchors), 1)),
-        np.repeat(np.asarray(anchors) / (sides * scale), height * width, axis=0),
+        jnp.tile(jnp.stack([columns, rows], axis=1), (len(anchors), 1)),
+        jnp.repeat(jnp.asarray(np.asarray(anchors) / (sides * scale), raw.dtype), height * width, axis=0),
         sides,
     )
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...errors import require
 from .. import across
+from ..axes import possible_sides
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
@@ -51,6 +52,7 @@ register(
 
 def _scaled(x: jax.Array, size: tuple[int, ...]) -> jax.Array:
     """Scale images of whole numbers bilinearly, to whole numbers, as OpenCV does."""
+    possible_sides(size)
     for axis, n in zip((2, 3), size, strict=True):
         near, far, weight = _neighbours(x.shape[axis], n)
         along = weight.reshape(-1, *(1,) * (3 - axis)).astype(x.dtype)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..values import Shape, Value, computed
+from ..values import Shape, Value, computed, known
 from .registry import Equation, converts
 
 _END = np.iinfo(np.int64).max
@@ -172,6 +172,12 @@ def iota(eqn: Equation) -> Value:
     end = b.node("Squeeze", [b.sizes.one(n)])
     numbers = b.cast(b.node("Range", [b.constant(np.int64(0)), end, b.constant(np.int64(1))]), eqn.dtype)
     return Value(eqn.shape, eqn.dtype, b.reshaped(numbers, held), held)
+
+
+@converts("caffejax_table")
+def table(eqn: Equation) -> Value:
+    """Numbers that follow from sizes."""
+    return known(np.asarray(eqn.params["make"](), eqn.dtype))
 
 
 @converts("dim_as_value")

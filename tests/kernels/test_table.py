@@ -1,0 +1,42 @@
+"""Tables are made when a program is lowered, or at once outside of one, and not while shapes are found out."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from caffejax import LayerError
+from caffejax.kernels.table import table
+
+
+def squares(made: list[int]) -> np.ndarray:
+    made.append(1)
+    return np.arange(4) ** 2 / 3
+
+
+def test_it_has_the_numbers_under_every_transformation() -> None:
+    def f(x: jax.Array) -> jax.Array:
+        return (x * table(lambda: squares([]), (4,), x.dtype)).sum()
+
+    x, wanted = jnp.arange(4.0), np.float32(np.arange(4) ** 2 / 3)
+    for transformed in (jax.grad(f), jax.jit(jax.grad(f)), jax.jit(jax.grad(jax.checkpoint(f))), jax.jacfwd(f)):
+        np.testing.assert_array_equal(transformed(x), wanted)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(jax.grad(f)))(jnp.ones((2, 4))), np.stack([wanted] * 2))
+
+
+def test_shapes_are_found_without_it() -> None:
+    made: list[int] = []
+
+    def f(x: jax.Array) -> jax.Array:
+        return x + table(lambda: squares(made), (4,), x.dtype)
+
+    assert jax.eval_shape(f, jnp.zeros(4)).shape == (4,)
+    jax.make_jaxpr(f)(jnp.zeros(4))
+    assert not made
+    jax.jit(f)(jnp.zeros(4))
+    assert made
+
+
+def test_one_that_no_memory_holds_is_refused_at_once() -> None:
+    with pytest.raises(LayerError, match=r"table of shape \(1099511627776,\), which takes 4.00 TiB"):
+        table(lambda: np.zeros(1), (1 << 40,), np.float32)

@@ -1,0 +1,17 @@
+"""What errors say, however long and many the names are that a file gives them."""
+
+from caffejax.errors import CaffejaxError, Problem
+
+
+def test_a_long_message_still_says_where() -> None:
+    said = str(Problem("is wrong: " + "m" * 99_999, "f" * 99_999, 3, layer="l" * 99_999, layer_type="t" * 99_999))
+    assert len(said) < 20_000
+    parts = ["f ... f", "f:3: layer 'l", "l ... l", "l' (t", "t ... t", "t): is wrong: m", "m ... m"]
+    places = [said.index(part) for part in parts]
+    assert places == sorted(places)
+
+
+def test_the_first_of_many_problems_are_listed_and_all_are_there() -> None:
+    error = CaffejaxError(f"problem {n}" for n in range(5000))
+    assert str(error).splitlines()[-2:] == ["problem 999", "and 4000 more problems"]
+    assert len(error.problems) == 5000
