@@ -1,5 +1,6 @@
 """Training on many devices, and in many processes: the mesh, what lies where on it, and what processes agree on."""
 
+from .layouts import as_convolutions_want
 from .mesh import DATA, MODEL, is_first, mesh_of, share_of
 from .over_devices import over_devices
 from .placing import (
@@ -23,6 +24,7 @@ __all__ = [
     "MODEL",
     "Requests",
     "all_of",
+    "as_convolutions_want",
     "check_alike",
     "check_shapes",
     "cut_params",

@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..errors import DataError
+from .layouts import Place, in_layout, sharding_of
 from .mesh import DATA, is_first, share_of
 
 
@@ -21,7 +22,7 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 
 def place(tree: Any, shardings: Any) -> Any:
-    """Place arrays, which every process has, as a tree of shardings says, or one for all."""
+    """Place arrays, which every process has, as a tree of shardings or formats says, or one sharding for all."""
     if isinstance(shardings, jax.sharding.Sharding):
         shardings = jax.tree.map(lambda _: shardings, tree)
     return jax.tree.map(_placed, tree, shardings)
@@ -30,19 +31,19 @@ def place(tree: Any, shardings: Any) -> Any:
 def moved(tree: Any, shardings: Any) -> Any:
     """Do as `place`, but for arrays that lie so already: these are returned as they are."""
 
-    def found(array: Any, sharding: jax.sharding.Sharding) -> jax.Array:
-        lies_so = isinstance(array, jax.Array) and array.sharding.is_equivalent_to(sharding, array.ndim)
-        return array if lies_so else _placed(array, sharding)
+    def found(array: Any, where: Place) -> jax.Array:
+        lies_so = isinstance(array, jax.Array) and array.sharding.is_equivalent_to(sharding_of(where), array.ndim)
+        return in_layout(array, where) if lies_so else _placed(array, where)
 
     return jax.tree.map(found, tree, shardings)
 
 
-def _placed(array: Any, sharding: jax.sharding.Sharding) -> jax.Array:
+def _placed(array: Any, where: Place) -> jax.Array:
     if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
-        return jax.random.wrap_key_data(_placed(jax.random.key_data(array), sharding))
+        return jax.random.wrap_key_data(_placed(jax.random.key_data(array), where))
     held = np.asarray(array)
     # a copy, of the part only: steps reuse the memory of what they are given
-    found = jax.make_array_from_callback(held.shape, sharding, lambda index: np.array(held[index]))
+    found = jax.make_array_from_callback(held.shape, where, lambda index: np.array(held[index]))
     return found.block_until_ready()  # till then the copy is there as well
 
 

@@ -18,6 +18,7 @@ from ..options import Shard
 from ..parallel import (
     DATA,
     MODEL,
+    as_convolutions_want,
     check_shapes,
     cut_params,
     first_rows,
@@ -51,10 +52,12 @@ class OnMesh:
         self._shapes = {name: graph.blobs[name].shape for name in graph.fed}
 
     def shardings(self, state: TrainState) -> Any:
-        """Return where a state's arrays lie."""
+        """Return where a state's arrays lie, and in which layout where that is not JAX's."""
         everywhere, each = replicated(self.mesh), NamedSharding(self.mesh, PartitionSpec(DATA))
-        params = self._params(state.params)
         slot = cut_params(state.params, self.mesh, MODEL, *(DATA,) * (self._shard != "none"))
+        params, slot = (
+            jax.tree.map(as_convolutions_want, state.params, cut) for cut in (self._params(state.params), slot)
+        )
         others = jax.tree.map(lambda _: everywhere, state.opt_state)
         history = History(tuple(slot for _ in find_history(state.opt_state).history))
         return state.replace(  # type: ignore[attr-defined]

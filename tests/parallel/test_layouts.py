@@ -1,0 +1,79 @@
+"""Weights of 1x1 convolutions that lie in a layout of their own, as on TPUs: here on devices of a CPU."""
+
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import SingleDeviceSharding
+from spread_nets import assert_equal, solver_text, train, write_data
+
+from caffejax.parallel import as_convolutions_want, layouts
+
+LAST = {  # which axis of a weight comes last in memory
+    (256, 512, 1, 1): 0,
+    (1000, 1024, 1, 1): 1,  # only inputs fill tiles
+    (1000, 500, 1): 0,
+    (256, 128, 1, 1): 0,
+}
+AS_THEY_ARE = [(256, 512, 3, 3), (256, 512), (256,), (), (256, 64, 1, 1)]  # the last would not fill tiles
+
+
+def test_which_weights_lie_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = SingleDeviceSharding(jax.devices()[0])
+    shapes = {shape: jax.ShapeDtypeStruct(shape, np.float32) for shape in (*LAST, *AS_THEY_ARE)}
+    assert all(as_convolutions_want(x, here) is here for x in shapes.values()), "on a CPU"
+    monkeypatch.setattr(layouts, "_TILES", {"cpu": ()})
+    assert all(as_convolutions_want(shapes[shape], here) is here for shape in AS_THEY_ARE)
+    for shape, last in LAST.items():
+        found = as_convolutions_want(shapes[shape], here)
+        array = jax.device_put(np.arange(np.prod(shape), dtype=np.float32).reshape(shape), found)
+        assert array.format == found
+        assert array.format.layout.major_to_minor[-1] == last
+        assert array.sharding == here
+
+
+def train_in_layouts(text: str, resume: str = "") -> tuple[Any, int]:
+    """What `train` finds, and how many steps left their 1x1 weight and its history in the layout that they had."""
+    import jax
+
+    import caffejax
+    from caffejax.parallel import layouts
+
+    tiles, lanes = layouts._TILES, layouts._LANES
+    layouts._TILES, layouts._LANES = {"cpu": ()}, 4  # type: ignore[assignment]
+    try:
+        solver = caffejax.Solver(text, devices=4, tune=False)
+        if resume:
+            solver.restore(resume)
+        losses: list[float] = []
+        kept = 0
+
+        def look(s: Any) -> None:
+            nonlocal kept
+            losses.append(s.smoothed_loss)
+            weights = [x for x in jax.tree.leaves(s.train_state) if x.shape == (4, 8, 1, 1)]
+            kept += [x.format.layout.major_to_minor for x in weights] == [(2, 3, 1, 0)] * 2
+
+        solver.callbacks.append(look)
+        solver.step(2)
+        solver.train_state = solver.train_state
+        solver.step(2)
+        found = {key: [np.asarray(blob) for blob in blobs] for key, blobs in solver.variables.params.items()}
+        solver.close()
+    finally:
+        layouts._TILES, layouts._LANES = tiles, lanes
+    return (losses, found), kept
+
+
+@pytest.mark.slow
+def test_training_keeps_layouts_and_means_the_same(eight: ProcessPoolExecutor, tmp_path: Path) -> None:
+    """From the start, from a state that is set, and from a checkpoint."""
+    write_data(tmp_path, "ignored")
+    text = solver_text(tmp_path, "ignored", 4, "snapshot: 4")
+    first, kept = eight.submit(train_in_layouts, text).result()
+    then, kept_then = eight.submit(train_in_layouts, text, f"{tmp_path}/ignored.orbax/4").result()
+    assert (kept, kept_then) == (4, 4)
+    assert_equal((first[0] + then[0], then[1]), eight.submit(train, text, 4, {}, iterations=8).result())
