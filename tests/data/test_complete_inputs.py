@@ -20,5 +20,6 @@ def test_ground_truth_is_boxes_within_images_of_every_class_but_the_background()
     boxes = rows[:, 3:7]
     assert set(rows[:, 0]) == {0, 1, 2}
     assert set(rows[:, 1]) == {0, 2}
-    assert (boxes >= 0).all() and (boxes <= 1).all() and (boxes[:, 2:] > boxes[:, :2]).all()
+    assert ((boxes >= 0) & (boxes <= 1)).all()
+    assert (boxes[:, 2:] > boxes[:, :2]).all()
     assert not rows[:, 7].any()
