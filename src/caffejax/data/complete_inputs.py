@@ -1,4 +1,4 @@
-"""Complete inputs for a net: given, read from its data layers, or random. Random labels are valid class indices."""
+"""Complete inputs for a net: given, read from its data layers, or random. Random labels are classes or boxes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import GraphError, Problem, did_you_mean
-from ..graph import Graph
+from ..graph import Graph, Layer
 from ..graph.indices import index_ranges
 from .loader import open_sources
 
@@ -28,12 +28,23 @@ def complete_inputs(graph: Graph, given: Mapping[str, Any], random: np.random.Ge
     _check_given(graph, given)
     inputs = dict(given) if given.keys() >= set(graph.fed) else {**_read_batches(graph), **given}
     limits = _index_limits(graph)
+    drawing = {layer.bottoms[-1]: layer for layer in graph.layers if layer.type.gradient.indices.drawn}
     for name in graph.fed:
         if name not in inputs:
             shape = graph.blobs[name].shape
-            is_index = name in limits
-            inputs[name] = random.integers(limits[name], size=shape) if is_index else random.normal(size=shape)
+            if name in drawing:
+                inputs[name] = _drawn(graph, drawing[name], random)
+            elif name in limits:
+                inputs[name] = random.integers(limits[name], size=shape)
+            else:
+                inputs[name] = random.normal(size=shape)
     return {name: np.asarray(inputs[name], np.float64) for name in graph.fed}
+
+
+def _drawn(graph: Graph, layer: Layer, random: np.random.Generator) -> Any:
+    draw = layer.type.gradient.indices.drawn
+    assert draw is not None
+    return draw(layer.context, random, *(graph.blobs[name] for name in layer.bottoms))
 
 
 def _check_given(graph: Graph, given: Mapping[str, Any]) -> None:

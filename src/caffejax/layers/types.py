@@ -111,6 +111,8 @@ class Indices:
             NaN. Else they are classes, which only the data can hold.
         quiet: whether none is made of a gradient that is asked into them, as Caffe's Backward does, rather than an
             error: of coordinates and weights, which may come from layers that learn.
+        drawn: `drawn(ctx, random, *bottoms)` draws random ones for the last of them, where any whole numbers would
+            mean nothing, such as boxes. Bottoms have `.shape`.
     """
 
     bottoms: tuple[int, ...]
@@ -118,6 +120,7 @@ class Indices:
     ignored: Function | None = None
     picks: bool = False
     quiet: bool = False
+    drawn: Function | None = None
 
     def __post_init__(self) -> None:
         if (self.picks and self.classes is None) or (self.classes is not None and not self.bottoms):

@@ -43,7 +43,7 @@ def collect(
         variables: its params and state.
         inputs: what to feed it, by blob. What is not given comes from the net's data layers, the first batch of each;
             for Input layers `RandomState(seed)` of NumPy draws it, in their order, from the normal distribution, or
-            whole numbers where it is read as labels.
+            whole numbers where it is read as labels, boxes where it is read as MultiBoxLoss's ground truth.
         backward: whether to run backward as well.
         seed: for these inputs, and for layers that are random.
         apart: what each layer reads, in place of what the layers before it made.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ...errors import require
 from ..context import Context, Site
@@ -77,13 +80,25 @@ def multibox_loss_backward(
     return d_loc, d_conf, None, None
 
 
+def draw_truth(ctx: Context, random: Any, loc: Any, conf: Any, prior: Any, label: Any) -> np.ndarray:
+    """Return random ground truth: boxes within the images, of each class but the background, none difficult."""
+    count = math.prod(label.shape) // 8
+    p, rows = ctx.param, np.zeros((count, 8))
+    classes = np.array([c for c in range(p.num_classes) if c != p.background_label_id] or [0])
+    rows[:, 0] = np.arange(count) % max(conf.shape[0], 1)
+    rows[:, 1] = classes[random.integers(len(classes), size=(count,))]
+    rows[:, 3:5] = random.uniform(0, 0.6, size=(count, 2))
+    rows[:, 5:7] = rows[:, 3:5] + random.uniform(0.1, 0.4, size=(count, 2))
+    return rows.reshape(label.shape)
+
+
 register(
     LayerType(
         Signature("MultiBoxLoss", bottoms=4, param="multibox_loss_param", loss=True),
         PerLayer(make_multibox_loss),
         Gradient(
             multibox_loss_backward,
-            indices=Indices((2, 3)),
+            indices=Indices((2, 3), drawn=draw_truth),
             unforced=(2, 3),
             not_derivative="Below FLT_MIN the probability is clamped, which the gradient ignores.",
         ),
