@@ -229,3 +229,14 @@ def test_wrong_options_of_a_solver_are_refused(options: dict[str, Any], words: s
 
 
 # two readers of a blob, so that a Split comes in; a layer that is random; statistics
+
+
+def test_blobs_may_be_named_in_a_list(lenet: Net, variables: Variables) -> None:
+    blobs, _ = lenet.forward(*variables, batch(), key=KEY, blobs=["ip2"])
+    assert list(blobs) == ["ip2"]
+
+
+def test_params_and_state_to_freeze_are_one_argument(lenet: Net, variables: Variables) -> None:
+    for given in (variables, (variables.params,)):
+        with pytest.raises(WeightsError, match=r"net\.freeze\(\(params, state\)\)"):
+            lenet.freeze(*given)  # type: ignore[arg-type]

@@ -72,6 +72,15 @@ def test_tests_and_snapshots_that_are_asked_for_are_told_too(tmp_path: Path) -> 
     assert told == [("on_test", 0, scores), ("on_snapshot", 0, f"{tmp_path / 'x'}.orbax/0")]
 
 
+def test_what_would_never_happen_is_said(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match=r"Mine\.on_iteration is never called; the events are on_start, on_step, "):
+        type("Mine", (Callback,), {"on_iteration": print, "on_step": print})
+    made = solver(tmp_path)
+    with pytest.raises(ValueError, match="'snapshot' or 'stop', not 'halt'"):
+        made.request("halt")  # type: ignore[arg-type]
+    made.close()
+
+
 def test_a_callback_that_wants_nothing_never_waits_for_the_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

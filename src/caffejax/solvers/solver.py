@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Unpack
+from typing import Any, Unpack, get_args
 
 import jax
 
@@ -34,6 +35,14 @@ class Callback:
     Reading what training computes, such as `solver.smoothed_loss`, waits for the iterations that were started; in
     `on_step` that makes training slower.
     """
+
+    def __init_subclass__(cls) -> None:
+        """Warn of methods that no event calls: `on_iteration`, for one."""
+        super().__init_subclass__()
+        for name in vars(cls):
+            if name.startswith("on_") and not hasattr(Callback, name):
+                known = ", ".join(event for event in vars(Callback) if event.startswith("on_"))
+                warnings.warn(f"{cls.__name__}.{name} is never called; the events are {known}", stacklevel=2)
 
     def on_start(self, solver: Solver) -> None:
         """Take in that `solve` begins to train, from the start or from what it restored."""
@@ -238,7 +247,13 @@ class Solver:
         self._loop.step(iterations)
 
     def request(self, what: Request) -> None:
-        """Ask for a snapshot after the iteration under way, and to "stop" then; safe in a signal handler."""
+        """Ask for a "snapshot" after the iteration under way, or to "stop" after it; safe in a signal handler.
+
+        Raises:
+            ValueError: for anything else.
+        """
+        if what not in get_args(Request):
+            raise ValueError(f"what is asked of a solver is {' or '.join(map(repr, get_args(Request)))}, not {what!r}")
         self._loop.request(what)
 
     def solve(self, resume: str | os.PathLike[str] | None = None) -> None:
