@@ -167,6 +167,21 @@ def test_types_of_other_packages_are_asked_as_any(error: type[Exception]) -> Non
         assert error is LayerError or isinstance(caught.value.__cause__, error)
 
 
+def test_mistakes_in_own_code_say_where_they_are() -> None:
+    def broken(ctx: Any, x: jax.Array) -> jax.Array:
+        return {}["k"]  # type: ignore[no-any-return]
+
+    def branching(ctx: Any, x: jax.Array) -> jax.Array:
+        return x if x[0, 0] > 0 else -x
+
+    for run, kind in ((broken, "KeyError"), (branching, "TracerBoolConversionError")):
+        with registered(LayerType(Signature("TestBroken"), Traced(run))), pytest.raises(CaffejaxError) as caught:
+            Net(net("TestBroken", "", [(2, 3)]))
+        assert f"({kind} in {run.__name__}, {__file__}:" in str(caught.value)
+        assert "layer 'layer' (TestBroken)" in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
 def test_labels_and_targets_of_integers_leave_gradients_alone() -> None:
     for kind, shapes in ("SoftmaxWithLoss", [(4, 3), (4,)]), ("EuclideanLoss", [(4, 3), (4, 3)]):
         for backward in ("autodiff", "rules"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -15,6 +17,7 @@ from .context import Context, ParamSpec
 
 R = TypeVar("R")
 
+_NOT_OWN = ("caffejax", "jax", "jaxlib", "numpy")
 _SAYS_IT_ALREADY = (CaffejaxError, FloatingPointError, jax.errors.JaxRuntimeError)  # or is not of shapes and types
 
 
@@ -98,7 +101,18 @@ def explained(bottoms: Sequence[Any], *, unless: bool = False) -> Iterator[None]
     except Exception as error:
         if unless:
             raise
-        raise LayerError(f"cannot take {described(bottoms)}: {_in_words(error, bottoms)}") from error
+        said = _in_words(error, bottoms)
+        raise LayerError(f"cannot take {described(bottoms)}: {said}{_in_own_code(error)}") from error
+
+
+def _in_own_code(error: Exception) -> str:
+    """Return where in a user's own code an error comes from, and of which type it is; "" if from none."""
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if module not in _NOT_OWN and module not in sys.stdlib_module_names:
+            code = frame.f_code
+            return f" ({type(error).__name__} in {code.co_name}, {code.co_filename}:{line})"
+    return ""
 
 
 def _in_words(error: Exception, bottoms: Sequence[Any]) -> str:
@@ -115,7 +129,7 @@ def _in_words(error: Exception, bottoms: Sequence[Any]) -> str:
         case IndexError() if "tuple index" in str(error):
             means = "one has too few axes"
         case _:
-            return str(error)
+            return str(error).partition("\n")[0]  # JAX's go on about how to write programs
     return f"{means} ({error})" if str(error) else means
 
 
