@@ -1,5 +1,6 @@
 """`no_python_layers`: nets that would run code of modules are refused, and nothing of it is imported."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         'net: "net.prototxt" base_lr: 0.1 lr_policy: "fixed" max_iter: 1 snapshot_prefix: "s" snapshot_after_train: 0'
     )
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))  # `--import` adds the working directory
     return tmp_path
 
 

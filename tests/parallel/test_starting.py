@@ -78,7 +78,7 @@ def test_processes_that_do_not_come_or_come_twice(tmp_path: Path, of: int, came:
         (["--gpu=0,x"], "--gpu=0,x: give numbers"),
         (["--gpu=0,1", "--device=cpu"], "not both"),
         (["--gpu=all"], "JAX sees no gpu"),
-        (["--mesh=data=64,model=2"], "devices here, not 128"),
+        (["--mesh=data=64,model=2"], "device here, not 128"),
     ],
     ids=str,
 )
@@ -173,7 +173,7 @@ def test_what_cannot_be_spread_is_refused(tmp_path: Path, net: str, flags: list[
     ("options", "message"),
     [
         ({"devices": 0}, "devices must be a number from 1 on or a list"),
-        ({"devices": 1000}, "devices here, not 1000"),
+        ({"devices": 1000}, "device here, not 1000"),
         ({"devices": ["cpu"]}, "devices must be"),
         ({"parallel": "data"}, "parallel must be a caffejax.Parallel"),
         ({"devices": 1, "device": "cpu"}, "device must be"),
@@ -198,7 +198,7 @@ def options_of(*flags: str) -> argparse.Namespace:
     [
         (["--device=cpu:1"], "one of several processes takes all of a kind"),
         (["--device=tpu"], "JAX sees no tpu"),
-        (["--devices=1000"], "devices here, not 1000"),
+        (["--devices=1000"], "device here, not 1000"),
     ],
     ids=str,
 )

@@ -209,7 +209,7 @@ def test_detect(job: Path, tmp_path: Path, end: str) -> None:
         (("detect", "empty.csv", "out.csv"), r"empty\.csv names no windows"),
         (("detect", "list.txt", "out.csv"), r"selective search needs MATLAB"),
         (("detect", "list.txt", "out.txt"), r"out\.txt: the name has to end in \.csv or \.h5"),
-        (("detect", "absent.csv", "out.csv"), r"absent\.csv: cannot be read"),
+        (("detect", "absent.csv", "out.csv"), r"absent\.csv: no such file"),
     ],
 )
 def test_mistakes_are_named_and_leave_no_file(

@@ -109,7 +109,7 @@ def test_stages_choose_layers(tmp_path: Path) -> None:
 def test_prototxt_of_a_layer_is_its_own_without_weights() -> None:
     layer = parse_text('name: "c" type: "Convolution" top: "<c>" blobs { data: [1, 2] }', caffe_pb2.LayerParameter)
     text = text_of(layer)
-    assert "blobs: 1 arrays" in text
+    assert "blobs: 1 array of weights" in text
     again = read_net(text).layer[0]
     layer.ClearField("blobs")
     assert again == layer
