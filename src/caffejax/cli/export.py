@@ -66,11 +66,11 @@ def run(options: argparse.Namespace) -> None:
     from ..export import Subject, weights_of
 
     net = nets.net_of(options)
-    inference = net.for_inference(_names(options.outputs))
+    inference = net.for_inference(flags.several(options.outputs) if options.outputs else None)
     _check_axis(inference, options.batch_axis or 0)
     if isinstance(options.batch, int):
         inference = inference.with_batch(options.batch, options.batch_axis or 0)
-    files = _names(options.weights) or ()
+    files = flags.several(options.weights)
     subject = Subject(inference, weights_of(net, inference, files, random=options.random_weights))
     takes, gives = _WRITERS[form](net, subject, options)
     log.info("Exported %s: %s to %s", counted(len(subject.layers), "layer"), _listed(takes), _listed(gives))
@@ -121,7 +121,7 @@ def _write_stablehlo(net: Net, subject: Subject, options: argparse.Namespace) ->
     from ..export import PLATFORMS, write_stablehlo
 
     settings: dict[str, Any] = {
-        "platforms": _names(options.platforms) or PLATFORMS,
+        "platforms": flags.several(options.platforms) or PLATFORMS,
         "batch_axis": options.batch_axis or 0,
         "preprocessing": preprocess.preprocessing_of(net, subject, options),
     }
@@ -181,10 +181,6 @@ def _with_remedy(error: CaffejaxError) -> Iterator[Problem]:
 
 def _rows(text: str) -> Any:
     return text if text == _ANY else flags.positive(text)
-
-
-def _names(text: str | None) -> list[str] | None:
-    return [name for name in text.split(",") if name] if text else None
 
 
 def _listed(shapes: Shapes) -> str:

@@ -71,6 +71,11 @@ def size(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def several(text: str | None) -> list[str]:
+    """Return what a flag names, with commas between; nothing if it is not given."""
+    return [name for name in (text or "").split(",") if name]
+
+
 def add_backend_flag(parser: argparse.ArgumentParser) -> None:
     """Add `--backend`."""
     add(parser, "backend", "the kind of database", choices=DATABASES, default=DATABASES[0])

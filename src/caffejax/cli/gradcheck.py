@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
 
     report = check_gradients(
         nets.net_of(options),
-        layers=[name for name in options.layers.split(",") if name] if options.layers else None,
+        layers=flags.several(options.layers) if options.layers else None,
         weights=options.weights,
         inputs=_arrays(options.inputs) if options.inputs else None,
         samples=options.samples,

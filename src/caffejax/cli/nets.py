@@ -40,7 +40,7 @@ def add_code_and_limits(parser: argparse.ArgumentParser) -> None:
 
 def stages(options: argparse.Namespace) -> list[str]:
     """Return the stages that `--stage` names."""
-    return [stage for stage in options.stage.split(",") if stage]
+    return flags.several(options.stage)
 
 
 def net_of(options: argparse.Namespace) -> Net:
@@ -54,7 +54,7 @@ def net_of(options: argparse.Namespace) -> Net:
     from ..net import Net
     from ..paths import check_there
 
-    check_there([options.model, *_files(getattr(options, "weights", None))])
+    check_there([options.model, *flags.several(getattr(options, "weights", None))])
 
     net = Net(
         Path(options.model),
@@ -84,9 +84,4 @@ def variables_of(net: Net, files: str | None, strict: bool = False) -> Variables
 
     from ..checkpoints.loading import load_weights
 
-    return load_weights(_files(files), net.graph, net.init(jax.random.key(0)), strict)
-
-
-def _files(given: str | None) -> list[str]:
-    """Return the files that a flag names, with commas between them."""
-    return [file for file in (given or "").split(",") if file]
+    return load_weights(flags.several(files), net.graph, net.init(jax.random.key(0)), strict)

@@ -52,7 +52,7 @@ def recorded(solver: Solver, options: argparse.Namespace) -> Iterator[None]:
         recorders.append(TensorBoard(options.tensorboard))
     solver.callbacks += recorders
     try:
-        with shown(solver, [name for name in (options.show or "").split(",") if name]):
+        with shown(solver, flags.several(options.show)):
             yield
     finally:
         for recorder in recorders:

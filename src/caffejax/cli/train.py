@@ -83,7 +83,7 @@ def _train(param: SolverParameter, options: argparse.Namespace) -> None:
     from ..solvers import Solver
     from ..solvers.files import check_files
 
-    weights = [w for w in (options.weights or "").split(",") if w]
+    weights = flags.several(options.weights)
     writes = bool(param.snapshot or param.snapshot_after_train)
     check_files(param, Path(options.solver), weights, options.snapshot, writes=writes)
     chosen = spread.pick_devices(options, prefer_gpu=param.solver_mode == param.GPU, device_id=param.device_id)

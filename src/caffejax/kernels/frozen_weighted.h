@@ -101,14 +101,24 @@ class Weighted : public Values {
     After after = AfterAll(form.fused ? all : Statements{}, form.y, form.in_place);
     auto pd = describe(form, after.Attributes());
     Place x = made_.As(X(i), pd.src_desc());
-    Place y = form.at ? *form.at : form.in_place >= 0 ? values_[form.in_place] : made_.Fresh(pd.dst_desc());
+    Place y = ResultOf(form, pd.dst_desc());
     Require(y.lies == pd.dst_desc(), s.name, " gives its result in another order than it was told");
     Operands operands = after.operands;
     operands.insert(operands.end(), {{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
     operands.emplace_back(DNNL_ARG_WEIGHTS, made_.Weight(s.One("weight"), weight, pd.weights_desc()));
-    if (s.Has("bias")) operands.emplace_back(DNNL_ARG_BIAS, made_.Weight(s.One("bias"), BiasOf(i)));
+    AddBias(i, operands);
     made_.Emit(pd, operands);
     values_[Own(i)] = form.fused ? y : Passes(y, all, true);
+  }
+
+  // Where a result of that description is written.
+  Place ResultOf(const Form& form, const memory::desc& lies) {
+    return form.at ? *form.at : form.in_place >= 0 ? values_[form.in_place] : made_.Fresh(lies);
+  }
+
+  void AddBias(size_t i, Operands& operands) {
+    if (!Self(i).Has("bias")) return;
+    operands.emplace_back(DNNL_ARG_BIAS, made_.Weight(Self(i).One("bias"), BiasOf(i)));
   }
 
   memory::desc BiasOf(size_t i) const {
@@ -169,12 +179,11 @@ class Weighted : public Values {
     Dims by_groups{groups, shape.outputs, shape.inputs, 3, 3};
     Operands operands{{DNNL_ARG_SRC, made_.As(X(i), from)},
                       {DNNL_ARG_WEIGHTS, made_.Weight(s.One("weight"), Plain(by_groups), made->Weight(), true)}};
-    if (s.Has("bias")) operands.emplace_back(DNNL_ARG_BIAS, made_.Weight(s.One("bias"), BiasOf(i)));
-    Place result = form.at ? *form.at : form.in_place >= 0 ? values_[form.in_place] : made_.Fresh(to);
+    AddBias(i, operands);
+    Place result = ResultOf(form, to);
     if (added >= 0) operands.emplace_back(DNNL_ARG_SRC_1, made_.As(values_[added], to));
     operands.emplace_back(DNNL_ARG_DST, result);
-    auto scratchpad = memory::desc({static_cast<int64_t>(made->Scratchpad())}, memory::data_type::u8,
-                                   memory::format_tag::a);
+    auto scratchpad = made->Scratchpad();
     made_.Emit(std::move(made), operands, scratchpad, "winograd");
     values_[Own(i)] = result;
     return true;

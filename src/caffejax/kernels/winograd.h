@@ -69,7 +69,9 @@ class Winograd : public Executable {
   memory::desc Weight() const { return pd_.weights_desc(); }
 
   // Bytes for what lies between.
-  size_t Scratchpad() const { return own_ * threads_; }
+  memory::desc Scratchpad() const {
+    return memory::desc({static_cast<int64_t>(own_ * threads_)}, memory::data_type::u8, memory::format_tag::a);
+  }
 
   void Run(const std::vector<dnnl_exec_arg_t>& operands) const override {
     auto at = [&](int name) {

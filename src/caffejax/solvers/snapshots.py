@@ -225,8 +225,7 @@ class Snapshots:
             parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise SolverError(f"cannot write to snapshot prefix '{self.prefix}': {error}") from error
-        if not os.access(parent, os.W_OK):
-            raise SolverError(f"cannot write to snapshot prefix '{self.prefix}': folder '{parent}' is not writable")
+        check_folder(self.prefix)
 
 
 def check_folder(prefix: str) -> None:
