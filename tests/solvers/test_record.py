@@ -10,6 +10,7 @@ import pytest
 from caffejax.checkpoints.solverstate import read_solverstate, write_solverstate
 from caffejax.errors import DataError, WeightsError
 from caffejax.solvers import Solver
+from caffejax.solvers.record import to_text
 
 NET = """
 layer {{ name: "digits" type: "Data" top: "data" top: "label"
@@ -66,6 +67,7 @@ def test_it_goes_on_from_its_own(solver: Solver, snapshot: Path) -> None:
         ((), [1], WeightsError, r"damaged: its record is \[1\], not named fields"),
         ((), "{", WeightsError, "damaged: its record is no JSON"),
         ((), "[" * 100_000, WeightsError, "damaged: its record is no JSON"),
+        ((), " " * (17 << 20), WeightsError, "damaged: its record has 17 MiB, and records have at most 16 MiB"),
         (("data",), 3, WeightsError, "'data' of its record is 3, not the places"),
         (("data", "train"), [], WeightsError, r"'data.train' of its record is \[\], not places by layer"),
         (("data", "test"), [1], WeightsError, r"'data.test' of its record is \[1\], not a list of places"),
@@ -91,3 +93,8 @@ def test_another_form_is_named(
         restored(solver, snapshot, record if field else value)
     assert "changed.solverstate" in str(caught.value)
     assert (solver.iteration, solver.train_state, solver.loader.get_state()) == before, "refused, and changed"
+
+
+def test_none_is_written_that_would_not_be_read() -> None:
+    with pytest.raises(WeightsError, match=r"its record would have 17 MiB, and records have at most 16 MiB; let `get_"):
+        to_text({"data": "-" * (17 << 20)}, "x.solverstate")

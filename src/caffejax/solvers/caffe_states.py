@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,7 +22,7 @@ from ..schema.blobs import Array, shape_text
 from ..schema.caffe_pb2 import SolverParameter
 from ..sizes import counted
 from .policies import current_step
-from .record import checked
+from .record import from_text, to_text
 from .rules import History, find_history, with_history
 from .state import TrainState
 
@@ -52,13 +51,13 @@ def save_state(
         record: what Caffe does not keep, as JSON can hold it; stands where Caffe does not look, with the key.
 
     Raises:
-        WeightsError: if the file cannot be written; what was there before stays whole.
+        WeightsError: if the record is too large or the file cannot be written; what was there before stays whole.
     """
     iteration = int(state.iteration)
     history = find_history(state.opt_state)
     arrays = tuple(_array(p, slot) for slot in history.history for p in graph.learnable)
     steps = current_step(param, max(0, iteration - 1))  # as of the last update
-    own = json.dumps({**record, "key": np.asarray(state.key).tolist()})
+    own = to_text({**record, "key": np.asarray(state.key).tolist()}, path)
     write_solverstate(path, SolverState(iteration, learned_net, arrays, steps, own))
 
 
@@ -78,7 +77,7 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
         WeightsError: if either file cannot be read or is of another net or solver type.
     """
     stored = read_solverstate(path)
-    record = _record(path, stored.record)
+    record = from_text(stored.record, str(path))
     variables = Variables(like.params, like.state)
     if stored.learned_net:
         variables = load_weights(_weights(path, stored.learned_net), graph, variables, strict=True)
@@ -109,14 +108,6 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
     )
     placed: TrainState = moved(new, jax.tree.map(lambda x: x.sharding, like))
     return placed, record
-
-
-def _record(path: Path, text: str) -> dict[str, Any]:
-    try:
-        record = json.loads(text or "{}")
-    except (ValueError, RecursionError) as error:
-        raise WeightsError(Problem(f"damaged: its record is no JSON ({error})", file=str(path))) from error
-    return checked(record, str(path))
 
 
 def _weights(path: Path, named: str) -> Path:

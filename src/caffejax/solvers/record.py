@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any
 
 from ..errors import Problem, WeightsError
+from ..sizes import in_words
 
 _LARGEST = 2**63 - 1
+_LARGEST_TEXT = 16 << 20  # bytes; places in data take a few dozen for each layer
 _KEY_NUMBERS = (2, 4)  # of 32 bits, in a key of JAX's
+
+
+def to_text(record: Mapping[str, Any], file: str) -> str:
+    """Return a record as JSON.
+
+    Raises:
+        WeightsError: if it is larger than what is read again.
+    """
+    text = json.dumps(record)
+    if len(text) > _LARGEST_TEXT:
+        remedy = "let `get_state` of Python layers return less"
+        raise WeightsError(Problem(f"its record would have {in_words(len(text))}, {_at_most()}; {remedy}", file=file))
+    return text
+
+
+def from_text(text: str, file: str) -> dict[str, Any]:
+    """Return the record that is written in a text, `checked`; an empty one if there is no text.
+
+    Raises:
+        WeightsError: naming the file and what is wrong.
+    """
+    if len(text) > _LARGEST_TEXT:
+        raise WeightsError(Problem(f"damaged: its record has {in_words(len(text))}, {_at_most()}", file=file))
+    try:
+        record = json.loads(text or "{}")
+    except (ValueError, RecursionError) as error:
+        raise WeightsError(Problem(f"damaged: its record is no JSON ({error})", file=file)) from error
+    return checked(record, file)
 
 
 def checked(record: Any, file: str) -> dict[str, Any]:
@@ -58,6 +89,10 @@ def _wrong(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         or not (_is_number(plateau["minimum"]) and isfinite(plateau["minimum"]))
     ):
         yield "'plateau'", f"{_kind(plateau)}, not a step, the smallest loss and the last event"
+
+
+def _at_most() -> str:
+    return f"and records have at most {in_words(_LARGEST_TEXT)}"
 
 
 def _is_whole(value: Any, below: int = _LARGEST) -> bool:
