@@ -144,7 +144,7 @@ class _Listings:
         if folder not in self._names:
             try:
                 self._names[folder] = frozenset(os.listdir(folder or "."))
-            except OSError:
+            except (OSError, ValueError):  # the latter where it is no name, with a zero byte
                 self._names[folder] = frozenset()
         # file systems that do not tell capitals from small letters know more names than they list
         return name in self._names[folder] or os.path.exists(path)
