@@ -256,7 +256,7 @@ def test_a_function_that_raises_runs_once() -> None:
 
 def test_options_are_for_what_runs_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where arguments were put decides, then the default device."""
-    monkeypatch.setattr(compiling, "_only_cpus", lambda: False)
+    monkeypatch.setattr(compiling, "only_cpus", lambda: False)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     cpu = jax.devices("cpu")[0]
     anywhere, here = jnp.float32(3), jax.device_put(3.0, cpu)

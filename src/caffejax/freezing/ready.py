@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -37,6 +37,7 @@ class Ready:
     Attributes:
         schedule: its parts.
         programs: those that are programs, by the part's key.
+        is_direct: whether all parts are programs, so that `direct` may be called.
     """
 
     def __init__(self, graph: Graph, variables: Trees, options: Run, packed: Packed, *, on_cpu: bool) -> None:
@@ -54,7 +55,12 @@ class Ready:
         self._rest = _used(rest, variables)
         self._runner = CompiledParts(options.kernels) if graph.has_host_layers else run_part
         function = partial(self._run, self._program)
-        self._call = function if graph.has_host_layers else compiling.jit(function, options.kernels)
+        fed = all(layer.type.is_fed for part in rest for layer in part.layers)
+        self.is_direct = bool(self.programs) and fed and not graph.has_host_layers
+        if self.is_direct:  # XLA has nothing to compute, so that its options do not matter
+            self._call: Callable[..., Values] = jax.jit(function)
+        else:
+            self._call = function if graph.has_host_layers else compiling.jit(function, options.kernels)
 
     @property
     def packed_bytes(self) -> int:
@@ -82,6 +88,10 @@ class Ready:
             key = None  # each call would take it apart
         found: Values = self._call(self._packed, self._rest, inputs, key)
         return found
+
+    def direct(self, inputs: Mapping[str, Any]) -> Values:
+        """Run on arrays that are no tracers: what a call without a key comes to."""
+        return self._call(self._packed, self._rest, inputs, None)
 
     @cached_property
     def _is_random(self) -> bool:

@@ -85,7 +85,7 @@ def _uncollected() -> Iterator[None]:
 
 def on_cpu(*given: Any) -> bool:
     """Return whether a call on these arguments runs on the CPU: where they were put, else on the default device."""
-    if _only_cpus():
+    if only_cpus():
         return True
     for leaf in jax.tree.leaves(given):
         if isinstance(leaf, jax.Array) and leaf.committed:
@@ -95,7 +95,8 @@ def on_cpu(*given: Any) -> bool:
 
 
 @functools.cache
-def _only_cpus() -> bool:
+def only_cpus() -> bool:
+    """Return whether there is no other device than CPUs."""
     return set(backend.backends()) == {"cpu"}
 
 

@@ -34,9 +34,22 @@ class Build : public Weighted {
         {"slice", &Build::Slice},     {"softmax", &Build::Softmax}};
     auto found = known.find(Self(i).name);
     Require(found != known.end(), "no operation ", Self(i).name);
+    OneThread one(IsSmall(i));
     (this->*found->second)(i);
     const Place& made = values_[Own(i)];
     Require(made.lies.get_dims() == program_.operations[i].Out(), Self(i).name, " gives another shape than it says");
+  }
+
+  bool IsSmall(size_t i) const {
+    const Statement& s = Self(i);
+    int64_t out = Bytes(program_.operations[i].Out()), moved = out, products = 0;
+    for (int64_t value : s.Whole("in")) moved += Bytes(program_.Shape(value));
+    if (s.Has("weight")) {
+      const Dims& weight = program_.Weight(s.One("weight"));
+      moved += Bytes(weight);
+      products = out / sizeof(float) * (Bytes(weight) / sizeof(float) / weight.at(0));
+    }
+    return moved <= kSmallBytes && products <= kSmallProducts;
   }
 
   void Apply(size_t i) { values_[Own(i)] = Passes(X(i), program_.operations[i].after, IsSpent(In(i), i)); }

@@ -41,7 +41,11 @@ class Workspace {
       for (const Moving& m : weights_) Set(m, weights);
       bound_ = weights;
     }
-    for (size_t i = 0; i < operands_.size(); ++i) steps_.steps[i].what->Run(operands_[i]);
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      const Step& step = steps_.steps[i];
+      OneThread one(step.alone);
+      step.what->Run(operands_[i]);
+    }
     Stream().wait();
   }
 

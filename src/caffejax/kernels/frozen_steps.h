@@ -12,6 +12,7 @@
 
 #include "frozen_layout.h"
 #include "frozen_memory.h"
+#include "threads.h"
 
 namespace caffejax {
 
@@ -50,7 +51,11 @@ struct Step {
   std::unique_ptr<const Executable> what;
   Operands operands;
   std::string name;
+  bool alone;  // in one thread
 };
+
+// What moves no more than this and multiplies no oftener is done by one thread before a second one has heard of it.
+inline constexpr int64_t kSmallBytes = 128 << 10, kSmallProducts = 256 << 10;
 
 // Steps in the order in which they were added, the buffers that they use, and the weights as they want them.
 class Steps {
@@ -84,10 +89,11 @@ class Steps {
       operands.emplace_back(DNNL_ARG_SCRATCHPAD, Place{scratchpad_, scratchpad});
     }
     for (auto& [number, place] : operands) buffers[place.buffer].Use(static_cast<int>(steps.size()));
-    steps.push_back({std::move(what), std::move(operands), name});
+    steps.push_back({std::move(what), std::move(operands), name, MaxThreads() == 1});
   }
 
   void Copy(const Place& from, const Place& to) {
+    OneThread one(static_cast<int64_t>(from.lies.get_size() + to.lies.get_size()) <= kSmallBytes);
     dnnl::reorder::primitive_desc pd(Engine(), from.lies, Engine(), to.lies, Attributes(false));
     Emit(pd, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
   }

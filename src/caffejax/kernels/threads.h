@@ -24,11 +24,15 @@ inline bool HasThreads() {
 
 inline int MaxThreads() { return HasThreads() ? omp_get_max_threads() : 1; }
 
-// While it lives, what oneDNN makes is for one thread.
+// While it lives, what oneDNN makes is for one thread, and what it runs is run by one; or as ever, if it is not `wanted`.
 class OneThread {
  public:
-  OneThread() : before_(MaxThreads()) { Set(1); }
-  ~OneThread() { Set(before_); }
+  explicit OneThread(bool wanted = true) : before_(wanted ? MaxThreads() : 1) {
+    if (before_ > 1) Set(1);
+  }
+  ~OneThread() {
+    if (before_ > 1) Set(before_);
+  }
   OneThread(const OneThread&) = delete;
   OneThread& operator=(const OneThread&) = delete;
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -15,7 +15,7 @@ from ..forks import refuse_in_forks
 from ..freezing import Ready, fold
 from ..graph import Graph
 from ..graph.reshape import reshape_graph, with_batch
-from ..kernels.compiling import on_cpu
+from ..kernels.compiling import on_cpu, only_cpus
 from ..options import Run
 from ..variables import Blobs, Variables
 from .given import check_inputs, check_variables
@@ -75,6 +75,7 @@ class Frozen:
 
     def _forget(self) -> None:
         self._ready: OrderedDict[Any, Ready] = OrderedDict()
+        self._direct: dict[Any, Callable[[Mapping[str, Any]], Blobs]] = {}  # the same, for calls in few steps
         self._lock = threading.Lock()
 
     def __call__(self, inputs: Mapping[str, Any], key: jax.Array | None = None) -> Blobs:
@@ -89,9 +90,14 @@ class Frozen:
         """
         try:
             given = {name: inputs[name] for name in self._fed}
+            shapes = _shapes(given.values()) if key is None else None
+            if shapes is not None and (direct := self._direct.get(shapes)) is not None:
+                return direct(given)
             ready = self._for(given)
             if any(isinstance(leaf, jax.core.Tracer) for leaf in (*given.values(), key)):
                 return ready.traced(given, key)
+            if shapes is not None and ready.is_direct and only_cpus():
+                self._direct[shapes] = ready.direct
             return ready(given, key)
         except (KeyError, TypeError, IndexError, ValueError):
             check_inputs(self.graph, self.graph.fed, inputs)
@@ -140,6 +146,7 @@ class Frozen:
                     ready = self._ready[key] = self._made(inputs, on_cpu=cpu)
                     while len(self._ready) > _KEPT:
                         self._ready.popitem(last=False)
+                        self._direct.clear()
         return ready
 
     def _made(self, inputs: Mapping[str, Any], *, on_cpu: bool) -> Ready:
@@ -148,6 +155,14 @@ class Frozen:
         check_room(graph)
         with jax.ensure_compile_time_eval():  # weights are packed once, whatever is being traced
             return Ready(graph, self.variables, self._options, self._packed, on_cpu=on_cpu)
+
+
+def _shapes(arrays: Iterable[Any]) -> tuple[Any, ...] | None:
+    """Return the shapes of arrays, of tracers none; nothing if some are no arrays."""
+    try:
+        return tuple([None if isinstance(a, jax.core.Tracer) else a.shape for a in arrays])
+    except AttributeError:
+        return None
 
 
 def _restored(kind: type[Frozen], graph: Graph, variables: Variables, options: Run) -> Frozen:
