@@ -98,6 +98,12 @@ def test_all_bad_lines_are_named_at_once(tmp_path):
     assert lines[1].endswith("list:3: is blank")
 
 
+def test_lines_longer_than_any_path_are_refused(tmp_path):
+    (tmp_path / "list").write_bytes(b"a\x0cb.jpg 1\n" + b"c" * 70_000 + b".jpg 2\n")
+    with pytest.raises(DataError, match=r"list:2: has 68\.37 KiB; a line has at most 64 KiB"):
+        read_list(tmp_path / "list")
+
+
 def test_all_missing_images_are_named_at_once(folder, open_source):
     names = ["in/a 1.png", "in/b.png", "nowhere/c.png"]
     (folder / "missing.txt").write_text("".join(f"{name} 0\n" for name in names))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import DataError, Problem
 from ..paths import content
+from ..sizes import in_words
 
 _SHOWN = 20
+_LONGEST = 1 << 16  # bytes of a line; no system takes a longer path
 _LABEL = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 
 
@@ -80,17 +82,26 @@ def read_names(file: Path) -> list[str]:
     return [line.strip() for line in _lines(file) if line.strip()]
 
 
-def _lines(file: Path) -> list[str]:
+def _lines(file: Path) -> Iterator[str]:
+    """Yield the lines of a text one by one: lists have millions."""
     try:
         data = content(file)
     except OSError as error:
         raise DataError(Problem(f"the list of images cannot be read: {error.strerror}", str(file))) from error
     if b"\0" in data:
         raise DataError(Problem("is no text; a list has a path, a space and a label on each line", str(file)))
-    lines = data.decode("utf-8", "surrogateescape").rstrip().splitlines()
+    lines = data.splitlines()
+    del data
+    while lines and not lines[-1].strip():
+        lines.pop()
     if not lines:
         raise DataError(Problem("the list names no images", str(file)))
-    return lines
+    for number, line in enumerate(lines, 1):
+        if len(line) > _LONGEST:
+            raise DataError(
+                Problem(f"has {in_words(len(line))}; a line has at most {in_words(_LONGEST)}", str(file), number)
+            )
+        yield line.decode("utf-8", "surrogateescape")
 
 
 def find_images(images: ImageList, root: str, folders: Sequence[Path]) -> list[str]:
