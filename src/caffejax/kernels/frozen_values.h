@@ -1,7 +1,8 @@
 // The values of a program: where each lies, who reads it last, and passes over one.
 //
 // oneDNN chooses how a convolution's arrays lie. Where some are joined along the channels all lie by blocks of channels
-// instead, so that of one image, whose blocks follow each other, the parts are computed where they belong.
+// instead, so that of one image, whose blocks follow each other, the parts are computed where they belong. So they do
+// where channels are convolved each by itself, which is fastest so; between such, oneDNN would choose pixels.
 
 #ifndef CAFFEJAX_KERNELS_FROZEN_VALUES_H_
 #define CAFFEJAX_KERNELS_FROZEN_VALUES_H_
@@ -35,6 +36,7 @@ class Values {
         if (s.Has("value")) MarkUse(s.One("value"), i);
       }
       FindParts(i);
+      by_blocks_ = by_blocks_ || IsByChannel(o);
     }
     for (int64_t result : program.results) wanted_[result] = true;
   }
@@ -59,6 +61,13 @@ class Values {
       if (whole && value >= Own(0)) parts_.emplace(value, std::pair{operation, channel});
       channel += channels;
     }
+  }
+
+  // Whether it is a convolution of each channel by itself, all of them in whole blocks.
+  static bool IsByChannel(const Operation& o) {
+    Dims out = o.Out();
+    bool apart = o.self.name == "convolution" && IsSpatial(out) && o.self.One("groups") == out[1];
+    return apart && out[1] > 1 && out[1] % kBlock == 0;
   }
 
   std::optional<Place> InItsPlace(int64_t value) {

@@ -40,19 +40,10 @@ class Weighted : public Values {
       forms.push_back({by_blocks_ ? in_blocks : any_in, like, std::nullopt, free ? added : -1});
     } else if (by_blocks_) {
       forms.push_back({in_blocks, ByBlocks(out), std::nullopt});
-    } else if (given && IsReadByChannel(i)) {  // few channels would make blocks, which that would have to take apart
-      forms.push_back({ByPixels(in), ByPixels(out), std::nullopt});
     }
     forms.push_back({any_in, any_out, std::nullopt});
     forms.push_back({any_in, any_out, std::nullopt, -1, false});
     return forms;
-  }
-
-  // Whether the next operation is a convolution of each channel by itself, which goes by pixels.
-  bool IsReadByChannel(size_t i) const {
-    if (i + 1 == program_.operations.size()) return false;
-    const Statement& next = Self(i + 1);
-    return next.name == "convolution" && In(i + 1) == Own(i) && next.One("groups") == program_.operations[i].Out().at(1);
   }
 
   // The value of the same shape that an operation's result is added to, if there is one; else -1.
