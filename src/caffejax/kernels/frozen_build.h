@@ -40,6 +40,7 @@ class Build : public Weighted {
     Require(made.lies.get_dims() == program_.operations[i].Out(), Self(i).name, " gives another shape than it says");
   }
 
+  // Whether threads would only keep an operation waiting.
   bool IsSmall(size_t i) const {
     const Statement& s = Self(i);
     int64_t out = Bytes(program_.operations[i].Out()), moved = out, products = 0;

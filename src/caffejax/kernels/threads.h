@@ -24,7 +24,7 @@ inline bool HasThreads() {
 
 inline int MaxThreads() { return HasThreads() ? omp_get_max_threads() : 1; }
 
-// While it lives, what oneDNN makes is for one thread, and what it runs is run by one; or as ever, if it is not `wanted`.
+// While it lives, what oneDNN makes is for one thread, and what it runs is run by one; not if it is not `wanted`.
 class OneThread {
  public:
   explicit OneThread(bool wanted = true) : before_(wanted ? MaxThreads() : 1) {
