@@ -67,6 +67,13 @@ def test_grey_and_resized(folder, open_source):
     assert (data == 10 * label[:, None, None, None]).all()
 
 
+def test_what_an_image_may_have_is_a_limit_of_what_it_is_resized_to(folder):
+    file = folder / "in" / "a 1.png"
+    assert read_image(file, True, 8, 5, max_pixels=40).shape == (3, 8, 5)
+    with pytest.raises(DataError, match=r"height 8 and width 6: that is too large \(--max_image_pixels\)"):
+        read_image(file, True, 8, 6, max_pixels=40)
+
+
 @pytest.mark.parametrize("colour", [True, False])
 @pytest.mark.parametrize("size", [(0, 0), (9, 7), (30, 41)])
 def test_images_are_read_as_opencv_reads_files(tmp_path, colour, size):

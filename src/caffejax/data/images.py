@@ -23,12 +23,12 @@ def read_image(
         colour: whether three channels come out, else one; whatever the file has.
         height: the height to resize to, bilinearly, if `width` is given too; else 0.
         width: likewise.
-        max_pixels: how many pixels it may have in the file.
+        max_pixels: how many pixels it may have, in the file and resized.
 
     Raises:
         DataError: naming the file, if it cannot be read; BadImageError, if it cannot be decoded or is too large.
     """
-    return resize(decode_file(path, read_file(path), colour, max_pixels), height, width)
+    return resize(decode_file(path, read_file(path), colour, max_pixels), height, width, max_pixels)
 
 
 def read_file(path: str | Path) -> bytes:
@@ -53,16 +53,16 @@ def decode_file(path: str | Path, data: bytes, colour: bool = True, max_pixels: 
         return decode_image(data, COLOUR if colour else GREY, max_pixels)
 
 
-def resize(image: np.ndarray, height: int, width: int) -> np.ndarray:
+def resize(image: np.ndarray, height: int, width: int, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
     """Resize an image (C, H, W) bilinearly, unless height or width is 0.
 
     Raises:
-        DataError: if it would have more pixels than images may have by default, or there is no memory for it.
+        DataError: if it would have more than `max_pixels`, or there is no memory for it.
     """
     if not (height and width):
         return image
-    problem = f"cannot be resized to height {height} and width {width}: that is too large"
-    if height * width > MAX_IMAGE_PIXELS:
+    problem = f"cannot be resized to height {height} and width {width}: that is too large (--max_image_pixels)"
+    if height * width > max_pixels:
         raise DataError(problem)
     try:
         pixels = cv2.resize(image.transpose(1, 2, 0), (width, height))

@@ -35,7 +35,7 @@ def encode_image_datum(
         width: likewise.
         encoding: jpg, png, ...: store it compressed so. A file whose name ends in that and which is not resized is
             stored byte by byte, also if it has colours and `colour` is False, as Caffe does.
-        max_pixels: how many pixels it may have in the file.
+        max_pixels: how many pixels it may have, in the file and resized.
 
     Returns:
         The Datum, and the image's shape (C, H, W).
@@ -44,7 +44,7 @@ def encode_image_datum(
         DataError: naming the file, if it cannot be read or decoded, or OpenCV knows no such encoding.
     """
     content = read_file(path)
-    image = resize(decode_file(path, content, colour, max_pixels), height, width)
+    image = resize(decode_file(path, content, colour, max_pixels), height, width, max_pixels)
     datum = make_datum(path, None if height and width else content, image, encoding)
     datum.label = label
     return datum.SerializeToString(), image.shape

@@ -68,7 +68,7 @@ class ClipExamples(ListedVideos[Any]):
             numbers = range(first, first + length * step, step)
             files = [os.path.join(path, f"{number:06d}.jpg") for number in numbers]
             frames = [read_image(file, max_pixels=self._max_pixels) for file in files]
-        small = [resize(frame, param.new_height, param.new_width) for frame in frames]
+        small = [resize(frame, param.new_height, param.new_width, self._max_pixels) for frame in frames]
         if len({frame.shape for frame in small}) > 1:
             raise BadImageError(Problem("has frames of several sizes; new_height and new_width make them one", path))
         return np.stack(small, axis=1).reshape(-1, *small[0].shape[1:])
