@@ -16,6 +16,7 @@ import pytest
 from frozen_nets import UNTUNED, assert_close, inputs_of, net_of, variables_of
 
 from caffejax import CaffejaxError, Net
+from caffejax.kernels import frozen as kernels
 from caffejax.net import Variables
 from caffejax.net.frozen import Frozen
 
@@ -41,9 +42,10 @@ TWO = (
 )
 
 
-@pytest.fixture(scope="module")
-def subject() -> tuple[Net, Variables, Frozen]:
-    net = Net(TEXT, "TEST")
+@pytest.fixture(scope="module", params=["BNLL", "TanH"])
+def subject(request: pytest.FixtureRequest) -> tuple[Net, Variables, Frozen]:
+    """A net with a layer of XLA's, and one that is a program as a whole, whose calls go straight to it."""
+    net = Net(TEXT.replace("BNLL", request.param), "TEST")
     variables = variables_of(net)
     return net, variables, net.freeze(variables)
 
@@ -247,6 +249,16 @@ def test_of_a_net_in_phase_train(subject: tuple[Net, Variables, Frozen]) -> None
     inputs = inputs_of(net)
     trained = Net(TEXT.replace('type: "ReLU"', 'type: "Dropout"'), "TRAIN")
     assert_close(trained.freeze(variables)(inputs), applied(trained.in_phase("TEST"), variables, inputs))
+
+
+@pytest.mark.skipif(not kernels.available(), reason="needs oneDNN")
+def test_calls_on_known_shapes_go_straight_to_the_compiled_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net(TEXT.replace("BNLL", "TanH"), "TEST")
+    variables, inputs = variables_of(net), inputs_of(net)
+    frozen = net.freeze(variables)
+    want = frozen(inputs)
+    monkeypatch.setattr(Frozen, "_for", lambda *_: pytest.fail("it was looked for"))
+    np.testing.assert_array_equal(frozen(inputs)["s"], want["s"])
 
 
 def test_what_a_result_is_stays(subject: tuple[Net, Variables, Frozen]) -> None:
