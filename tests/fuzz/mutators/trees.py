@@ -30,6 +30,8 @@ _VALUES: list[Any] = [
     ),
 ]
 
+_REPEATED = 1000  # places of what is repeated a thousand times: more take the fuzzer itself too long
+
 
 def change_tree(draw: Random, tree: Any) -> Any:
     """Return a copy with a few places changed."""
@@ -42,7 +44,8 @@ def change_tree(draw: Random, tree: Any) -> Any:
         elif kind < 0.7 and holder is not box:
             del holder[key]
         elif kind < 0.8:
-            holder[key] = [holder[key]] * draw.choice((1, 2, 1000))
+            times = draw.choice((1, 2, 1000))
+            holder[key] = [holder[key]] * (times if len(_places(holder[key])) < _REPEATED else min(times, 2))
         elif kind < 0.9 and isinstance(holder, dict):
             holder[draw.choice(["", "x", f"{key}2", str(key).upper(), "__metadata__"])] = holder[key]
         else:
