@@ -128,7 +128,6 @@ class Weighted : public Values {
     return Plain(bias);
   }
 
-
   void Convolve(size_t i) {
     const Statement& s = Self(i);
     const Dims& caffe = program_.Weight(s.One("weight"));

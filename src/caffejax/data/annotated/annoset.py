@@ -33,7 +33,7 @@ class Storing:
         max_dim: larger images are then made smaller until their longer side is that long; 0 for no such limit.
         encoding: jpg, png, ...: store them compressed so. A file whose name ends in that and which is not resized is
             stored byte by byte, if it is stored with colours.
-        max_pixels: how many pixels they may have in their files.
+        max_pixels: how many pixels they may have in their files, and resized to `height` and `width`.
     """
 
     colour: bool = True
@@ -97,7 +97,7 @@ def write_annotated(
 def _resized(image: np.ndarray, storing: Storing) -> np.ndarray:
     """Return an image (C, H, W) in the size in which it is stored; itself where that is its own."""
     if not (storing.min_dim or storing.max_dim):
-        return resize(image, storing.height, storing.width)
+        return resize(image, storing.height, storing.width, storing.max_pixels)
     short, long = sorted(image.shape[1:])
     scale = np.float32(max(1.0, storing.min_dim / short))
     if storing.max_dim and int(scale * long) > storing.max_dim:
