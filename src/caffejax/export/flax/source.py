@@ -19,11 +19,13 @@ WEIGHTS = Path(__file__).with_name("model.safetensors")
 
 def load(path: str | Path = WEIGHTS) -> {name}:
     """Return the net with the weights of a file, in eval mode."""
-    model = {name}(rngs=nnx.Rngs(0))
+    # shapes alone: weights drawn here would be replaced
+    model = nnx.eval_shape(lambda: {name}(rngs=nnx.Rngs(0)))
     weights = load_file(path)
     variables = nnx.to_flat_state(nnx.state(model, (nnx.Param, nnx.BatchStat)))
     loaded = [(names, variable.replace(weights[".".join(map(str, names))])) for names, variable in variables]
     nnx.update(model, nnx.from_flat_state(loaded))
+    nnx.reseed(model, default=0)
     model.eval()
     return model
 ''',
@@ -33,12 +35,14 @@ WEIGHTS = Path(__file__).with_name("weights")
 
 def load(path: str | Path = WEIGHTS) -> {name}:
     """Return the net with the weights of an orbax checkpoint, in eval mode."""
-    model = {name}(rngs=nnx.Rngs(0))
+    # shapes alone: weights drawn here would be replaced
+    model = nnx.eval_shape(lambda: {name}(rngs=nnx.Rngs(0)))
     state = nnx.state(model, (nnx.Param, nnx.BatchStat))
     with ocp.StandardCheckpointer() as checkpointer:
         weights = checkpointer.restore(Path(path).absolute(), nnx.to_pure_dict(state))
     nnx.replace_by_pure_dict(state, weights)
     nnx.update(model, state)
+    nnx.reseed(model, default=0)
     model.eval()
     return model
 ''',
