@@ -1,12 +1,8 @@
-"""Nets to be written as flax source, and the numbers that they are filled with."""
-
-import jax
-import jax.numpy as jnp
-import numpy as np
+"""Nets to be written as flax source."""
 
 from caffejax import Net
 from caffejax.export import Subject
-from caffejax.net import Variables
+from export.filled import filled
 
 # one layer after an input of the shape: its type, and the rest of it
 LAYERS: dict[str, tuple[tuple[int, ...], str]] = {
@@ -216,32 +212,6 @@ NETS: dict[str, str] = {
     "residual": residual_net(2),
     "residual, in a list": residual_net(6),
 }
-
-
-def filled(net: Net, seed: int = 0) -> Variables:
-    """Variables with no zeros in them: weights that keep the scale, variances above zero, and sums of two batches."""
-    random = np.random.default_rng(seed)
-
-    def array(layer: str, index: int, shape: tuple[int, ...]) -> jax.Array:
-        kind = net.graph.layer(layer).type.name
-        if kind == "BatchNorm" and index == 2:
-            return jnp.full(shape, 2.0)
-        if (kind, index) in {("BatchNorm", 1), ("BN", 3)}:
-            return jnp.asarray(random.uniform(0.5, 1.5, shape), jnp.float32)
-        scale = np.sqrt(np.prod(shape[1:])) if len(shape) > 1 else 1
-        return jnp.asarray(random.normal(size=shape) / scale, jnp.float32)
-
-    def tree(learnable: bool) -> dict[str, tuple[jax.Array | None, ...]]:
-        return {
-            layer.key: tuple(
-                array(layer.key, i, p.spec.shape) if p.owned and p.spec.learnable == learnable else None
-                for i, p in enumerate(layer.owned)
-            )
-            for layer in net.graph.layers
-            if any(p.owned and p.spec.learnable == learnable for p in layer.owned)
-        }
-
-    return Variables(tree(True), tree(False))
 
 
 def subject_for(text: str) -> Subject:

@@ -10,16 +10,24 @@ from typing import Any
 
 def outputs_of(folder: str, batches: list[list[Any]]) -> list[tuple[Any, ...]]:
     """What the net in a folder gives for lists of inputs: its outputs in order."""
+    _no_caffejax()
+    return run_source(folder, batches)
+
+
+def run_source(folder: str, batches: list[list[Any]]) -> list[tuple[Any, ...]]:
+    """The same, where caffejax may be imported; compiled in little time."""
     import jax
     import numpy as np
     from flax import nnx
 
-    def run(model: Any, *arrays: Any) -> tuple[Any, ...]:
-        found = model(*arrays)
+    definition, state = nnx.split(_module(folder).load())
+
+    def run(state: Any, *arrays: Any) -> tuple[Any, ...]:
+        found = nnx.merge(definition, state)(*arrays)
         return tuple(found.values()) if isinstance(found, dict) else (found,)
 
-    model, compiled = _module(folder).load(), nnx.jit(run)
-    return [jax.tree.map(np.asarray, compiled(model, *arrays)) for arrays in batches]
+    compiled = jax.jit(run, compiler_options={"xla_backend_optimization_level": 0})
+    return [jax.tree.map(np.asarray, compiled(state, *arrays)) for arrays in batches]
 
 
 def read_me(folder: str) -> str:
@@ -63,7 +71,6 @@ def _statistics(model: Any) -> dict[str, Any]:
 
 
 def _module(folder: str) -> Any:
-    _no_caffejax()
     spec = importlib.util.spec_from_file_location("model", Path(folder) / "model.py")
     assert spec is not None
     assert spec.loader is not None

@@ -12,12 +12,13 @@ import flax_worker
 import jax
 import numpy as np
 import pytest
-from flax_nets import LAYERS, NETS, SHARED, filled, images, layer, one_layer, residual_net, subject_for
+from flax_nets import LAYERS, NETS, SHARED, images, layer, one_layer, residual_net, subject_for
 
 from caffejax import CaffejaxError, Net
 from caffejax.export import Subject
 from caffejax.export.flax import write_flax
 from caffejax.export.flax.building import known_types
+from export.filled import filled
 from recorded import MANIFEST, case_id
 from transformations.processes import fresh
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import onnx
 import onnxruntime
@@ -13,6 +12,7 @@ from onnx_oracle import assert_equal, assert_same, expected, run
 from caffejax import Net, __version__
 from caffejax.export import Preprocessing, Subject, subject_of
 from caffejax.export.onnx import OPSETS, export_onnx, write_onnx
+from export.filled import filled
 from export.test_stablehlo import CLASSIFICATION, DETECTION, SEGMENTATION, SIAMESE
 
 REPOSITORY = Path(__file__).parents[3]
@@ -54,11 +54,7 @@ LONG = ["squeezenet", "mobilenet", "cifar10_full", "lstm", "faster_rcnn_toy/test
 def made(text: Any, outputs: Any = None) -> Subject:
     """A net whose weights and statistics are no zeros."""
     net = Net(text)
-    variables = net.init(jax.random.key(0))
-    draw = np.random.default_rng(0)
-    params = jax.tree.map(lambda p: np.asarray(p + 0.1 * draw.normal(size=p.shape), np.float32), variables.params)
-    state = jax.tree.map(lambda a: draw.uniform(0.5, 1.5, a.shape).astype(np.float32), variables.state)
-    return subject_of(net, variables._replace(params=params, state=state), outputs)
+    return subject_of(net, filled(net), outputs)
 
 
 def inputs_of(subject: Subject) -> dict[str, np.ndarray]:

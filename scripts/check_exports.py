@@ -1,0 +1,86 @@
+"""Export nets as ONNX and as flax source, run them there, and hold them against the nets themselves.
+
+python scripts/check_exports.py configs --jobs 2 --out exports.jsonl
+
+Each net, a file or all *.prototxt in a folder, has a process of its own; weights and inputs are drawn. The exit code is
+1 if an output differs by more than 1e-4 of its largest number, unless the net itself moves as far where its inputs move
+by 1e-6. A form that says which layers it does not have is counted as refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+TESTS = Path(__file__).parents[1] / "tests"
+FORMS, TOLERANCE = ("onnx", "flax"), 1e-4
+ONE = """
+import json, sys
+sys.path.insert(0, sys.argv[2])
+from export.assessing import assess
+print(json.dumps(assess(sys.argv[1])))
+"""
+
+
+def main() -> int:
+    """Check; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("nets", nargs="+", type=Path, help="net prototxts, or folders of them")
+    parser.add_argument("--jobs", type=int, default=1, help="how many at a time")
+    parser.add_argument("--seconds", type=float, default=900, help="that a net may take")
+    parser.add_argument("--out", type=Path, help="a file for what is found, a line of JSON for each net")
+    options = parser.parse_args()
+    files = [file for path in options.nets for file in (sorted(path.rglob("*.prototxt")) if path.is_dir() else [path])]
+    counts = {form: Counter[str]() for form in FORMS}
+    with ThreadPoolExecutor(options.jobs) as threads:
+        for file, found in zip(files, threads.map(lambda file: _one(file, options.seconds), files), strict=True):
+            said = {form: verdict(found, form) for form in FORMS}
+            for form, word in said.items():
+                counts[form][word] += 1
+            largest = [f"{form} {word} {_largest(found.get(form))}".rstrip() for form, word in said.items()]
+            print(f"{file}: {', '.join(largest)}", flush=True)
+            if options.out:
+                with options.out.open("a") as lines:
+                    lines.write(json.dumps({"net": str(file), **found}) + "\n")
+    for form, words in counts.items():
+        print(f"{form}: {', '.join(f'{n} {word}' for word, n in words.most_common())}")
+    return 1 if any(words["differs"] + words["failed"] for words in counts.values()) else 0
+
+
+def verdict(found: dict[str, Any], form: str) -> str:
+    """Return a word for what became of a net in a form."""
+    if "failed" in found or "refused" in found:
+        return "failed" if "failed" in found else "does not load"
+    if "refused" in found[form]:
+        return "refused"
+    if all(error <= TOLERANCE for error in found[form].values()):
+        return "equal"
+    return "unstable" if all(e <= max(TOLERANCE, found["sways"][n]) for n, e in found[form].items()) else "differs"
+
+
+def _largest(errors: dict[str, Any] | None) -> str:
+    return f"{max(errors.values()):.1e}" if errors and "refused" not in errors else ""
+
+
+def _one(file: Path, seconds: float) -> dict[str, Any]:
+    """Return what a process for this net finds."""
+    began = time.monotonic()
+    command = [sys.executable, "-c", ONE, str(file), str(TESTS)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"took over {time.monotonic() - began:.0f} s"}
+    if done.returncode:
+        return {"failed": f"exit code {done.returncode}: {done.stderr[-2000:]}"}
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

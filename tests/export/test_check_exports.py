@@ -1,0 +1,73 @@
+"""Whole nets in both forms, and that `scripts/check_exports.py` finds an export that is wrong."""
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from export import assessing
+from export.flax_nets import residual_net
+
+ROOT = Path(__file__).parents[2]
+CORPUS = ROOT.parent / "shared" / "corpus"
+SCRIPT = ROOT / "scripts" / "check_exports.py"
+SMALL = [  # nets that are quickly compiled, no two of one family
+    "BVLC__caffe__examples__cifar10__cifar10_full_sigmoid_train_test_bn.prototxt",
+    "BVLC__caffe__examples__siamese__mnist_siamese.prototxt",
+    "farmingyard__ShuffleNet__shufflenet_1x_g3_deploy.prototxt",
+    "kpzhang93__MTCNN_face_detection_alignment__code__codes__MTCNNv2__model__det4.prototxt",
+    "s9xie__hed__examples__hed__deploy.prototxt",
+]
+
+
+def check(*arguments: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+def test_nets_of_a_folder(tmp_path: Path) -> None:
+    nets, out = tmp_path / "nets", tmp_path / "out.jsonl"
+    nets.mkdir()
+    (nets / "a.prototxt").write_text(residual_net(1))
+    (nets / "b.prototxt").write_text('layer { name: "x" type: "Convolutoin" top: "x" }')
+    done = check(nets, "--out", out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-2:] == ["onnx: 1 equal, 1 does not load", "flax: 1 equal, 1 does not load"]
+    equal, wrong = map(json.loads, out.read_text().splitlines())
+    assert equal["outputs"].keys() == equal["onnx"].keys() == {"prob", "fc"}
+    assert all(moved > 1e-3 for moved in equal["moves"].values())
+    assert "Convolutoin" in wrong["refused"]
+
+
+@pytest.mark.slow
+def test_a_wrong_export_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "net.prototxt").write_text(residual_net(1))
+    monkeypatch.setitem(assessing._FORMS, "onnx", lambda subject, inputs: _off(subject, inputs))
+    found = assessing.assess(str(tmp_path / "net.prototxt"), ("onnx",))
+    assert found["onnx"]["fc"] == pytest.approx(1e-3, rel=0.2)
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    from check_exports import verdict
+
+    assert verdict(found, "onnx") == "differs"
+    assert verdict(found | {"sways": dict.fromkeys(found["sways"], 0.01)}, "onnx") == "unstable"
+    assert verdict(found | {"onnx": {"fc": float("nan")}}, "onnx") == "differs"
+
+
+def _off(subject: Any, inputs: Any) -> dict[str, np.ndarray]:
+    return {name: np.asarray(blob) * 1.001 for name, blob in subject.run(inputs).items()}
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not CORPUS.is_dir(), reason=f"needs the corpus of public nets in {CORPUS}, which is absent")
+@pytest.mark.parametrize("name", SMALL)
+def test_public_nets_are_equal(name: str, tmp_path: Path) -> None:
+    with zipfile.ZipFile(CORPUS / "nets.zip") as archive:
+        path = archive.extract(next(n for n in archive.namelist() if Path(n).name == name), tmp_path)
+    found = assessing.assess(path)
+    for form in assessing.FORMS:
+        assert max(found[form].values()) < 1e-4, found[form]
