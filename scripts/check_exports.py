@@ -23,9 +23,9 @@ TESTS = Path(__file__).parents[1] / "tests"
 FORMS, TOLERANCE = ("onnx", "flax"), 1e-4
 ONE = """
 import json, sys
-sys.path.insert(0, sys.argv[2])
+sys.path.insert(0, sys.argv[3])
 from export.assessing import assess
-print(json.dumps(assess(sys.argv[1])))
+print(json.dumps(assess(*sys.argv[1:3])))
 """
 
 
@@ -34,13 +34,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nets", nargs="+", type=Path, help="net prototxts, or folders of them")
     parser.add_argument("--jobs", type=int, default=1, help="how many at a time")
+    parser.add_argument("--phase", choices=("TRAIN", "TEST"), default="TEST", help="which of their layers")
     parser.add_argument("--seconds", type=float, default=900, help="that a net may take")
     parser.add_argument("--out", type=Path, help="a file for what is found, a line of JSON for each net")
     options = parser.parse_args()
     files = [file for path in options.nets for file in (sorted(path.rglob("*.prototxt")) if path.is_dir() else [path])]
     counts = {form: Counter[str]() for form in FORMS}
     with ThreadPoolExecutor(options.jobs) as threads:
-        for file, found in zip(files, threads.map(lambda file: _one(file, options.seconds), files), strict=True):
+        results = threads.map(lambda file: _one(file, options.phase, options.seconds), files)
+        for file, found in zip(files, results, strict=True):
             said = {form: verdict(found, form) for form in FORMS}
             for form, word in said.items():
                 counts[form][word] += 1
@@ -69,10 +71,10 @@ def _largest(errors: dict[str, Any] | None) -> str:
     return f"{max(errors.values()):.1e}" if errors and "refused" not in errors else ""
 
 
-def _one(file: Path, seconds: float) -> dict[str, Any]:
+def _one(file: Path, phase: str, seconds: float) -> dict[str, Any]:
     """Return what a process for this net finds."""
     began = time.monotonic()
-    command = [sys.executable, "-c", ONE, str(file), str(TESTS)]
+    command = [sys.executable, "-c", ONE, str(file), phase, str(TESTS)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:

@@ -21,7 +21,7 @@ FORMS = ("onnx", "flax")
 NUDGE = 1e-6  # what inputs are moved by, to see how far the net itself moves
 
 
-def assess(path: str, forms: tuple[str, ...] = FORMS) -> dict[str, Any]:
+def assess(path: str, phase: str = "TEST", forms: tuple[str, ...] = FORMS) -> dict[str, Any]:
     """What became of a net: its outputs, and for each form the largest errors or why it is refused.
 
     `moves` is how far the outputs move where all inputs are others, `sways` where they are nudged. Errors and movements
@@ -29,7 +29,7 @@ def assess(path: str, forms: tuple[str, ...] = FORMS) -> dict[str, Any]:
     """
     began = time.monotonic()
     try:
-        subject = _subject(Net(path))
+        subject = _subject(Net(path, phase))
     except CaffejaxError as error:
         return {"refused": str(error)}
     compute = compiled(subject, subject.inputs)
@@ -67,11 +67,17 @@ def _largest(array: np.ndarray) -> float:
 
 
 def _subject(net: Net) -> Subject:
-    """The net; where it ends with a Softmax the scores before it, too: of random weights it may tell little."""
+    """The net up to layers that run on the host, and the scores before a last Softmax, which may hide them."""
     variables = filled(net)
     subject = subject_of(net, variables)
-    last = [layer for layer in subject.layers if layer.type.name == "Softmax" and layer.tops[0] in subject.outputs]
-    return subject_of(net, variables, [*subject.outputs, *(layer.bottoms[0] for layer in last)])
+    wanted, beyond = list(subject.outputs), set[str]()
+    for layer in subject.layers:
+        if layer.type.on_host or beyond.intersection(layer.bottoms):
+            beyond.update(layer.tops)
+            wanted += layer.bottoms
+        elif layer.type.name == "Softmax" and layer.tops[0] in subject.outputs:
+            wanted += layer.bottoms
+    return subject_of(net, variables, [name for name in dict.fromkeys(wanted) if name not in beyond])
 
 
 def _inputs(subject: Subject, seed: int) -> dict[str, np.ndarray]:

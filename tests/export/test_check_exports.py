@@ -48,7 +48,7 @@ def test_nets_of_a_folder(tmp_path: Path) -> None:
 def test_a_wrong_export_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "net.prototxt").write_text(residual_net(1))
     monkeypatch.setitem(assessing._FORMS, "onnx", lambda subject, inputs: _off(subject, inputs))
-    found = assessing.assess(str(tmp_path / "net.prototxt"), ("onnx",))
+    found = assessing.assess(str(tmp_path / "net.prototxt"), forms=("onnx",))
     assert found["onnx"]["fc"] == pytest.approx(1e-3, rel=0.2)
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     from check_exports import verdict
