@@ -20,7 +20,10 @@ from pathlib import Path
 from typing import Any
 
 TESTS = Path(__file__).parents[1] / "tests"
-FORMS, TOLERANCE = ("onnx", "flax"), 1e-4
+sys.path.insert(0, str(TESTS))
+
+from export.judging import FORMS, verdict  # noqa: E402  it lies beside the tests
+
 ONE = """
 import json, sys
 sys.path.insert(0, sys.argv[3])
@@ -54,17 +57,6 @@ def main() -> int:
     for form, words in counts.items():
         print(f"{form}: {', '.join(f'{n} {word}' for word, n in words.most_common())}")
     return 1 if any(words["differs"] + words["failed"] for words in counts.values()) else 0
-
-
-def verdict(found: dict[str, Any], form: str) -> str:
-    """Return a word for what became of a net in a form."""
-    if "failed" in found or "refused" in found:
-        return "failed" if "failed" in found else "does not load"
-    if "refused" in found[form]:
-        return "refused"
-    if all(error <= TOLERANCE for error in found[form].values()):
-        return "equal"
-    return "unstable" if all(e <= max(TOLERANCE, found["sways"][n]) for n, e in found[form].items()) else "differs"
 
 
 def _largest(errors: dict[str, Any] | None) -> str:

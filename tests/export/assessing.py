@@ -2,21 +2,24 @@
 
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from caffejax import CaffejaxError, Net
 from caffejax.data.complete_inputs import complete_inputs
 from caffejax.export import Subject, subject_of
 from caffejax.export.flax import write_flax
+from caffejax.layers.context import Phase
+from caffejax.net import Variables
+from caffejax.schema import read_net
 from export import flax_worker
 from export.filled import filled
+from export.judging import Arrays, beyond, errors, largest
 from export.onnx.onnx_oracle import compiled, exported, run
 
-Arrays = Mapping[str, np.ndarray]
 FORMS = ("onnx", "flax")
 NUDGE = 1e-6  # what inputs are moved by, to see how far the net itself moves
 
@@ -25,59 +28,70 @@ def assess(path: str, phase: str = "TEST", forms: tuple[str, ...] = FORMS) -> di
     """What became of a net: its outputs, and for each form the largest errors or why it is refused.
 
     `moves` is how far the outputs move where all inputs are others, `sways` where they are nudged. Errors and movements
-    are shares of an output's largest number.
+    are shares of an output's largest number; `beyond` counts the numbers whose error is above the tolerance.
     """
     began = time.monotonic()
     try:
-        subject = _subject(Net(path, phase))
+        subject = _subject(path, phase)
     except CaffejaxError as error:
         return {"refused": str(error)}
-    compute = compiled(subject, subject.inputs)
+    try:
+        compute = compiled(subject, subject.inputs)
+    except CaffejaxError as error:
+        return {form: {"refused": str(error)} for form in forms}
     first, second = _inputs(subject, 1), _inputs(subject, 2)
     wanted = compute(first)
     nudged = {name: (x * (1 + NUDGE)).astype(x.dtype) for name, x in first.items()}
     found: dict[str, Any] = {
-        "outputs": {name: [list(a.shape), _largest(a)] for name, a in wanted.items()},
+        "outputs": {name: [list(a.shape), largest(a)] for name, a in wanted.items()},
         "moves": errors(compute(second), wanted),
         "sways": errors(compute(nudged), wanted),
     }
     for form in forms:
         try:
-            found[form] = errors(_FORMS[form](subject, first), wanted)
+            given = _FORMS[form](subject, first)
+            found[form], found[f"{form}_beyond"] = errors(given, wanted), beyond(given, wanted)
         except CaffejaxError as error:
             found[form] = {"refused": str(error)}
     return found | {"seconds": round(time.monotonic() - began, 1)}
 
 
-def errors(found: Arrays, wanted: Arrays) -> dict[str, float]:
-    """By output, the largest error as a share of the largest number; no number where shapes or NaNs differ."""
-    return {name: _error(found[name], array) for name, array in wanted.items()}
-
-
-def _error(found: np.ndarray, wanted: np.ndarray) -> float:
-    if found.shape != wanted.shape or not np.array_equal(np.isfinite(found), np.isfinite(wanted)):
-        return float("nan")
-    kept = np.isfinite(wanted)
-    apart = np.abs(found[kept].astype(np.float64) - wanted[kept]).max(initial=0)
-    return float(apart / max(_largest(wanted), 1e-3))
-
-
-def _largest(array: np.ndarray) -> float:
-    return float(np.abs(array[np.isfinite(array)]).max(initial=0))
-
-
-def _subject(net: Net) -> Subject:
-    """The net up to layers that run on the host, and the scores before a last Softmax, which may hide them."""
-    variables = filled(net)
-    subject = subject_of(net, variables)
-    wanted, beyond = list(subject.outputs), set[str]()
-    for layer in subject.layers:
-        if layer.type.on_host or beyond.intersection(layer.bottoms):
-            beyond.update(layer.tops)
+def _subject(path: str, phase: Phase) -> Subject:
+    """The net up to layers that run on the host, and what its last layers read: they may hide or magnify errors."""
+    net = Net(path, phase)
+    outputs = subject_of(net, filled(net)).net
+    wanted, left = list(outputs.outputs), set[str]()
+    for layer in outputs.graph.layers:
+        if layer.type.on_host or left.intersection(layer.bottoms):
+            left.update(layer.tops)
             wanted += layer.bottoms
-        elif layer.type.name == "Softmax" and layer.tops[0] in subject.outputs:
+        elif not layer.type.is_fed and set(layer.tops).intersection(outputs.outputs):
             wanted += layer.bottoms
-    return subject_of(net, variables, [name for name in dict.fromkeys(wanted) if name not in beyond])
+    kept = [name for name in dict.fromkeys(wanted) if name not in left and name not in outputs.fed]
+    return subject_of(net, _measured(path, phase, filled(net), kept), kept)
+
+
+def _measured(path: str, phase: Phase, variables: Variables, outputs: list[str]) -> Variables:
+    """The variables with statistics in BatchNorm that a batch has: as after training, no signal grows over depth."""
+    message = read_net(path)
+    for layer in message.layer:
+        if layer.type == "BatchNorm":
+            layer.batch_norm_param.use_global_stats = False
+    net = Net(message, phase, file=path).for_inference(outputs)
+    state = {layer.key: variables.state[layer.key] for layer in net.graph.layers if layer.type.name == "BatchNorm"}
+    if not state:
+        return variables
+    empty = {**variables.state, **jax.tree.map(np.zeros_like, state)}
+    compute = jax.jit(lambda inputs: net.apply(variables.params, empty, inputs)[1])
+    after = compute(_inputs(Subject(net, variables), 0))
+    found = {key: _at_least(after[key]) for key in state if key in after}
+    return variables._replace(state={**variables.state, **found})
+
+
+def _at_least(statistics: tuple[Any, ...]) -> tuple[Any, ...]:
+    """No variance below a tenth of the mean one: those of a number or two would magnify rounding."""
+    mean, variance, *rest = statistics
+    return mean, np.maximum(variance, 0.1 * np.mean(variance) or 1.0), *rest
 
 
 def _inputs(subject: Subject, seed: int) -> dict[str, np.ndarray]:

@@ -50,8 +50,7 @@ def test_a_wrong_export_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(assessing._FORMS, "onnx", lambda subject, inputs: _off(subject, inputs))
     found = assessing.assess(str(tmp_path / "net.prototxt"), forms=("onnx",))
     assert found["onnx"]["fc"] == pytest.approx(1e-3, rel=0.2)
-    monkeypatch.syspath_prepend(str(SCRIPT.parent))
-    from check_exports import verdict
+    from export.judging import verdict
 
     assert verdict(found, "onnx") == "differs"
     assert verdict(found | {"sways": dict.fromkeys(found["sways"], 0.01)}, "onnx") == "unstable"

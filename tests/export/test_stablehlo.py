@@ -298,10 +298,23 @@ def test_the_function_names_inputs_and_outputs() -> None:
             GraphError,
             r"(?s)layer 'one' \(Python\): cannot be exported: it runs on the host.*layer 'two' \(Python\)",
         ),
+        (
+            " ".join(
+                [fed("data", 2, 3)]
+                + [
+                    f'layer {{ name: "{n}" type: "Dropout" bottom: "data" top: "{n}" '
+                    "dropout_param { sample_weights_test: true } }"
+                    for n in ("one", "two")
+                ]
+            ),
+            {},
+            GraphError,
+            r"'one' \(Dropout\): cannot be exported: it draws random numbers; .*\n.*'two' \(Dropout\): .* draws random",
+        ),
         (SIAMESE, {"platforms": ["gpu", "cpu"]}, CaffejaxError, "some of cpu, cuda, tpu, rocm, not 'gpu'"),
         (SIAMESE, {"platforms": []}, CaffejaxError, "not none"),
     ],
-    ids=["rows", "host", "platform", "no_platform"],
+    ids=["rows", "host", "random", "platform", "no_platform"],
 )
 def test_what_cannot_be_exported_is_named(
     tmp_path: Path, model: str, options: dict[str, Any], error: type[CaffejaxError], message: str

@@ -57,7 +57,8 @@ def export_stablehlo(
     if preprocessing is not None:
         inputs[preprocessing.blob] = preprocessing.images(inputs[preprocessing.blob])
     run = jax.jit(_function(subject, preprocessing), keep_unused=True)  # an input may matter by its shape alone
-    return export.export(run, platforms=platforms)(inputs)
+    with subject.naming_random_layers():
+        return export.export(run, platforms=platforms)(inputs)
 
 
 def write_stablehlo(subject: Subject, path: str | os.PathLike[str], **options: Any) -> export.Exported:

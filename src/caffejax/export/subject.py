@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import jax
 
-from ..graph import Layer
+from ..errors import CaffejaxError, GraphError
+from ..graph import Layer, is_random
 from ..net import Blobs, Net, Variables
 
 
@@ -47,6 +49,29 @@ class Subject:
             assert array is not None, param
             found.append(array.reshape(param.spec.shape))
         return tuple(found)
+
+    @contextmanager
+    def naming_random_layers(self) -> Iterator[None]:
+        """Name the layers that draw random numbers, where one fails for want of a key: nobody could pass it one.
+
+        Raises:
+            GraphError: naming them, with what else is wrong.
+        """
+        try:
+            yield
+        except CaffejaxError as error:
+            blobs = self.net.graph.blobs
+            random = {
+                layer.name: layer.problem(
+                    "cannot be exported: it draws random numbers; ask for outputs that do not need it"
+                )
+                for layer in self.layers
+                if not layer.type.on_host and is_random(layer, [blobs[name] for name in layer.bottoms])
+            }
+            if not random:
+                raise
+            rest = [problem for problem in error.problems if problem.layer not in random]
+            raise GraphError([*random.values(), *rest]) from None
 
     def run(self, inputs: Mapping[str, jax.Array]) -> Blobs:
         """Return the outputs by name."""

@@ -70,7 +70,8 @@ def export_onnx(
     if host := [layer for layer in subject.layers if layer.type.on_host]:
         raise GraphError(layer.problem("cannot be exported to ONNX: it runs on the host") for layer in host)
     inputs = any_batch(subject, batch_axis) if batch else subject.inputs
-    model = assembled(subject, inputs, opset, preprocessing)
+    with subject.naming_random_layers():
+        model = assembled(subject, inputs, opset, preprocessing)
     if _is_large(model):
         check_program(model)
     else:

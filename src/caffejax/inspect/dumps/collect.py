@@ -11,8 +11,7 @@ import numpy as np
 from ..._version import __version__
 from ...data.complete_inputs import complete_inputs
 from ...errors import GraphError, Problem
-from ...graph import Graph, Layer, Slot
-from ...layers.calling import forward
+from ...graph import Graph, Layer, Slot, is_random
 from ...net import Net, Variables
 from ..apart import Apart, ApartTaps
 from ..taps import Diffs, Taps, Tops
@@ -74,7 +73,7 @@ def collect(
     if diffs is not None:
         arrays |= _diffs(net.graph, tops, diffs)
     layers = tuple(
-        DumpedLayer(layer.key, layer.type.name, layer.bottoms, layer.tops, _is_random(layer, bottoms[layer.key]))
+        DumpedLayer(layer.key, layer.type.name, layer.bottoms, layer.tops, is_random(layer, bottoms[layer.key]))
         for layer in net.graph.layers
     )
     # of a net of bfloat16, which .npz files do not know, as float32
@@ -152,27 +151,3 @@ def _diffs(graph: Graph, tops: Tops, diffs: Diffs) -> dict[str, Any]:
 
 def _diff_name(maker: Layer, blob: str) -> str:
     return f"top_diff/{maker.key}/{blob}" if blob in maker.bottoms else f"diff/{blob}"
-
-
-class _Noticing(tuple[Any, ...]):
-    """A layer's key and number that notice it when the layer makes its own key of them."""
-
-    used = False
-
-    def __iter__(self) -> Any:
-        self.used = True
-        return super().__iter__()
-
-
-def _is_random(layer: Layer, bottoms: list[Any]) -> bool:
-    """Return whether a layer draws random numbers; a user's own layer on the host is not asked."""
-    if layer.type.is_fed or (layer.type.on_host and layer.type.instance is not None):
-        return False
-    noticing = _Noticing((jax.random.key(0), 0))
-    context = layer.context.with_key(noticing)
-    if layer.type.on_host:
-        forward(context, [np.zeros(p.spec.shape, np.float32) for p in layer.owned], bottoms)
-    else:
-        params = [jax.ShapeDtypeStruct(p.spec.shape, np.float32) for p in layer.owned]
-        jax.eval_shape(lambda *arrays: forward(context, *arrays), params, bottoms)
-    return noticing.used

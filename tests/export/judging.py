@@ -1,0 +1,48 @@
+"""How far a net's outputs in another form are from its own, and a word for that."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+Arrays = Mapping[str, np.ndarray]
+FORMS = ("onnx", "flax")
+TOLERANCE = 1e-4  # of an output's largest number
+
+
+def errors(found: Arrays, wanted: Arrays) -> dict[str, float]:
+    """By output, the largest error as a share of the largest number; no number where shapes or NaNs differ."""
+    return {name: _error(found[name], array) for name, array in wanted.items()}
+
+
+def beyond(found: Arrays, wanted: Arrays) -> dict[str, int]:
+    """By output, how many numbers differ by more than the tolerance; those with as many at all that do."""
+    counts = {
+        name: int((np.abs(found[name] - array) > TOLERANCE * largest(array)).sum())
+        for name, array in wanted.items()
+        if found[name].shape == array.shape
+    }
+    return {name: n for name, n in counts.items() if n}
+
+
+def _error(found: np.ndarray, wanted: np.ndarray) -> float:
+    if found.shape != wanted.shape or not np.array_equal(np.isfinite(found), np.isfinite(wanted)):
+        return float("nan")
+    kept = np.isfinite(wanted)
+    apart = np.abs(found[kept].astype(np.float64) - wanted[kept]).max(initial=0)
+    return float(apart / max(largest(wanted), 1e-3))
+
+
+def largest(array: np.ndarray) -> float:
+    return float(np.abs(array[np.isfinite(array)]).max(initial=0))
+
+
+def verdict(found: dict[str, Any], form: str) -> str:
+    """Return a word for what became of a net in a form."""
+    if "failed" in found or "refused" in found:
+        return "failed" if "failed" in found else "does not load"
+    if "refused" in found[form]:
+        return "refused"
+    if all(error <= TOLERANCE for error in found[form].values()):
+        return "equal"
+    return "unstable" if all(e <= max(TOLERANCE, found["sways"][n]) for n, e in found[form].items()) else "differs"
