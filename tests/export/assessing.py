@@ -41,7 +41,8 @@ def assess(path: str, phase: str = "TEST", forms: tuple[str, ...] = FORMS) -> di
         return {form: {"refused": str(error)} for form in forms}
     first, second = _inputs(subject, 1), _inputs(subject, 2)
     wanted = compute(first)
-    nudged = {name: (x * (1 + NUDGE)).astype(x.dtype) for name, x in first.items()}
+    signs = np.random.default_rng(3)
+    nudged = {name: (x * (1 + NUDGE * signs.choice([-1, 1], x.shape))).astype(x.dtype) for name, x in first.items()}
     found: dict[str, Any] = {
         "outputs": {name: [list(a.shape), largest(a)] for name, a in wanted.items()},
         "moves": errors(compute(second), wanted),
@@ -59,7 +60,7 @@ def assess(path: str, phase: str = "TEST", forms: tuple[str, ...] = FORMS) -> di
 def _subject(path: str, phase: Phase) -> Subject:
     """The net up to layers that run on the host, and what its last layers read: they may hide or magnify errors."""
     net = Net(path, phase)
-    outputs = subject_of(net, filled(net)).net
+    outputs = subject_of(net, filled(net), None if net.outputs else net.graph.layers[-1].bottoms).net
     wanted, left = list(outputs.outputs), set[str]()
     for layer in outputs.graph.layers:
         if layer.type.on_host or left.intersection(layer.bottoms):
@@ -105,7 +106,8 @@ def _inputs(subject: Subject, seed: int) -> dict[str, np.ndarray]:
             inputs[name] = np.resize(np.float32([height, width, 1]), x.shape)
         elif name == "rois":
             corners = np.sort(random.uniform(size=(len(x), 2, 2)), axis=1) * [width - 1, height - 1]
-            inputs[name] = np.concatenate([np.zeros((len(x), 1)), corners.reshape(-1, 4)], 1).astype(np.float32)
+            boxes = np.concatenate([np.zeros((len(x), 1)), corners.reshape(-1, 4)], 1)
+            inputs[name] = boxes.reshape(x.shape).astype(np.float32)
     return inputs
 
 

@@ -7,6 +7,7 @@ from caffejax import Net
 from caffejax.net import Variables
 
 POSITIVE = {("BatchNorm", 1), ("BatchNorm", 3), ("BN", 0), ("BN", 3), ("Normalize", 0), ("Scale", 0)}
+SHIFTS = {("BatchNorm", 4), ("BN", 1), ("Scale", 1)}  # most numbers pass the ReLU: else rounding grows over depth
 PARTS = {("BatchNorm", 2): 2.0}  # its mean and variance are sums over so many batches
 
 
@@ -21,6 +22,8 @@ def filled(net: Net, seed: int = 0) -> Variables:
             return np.full(like.shape, PARTS[kind, index], like.dtype)
         if (kind, index) in POSITIVE:
             return random.uniform(0.5, 1.5, like.shape).astype(like.dtype) * (2 if kind == "BatchNorm" else 1)
+        if (kind, index) in SHIFTS:
+            return random.uniform(0, 1, like.shape).astype(like.dtype)
         fan_in = np.prod(like.shape[1:])
         scale = 0.1 if fan_in == 1 or not like.shape else np.sqrt(2 / fan_in)
         return (random.standard_normal(like.shape, np.float32) * np.float32(scale)).astype(like.dtype)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax import Facts, LayerType, Net, Signature, Traced, pycaffe
+from caffejax import Facts, LayerError, LayerType, Net, Signature, Traced, pycaffe
 from caffejax.layers import registered
 
 NET = """
@@ -85,6 +85,13 @@ def test_round_host_layers_blobs_have_the_rows_there_are(rows: int) -> None:
     np.testing.assert_allclose(loss, expected.sum(), rtol=1e-5)
     np.testing.assert_allclose(grads["ip"][0], (expected > 0).T.astype(np.float32) @ kept, rtol=1e-5)
     np.testing.assert_array_equal(dx, np.zeros_like(x))  # what was found is no function with a derivative
+
+
+def test_before_host_layers_it_says_why_it_cannot_be_jitted() -> None:
+    net = Net(NET + HOST, "TRAIN")
+    variables = net.init(jax.random.key(0))
+    with pytest.raises(LayerError, match=r"layer 'found' \(Found\): stands before .* outside of jax.jit"):
+        jax.jit(net.apply)(*variables, {"data": numbers(3)})
 
 
 def test_pycaffe_goes_back_past_it(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..errors import LayerError
 from ..kernels import compiling
 from ..layers.rows import trimmed
 from ..options import Kernels
@@ -77,8 +78,17 @@ class CompiledParts:
 
 
 def trimmed_tops(part: Part, result: Result) -> Result:
-    """Return what a part of layers with padded tops gives without the rows of padding."""
+    """Return what a part of layers with padded tops gives without the rows of padding.
+
+    Raises:
+        LayerError: under a transformation, in which rows cannot be counted.
+    """
     tops = {top for layer in part.layers for top in layer.tops}
+    if any(isinstance(v, jax.core.Tracer) for name, v in result.values.items() if name in tops):
+        with part.layers[0].located():
+            raise LayerError(
+                "stands before layers on the host, and cannot be compiled: call the net outside of jax.jit"
+            )
     return result._replace(values={name: trimmed(v) if name in tops else v for name, v in result.values.items()})
 
 
