@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ import numpy as np
 
 from ..errors import did_you_mean, require
 from .context import Shape
+from .draws import drawn
 
 _Rule = Callable[[Any, Any, Shape], jax.Array]
 
@@ -64,14 +66,14 @@ def _constant(filler: Any, key: Any, shape: Shape) -> jax.Array:
 
 def _uniform(filler: Any, key: Any, shape: Shape) -> jax.Array:
     require(filler.min <= filler.max, f"uniform filler: min {filler.min} is above max {filler.max}")
-    return jax.random.uniform(key, shape, minval=filler.min, maxval=filler.max)
+    return drawn(partial(jax.random.uniform, minval=filler.min, maxval=filler.max), key, shape)
 
 
 def _gaussian(filler: Any, key: Any, shape: Shape) -> jax.Array:
     require(filler.sparse >= -1, f"gaussian filler: sparse is {filler.sparse}; it is a count, or -1 for none")
     require(filler.std >= 0, f"gaussian filler: std {filler.std} is negative")
     normal_key, sparse_key = jax.random.split(key)
-    values = filler.mean + filler.std * jax.random.normal(normal_key, shape)
+    values = drawn(lambda k, s: filler.mean + filler.std * jax.random.normal(k, s), normal_key, shape)
     if filler.sparse < 0:
         return values
     # `sparse` is the expected number of non-zero inputs of an output
@@ -80,22 +82,23 @@ def _gaussian(filler: Any, key: Any, shape: Shape) -> jax.Array:
 
 
 def _positive_unitball(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    rows = jax.random.uniform(key, (shape[0], math.prod(shape[1:])))
+    rows = drawn(jax.random.uniform, key, (shape[0], math.prod(shape[1:])))
     return (rows / rows.sum(axis=1, keepdims=True)).reshape(shape)
 
 
 def _gaussian_unitball(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    rows = jax.random.normal(key, (shape[0], math.prod(shape[1:])))
+    rows = drawn(jax.random.normal, key, (shape[0], math.prod(shape[1:])))
     return (rows / jnp.linalg.norm(rows, axis=1, keepdims=True)).reshape(shape)
 
 
 def _xavier(filler: Any, key: Any, shape: Shape) -> jax.Array:
     bound = math.sqrt(3 / _fan(filler, shape))
-    return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
+    return drawn(partial(jax.random.uniform, minval=-bound, maxval=bound), key, shape)
 
 
 def _msra(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    return math.sqrt(2 / _fan(filler, shape) / (1 + filler.alpha**2)) * jax.random.normal(key, shape)
+    std = math.sqrt(2 / _fan(filler, shape) / (1 + filler.alpha**2))
+    return drawn(lambda k, s: std * jax.random.normal(k, s), key, shape)
 
 
 def _bilinear(filler: Any, key: Any, shape: Shape) -> jax.Array:

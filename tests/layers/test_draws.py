@@ -1,0 +1,43 @@
+"""Draws of sizes that shapes share give the numbers of draws of the shapes themselves."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from caffejax.layers import draws
+from caffejax.layers.draws import drawn
+
+SHAPES = [(), (0, 3), (1,), (5, 7, 3), (1024,), (33, 1025)]
+DRAWS = {"normal": jax.random.normal, "uniform": partial(jax.random.uniform, minval=-0.25, maxval=3)}
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("name", DRAWS)
+def test_the_same_numbers(name: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draws, "_STEP", 4096)  # the last shape's size is no power of two
+    for key in (jax.random.key(3), jax.random.PRNGKey(3), jax.random.key(3, impl="rbg")):
+        _assert_equal(drawn(DRAWS[name], key, shape), DRAWS[name](key, shape))
+
+
+def test_the_same_numbers_under_other_settings() -> None:
+    key, normal = jax.random.key(1), jax.random.normal
+    with jax.threefry_partitionable(False):
+        _assert_equal(drawn(normal, key, (3, 5)), normal(key, (3, 5)))
+    _assert_equal(jax.jit(lambda k: drawn(normal, k, (3, 5)))(key), normal(key, (3, 5)))
+    keys = jax.random.split(key)
+    _assert_equal(jax.vmap(lambda k: drawn(normal, k, (3, 5)))(keys), jax.vmap(lambda k: normal(k, (3, 5)))(keys))
+
+
+def test_shapes_share_sizes() -> None:
+    sizes = {draws._size(n) for n in range(1, 1 << 20, 997)}
+    assert sizes == {1 << k for k in range(10, 21)}
+    assert draws._size((1 << 20) + 1) == 2 << 20
+    assert draws._size(5 << 20) == 5 << 20
+
+
+def _assert_equal(found: Any, wanted: Any) -> None:
+    assert found.dtype == wanted.dtype
+    np.testing.assert_array_equal(found, wanted)
