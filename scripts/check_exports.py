@@ -1,4 +1,4 @@
-"""Export nets as ONNX and as flax source, run them there, and hold them against the nets themselves.
+"""Export nets as ONNX, as flax source and as StableHLO, run them there, and hold them against the nets themselves.
 
 python scripts/check_exports.py configs --jobs 2 --out exports.jsonl
 
@@ -15,7 +15,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ ONE = """
 import json, sys
 sys.path.insert(0, sys.argv[3])
 from export.assessing import assess
-print(json.dumps(assess(*sys.argv[1:3])))
+print(json.dumps(assess(*sys.argv[1:3], sys.argv[4:])))
 """
 
 
@@ -36,17 +37,20 @@ def main() -> int:
     """Check; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nets", nargs="+", type=Path, help="net prototxts, or folders of them")
+    parser.add_argument("--form", choices=FORMS, action="append", help="one of them; all unless given")
     parser.add_argument("--jobs", type=int, default=1, help="how many at a time")
     parser.add_argument("--phase", choices=("TRAIN", "TEST"), default="TEST", help="which of their layers")
     parser.add_argument("--seconds", type=float, default=900, help="that a net may take")
     parser.add_argument("--out", type=Path, help="a file for what is found, a line of JSON for each net")
     options = parser.parse_args()
     files = [file for path in options.nets for file in (sorted(path.rglob("*.prototxt")) if path.is_dir() else [path])]
-    counts = {form: Counter[str]() for form in FORMS}
+    forms = options.form or FORMS
+    counts = {form: Counter[str]() for form in forms}
     with ThreadPoolExecutor(options.jobs) as threads:
-        results = threads.map(lambda file: _one(file, options.phase, options.seconds), files)
-        for file, found in zip(files, results, strict=True):
-            said = {form: verdict(found, form) for form in FORMS}
+        running = {threads.submit(_one, file, options.phase, forms, options.seconds): file for file in files}
+        for done in as_completed(running):
+            file, found = running[done], done.result()
+            said = {form: verdict(found, form) for form in forms}
             for form, word in said.items():
                 counts[form][word] += 1
             largest = [f"{form} {word} {_largest(found.get(form))}".rstrip() for form, word in said.items()]
@@ -63,10 +67,10 @@ def _largest(errors: dict[str, Any] | None) -> str:
     return f"{max(errors.values()):.1e}" if errors and "refused" not in errors else ""
 
 
-def _one(file: Path, phase: str, seconds: float) -> dict[str, Any]:
+def _one(file: Path, phase: str, forms: Sequence[str], seconds: float) -> dict[str, Any]:
     """Return what a process for this net finds."""
     began = time.monotonic()
-    command = [sys.executable, "-c", ONE, str(file), phase, str(TESTS)]
+    command = [sys.executable, "-c", ONE, str(file), phase, str(TESTS), *forms]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:

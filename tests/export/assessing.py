@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +11,20 @@ import numpy as np
 
 from caffejax import CaffejaxError, Net
 from caffejax.data.complete_inputs import complete_inputs
-from caffejax.export import Subject, subject_of
+from caffejax.export import Subject, export_stablehlo, subject_of
 from caffejax.export.flax import write_flax
 from caffejax.layers.context import Phase
 from caffejax.net import Variables
 from caffejax.schema import read_net
 from export import flax_worker
 from export.filled import filled
-from export.judging import Arrays, beyond, errors, largest
-from export.onnx.onnx_oracle import compiled, exported, run
+from export.judging import FORMS, Arrays, beyond, errors, largest
+from export.onnx.onnx_oracle import compiled, exported, run, with_rows
 
-FORMS = ("onnx", "flax")
 NUDGE = 1e-6  # what inputs are moved by, to see how far the net itself moves
 
 
-def assess(path: str, phase: str = "TEST", forms: tuple[str, ...] = FORMS) -> dict[str, Any]:
+def assess(path: str, phase: str = "TEST", forms: Sequence[str] = FORMS) -> dict[str, Any]:
     """What became of a net: its outputs, and for each form the largest errors or why it is refused.
 
     `moves` is how far the outputs move where all inputs are others, `sways` where they are nudged. Errors and movements
@@ -123,4 +123,11 @@ def _in_flax(subject: Subject, inputs: Arrays) -> Arrays:
     return {n: np.moveaxis(x, -1, 1) if x.ndim > 2 else x for n, x in zip(subject.outputs, found, strict=True)}
 
 
-_FORMS = {"onnx": _in_onnx, "flax": _in_flax}
+def _in_stablehlo(subject: Subject, inputs: Arrays) -> Arrays:
+    whole = Subject(subject.net.for_inference(with_rows(subject)), subject.variables)
+    read = jax.export.deserialize(export_stablehlo(whole, platforms=["cpu"], batch=False).serialize())
+    found = jax.jit(read.call, compiler_options={"xla_backend_optimization_level": 0})(dict(inputs))
+    return {name: np.asarray(blob) for name, blob in whole.net.trimmed(found).items() if name in subject.outputs}
+
+
+_FORMS = {"onnx": _in_onnx, "flax": _in_flax, "stablehlo": _in_stablehlo}

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 Arrays = Mapping[str, np.ndarray]
-FORMS = ("onnx", "flax")
+FORMS = ("onnx", "flax", "stablehlo")
 TOLERANCE = 1e-4  # of an output's largest number
 
 

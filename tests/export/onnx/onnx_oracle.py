@@ -34,8 +34,7 @@ def run(model: onnx.ModelProto, inputs: Arrays) -> dict[str, np.ndarray]:
 
 def compiled(subject: Subject, like: Mapping[str, Any]) -> Callable[[Arrays], dict[str, np.ndarray]]:
     """The net for inputs of those shapes, compiled in little time; what it gives is without rows of padding."""
-    begun = padded_blobs(subject.layers)
-    wanted = dict.fromkeys([*subject.outputs, *(begun[name] for name in subject.outputs if name in begun)])
+    wanted = with_rows(subject)
     run = jax.jit(lambda given: subject.net.apply(*subject.variables, given, blobs=wanted)[0])
     program = run.lower(dict(like)).compile(compiler_options={"xla_backend_optimization_level": 0})
 
@@ -44,6 +43,12 @@ def compiled(subject: Subject, like: Mapping[str, Any]) -> Callable[[Arrays], di
         return {name: blobs[name] for name in subject.outputs}
 
     return outputs
+
+
+def with_rows(subject: Subject) -> list[str]:
+    """The outputs, and the blobs that say how many rows of them are none of padding."""
+    begun = padded_blobs(subject.layers)
+    return list(dict.fromkeys([*subject.outputs, *(begun[name] for name in subject.outputs if name in begun)]))
 
 
 def expected(subject: Subject, inputs: Arrays) -> dict[str, np.ndarray]:
