@@ -30,6 +30,31 @@ LAYERS: dict[str, tuple[tuple[int, ...], str]] = {
         (2, 4, 4, 5),
         'type: "Deconvolution" convolution_param { num_output: 6 group: 2 kernel_h: 4 kernel_w: 3 stride: 2 pad: 1 }',
     ),
+    "conv 3-D": (
+        (2, 3, 4, 7, 6),
+        'type: "Convolution3D" convolution_param { num_output: 4 kernel_size: 3 kernel_depth: 2 stride: 2 pad: 1 '
+        "temporal_stride: 2 temporal_pad: 1 }",
+    ),
+    "conv of axes": (
+        (2, 4, 3, 5, 6),
+        'type: "NdConvolution" convolution_param { num_output: 6 group: 2 kernel_shape { dim: 2 dim: 3 dim: 1 } '
+        "pad_shape { dim: 1 dim: 0 dim: 0 } }",
+    ),
+    "deconv 3-D": (
+        (2, 3, 2, 4, 5),
+        'type: "Deconvolution3D" convolution_param { num_output: 4 kernel_size: 4 kernel_depth: 3 stride: 2 pad: 1 }',
+    ),
+    "max 3-D": ((2, 3, 3, 7, 8), 'type: "Pooling3D" pooling_param { kernel_size: 2 kernel_depth: 2 stride: 2 }'),
+    "max 3-D, whole": ((2, 3, 2, 4, 4), 'type: "Pooling3D" pooling_param { kernel_size: 4 kernel_depth: 2 }'),
+    "ave 3-D": (
+        (2, 3, 4, 6, 8),
+        'type: "Pooling3D" pooling_param { pool: AVE kernel_size: 3 kernel_depth: 3 stride: 2 pad: 1 }',
+    ),
+    "ave of axes": (
+        (2, 3, 4, 6, 5),
+        'type: "NdPooling" pooling_param { pool: AVE kernel_shape { dim: 2 dim: 3 dim: 2 } '
+        "stride_shape { dim: 2 dim: 2 dim: 2 } pad_shape { dim: 0 dim: 1 dim: 0 } }",
+    ),
     "fc": ((2, 3, 4, 5), 'type: "InnerProduct" inner_product_param { num_output: 6 }'),
     "fc, transposed": (
         (2, 7),
@@ -207,6 +232,13 @@ NETS: dict[str, str] = {
         images(2, 5, 4, 3),
         layer("Threshold", "step", "data", "step"),
         layer("ArgMax", "last", "step", "last", "argmax_param { axis: 1 }"),
+    ),
+    "passed on": _net(
+        images(2, 3, 4, 5),
+        images(2, 3, name="other"),
+        layer("Gather", "gather", "data other", "a b"),
+        layer("ReLU", "relu", "a", "c"),
+        layer("TanH", "tanh", "b", "d"),
     ),
     "nothing to do": _net(images(2, 3), layer("Split", "split", "data", "a")),
     "residual": residual_net(2),

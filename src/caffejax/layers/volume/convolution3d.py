@@ -23,11 +23,11 @@ def convolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
     temporal_stride and temporal_pad. The bias has shape (1, 1, 1, 1, num_output).
     """
     weight, *bias = blobs
-    return _correlation(ctx, x)(x, weight, *(b.reshape(-1) for b in bias))
+    return volume_correlation(ctx, x)(x, weight, *(b.reshape(-1) for b in bias))
 
 
 def convolution3d_params(ctx: Context, x: Any) -> list[ParamSpec]:
-    p, c = _param(ctx), _correlation(ctx, x)
+    p, c = _param(ctx), volume_correlation(ctx, x)
     return _weight_and_bias(p, (p.num_output, x.shape[1], *c.window.kernel), p.bias_term)
 
 
@@ -35,7 +35,7 @@ def convolution3d_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[Arrays, jax.Array]:
     weight, *bias = blobs
-    c = _correlation(ctx, x)
+    c = volume_correlation(ctx, x)
     d_bias = (c.bias_diff(dy).reshape(b.shape) for b in bias)
     return (c.weight_diff(x, dy), *d_bias), c.spread(dy, weight, c.size(x))
 
@@ -47,12 +47,12 @@ def deconvolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
     there is a bias unless convolution_param, and not convolution3d_param, says otherwise.
     """
     weight, *bias = blobs
-    c = _correlation(ctx, x)
+    c = volume_correlation(ctx, x)
     return c.add_bias(c.spread(x, weight, _spread_size(c, x)), *(b.reshape(-1) for b in bias))
 
 
 def deconvolution3d_params(ctx: Context, x: Any) -> list[ParamSpec]:
-    p, c = _param(ctx), _correlation(ctx, x)
+    p, c = _param(ctx), volume_correlation(ctx, x)
     return _weight_and_bias(p, (x.shape[1], p.num_output, *c.window.kernel), ctx.param.bias_term)
 
 
@@ -60,7 +60,7 @@ def deconvolution3d_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[Arrays, jax.Array]:
     weight, *bias = blobs
-    c = _correlation(ctx, x)
+    c = volume_correlation(ctx, x)
     d_bias = (c.bias_diff(dy).reshape(b.shape) for b in bias)
     return (c.weight_diff(dy, x), *d_bias), c(dy, weight)
 
@@ -89,7 +89,12 @@ def _param(ctx: Context) -> Any:
     return volume_param(ctx, "convolution3d_param")
 
 
-def _correlation(ctx: Context, x: Any) -> Correlation:
+def volume_correlation(ctx: Context, x: Any) -> Correlation:
+    """Return what slides over a bottom of five axes.
+
+    Raises:
+        LayerError: for settings that do not go together, and other shapes.
+    """
     p = _param(ctx)
     volume_size(x)
     require(p.num_output > 0, "num_output must be positive")

@@ -23,18 +23,18 @@ _SHAPES = ("kernel_shape", "stride_shape", "pad_shape")
 
 def nd_convolution(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
     """Cross-correlation of (N, C, *size) with a weight (num_output, C / group, *kernel_shape)."""
-    return _correlation(ctx, x)(x, *blobs)
+    return nd_correlation(ctx, x)(x, *blobs)
 
 
 def nd_convolution_params(ctx: Context, x: Any) -> list[ParamSpec]:
-    p, c = ctx.param, _correlation(ctx, x)
+    p, c = ctx.param, nd_correlation(ctx, x)
     return weight_and_bias(p, (p.num_output, x.shape[1] // p.group, *c.window.kernel))
 
 
 def nd_convolution_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[Arrays, jax.Array]:
-    c, (weight, *bias) = _correlation(ctx, x), blobs
+    c, (weight, *bias) = nd_correlation(ctx, x), blobs
     return (c.weight_diff(x, dy), *(c.bias_diff(dy) for _ in bias)), c.spread(dy, weight, c.size(x))
 
 
@@ -60,11 +60,11 @@ def nd_pooling(ctx: Context, x: jax.Array) -> jax.Array:
     AVE divides by the part of the window inside of the padded volume. All places that equal a window's maximum get
     its whole gradient.
     """
-    return pooled(x, *_pooling(ctx, x))
+    return pooled(x, *nd_windows(ctx, x))
 
 
 def nd_pooling_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return pooled_diff(x, y, dy, *_pooling(ctx, x))
+    return pooled_diff(x, y, dy, *nd_windows(ctx, x))
 
 
 register(
@@ -77,7 +77,12 @@ register(
 )
 
 
-def _correlation(ctx: Context, x: Any) -> Correlation:
+def nd_correlation(ctx: Context, x: Any) -> Correlation:
+    """Return what slides over a bottom of any number of axes.
+
+    Raises:
+        LayerError: for settings that do not go together.
+    """
     p = ctx.param
     window = _window(p, _size(x))
     require(p.num_output > 0, "num_output must be positive")
@@ -88,8 +93,12 @@ def _correlation(ctx: Context, x: Any) -> Correlation:
     return Correlation(window, axis=1, group=p.group, fast=ctx.fast)
 
 
-def _pooling(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
-    """Return the method, the window with padding up to where the last one ends, and the output's size."""
+def nd_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
+    """Return the method, the window with padding up to where the last one ends, and the output's size.
+
+    Raises:
+        LayerError: for settings that do not go together.
+    """
     p, size = ctx.param, _size(x)
     method = str(p.PoolMethod.Name(p.pool))
     require(method in ("MAX", "AVE"), f"pool: {method} is not supported; use MAX or AVE")

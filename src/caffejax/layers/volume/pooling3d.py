@@ -28,11 +28,11 @@ def pooling3d(ctx: Context, x: jax.Array) -> jax.Array:
     its whole gradient. Settings are those of pooling3d_param, or as in C3D 1.0 of pooling_param with kernel_depth and
     temporal_stride.
     """
-    return pooled(x, *_settings(ctx, x))
+    return pooled(x, *volume_windows(ctx, x))
 
 
 def pooling3d_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return pooled_diff(x, y, dy, *_settings(ctx, x))
+    return pooled_diff(x, y, dy, *volume_windows(ctx, x))
 
 
 def pooled(x: jax.Array, method: str, window: Window, out: Shape) -> jax.Array:
@@ -71,8 +71,12 @@ register(
 )
 
 
-def _settings(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
-    """Return the method, the window with padding up to where the last one ends, and the output's size."""
+def volume_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
+    """Return the method, the window with padding up to where the last one ends, and the output's size.
+
+    Raises:
+        LayerError: for settings that do not go together, and other shapes.
+    """
     p, size = volume_param(ctx, "pooling3d_param"), volume_size(x)
     method = str(p.PoolMethod.Name(p.pool))
     require(method in ("MAX", "AVE"), f"pool: {method} is not supported; use MAX or AVE")

@@ -1,4 +1,4 @@
-"""Convolution and its depthwise kinds; Deconvolution."""
+"""Convolution, its depthwise kinds and those over time; Deconvolution."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from ....layers import Context
 from ....layers.convolution import Correlation, correlation
 from ....layers.depthwise import by_channels
 from ....layers.spatial import convolution_output
+from ....layers.volume.convolution3d import volume_correlation
+from ....layers.volume.nd import nd_correlation
 from ..building import Emission, writes
 from ..program import Shape, Value
 from .literals import one_or_all
@@ -19,17 +21,28 @@ from .literals import one_or_all
 @writes("Convolution", "DepthwiseConvolution")
 def convolution(e: Emission) -> tuple[Value, ...]:
     """Write nnx.Conv."""
-    return _convolved(e, e.layer.context)
+    return _convolved(e, _planar(e, e.layer.context))
 
 
 @writes("ConvolutionDepthwise")
 def depthwise(e: Emission) -> tuple[Value, ...]:
     """Write nnx.Conv with a group for each channel."""
-    return _convolved(e, by_channels(e.layer.context, e.bottoms[0]))
+    return _convolved(e, _planar(e, by_channels(e.layer.context, e.bottoms[0])))
 
 
-def _convolved(e: Emission, context: Context) -> tuple[Value, ...]:
-    c = _correlation(e, context)
+@writes("Convolution3D")
+def convolution3d(e: Emission) -> tuple[Value, ...]:
+    """Write nnx.Conv over time and the plane."""
+    return _convolved(e, volume_correlation(e.layer.context, e.bottoms[0]))
+
+
+@writes("NdConvolution")
+def nd_convolution(e: Emission) -> tuple[Value, ...]:
+    """Write nnx.Conv over any number of axes."""
+    return _convolved(e, nd_correlation(e.layer.context, e.bottoms[0]))
+
+
+def _convolved(e: Emission, c: Correlation) -> tuple[Value, ...]:
     size = c.size(e.bottoms[0])
     weight, *bias = e.arrays
     options = {
@@ -58,7 +71,16 @@ def _convolved(e: Emission, context: Context) -> tuple[Value, ...]:
 @writes("Deconvolution")
 def deconvolution(e: Emission) -> tuple[Value, ...]:
     """Write nnx.ConvTranspose, or what it lacks: groups."""
-    c = _correlation(e, e.layer.context)
+    return _spread(e, _planar(e, e.layer.context))
+
+
+@writes("Deconvolution3D")
+def deconvolution3d(e: Emission) -> tuple[Value, ...]:
+    """Write nnx.ConvTranspose over time and the plane."""
+    return _spread(e, volume_correlation(e.layer.context, e.bottoms[0]))
+
+
+def _spread(e: Emission, c: Correlation) -> tuple[Value, ...]:
     weight, *bias = e.arrays
     flipped = np.flip(weight, tuple(range(2, weight.ndim)))
     pads = tuple(
@@ -87,7 +109,7 @@ def deconvolution(e: Emission) -> tuple[Value, ...]:
     return _applied(e, part)
 
 
-def _correlation(e: Emission, context: Context) -> Correlation:
+def _planar(e: Emission, context: Context) -> Correlation:
     c = correlation(context, e.bottoms)
     require(c.axis == 1, f"has its channels along axis {c.axis}; only axis 1 is supported")
     require(len(c.window.kernel) > 0, "has no spatial axes; use InnerProduct")
@@ -105,7 +127,7 @@ def _padding(c: Correlation, size: Shape) -> str | int | tuple[tuple[int, int], 
 
 
 def _weights(kernel: np.ndarray, bias: list[np.ndarray]) -> dict[str, np.ndarray]:
-    return {"kernel": kernel, **({"bias": bias[0]} if bias else {})}
+    return {"kernel": kernel, **({"bias": bias[0].reshape(-1)} if bias else {})}
 
 
 def _applied(e: Emission, part: Any) -> tuple[Value, ...]:

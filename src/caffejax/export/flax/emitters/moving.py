@@ -131,6 +131,12 @@ def split(e: Emission) -> tuple[Value, ...]:
     return e.bottoms * len(e.layer.tops)
 
 
+@writes("Debug", "Gather")
+def unchanged(e: Emission) -> tuple[Value, ...]:
+    """Write nothing: each top is the bottom of its number."""
+    return e.bottoms
+
+
 @writes("ShuffleChannel")
 def shuffle_channel(e: Emission) -> Value:
     """Write channels dealt out from groups in turn."""

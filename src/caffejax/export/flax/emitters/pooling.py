@@ -5,6 +5,8 @@ from __future__ import annotations
 from ....errors import require
 from ....kernels.window import Window
 from ....layers.pooling import pool_method, window_pair
+from ....layers.volume.nd import nd_windows
+from ....layers.volume.pooling3d import volume_windows
 from ..building import Emission, writes
 from ..program import Shape, Value
 
@@ -15,8 +17,7 @@ def pooling(e: Emission) -> Value:
     method = pool_method(e.p)
     require(method != "STOCHASTIC", "pools at random in training (STOCHASTIC), which flax does not; use MAX or AVE")
     require(len(e.layer.tops) == 1, "has a second top with the places of the maxima, which is not supported")
-    x, shape = e.last(e.bottoms[0]), e.tops[0]
-    size, out = tuple(x.shape[2:]), shape[2:]
+    x = e.last(e.bottoms[0])
     if e.p.global_pooling:
         return _whole(e, method, x)
     window = Window.symmetric(
@@ -24,7 +25,28 @@ def pooling(e: Emission) -> Value:
         window_pair(e.p, "stride", "stride_h", "stride_w"),
         window_pair(e.p, "pad", "pad_h", "pad_w"),
     )
-    if window.kernel == size and not any(window.low) and out == (1, 1):
+    return _pooled(e, method, x, window)
+
+
+@writes("Pooling3D")
+def pooling3d(e: Emission) -> Value:
+    """Write the same over time and the plane."""
+    return _over_volume(e, *volume_windows(e.layer.context, e.bottoms[0]))
+
+
+@writes("NdPooling")
+def nd_pooling(e: Emission) -> Value:
+    """Write the same over any number of axes."""
+    return _over_volume(e, *nd_windows(e.layer.context, e.bottoms[0]))
+
+
+def _over_volume(e: Emission, method: str, ended: Window, _: Shape) -> Value:
+    return _pooled(e, method, e.last(e.bottoms[0]), Window.symmetric(ended.kernel, ended.stride, ended.low))
+
+
+def _pooled(e: Emission, method: str, x: Value, window: Window) -> Value:
+    out = e.tops[0][2:]
+    if window.kernel == tuple(x.shape[2:]) and not any(window.low) and set(out) == {1}:
         return _whole(e, method, x)
     if method == "MAX":
         return _maxima(e, x, window, out)
@@ -32,8 +54,8 @@ def pooling(e: Emission) -> Value:
 
 
 def _whole(e: Emission, method: str, x: Value) -> Value:
-    function = "jnp.max" if method == "MAX" else "jnp.mean"
-    return e.call(f"{function}({{0}}, axis=(1, 2), keepdims=True)", x, shape=e.tops[0], order=x.order)
+    function, axes = "jnp.max" if method == "MAX" else "jnp.mean", tuple(range(1, len(x.shape) - 1))
+    return e.call(f"{function}({{0}}, axis={axes}, keepdims=True)", x, shape=e.tops[0], order=x.order)
 
 
 def _maxima(e: Emission, x: Value, window: Window, out: Shape) -> Value:
@@ -74,6 +96,6 @@ def padding_of(window: Window, size: Shape, out: Shape) -> tuple[tuple[int, int]
 
 
 def _settings(window: Window, padding: tuple[tuple[int, int], ...]) -> str:
-    strides = "" if window.stride == (1, 1) else f", strides={window.stride}"
+    strides = "" if set(window.stride) == {1} else f", strides={window.stride}"
     padded = f", padding={padding}" if any(map(any, padding)) else ""
     return f"{window.kernel}{strides}{padded}"
