@@ -90,8 +90,10 @@ def normalize(e: Emission) -> Value:
     x = e.last(e.bottoms[0])
     if not e.arrays:
         require(len(e.layer.tops) == 1, "has a second top, which is not supported")
-        require(len(x.shape) == 4, f"needs a bottom with 4 axes, not {x.shape}")
-        return e.call("unit_length({0}, axis=-1, eps=1e-06)", x, helpers=["unit_length"])
+        require(len(x.shape) in (2, 4), f"needs a bottom with 2 or 4 axes, not {x.shape}")
+        plane = "[:, None, None]" if len(x.shape) == 2 else ""
+        text = f"unit_length({{0}}, axis=-1, eps=1e-06){plane}"
+        return e.call(text, x, shape=e.tops[0], helpers=["unit_length"])
     p = e.layer.context.layer.norm_param
     axes = tuple(range(1, len(x.shape))) if p.across_spatial else -1
     y = e.call(f"unit_length({{0}}, axis={axes}, eps={number(p.eps)})", x, helpers=["unit_length"])

@@ -1,4 +1,4 @@
-"""InnerProduct and Embed."""
+"""InnerProduct, InnerDistance and Embed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ....errors import require
 from ....layers.axes import canonical_axis
 from ..building import Emission, writes
 from ..program import Shape, Value
-from .moving import flattened
+from .moving import Zeros, flattened
 
 
 @writes("InnerProduct")
@@ -44,6 +44,27 @@ def _as_stored(kernel: np.ndarray, shape: Shape, order: Shape) -> np.ndarray:
     """Return a kernel (inputs, outputs) with its inputs in another order."""
     inputs = kernel.reshape(*shape, -1).transpose(*order, len(shape))
     return inputs.reshape(math.prod(shape), -1)
+
+
+@writes("InnerDistance")
+def inner_distance(e: Emission) -> Value:
+    """Write distances of rows to the rows of a second bottom, or to learned ones."""
+    require(not e.arrays or not e.p.normalize, "has rows of length 1 (normalize), which is not supported")
+    require(canonical_axis(e.p.axis, e.bottoms[0].shape) == 1, "with an axis other than 1; not supported")
+    x, *centers = (_rows(e, bottom) for bottom in e.bottoms)
+    distance = f"jnp.sum({'jnp.abs' if e.p.distance_type == 'L1' else 'jnp.square'}({{0}}[:, None] - {{1}}), axis=-1)"
+    if centers:
+        return e.call(distance, x, *centers, shape=e.tops[0])
+    part = e.part("nnx.Param", "centers", {"": e.arrays[0]}, positional=1, random=False, value=Zeros(e.arrays[0].shape))
+    return e.call(distance.replace("{1}", "{part}[...]"), x, part=part, shape=e.tops[0])
+
+
+def _rows(e: Emission, x: Value) -> Value:
+    x = e.plain(x)
+    if len(x.shape) == 2:
+        return x
+    shape = (x.shape[0], math.prod(x.shape[1:]))
+    return e.call("{0}.reshape({0}.shape[0], -1)", x, shape=shape, order=(0, 1), blob=x.blob)
 
 
 @writes("Embed")
