@@ -4,7 +4,7 @@ python scripts/check_exports.py configs --jobs 2 --out exports.jsonl
 
 Each net, a file or all *.prototxt in a folder, has a process of its own; weights and inputs are drawn. The exit code is
 1 if an output differs by more than 1e-4 of its largest number, unless the net itself moves as far where its inputs move
-by 1e-6. A form that says which layers it does not have is counted as refused.
+by 1e-6, or rows have changed places. A form that says which layers it does not have is counted as refused.
 """
 
 from __future__ import annotations

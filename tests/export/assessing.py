@@ -18,7 +18,7 @@ from caffejax.net import Variables
 from caffejax.schema import read_net
 from export import flax_worker
 from export.filled import filled
-from export.judging import FORMS, Arrays, beyond, errors, largest
+from export.judging import FORMS, Arrays, beyond, errors, in_any_order, largest
 from export.onnx.onnx_oracle import compiled, exported, run, with_rows
 
 NUDGE = 1e-6  # what inputs are moved by, to see how far the net itself moves
@@ -51,7 +51,11 @@ def assess(path: str, phase: str = "TEST", forms: Sequence[str] = FORMS) -> dict
     for form in forms:
         try:
             given = _FORMS[form](subject, first)
-            found[form], found[f"{form}_beyond"] = errors(given, wanted), beyond(given, wanted)
+            found |= {
+                form: errors(given, wanted),
+                f"{form}_beyond": beyond(given, wanted),
+                f"{form}_in_any_order": in_any_order(given, wanted),
+            }
         except CaffejaxError as error:
             found[form] = {"refused": str(error)}
     return found | {"seconds": round(time.monotonic() - began, 1)}

@@ -25,6 +25,24 @@ def beyond(found: Arrays, wanted: Arrays) -> dict[str, int]:
     return {name: n for name, n in counts.items() if n}
 
 
+def in_any_order(found: Arrays, wanted: Arrays) -> dict[str, float]:
+    """By output with rows of its own, how far the rows are from the nearest of the other's rows that differ.
+
+    Boxes are sorted by their scores: two that are equal but for rounding may change places.
+    """
+    apart = dict[str, float]()
+    for name, array in wanted.items():
+        ours, others = np.squeeze(found[name]), np.squeeze(array)
+        if ours.shape != others.shape or ours.ndim != 2:
+            continue
+        scale = max(largest(array), 1e-3)
+        differ = np.abs(ours - others).max(axis=1) > TOLERANCE * scale
+        if 0 < differ.sum() <= 1000:
+            distances = np.abs(ours[differ][:, None] - others[differ]).max(axis=2)
+            apart[name] = float(max(distances.min(axis=0).max(), distances.min(axis=1).max()) / scale)
+    return apart
+
+
 def _error(found: np.ndarray, wanted: np.ndarray) -> float:
     if found.shape != wanted.shape or not np.array_equal(np.isfinite(found), np.isfinite(wanted)):
         return float("nan")
@@ -45,4 +63,7 @@ def verdict(found: dict[str, Any], form: str) -> str:
         return "refused"
     if all(error <= TOLERANCE for error in found[form].values()):
         return "equal"
+    reordered = found[f"{form}_in_any_order"]
+    if all(min(error, reordered.get(name, error)) <= TOLERANCE for name, error in found[form].items()):
+        return "reordered"
     return "unstable" if all(e <= max(TOLERANCE, found["sways"][n]) for n, e in found[form].items()) else "differs"

@@ -12,6 +12,7 @@ import pytest
 
 from export import assessing
 from export.flax_nets import residual_net
+from export.judging import errors, in_any_order, verdict
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT.parent / "shared" / "corpus"
@@ -50,11 +51,25 @@ def test_a_wrong_export_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(assessing._FORMS, "onnx", lambda subject, inputs: _off(subject, inputs))
     found = assessing.assess(str(tmp_path / "net.prototxt"), forms=("onnx",))
     assert found["onnx"]["fc"] == pytest.approx(1e-3, rel=0.2)
-    from export.judging import verdict
-
     assert verdict(found, "onnx") == "differs"
     assert verdict(found | {"sways": dict.fromkeys(found["sways"], 0.01)}, "onnx") == "unstable"
     assert verdict(found | {"onnx": {"fc": float("nan")}}, "onnx") == "differs"
+
+
+def test_rows_in_another_order_are_told_from_other_rows() -> None:
+    boxes = np.random.default_rng(0).uniform(size=(1, 1, 9, 7))
+    swapped, other = boxes.copy(), boxes.copy()
+    swapped[0, 0, [3, 4]] = boxes[0, 0, [4, 3]]
+    other[0, 0, 3, 2] += 0.5
+    assert _word(swapped, boxes) == "reordered"
+    assert _word(other, boxes) == "differs"
+    assert _word(boxes, boxes) == "equal"
+
+
+def _word(found: np.ndarray, wanted: np.ndarray) -> str:
+    ours, others = {"boxes": found}, {"boxes": wanted}
+    judged = {"onnx": errors(ours, others), "onnx_in_any_order": in_any_order(ours, others), "sways": {"boxes": 0.0}}
+    return verdict(judged, "onnx")
 
 
 def _off(subject: Any, inputs: Any) -> dict[str, np.ndarray]:
