@@ -16,7 +16,7 @@ _STEP = 1 << 20  # sizes up to here are powers of two, those above multiples of 
 
 
 def drawn(draw: Callable[[Any, Shape], jax.Array], key: Any, shape: Shape) -> jax.Array:
-    """Return `draw(key, shape)`, to the bit, from a draw of a size that other shapes share.
+    """Return the numbers of `draw(key, shape)` from a draw of a size that other shapes share.
 
     The n-th number that JAX draws depends on the key and n alone, with its default keys. Others, and what is being
     traced, which is compiled once in any case, are drawn as they are.
