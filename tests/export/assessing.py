@@ -83,6 +83,8 @@ def _measured(path: str, phase: Phase, variables: Variables, outputs: list[str])
     for layer in message.layer:
         if layer.type == "BatchNorm":
             layer.batch_norm_param.use_global_stats = False
+            if layer.batch_norm_param.scale_bias:  # NVIDIA's, which takes no batch's in TEST: Intel's does
+                layer.batch_norm_param.filler.SetInParent()
     net = Net(message, phase, file=path).for_inference(outputs)
     state = {layer.key: variables.state[layer.key] for layer in net.graph.layers if layer.type.name == "BatchNorm"}
     if not state:

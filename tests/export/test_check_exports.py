@@ -54,6 +54,7 @@ def test_a_wrong_export_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert verdict(found, "onnx") == "differs"
     assert verdict(found | {"sways": dict.fromkeys(found["sways"], 0.01)}, "onnx") == "unstable"
     assert verdict(found | {"onnx": {"fc": float("nan")}}, "onnx") == "differs"
+    assert verdict(found | {"moves": dict.fromkeys(found["moves"], 0.0)}, "onnx") == "constant"
 
 
 def test_rows_in_another_order_are_told_from_other_rows() -> None:
@@ -68,8 +69,8 @@ def test_rows_in_another_order_are_told_from_other_rows() -> None:
 
 def _word(found: np.ndarray, wanted: np.ndarray) -> str:
     ours, others = {"boxes": found}, {"boxes": wanted}
-    judged = {"onnx": errors(ours, others), "onnx_in_any_order": in_any_order(ours, others), "sways": {"boxes": 0.0}}
-    return verdict(judged, "onnx")
+    judged = {"onnx": errors(ours, others), "onnx_in_any_order": in_any_order(ours, others)}
+    return verdict({**judged, "moves": {"boxes": 1.0}, "sways": {"boxes": 0.0}}, "onnx")
 
 
 def _off(subject: Any, inputs: Any) -> dict[str, np.ndarray]:
