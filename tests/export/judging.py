@@ -61,7 +61,7 @@ def verdict(found: dict[str, Any], form: str) -> str:
         return "failed" if "failed" in found else "does not load"
     if "refused" in found[form]:
         return "refused"
-    if not any(moved > TOLERANCE for moved in found["moves"].values()):
+    if all(moved <= TOLERANCE for moved in found["moves"].values()):
         return "constant"  # whatever the inputs are: numbers that were drawn are none to compare
     if all(error <= TOLERANCE for error in found[form].values()):
         return "equal"
