@@ -64,7 +64,8 @@ def assess(path: str, phase: str = "TEST", forms: Sequence[str] = FORMS) -> dict
 def _subject(path: str, phase: Phase) -> Subject:
     """The net up to layers that run on the host, and what its last layers read: they may hide or magnify errors."""
     net = Net(path, phase)
-    outputs = subject_of(net, filled(net), None if net.outputs else net.graph.layers[-1].bottoms).net
+    read_last = [name for layer in net.graph.layers[-1:] for name in layer.bottoms]
+    outputs = subject_of(net, filled(net), None if net.outputs else read_last).net
     wanted, left = list(outputs.outputs), set[str]()
     for layer in outputs.graph.layers:
         if layer.type.on_host or left.intersection(layer.bottoms):
