@@ -89,6 +89,23 @@ def test_rows_of_padding_and_images_that_are_not_there() -> None:
         assert np.isnan(top[2]).all(), kind
 
 
+def test_samples_on_the_border_of_the_map_count_as_in_c() -> None:
+    """Where boxes end with the map, the last digit of each operation decides which samples count."""
+    random = np.random.default_rng(0)
+    size, scale = np.float32([41, 25]), np.float32(1 / 32)
+    low = np.float32(random.uniform(0, size * 32, (4000, 2)))
+    rois = np.concatenate([np.zeros((4000, 1)), low, np.broadcast_to(size * 32, low.shape)], 1)
+    text = "roi_pooling_param { pooled_h: 7 pooled_w: 7 spatial_scale: 0.03125 }"
+    (top,) = run(net("ROIAlign", text, [(1, 1, 25, 41), rois.shape]), np.ones((1, 1, 25, 41)), rois)
+
+    step = (size - low * scale) / np.float32(7)
+    last = low * scale + np.float32(7) * step - np.float32(0.5)
+    beyond = last > size - 0.5
+    assert 0 < beyond.sum() < beyond.size
+    np.testing.assert_array_equal(top[:, 0, 0, -1] == 0, beyond[:, 0])
+    np.testing.assert_array_equal(top[:, 0, -1, 0] == 0, beyond[:, 1])
+
+
 LIMITS = Limits(before=30, after=8, overlap=0.4)
 
 

@@ -60,8 +60,10 @@ def _points(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[jax.Array, 
 
 
 def _along(low: jax.Array, high: jax.Array, n: int, length: int, there: jax.Array) -> Along:
-    step = (high - low)[:, None] / n
-    position = low[:, None] + jnp.arange(n + 1) * step - 0.5
+    # Boxes often end where the map does, and a last digit decides whether their last sample counts. So each operation
+    # rounds by itself, as in C: XLA multiplies by the reciprocal of a constant, and fuses a product into a sum.
+    step = ((high - low) / jnp.where(there, n, 1))[:, None]
+    position = low[:, None] + jnp.maximum(jnp.arange(n + 1) * step, 0) - 0.5
     counts = (position >= -0.5) & (position <= length - 0.5) & there[:, None]
     cells, weights = beside(jnp.clip(position, 0, length - 1), length)
     return Along(cells, (jnp.where(counts, weights[0], 0), jnp.where(counts, weights[1], 0)))
