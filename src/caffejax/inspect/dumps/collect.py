@@ -57,21 +57,26 @@ def collect(
     fed = {name: np.float32(x) for name, x in complete_inputs(net.graph, inputs or {}, random).items()}
     key = jax.random.key(seed)
 
+    shapes: dict[str, list[jax.ShapeDtypeStruct]] = {}  # of all bottoms, whose numbers would be as much memory again
+
     def numbers(params: Any, state: Any, batch: Any, key: Any, apart: Apart | None) -> tuple[Tops, Tops, Diffs | None]:
         given = net, params, state, batch, key
         taps = Taps(*given) if apart is None else ApartTaps(*given, apart)
-        bottoms: Tops = {}
+        on_host: Tops = {}
         tops: Tops = {}
         for layer, read, made in taps.layers():
-            bottoms[layer.key], tops[layer.key] = read, made
-        return bottoms, tops, taps.diffs(tops) if backward else None
+            shapes[layer.key], tops[layer.key] = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in read], made
+            if layer.type.on_host:
+                on_host[layer.key] = read
+        return on_host, tops, taps.diffs(tops) if backward else None
 
-    bottoms, tops, diffs = jax.device_get(net.jit(numbers)(*variables, fed, key, apart))
+    on_host, tops, diffs = jax.device_get(net.jit(numbers)(*variables, fed, key, apart))
     arrays: dict[str, Any] = {f"input/{name}": x for name, x in fed.items()}
     arrays |= _params(net.graph, variables) | _blobs(net, tops, apart)
     arrays["loss"] = np.float32(_loss(net.graph, tops))
     if diffs is not None:
         arrays |= _diffs(net.graph, tops, diffs)
+    bottoms = shapes | on_host
     layers = tuple(
         DumpedLayer(layer.key, layer.type.name, layer.bottoms, layer.tops, is_random(layer, bottoms[layer.key]))
         for layer in net.graph.layers
