@@ -7,7 +7,7 @@ fractions of the image for x2 - x1: `plus` is that 1 or 0.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -56,6 +56,8 @@ def unsuppressed(
 ) -> jax.Array:
     """Go through boxes from the first on and keep each that overlaps none kept before by more than the threshold.
 
+    Each round keeps the next box that no kept one beats: there are as many rounds as boxes kept, not as boxes.
+
     Args:
         boxes: (N, 4), the best first.
         valid: (N,), False for boxes that are not there.
@@ -69,26 +71,44 @@ def unsuppressed(
     Returns:
         (N,), True for the boxes kept.
     """
-    n = boxes.shape[0]
-
-    def step(i: Any, carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
-        kept, limit, count = carry
-        overlap = overlaps(boxes[i], boxes, plus) if measure is None else measure(boxes, boxes[i])
-        beaten = jnp.any(kept & ((overlap >= limit) if or_equal else (overlap > limit)))
-        keep = valid[i] & ~beaten
-        if most is not None:
-            keep &= count < most
-        kept = kept.at[i].set(keep)
-        limit = jnp.where(keep & (eta < 1) & (limit > 0.5), limit * eta, limit)
-        return kept, limit, count + keep
-
+    boxes, n = lax.stop_gradient(boxes), boxes.shape[0]
     # what depends on the boxes from the start, for a loop mapped over devices to carry what it makes
     kept = jnp.zeros_like(valid, dtype=bool)
     if isinstance(n, int) and n == 0:
         return kept
-    limit = jnp.asarray(threshold, boxes.dtype) + 0 * jnp.sum(boxes[:0])
-    count = jnp.sum(kept, dtype=jnp.int32)
-    return lax.fori_loop(0, n, step, (kept, limit, count))[0]
+    nowhere = 0 * jnp.sum(boxes[:0])
+    limit = jnp.asarray(threshold, boxes.dtype) + nowhere
+    overlap = jnp.full(n, -jnp.inf, boxes.dtype) + nowhere
+
+    def left(carry: _Carry) -> jax.Array:
+        beaten = (carry.overlap >= carry.limit) if or_equal else (carry.overlap > carry.limit)
+        return valid & ~beaten & (jnp.arange(n) > carry.last)
+
+    def go_on(carry: _Carry) -> jax.Array:
+        there = jnp.any(left(carry))
+        return there if most is None else there & (jnp.sum(carry.kept) < most)
+
+    def keep(carry: _Carry) -> _Carry:
+        i = jnp.argmax(left(carry)).astype(jnp.int32)
+        found = overlaps(boxes[i], boxes, plus) if measure is None else measure(boxes[i], boxes)
+        lower = (eta < 1) & (carry.limit > 0.5)
+        return _Carry(
+            kept=carry.kept.at[i].set(True),
+            last=i,
+            overlap=jnp.where(found > carry.overlap, found, carry.overlap),  # NaN beats nothing
+            limit=jnp.where(lower, carry.limit * eta, carry.limit),
+        )
+
+    return lax.while_loop(go_on, keep, _Carry(kept, jnp.sum(kept, dtype=jnp.int32) - 1, overlap, limit)).kept
+
+
+class _Carry(NamedTuple):
+    """Which boxes are kept, the last of them, how much each box overlaps any of them at most, and the threshold."""
+
+    kept: jax.Array
+    last: jax.Array
+    overlap: jax.Array
+    limit: jax.Array
 
 
 def encode(code: str, boxes: jax.Array, priors: jax.Array, variances: jax.Array | None) -> jax.Array:

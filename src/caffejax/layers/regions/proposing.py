@@ -9,8 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...errors import require
-from ...kernels.varying import vary_as
-from ..detection.boxes import overlaps
+from ..detection.boxes import unsuppressed
 
 
 class Limits(NamedTuple):
@@ -69,8 +68,7 @@ def require_image(im_info: Any, least: int) -> None:
 def best(boxes: jax.Array, scores: jax.Array, valid: jax.Array, limits: Limits, order: jax.Array | None = None) -> Best:
     """Go through boxes (N, 4) from the best score on and keep those that overlap none kept before by too much.
 
-    Each round keeps the best of those that are left and suppresses others, so that there are as many rounds as boxes
-    kept, not as boxes. `order`, if given, says how to go through all of them, and else it is the first of equal ones.
+    `order`, if given, says how to go through all of them, and else it is the first of equal ones.
     """
     require(limits.before > 0 and limits.after > 0, f"must look at and keep one box at least, not {limits}")
     n = min(limits.before, boxes.shape[0])
@@ -78,20 +76,7 @@ def best(boxes: jax.Array, scores: jax.Array, valid: jax.Array, limits: Limits, 
         top, order = lax.top_k(jnp.where(valid, scores, -jnp.inf), n)
     else:
         top, order = scores[order[:n]], order[:n]
-    boxes, left = boxes[order], valid[order]
-    rounds = min(limits.after, n)
-
-    def go_on(carry: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
-        count, left, _ = carry
-        return (count < rounds) & jnp.any(left)
-
-    def keep(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
-        count, left, kept = carry
-        i = jnp.argmax(left)
-        beaten = overlaps(boxes[i], boxes, 1.0) > limits.overlap
-        return count + 1, left & ~beaten & (jnp.arange(n) != i), kept.at[count].set(i.astype(jnp.int32))
-
-    count = vary_as(jnp.zeros((), jnp.int32), boxes, left)
-    kept = vary_as(jnp.zeros(rounds, jnp.int32), boxes, left)
-    count, _, kept = lax.while_loop(go_on, keep, (count, vary_as(left, boxes), kept))
-    return Best(boxes[kept], top[kept], jnp.arange(rounds) < count)
+    boxes, rounds = boxes[order], min(limits.after, n)
+    kept = unsuppressed(boxes, valid[order], limits.overlap, plus=1.0, most=rounds)
+    first = jnp.argsort(~kept, stable=True)[:rounds]
+    return Best(boxes[first], top[first], kept[first])

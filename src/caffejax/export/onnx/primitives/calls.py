@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from ..values import Value, computed, known
 from .registry import Equation, converts
@@ -71,15 +73,38 @@ def while_(eqn: Equation) -> list[Value]:
     """As long as a condition holds."""
     p, b = eqn.params, eqn.builder
     n_cond, n_body = p["cond_nconsts"], p["body_nconsts"]
-    of_cond, of_body, start = eqn.inputs[:n_cond], eqn.inputs[n_cond : n_cond + n_body], eqn.inputs[n_cond + n_body :]
-    (goes_on,) = eqn.inline(p["cond_jaxpr"], [*of_cond, *start])
+    consts, start = eqn.inputs[: n_cond + n_body], eqn.inputs[n_cond + n_body :]
+    goes_on, step, of_cond, of_body = p["cond_jaxpr"], p["body_jaxpr"], consts[:n_cond], consts[n_cond:]
+    if goes_on.out_avals[0].shape:
+        goes_on, step = _in_step(goes_on, step, n_cond, n_body)
+        of_cond = of_body = consts
+    (first,) = eqn.inline(goes_on, [*of_cond, *start])
     with b.subgraph([known(np.int64(0)), known(np.bool_(True)), *start]) as body:
-        after = eqn.inline(p["body_jaxpr"], [*of_body, *body.inputs[2:]])
-        (again,) = eqn.inline(p["cond_jaxpr"], [*of_cond, *after])
+        after = eqn.inline(step, [*of_body, *body.inputs[2:]])
+        (again,) = eqn.inline(goes_on, [*of_cond, *after])
         body.give([again, *after])
-    inputs = ["", b.whole(goes_on), *map(b.whole, start)]
+    inputs = ["", b.whole(first), *map(b.whole, start)]
     names = _list(b.node("Loop", inputs, outputs=len(start), body=body.proto("body")))
     return [computed(*result) for result in zip(names, eqn.shapes, eqn.dtypes, strict=True)]
+
+
+def _in_step(cond: ClosedJaxpr, body: ClosedJaxpr, n_cond: int, n_body: int) -> tuple[ClosedJaxpr, ClosedJaxpr]:
+    """Make one loop of many, as vmap has them: it goes on while any does, and those that do not stay as they are.
+
+    Both results take the constants of both.
+    """
+
+    def each(given: Sequence[Any]) -> jax.Array:
+        (on,) = jaxpr_as_fun(cond)(*given[:n_cond], *given[n_cond + n_body :])
+        return on
+
+    def stepped(*given: Any) -> list[jax.Array]:
+        on, after = each(given), jaxpr_as_fun(body)(*given[n_cond:])
+        ons = (jnp.expand_dims(on, range(on.ndim, x.ndim)) for x in after)
+        return [jnp.where(*which) for which in zip(ons, after, given[n_cond + n_body :], strict=True)]
+
+    avals = [*cond.in_avals[:n_cond], *body.in_avals]
+    return jax.make_jaxpr(lambda *given: jnp.any(each(given)))(*avals), jax.make_jaxpr(stepped)(*avals)
 
 
 @converts("scan")

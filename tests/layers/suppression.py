@@ -1,0 +1,40 @@
+"""Suppression of boxes, one by one, as the oracle of what layers do in rounds."""
+
+import numpy as np
+
+
+def kept_by_going_through_all(
+    boxes: np.ndarray,
+    valid: np.ndarray,
+    threshold: float,
+    *,
+    plus: float = 0.0,
+    eta: float = 1.0,
+    or_equal: bool = False,
+    most: int | None = None,
+) -> list[int]:
+    """The numbers of the boxes kept, each compared with all that were kept before it."""
+    kept: list[int] = []
+    limit = np.float32(threshold)
+    for i in np.flatnonzero(valid):
+        shares = [_overlap(boxes[k], boxes[i], np.float32(plus)) for k in kept]
+        beaten = any(share >= limit if or_equal else share > limit for share in shares)
+        if beaten or len(kept) == most:
+            continue
+        kept.append(int(i))
+        if eta < 1 and limit > 0.5:
+            limit *= np.float32(eta)
+    return kept
+
+
+def _overlap(a: np.ndarray, b: np.ndarray, plus: np.float32) -> np.float32:
+    low, high = np.maximum(a[:2], b[:2]), np.minimum(a[2:], b[2:])
+    sides = high - low + plus
+    common = sides[0] * sides[1] if (sides > 0).all() else np.float32(0)
+    union = _area(a, plus) + _area(b, plus) - common
+    return common / union if union > 0 else np.float32(0)
+
+
+def _area(box: np.ndarray, plus: np.float32) -> np.float32:
+    sides = box[2:] - box[:2]
+    return np.float32(0) if (sides < 0).any() else (sides[0] + plus) * (sides[1] + plus)

@@ -1,0 +1,35 @@
+"""Boxes that overlap better ones are suppressed, as if all were gone through one by one."""
+
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caffejax.layers.detection.boxes import unsuppressed
+from layers.suppression import kept_by_going_through_all
+
+CASES = {
+    "as SSD": {"threshold": 0.45},
+    "as py-faster-rcnn": {"threshold": 0.3, "plus": 1.0},
+    "a threshold that falls": {"threshold": 0.9, "eta": 0.9},
+    "an equal overlap suppresses": {"threshold": 0.5, "or_equal": True},
+    "not more than": {"threshold": 0.6, "most": 5},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@given(seed=st.integers(0, 2**31), share=st.floats(0, 1), size=st.sampled_from([4, 30, 100]))
+@settings(max_examples=25)
+def test_kept_are_those_that_going_through_all_keeps(case: str, seed: int, share: float, size: int) -> None:
+    random = np.random.default_rng(seed)
+    # whole numbers, so that boxes are equal and overlaps at the threshold
+    corners = random.integers(-size // 4, size, (3, 2, 40, 2))
+    boxes = np.float32(np.concatenate([corners.min(1), corners.max(1)], axis=-1))
+    boxes[random.uniform(size=boxes.shape) < 0.01] = np.nan
+    valid = random.uniform(size=boxes.shape[:2]) < share
+    kept = np.asarray(jax.jit(jax.vmap(partial(unsuppressed, **CASES[case])))(boxes, valid))
+    for found, own, there in zip(kept, boxes, valid, strict=True):
+        assert np.flatnonzero(found).tolist() == kept_by_going_through_all(own, there, **CASES[case])
