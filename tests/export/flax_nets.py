@@ -245,6 +245,24 @@ NETS: dict[str, str] = {
         layer("InnerDistance", "distance", "norm centers", "distance"),
         layer("InnerDistance", "apart", "data centers", "apart"),
     ),
+    "product with other bottoms": _net(
+        images(2, 3, 4, 5),
+        layer("Parameter", "w", "", "weight", "parameter_param { shape { dim: 4 dim: 60 } }"),
+        layer("Parameter", "v", "", "wide", "parameter_param { shape { dim: 60 dim: 3 } }"),
+        layer("Parameter", "b", "", "bias", "parameter_param { shape { dim: 4 } }"),
+        layer("InnerProduct", "f", "data weight bias", "f"),
+        layer("InnerProduct", "g", "data weight", "g"),
+        layer("InnerProduct", "h", "data wide", "h", "inner_product_param { transpose: true bias_term: false }"),
+    ),
+    "labels for training": _net(
+        images(2, 3),
+        images(2, name="label"),
+        layer(
+            "LabelSpecificRescale", "rescale", "data label", "a", "label_specific_rescale_param { positive_weight: 3 }"
+        ),
+        layer("LabelSpecificAdd", "add", "a label", "b", "label_specific_add_param { bias: -0.3 }"),
+        layer("Power", "power", "b", "c", "power_param { scale: 2 }"),
+    ),
     "passed on": _net(
         images(2, 3, 4, 5),
         images(2, 3, name="other"),

@@ -31,21 +31,18 @@ def test_hostile_names_stay_names_and_nothing_is_fetched(opened: Opened, tab: An
     assert len(requests) >= 1
 
 
-@pytest.mark.parametrize(
-    ("net", "most"), [(inception(70), 2), (irregular(1000), 6)], ids=["modules", "nothing repeats"]
-)
-def test_a_thousand_layers_are_drawn_in_two_seconds(opened: Opened, net: str, most: float) -> None:
-    """Also where nothing repeats, in 1.2 to 2.2 s; on a machine that does other work, that is no limit to fail by."""
+@pytest.mark.parametrize("net", [inception(70), irregular(1000)], ids=["modules", "nothing repeats"])
+def test_a_thousand_layers_are_drawn_in_two_seconds(opened: Opened, net: str) -> None:
     seconds = []
-    for _ in range(3):  # the least is what it takes where nothing else runs
+    for _ in range(5):  # the least is what it takes where nothing else runs
         page = opened(net)
         page.keyboard.press("e")
         assert page.locator("[data-layer]").count() >= 1000
         first, again = page.evaluate("[caffejaxView.firstDrawn, caffejaxView.times.all]")
         seconds.append(max(first, again) / 1000)  # since the page was asked for, and since all blocks were opened
-        if seconds[-1] < 1:
+        if seconds[-1] < 2:
             break
-    assert min(seconds) < most
+    assert min(seconds) < 2
 
 
 @pytest.mark.parametrize("step", ["pan", "zoom"])

@@ -137,6 +137,15 @@ def unchanged(e: Emission) -> tuple[Value, ...]:
     return e.bottoms
 
 
+@writes("LabelSpecificAdd", "LabelSpecificRescale")
+def label_specific(e: Emission) -> Value:
+    """Write nothing: without labels, as after training, scores are as they are."""
+    require(len(e.layer.tops) == 1, "has a second top, which is not supported")
+    rescales = e.layer.type.name == "LabelSpecificRescale" and e.p.rescale_test
+    require(not rescales, "needs labels in TEST too (rescale_test), which is not supported")
+    return e.bottoms[0]
+
+
 @writes("ShuffleChannel")
 def shuffle_channel(e: Emission) -> Value:
     """Write channels dealt out from groups in turn."""

@@ -9,18 +9,19 @@ import numpy as np
 from ....errors import require
 from ....layers.axes import canonical_axis
 from ..building import Emission, writes
-from ..program import Shape, Value
+from ..program import Part, Shape, Value
 from .moving import Zeros, flattened
 
 
 @writes("InnerProduct")
 def inner_product(e: Emission) -> Value:
     """Write nnx.Linear; its weight's inputs are in the order in which the bottom is stored."""
-    own = e.layer.type.facts.takes is not None
-    require(own, "takes its weight from a bottom, or with rows of length 1 (normalize), which is not supported")
-    (x,) = e.bottoms
+    x, *others = e.bottoms
     axis = canonical_axis(e.p.axis, x.shape)
     require(axis > 0, "with axis 0 the whole batch is one input; not supported")
+    if others:
+        return _with_bottoms(e, axis)
+    require(not e.p.normalize, "has rows of length 1 (normalize), which is not supported")
     weight, *bias = e.arrays
     kernel = weight if e.p.transpose else weight.T
     x = flattened(e, x, axis)
@@ -40,6 +41,22 @@ def inner_product(e: Emission) -> Value:
     return e.call("{part}({0})", x, part=part, shape=e.tops[0], order=tuple(range(len(e.tops[0]))))
 
 
+def _with_bottoms(e: Emission, axis: int) -> Value:
+    """Write the product with a second bottom; the bias is a third one or learned, if there is one."""
+    require(axis == 1, "takes its weight from a bottom, with an axis other than 1; not supported")
+    x, weight, *bias = (_rows(e, bottom) for bottom in e.bottoms)
+    text = "{0} @ {1}" if e.p.transpose else "{0} @ {1}.T"
+    if not e.arrays:
+        return e.call(f"{text} + {{2}}" if bias else text, x, weight, *bias, shape=e.tops[0])
+    return e.call(f"{text} + {{part}}[...]", x, weight, part=_param(e, "bias"), shape=e.tops[0])
+
+
+def _param(e: Emission, kind: str) -> Part:
+    """Return the layer's first array as it is."""
+    array = e.arrays[0]
+    return e.part("nnx.Param", kind, {"": array}, positional=1, random=False, value=Zeros(array.shape))
+
+
 def _as_stored(kernel: np.ndarray, shape: Shape, order: Shape) -> np.ndarray:
     """Return a kernel (inputs, outputs) with its inputs in another order."""
     inputs = kernel.reshape(*shape, -1).transpose(*order, len(shape))
@@ -55,13 +72,12 @@ def inner_distance(e: Emission) -> Value:
     distance = f"jnp.sum({'jnp.abs' if e.p.distance_type == 'L1' else 'jnp.square'}({{0}}[:, None] - {{1}}), axis=-1)"
     if centers:
         return e.call(distance, x, *centers, shape=e.tops[0])
-    part = e.part("nnx.Param", "centers", {"": e.arrays[0]}, positional=1, random=False, value=Zeros(e.arrays[0].shape))
-    return e.call(distance.replace("{1}", "{part}[...]"), x, part=part, shape=e.tops[0])
+    return e.call(distance.replace("{1}", "{part}[...]"), x, part=_param(e, "centers"), shape=e.tops[0])
 
 
 def _rows(e: Emission, x: Value) -> Value:
     x = e.plain(x)
-    if len(x.shape) == 2:
+    if len(x.shape) <= 2:
         return x
     shape = (x.shape[0], math.prod(x.shape[1:]))
     return e.call("{0}.reshape({0}.shape[0], -1)", x, shape=shape, order=(0, 1), blob=x.blob)
