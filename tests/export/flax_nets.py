@@ -254,6 +254,22 @@ NETS: dict[str, str] = {
         layer("InnerProduct", "g", "data weight", "g"),
         layer("InnerProduct", "h", "data wide", "h", "inner_product_param { transpose: true bias_term: false }"),
     ),
+    "back to where maxima were": _net(
+        images(2, 3, 7, 8),
+        layer("Pooling", "p", "data", "p pm", "pooling_param { kernel_size: 2 stride: 2 }"),
+        layer("BN", "bn", "p", "bn", "bn_param { shift_filler { value: 0 } }"),
+        layer("Upsample", "u", "bn pm", "u", "upsample_param { upsample_h: 7 upsample_w: 8 }"),
+        layer("BN", "fixed", "u", "v", "bn_param { bn_mode: INFERENCE }"),
+        layer("Pooling", "q", "v", "q qm", "pooling_param { kernel_size: 3 stride: 2 pad: 1 }"),
+        layer("Unpooling", "w", "q qm", "w", "unpooling_param { unpool_h: 7 unpool_w: 8 }"),
+    ),
+    "places of equal maxima": _net(
+        images(2, 3, 7, 8),
+        layer("Threshold", "step", "data", "step"),
+        layer(
+            "Pooling", "p", "step", "p places", "pooling_param { kernel_h: 3 kernel_w: 2 stride: 2 pad_h: 1 pad_w: 0 }"
+        ),
+    ),
     "labels for training": _net(
         images(2, 3),
         images(2, name="label"),

@@ -30,6 +30,16 @@ def run_source(folder: str, batches: list[list[Any]]) -> list[tuple[Any, ...]]:
     return [jax.tree.map(np.asarray, compiled(state, *arrays)) for arrays in batches]
 
 
+def gradient_of(folder: str, batch: Any, weights: Any) -> Any:
+    """The gradient by the input of the output's sum, weighted."""
+    import jax
+    import numpy as np
+
+    _no_caffejax()
+    model = _module(folder).load()
+    return np.asarray(jax.grad(lambda x: (model(x) * weights).sum())(batch))
+
+
 def read_me(folder: str) -> str:
     """What the page in a folder prints when its code is run."""
     _no_caffejax()

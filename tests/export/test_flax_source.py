@@ -156,6 +156,22 @@ def test_dropout_and_batch_statistics_act_in_train_mode(tmp_path: Path, elsewher
     assert names == {"kernel", "bias", "scale"}
 
 
+def test_gradients_go_to_where_maxima_were(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+    parts = [
+        images(2, 3, 7, 8),
+        layer("Pooling", "p", "data", "p places", "pooling_param { kernel_size: 2 stride: 2 }"),
+        layer("BN", "bn", "p", "bn", "bn_param { shift_filler { value: 0 } }"),
+        layer("Upsample", "u", "bn places", "u", "upsample_param { upsample_h: 7 upsample_w: 8 }"),
+    ]
+    subject = subject_for("\n".join(parts))
+    write_flax(subject, tmp_path / "net")
+    batch, weights = (found["data"] for found in batches_for(subject, 2, 2))
+    wanted = jax.grad(lambda x: (subject.run({"data": x})["u"] * weights).sum())(batch)
+    given = map(channels_last, (batch, weights))
+    found = elsewhere.submit(flax_worker.gradient_of, str(tmp_path / "net"), *given).result()
+    np.testing.assert_allclose(found, channels_last(wanted), rtol=1e-4, atol=1e-5 * np.abs(wanted).max())
+
+
 HOSTILE = [
     "import os; os.remove('x')",
     'a"""\nraise SystemExit\n"""',

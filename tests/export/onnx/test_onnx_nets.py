@@ -166,3 +166,28 @@ def test_images_may_be_taken_in_place_of_an_input() -> None:
     assert_equal(run(model, {"data": images}), expected(subject, {"data": np.asarray(middle(images))}))
     with pytest.raises(Exception, match="uint8"):
         run(model, {"data": images.astype(np.float32)})
+
+
+@pytest.mark.parametrize(
+    "pooling",
+    [
+        'type: "ROIPooling" roi_pooling_param { pooled_h: 2 pooled_w: 3 }',
+        'type: "ROIAlign" roi_pooling_param { pooled_h: 2 pooled_w: 3 }',
+        'type: "PSROIPooling" psroi_pooling_param { spatial_scale: 1 output_dim: 2 group_size: 2 }',
+    ],
+)
+def test_boxes_beyond_all_numbers(pooling: str) -> None:
+    """What a detector makes of an image that it knows nothing of."""
+    text = f"""
+    layer {{ name: "data" type: "Input" top: "data" top: "rois"
+      input_param {{ shape {{ dim: 1 dim: 8 dim: 6 dim: 7 }} shape {{ dim: 6 dim: 5 }} }} }}
+    layer {{ name: "pooled" bottom: "data" bottom: "rois" top: "pooled" {pooling} }}
+    """
+    far, nan = np.float32(1e30), np.float32("nan")
+    boxes = [(1, 1, 5, 4), (nan, 1, 5, 4), (1, 1, np.inf, 4), (-far, -far, far, far), (far, far, far, far), (nan,) * 4]
+    inputs = {
+        "data": np.random.default_rng(0).normal(size=(1, 8, 6, 7)).astype(np.float32),
+        "rois": np.asarray([(0, *box) for box in boxes], np.float32),
+    }
+    net = Net(text)
+    assert_same(Subject(net.for_inference(), filled(net)), inputs)

@@ -114,8 +114,9 @@ class Emission:
             after=len(reads) == 1,
         )
 
-    def split(self, text: str, read: Value, shapes: Sequence[Shape]) -> tuple[Value, ...]:
+    def split(self, text: str, read: Value, shapes: Sequence[Shape], helpers: Sequence[str] = ()) -> tuple[Value, ...]:
         """Add a step that makes a value for each top, in the order of what it reads."""
+        self.builder.helpers.update(helpers)
         named = zip(self.layer.tops, shapes, strict=True)
         made = tuple(self.builder.value(self.called(top), shape, read.order) for top, shape in named)
         self.builder.steps.append(Step(self.layer.name, text, (read.number,), tuple(v.number for v in made)))

@@ -95,6 +95,12 @@ def standardize(x: jax.Array, axis: tuple[int, ...], eps: float) -> jax.Array:
     x = x - jnp.mean(x, axis=axis, keepdims=True)
     return x / (jnp.std(x, axis=axis, keepdims=True) + eps)
 ''',
+    "normalize_by_batch": '''
+def normalize_by_batch(x: jax.Array, eps: float) -> jax.Array:
+    """Give each channel mean 0 and variance 1 over the batch, in eval mode too."""
+    axes = tuple(range(x.ndim - 1))
+    return (x - jnp.mean(x, axis=axes)) / jnp.sqrt(jnp.var(x, axis=axes) + eps)
+''',
     "unit_length": '''
 def unit_length(x: jax.Array, axis: int | tuple[int, ...], eps: float) -> jax.Array:
     """Divide by the length along some axes; eps is added under the root."""
@@ -104,6 +110,36 @@ def unit_length(x: jax.Array, axis: int | tuple[int, ...], eps: float) -> jax.Ar
 def shuffle_channels(x: jax.Array, groups: int) -> jax.Array:
     """Deal the channels out, one from each group in turn."""
     return x.reshape(*x.shape[:-1], groups, -1).swapaxes(-1, -2).reshape(x.shape)
+''',
+    "max_pool_with_places": '''
+def max_pool_with_places(
+    x: jax.Array,
+    window: tuple[int, int],
+    strides: tuple[int, int] = (1, 1),
+    padding: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (0, 0)),
+) -> tuple[jax.Array, jax.Array]:
+    """Return maxima, and where in its plane each is: row * width + column. Of equal ones it is the first."""
+    rows, columns = x.shape[1:3]
+    places = jnp.broadcast_to(jnp.arange(rows * columns, dtype=x.dtype).reshape(1, rows, columns, 1), x.shape)
+
+    def larger(a: tuple[jax.Array, jax.Array], b: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        first = (a[0] > b[0]) | ((a[0] == b[0]) & (a[1] < b[1]))
+        return jnp.where(first, a[0], b[0]), jnp.where(first, a[1], b[1])
+
+    numbered = (jax.lax.stop_gradient(x), places)
+    start = (jnp.array(-jnp.inf, x.dtype), jnp.array(-1, x.dtype))
+    around = ((0, 0), *padding, (0, 0))
+    _, found = jax.lax.reduce_window(numbered, start, larger, (1, *window, 1), (1, *strides, 1), around)
+    return nnx.max_pool(x, window, strides=strides, padding=padding), found
+''',
+    "put_at": '''
+def put_at(x: jax.Array, places: jax.Array, size: tuple[int, int]) -> jax.Array:
+    """Put each number to its place, row * width + column, in a plane of that size; all else is 0."""
+    batch, channels = x.shape[0], x.shape[-1]
+    plane = jnp.zeros((batch, size[0] * size[1], channels), x.dtype)
+    where = places.reshape(batch, -1, channels).astype(int)
+    plane = plane.at[jnp.arange(batch)[:, None, None], where, jnp.arange(channels)].set(x.reshape(where.shape))
+    return plane.reshape(batch, *size, channels)
 ''',
     "interpolate": '''
 def interpolate(x: jax.Array, size: tuple[int, int]) -> jax.Array:

@@ -65,5 +65,5 @@ def _along(low: jax.Array, high: jax.Array, n: int, length: int, there: jax.Arra
     step = ((high - low) / jnp.where(there, n, 1))[:, None]
     position = low[:, None] + jnp.maximum(jnp.arange(n + 1) * step, 0) - 0.5
     counts = (position >= -0.5) & (position <= length - 0.5) & there[:, None]
-    cells, weights = beside(jnp.clip(position, 0, length - 1), length)
+    cells, weights = beside(jnp.where(counts, jnp.clip(position, 0, length - 1), 0), length)  # NaN is in no cell
     return Along(cells, (jnp.where(counts, weights[0], 0), jnp.where(counts, weights[1], 0)))

@@ -20,7 +20,7 @@ from .bn_shared import blob_shape, channels_of, normalized, normalized_diffs, sc
 
 Arrays = tuple[jax.Array, ...]
 
-_EPS = 1e-9
+SEGNET_EPS = 1e-9
 
 
 def segnet_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> object:
@@ -42,7 +42,7 @@ def segnet_bn_params(ctx: Context, x: Any) -> list[ParamSpec]:
 def segnet_bn_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy: Any) -> tuple[Any, jax.Array]:
     d_top, scale = first(dy), blobs[0]
     if _learns(ctx):
-        return normalized_diffs(ctx, scale, x, d_top, _EPS)
+        return normalized_diffs(ctx, scale, x, d_top, SEGNET_EPS)
     d_scale, d_shift = FIRST.sums(promote(d_top) * x), FIRST.sums(promote(d_top))
     return (d_scale.reshape(scale.shape), d_shift.reshape(scale.shape)), d_top * FIRST.along(channels_of(scale), x)
 
@@ -63,7 +63,7 @@ def segnet_bn_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> in
 def segnet_bn_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]) -> object:
     """Compute it with what `segnet_bn_fusible` counts."""
     scale, shift = map(channels_of, blobs)
-    top, *batch = normalized(ctx, x, scale, shift, jnp.zeros_like(shift), _EPS, relu=bool(epilogues))
+    top, *batch = normalized(ctx, x, scale, shift, jnp.zeros_like(shift), SEGNET_EPS, relu=bool(epilogues))
     return (
         top if ctx.n_tops == 1 else (top, *(b.reshape(blob_shape(x)).astype(x.dtype) for b in batch[: ctx.n_tops - 1]))
     )

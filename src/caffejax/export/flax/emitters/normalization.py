@@ -9,6 +9,7 @@ from ....errors import require
 from ....layers.normalization import stored
 from ....layers.scaled_batch_norm import effective_eps
 from ....layers.segmentation.bn import bn_variant
+from ....layers.segmentation.bn_segnet import SEGNET_EPS
 from ..building import Emission, writes
 from ..program import Value
 from .literals import number
@@ -29,12 +30,23 @@ def batch_norm(e: Emission) -> Value:
 
 @writes("BN")
 def bn(e: Emission) -> Value:
-    """Write PSPNet's as nnx.BatchNorm."""
-    kind = bn_variant(e.layer.site.layer)
-    require(kind.startswith("PSPNet"), f"is {kind}'s, which normalises by the batch in TEST too; not supported")
+    """Write PSPNet's as nnx.BatchNorm; SegNet's, which normalises by the batch or not at all, by functions."""
+    require(len(e.layer.tops) == 1, "has tops for the mean and the variance, which is not supported")
+    if bn_variant(e.layer.site.layer) == "SegNet":
+        return _segnet_bn(e)
     scale, bias, mean, variance = (array.reshape(-1) for array in e.arrays)
     weights = {"mean": mean, "var": variance, "scale": scale, "bias": bias}
     return _normalised(e, weights, e.p.eps, e.p.momentum, True if e.p.frozen else None)
+
+
+def _segnet_bn(e: Emission) -> Value:
+    x = e.last(e.bottoms[0])
+    if e.p.bn_mode == e.p.LEARN:
+        x = e.call(f"normalize_by_batch({{0}}, eps={SEGNET_EPS})", x, helpers=["normalize_by_batch"])
+    scale, bias = (array.reshape(-1) for array in e.arrays)
+    weights = {"scale": scale, "bias": bias}
+    part = e.part("Scale", "bn", weights, positional=1, random=False, shape=scale.shape)
+    return e.elementwise("{part}({0})", x, part=part, helpers=["Scale"])
 
 
 def _fixed(e: Emission) -> bool | None:

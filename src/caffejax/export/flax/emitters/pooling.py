@@ -12,20 +12,28 @@ from ..program import Shape, Value
 
 
 @writes("Pooling")
-def pooling(e: Emission) -> Value:
-    """Write nnx.max_pool or nnx.avg_pool with the padding that Caffe's rounding asks for."""
+def pooling(e: Emission) -> Value | tuple[Value, ...]:
+    """Write nnx.max_pool or nnx.avg_pool with the padding that Caffe's rounding asks for, and maxima's places."""
     method = pool_method(e.p)
     require(method != "STOCHASTIC", "pools at random in training (STOCHASTIC), which flax does not; use MAX or AVE")
-    require(len(e.layer.tops) == 1, "has a second top with the places of the maxima, which is not supported")
-    x = e.last(e.bottoms[0])
+    x, placed = e.last(e.bottoms[0]), len(e.layer.tops) > 1
     if e.p.global_pooling:
+        require(not placed, "has a second top with the places of maxima over whole planes, which is not supported")
         return _whole(e, method, x)
     window = Window.symmetric(
         window_pair(e.p, "kernel_size", "kernel_h", "kernel_w"),
         window_pair(e.p, "stride", "stride_h", "stride_w"),
         window_pair(e.p, "pad", "pad_h", "pad_w"),
     )
-    return _pooled(e, method, x, window)
+    return _with_places(e, x, window) if placed else _pooled(e, method, x, window)
+
+
+def _with_places(e: Emission, x: Value, window: Window) -> tuple[Value, ...]:
+    out = e.tops[0][2:]
+    require(not _sees_padding_alone(x, window, out), "has windows of padding alone, whose maxima have no place")
+    settings = _settings(window, padding_of(window, tuple(x.shape[2:]), out))
+    helper = "max_pool_with_places"
+    return e.split(f"{helper}({{0}}, {settings})", x, e.tops, helpers=[helper])
 
 
 @writes("Pooling3D")
@@ -61,10 +69,15 @@ def _whole(e: Emission, method: str, x: Value) -> Value:
 def _maxima(e: Emission, x: Value, window: Window, out: Shape) -> Value:
     padding = padding_of(window, tuple(x.shape[2:]), out)
     text = f"nnx.max_pool({{0}}, {_settings(window, padding)})"
-    ends = zip(x.shape[2:], window.low, window.stride, out, strict=True)
-    if any((o - 1) * stride - low >= n for n, low, stride, o in ends):  # a window of padding alone
+    if _sees_padding_alone(x, window, out):
         text = f"jnp.maximum({text}, jnp.finfo({{0}}.dtype).min)"
     return e.call(text, x, shape=e.tops[0], order=x.order)
+
+
+def _sees_padding_alone(x: Value, window: Window, out: Shape) -> bool:
+    """Return whether the last window of an axis begins behind the last number."""
+    ends = zip(x.shape[2:], window.low, window.stride, out, strict=True)
+    return any((o - 1) * stride - low >= n for n, low, stride, o in ends)
 
 
 def _averages(e: Emission, x: Value, window: Window, out: Shape) -> Value:

@@ -46,11 +46,26 @@ def interp(e: Emission) -> Value:
 
 @writes("Upsample")
 def upsample(e: Emission) -> Value:
-    """Write each number repeated; SegNet's, which puts numbers back to where maxima were, is not written."""
-    require(len(e.bottoms) == 1, "puts numbers to where Pooling's second top says, which is not supported")
+    """Write each number repeated; SegNet's, put back to where maxima were."""
+    if len(e.bottoms) > 1:
+        return _put_at(e)
     x, n = e.last(e.bottoms[0]), number(e.p.scale if e.p.HasField("scale") else 1)
     return (
         x
         if n == 1
         else e.call(f"jnp.repeat(jnp.repeat({{0}}, {n}, axis=1), {n}, axis=2)", x, shape=e.tops[0], order=x.order)
+    )
+
+
+@writes("Unpooling")
+def unpooling(e: Emission) -> Value:
+    """Write numbers put back to where maxima were."""
+    require(len(e.bottoms) > 1, "fills windows without a bottom that says where maxima were, which is not supported")
+    return _put_at(e)
+
+
+def _put_at(e: Emission) -> Value:
+    x, places = map(e.last, e.bottoms)
+    return e.call(
+        f"put_at({{0}}, {{1}}, {e.tops[0][2:]})", x, places, shape=e.tops[0], order=x.order, helpers=["put_at"]
     )

@@ -213,7 +213,19 @@ def _cast(eqn: Equation, value: Value, dtype: Any) -> Value:
     if value.array is not None:
         array = value.array.astype(dtype)
         return Value(value.shape, array.dtype, array, value.held)
-    return Value(value.shape, np.dtype(dtype), eqn.builder.cast(eqn.builder.held(value), dtype), value.held)
+    name = eqn.builder.held(value)
+    if np.issubdtype(value.dtype, np.floating) and np.issubdtype(dtype, np.integer):
+        name = _representable(eqn, name, value.dtype, dtype)
+    return Value(value.shape, np.dtype(dtype), eqn.builder.cast(name, dtype), value.held)
+
+
+def _representable(eqn: Equation, name: str, floats: Any, integers: Any) -> str:
+    """Return numbers that an integer can hold, NaN as 0, as XLA takes them: ONNX leaves open what becomes of others."""
+    b, ends = eqn.builder, np.iinfo(integers)
+    numbers = b.where(b.node("IsNaN", [name]), b.constant(np.zeros((), floats)), name, floats)
+    most = np.nextafter(floats.type(ends.max), floats.type(0)) if float(floats.type(ends.max)) > ends.max else ends.max
+    clipped: str = b.node("Clip", [numbers, *(b.constant(np.asarray(end, floats)) for end in (ends.min, most))])
+    return clipped
 
 
 @converts(
