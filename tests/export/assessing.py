@@ -25,16 +25,21 @@ NUDGE = 1e-6  # what inputs are moved by, to see how far the net itself moves
 
 
 def assess(path: str, phase: str = "TEST", forms: Sequence[str] = FORMS) -> dict[str, Any]:
+    """What became of a net of a file: as `assess_subject` says, or why there is none; and how long it took."""
+    began = time.monotonic()
+    try:
+        found = assess_subject(_subject(path, phase), forms)
+    except CaffejaxError as error:
+        return {"refused": str(error)}
+    return found | {"seconds": round(time.monotonic() - began, 1)}
+
+
+def assess_subject(subject: Subject, forms: Sequence[str] = FORMS) -> dict[str, Any]:
     """What became of a net: its outputs, and for each form the largest errors or why it is refused.
 
     `moves` is how far the outputs move where all inputs are others, `sways` where they are nudged. Errors and movements
     are shares of an output's largest number; `beyond` counts the numbers whose error is above the tolerance.
     """
-    began = time.monotonic()
-    try:
-        subject = _subject(path, phase)
-    except CaffejaxError as error:
-        return {"refused": str(error)}
     try:
         compute = compiled(subject, subject.inputs)
     except CaffejaxError as error:
@@ -58,7 +63,7 @@ def assess(path: str, phase: str = "TEST", forms: Sequence[str] = FORMS) -> dict
             }
         except CaffejaxError as error:
             found[form] = {"refused": str(error)}
-    return found | {"seconds": round(time.monotonic() - began, 1)}
+    return found
 
 
 def _subject(path: str, phase: Phase) -> Subject:

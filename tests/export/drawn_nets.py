@@ -1,0 +1,63 @@
+"""Small nets at random, of the layers that flax source is tested with, for what they do together."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from caffejax import CaffejaxError, Net
+from export.flax_nets import LAYERS, images, layer
+
+SHAPES = ((2, 6, 4, 5), (2, 3, 7, 8), (3, 4, 6, 6), (1, 8, 5, 4), (2, 6), (2, 4, 6))
+OF_SEVERAL = (  # with as many bottoms, or tops, as there are after the type
+    ("Eltwise 2", ""),
+    ("Eltwise 3", "eltwise_param { coeff: 1 coeff: -0.5 coeff: 2 }"),
+    ("Eltwise 2", "eltwise_param { operation: PROD }"),
+    ("Eltwise 2", "eltwise_param { operation: MAX }"),
+    ("Concat 2", ""),
+    ("Concat 3", "concat_param { axis: -1 }"),
+    ("Scale 2", "scale_param { axis: 0 }"),
+    ("Bias 2", "bias_param { axis: 0 }"),
+    ("Crop 2", "crop_param { axis: 2 }"),
+    ("Axpy 3", ""),
+    ("Slice 1 2", ""),
+    ("Slice 1 2", "slice_param { axis: 2 slice_point: 1 }"),
+    ("Pooling 1 2", "pooling_param { kernel_size: 2 stride: 2 }"),
+    ("Split 1 2", ""),
+    ("InnerProduct 2", "inner_product_param { bias_term: false }"),
+)
+
+
+@st.composite
+def nets(draw: Any, most: int = 8) -> tuple[str, tuple[str, ...]]:
+    """Draw a net's text and the blobs that are wanted of it."""
+    parts = [images(*draw(st.sampled_from(SHAPES)), name=f"x{i}") for i in range(draw(st.sampled_from([1, 1, 2])))]
+    blobs = [f"x{i}" for i in range(len(parts))]
+    for number in range(draw(st.integers(2, most))):
+        added, tops = _layer(draw, f"b{number}", blobs)
+        try:
+            Net("\n".join([*parts, added]), "TEST")
+        except CaffejaxError:  # it does not take such blobs
+            continue
+        parts.append(added)
+        blobs = [*(name for name in blobs if name not in tops), *tops]
+    made = [name for name in blobs if not name.startswith("x")] or ["x0"]
+    wanted = {made[-1], *draw(st.lists(st.sampled_from(made), max_size=2))}
+    return "\n".join(parts), tuple(sorted(wanted))
+
+
+def _layer(draw: Any, name: str, blobs: list[str]) -> tuple[str, list[str]]:
+    """A layer, often of the last blob, and its tops; sometimes it works in place."""
+
+    def bottom() -> str:
+        return blobs[-1] if draw(st.booleans()) else str(draw(st.sampled_from(blobs)))
+
+    if draw(st.integers(0, 2)):
+        settings = LAYERS[draw(st.sampled_from(sorted(LAYERS)))][1]
+        kind, _, settings = settings.removeprefix('type: "').partition('"')
+        read = bottom()
+        tops = [read if draw(st.integers(0, 3)) == 0 else name]
+        return layer(kind, name, read, tops[0], settings), tops
+    counts, settings = draw(st.sampled_from(OF_SEVERAL))
+    kind, bottoms, *more = counts.split()
+    tops = [name, f"{name}s"][: int(more[0]) if more else 1]
+    return layer(kind, name, " ".join(bottom() for _ in range(int(bottoms))), " ".join(tops), settings), tops

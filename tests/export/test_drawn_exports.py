@@ -1,0 +1,47 @@
+"""Layers together, at random: each form gives what the net does."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from caffejax import Net
+from caffejax.export import subject_of
+from export.assessing import assess_subject
+from export.drawn_nets import nets
+from export.filled import filled
+from export.judging import FORMS, TOLERANCE
+
+FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.mark.slow
+@FEW
+@given(nets())
+def test_drawn_nets_are_equal_in_all_forms(drawn: tuple[str, tuple[str, ...]]) -> None:
+    _check(*drawn)
+
+
+@pytest.mark.long
+@settings(FEW, max_examples=150)
+@given(nets(most=12))
+def test_many_drawn_nets(drawn: tuple[str, tuple[str, ...]]) -> None:
+    _check(*drawn)
+
+
+def _check(text: str, wanted: tuple[str, ...]) -> None:
+    net = Net(text, "TEST")
+    found = assess_subject(subject_of(net, filled(net), wanted))
+    for form in FORMS:
+        assert _refused(found[form]) or not _off(found, form), form
+
+
+def _refused(found: Any) -> bool:
+    """Whether it is refused, by layer."""
+    return "refused" in found and "layer '" in found["refused"]
+
+
+def _off(found: Any, form: str) -> dict[str, float]:
+    """The outputs that differ by more than they do where inputs are nudged."""
+    sways = found["sways"]
+    return {name: error for name, error in found[form].items() if not error <= max(TOLERANCE, 2 * sways[name])}
