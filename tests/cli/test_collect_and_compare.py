@@ -180,7 +180,7 @@ def test_mistakes_in_the_command(
 
 def test_dumps_of_different_nets_part(net: Path) -> None:
     arrays = {"blob/a": np.ones(2)}
-    a, b = (Dump("test", "", "TEST", (DumpedLayer(name, "ReLU", (), ("a",)),), arrays) for name in "ab")
+    a, b = (Dump("test", "", "TEST", (DumpedLayer(name, "ReLU", ("x",), ("a",)),), arrays) for name in "ab")
     found = compare(a, b)
     assert [row.verdict for row in found.parted] == ["only in A", "only in B"]
     assert found.strangers in str(found).replace("These", "these")

@@ -144,3 +144,20 @@ def test_a_package_that_is_missing_is_named(
     assert main(["export", "net.prototxt", WEIGHTS, f"--to=net{end}"]) == 1
     assert re.search(rf"the package {package}, .*: pip install 'caffejax\[export\]'", capsys.readouterr().err)
     assert not list(job.glob("net.[so]*"))
+
+
+def test_weights_of_zeros_are_told_of(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (job / "bare.prototxt").write_text(NET.replace('weight_filler { type: "xavier" }', ""))
+    export("bare.prototxt", "--random_weights")
+    assert "bare.prototxt: layer 'one' and 1 more: the weights are 0" in capsys.readouterr().err
+    export("net.prototxt", "--random_weights")
+    assert "the weights are 0" not in capsys.readouterr().err
+
+
+def test_flax_source_is_told_of_as_it_is(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (job / "maps.prototxt").write_text(
+        INPUT.replace("dim: 2 dim: 3", "dim: 2 dim: 3 dim: 5 dim: 6") + ONE.replace("InnerProduct", "ReLU")
+    )
+    assert main(["export", "maps.prototxt", "--to=flax", "--out=maps"]) == 0
+    assert "data float32[batch,5,6,3] to one float32[batch,5,6,3]" in capsys.readouterr().err
+    assert (job / "maps" / "model.safetensors").stat().st_mode == (job / "maps" / "model.py").stat().st_mode

@@ -168,3 +168,10 @@ def test_a_run_of_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert [float(r["NumIters"]) for r in trained] == [0, 2]
     seconds = [float(r["Seconds"]) for r in trained]
     assert 0 < seconds[0] <= seconds[1]
+
+
+def test_a_log_as_a_terminal_showed_it(tmp_path: Path) -> None:
+    lines = ["\x1b[2K\rI1124 10:00:00.000000 12 solver.cpp:218] Iteration 0, loss = 2.5\r", "\x1b[36m1/9\x1b[0m\r"]
+    lines.append("\x1b[1A\x1b[2KI1124 10:00:10.000000 12 solver.cpp:218] Iteration 100, loss = 1.5")
+    (tmp_path / "tty.log").write_text("\n".join(lines), newline="")
+    assert [(row["NumIters"], row["loss"]) for row in read_log(tmp_path / "tty.log").loss] == [(0, 2.5), (100, 1.5)]

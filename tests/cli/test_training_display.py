@@ -82,6 +82,7 @@ def test_train_shows_it_on_a_terminal_and_records(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(training_display, "_SECONDS_BETWEEN", 0)
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "120")  # all in one line
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.prototxt").write_text(SOLVER + "display: 2")
     assert main(["train", "--solver=s.prototxt", "--show=loss,accuracy"]) == 0

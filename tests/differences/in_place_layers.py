@@ -31,9 +31,19 @@ def _eltwise(operation: str, text: str, source: str) -> Difference:
         y, _ = tops_and_diffs(net, {"x": a, "b": b}, np.ones(2), top="x")
         return [Shown(f"top of x = {_list(a)} and b = {_list(b)}", b, y)]
 
+    return Difference(f"Eltwise {operation}, in place", text, source, _eltwise_net(operation), run)
+
+
+def _eltwise_net(operation: str) -> str:
     param = f"eltwise_param {{ operation: {operation} }}"
-    net = f'layer {{ name: "layer" type: "Eltwise" bottom: "x" bottom: "b" top: "x" {param} }}'
-    return Difference(f"Eltwise {operation}, in place", text, source, net, run)
+    return f'layer {{ name: "layer" type: "Eltwise" bottom: "x" bottom: "b" top: "x" {param} }}'
+
+
+def _product(net: str) -> list[Shown]:
+    a, b, dy = np.array([1.0, 5.0]), np.array([2.0, 3.0]), np.array([10.0, 10.0])
+    y, diffs = tops_and_diffs(net, {"x": a, "b": b}, dy, top="x")
+    given = f"for a diff {_list(dy)} of the top, x = {_list(a)} and b = {_list(b)}"
+    return [Shown(f"diff of x {given}", b * b, diffs["x"]), Shown(f"diff of b {given}", y * b * b, diffs["b"])]
 
 
 def _lrn(net: str) -> list[Shown]:
@@ -55,6 +65,22 @@ DIFFERENCES = [
         "whatever comes from above. Here it is the scale times the top's diff.",
         "power_layer.cpp, Backward_cpu: caffe_set(bottom_diff), then caffe_mul(top_diff, bottom_diff)",
         lambda y: np.full(4, 9.0),
+    ),
+    _gradient(
+        "Power with power 2",
+        _layer("Power", "power_param { power: 2 }"),
+        "Caffe takes the top for the bottom, writes twice that over the top's diff, and multiplies the two. Other "
+        "powers but 0 and 1 go wrong in the same way. Here it is twice the bottom times the top's diff.",
+        "power_layer.cpp, Backward_cpu: caffe_cpu_axpby(bottom_data, bottom_diff), then caffe_mul(top_diff, "
+        "bottom_diff)",
+        lambda y: (2 * y) ** 2,
+    ),
+    _gradient(
+        "ELU with alpha below 0",
+        _layer("ELU", "elu_param { alpha: -0.5 }"),
+        "Caffe looks at the sign of the top, which such an alpha has turned round. Here the bottom's counts.",
+        "elu_layer.cpp, Backward_cpu: bottom_data[i] > 0",
+        lambda y: DY * np.where(y > 0, 1, y - 0.5),
     ),
     _gradient(
         "ReLU with a negative slope below 0",
@@ -97,6 +123,15 @@ DIFFERENCES = [
         "Caffe fills the top, and with it the first bottom, with the least number before it compares. Here it is the "
         "maximum.",
         "eltwise_layer.cpp, Forward_cpu: caffe_set(count, Dtype(-FLT_MAX), top_data)",
+    ),
+    Difference(
+        "Eltwise PROD, in place: gradient",
+        "Caffe writes the other bottom over the top's diff and multiplies it by itself; what comes from above is lost, "
+        "and for the other bottom the top is taken for the first one. Here each is the top's diff times the other.",
+        "eltwise_layer.cpp, Backward_cpu: caffe_copy(bottom[j]->cpu_data(), bottom_diff), then caffe_mul(bottom_diff, "
+        "top_diff, bottom_diff)",
+        _eltwise_net("PROD"),
+        _product,
     ),
     Difference(
         "LRN across channels, in place",

@@ -136,6 +136,28 @@ def test_the_page_trains_it(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> N
     assert float(losses[-1]) < float(losses[0])
 
 
+@pytest.mark.parametrize(
+    ("dropout", "fixed", "said"),
+    [
+        (
+            True,
+            False,
+            "`train()` has dropout drop and batch norms take the statistics of the batch, `eval()` ends that.",
+        ),
+        (True, True, "`train()` has dropout drop, `eval()` ends that."),
+        (False, True, "It computes the same in both modes."),
+    ],
+)
+def test_the_page_says_what_the_modes_do(dropout: bool, fixed: bool, said: str, tmp_path: Path) -> None:
+    text = residual_net(2)
+    text = text if dropout else text.replace(layer("Dropout", "drop", "pool", "pool"), "")
+    text = text.replace('type: "BatchNorm"', 'type: "BatchNorm" batch_norm_param { use_global_stats: true }', 9 * fixed)
+    write_flax(subject_for(text), tmp_path / "net")
+    page = (tmp_path / "net" / "README.md").read_text()
+    assert f" {said}\n" in page
+    assert "`--outputs=fc`" in page  # the scores, which can be trained where probabilities are 0
+
+
 @pytest.mark.slow
 def test_dropout_and_batch_statistics_act_in_train_mode(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
     text = residual_net(2)

@@ -1,6 +1,7 @@
 """Dumps: an error that is planted in a layer is found there; what is absent, random, NaN or of other shapes."""
 
 import dataclasses
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -211,6 +212,26 @@ def test_what_is_absent_or_of_another_shape(dump: Dump) -> None:
     fewer = dataclasses.replace(dump, layers=tuple(x for x in dump.layers if x.name != "norm"))
     assert [(row.layer, row.verdict) for row in compare(dump, fewer).parted] == [("norm", "only in A")]
     assert not compare(without(""), without("")).ok  # there was nothing to compare
+
+
+@pytest.mark.parametrize("name", ["data", "images"])
+def test_a_net_for_training_and_one_for_deployment(name: str) -> None:
+    head, _, loss = TEXT.rpartition("layer {")
+    deploy = (
+        head.replace('name: "data"', f'name: "{name}"').replace(' top: "label"', "").replace("shape { dim: 3 } ", "")
+    )
+    net = Net(TEXT, "TEST")
+    dump = collect(net, net.init(jax.random.key(1)))
+    assert "SoftmaxWithLoss" in loss
+    found = compare(
+        dump, replay(dump, Net(deploy + 'layer { name: "prob" type: "Softmax" bottom: "both" top: "prob" }'))
+    )
+    assert {(row.name, row.verdict) for row in found.parted} == {
+        ("label", "only in A"),
+        ("loss", "only in A"),
+        ("prob", "only in B"),
+    }
+    assert re.search(r"Of what both have nothing differs: \d+ arrays equal\.$", str(found))
 
 
 def test_random_layers_do_not_count_unless_asked() -> None:

@@ -44,8 +44,11 @@ def write_safetensors(path: AnyPath, arrays: Arrays) -> None:
     from safetensors.numpy import save_file
 
     with replacing_path(path, WeightsError) as partial:
+        partial.touch()
+        mode = partial.stat().st_mode  # as other files have it: the package's can be read by their owner alone
         try:
             save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, partial)
+            partial.chmod(mode)
         except SafetensorError as error:
             raise WeightsError(Problem(f"cannot be written: {error}", str(path))) from error
 

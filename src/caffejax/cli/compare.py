@@ -68,6 +68,8 @@ def run(options: argparse.Namespace) -> None:
     print(found.to_json() if options.json else found)
     if options.picture:
         draw_errors(found, options.picture)
+        if not options.json:
+            print(f"Wrote {options.picture}")
     if found.strangers:
         raise CaffejaxError(found.strangers)
     if (first := found.first) is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import CaffejaxError, Problem
@@ -63,7 +64,7 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     form = _form(options)
     _check_place(form, options)
-    from ..export import Subject, weights_of
+    from ..export import Subject, weights_of, zeros
 
     net = nets.net_of(options)
     inference = net.for_inference(flags.several(options.outputs) if options.outputs else None)
@@ -72,6 +73,8 @@ def run(options: argparse.Namespace) -> None:
         inference = inference.with_batch(options.batch, options.batch_axis or 0)
     files = flags.several(options.weights)
     subject = Subject(inference, weights_of(net, inference, files, random=options.random_weights))
+    for warning in zeros(subject):
+        log.warning("%s", warning)
     takes, gives = _WRITERS[form](net, subject, options)
     log.info("Exported %s: %s to %s", counted(len(subject.layers), "layer"), _listed(takes), _listed(gives))
     log.info("Wrote %s", options.out if form == "flax" else options.to)
@@ -87,7 +90,8 @@ def _form(options: argparse.Namespace) -> str:
     problems = [] if form else [f"--to={options.to}: name a file that ends in .stablehlo or .onnx, or flax"]
     for name, forms in _ONLY_FOR.items():
         if form and form not in forms and getattr(options, name) is not None:
-            problems.append(f"--{name} goes with {' and '.join(forms)} only")
+            remedy = "; make inputs of images before you call the module" if name == "preprocess" else ""
+            problems.append(f"--{name} goes with {' and '.join(forms)} only{remedy}")
     if form == "flax" and not options.out:
         problems.append("--to=flax needs --out=FOLDER")
     problems += preprocess.problems(options)
@@ -149,7 +153,15 @@ def _write_flax(net: Net, subject: Subject, options: argparse.Namespace) -> tupl
     from ..export.flax import write_flax
 
     write_flax(subject, options.out, weights=options.weights_as or "safetensors")
-    return subject.inputs, {name: subject.net.graph.blobs[name] for name in subject.outputs}
+    blobs = subject.net.graph.blobs
+    return _channels_last(subject.inputs), _channels_last({name: blobs[name] for name in subject.outputs})
+
+
+def _channels_last(blobs: Shapes) -> Shapes:
+    """Return the shapes that blobs have in flax source, which takes any number of rows."""
+    from ..export.flax import stored_shape
+
+    return {name: SimpleNamespace(shape=stored_shape(blob.shape), dtype=blob.dtype) for name, blob in blobs.items()}
 
 
 _WRITERS = {"stablehlo": _write_stablehlo, "onnx": _write_onnx, "flax": _write_flax}

@@ -59,15 +59,16 @@ def _bar() -> Iterator[Progress]:
     """Show a bar at the bottom of the terminal, and the log above it."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Column
 
     columns = (
         TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-        BarColumn(bar_width=None),
-        TextColumn("{task.fields[numbers]}"),
-        TimeRemainingColumn(),
+        BarColumn(bar_width=None, table_column=Column(ratio=1)),  # what the others leave
+        TextColumn("{task.fields[numbers]}", table_column=Column()),  # on narrow terminals they take two lines
+        TimeRemainingColumn(table_column=Column(no_wrap=True)),
     )
     console = Console(stderr=True, soft_wrap=True)
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=console, transient=True, expand=True) as progress:
         start_logging(lambda line: console.print(line, markup=False, highlight=False))
         try:
             yield progress

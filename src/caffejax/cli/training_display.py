@@ -48,8 +48,8 @@ class TrainingDisplay(Callback):
         self._stopwatch = solver.stopwatch()
 
     def on_step(self, solver: Solver) -> None:
-        """Show the numbers, twice a second."""
-        if self._stopwatch.seconds < _SECONDS_BETWEEN:
+        """Show the numbers, twice a second and at the end."""
+        if self._stopwatch.seconds < _SECONDS_BETWEEN and solver.iteration < solver.param.max_iter:
             return
         loss = solver.smoothed_loss  # waits for the iterations under way
         pace = self._stopwatch.lap(solver.iteration)

@@ -30,7 +30,7 @@ def port(text: str) -> int:
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     parser.add_argument("model", help="the net prototxt", metavar="NET")
-    flags.add(parser, "out", "the page to write; unless given, the net's name with .html, in the folder at work in")
+    flags.add(parser, "out", "the page to write; unless given, the net's name with .html, in the current folder")
     flags.add_switch(parser, "serve", "show it to this machine's browser instead, anew whenever the file is edited")
     flags.add(parser, "port", "where to listen with --serve; 0 for any free port", type=port, default=0, metavar="N")
     nets.add_state_flags(parser)

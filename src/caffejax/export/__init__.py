@@ -5,7 +5,7 @@ from .extras import require_package
 from .preprocessing import Preprocessing, colour_order, image_input, of_data_layer
 from .stablehlo import PLATFORMS, export_stablehlo, write_stablehlo
 from .subject import Subject, subject_of
-from .weights import weights_of
+from .weights import weights_of, zeros
 
 __all__ = [
     "PLATFORMS",
@@ -20,4 +20,5 @@ __all__ = [
     "subject_of",
     "weights_of",
     "write_stablehlo",
+    "zeros",
 ]

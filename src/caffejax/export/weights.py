@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import jax
+import numpy as np
 
 from ..checkpoints.coverage import has_own_values
 from ..checkpoints.loading import load_weights
@@ -13,6 +14,7 @@ from ..errors import CaffejaxError, Problem, WeightsError
 from ..graph import Layer
 from ..net import Net, Variables
 from ..sizes import counted
+from .subject import Subject
 
 
 def weights_of(net: Net, part: Net, files: Iterable[str | Path], *, random: bool = False) -> Variables:
@@ -49,6 +51,19 @@ def weights_of(net: Net, part: Net, files: Iterable[str | Path], *, random: bool
     if not any(map(_is_shape, jax.tree.leaves(variables))):
         return variables
     return jax.tree.map(lambda found, made: made if _is_shape(found) else found, variables, initial(key))
+
+
+def zeros(subject: Subject) -> Iterator[Problem]:
+    """Yield a warning for layers whose weights are 0: Caffe's filler where none is named, as in nets for deployment."""
+    names = [
+        layer.name
+        for layer in subject.layers
+        if layer.type.facts.weight_axes > 1 and layer.owned and not any(map(np.any, subject.arrays(layer)[:1]))
+    ]
+    if names:
+        first, more = f"'{names[0]}'", f" and {len(names) - 1} more" if len(names) > 1 else ""
+        message = "the weights are 0, as Caffe's filler makes them where a layer names none; so outputs say nothing"
+        yield Problem(f"layer {first}{more}: {message}", subject.net.graph.file)
 
 
 def _lacking(layer: Layer, variables: Variables) -> Iterator[bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TextIO
@@ -13,6 +14,7 @@ from .caffe_log import read_caffe_log
 from .json_lines import read_json_lines
 from .tables import Log, Row
 
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _LONGEST_LINE = 2**24  # characters; what is longer is read in parts, and so is no line of a log
 
 
@@ -36,10 +38,10 @@ def read_log(path: str | os.PathLike[str]) -> Log:
         with open(path, errors="replace") as file:
             year = datetime.fromtimestamp(os.path.getmtime(path)).year
             start = file.read(2**16)
-            lines = _lines(start, file)
+            lines = map(_plain, _lines(start, file))
             if "\0" in start:
                 log = Log()  # binary
-            elif start.lstrip().startswith("{"):
+            elif _plain(start).lstrip().startswith("{"):
                 log = read_json_lines(lines)
             else:
                 log = read_caffe_log(lines, year)
@@ -69,6 +71,11 @@ def read_logs(paths: Iterable[str | os.PathLike[str]]) -> list[Log]:
     if problems:
         raise DataError(problems)
     return logs
+
+
+def _plain(line: str) -> str:
+    """Return a line without what moves a terminal's cursor and colours it, as in what `script` captures of one."""
+    return _ESCAPES.sub("", line)
 
 
 def _lines(start: str, file: TextIO) -> Iterator[str]:

@@ -20,6 +20,11 @@ def channels_last(n: int) -> Order:
     return (0, *range(2, n), 1) if n > 2 else tuple(range(n))
 
 
+def stored_shape(shape: Shape) -> tuple[int | str, ...]:
+    """Return the shape that a blob has in source, as input or output: its channels last, any number of rows."""
+    return ("batch", *(shape[axis] for axis in channels_last(len(shape))[1:])) if shape else ()
+
+
 def as_in_caffe(n: int) -> Order:
     """Return Caffe's own order of n axes."""
     return tuple(range(n))

@@ -21,8 +21,7 @@ model = load()
 ```
 """
 _TRAIN = """
-To train it, give it a batch with labels. `train()` has dropout drop and batch norms take the statistics of the batch,
-`eval()` ends that.
+To train it, give it a batch with labels. {modes}{advice}
 
 ```python
 import optax
@@ -47,6 +46,9 @@ for _ in range(3):
     print(train_step(model, optimizer, {first}, labels))
 ```
 """
+_ADVICE = """
+Probabilities that are 0 in float32 have no gradient. To train from the start, export the scores before the softmax
+instead: `--outputs={scores}`."""
 _PACKAGES = {
     "safetensors": ("model.safetensors", "`jax`, `flax` and `safetensors`"),
     "orbax": ("weights", "`jax`, `flax` and `orbax-checkpoint`"),
@@ -76,8 +78,26 @@ def readme(program: Program, name: str, weights: str) -> str:
     if not _classifies(program):
         return text
     last = program.steps[-1]
-    loss = _PROBABILITIES if last.text.startswith("nnx.softmax(") else _LOGITS
-    return text + _TRAIN.format(loss=loss, batch=inputs[0].shape[0], first=arguments[0])
+    ends_in_softmax = last.text.startswith("nnx.softmax(")
+    scores = comment(program.values[last.reads[0]].blob)
+    return text + _TRAIN.format(
+        loss=_PROBABILITIES if ends_in_softmax else _LOGITS,
+        batch=inputs[0].shape[0],
+        first=arguments[0],
+        modes=_modes(program),
+        advice=_ADVICE.format(scores=scores) if ends_in_softmax else "",
+    )
+
+
+def _modes(program: Program) -> str:
+    """Say what the two modes do to the modules that there are."""
+    steps = [*program.steps, *(step for block in program.blocks for step in block.steps)]
+    makers = {step.part.maker for step in steps if step.part}
+    adapts = any(step.part and step.part.maker == "nnx.BatchNorm" and "use_running_average" not in step.text
+                 for step in steps)  # fmt: skip
+    acts = ["dropout drop"] if "nnx.Dropout" in makers else []
+    acts += ["batch norms take the statistics of the batch"] if adapts else []
+    return f"`train()` has {' and '.join(acts)}, `eval()` ends that." if acts else "It computes the same in both modes."
 
 
 def _classifies(program: Program) -> bool:

@@ -81,12 +81,20 @@ def _forward(a: Dump, b: Dump, pair: Pair, limits: _Limits, chance: Chance | Non
     by_chance = chance is not None and layer.name in chance.forward
     for i in sorted({*params[0], *params[1]}) if a.group("param") and b.group("param") else ():
         yield _row(layer, "param", str(i), params[0].get(i), params[1].get(i), limits)
-    for name in dict.fromkeys(layer.tops):
-        x, y = (None if i is None else dump.value(i, name) for i, dump in ((pair.a, a), (pair.b, b)))
+    other_tops = b.layers[pair.b].tops if pair.b is not None else ()
+    for name in dict.fromkeys((*layer.tops, *other_tops)):
+        x, y = (_made(dump, i, layer, name) for i, dump in ((pair.a, a), (pair.b, b)))
         if x is not None or y is not None:
             # of two layers that work in one place, a dump may have kept what the last one made
             last_only = None not in (pair.a, pair.b) and all(f"blob/{name}" in dump.arrays for dump in (a, b))
             yield _row(layer, "top", name, x, y, limits, by_chance, absent_counts=not last_only)
+
+
+def _made(dump: Dump, place: int | None, layer: DumpedLayer, blob: str) -> Array | None:
+    """Return what a layer made of a blob in a dump; of what nets are fed also what a layer of another name made."""
+    if place is None and not layer.bottoms:
+        place = next((i for i, other in enumerate(dump.layers) if blob in other.tops and not other.bottoms), None)
+    return None if place is None or blob not in dump.layers[place].tops else dump.value(place, blob)
 
 
 def _backward(a: Dump, b: Dump, pair: Pair, limits: _Limits, chance: Chance | None) -> Iterator[Row]:

@@ -134,6 +134,9 @@ class Comparison:
             return
         yield f"{len(self.parted)} of {len(self.rows)} arrays part ({limits})."
         yield f"They first part in layer '{first.layer}' ({first.type}): {first}."
+        equal = sum(row.verdict == "equal" for row in self.rows)
+        if equal and all(None in row.shapes for row in self.parted):
+            yield f"Of what both have nothing differs: {counted(equal, 'array')} equal."
 
 
 def _as_json(row: Row) -> dict[str, Any]:

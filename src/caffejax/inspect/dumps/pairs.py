@@ -17,10 +17,12 @@ class Pair(NamedTuple):
     b: int | None
 
     def moved(self, a: Dump, b: Dump) -> str | None:
-        """Say how the two layers differ in type or wiring."""
+        """Say how the two layers differ in type or wiring; of what a net is fed by, only the blobs count."""
         if self.a is None or self.b is None:
             return None
         x, y = a.layers[self.a], b.layers[self.b]
+        if not x.bottoms and not y.bottoms:
+            return None
         for what in ("type", "bottoms", "tops"):
             if (ours := getattr(x, what)) != (theirs := getattr(y, what)):
                 return f"{what} {_words(ours)} in A, {_words(theirs)} in B"

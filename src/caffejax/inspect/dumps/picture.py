@@ -28,7 +28,7 @@ def draw_errors(comparison: Comparison, path: str | os.PathLike[str]) -> None:
     except ImportError as error:
         raise CaffejaxError("pictures need matplotlib: pip install 'caffejax[plot]'") from error
     places = {name: i for i, name in enumerate(dict.fromkeys(row.layer for row in comparison.rows))}
-    figure = Figure(figsize=(max(6.4, min(40.0, 0.14 * len(places) + 3)), 5), layout="constrained")
+    figure = Figure(figsize=(max(6.4, min(20.0, 0.14 * len(places) + 3)), 5), layout="constrained")
     axes = figure.add_subplot()
     for kind, label in _LINES.items():
         worst: dict[str, float] = {}
@@ -38,6 +38,8 @@ def draw_errors(comparison: Comparison, path: str | os.PathLike[str]) -> None:
         if worst:
             points = sorted((places[name], error) for name, error in worst.items())
             axes.plot(*zip(*points, strict=True), marker=".", label=label)
+    if any(row.distance is not None and _drawn(row) == _LEAST for row in comparison.rows):
+        axes.axhline(_LEAST, color="lightgrey", zorder=0, label=f"equal, or off by {_LEAST:g} at most")
     axes.axhline(comparison.rtol, color="grey", linestyle=":", label=f"rtol {comparison.rtol:g}")
     if (first := comparison.first) is not None:
         axes.axvline(places[first.layer], color="red", linestyle="--", label=f"first parts: {_plain(first.layer)}")

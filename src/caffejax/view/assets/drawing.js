@@ -62,7 +62,7 @@ function drawLayer(layer, number, problems, { top, width, tall, first, last }) {
   const text = (klass, x, y, words, anchor) => svg("text", { class: klass, x, y, "text-anchor": anchor }, words);
   if (first) {
     const shape = layer.shapes?.length ? layer.shapes[0].slice(1).join("×") || String(layer.shapes[0]) : "";
-    const shapeText = fitted(shape, 80, FONTS.detail);
+    const shapeText = fitted(shape, Math.max(110, width - 30 - textWidth(kind)), FONTS.detail);
     group.append(text("name", 14, 18, fitted(layer.name, width - 26, FONTS.name)));
     group.append(text("detail", 14, 34, fitted(kind, width - 30 - textWidth(shapeText), FONTS.detail)));
     if (shape) group.append(text("shape", width - 10, 34, shapeText, "end"));

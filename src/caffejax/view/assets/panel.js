@@ -120,12 +120,22 @@ function totals(net, numbers) {
   if (!layers.some((layer) => layer.shapes)) return null;
   const sum = (field) => layers.reduce((total, layer) => total + (layer[field] ?? 0), 0);
   const hosts = layers.filter((layer) => layer.multiplyAdds === null).length;
+  const built = layers.filter((layer) => layer.shapes).length;
+  const batch = batchOf(net.phase.layers);
   return table("numbers", [
-    ["Layers", numbers.length.toLocaleString("en")],
+    ["Layers", numbers.length.toLocaleString("en") + (built < numbers.length ? `; numbers are those of ${built}` : "")],
+    ...(batch ? [["Batch", batch === 1 ? "1" : `${batch.toLocaleString("en")}; the numbers are for all`]] : []),
     ["Parameters", exact(sum("parameters"))],
     ["Multiply-adds", exact(sum("multiplyAdds")) + (hosts ? `, without ${hosts} on the host` : "")],
     ["Activations", bytesInWords(sum("activationBytes"))],
   ]);
+}
+
+// How many examples the net's inputs hold, where all hold as many.
+function batchOf(layers) {
+  const shapes = layers.filter(({ bottoms, shapes }) => !bottoms.length && shapes).flatMap(({ shapes }) => shapes);
+  const counts = new Set(shapes.map(([count]) => count));
+  return counts.size === 1 ? ([...counts][0] ?? null) : null;
 }
 
 // A legend of the families, with each one's share of the multiply-adds and parameters.

@@ -181,12 +181,12 @@ class View {
   showPhase(name) {
     if (name === this.phaseName) return;
     const chosen = this.choice?.layer === undefined ? null : this.phase.layers[this.choice.layer].text;
+    const before = this.placed.width;
     this.phaseName = name;
     this.choice = null;
     this.enter();
     this.draw();
-    this.camera.keepNear();
-    this.camera.show();
+    this.camera.pan(((before - this.placed.width) / 2) * this.camera.scale, 0); // its middle stays where it was
     const again = this.phase.layers.findIndex(({ text }) => text === chosen);
     this.choose(again >= 0 ? { layer: again } : null);
     this.search.look();
