@@ -15,7 +15,7 @@ import pytest
 from flax_nets import LAYERS, NETS, SHARED, images, layer, one_layer, residual_net, subject_for
 
 from caffejax import CaffejaxError, Net
-from caffejax.export import Subject
+from caffejax.export import Subject, subject_of
 from caffejax.export.flax import write_flax
 from caffejax.export.flax.building import known_types
 from export.filled import filled
@@ -269,6 +269,24 @@ def test_all_that_cannot_be_written_is_said_before_anything_is(tmp_path: Path) -
     ]
     assert "STOCHASTIC" in lines[0]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_can_be_written_is_said_with_what_cannot(tmp_path: Path) -> None:
+    layers = [
+        images(2, 3, 4, 4),
+        layer("Convolution", "conv", "data", "conv", "convolution_param { num_output: 4 kernel_size: 1 }"),
+        layer("ReLU", "relu", "conv", "conv"),
+        layer("Power", "left", "conv", "left", "power_param { scale: 2 }"),
+        layer("Power", "right", "left", "right", "power_param { scale: 3 }"),
+        layer("SPP", "spp", "left", "spp", "spp_param { pyramid_height: 1 }"),
+        layer("InnerProduct", "ip", "right", "ip", "inner_product_param { num_output: 4 }"),
+        layer("Flatten", "flat", "spp", "flat"),
+        layer("Eltwise", "sum", "flat ip", "sum"),
+    ]
+    subject = subject_for("\n".join(layers))
+    with pytest.raises(CaffejaxError, match=r"\(SPP\)(?s:.)*this much can be written: --outputs=ip$"):
+        write_flax(subject, tmp_path / "net")
+    write_flax(subject_of(subject.net, subject.variables, ["ip"]), tmp_path / "net")
 
 
 def test_what_repeats_is_a_class_and_a_list(written: Path) -> None:

@@ -20,7 +20,7 @@ def translate(subject: Subject) -> Program:
     Raises:
         CaffejaxError: naming every layer that cannot be written, each with the reason.
     """
-    builder, found, problems = Builder(subject), dict[str, Value](), list[Problem]()
+    builder, found, problems, refused = Builder(subject), dict[str, Value](), list[Problem](), set[str]()
     for name, like in subject.inputs.items():
         found[name] = builder.value(name, tuple(like.shape), channels_last(len(like.shape)))
     inputs = tuple(value.number for value in found.values())
@@ -31,6 +31,7 @@ def translate(subject: Subject) -> Program:
                 tops = _tops(Emission(builder, layer, bottoms))
         except CaffejaxError as error:
             problems += error.problems
+            refused.add(layer.key)
             shapes = (tuple(subject.net.graph.blobs[top].shape) for top in layer.tops)
             tops = tuple(
                 builder.value(top, shape, channels_last(len(shape)))
@@ -38,12 +39,31 @@ def translate(subject: Subject) -> Program:
             )
         found |= dict(zip(layer.tops, tops, strict=True))
     if problems:
+        if before := _before(subject, refused):
+            message = f"this much can be written: --outputs={','.join(before)}"
+            problems.append(Problem(message, subject.net.graph.file))
         raise CaffejaxError(problems)
     outputs = tuple(_last(builder, subject, found[name]).number for name in subject.outputs)
     steps = _needed(_batch_norms_scaled(builder.steps, outputs), outputs)
     helpers = _helpers(steps, builder.helpers)
     title = subject.net.graph.name
     return Program(steps, tuple(builder.values), inputs, outputs, title, subject.outputs, helpers=helpers)
+
+
+def _before(subject: Subject, refused: set[str]) -> list[str]:
+    """Return what can be written before the layers that cannot: the last blobs that these, or what follows, read."""
+    lost, read = set[str](), dict[str, None]()
+    makers = {top: layer for layer in subject.layers for top in layer.tops}
+    for layer in subject.layers:
+        if layer.key in refused or lost.intersection(layer.bottoms):
+            lost.update(layer.tops)
+            read |= dict.fromkeys(name for name in layer.bottoms if name in makers and name not in lost)
+    named = {name for name in read if not name.endswith(f"/{makers[name].key}")}  # else another layer writes over it
+    behind = set[str]()  # what others are made of
+    for layer in reversed(subject.layers):
+        if behind.intersection(layer.tops) or named.intersection(layer.tops):
+            behind.update(layer.bottoms)
+    return [name for name in read if name in named - behind]
 
 
 def _tops(emission: Emission) -> tuple[Value, ...]:
