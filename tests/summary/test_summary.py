@@ -161,3 +161,20 @@ def test_large_sizes_are_exact_and_the_name_cannot_move_the_cursor() -> None:
     table = str(Net(f'name: "a\\033[31m" layer {{ name: "d" type: "Input" top: "d" {shape} }}').summary())
     assert "1x1234567" in table
     assert "\033" not in table
+
+
+def test_databases_need_not_be_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    net = tmp_path / "net.prototxt"
+    net.write_text(
+        'layer { name: "d" type: "Data" top: "x" top: "label" data_param { source: "nowhere" batch_size: 4 }'
+        " transform_param { crop_size: 24 } }\n"
+        'layer { name: "c" type: "Convolution" bottom: "x" top: "c"\n'
+        "  convolution_param { num_output: 8 kernel_size: 5 } }\n"
+        'layer { name: "a" type: "ReLU" bottom: "c" top: "a" } layer { name: "b" type: "TanH" bottom: "c" top: "b" }'
+    )
+    assert main(["summary", str(net), "--batch=2", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "the source of layer 'd' (Data) is absent and was not opened: tops taken for 4x3x24x24" in printed.err
+    found = json.loads(printed.out)
+    assert found["total"]["multiply_adds"] == 2 * 8 * 3 * 5 * 5 * 20 * 20
+    assert [layer["bottoms"] for layer in found["layers"]] == [[], ["x"], ["c"], ["c"]]  # no names of Splits

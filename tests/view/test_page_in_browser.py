@@ -143,7 +143,7 @@ def test_search(opened: Opened, query: str, wanted: Callable[[Any], bool]) -> No
         page.keyboard.press("ArrowUp")
         page.keyboard.press("Enter")
         assert page.locator("#about h2").text_content() == names[0]
-        chosen = page.locator(".layer.chosen")
+        chosen = page.locator(".layer.chosen.match")  # not pale, as what does not match
         assert chosen.count() == 1  # the blocks around it have been opened, and it is in sight
         place = chosen.bounding_box()
         assert 0 < place["x"] < 900
@@ -195,6 +195,11 @@ def test_phases(opened: Opened) -> None:
         titles = page.locator(".layer > title").all_text_contents()
         assert sorted(title.partition(" (")[0] for title in titles) == sorted(names)
         assert page.locator('[aria-pressed="true"]').all_text_contents() == [phase]
+
+
+def test_a_net_without_a_loss_opens_in_test(opened: Opened) -> None:
+    page = opened(CONFIGS / "ssd_shapes" / "deploy.prototxt")
+    assert page.locator('[aria-pressed="true"]').all_text_contents() == ["TEST"]
 
 
 def test_problems_are_shown_in_place_and_in_a_list(opened: Opened) -> None:

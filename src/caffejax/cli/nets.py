@@ -10,6 +10,7 @@ from ..options import LIMITS
 from . import flags, imports
 
 if TYPE_CHECKING:
+    from ..graph import Graph
     from ..layers.context import Phase
     from ..net import Net, Variables
 
@@ -67,6 +68,36 @@ def net_of(options: argparse.Namespace) -> Net:
     if not net.graph.layers:
         raise GraphError(Problem(f"the net has no layers in phase {options.phase}", options.model))
     return net
+
+
+def graph_of(options: argparse.Namespace) -> Graph:
+    """Make the graph of the net that flags describe; the files that its data layers read need not be there.
+
+    What is assumed of those that are not is logged.
+
+    Raises:
+        CaffejaxError: as `net_of`; or if the settings of a layer whose source is absent tell no shapes.
+    """
+    from ..data.absent import AbsentError, assumed_graphs
+    from ..errors import CaffejaxError, GraphError, Problem
+    from ..glog import log
+    from ..graph import net_state
+    from ..paths import check_there
+    from ..schema import read_what_is_right
+
+    check_there([options.model])
+    file = Path(options.model)
+    message, wrong = read_what_is_right(file)
+    state = net_state(message, options.phase, options.level, stages(options))
+    try:
+        found = next(assumed_graphs(message, state, file, flags.reading_of(options), wrong))
+    except AbsentError as error:
+        raise CaffejaxError(Problem(str(error), options.model)) from error
+    for sentence in found.assumed:
+        log.warning("%s", sentence)
+    if not found.graph.layers:
+        raise GraphError(Problem(f"the net has no layers in phase {options.phase}", options.model))
+    return found.graph
 
 
 def add_strict_flag(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 
+from ..glog import start_logging
 from . import flags, nets
 
 HELP = "summarise a net: shapes, parameters, multiply-adds, memory, receptive fields"
@@ -25,6 +26,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print the summary."""
-    net = nets.net_of(options)
-    summary = (net if options.batch is None else net.with_batch(options.batch)).summary()
+    start_logging()
+    from ..graph.reshape import with_batch
+    from ..summary import summarize
+
+    graph = nets.graph_of(options)
+    summary = summarize(graph if options.batch is None else with_batch(graph, options.batch))
     print(summary.to_json() if options.json else summary)

@@ -248,7 +248,7 @@ class Graph:
         """Whether the data may say how many rows some blobs have: of layers on the host, or with padded tops."""
         return self.has_host_layers or any(layer.type.facts.padded for layer in self.layers)
 
-    @property
+    @cached_property
     def split_roots(self) -> dict[str, str]:
         """For each top of an inserted Split the blob that it is: in Caffe, too, they share their data."""
         return {top: layer.bottoms[0] for layer in self.layers if layer.inserted_split for top in layer.tops}

@@ -21,9 +21,10 @@ class View {
   // Shows a net; another version of the one that is shown keeps what is open and chosen, and the place.
   take(net, before) {
     this.net = net;
-    const complete = ["TRAIN", "TEST"].find((name) => net.phases[name].builds && net.phases[name].layers.some((layer) => layer.shapes));
+    const complete = ["TRAIN", "TEST"].filter((name) => net.phases[name].builds && net.phases[name].layers.some((layer) => layer.shapes));
+    const trained = complete.find((name) => net.phases[name].layers.some(({ family }) => family === "loss"));
     const chosen = before && this.choice?.layer !== undefined ? this.phase.layers[this.choice.layer].name : null;
-    if (!before) this.phaseName = complete ?? "TRAIN";
+    if (!before) this.phaseName = trained ?? complete.at(-1) ?? "TRAIN"; // what has no loss is to be used, not trained
     this.enter();
     const again = this.phase.layers.findIndex(({ name }) => name === chosen);
     this.choice = again >= 0 ? { layer: again } : null;
@@ -104,6 +105,7 @@ class View {
     for (const element of this.stage.querySelectorAll("[data-item]")) this.elements.set(element.dataset.item, element);
     this.times = { layout: laid - begun, all: performance.now() - begun };
     document.documentElement.dataset.drawn = String(Number(document.documentElement.dataset.drawn ?? 0) + 1);
+    if (this.search.field.value.trim()) this.mark(new Set(this.search.matches));
     this.emphasise();
   }
 
@@ -165,7 +167,6 @@ class View {
     const after = this.places.get(id);
     const centre = (node) => node.x + node.width / 2;
     if (before && after) this.camera.pan((centre(before) - centre(after)) * this.camera.scale, (before.y - after.y) * this.camera.scale);
-    this.search.field.value.trim() && this.mark(new Set(this.search.matches));
     showPanel(this, this.choice);
   }
 
