@@ -262,3 +262,9 @@ def test_dumps_of_other_floats(dump: Dump, dtype: Any) -> None:
 def test_an_odd_number_among_zeros_parts(odd: float) -> None:
     found = distance(np.zeros(3, np.float32), np.array([0, odd, 0], np.float32))
     assert (found.error, found.at, found.scale, found.relative) == (np.inf, (1,), 0.0, np.inf)
+
+
+def test_zeros_prove_nothing(dump: Dump) -> None:
+    zeros = dataclasses.replace(dump, arrays={name: np.zeros_like(array) for name, array in dump.arrays.items()})
+    assert re.search(r"Of these \d+ tops prove nothing: all 0 in both", str(compare(zeros, zeros)))
+    assert "prove nothing" not in str(compare(dump, dump))

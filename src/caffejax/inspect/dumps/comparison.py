@@ -131,6 +131,8 @@ class Comparison:
         if (first := self.first) is None:
             n = sum(row.verdict == "equal" for row in self.rows)
             yield f"All {n} arrays that both have are equal ({limits})." if n else "There was nothing to compare."
+            if zeros := sum(r.kind == "top" and r.distance is not None and r.distance.scale == 0 for r in self.rows):
+                yield f"Of these {counted(zeros, 'top')} prove nothing: all 0 in both, as without fillers weights are 0."
             return
         yield f"{len(self.parted)} of {len(self.rows)} arrays part ({limits})."
         yield f"They first part in layer '{first.layer}' ({first.type}): {first}."
