@@ -241,3 +241,10 @@ def test_dumps_of_other_floats(dump: Dump, dtype: Any) -> None:
 def test_an_odd_number_among_zeros_parts(odd: float) -> None:
     found = distance(np.zeros(3, np.float32), np.array([0, odd, 0], np.float32))
     assert (found.error, found.at, found.scale, found.relative) == (np.inf, (1,), 0.0, np.inf)
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_whose_squares_are_too_large() -> None:
+    found = distance(np.array([3e300, 0.0]), np.array([3e300, 4e300]))
+    assert (found.error, found.scale) == (4e300, 4e300)
+    assert found.cosine == pytest.approx(0.6)
