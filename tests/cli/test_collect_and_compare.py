@@ -165,6 +165,8 @@ def test_a_dump_that_does_not_fit_the_net(
         (["compare", "a.npz", "b.npz", "--picture=a.gibberish"], "'.gibberish' is no format of pictures"),
         (["collect", "--model=deploy.prototxt", "--out=b.npz", "--backward"], "has no loss in phase TEST"),
         (["collect", "--model=net.prototxt", "--out=no/b.npz"], "cannot be written"),
+        (["collect", "--model=net.prototxt", "--out=net.prototxt"], "would take the place of what is read"),
+        (["collect", "--model=net.prototxt", "--out=link.npz", "--inputs=in.npz"], "would take the place of what"),
         (["collect", "--model=net.prototxt", "--out=b.npz", "--inputs=in.npz"], "the net is not fed a blob 'z'"),
         (["collect", "--model=net.prototxt", "--out=b.npz", "--inputs=words.npz"], "'x' holds <U1"),
     ],
@@ -174,6 +176,7 @@ def test_mistakes_in_the_command(
 ) -> None:
     (net / "deploy.prototxt").write_text(NET[: NET.index('layer { name: "loss"')])
     np.savez("in.npz", z=np.zeros(3))
+    Path("link.npz").symlink_to("in.npz")
     np.savez("words.npz", x=np.array(["a"]))
     assert main(arguments) == 1
     assert message in capsys.readouterr().err
