@@ -121,6 +121,8 @@ def broken(path: Path) -> dict[str, Any]:
         with_meta("format.npz", format="9"): "format is '9'",
         with_meta("layers.npz", layers=[{"name": "a"}]): "its `meta` is not as it should be",
         with_meta("names.npz", layers=[{"name": 1, "type": "a", "bottoms": [], "tops": []}]): "are no names",
+        with_meta("words_for_layers.npz", layers=["a"]): "its layers are no list of objects",
+        "/dev/zero": "it is a device, a pipe or a socket",
         with_meta("list.npz", layers=3): "its `meta` is not as it should be",
         with_meta("twice.npz", layers=meta["layers"] * 2): "two layers have the same name",
         with_meta("phase.npz", phase="NEITHER"): "phase is 'NEITHER'",
@@ -163,6 +165,8 @@ def test_a_dump_that_does_not_fit_the_net(
         (["compare", "a.npz", "b.npz", "--picture=a.gibberish"], "'.gibberish' is no format of pictures"),
         (["collect", "--model=deploy.prototxt", "--out=b.npz", "--backward"], "has no loss in phase TEST"),
         (["collect", "--model=net.prototxt", "--out=no/b.npz"], "cannot be written"),
+        (["collect", "--model=net.prototxt", "--out=net.prototxt"], "would take the place of what is read"),
+        (["collect", "--model=net.prototxt", "--out=link.npz", "--inputs=in.npz"], "would take the place of what"),
         (["collect", "--model=net.prototxt", "--out=b.npz", "--inputs=in.npz"], "the net is not fed a blob 'z'"),
         (["collect", "--model=net.prototxt", "--out=b.npz", "--inputs=words.npz"], "'x' holds <U1"),
     ],
@@ -172,10 +176,25 @@ def test_mistakes_in_the_command(
 ) -> None:
     (net / "deploy.prototxt").write_text(NET[: NET.index('layer { name: "loss"')])
     np.savez("in.npz", z=np.zeros(3))
+    Path("link.npz").symlink_to("in.npz")
     np.savez("words.npz", x=np.array(["a"]))
     assert main(arguments) == 1
     assert message in capsys.readouterr().err
     assert not (net / "b.npz").exists()
+
+
+def test_names_in_a_dump_cannot_move_the_cursor(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["collect", "--model=net.prototxt", "--out=a.npz"]) == 0
+    with np.load("a.npz") as file:
+        arrays = dict(file)
+    meta = json.loads(str(arrays["meta"]))
+    meta["layers"][0]["type"] = "\x1b[2JInput\nData"
+    np.savez("b.npz", **{**arrays, "meta": json.dumps(meta)})
+    capsys.readouterr()
+    assert main(["compare", "a.npz", "b.npz"]) == 1
+    table = capsys.readouterr().out
+    assert "\x1b" not in table
+    assert r"\x1b[2JInput\nData" in table
 
 
 def test_dumps_of_different_nets_part(net: Path) -> None:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from caffejax.cli import main
@@ -101,6 +102,50 @@ def test_several_test_nets_and_outputs_of_several_values(tmp_path: Path) -> None
         row(0, 0, NAN, acc=1),
         row(5, 0, NAN, **values),
     ]
+
+
+def run(first: int, last: int, loss: float) -> list[str]:
+    """What a solver logs that tests and displays every 10 iterations."""
+    log = ["Solving LeNet"]
+    for at in range(first, last + 1, 10):
+        log += [f"Iteration {at}, Testing net (#0)", f"    Test net output #0: accuracy = {loss}"]
+        log += [f"Iteration {at}, loss = {loss}", f"Iteration {at}, lr = {loss / 10}"]
+    return log
+
+
+@pytest.mark.parametrize(
+    ("first", "resumed", "iterations", "losses"),
+    [
+        ((0, 20), (20, 30), [0, 10, 20, 30], [2, 2, 1, 1]),
+        ((0, 30), (10, 20), [0, 10, 20], [2, 1, 1]),
+        ((0, 30), (0, 10), [0, 10], [1, 1]),
+    ],
+)
+def test_what_a_run_added_to_the_log_does_again_counts(
+    tmp_path: Path, first: tuple[int, int], resumed: tuple[int, int], iterations: list[int], losses: list[float]
+) -> None:
+    text = lines(*(("0302", "10:00:00", line) for line in [*run(*first, 2), *run(*resumed, 1)]))
+    log = read_log(write(tmp_path, text))
+    for rows, column in ((log.loss, "loss"), (log.test, "accuracy")):
+        assert [r["NumIters"] for r in rows] == iterations
+        assert [r[column] for r in rows] == losses
+    assert [r["NumIters"] for r in log.rate] == iterations
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("nan", NAN),
+        ("-inf", -math.inf),
+        ("1.#QNAN", NAN),
+        ("-1.#IND", NAN),
+        ("1.#INF", math.inf),
+        ("-1.#INF", -math.inf),
+    ],
+)
+def test_numbers_that_are_not_finite(tmp_path: Path, text: str, number: float) -> None:
+    (only,) = read_log(write(tmp_path, lines(("0302", "10:00:00", f"Iteration 1, loss = {text}")))).loss
+    np.testing.assert_equal(only["loss"], number)
 
 
 @pytest.mark.parametrize(

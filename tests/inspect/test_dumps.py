@@ -266,5 +266,12 @@ def test_an_odd_number_among_zeros_parts(odd: float) -> None:
 
 def test_zeros_prove_nothing(dump: Dump) -> None:
     zeros = dataclasses.replace(dump, arrays={name: np.zeros_like(array) for name, array in dump.arrays.items()})
-    assert re.search(r"Of these \d+ tops prove nothing: all 0 in both", str(compare(zeros, zeros)))
+    assert re.search(r"\d+ tops of these prove nothing: all 0 in both", str(compare(zeros, zeros)))
     assert "prove nothing" not in str(compare(dump, dump))
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_whose_squares_are_too_large() -> None:
+    found = distance(np.array([3e300, 0.0]), np.array([3e300, 4e300]))
+    assert (found.error, found.scale) == (4e300, 4e300)
+    assert found.cosine == pytest.approx(0.6)

@@ -70,6 +70,41 @@ def test_a_receptive_field_is_what_the_gradient_reaches(layers: tuple[str, ...])
     np.testing.assert_allclose(moved, last.stride, atol=0.5)
 
 
+NORM = 'type: "Normalize" norm_param { across_spatial: %s }'
+PERMUTE = 'type: "Permute" permute_param { order: 0 order: 1 order: %d order: %d }'
+
+
+@pytest.mark.parametrize(
+    ("layer", "field"),
+    [
+        ('type: "LRN" lrn_param { norm_region: WITHIN_CHANNEL local_size: 5 }', (7, 5)),
+        ('type: "LRN" lrn_param { local_size: 5 }', (3, 1)),
+        ('type: "MVN"', None),
+        ('type: "SpatialSoftmax"', None),
+        ('type: "Softmax"', (3, 1)),
+        ('type: "Softmax" softmax_param { axis: -1 }', None),
+        ('type: "ArgMax" argmax_param { axis: 1 }', (3, 1)),
+        ('type: "ArgMax" argmax_param { axis: 2 top_k: 8 }', None),
+        (NORM % "true", None),
+        (NORM % "false", (3, 1)),
+        (PERMUTE % (2, 3), (3, 1)),
+        (PERMUTE % (3, 2), None),
+        ('type: "InnerProduct" inner_product_param { num_output: 8 axis: 3 }', None),
+        ('type: "Concat"', (3, 1)),
+    ],
+)
+def test_equal_planes_do_not_mean_that_a_pixel_sees_its_own_place_only(
+    layer: str, field: tuple[int, int] | None
+) -> None:
+    net = Net(
+        'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 1 dim: 2 dim: 8 dim: 8 } } } '
+        'layer { name: "c" type: "Convolution" bottom: "x" top: "c" '
+        "convolution_param { num_output: 2 kernel_h: 3 kernel_w: 1 pad_h: 1 } } "
+        f'layer {{ name: "y" bottom: "c" top: "y" {layer} }}'
+    )
+    assert net.summary().layers[-1].receptive_field == field
+
+
 @pytest.mark.parametrize(("name", "field", "stride"), [("pool5", 907, 32), ("3a_out", 59, 8), ("conv1", 7, 2)])
 def test_known_fields_of_googlenet(name: str, field: int, stride: int) -> None:
     layers = {x.name: x for x in Net(CONFIGS / "googlenet" / "train_val.prototxt").summary().layers}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import stat
 import struct
 import tokenize
 import zipfile
@@ -40,6 +41,7 @@ def read_npz(path: AnyPath) -> dict[str, Array]:
             more than they hold, or take more memory than there is.
     """
     try:
+        _check_kind(path)
         with zipfile.ZipFile(path) as archive:
             return _members(archive, path)
     except FileNotFoundError as error:
@@ -103,6 +105,13 @@ def write_npz(path: AnyPath, arrays: Mapping[str, Array]) -> None:
         for name, array in arrays.items():  # not np.savez, which takes some names for arguments of its own
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+
+
+def _check_kind(path: AnyPath) -> None:
+    """Raise `OSError` for a device or a pipe, of which reading need not come to an end."""
+    mode = os.stat(path).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise OSError("it is a device, a pipe or a socket; name a file")
 
 
 def _reason(path: AnyPath, error: Exception) -> str:

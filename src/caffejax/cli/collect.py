@@ -10,7 +10,7 @@ import argparse
 
 from ..glog import start_logging
 from ..sizes import counted
-from . import flags, nets
+from . import flags, nets, places
 
 HELP = "write every blob, diff and gradient of a net to an .npz file"
 EXAMPLE = "caffejax collect --model=net.prototxt --weights=net.caffemodel --phase=TRAIN --backward --out=A.npz"
@@ -32,10 +32,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Collect and write the dump."""
     start_logging()
-    from ..atomic import check_place
     from ..inspect.dumps import collect, read_inputs, write_dump
 
-    check_place(options.out)
+    places.check_out(options.out, options.model, *flags.several(options.weights), options.inputs)
     net = nets.net_of(options)
     inputs = read_inputs(options.inputs, net.fed) if options.inputs else {}
     variables = nets.variables_of(net, options.weights, options.strict_weights)

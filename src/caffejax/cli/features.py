@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..errors import DataError, GraphError, Problem
-from . import flags, images, nets, pictures, tiles
+from . import flags, images, nets, pictures, places, tiles
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,6 +49,7 @@ def run(options: argparse.Namespace) -> None:
     from ..net.given import known_names
 
     pictures.check_image(options.out)
+    places.check_out(options.out, options.image)
     net = nets.net_of(options)
     known_names(net.graph, "--blob", [options.blob])
     variables = nets.variables_of(net, options.weights, options.strict_weights)

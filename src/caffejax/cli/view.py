@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ..sizes import counted
-from . import flags, nets
+from . import flags, nets, places
 
 if TYPE_CHECKING:
     from http.server import ThreadingHTTPServer
@@ -40,7 +40,6 @@ def run(options: argparse.Namespace) -> None:
     """Write the page, or serve it."""
     from pathlib import Path
 
-    from ..atomic import check_place
     from ..errors import CaffejaxError
     from ..view import serve, write_page
 
@@ -51,11 +50,9 @@ def run(options: argparse.Namespace) -> None:
         serve(file, options.port, options.level, stages, _say_where, reading)
         return
     out = Path(options.out or f"{file.stem}.html")
-    if out.resolve() == file.resolve():
-        raise CaffejaxError(f"{file}: the page would take the net's place; --out names another file")
+    places.check_out(str(out), options.model)
     if out.suffix.lower() in _PICTURES:
         raise CaffejaxError(f"{out}: what is written is a page, .html; `caffejax draw_net` draws pictures")
-    check_place(out)
     _report(write_page(file, out, options.level, stages, reading), out)
 
 

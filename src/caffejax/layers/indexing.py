@@ -10,10 +10,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..errors import require
+from ..kernels.window import Window
 from .axes import canonical_axis
 from .context import Context, Shape
 from .dtypes import promote
 from .registry import register
+from .sight import own_pixel
 from .types import Facts, Gradient, Indices, LayerType, Signature, Traced
 
 
@@ -40,11 +42,17 @@ def argmax(ctx: Context, x: jax.Array) -> jax.Array:
     return lax.stop_gradient(both.reshape(*both.shape, *(1,) * (x.ndim - 3)))
 
 
+def _argmax_sees(ctx: Context, bottom: Any) -> Window | None:
+    axis = ctx.param.axis if ctx.param.HasField("axis") else -1  # of all that a row has
+    return own_pixel(ctx, bottom) if canonical_axis(axis, bottom.shape) == 1 else None
+
+
 register(
     LayerType(
         Signature("ArgMax", param="argmax_param"),
         Traced(argmax),
         Gradient(exists=False, not_derivative="Caffe has no backward pass for the largest values."),
+        Facts(sees=_argmax_sees),
     )
 )
 

@@ -12,10 +12,11 @@ from ..errors import require
 from ..kernels.elementwise import elementwise
 from ..kernels.normalization import power, response_normalized
 from ..kernels.window import Window, reach
-from .context import Context
+from .context import Context, Shape
 from .dtypes import promote
 from .pooling import average_windows
 from .registry import register
+from .sight import own_pixel
 from .types import Facts, Gradient, LayerType, Signature, Traced
 
 
@@ -46,12 +47,16 @@ def lrn_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> 
     return (dy * scale**-p.beta - 2 * p.alpha * p.beta / p.local_size * x * spread).astype(x.dtype)
 
 
+def _sees(ctx: Context, bottom: Any) -> Window:
+    return _squares_window(ctx.param, bottom.shape[2:]) if _within(ctx.param) else own_pixel(ctx, bottom)
+
+
 register(
     LayerType(
         Signature("LRN", param="lrn_param"),
         Traced(lrn),
         Gradient(lrn_backward),
-        Facts(row_wise=True, dtypes="bottoms", pixels="same"),
+        Facts(row_wise=True, dtypes="bottoms", pixels="same", sees=_sees),
     )
 )
 
@@ -86,8 +91,12 @@ def _channel_sum(x: jax.Array, size: int) -> jax.Array:
 
 
 def _window_mean(p: Any, x: jax.Array, fast: bool = False) -> jax.Array:
-    half = [reach(p.local_size, n) for n in x.shape[2:]]
-    window = Window.symmetric((2 * half[0] + 1, 2 * half[1] + 1), (1, 1), (half[0], half[1]))
+    window = _squares_window(p, x.shape[2:])
     mean = average_windows(x, window, x.shape[2:], fast=fast)
     cells = math.prod(window.kernel) / p.local_size**2  # of those that it counts; the rest are beyond any edge
     return mean if cells == 1 else mean * cells
+
+
+def _squares_window(p: Any, plane: Shape) -> Window:
+    half = tuple(reach(p.local_size, n) for n in plane)
+    return Window.symmetric(tuple(2 * n + 1 for n in half), (1,) * len(half), half)

@@ -16,6 +16,7 @@ from .context import Context, ParamSpec, Shape
 from .dtypes import promote
 from .epilogue import Epilogue
 from .registry import register
+from .sight import whole_plane
 from .types import ByChannel, Facts, Fusion, Gradient, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
@@ -188,7 +189,7 @@ register(
         Signature("MVN", param="mvn_param"),
         Traced(mvn),
         Gradient(mvn_backward, preferred=True),
-        Facts(dtypes="bottoms", pixels="same"),
+        Facts(dtypes="bottoms", pixels="same", sees=whole_plane),
     )
 )
 

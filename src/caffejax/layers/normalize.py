@@ -9,12 +9,14 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
+from ..kernels.window import Window
 from ..schema.caffe_pb2 import FillerParameter
 from .axes import four_axes
 from .context import Context, ParamSpec
 from .dtypes import promote
 from .registry import register
 from .runs import Company
+from .sight import own_pixel
 from .tops import every
 from .types import Facts, Gradient, LayerType, Signature, Traced, Variants
 
@@ -48,6 +50,10 @@ def normalize_backward(
     return (by_scale,), dx.astype(x.dtype)
 
 
+def _sees(ctx: Context, bottom: Any) -> Window | None:
+    return None if ctx.layer.norm_param.across_spatial else own_pixel(ctx, bottom)
+
+
 NORMALIZE_SSD = LayerType(
     Signature("Normalize", param="norm_param"),
     Traced(normalize, params=normalize_params),
@@ -56,6 +62,7 @@ NORMALIZE_SSD = LayerType(
         row_wise=True,
         dtypes="bottoms",
         pixels="same",
+        sees=_sees,
         origin="SSD",
         restrictions="add_eps_before_sqrt: false, of another fork, is refused.",
     ),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
 from ..errors import require
+from ..kernels.window import Window
 from .axes import canonical_axis
 from .context import Context, Shape
 from .registry import register
+from .sight import own_pixel
 from .types import Facts, Gradient, LayerType, Signature, Traced
 
 
@@ -30,7 +35,14 @@ register(
         Signature("Permute", param="permute_param", in_place=False),
         Traced(permute),
         Gradient(permute_backward),
-        Facts(row_wise=permutes_rows, moves="whole", dtypes="bottoms", integers=True, origin="SSD"),
+        Facts(
+            row_wise=permutes_rows,
+            moves="whole",
+            dtypes="bottoms",
+            integers=True,
+            sees=lambda ctx, bottom: _sees(ctx, bottom, permuted_axes),
+            origin="SSD",
+        ),
     )
 )
 
@@ -63,7 +75,14 @@ register(
         Signature("Transpose", param="transpose_param", in_place=False),
         Traced(transpose),
         Gradient(transpose_backward),
-        Facts(row_wise=transposes_rows, moves="whole", dtypes="bottoms", integers=True, origin="CTPN"),
+        Facts(
+            row_wise=transposes_rows,
+            moves="whole",
+            dtypes="bottoms",
+            integers=True,
+            sees=lambda ctx, bottom: _sees(ctx, bottom, transposed_axes),
+            origin="CTPN",
+        ),
     )
 )
 
@@ -76,6 +95,12 @@ def transposed_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
         f"transpose_param's dim must list each axis of the bottom, shape {shape}, once, not {list(ctx.param.dim)}",
     )
     return axes
+
+
+def _sees(ctx: Context, bottom: Any, order: Callable[[Context, Shape], tuple[int, ...]]) -> Window | None:
+    """Return the own pixel where height and width stay in their places."""
+    axes = order(ctx, bottom.shape)
+    return own_pixel(ctx, bottom) if axes[2:] == tuple(range(2, len(axes))) else None
 
 
 def _transposed_back(dy: jax.Array, order: tuple[int, ...]) -> jax.Array:

@@ -18,6 +18,7 @@ from .context import Context, Shape
 from .dtypes import promote
 from .no_gradient import no_gradient
 from .registry import register
+from .sight import own_pixel
 from .tops import every
 from .types import Facts, Gradient, LayerType, Signature, Traced
 
@@ -215,7 +216,7 @@ register(
         Signature("Tile", param="tile_param"),
         Traced(tile),
         Gradient(tile_backward),
-        Facts(dtypes="bottoms", integers=True),
+        Facts(dtypes="bottoms", integers=True, sees=own_pixel),
     )
 )
 

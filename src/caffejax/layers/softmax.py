@@ -23,6 +23,7 @@ from .loss import (
     valid_labels,
 )
 from .registry import register
+from .sight import own_pixel_along
 from .types import Facts, Gradient, Indices, LayerType, Signature, Traced
 
 LOG_FLT_MIN = float(np.log(np.finfo(np.float32).tiny))  # Caffe never takes the log of less
@@ -46,7 +47,7 @@ register(
         Signature("Softmax", param="softmax_param", fork_settings=("temperature", "dimension")),
         Traced(softmax),
         Gradient(softmax_backward),
-        Facts(row_wise=after_first_axis),
+        Facts(row_wise=after_first_axis, sees=own_pixel_along(lambda ctx: ctx.param.axis)),
     )
 )
 

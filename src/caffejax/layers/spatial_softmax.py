@@ -9,6 +9,7 @@ from ..errors import require
 from .context import Context
 from .dtypes import promote
 from .registry import register
+from .sight import whole_plane
 from .types import Facts, Gradient, LayerType, Signature, Traced
 
 
@@ -30,6 +31,6 @@ register(
         Signature("SpatialSoftmax", param="spatial_softmax_param"),
         Traced(spatial_softmax),
         Gradient(spatial_softmax_backward),
-        Facts(row_wise=True, dtypes="bottoms", pixels="same", origin="cbfinn/caffe"),
+        Facts(row_wise=True, dtypes="bottoms", pixels="same", sees=whole_plane, origin="cbfinn/caffe"),
     )
 )

@@ -193,6 +193,9 @@ class Facts:
         pixels: where the bottom's pixels lie in the top: at the "same" places, as in all that is elementwise; in
             "windows", each a pixel of the top; "transposed", the other way round; "cropped"; or "unknown".
         window: `window(ctx, bottom)` is that `Window`, where there is one; the bottom has `.shape`.
+        sees: `sees(ctx, bottom)` is the `Window` of the bottom's pixels that a pixel of a top as large sees, None if it
+            sees all of them. Unless given it is the own pixel of what keeps pixels or only moves numbers; of others
+            it cannot be said.
         label: what drawings say of such a layer.
         weight_axes: how many axes its first param has; old weight files give all blobs four.
         restrictions: what the type does not do, for the table of layers.
@@ -216,6 +219,7 @@ class Facts:
     integers: bool = False
     pixels: Pixels = "unknown"
     window: Function | None = None
+    sees: Function | None = None
     label: Label = UNLABELLED
     weight_axes: int = 1
     restrictions: str = ""

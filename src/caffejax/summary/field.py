@@ -68,13 +68,21 @@ def _of_layer(layer: Layer, graph: Graph, bottoms: Sequence[Field | None]) -> Fi
         return before.back_through(window) if facts.pixels == "transposed" else before.through(window)
     if facts.pixels == "cropped":
         return bottoms[0]
-    if not _space(tops[0]) or not (facts.keeps_pixels or _space(tops[0]) == _space(first)):
+    if not _space(tops[0]):
+        return None
+    window = None
+    if facts.sees is not None:
+        window = facts.sees(layer.context, first) if _space(tops[0]) == _space(first) else None
+        if window is None:
+            return None
+    elif not (facts.keeps_pixels or (facts.moves != "nothing" and _space(tops[0]) == _space(first))):
         return None
     seen = [b for b in bottoms if b is not None]
     if len(seen) < len(bottoms) or len({len(b.size) for b in seen}) > 1:
         return None
     sizes, strides = zip(*(b.size for b in seen), strict=True), zip(*(b.stride for b in seen), strict=True)
-    return Field(tuple(map(max, sizes)), tuple(map(max, strides)))
+    field = Field(tuple(map(max, sizes)), tuple(map(max, strides)))
+    return field if window is None else field.through(window)
 
 
 def _space(blob: jax.ShapeDtypeStruct) -> tuple[int, ...]:

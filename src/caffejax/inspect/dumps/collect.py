@@ -54,7 +54,8 @@ def collect(
     if backward:
         _check_loss(net.graph)
     random: Any = Repeatable(seed)
-    fed = {name: np.float32(x) for name, x in complete_inputs(net.graph, inputs or {}, random).items()}
+    with np.errstate(over="ignore"):  # of float64 numbers that are infinite in float32
+        fed = {name: np.float32(x) for name, x in complete_inputs(net.graph, inputs or {}, random).items()}
     key = jax.random.key(seed)
 
     shapes: dict[str, list[jax.ShapeDtypeStruct]] = {}  # of all bottoms, whose numbers would be as much memory again

@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Any, Literal
 
 from ...sizes import counted
+from ...tables import printable
 from .measure import Distance
 
 Kind = Literal["input", "param", "top", "grad", "diff"]
@@ -112,10 +113,16 @@ class Comparison:
         # params and inputs are worth a line only where they differ
         shown = [r for r in self.rows if r.kind not in ("param", "input") or r.verdict != "equal"]
         hidden = len(self.rows) - len(shown)
-        lines = [f"A: {self.a}", f"B: {self.b}", "", *_table([_TITLES, *(row.cells() for row in shown)]), ""]
+        lines = [
+            printable(f"A: {self.a}"),
+            printable(f"B: {self.b}"),
+            "",
+            *_table([_TITLES, *(row.cells() for row in shown)]),
+            "",
+        ]
         if hidden:
             lines.append(f"Equal params and inputs: {hidden}.")
-        return "\n".join([*lines, *self._summary()])
+        return "\n".join([*lines, *map(printable, self._summary())])
 
     def _summary(self) -> Iterator[str]:
         limits = f"rtol {self.rtol:g}, atol {self.atol:g}"
@@ -132,7 +139,7 @@ class Comparison:
             n = sum(row.verdict == "equal" for row in self.rows)
             yield f"All {n} arrays that both have are equal ({limits})." if n else "There was nothing to compare."
             if zeros := sum(r.kind == "top" and r.distance is not None and r.distance.scale == 0 for r in self.rows):
-                yield f"Of these {counted(zeros, 'top')} prove nothing: all 0 in both, as without fillers weights are 0."
+                yield f"{counted(zeros, 'top')} of these prove nothing: all 0 in both, as without fillers weights are."
             return
         yield f"{len(self.parted)} of {len(self.rows)} arrays part ({limits})."
         yield f"They first part in layer '{first.layer}' ({first.type}): {first}."
@@ -154,7 +161,8 @@ def _shape(shape: tuple[int, ...] | None) -> str:
     return "absent" if shape is None else "x".join(map(str, shape)) or "scalar"
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+def _table(texts: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    rows = [tuple(map(printable, row)) for row in texts]  # names come from files
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [c.rjust(w) if 4 <= i < 7 else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]

@@ -84,6 +84,8 @@ def _from_meta(meta: Any, arrays: Mapping[str, Array], file: str) -> Dump:
     if meta["format"] != FORMAT:
         raise ValueError(f"format is {meta['format']!r}, not {FORMAT!r}")
     known = {f.name for f in fields(DumpedLayer)}
+    if not isinstance(meta["layers"], list) or not all(isinstance(layer, dict) for layer in meta["layers"]):
+        raise ValueError("its layers are no list of objects")
     layers = [{k: v for k, v in layer.items() if k in known} for layer in meta["layers"]]
     found = tuple(DumpedLayer(**{**x, "bottoms": _names(x["bottoms"]), "tops": _names(x["tops"])}) for x in layers)
     _names([text for layer in found for text in (layer.name, layer.type)] + [meta[k] for k in ("maker", "net")])

@@ -52,6 +52,7 @@ def distance(a: Array, b: Array) -> Distance:
 
 
 def _cosine(x: Array, y: Array) -> float:
+    x, y = (v / (np.abs(v).max(initial=0) or 1) for v in (x, y))  # squares of float64 numbers may be too large
     norms = float(np.linalg.norm(x)), float(np.linalg.norm(y))
     if not all(norms):
         return float("nan") if any(norms) else 1.0
