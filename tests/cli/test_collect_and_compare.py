@@ -188,7 +188,7 @@ def test_names_in_a_dump_cannot_move_the_cursor(net: Path, capsys: pytest.Captur
     with np.load("a.npz") as file:
         arrays = dict(file)
     meta = json.loads(str(arrays["meta"]))
-    meta["layers"][0]["type"] = "\x1b[2JInput\nData"
+    meta["layers"][1]["type"] = "\x1b[2JInput\nData"
     np.savez("b.npz", **{**arrays, "meta": json.dumps(meta)})
     capsys.readouterr()
     assert main(["compare", "a.npz", "b.npz"]) == 1

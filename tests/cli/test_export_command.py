@@ -161,3 +161,10 @@ def test_flax_source_is_told_of_as_it_is(job: Path, capsys: pytest.CaptureFixtur
     assert main(["export", "maps.prototxt", "--to=flax", "--out=maps"]) == 0
     assert "data float32[batch,5,6,3] to one float32[batch,5,6,3]" in capsys.readouterr().err
     assert (job / "maps" / "model.safetensors").stat().st_mode == (job / "maps" / "model.py").stat().st_mode
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "much"])
+def test_factors_that_are_no_numbers(value: str, job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["export", "net.prototxt", "--to=x.onnx", "--preprocess=classify", f"--raw_scale={value}"])
+    assert f"'{value}' is not a finite number" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Iterator
@@ -27,6 +28,17 @@ def numbers(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"'{text}' is no list of numbers such as 2,1,0") from None
 
 
+def factor(text: str) -> float:
+    """Parse a number that is finite."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a finite number")
+    return value
+
+
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add flags for the net, the device and preprocessing."""
     flags.add(parser, "model_def", help="the net prototxt", required=True, metavar="FILE")
@@ -44,8 +56,8 @@ def add_preprocessing_flags(
     more = "" if raw_scale is None else "; unless given Caffe's ILSVRC mean, from $CAFFE_ROOT; empty for none"
     what = f"what to subtract: .npy, (K,) or (K, H, W), or .binaryproto{more}"
     flags.add(parser, "mean_file", help=what, metavar="FILE")
-    flags.add(parser, "input_scale", help="factor after subtracting the mean", type=float)
-    flags.add(parser, "raw_scale", help="factor before subtracting the mean", type=float, default=raw_scale)
+    flags.add(parser, "input_scale", help="factor after subtracting the mean", type=factor)
+    flags.add(parser, "raw_scale", help="factor before subtracting the mean", type=factor, default=raw_scale)
     flags.add(parser, "channel_swap", help="order of the channels", type=numbers, default=channel_swap)
 
 
