@@ -152,6 +152,23 @@ def test_pictures_of_each_format(tmp_path: Path, end: str, magic: bytes, capsys:
             assert f"<!-- {name} -->" in (tmp_path / "p.svg").read_text()
 
 
+def test_names_that_are_no_formulas_and_numbers_that_no_axis_spans(tmp_path: Path) -> None:
+    tested = {"event": "test", "iteration": 0, "outputs": {"$\\frac$": 1, "\u5f35\x1b": 2}}
+    (tmp_path / "m.jsonl").write_text(
+        "\ufeff" + json_lines(train(0, 1e308), train(1, -1e308), tested), encoding="utf-8"
+    )
+    run = str(tmp_path / "m.jsonl")
+    assert main(["plot", run, f"--out={tmp_path}/m.svg", "--names=$^$"]) == 0
+    assert "m.svg" in {path.name for path in tmp_path.iterdir()}
+
+
+def test_far_too_many_outputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tested = {"event": "test", "iteration": 0, "outputs": {f"o{i}": i for i in range(3000)}}
+    (tmp_path / "m.jsonl").write_text(json_lines(tested))
+    assert main(["plot", f"{tmp_path}/m.jsonl", f"--out={tmp_path}/m.png"]) == 1
+    assert "there are 3000 panels to draw" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("paths", "names"),
     [

@@ -235,6 +235,16 @@ def test_names_never_become_code(tmp_path: Path, elsewhere: ProcessPoolExecutor)
     assert_equal(subject, batches_for(subject, 2), tmp_path / "net", elsewhere)
 
 
+def test_inputs_named_like_what_lines_use(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+    images_of_block = residual_net(6).replace('"data"', '"block"')
+    again = layer("Scale", "again", "block", "again") + layer("ReLU", "last", "again", "last")  # after the loop
+    lrn = images(2, 3, 4, 5, name="local_response_norm") + layer("LRN", "lrn", "local_response_norm", "lrn")
+    for k, text in enumerate((images_of_block + again, lrn)):
+        subject = subject_for(text)
+        write_flax(subject, tmp_path / f"net_{k}")
+        assert_equal(subject, batches_for(subject, 2), tmp_path / f"net_{k}", elsewhere)
+
+
 ALLOWED = (ast.Import, ast.ImportFrom, ast.ClassDef, ast.FunctionDef, ast.Assign, ast.Return)
 
 

@@ -140,6 +140,17 @@ def test_a_run_that_was_killed_in_a_line_goes_on_in_the_same_file(tmp_path: Path
     assert seconds == sorted(seconds)
 
 
+@pytest.mark.parametrize("left", [5, 40])
+def test_a_run_that_was_killed_in_its_first_line(left: int, tmp_path: Path) -> None:
+    recorder = JsonLines(tmp_path / "m.jsonl")
+    trained(small_solver(tmp_path), recorder)
+    os.truncate(recorder.path, left)
+    for runs in (1, 2):
+        trained(small_solver(tmp_path), JsonLines(recorder.path))
+        assert recorder.path.read_text().count('"versions"') == runs
+    assert [row["NumIters"] for row in read_log(recorder.path).loss] == [0, 2, 4, 6]
+
+
 @pytest.mark.parametrize(
     ("path", "message"),
     [

@@ -1,5 +1,8 @@
 """Nets that the layout library cannot follow."""
 
+import subprocess
+import sys
+
 import pytest
 
 from caffejax.errors import CaffejaxError
@@ -12,3 +15,25 @@ def test_a_path_too_long_for_the_library_is_an_error_with_a_remedy() -> None:
     edges = [(i, i + 1) for i in range(n - 1)]
     with pytest.raises(CaffejaxError, match="its longest path is too long; draw one phase"):
         lay_out([(1, 1)] * n, edges, [(0, 0)] * len(edges), "LR")
+
+
+INTERRUPTED = """
+import signal, os
+from caffejax.view import engine
+
+made = engine._engine
+
+def interrupt():
+    found = made()
+    os.kill(os.getpid(), signal.SIGINT)  # the main thread, which waits
+    return found
+
+engine._engine = interrupt
+engine._run("'1'")
+"""
+
+
+def test_an_interrupted_layout_lets_the_process_end() -> None:
+    pytest.importorskip("py_mini_racer")
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr.endswith("KeyboardInterrupt\n")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from ..errors import CaffejaxError
+from ..tables import printable
 from .figures import new_figure
 from .panels import Panel, panels_of, smoothed
 from .tables import Log
@@ -17,6 +18,7 @@ _INK, _FAINT = "#333333", "#dddddd"
 # Okabe and Ito's colours, which most colour-blind readers can tell apart
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#b8a200")
 _MOST_MARKERS = 60
+_MOST_PANELS = 200  # they take some 15 seconds
 
 
 def draw_runs(logs: Mapping[str, Log], *, axis: Axis = "iterations", smooth: int = 1, log_loss: bool = False) -> Any:
@@ -29,11 +31,14 @@ def draw_runs(logs: Mapping[str, Log], *, axis: Axis = "iterations", smooth: int
         log_loss: whether the loss is drawn on a logarithmic scale.
 
     Raises:
-        CaffejaxError: if there is nothing to draw, or matplotlib is not installed.
+        CaffejaxError: if there is nothing to draw, or far too much, or matplotlib is not installed.
     """
     panels = panels_of(list(logs.values()))
     if not panels:
         raise CaffejaxError("there is nothing to draw")
+    if len(panels) > _MOST_PANELS:
+        found = f"there are {len(panels)} panels to draw, and at most {_MOST_PANELS} can be"
+        raise CaffejaxError(f"{found}: one for each output of test nets; `caffejax parse_log` writes tables")
     colours = [_colour(run, len(logs)) for run in range(len(logs))]
     across = min(len(panels), 3 if len(panels) != 4 else 2)
     down = -(-len(panels) // across)
@@ -50,7 +55,7 @@ def draw_runs(logs: Mapping[str, Log], *, axis: Axis = "iterations", smooth: int
     if len(lines) > 1:
         figure.legend(handles=lines, loc="outside upper center", ncols=min(len(lines), 2 * across), frameon=False)
     else:
-        figure.suptitle(next(iter(logs)), color=_INK)
+        figure.suptitle(_plain(next(iter(logs))), color=_INK)
     return figure
 
 
@@ -69,7 +74,12 @@ def _colour(run: int, runs: int) -> Any:
 def _handle(colour: Any, name: str, **style: Any) -> Any:
     from matplotlib.lines import Line2D
 
-    return Line2D([], [], color=colour, label=name, linewidth=1.8, **style)
+    return Line2D([], [], color=colour, label=_plain(name), linewidth=1.8, **style)
+
+
+def _plain(name: str) -> str:
+    """Return a name, which may come from a file, as text: matplotlib reads formulas between dollars."""
+    return printable(name).replace("$", r"\$")
 
 
 def _draw(axes: Any, panel: Panel, column: str, smooth: int, colours: Sequence[Any]) -> None:
@@ -86,7 +96,7 @@ def _draw(axes: Any, panel: Panel, column: str, smooth: int, colours: Sequence[A
             axes.plot(x, y, color=colour, linewidth=1, alpha=0.25)
             y = smoothed(y, smooth)
         axes.plot(x, y, **style)
-    axes.set_title(panel.title, color=_INK, fontsize=11, loc="left")
+    axes.set_title(_plain(panel.title), color=_INK, fontsize=11, loc="left")
     axes.grid(color=_FAINT, linewidth=0.7)
     axes.set_axisbelow(True)
     axes.tick_params(colors=_INK, labelsize=9)

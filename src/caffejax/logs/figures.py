@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,9 @@ def write_figure(figure: Any, path: str | os.PathLike[str]) -> None:
     """
     picture = BytesIO()
     try:
-        figure.savefig(picture, format=Path(path).suffix[1:] or None)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph")  # of a name, which the font does not have
+            figure.savefig(picture, format=Path(path).suffix[1:] or None)
     except ValueError as error:
         raise CaffejaxError(f"{path}: {error}") from error
     with replacing(path) as file:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from .tables import FIXED, Log, Row
 
 _MOST_LINES = 8  # of an output of more values the mean is drawn
+_LARGEST = 1e100  # what is larger counts as infinite: axes of float64 cannot span it, and training is in float32
 
 
 @dataclass
@@ -79,7 +80,7 @@ def smoothed(values: Sequence[float], width: int) -> list[float]:
 
 
 def _mean(values: Sequence[float]) -> float:
-    finite = [value for value in values if math.isfinite(value)]
+    finite = [value for value in values if abs(value) <= _LARGEST]
     return sum(finite) / len(finite) if finite else math.nan
 
 

@@ -35,7 +35,7 @@ def read_log(path: str | os.PathLike[str]) -> Log:
         DataError: for a file that cannot be read, or has no iteration of a solver in it.
     """
     try:
-        with open(path, errors="replace") as file:
+        with open(path, encoding="utf-8-sig", errors="replace") as file:
             year = datetime.fromtimestamp(os.path.getmtime(path)).year
             start = file.read(2**16)
             lines = map(_plain, _lines(start, file))

@@ -98,7 +98,7 @@ class JsonLines(Callback):
             self.close()
             problem = not_written(self.path, error)
             raise SolverError(replace(problem, message=f"{problem.message}; {_REMEDY}")) from error
-        if first and event_of(first.decode(errors="replace")) is None:
+        if first and event_of(first.decode(errors="replace")) is None and not _begins(first.strip()):
             self.close()
             raise SolverError(Problem(f"is there and holds no metrics, so none are added; {_REMEDY}", str(self.path)))
 
@@ -126,6 +126,11 @@ class JsonLines(Callback):
             log.warning("%s: metrics cannot be written (%s); training goes on without", self.path, reason)
 
 
+def _begins(line: bytes) -> bool:
+    """Return whether a line is the first one of a run that was killed in it, or had no more place on the disk."""
+    return line.startswith(_START) or _START.startswith(line)
+
+
 def _description(solver: Solver) -> dict[str, Any]:
     """Return what runs."""
     param = solver.param
@@ -143,6 +148,7 @@ def _description(solver: Solver) -> dict[str, Any]:
     }
 
 
+_START = b'{"event": "start"'
 _REMEDY = "another file may be named for the metrics (--metrics=FILE), or none (--metrics=off)"
 
 

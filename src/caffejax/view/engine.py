@@ -6,6 +6,7 @@ no access to files or network. It sees numbers only, no names.
 
 from __future__ import annotations
 
+import atexit
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -82,6 +83,7 @@ def _run_here(script: str) -> Any:
     except (JSOOMException, JSTimeoutException) as error:
         _engine.cache_clear()
         _given_up.append(engine)
+        atexit.unregister(engine.close)
         raise _too_large(f"{_LONGEST} s and {in_words(_MEMORY)} do not suffice") from error
     except JSEvalException as error:
         if "call stack" not in str(error):
@@ -103,5 +105,6 @@ def _engine() -> Any:
             'the package graphviz, or pip install "caffejax[draw]"; .dot needs neither'
         ) from error
     engine = MiniRacer()
+    atexit.register(engine.close)  # later its threads cannot call Python any more, and closing waits for them for ever
     engine.eval("\n".join([asset("engine.js"), library(), asset(LAYOUT)]))
     return engine

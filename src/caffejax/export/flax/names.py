@@ -10,10 +10,14 @@ from itertools import takewhile
 
 from flax import nnx
 
+from .helpers import HELPERS
+
 # what modules have, and what written sources import
 _OF_MODULES = {name for name in dir(nnx.Module) if not name.startswith("_")}
 _IMPORTED = {"jax", "jnp", "nnx", "np", "rngs", "self", "Path", "WEIGHTS", "load", "load_file", "ocp"}
 TAKEN = frozenset({*_OF_MODULES, *_IMPORTED, *keyword.kwlist, *keyword.softkwlist, *dir(builtins)})
+# what no variable may be called besides: it would hide a function that a line calls, or be lost in a loop over blocks
+USED_IN_LINES = frozenset({*TAKEN, *HELPERS, "x", "block"})
 
 
 def words(name: str) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from .formatting import laid_out
 from .helpers import HELPERS
-from .names import TAKEN, class_name, comment, identifier, unique
+from .names import TAKEN, USED_IN_LINES, class_name, comment, identifier, unique
 from .program import Block, Parameter, Part, Program, Step
 from .statements import named, statements, written
 
@@ -94,7 +94,7 @@ def source(program: Program, name: str, weights: str) -> str:
 
 def _net(program: Program, name: str) -> str:
     inputs = {number: program.values[number] for number in program.inputs}
-    taken = {*TAKEN, "x"}
+    taken = set(USED_IN_LINES)
     given = dict[int, str]()
     for number, value in inputs.items():
         given[number] = unique(identifier(value.blob, "input"), taken)

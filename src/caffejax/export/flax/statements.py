@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from .names import TAKEN, identifier, unique
+from .names import USED_IN_LINES, identifier, unique
 from .program import Step
 
 _LONGEST = 96  # of an expression that further ones are put around, with short names
@@ -101,7 +101,7 @@ def named(
             if len(line.writes) == 1 and not on_main and (main is None or last.get(main[-1], -1) <= at):
                 main = chain_of[number]
                 mains.append(main)
-    names, taken = dict(given), {*TAKEN, *given.values(), "x", "block"}
+    names, taken = dict(given), {*USED_IN_LINES, *given.values()}
     for chain in chains:
         is_main = any(chain is one for one in mains)
         name = "x" if is_main else unique(identifier(blobs.get(chain[-1], ""), "y"), taken)
