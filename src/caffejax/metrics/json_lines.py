@@ -128,7 +128,7 @@ class JsonLines(Callback):
 
 def _begins(line: bytes) -> bool:
     """Return whether a line is the first one of a run that was killed in it, or had no more place on the disk."""
-    return line.startswith(_START) or _START.startswith(line)
+    return line.startswith(_START) or (line != b"" and _START.startswith(line))
 
 
 def _description(solver: Solver) -> dict[str, Any]:
