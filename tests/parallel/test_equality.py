@@ -17,8 +17,9 @@ DEFAULT = ("ignored",)  # the others in CI
 )
 def test_eight_devices_follow_one(eight: ProcessPoolExecutor, tmp_path: Path, name: str) -> None:
     write_data(tmp_path, name)
-    one = eight.submit(train, solver_text(tmp_path, name, 8 * BATCH), 1, {})
-    many = eight.submit(train, solver_text(tmp_path, name, BATCH), 8, {}, **CASES[name].options)
+    n = CASES[name].iterations
+    one = eight.submit(train, solver_text(tmp_path, name, 8 * BATCH), 1, {}, iterations=n)
+    many = eight.submit(train, solver_text(tmp_path, name, BATCH), 8, {}, iterations=n, **CASES[name].options)
     assert_equal(many.result(), one.result())
 
 
