@@ -51,7 +51,6 @@ def net_of(options: argparse.Namespace) -> Net:
         GraphError: if it has no layers, or with all that is wrong with it.
         CaffejaxError: if its file or those of `--weights` are not there.
     """
-    from ..errors import GraphError, Problem
     from ..net import Net
     from ..paths import check_there
 
@@ -65,8 +64,7 @@ def net_of(options: argparse.Namespace) -> Net:
         run=flags.run_of(options),
         reading=flags.reading_of(options),
     )
-    if not net.graph.layers:
-        raise GraphError(Problem(f"the net has no layers in phase {options.phase}", options.model))
+    _require_layers(net.graph, options)
     return net
 
 
@@ -79,7 +77,7 @@ def graph_of(options: argparse.Namespace) -> Graph:
         CaffejaxError: as `net_of`; or if the settings of a layer whose source is absent tell no shapes.
     """
     from ..data.absent import AbsentError, assumed_graphs
-    from ..errors import CaffejaxError, GraphError, Problem
+    from ..errors import CaffejaxError, Problem
     from ..glog import log
     from ..graph import net_state
     from ..paths import check_there
@@ -95,9 +93,15 @@ def graph_of(options: argparse.Namespace) -> Graph:
         raise CaffejaxError(Problem(str(error), options.model)) from error
     for sentence in found.assumed:
         log.warning("%s", sentence)
-    if not found.graph.layers:
-        raise GraphError(Problem(f"the net has no layers in phase {options.phase}", options.model))
+    _require_layers(found.graph, options)
     return found.graph
+
+
+def _require_layers(graph: Graph, options: argparse.Namespace) -> None:
+    from ..errors import GraphError, Problem
+
+    if not graph.layers:
+        raise GraphError(Problem(f"the net has no layers in phase {options.phase}", options.model))
 
 
 def add_strict_flag(parser: argparse.ArgumentParser) -> None:

@@ -137,13 +137,18 @@ def unchanged(e: Emission) -> tuple[Value, ...]:
     return e.bottoms
 
 
-@writes("LabelSpecificAdd", "LabelSpecificRescale")
+@writes("LabelSpecificAdd")
 def label_specific(e: Emission) -> Value:
     """Write nothing: without labels, as after training, scores are as they are."""
     require(len(e.layer.tops) == 1, "has a second top, which is not supported")
-    rescales = e.layer.type.name == "LabelSpecificRescale" and e.p.rescale_test
-    require(not rescales, "needs labels in TEST too (rescale_test), which is not supported")
     return e.bottoms[0]
+
+
+@writes("LabelSpecificRescale")
+def label_specific_rescale(e: Emission) -> Value | Sequence[Value]:
+    """Write nothing, likewise."""
+    require(not e.p.rescale_test, "needs labels in TEST too (rescale_test), which is not supported")
+    return label_specific(e)
 
 
 @writes("ShuffleChannel")
