@@ -27,13 +27,15 @@ from .matching import LoadReport, Stored, match_blobs
 
 log = logging.getLogger("caffejax")
 
+Initializer = Callable[[Mapping[Slot, jax.Array]], Variables]
+
 _LARGE = 1 << 20  # bytes
 
 
 def load_weights(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     graph: Graph,
-    variables: Variables,
+    variables: Variables | Initializer,
     strict: bool = False,
 ) -> Variables:
     """Return the variables with every blob replaced that the file has for a layer of the same name.
@@ -46,7 +48,8 @@ def load_weights(
         path: a file or folder of any of `formats.FORMATS`, which one its name says; any other name is of a .caffemodel
             or .caffemodel.h5, which one, its content says. Several are read one after the other.
         graph: the net's graph.
-        variables: what the net has now; arrays that lie on several devices are replaced by such.
+        variables: the variables that the net has now, where arrays on several devices are replaced by such; or a
+            function of the loaded arrays that returns them together with initial values for what the files lack.
         strict: whether there must be weights for every layer that has some.
 
     Raises:
@@ -54,19 +57,18 @@ def load_weights(
             layer without weights.
     """
     files = [path] if isinstance(path, str | os.PathLike) else list(path)
-    found: set[Slot] = set()
+    loaded: dict[Slot, jax.Array] = {}
     for file in files:
-        variables, own, _ = _loaded(file, graph, variables)
-        found |= own
+        loaded |= _read(file, graph, variables)[0]
     if files:
-        tell_coverage(graph, found, files, strict)
-    return variables
+        tell_coverage(graph, loaded.keys(), files, strict)
+    return _completed(loaded, variables)
 
 
 def load_and_report(
     path: str | os.PathLike[str],
     graph: Graph,
-    variables: Variables,
+    variables: Variables | Initializer,
     strict: bool = False,
     without: Collection[str] = (),
 ) -> tuple[Variables, LoadReport]:
@@ -75,16 +77,30 @@ def load_and_report(
     Raises:
         WeightsError: as `load_weights`; and for layers of `without` that are not in the net.
     """
-    variables, found, report = _loaded(path, graph, variables, without)
+    loaded, report = _read(path, graph, variables, without)
     kept = {param.owner for layer in graph.layers if layer.name in without for param in layer.params}
-    tell_coverage(graph, found | kept, [path], strict)
-    return variables, report
+    tell_coverage(graph, loaded.keys() | kept, [path], strict)
+    return _completed(loaded, variables), report
 
 
-def _loaded(
-    path: str | os.PathLike[str], graph: Graph, variables: Variables, without: Collection[str] = ()
-) -> tuple[Variables, set[Slot], LoadReport]:
-    """Load one file; return the variables, the blobs that it had, and a report."""
+def _completed(loaded: Mapping[Slot, jax.Array], variables: Variables | Initializer) -> Variables:
+    """Return the loaded arrays together with the others: those of `variables`, or initial values."""
+    if not isinstance(variables, Variables):
+        return variables(loaded)
+
+    def replace_blobs(tree: Params) -> Params:
+        return {
+            key: tuple(None if old is None else loaded.get(Slot(key, i), old) for i, old in enumerate(blobs))
+            for key, blobs in tree.items()
+        }
+
+    return Variables(replace_blobs(variables.params), replace_blobs(variables.state))
+
+
+def _read(
+    path: str | os.PathLike[str], graph: Graph, variables: Variables | Initializer, without: Collection[str] = ()
+) -> tuple[dict[Slot, jax.Array], LoadReport]:
+    """Read one file's arrays for a net, with the dtypes and devices of those in `variables`; return a report, too."""
     stored, release, copies = _open_blobs(path)
     new, report = match_blobs(graph, stored, path, copies=copies, without=without)
     if report.misfits:
@@ -93,30 +109,26 @@ def _loaded(
         log.info("Ignoring source layer %s", name)
     if not new and not set(report.left) <= set(without):
         log.warning("%s has no blobs for any layer of the net: layers match by name", os.fspath(path))
-
-    def placed(array: Array, old: jax.Array) -> jax.Array:
-        cut = isinstance(old, jax.Array) and len(old.sharding.device_set) > 1
-        value = (
-            place(array.astype(old.dtype, copy=False), old.sharding)
-            if cut
-            else jnp.asarray(_misaligned(array), old.dtype)
-        )
+    loaded = {}
+    for slot, array in new.items():
+        loaded[slot] = _placed(array, _array_at(variables, slot) if isinstance(variables, Variables) else None)
         if array.nbytes >= _LARGE:
-            value.block_until_ready()
+            loaded[slot].block_until_ready()
             release()
-        return value
+    return jax.block_until_ready(loaded), report  # until then the file is being read
 
-    def replace_blobs(tree: Params) -> Params:
-        return {
-            key: tuple(
-                None if old is None else placed(new[Slot(key, i)], old) if Slot(key, i) in new else old
-                for i, old in enumerate(blobs)
-            )
-            for key, blobs in tree.items()
-        }
 
-    loaded = Variables(replace_blobs(variables.params), replace_blobs(variables.state))
-    return jax.block_until_ready(loaded), set(new), report  # until then the file is being read
+def _array_at(variables: Variables, slot: Slot) -> jax.Array | None:
+    trees = (tree.get(slot.layer, ()) for tree in variables)
+    return next((a for blobs in trees for a in blobs[slot.index : slot.index + 1] if a is not None), None)
+
+
+def _placed(array: Array, old: jax.Array | None) -> jax.Array:
+    """Return an array as JAX's: on the devices and with the dtype of the one that it replaces, if there is one."""
+    dtype = np.dtype(np.float32) if old is None else old.dtype
+    if isinstance(old, jax.Array) and len(old.sharding.device_set) > 1:
+        return place(array.astype(dtype, copy=False), old.sharding)
+    return jnp.asarray(_misaligned(array), dtype)
 
 
 def save_weights(

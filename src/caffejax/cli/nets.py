@@ -115,8 +115,6 @@ def variables_of(net: Net, files: str | None, strict: bool = False) -> Variables
     Raises:
         WeightsError: as `load_weights`.
     """
-    import jax
-
     from ..checkpoints.loading import load_weights
 
-    return load_weights(flags.several(files), net.graph, net.init(jax.random.key(0)), strict)
+    return load_weights(flags.several(files), net.graph, net.initializer(), strict)

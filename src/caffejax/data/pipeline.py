@@ -13,13 +13,13 @@ import os
 import signal
 import weakref
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import grain
 import jax
 import numpy as np
-from absl import flags
-from grain.experimental import ThreadPrefetchIterDataset
+
+if TYPE_CHECKING:
+    import grain  # imported when reading begins: that takes a third of a second
 
 from ..errors import CaffejaxError, DataError
 from ..options import Share
@@ -170,6 +170,9 @@ class Pipeline:
         self._batches.close()
 
     def _dataset(self, number: int) -> grain.IterDataset[Batch]:
+        import grain
+        from grain.experimental import ThreadPrefetchIterDataset
+
         own = _OwnBatches(self._batches, self._share, number, self._examples)
         batches = grain.MapDataset.source(own)
         if self._workers:
@@ -187,6 +190,8 @@ class Pipeline:
 
 def _mark_grain_flags_parsed() -> None:
     """Mark grain's own flags as parsed: absl gives none before all are. Those of others stay as they are."""
+    from absl import flags
+
     for name in flags.FLAGS:
         if name.startswith("grain_"):
             flags.FLAGS[name].present = True

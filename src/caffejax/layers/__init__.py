@@ -1,7 +1,4 @@
-"""Layer types by Caffe's names. Importing this package registers all that need no files."""
-
-from importlib import import_module
-from pkgutil import walk_packages
+"""Layer types by Caffe's names. The registry imports the module of a type when the type is first asked for."""
 
 from .context import Context, ParamSpec, Phase, Site
 from .registry import layer_type, layer_types, register, registered, type_of
@@ -53,8 +50,3 @@ __all__ = [
     "registered",
     "type_of",
 ]
-
-for _module in walk_packages(
-    __path__, f"{__name__}."
-):  # a file here is all that a type touches: importing it registers it
-    import_module(_module.name)

@@ -1,6 +1,8 @@
 """The registry of layer types by Caffe's type name.
 
-Other packages register theirs in a module named by an entry point of the group `caffejax.layers`.
+A type is registered when its module is imported, which happens when the type is first asked for: `index.json` says
+which module that is. `scripts/make_layer_index.py` writes it; without it, or for a name that it lacks, all modules of
+layers are imported. Other packages register theirs in a module named by an entry point of the group `caffejax.layers`.
 """
 
 from __future__ import annotations
@@ -8,13 +10,20 @@ from __future__ import annotations
 import contextlib
 import copyreg
 import functools
+import importlib
 import importlib.metadata
-from collections.abc import Iterator
+import json
+import pkgutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from ..errors import UNKNOWN_TYPE, GraphError, did_you_mean
 from ..schema.caffe_pb2 import LayerParameter
 from .types import LayerType, Variants
+
+_PACKAGES = ("caffejax.layers", "caffejax.data")  # whose modules register types
+_INDEX = Path(__file__).with_name("index.json")
 
 _types: dict[str, LayerType] = {}
 _aliases: dict[str, str] = {}  # other names, each with the type's own
@@ -27,6 +36,8 @@ def register(layer_type: LayerType) -> LayerType:
         ValueError: if the name is taken, or the parameter message is no field of a LayerParameter.
     """
     names = (layer_type.name, *layer_type.signature.aliases)
+    for name in names:
+        _import_indexed(name)
     if taken := [name for name in names if name in _types or name in _aliases]:
         raise ValueError(f"layer type '{taken[0]}' is registered already")
     _check(layer_type)
@@ -39,7 +50,7 @@ def register(layer_type: LayerType) -> LayerType:
 def registered(layer_type: LayerType) -> Iterator[LayerType]:
     """Register a layer type for the time of a with block, in place of one of its name; yield it."""
     _check(layer_type)
-    _load_plugins()  # not within the block, where the name may be taken
+    _import_all()  # not within the block, where the name may be taken
     replaced = _types.get(layer_type.name)
     _types[layer_type.name] = layer_type
     try:
@@ -64,7 +75,7 @@ def _check(layer_type: LayerType) -> None:
 
 def layer_types() -> dict[str, LayerType]:
     """Return all types by name, in alphabetical order."""
-    _load_plugins()
+    _import_all()
     return dict(sorted(_types.items()))
 
 
@@ -75,7 +86,9 @@ def layer_type(name: str) -> LayerType:
         GraphError: if there is none; the message names the nearest.
     """
     if name not in _types and name not in _aliases:
-        _load_plugins()
+        _import_indexed(name)
+    if name not in _types and name not in _aliases:
+        _import_all()
     own = _aliases.get(name, name)
     if own not in _types:
         raise GraphError(f"{UNKNOWN_TYPE} '{name}'{did_you_mean(name, _types)}")
@@ -111,6 +124,23 @@ copyreg.pickle(LayerType, _reduced)
 
 
 @functools.cache
-def _load_plugins() -> None:
+def _index() -> Mapping[str, str]:
+    """Return the module that registers each type, by the type's names."""
+    return json.loads(_INDEX.read_text()) if _INDEX.exists() else {}
+
+
+def _import_indexed(name: str) -> None:
+    if name in _index():
+        importlib.import_module(_index()[name])
+
+
+@functools.cache
+def _import_all() -> None:
+    """Import all modules that register types, those of other packages included."""
+    for package in _PACKAGES:
+        paths = importlib.import_module(package).__path__
+        for module in pkgutil.walk_packages(paths, f"{package}."):
+            importlib.import_module(module.name)
     for entry in importlib.metadata.entry_points(group="caffejax.layers"):
         entry.load()
+

@@ -69,9 +69,15 @@ def _defined_param(layer: Layer, param: Param) -> Array:
     return array.reshape(param.spec.shape)
 
 
-def initial_variables(graph: Graph, key: jax.Array, dtype: Any, shardings: Mapping[str, Any]) -> Variables:
-    """Make new params and state, as `Net.init` does."""
-    initial = _initial_params(graph, key, dtype, shardings)
+def initial_variables(
+    graph: Graph, key: jax.Array, dtype: Any, shardings: Mapping[str, Any], known: Mapping[Slot, jax.Array] = {}
+) -> Variables:
+    """Make new params and state, as `Net.init` does, but for the arrays in `known`, which are taken as they are."""
+    make = _initial_params(graph, key, dtype, shardings)
+
+    def initial(param: Param) -> jax.Array:
+        return known[param.slot] if param.slot in known else make(param)
+
     state = tree_of(graph, lambda p: None if p.spec.learnable else initial(p))
     for layer in graph.layers:
         if layer.carried:

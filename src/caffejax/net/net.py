@@ -10,8 +10,6 @@ from typing import Any, Unpack
 import jax
 import jax.numpy as jnp
 
-from .. import data  # noqa: F401  registers the data layers
-from ..data.loader import open_sources
 from ..errors import WeightsError
 from ..forks import refuse_in_forks
 from ..graph import Graph, Param, build_graph, inference_graph, net_state
@@ -202,6 +200,8 @@ class Net(Shown, OnDisk):
 
         A Python layer is the one source of its own data: it goes on where it was.
         """
+        from ..data.loader import open_sources  # inference needs none of it
+
         return open_sources(self.graph)
 
     def init(self, key: jax.Array, dtype: Any = jnp.float32, shardings: Any = None) -> Variables:

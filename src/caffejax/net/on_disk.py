@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from ..checkpoints.loading import load_and_report, save_weights
+from ..checkpoints.loading import Initializer, load_and_report, save_weights
 from ..checkpoints.matching import LoadReport
 from ..graph import Graph
 from ..variables import Params, Variables
-from .given import check_variables
+from .given import check_key, check_variables
+from .initial import initial_variables
+from .room import check_room
 
 
-class OnDisk(ABC):
+class OnDisk:
     """What a net's variables are loaded into and saved from.
 
     Attributes:
@@ -25,10 +25,6 @@ class OnDisk(ABC):
     """
 
     graph: Graph
-
-    @abstractmethod
-    def init(self, key: jax.Array, dtype: Any = jnp.float32) -> Variables:
-        """Make new variables."""
 
     def load(
         self,
@@ -59,7 +55,7 @@ class OnDisk(ABC):
 
         Args:
             path: a .caffemodel, .h5, .npz or .safetensors, or a .orbax folder or one step of it.
-            variables: what layers have that the file has no weights for; what `init` makes unless given.
+            variables: values of the layers that the file has no weights for; default: what `init` makes for these layers.
             key: for `init`; that of seed 0 unless given.
             strict: whether there must be weights for every layer that has some, but those of `without`.
             without: layers that keep theirs, whatever the file has.
@@ -68,9 +64,19 @@ class OnDisk(ABC):
             WeightsError: naming every layer whose blobs differ in number or shape, and if `strict` every layer without
                 weights; if the file cannot be read, or there is no layer of `without`.
         """
-        if variables is None:
-            variables = self.init(jax.random.key(0) if key is None else key)
-        return load_and_report(path, self.graph, variables, strict, tuple(without))
+        rest = self.initializer(key) if variables is None else variables
+        return load_and_report(path, self.graph, rest, strict, tuple(without))
+
+    def initializer(self, key: jax.Array | None = None) -> Initializer:
+        """Return a function that adds initial values to loaded arrays; it draws none of those that are loaded.
+
+        Args:
+            key: as for `init`; default: that of seed 0.
+        """
+        key = jax.random.key(0) if key is None else key
+        check_key(key)
+        check_room(self.graph)
+        return lambda loaded: initial_variables(self.graph, key, jnp.float32, {}, loaded)
 
     def save(self, params: Params, state: Params, path: str | os.PathLike[str]) -> None:
         """Write the weights to a file; the name's end says in which format: those of `load`.

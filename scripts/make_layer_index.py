@@ -1,0 +1,50 @@
+"""Write src/caffejax/layers/index.json: which module registers each layer type.
+
+python scripts/make_layer_index.py          writes it
+python scripts/make_layer_index.py --check  fails if it is out of date
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from caffejax import layers
+from caffejax.layers import registry
+
+INDEX = Path(registry.__file__).with_name("index.json")
+
+
+def modules_by_type() -> dict[str, str]:
+    """Import all modules of layers; return which one registered each type, by the type's names."""
+    modules: dict[str, str] = {}
+    register = registry.register
+
+    def recording(layer_type: Any) -> Any:
+        frame = sys._getframe(1)
+        while frame.f_code.co_name != "<module>":
+            assert frame.f_back is not None
+            frame = frame.f_back
+        for name in (layer_type.name, *layer_type.signature.aliases):
+            modules[name] = frame.f_globals["__name__"]
+        return register(layer_type)
+
+    registry.register = layers.register = recording
+    layers.layer_types()
+    return {name: modules[name] for name in sorted(modules)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="only compare")
+    options = parser.parse_args()
+    text = json.dumps(modules_by_type(), indent=2) + "\n"
+    if not options.check:
+        INDEX.write_text(text)
+    elif not INDEX.exists() or INDEX.read_text() != text:
+        raise SystemExit(f"{INDEX} is out of date: run python scripts/make_layer_index.py")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+# The package's names: type checkers read them here, and lazy_loader. `as` has type checkers take a name for public.
+
+from .annotated.annoset import write_annotated as write_annotated
+from .annotated_data import look_at_annotated_data as look_at_annotated_data
+from .annotated_data import open_annotated_data as open_annotated_data
+from .data_layer import look_at_data as look_at_data
+from .data_layer import open_data as open_data
+from .dense_image_data import look_at_dense_image_data as look_at_dense_image_data
+from .dense_image_data import open_dense_image_data as open_dense_image_data
+from .hdf5_data import look_at_hdf5_data as look_at_hdf5_data
+from .hdf5_data import open_hdf5_data as open_hdf5_data
+from .image_data import look_at_image_data as look_at_image_data
+from .image_data import open_image_data as open_image_data
+from .image_labelmap_data import look_at_image_labelmap_data as look_at_image_labelmap_data
+from .image_labelmap_data import open_image_labelmap_data as open_image_labelmap_data
+from .image_seg_data import look_at_image_seg_data as look_at_image_seg_data
+from .image_seg_data import open_image_seg_data as open_image_seg_data
+from .leveldb import LevelDb as LevelDb
+from .leveldb import leveldb_writer as leveldb_writer
+from .leveldb import write_leveldb as write_leveldb
+from .lmdb import Lmdb as Lmdb
+from .lmdb import lmdb_writer as lmdb_writer
+from .lmdb import write_lmdb as write_lmdb
+from .memory import ArraySource as ArraySource
+from .pipeline import Batch as Batch
+from .pipeline import Batches as Batches
+from .pipeline import Pipeline as Pipeline
+from .video_data import look_at_video_data as look_at_video_data
+from .video_data import open_video_data as open_video_data
+from .window_data import look_at_window_data as look_at_window_data
+from .window_data import open_window_data as open_window_data
