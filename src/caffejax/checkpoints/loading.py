@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..errors import Problem, WeightsError
@@ -128,7 +127,7 @@ def _placed(array: Array, old: jax.Array | None) -> jax.Array:
     dtype = np.dtype(np.float32) if old is None else old.dtype
     if isinstance(old, jax.Array) and len(old.sharding.device_set) > 1:
         return place(array.astype(dtype, copy=False), old.sharding)
-    return jnp.asarray(_misaligned(array), dtype)
+    return jax.device_put(_misaligned(array.astype(dtype, copy=False)))  # asarray would compile a copy
 
 
 def save_weights(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 from ..graph import Graph, Layer, Param, Slot
-from ..layers import Context, ParamSpec
+from ..layers import ParamSpec
 from ..schedule import Trees
 
 Arrays = tuple[Any, ...]
@@ -76,7 +75,7 @@ class _Folding:
         trees: tuple[dict[str, Arrays], dict[str, Arrays]] = {}, {}
         for layer in layers:
             arrays = zip(self._arrays[layer.key], layer.owned, strict=True)
-            owned = [(jnp.asarray(a), p.spec.learnable) for a, p in arrays]
+            owned = [(jax.device_put(a), p.spec.learnable) for a, p in arrays]
             for tree, learnable in zip(trees, (True, False), strict=True):
                 if any(is_learnable == learnable for _, is_learnable in owned):
                     tree[layer.key] = tuple(a if is_learnable == learnable else None for a, is_learnable in owned)
@@ -107,7 +106,7 @@ class _Folding:
         shape = self._graph.blobs[bottom].shape
         if not known.holds(layer.context, [tuple(a.shape) for a in arrays], 1, shape[1] if len(shape) > 1 else 0):
             return False
-        by = _factor_and_bias(layer.context, tuple(map(jnp.asarray, arrays)))
+        by = known.factor_and_bias(layer.context, tuple(map(np.asarray, arrays)))
         taken = maker.type.facts.takes(maker.context, self._arrays[maker.key], *by)
         if taken is None:
             return False
@@ -119,11 +118,3 @@ class _Folding:
         del self._makers[bottom]
         self._keep(replace(maker, context=context, params=params, tops=layer.tops), blobs)
         return True
-
-
-@partial(jax.jit, static_argnums=0)
-def _factor_and_bias(context: Context, blobs: Arrays) -> Arrays:
-    """Compute them as one: JAX compiles each operation for each shape where it is called by itself."""
-    known = context.type.facts.by_channel
-    assert known is not None
-    return tuple(known.factor_and_bias(context, blobs))

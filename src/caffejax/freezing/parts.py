@@ -30,14 +30,16 @@ class Lowered:
     Attributes:
         part: the layers.
         program: the program, for as many images as its arguments have.
-        built: what is known of it.
+        executable: the program as oneDNN runs it.
+        weights: its weights as float32, in Caffe's order.
         reads: the blobs that it is given.
         makes: the blobs that it gives, and their shapes there.
     """
 
     part: Part
     program: Program
-    built: frozen.Built
+    executable: frozen.Executable
+    weights: tuple[np.ndarray, ...]
     reads: tuple[str, ...]
     makes: tuple[str, ...]
 
@@ -167,10 +169,10 @@ def _lowered(part: Part, graph: Graph, variables: Trees, later: Mapping[str, Abs
             if top in makes or reads[top] > 1:
                 writer.share(value)
     results = [values[name] for name in makes]
-    text = writer.text(results)
+    weights = tuple(np.asarray(w, np.float32) for w in writer.weights)
+    program = Program(writer.text(results), writer.arguments, tuple(v.shape for v in results))
     try:
-        built = frozen.build(text)
+        executable = frozen.Executable(program.text, program.arguments, [w.shape for w in weights], program.results)
     except ValueError:
         return None
-    program = Program(text, tuple(writer.weights), tuple(v.shape for v in results))
-    return Lowered(part, program, built, part.reads, makes)
+    return Lowered(part, program, executable, weights, part.reads, makes)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
 
 from .operation import Numbers, Operation, Shape
@@ -111,10 +110,10 @@ class Program:
 
     Attributes:
         text: the program.
-        weights: its weights, in Caffe's order.
-        results: the shapes that it gives.
+        arguments: the shapes of what it is given.
+        results: the shapes of what it gives.
     """
 
     text: str
-    weights: tuple[jax.Array, ...]
+    arguments: tuple[Shape, ...]
     results: tuple[Shape, ...]

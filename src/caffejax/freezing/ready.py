@@ -1,27 +1,36 @@
-"""A frozen net for inputs of certain shapes: which parts are programs, with their weights, and what runs them."""
+"""A frozen net for inputs of certain shapes: which parts are programs, with their weights, and what runs them.
+
+Outside of JAX's transformations the parts run one after the other on the arrays themselves: oneDNN's programs and the
+layers that can compute with NumPy need no compiler; XLA compiles each of the other parts. Within `jax.jit` and other
+transformations all parts are traced.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from functools import cached_property, partial
+from itertools import groupby
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..errors import LayerError
-from ..graph import Graph
+from ..graph import Graph, Layer
 from ..kernels import compiling, frozen
 from ..kernels.operation import Operation
 from ..options import Run
 from ..schedule import Given, Part, Result, Schedule, Trees, Values, compute, plan, run, run_part
 from ..schedule.compiled import CompiledParts
+from ..schedule.model import part_of
 from ..sizes import counted, in_words
-from .constants import without_constants
+from .constants import compute_on_host, has_host_forward, without_constants
 from .parts import Lowered, lower, of_one_image
 
 Arrays = tuple[jax.Array, ...]
-Packed = MutableMapping[tuple[Any, str], jax.Array]
+Packed = MutableMapping[tuple[Any, str], np.ndarray]
+Step = Callable[[dict[str, Any], "jax.Array | None"], None]  # reads blobs by name, adds what it makes; may need a key
 
 
 class Ready:
@@ -31,46 +40,43 @@ class Ready:
         graph: its layers, for these shapes.
         variables: their params and state.
         options: how it computes.
-        on_cpu: whether it is to run on a CPU; other platforms leave all to XLA.
+        device: the CPU that it is to run on; None for other platforms, which leave all to XLA.
         packed: weights that were packed for other shapes, by what they are and how; those packed here are added.
 
     Attributes:
         schedule: its parts.
         programs: those that are programs, by the part's key.
-        is_direct: whether all parts are programs, so that `direct` may be called.
+        compiles: whether XLA has to compile some parts.
     """
 
-    def __init__(self, graph: Graph, variables: Trees, options: Run, packed: Packed, *, on_cpu: bool) -> None:
-        self._variables = variables
+    def __init__(
+        self, graph: Graph, variables: Trees, options: Run, packed: Packed, *, device: jax.Device | None
+    ) -> None:
+        self._variables, self._device = variables, device
         self.graph, self._constants = without_constants(graph, variables)
         self.schedule: Schedule = plan(self.graph)
         self.programs: dict[Any, Lowered] = {}
-        if on_cpu and frozen.available() and options.kernels == "fast" and options.precision == "float32":
+        if device and frozen.available() and options.kernels == "fast" and options.precision == "float32":
             self.schedule, self.programs = lower(self.graph, of_one_image(graph), variables)
-        self._packed = tuple(_packed(lowered, packed) for lowered in self.programs.values())
-        self._place = {
-            key: i for i, key in enumerate(self.programs)
-        }  # of its weights; a dict of these keys is slow to call with
-        rest = [part for part in self.schedule.parts if part.key not in self.programs]
-        self._rest = _used(rest, variables)
+        self._packed = {key: _pack(lowered, packed) for key, lowered in self.programs.items()}
         self._runner = CompiledParts(options.kernels) if graph.has_host_layers else run_part
-        function = partial(self._run, self._program)
-        fed = all(layer.type.is_fed for part in rest for layer in part.layers)
-        self.is_direct = bool(self.programs) and fed and not graph.has_host_layers
-        if self.is_direct:  # XLA has nothing to compute, so that its options do not matter
-            self._call: Callable[..., Values] = jax.jit(function)
+        self._compiled = CompiledParts(options.kernels)
+        self.compiles = not self.programs
+        if self.programs:
+            self._steps = tuple(self._host_steps())
         else:
-            self._call = function if graph.has_host_layers else compiling.jit(function, options.kernels)
+            function = partial(self._run, self._program)
+            self._whole = function if graph.has_host_layers else compiling.jit(function, options.kernels)
 
     @property
     def packed_bytes(self) -> int:
         """Bytes of the packed weights."""
-        return sum(p.built.packed for p in self.programs.values())
+        return sum(p.executable.packed_bytes for p in self.programs.values())
 
     @property
     def workspace_bytes(self) -> int:
         """Bytes that a call needs beside its inputs and outputs; each that runs at the same time has its own."""
-        return sum(p.built.workspace for p in self.programs.values())
+        return sum(p.executable.workspace_bytes for p in self.programs.values())
 
     def __str__(self) -> str:
         given = ", ".join(f"{name} {self.graph.blobs[name].shape}" for name in self.graph.fed)
@@ -82,16 +88,49 @@ class Ready:
             f"packed weights {packed}, workspace {workspace}"
         )
 
-    def __call__(self, inputs: Mapping[str, Any], key: jax.Array | None) -> Values:
-        """Run on arrays."""
+    def __call__(self, inputs: Mapping[str, Any], key: jax.Array | None = None) -> Values:
+        """Run on arrays that are no tracers."""
         if key is not None and not self._is_random:
             key = None  # each call would take it apart
-        found: Values = self._call(self._packed, self._rest, inputs, key)
-        return found
+        if not self.programs:
+            found: Values = self._whole((), self._variables, inputs, key)
+            return found
+        values: dict[str, Any] = {**self._constants, **inputs}
+        for step in self._steps:
+            step(values, key)
+        return {name: self._as_jax(values[name]) for name in self.graph.outputs}
 
-    def direct(self, inputs: Mapping[str, Any]) -> Values:
-        """Run on arrays that are no tracers: what a call without a key comes to."""
-        return self._call(self._packed, self._rest, inputs, None)
+    def _as_jax(self, array: Any) -> jax.Array:
+        if isinstance(array, jax.Array):
+            return array
+        return jax.device_put(array, None if compiling.only_cpus() else self._device)
+
+    def _host_steps(self) -> Iterator[Step]:
+        """Yield a step for each program, for each layer that can compute with NumPy, and for what is between them."""
+        for part in self.schedule.parts:
+            if part.key in self.programs:
+                yield _program_step(self.programs[part.key], self._packed[part.key])
+                continue
+            steps = [_host_step(layer, self._variables) if part.how == "traced" else None for layer in part.layers]
+            if not any(steps):
+                yield self._compiled_step(part)
+                continue
+            for has_step, group in groupby(zip(part.layers, steps, strict=True), key=lambda pair: pair[1] is not None):
+                layers, own = zip(*group, strict=True)
+                yield from own if has_step else [self._compiled_step(part_of(layers))]
+
+    def _compiled_step(self, part: Part) -> Step:
+        params, state = _used([part], self._variables)
+        self.compiles = True
+
+        def step(values: dict[str, Any], key: jax.Array | None) -> None:
+            fed, before = (
+                {name: self._as_jax(values[name]) for name in names if name in values}
+                for names in (part.makes, part.reads)
+            )
+            values.update(self._compiled(part, Given(params, state, fed, key, {}), before).values)
+
+        return step
 
     @cached_property
     def _is_random(self) -> bool:
@@ -99,15 +138,26 @@ class Ready:
         if self.graph.has_host_layers:
             return True
         inputs = {name: self.graph.blobs[name] for name in self.graph.fed}
+        packed = tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in self._packed.values())
         try:
-            jax.eval_shape(partial(self._run, self._program), self._packed, self._rest, inputs, None)
+            jax.eval_shape(partial(self._run, self._program), packed, self._variables, inputs, None)
         except LayerError:
             return True
         return False
 
+    @cached_property
+    def _traced_weights(self) -> Arrays:
+        """The packed weights as JAX's arrays, in the programs' order."""
+        return tuple(map(self._as_jax, self._packed.values()))
+
+    @cached_property
+    def _place(self) -> dict[Any, int]:
+        """The place of each program's packed weights among `_traced_weights`."""
+        return {key: i for i, key in enumerate(self.programs)}
+
     def traced(self, inputs: Mapping[str, Any], key: jax.Array | None) -> Values:
         """Run in a function that is being traced: differentiable, and for any platform."""
-        return self._run(self._operation, self._packed, self._variables, inputs, key)
+        return self._run(self._operation, self._traced_weights, self._variables, inputs, key)
 
     def _run(
         self,
@@ -160,13 +210,41 @@ class Ready:
         return Operation(plain, program, smooth=False, batched=batched)(packed, *leaves, *bottoms)
 
 
-def _packed(lowered: Lowered, known: Packed) -> jax.Array:
+def _pack(lowered: Lowered, known: Packed) -> np.ndarray:
     """Return a program's packed weights; those of the same layers in the same packing are the same."""
-    key = lowered.part.key, lowered.built.packing
-    found = known.get(key)
-    if found is None:
-        found = known[key] = frozen.pack(lowered.program.text, lowered.built, lowered.program.weights)
-    return found
+    key = lowered.part.key, lowered.executable.packing
+    packed = known.get(key)
+    if packed is None:
+        packed = known[key] = lowered.executable.pack(lowered.weights)
+    return packed
+
+
+def _program_step(lowered: Lowered, packed: np.ndarray) -> Step:
+    run_program, reads, makes = lowered.executable, lowered.reads, lowered.makes
+
+    def step(values: dict[str, Any], key: jax.Array | None) -> None:
+        tops = run_program(packed, [np.asarray(values[name], np.float32) for name in reads])
+        values.update(zip(makes, tops, strict=True))
+
+    return step
+
+
+def _host_step(layer: Layer, variables: Trees) -> Step | None:
+    """Return a step that computes a layer with NumPy, or None if it cannot."""
+    if layer.type.is_fed and (layer.look is None or layer.look.finish is None):
+        return _feed
+    if not has_host_forward(layer) or layer.carried:
+        return None
+    blobs = [variables[not p.spec.learnable][p.owner.layer][p.owner.index] for p in layer.owned]
+
+    def step(values: dict[str, Any], key: jax.Array | None) -> None:
+        values.update(compute_on_host(layer, [values[b] for b in layer.bottoms], blobs) or {})
+
+    return step
+
+
+def _feed(values: dict[str, Any], key: jax.Array | None) -> None:
+    """Take the tops of an Input layer as they are fed."""
 
 
 def _used(parts: Sequence[Part], variables: Trees) -> Trees:

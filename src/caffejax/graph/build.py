@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import CaffejaxError, GraphError, LayerError, Problem, SchemaError, located, require
-from ..layers import Context, Fed, LayerType, Look, OnHost, Reads, Site, type_of
+from ..layers import Context, Fed, LayerType, Look, OnHost, Reads, Site, Traced, type_of
 from ..layers.calling import forward
 from ..layers.checking import declared_params, explained
 from ..layers.context import Shape, settled, without_wiring
@@ -265,6 +265,8 @@ def top_shapes(
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.runs.shapes(context))
     if isinstance(kind.runs, OnHost):
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.runs.top_shapes(context, *bottoms))
+    if (shapes := _shapes_by_rule(context, bottoms)) is not None:
+        return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes)
     arrays = tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in params)
 
     def tops(key: jax.Array, *given: Any) -> Any:
@@ -273,6 +275,17 @@ def top_shapes(
     with explained(bottoms, unless=kind.instance is not None):
         found: tuple[jax.ShapeDtypeStruct, ...] = jax.eval_shape(tops, _KEY, arrays, tuple(bottoms))
     return found
+
+
+def _shapes_by_rule(context: Context, bottoms: Sequence[jax.ShapeDtypeStruct]) -> Sequence[Shape] | None:
+    """Return shapes of a layer's tops by its type's rule, or None where forward has to be traced."""
+    kind = context.type
+    if not isinstance(kind.runs, Traced) or context.run.precision == "bfloat16":
+        return None
+    if any(b.dtype != jnp.float32 for b in bottoms):
+        return None
+    shapes: Sequence[Shape] | None = kind.runs.top_shapes and kind.runs.top_shapes(context, *bottoms)
+    return shapes
 
 
 def check_countable(tops: Sequence[jax.ShapeDtypeStruct]) -> None:

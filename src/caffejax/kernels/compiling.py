@@ -94,6 +94,17 @@ def on_cpu(*given: Any) -> bool:
     return getattr(default, "platform", default) == "cpu"
 
 
+def cpu_of(*given: Any) -> jax.Device | None:
+    """Return the CPU that a call on these arguments runs on, or None if it runs on another platform."""
+    if not on_cpu(*given):
+        return None
+    for leaf in jax.tree.leaves(given):
+        if isinstance(leaf, jax.Array) and leaf.committed:
+            return next(iter(leaf.devices()))
+    default = jax.config.values["jax_default_device"]
+    return default if isinstance(default, jax.Device) else jax.local_devices(backend="cpu")[0]
+
+
 @functools.cache
 def only_cpus() -> bool:
     """Return whether there is no other device than CPUs."""

@@ -1,10 +1,12 @@
-// Frozen nets as foreign functions of XLA's: a program's weights packed, and the program run. See frozen_program.h.
+// Frozen nets: a program's weights packed, and the program run. See frozen_program.h. Callable from Python by ctypes, on
+// arrays that lie in memory, and from code that XLA has compiled, as foreign functions of its.
 
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "boxes.h"
 #include "frozen_run.h"
 #include "onednn_errors.h"
 
@@ -43,6 +45,16 @@ bool Is(const Array& array, const Dims& dims, int64_t times) {
   return true;
 }
 
+// Runs a program on the first of `times` parts of its arguments and results, then on the next.
+void RunTimes(Frozen& frozen, std::vector<char*> from, std::vector<char*> to, char* packed, int64_t times) {
+  const Program& program = frozen.program;
+  for (int64_t k = 0; k < times; ++k) {
+    frozen.Run(from, to, packed);
+    for (size_t i = 0; i < from.size(); ++i) from[i] += Bytes(program.arguments[i]);
+    for (size_t i = 0; i < to.size(); ++i) to[i] += Bytes(program.Shape(program.results[i]));
+  }
+}
+
 // Packed weights, then arguments; along the first axis of all of them and of the results lie `times` of the program's.
 ffi::Error RunFrozen(State* state, Octets packed, ffi::RemainingArgs arguments, ffi::RemainingRets results,
                      std::string_view, int64_t times) {
@@ -53,69 +65,82 @@ ffi::Error RunFrozen(State* state, Octets packed, ffi::RemainingArgs arguments, 
     Require(arguments.size() == program.arguments.size() && results.size() == program.results.size() && times > 0,
             "another number of arguments or results than the program's");
     std::vector<char*> from, to;
-    std::vector<size_t> from_step, to_step;
     for (size_t i = 0; i < arguments.size(); ++i) {
       auto array = arguments.get<Array>(i);
       Require(array.has_value() && Is(*array, program.arguments[i], times), "argument ", i, " is of another shape");
       from.push_back(static_cast<char*>(array->untyped_data()));
-      from_step.push_back(array->size_bytes() / times);
     }
     for (size_t i = 0; i < results.size(); ++i) {
       auto array = results.get<Array>(i);
       Require(array.has_value() && Is(**array, program.Shape(program.results[i]), times), "result ", i,
               " is of another shape");
       to.push_back(static_cast<char*>((*array)->untyped_data()));
-      to_step.push_back((*array)->size_bytes() / times);
     }
-    for (int64_t k = 0; k < times; ++k) {
-      frozen.Run(from, to, reinterpret_cast<char*>(packed.typed_data()));
-      for (size_t i = 0; i < from.size(); ++i) from[i] += from_step[i];
-      for (size_t i = 0; i < to.size(); ++i) to[i] += to_step[i];
-    }
+    RunTimes(frozen, from, to, reinterpret_cast<char*>(packed.typed_data()), times);
   });
 }
 
-ffi::Error PackWeights(State* state, ffi::RemainingArgs weights, ffi::Result<Octets> packed, std::string_view,
-                       int64_t) {
-  return Guarded("packing weights", [&] {
-    const Frozen& frozen = state->frozen;
-    Require(weights.size() == frozen.program.weights.size(), "another number of weights than the program's");
-    Require(packed->element_count() == frozen.steps.packed_size, "the packed weights are of another size");
-    std::vector<const float*> from;
-    for (size_t i = 0; i < weights.size(); ++i) {
-      auto array = weights.get<Array>(i);
-      Require(array.has_value() && Is(*array, frozen.program.weights[i], 1), "weight ", i, " is of another shape");
-      from.push_back(array->typed_data());
-    }
-    frozen.Pack(from, reinterpret_cast<char*>(packed->typed_data()));
-  });
-}
-
-// What can be asked of a program before there is an executable. Texts are the caller's to copy before the next question.
+// What is known of a program once it is built. Texts are the caller's to copy before the next program is opened.
 struct Answer {
   int64_t packed_size, arena_size;
-  const char* steps;    // their names, one on each line; or what is wrong, and sizes are then -1
+  const char* steps;    // their names, one on each line; or what is wrong, where there is no program
   const char* packing;  // how the weights are packed: programs with the same can share them
 };
 
+// Does something; returns what went wrong, to be copied before the next call, or null.
+template <typename Body>
+const char* Attempted(const char* name, Body body) {
+  thread_local std::string text;
+  ffi::Error error = Guarded(name, body);
+  if (error.success()) return nullptr;
+  text = error.message();
+  return text.c_str();
+}
+
 }  // namespace
 
-extern "C" Answer caffejax_frozen_ask(const char* program) {
+// Builds a program; returns null where that cannot be done.
+extern "C" void* caffejax_frozen_open(const char* program, Answer* answer) {
   thread_local std::string steps, packing;
   steps.clear();
   packing.clear();
-  Answer answer{-1, -1, nullptr, nullptr};
-  ffi::Error error = Guarded("frozen net", [&] {
-    Frozen frozen{std::string(program)};
-    for (const Step& step : frozen.steps.steps) steps += step.name + "\n";
-    packing = frozen.steps.Packing();
-    answer.packed_size = frozen.steps.packed_size;
-    answer.arena_size = frozen.steps.arena_size;
+  std::unique_ptr<Frozen> made;
+  const char* wrong = Attempted("frozen net", [&] {
+    made = std::make_unique<Frozen>(std::string(program));
+    for (const Step& step : made->steps.steps) steps += step.name + "\n";
+    packing = made->steps.Packing();
   });
-  if (error.failure()) steps = error.message();
-  answer.steps = steps.c_str();
-  answer.packing = packing.c_str();
-  return answer;
+  if (wrong) made.reset();
+  *answer = {0, 0, wrong ? wrong : steps.c_str(), packing.c_str()};
+  if (made) {
+    answer->packed_size = made->steps.packed_size;
+    answer->arena_size = made->steps.arena_size;
+  }
+  return made.release();
+}
+
+extern "C" void caffejax_frozen_close(void* program) { delete static_cast<Frozen*>(program); }
+
+// Packs weights, which lie as Caffe has them, into `packed`, of as many bytes as the answer said.
+extern "C" const char* caffejax_frozen_pack(void* program, const float** weights, char* packed) {
+  return Attempted("packing weights", [&] {
+    const Frozen& frozen = *static_cast<const Frozen*>(program);
+    frozen.Pack({weights, weights + frozen.program.weights.size()}, packed);
+  });
+}
+
+// Runs a program on arguments and results that lie in memory, `times` of its own along their first axes.
+extern "C" const char* caffejax_frozen_call(void* program, char** arguments, char** results, char* packed,
+                                            int64_t times) {
+  return Attempted("frozen net", [&] {
+    Frozen& frozen = *static_cast<Frozen*>(program);
+    RunTimes(frozen, {arguments, arguments + frozen.program.arguments.size()},
+             {results, results + frozen.program.results.size()}, packed, times);
+  });
+}
+
+extern "C" int64_t caffejax_frozen_suppress(const Box* boxes, int64_t n, float threshold, float eta, int64_t* kept) {
+  return Suppress(boxes, n, threshold, eta, kept);
 }
 
 extern "C" void* caffejax_frozen_type_id() { return &State::id; }
@@ -134,8 +159,5 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_frozen_run, RunFrozen,
                                                  .Arg<Octets>()
                                                  .RemainingArgs()
                                                  .RemainingRets()));
-XLA_FFI_DEFINE_HANDLER_SYMBOL(
-    caffejax_frozen_pack, PackWeights,
-    WithAttributes(ffi::Ffi::Bind().Ctx<ffi::State<State>>().RemainingArgs().Ret<Octets>()));
 
 }  // namespace caffejax

@@ -1,7 +1,7 @@
 """Frozen nets on CPUs: programs that oneDNN runs, by the functions of frozen.cc.
 
-A program is a text, see frozen_program.h. Its weights are packed once, as its primitives want them, into an array of
-bytes; running it takes that array and the arguments.
+A program is a text, see frozen_program.h. An `Executable` runs it on NumPy arrays, without a compiler; `run` does so in
+code that XLA compiles. Both take the weights as one array of bytes, packed once as oneDNN's primitives want them.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
+import math
+import weakref
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,21 +21,7 @@ from . import onednn
 
 Shape = tuple[int, ...]
 
-
-class Built(NamedTuple):
-    """What is known of a program once it is built.
-
-    Attributes:
-        packed: bytes of its packed weights.
-        workspace: bytes that each call needs beside its arguments and results.
-        steps: the names of oneDNN's implementations, in order.
-        packing: how its weights are packed: programs of the same weights with the same packing can share them.
-    """
-
-    packed: int
-    workspace: int
-    steps: tuple[str, ...]
-    packing: str
+_ALIGNMENT = 64  # bytes; JAX takes memory that begins at a multiple of them as it is
 
 
 class _Answer(ctypes.Structure):
@@ -51,32 +38,120 @@ def available() -> bool:
     return _library() is not None
 
 
-def build(program: str) -> Built:
-    """Build a program.
+class Executable:
+    """A program as oneDNN runs it. Several threads may do so at the same time.
+
+    Args:
+        program: the program.
+        arguments: the shapes of its arguments.
+        weights: the shapes of its weights.
+        results: the shapes of its results.
+
+    Attributes:
+        packed_bytes: bytes of its packed weights.
+        workspace_bytes: bytes that each call needs beside its arguments and results.
+        steps: the names of oneDNN's implementations, in order.
+        packing: how its weights are packed: programs of the same weights with the same packing can share them.
 
     Raises:
         ValueError: if oneDNN cannot compute it, with the reason.
     """
+
+    def __init__(
+        self, program: str, arguments: Sequence[Shape], weights: Sequence[Shape], results: Sequence[Shape]
+    ) -> None:
+        library = _library()
+        if library is None:
+            raise ValueError("frozen nets need oneDNN")
+        answer = _Answer()
+        handle = library.caffejax_frozen_open(program.encode(), ctypes.byref(answer))
+        steps = answer.steps.decode()
+        if not handle:
+            raise ValueError(steps)
+        weakref.finalize(self, library.caffejax_frozen_close, handle)
+        self.packed_bytes, self.workspace_bytes = int(answer.packed), int(answer.workspace)
+        self.steps, self.packing = tuple(steps.split("\n")[:-1]), answer.packing.decode()
+        self._library, self._handle = library, handle
+        self._arguments, self._weights, self._results = arguments, weights, results
+        self._pointers = ctypes.c_void_p * len(arguments), ctypes.c_void_p * len(results)
+
+    def pack(self, weights: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the weights, given as float32 in Caffe's order, as the primitives want them: (bytes,) of uint8.
+
+        Raises:
+            ValueError: for arrays of other shapes or dtypes than the program's.
+        """
+        packed = aligned_empty((self.packed_bytes,), np.uint8)
+        own = _contiguous(weights, self._weights, 1, "weight")
+        pointers = (ctypes.c_void_p * len(own))(*map(_address, own))
+        _raise_if(self._library.caffejax_frozen_pack(self._handle, pointers, _address(packed)))
+        return packed
+
+    def __call__(self, packed: np.ndarray, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Run the program.
+
+        Args:
+            packed: its weights.
+            arguments: arrays of float32 of its arguments' shapes; their first axis may be a multiple of these.
+
+        Raises:
+            ValueError: for arrays of other shapes or dtypes.
+        """
+        times = arguments[0].shape[0] // self._arguments[0][0]
+        own = _contiguous(arguments, self._arguments, times, "argument")
+        if packed.nbytes != self.packed_bytes:
+            raise ValueError(f"packed weights of {packed.nbytes} bytes are of another program")
+        results = [aligned_empty((times * shape[0], *shape[1:]), np.float32) for shape in self._results]
+        given, made = (kind(*map(_address, some)) for kind, some in zip(self._pointers, (own, results), strict=True))
+        _raise_if(self._library.caffejax_frozen_call(self._handle, given, made, _address(packed), times))
+        return results
+
+
+def suppress(boxes: np.ndarray, threshold: float, eta: float) -> np.ndarray:
+    """Return the indices of the boxes that do not overlap better ones; see `unsuppressed` in `layers.detection.boxes`.
+
+    Args:
+        boxes: (N, 4) of float32, the best first.
+        threshold: the largest intersection over union with a better box that is kept.
+        eta: below 1, the factor by which the threshold falls after every kept box while it is above 0.5.
+    """
     library = _library()
-    if library is None:
-        raise ValueError("frozen nets need oneDNN")
-    answer = library.caffejax_frozen_ask(program.encode())
-    steps = answer.steps.decode()
-    if answer.packed < 0:
-        raise ValueError(steps)
-    return Built(answer.packed, answer.workspace, tuple(steps.split("\n")[:-1]), answer.packing.decode())
+    assert library is not None
+    boxes, kept = np.ascontiguousarray(boxes, np.float32), np.empty(len(boxes), np.int64)
+    count = library.caffejax_frozen_suppress(_address(boxes), len(boxes), threshold, eta, _address(kept))
+    return kept[:count]
 
 
-def pack(program: str, built: Built, weights: Sequence[jax.Array]) -> jax.Array:
-    """Return a program's weights, given in Caffe's order, as its primitives want them: (bytes,) of uint8."""
-    result = jax.ShapeDtypeStruct((built.packed,), np.uint8)
-    call = jax.ffi.ffi_call("caffejax_frozen_pack", result)
-    packed: jax.Array = jax.jit(functools.partial(call, program=program, times=np.int64(1)))(*weights)
-    return packed
+def aligned_empty(shape: Shape, dtype: type[np.generic]) -> np.ndarray:
+    """Return a new array whose memory JAX on a CPU can take as it is; its values are not set."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -_address(memory) % _ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)
+
+
+def _address(array: np.ndarray) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _contiguous(arrays: Sequence[np.ndarray], shapes: Sequence[Shape], times: int, what: str) -> list[np.ndarray]:
+    """Return arrays as they lie in Caffe's order; raise `ValueError` unless they are of these shapes."""
+    if len(arrays) != len(shapes) or times < 1:
+        raise ValueError(f"{len(arrays)} {what}s given, the program has {len(shapes)}")
+    for i, (array, shape) in enumerate(zip(arrays, shapes, strict=True)):
+        if array.dtype != np.float32 or array.shape != (shape if times == 1 else (times * shape[0], *shape[1:])):
+            raise ValueError(f"{what} {i} is {array.dtype} of shape {array.shape}, the program's of {shape}")
+    return [np.ascontiguousarray(array) for array in arrays]
+
+
+def _raise_if(wrong: bytes | None) -> None:
+    if wrong is not None:
+        raise ValueError(wrong.decode())
 
 
 def run(program: str, packed: jax.Array, arguments: Sequence[jax.Array], results: Sequence[Shape]) -> list[jax.Array]:
-    """Run a program.
+    """Run a program in code that XLA compiles.
 
     Args:
         program: the program.
@@ -104,20 +179,34 @@ def _library() -> ctypes.CDLL | None:
         return None
     try:
         found = ctypes.CDLL(own.origin)
-        found.caffejax_frozen_ask.restype = _Answer
-        found.caffejax_frozen_ask.argtypes = (ctypes.c_char_p,)
+        _declare(found)
         for name in ("type_id", "type_info"):
             getattr(found, f"caffejax_frozen_{name}").restype = ctypes.c_void_p
         jax.local_devices(backend="cpu")  # XLA wants types before functions, but JAX keeps only functions for it
         kind = {name: _capsule(getattr(found, f"caffejax_frozen_{name}")()) for name in ("type_id", "type_info")}
         jax.ffi.register_ffi_type("caffejax_frozen", kind, platform="cpu")  # type: ignore[arg-type]
         make = jax.ffi.pycapsule(found.caffejax_frozen_make)
-        for name in ("run", "pack"):
-            stages = {"instantiate": make, "execute": jax.ffi.pycapsule(getattr(found, f"caffejax_frozen_{name}"))}
-            jax.ffi.register_ffi_target(f"caffejax_frozen_{name}", stages, platform="cpu")
+        stages = {"instantiate": make, "execute": jax.ffi.pycapsule(found.caffejax_frozen_run)}
+        jax.ffi.register_ffi_target("caffejax_frozen_run", stages, platform="cpu")
     except Exception:  # of the loader, or of a jaxlib that does not take functions compiled for another
         return None
     return found
+
+
+def _declare(library: ctypes.CDLL) -> None:
+    """Tell ctypes the types of the functions."""
+    pointer, text = ctypes.c_void_p, ctypes.c_char_p
+    library.caffejax_frozen_open.restype = pointer
+    library.caffejax_frozen_open.argtypes = text, ctypes.POINTER(_Answer)
+    library.caffejax_frozen_close.restype = None
+    library.caffejax_frozen_close.argtypes = (pointer,)
+    library.caffejax_frozen_pack.restype = text
+    library.caffejax_frozen_pack.argtypes = pointer, pointer, pointer
+    library.caffejax_frozen_call.restype = text
+    library.caffejax_frozen_call.argtypes = pointer, pointer, pointer, pointer, ctypes.c_int64
+
+    library.caffejax_frozen_suppress.restype = ctypes.c_int64
+    library.caffejax_frozen_suppress.argtypes = pointer, ctypes.c_int64, ctypes.c_float, ctypes.c_float, pointer
 
 
 def _capsule(address: int) -> object:

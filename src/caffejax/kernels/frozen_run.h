@@ -88,6 +88,9 @@ class Workspace {
   char* bound_ = nullptr;  // where the weights were last time
 };
 
+// Bytes of a weight that one thread packs sooner than several would.
+inline constexpr int64_t kSmallWeight = 1 << 20;
+
 // A program that was built, and the workspaces that calls have left.
 class Frozen {
  public:
@@ -99,6 +102,7 @@ class Frozen {
   // Rearranges weights, which lie as Caffe has them, to what the steps want.
   void Pack(const std::vector<const float*>& weights, char* packed) const {
     for (const Packed& p : steps.packed) {
+      OneThread one(static_cast<int64_t>(p.lies.get_size()) <= kSmallWeight);
       std::vector<float> transformed;
       if (p.transformed) transformed = TransformedWeight(weights[p.weight], p.given.get_dims());
       auto given = p.transformed ? Plain(p.lies.get_dims()) : p.given;

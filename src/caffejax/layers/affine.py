@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..errors import require
 from ..kernels.affine import by_channel
@@ -16,6 +17,7 @@ from .axes import canonical_axis
 from .context import Context, ParamSpec, Shape
 from .dtypes import promote
 from .loss import replaced
+from .namespace import namespace_of
 from .registry import register
 from .types import ByChannel, Facts, Gradient, LayerType, Signature, Traced
 
@@ -36,13 +38,17 @@ def _of_channels(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int
 
 
 def bias_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    return jnp.ones_like(blobs[0]), blobs[0]
+    return namespace_of(blobs[0]).ones_like(blobs[0]), blobs[0]
 
 
 def bias_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     if len(bottoms) == 2:
         return []
     return [ParamSpec(_spanned(ctx.param, bottoms[0].shape), ctx.param.filler)]
+
+
+def affine_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape] | None:
+    return [bottoms[0].shape] if len(bottoms) == 1 else None
 
 
 def bias_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
@@ -54,7 +60,7 @@ def bias_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array
 register(
     LayerType(
         Signature("Bias", bottoms=(1, 2), param="bias_param"),
-        Traced(bias, params=bias_params),
+        Traced(bias, params=bias_params, top_shapes=affine_top_shapes),
         Gradient(bias_backward),
         Facts(dtypes="bottoms", pixels="same", by_channel=ByChannel(_of_channels, bias_by_channel)),
     )
@@ -73,7 +79,7 @@ def scale(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
 
 def scale_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     factor, *added = _held(ctx, blobs[0]), *blobs[1:]
-    return factor, added[0] if added else jnp.zeros_like(factor)
+    return factor, added[0] if added else namespace_of(factor).zeros_like(factor)
 
 
 def scale_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
@@ -97,7 +103,7 @@ def scale_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Arra
 register(
     LayerType(
         Signature("Scale", bottoms=(1, 2), param="scale_param", fork_settings=("min_value", "max_value")),
-        Traced(scale, params=scale_params),
+        Traced(scale, params=scale_params, top_shapes=affine_top_shapes),
         Gradient(scale_backward),
         Facts(dtypes="bottoms", pixels="same", by_channel=ByChannel(_of_channels, scale_by_channel)),
     )
@@ -108,7 +114,10 @@ def _held(ctx: Context, factor: jax.Array) -> jax.Array:
     """Hold a Scale's factor between `min_value` and `max_value`, of which the gradient takes no notice."""
     p = ctx.param
     low, high = (getattr(p, f) if p.HasField(f) else None for f in ("min_value", "max_value"))
-    return factor if low is None and high is None else replaced(factor, jnp.clip(factor, low, high))
+    if low is None and high is None:
+        return factor
+    held = namespace_of(factor).clip(factor, low, high)
+    return held if isinstance(held, np.ndarray) else replaced(factor, held)
 
 
 def _spanned(p: Any, shape: Shape) -> Shape:

@@ -191,6 +191,14 @@ def convolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy
     )
 
 
+def convolution_top_shapes(ctx: Context, *xs: Any) -> list[Shape] | None:
+    if any(x.shape != xs[0].shape or 0 in x.shape for x in xs):
+        return None
+    c = correlation(ctx, xs)
+    size = convolution_output(c.size(xs[0]), c.window)
+    return [(*xs[0].shape[: c.axis], ctx.param.num_output, *size)] * len(xs)
+
+
 def convolution_window_of(ctx: Context, x: Any) -> Window:
     """Return the window over the axes of space."""
     return correlation(ctx, (x,)).window
@@ -221,7 +229,12 @@ register(
             param="convolution_param",
             fork_settings=DILATION_OF_FORKS,
         ),
-        Traced(convolution, params=convolution_params, fusion=Fusion(convolution_fusible, convolution_fused)),
+        Traced(
+            convolution,
+            params=convolution_params,
+            fusion=Fusion(convolution_fusible, convolution_fused),
+            top_shapes=convolution_top_shapes,
+        ),
         Gradient(convolution_backward),
         CONVOLUTION_FACTS,
     )

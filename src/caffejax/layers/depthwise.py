@@ -18,6 +18,7 @@ from .convolution import (
     convolution_fused,
     convolution_fusible,
     convolution_params,
+    convolution_top_shapes,
     convolution_window_of,
 )
 from .epilogue import Epilogue
@@ -35,7 +36,12 @@ def depthwise_convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays
 register(
     LayerType(
         Signature("DepthwiseConvolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param"),
-        Traced(depthwise_convolution, params=convolution_params, fusion=Fusion(convolution_fusible, convolution_fused)),
+        Traced(
+            depthwise_convolution,
+            params=convolution_params,
+            fusion=Fusion(convolution_fusible, convolution_fused),
+            top_shapes=convolution_top_shapes,
+        ),
         Gradient(convolution_backward),
         replace(
             CONVOLUTION_FACTS,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import math
 import operator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from .context import Context
+from .context import Context, Shape
 from .registry import register
 from .types import Facts, Gradient, LayerType, Signature, Traced
 
@@ -35,6 +36,10 @@ def eltwise(ctx: Context, *xs: jax.Array) -> jax.Array:
             return functools.reduce(lambda best, x: jnp.where(x > best, x, best), xs[2:], top)
 
 
+def eltwise_top_shapes(ctx: Context, *xs: Any) -> list[Shape] | None:
+    return None if ctx.param.coeff or any(x.shape != xs[0].shape for x in xs) else [xs[0].shape]
+
+
 def eltwise_backward(ctx: Context, *xs: jax.Array, y: jax.Array, dy: jax.Array) -> Arrays:
     match _operation(ctx, xs):
         case "PROD":
@@ -51,7 +56,7 @@ def eltwise_backward(ctx: Context, *xs: jax.Array, y: jax.Array, dy: jax.Array) 
 register(
     LayerType(
         Signature("Eltwise", bottoms=(2, None), param="eltwise_param"),
-        Traced(eltwise),
+        Traced(eltwise, top_shapes=eltwise_top_shapes),
         Gradient(eltwise_backward),
         Facts(elementwise=True, dtypes="bottoms"),
     )

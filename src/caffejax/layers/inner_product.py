@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ from ..errors import require
 from ..kernels.affine import add_to_rows
 from ..kernels.product import rows_times
 from .axes import after_first_axis, canonical_axis
-from .context import Context, ParamSpec
+from .context import Context, ParamSpec, Shape
 from .dtypes import promote
 from .label import Label
 from .types import Facts, Gradient, LayerType, Signature, Traced
@@ -40,6 +41,10 @@ def inner_product_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
     return weight_and_bias(p, (inputs, p.num_output) if p.transpose else (p.num_output, inputs))
 
 
+def inner_product_top_shapes(ctx: Context, x: Any) -> list[Shape] | None:
+    return [(*x.shape[: canonical_axis(ctx.param.axis, x.shape)], ctx.param.num_output)]
+
+
 def inner_product_backward(
     ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[tuple[jax.Array, ...], jax.Array]:
@@ -56,7 +61,7 @@ INNER_PRODUCT_LABEL = Label("#CC33FF", edge=lambda layer: str(layer.inner_produc
 
 INNER_PRODUCT = LayerType(  # registered with its other forms
     Signature("InnerProduct", param="inner_product_param"),
-    Traced(inner_product, params=inner_product_params),
+    Traced(inner_product, params=inner_product_params, top_shapes=inner_product_top_shapes),
     Gradient(inner_product_backward),
     Facts(
         row_wise=after_first_axis,

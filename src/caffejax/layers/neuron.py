@@ -15,6 +15,7 @@ from .context import Context, ParamSpec
 from .dtypes import promote
 from .label import Label
 from .registry import register
+from .tops import same_shape
 from .types import Facts, Gradient, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
@@ -35,7 +36,7 @@ def relu_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) ->
 register(
     LayerType(
         Signature("ReLU", param="relu_param"),
-        Traced(relu),
+        Traced(relu, top_shapes=same_shape),
         Gradient(relu_backward),
         Facts(relu=lambda ctx: ctx.param.negative_slope == 0, elementwise=True, dtypes="bottoms"),
     )
@@ -70,7 +71,7 @@ def prelu_backward(
 register(
     LayerType(
         Signature("PReLU", param="prelu_param"),
-        Traced(prelu, params=prelu_params),
+        Traced(prelu, params=prelu_params, top_shapes=same_shape),
         Gradient(prelu_backward),
         Facts(row_wise=True, dtypes="bottoms", pixels="same", label=Label(family="activation")),
     )
@@ -94,7 +95,7 @@ def elu_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> 
 register(
     LayerType(
         Signature("ELU", param="elu_param"),
-        Traced(elu),
+        Traced(elu, top_shapes=same_shape),
         Gradient(elu_backward),
         Facts(elementwise=True, dtypes="bottoms"),
     )
@@ -113,7 +114,7 @@ def sigmoid_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array)
 register(
     LayerType(
         Signature("Sigmoid", param="sigmoid_param"),
-        Traced(sigmoid),
+        Traced(sigmoid, top_shapes=same_shape),
         Gradient(sigmoid_backward),
         Facts(elementwise=True, dtypes="bottoms"),
     )
@@ -132,7 +133,7 @@ def tanh_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) ->
 register(
     LayerType(
         Signature("TanH", param="tanh_param"),
-        Traced(tanh),
+        Traced(tanh, top_shapes=same_shape),
         Gradient(tanh_backward),
         Facts(elementwise=True, dtypes="bottoms"),
     )
@@ -152,7 +153,7 @@ def swish_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -
 register(
     LayerType(
         Signature("Swish", param="swish_param"),
-        Traced(swish),
+        Traced(swish, top_shapes=same_shape),
         Gradient(swish_backward),
         Facts(elementwise=True, dtypes="bottoms"),
     )
@@ -183,7 +184,7 @@ def absval_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) 
 register(
     LayerType(
         Signature("AbsVal", in_place=False),
-        Traced(absval),
+        Traced(absval, top_shapes=same_shape),
         Gradient(absval_backward),
         Facts(elementwise=True, dtypes="bottoms"),
     )
@@ -253,7 +254,7 @@ def dropout_is_identity(ctx: Context) -> bool:
 register(
     LayerType(
         Signature("Dropout", param="dropout_param", fork_settings=("scale_train", "sample_weights_test")),
-        Traced(dropout),
+        Traced(dropout, top_shapes=lambda ctx, x: [x.shape] if dropout_is_identity(ctx) else None),
         Gradient(dropout_backward),
         Facts(
             row_wise=True,

@@ -15,6 +15,7 @@ from .axes import four_axes
 from .context import Context, ParamSpec, Shape
 from .dtypes import promote
 from .epilogue import Epilogue
+from .namespace import namespace_of, rsqrt, stop_gradient
 from .registry import register
 from .sight import whole_plane
 from .types import ByChannel, Facts, Fusion, Gradient, LayerType, Signature, Traced
@@ -53,6 +54,10 @@ def batch_norm_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
     return [ParamSpec(shape, learnable=False) for shape in ((x.shape[1],), (x.shape[1],), (1,))]
 
 
+def batch_norm_top_shapes(ctx: Context, x: Any) -> list[Shape] | None:
+    return [x.shape] if len(x.shape) > 1 and 0 not in x.shape else None
+
+
 def batch_norm_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[tuple[None, None, None], jax.Array]:
@@ -70,7 +75,7 @@ def of_channels(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int)
 
 def batch_norm_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     mean, variance = stored(blobs)
-    factor = jax.lax.rsqrt(variance + ctx.param.eps)
+    factor = rsqrt(variance + ctx.param.eps)
     return factor, -mean * factor
 
 
@@ -97,7 +102,13 @@ def batch_norm_fused(
 
 PLAIN_BATCH_NORM = LayerType(
     Signature("BatchNorm", param="batch_norm_param", fork_settings=("stats_batch_size",)),
-    Traced(batch_norm, params=batch_norm_params, stateful=True, fusion=Fusion(batch_norm_fusible, batch_norm_fused)),
+    Traced(
+        batch_norm,
+        params=batch_norm_params,
+        stateful=True,
+        fusion=Fusion(batch_norm_fusible, batch_norm_fused),
+        top_shapes=batch_norm_top_shapes,
+    ),
     Gradient(batch_norm_backward),
     Facts(dtypes="bottoms", pixels="same", by_channel=ByChannel(of_channels, batch_norm_by_channel)),
 )
@@ -110,8 +121,9 @@ def uses_stored(ctx: Context) -> bool:
 
 def stored(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     """Return mean and variance from the sums; both 0 where nothing was summed yet."""
-    means, variances, weight = (jax.lax.stop_gradient(promote(b)) for b in blobs)
-    inverse = jnp.where(weight == 0, 0, 1 / jnp.where(weight == 0, 1, weight))
+    means, variances, weight = (stop_gradient(promote(b)) for b in blobs)
+    xp = namespace_of(weight)
+    inverse = xp.where(weight == 0, 0, 1 / xp.where(weight == 0, 1, weight))
     return means * inverse, variances * inverse
 
 

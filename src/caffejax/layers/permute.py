@@ -33,7 +33,7 @@ def permutes_rows(ctx: Context) -> bool:
 register(
     LayerType(
         Signature("Permute", param="permute_param", in_place=False),
-        Traced(permute),
+        Traced(permute, top_shapes=lambda ctx, x: [tuple(x.shape[i] for i in permuted_axes(ctx, x.shape))]),
         Gradient(permute_backward),
         Facts(
             row_wise=permutes_rows,

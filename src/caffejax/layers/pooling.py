@@ -49,6 +49,12 @@ def pooling_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Arra
     return pool_diff(pool_method(ctx.param), x, d_top, *window_and_size(ctx, x), _key(ctx))
 
 
+def pooling_top_shapes(ctx: Context, x: Any) -> list[Shape] | None:
+    if ctx.n_tops != 1 or pool_method(ctx.param) == "STOCHASTIC" or 0 in x.shape:
+        return None
+    return [(*x.shape[:2], *window_and_size(ctx, x)[1])]
+
+
 def pooling_window(ctx: Context, x: Any) -> Window:
     """Return the window over the plane."""
     return window_and_size(ctx, x)[0]
@@ -63,7 +69,7 @@ POOLING_LABEL = Label(
 register(
     LayerType(
         Signature("Pooling", tops=(1, 2), param="pooling_param", fork_settings=("ceil_mode",)),
-        Traced(pooling),
+        Traced(pooling, top_shapes=pooling_top_shapes),
         Gradient(pooling_backward),
         Facts(
             row_wise=True,

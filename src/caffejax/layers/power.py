@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from ..errors import require
 from .context import Context
 from .registry import register
+from .tops import same_shape
 from .types import Facts, Gradient, LayerType, Signature, Traced
 
 
@@ -33,7 +34,12 @@ def power_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -
 
 
 register(
-    LayerType(Signature("Power", param="power_param"), Traced(power), Gradient(power_backward), Facts(elementwise=True))
+    LayerType(
+        Signature("Power", param="power_param"),
+        Traced(power, top_shapes=same_shape),
+        Gradient(power_backward),
+        Facts(elementwise=True),
+    )
 )
 
 

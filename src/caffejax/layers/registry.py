@@ -143,4 +143,3 @@ def _import_all() -> None:
             importlib.import_module(module.name)
     for entry in importlib.metadata.entry_points(group="caffejax.layers"):
         entry.load()
-

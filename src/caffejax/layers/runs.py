@@ -36,6 +36,10 @@ class Traced:
         stateful: forward returns `(tops, new values of the blobs that are not learnable)`.
         fusion: how it is fused with layers that follow, if it can be.
         instance: the object of the user's that computes, if it is one.
+        host_forward: the same as `forward` on NumPy arrays, which gives NumPy arrays: for inference on a CPU, where it
+            spares compiling. None where there is no such function.
+        top_shapes: `top_shapes(ctx, *bottoms)` gives the tops' shapes without evaluating forward, which takes longer;
+            or None where forward has to be evaluated, as it may refuse what it is given. Bottoms have `.shape`.
     """
 
     forward: Function
@@ -43,6 +47,8 @@ class Traced:
     stateful: bool = False
     fusion: Fusion | None = None
     instance: Any = None
+    host_forward: Function | None = None
+    top_shapes: Function | None = None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec
 from .dtypes import promote
 from .epilogue import Epilogue
+from .namespace import rsqrt
 from .normalization import (
     PLAIN_BATCH_NORM,
     Arrays,
@@ -73,7 +74,7 @@ def scaled_batch_norm_backward(
 
 def scaled_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     mean, variance = stored(blobs[:3])
-    factor = promote(blobs[3]) * jax.lax.rsqrt(variance + effective_eps(ctx))
+    factor = promote(blobs[3]) * rsqrt(variance + effective_eps(ctx))
     return factor, promote(blobs[4]) - mean * factor
 
 

@@ -39,6 +39,17 @@ def concat(ctx: Context, *xs: jax.Array) -> jax.Array:
     return jnp.concatenate(xs, axis)
 
 
+def concat_on_host(ctx: Context, *xs: np.ndarray) -> np.ndarray:
+    return np.concatenate(xs, concat_axis(ctx, xs))
+
+
+def concat_top_shapes(ctx: Context, *xs: Any) -> list[Shape] | None:
+    axis, first = concat_axis(ctx, xs), xs[0].shape
+    if len({(*x.shape[:axis], *x.shape[axis + 1 :]) for x in xs}) > 1 or any(len(x.shape) != len(first) for x in xs):
+        return None
+    return [(*first[:axis], sum(x.shape[axis] for x in xs), *first[axis + 1 :])]
+
+
 def concat_backward(ctx: Context, *xs: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[jax.Array, ...]:
     axis = concat_axis(ctx, xs)
     ends = np.cumsum([x.shape[axis] for x in xs])
@@ -48,7 +59,7 @@ def concat_backward(ctx: Context, *xs: jax.Array, y: jax.Array, dy: jax.Array) -
 register(
     LayerType(
         Signature("Concat", bottoms=(1, None), param="concat_param"),
-        Traced(concat),
+        Traced(concat, host_forward=concat_on_host, top_shapes=concat_top_shapes),
         Gradient(concat_backward),
         Facts(moves="whole", dtypes="bottoms", integers=True),
     )
@@ -74,7 +85,7 @@ def split_backward(ctx: Context, x: jax.Array, *, y: object, dy: object) -> jax.
 register(
     LayerType(
         Signature("Split", tops=(1, None), in_place=False),
-        Traced(split),
+        Traced(split, top_shapes=lambda ctx, x: [x.shape] * ctx.n_tops),
         Gradient(split_backward),
         Facts(moves="whole", elementwise=True, dtypes="bottoms", integers=True),
     )
@@ -131,10 +142,14 @@ def cuts(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
 
 def flatten(ctx: Context, x: jax.Array) -> jax.Array:
     """The axes from `axis` to `end_axis` made one. Where end_axis is the axis before, an axis of size 1 is new."""
-    start = canonical_axis(ctx.param.axis, x.shape)
-    end = canonical_axis(ctx.param.end_axis, x.shape, name="end_axis") + 1
-    require(start <= end, f"axis {ctx.param.axis} comes after end_axis {ctx.param.end_axis} in shape {x.shape}")
-    return x.reshape(*x.shape[:start], math.prod(x.shape[start:end]), *x.shape[end:])
+    return x.reshape(_flattened(ctx, x.shape))
+
+
+def _flattened(ctx: Context, shape: Shape) -> Shape:
+    start = canonical_axis(ctx.param.axis, shape)
+    end = canonical_axis(ctx.param.end_axis, shape, name="end_axis") + 1
+    require(start <= end, f"axis {ctx.param.axis} comes after end_axis {ctx.param.end_axis} in shape {shape}")
+    return (*shape[:start], math.prod(shape[start:end]), *shape[end:])
 
 
 def flatten_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
@@ -144,7 +159,7 @@ def flatten_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array)
 register(
     LayerType(
         Signature("Flatten", param="flatten_param", in_place=False),
-        Traced(flatten),
+        Traced(flatten, top_shapes=lambda ctx, x: [_flattened(ctx, x.shape)]),
         Gradient(flatten_backward),
         Facts(moves="whole", dtypes="bottoms", integers=True),
     )
@@ -166,7 +181,7 @@ def reshape_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array)
 register(
     LayerType(
         Signature("Reshape", param="reshape_param", in_place=False),
-        Traced(reshape),
+        Traced(reshape, top_shapes=lambda ctx, x: [_new_shape(ctx, x.shape)]),
         Gradient(reshape_backward),
         Facts(moves="whole", dtypes="bottoms", integers=True),
     )

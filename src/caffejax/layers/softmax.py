@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ import numpy as np
 
 from ..errors import require
 from .axes import after_first_axis, canonical_axis
-from .context import Context
+from .context import Context, Shape
 from .dtypes import promote
 from .loss import (
     classes_along_axis,
@@ -38,6 +39,11 @@ def softmax(ctx: Context, x: jax.Array) -> jax.Array:
     return jax.nn.softmax(values, canonical_axis(p.axis, x.shape)).astype(x.dtype)
 
 
+def softmax_top_shapes(ctx: Context, x: Any) -> list[Shape] | None:
+    plain = ctx.param.temperature == 1 and ctx.param.dimension == "channel"
+    return [x.shape] if plain and 0 <= ctx.param.axis < len(x.shape) else None
+
+
 def softmax_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     return y * (dy - jnp.sum(dy * y, axis=ctx.param.axis, keepdims=True)) / ctx.param.temperature
 
@@ -45,7 +51,7 @@ def softmax_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array)
 register(
     LayerType(
         Signature("Softmax", param="softmax_param", fork_settings=("temperature", "dimension")),
-        Traced(softmax),
+        Traced(softmax, top_shapes=softmax_top_shapes),
         Gradient(softmax_backward),
         Facts(row_wise=after_first_axis, sees=own_pixel_along(lambda ctx: ctx.param.axis)),
     )

@@ -13,3 +13,8 @@ def every(tops: Any) -> tuple[Any, ...]:
 def first(tops: Any) -> Any:
     """Return the first of them, or its diff."""
     return every(tops)[0]
+
+
+def same_shape(ctx: Any, x: Any) -> list[tuple[int, ...]]:
+    """Return the shape of a top that is like the bottom, for `Traced.top_shapes`."""
+    return [x.shape]

@@ -162,7 +162,8 @@ class ByChannel:
     Attributes:
         holds: `holds(ctx, shapes, axis, channels)`: whether it is just that along an axis of its bottom with so many
             channels; `shapes` are its blobs'.
-        factor_and_bias: `factor_and_bias(ctx, blobs)`: then these two, (channels,) each.
+        factor_and_bias: `factor_and_bias(ctx, blobs)`: then these two, (channels,) each: NumPy arrays if the blobs
+            are, which takes no compiling, else JAX's.
     """
 
     holds: Callable[..., bool]

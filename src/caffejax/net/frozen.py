@@ -15,7 +15,7 @@ from ..forks import refuse_in_forks
 from ..freezing import Ready, fold
 from ..graph import Graph
 from ..graph.reshape import reshape_graph, with_batch
-from ..kernels.compiling import on_cpu, only_cpus
+from ..kernels.compiling import cpu_of, only_cpus
 from ..options import Run
 from ..variables import Blobs, Variables
 from .given import check_inputs, check_variables
@@ -56,7 +56,7 @@ class Frozen:
     def _set(self, graph: Graph, variables: Variables, options: Run) -> None:
         self.graph, self.variables, self._options = graph, variables, options
         self._fed = graph.fed
-        self._packed: WeakValueDictionary[Any, jax.Array] = WeakValueDictionary()  # those in use, shared where possible
+        self._packed: WeakValueDictionary[Any, np.ndarray] = WeakValueDictionary()  # those in use
         self._forget()
 
     def __reduce__(self) -> Any:
@@ -96,8 +96,8 @@ class Frozen:
             ready = self._for(given)
             if any(isinstance(leaf, jax.core.Tracer) for leaf in (*given.values(), key)):
                 return ready.traced(given, key)
-            if shapes is not None and ready.is_direct and only_cpus():
-                self._direct[shapes] = ready.direct
+            if shapes is not None and ready.programs and only_cpus():
+                self._direct[shapes] = ready
             return ready(given, key)
         except (KeyError, TypeError, IndexError, ValueError):
             check_inputs(self.graph, self.graph.fed, inputs)
@@ -136,25 +136,25 @@ class Frozen:
         return trimmed_blobs(self.graph, blobs)
 
     def _for(self, inputs: Mapping[str, Any]) -> Ready:
-        cpu = on_cpu(inputs.values())
-        key = cpu, *map(np.shape, inputs.values())
+        device = cpu_of(inputs.values())
+        key = device, *map(np.shape, inputs.values())
         ready = self._ready.get(key)
         if ready is None:
             with self._lock:  # one thread makes it, the others wait
                 ready = self._ready.get(key)
                 if ready is None:
-                    ready = self._ready[key] = self._made(inputs, on_cpu=cpu)
+                    ready = self._ready[key] = self._made(inputs, device)
                     while len(self._ready) > _KEPT:
                         self._ready.popitem(last=False)
                         self._direct.clear()
         return ready
 
-    def _made(self, inputs: Mapping[str, Any], *, on_cpu: bool) -> Ready:
+    def _made(self, inputs: Mapping[str, Any], device: jax.Device | None) -> Ready:
         check_inputs(self.graph, self.fed, inputs)
         graph = reshape_graph(self.graph, {name: tuple(np.shape(v)) for name, v in inputs.items()})
         check_room(graph)
         with jax.ensure_compile_time_eval():  # weights are packed once, whatever is being traced
-            return Ready(graph, self.variables, self._options, self._packed, on_cpu=on_cpu)
+            return Ready(graph, self.variables, self._options, self._packed, device=device)
 
 
 def _shapes(arrays: Iterable[Any]) -> tuple[Any, ...] | None:

@@ -55,7 +55,7 @@ class OnDisk:
 
         Args:
             path: a .caffemodel, .h5, .npz or .safetensors, or a .orbax folder or one step of it.
-            variables: values of the layers that the file has no weights for; default: what `init` makes for these layers.
+            variables: values for what the file has no weights for; default: what `init` makes.
             key: for `init`; that of seed 0 unless given.
             strict: whether there must be weights for every layer that has some, but those of `without`.
             without: layers that keep theirs, whatever the file has.

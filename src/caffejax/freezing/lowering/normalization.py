@@ -55,7 +55,9 @@ def by_channel(call: Call) -> Value | None:
         return None
     if not call.blobs or not known.holds(call.context, shapes, 1, call.x.shape[1]):
         return None
-    factor, bias = (np.asarray(a, np.float32) for a in known.factor_and_bias(call.context, tuple(call.blobs)))
+    factor, bias = (
+        np.asarray(a, np.float32) for a in known.factor_and_bias(call.context, tuple(map(np.asarray, call.blobs)))
+    )
     x = call.x
     if np.any(factor != 1):
         x = call.writer.apply_by_channel(x, "times", factor)

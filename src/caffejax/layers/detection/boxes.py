@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ..namespace import namespace_of
+
 
 def areas(boxes: Any, plus: float = 0.0, *, xp: Any = jnp) -> Any:
     """Return the areas of boxes (..., 4); 0 of those with x2 < x1 or y2 < y1."""
@@ -142,9 +144,10 @@ def decode(code: str, offsets: jax.Array, priors: jax.Array, variances: jax.Arra
     if code == "CORNER_SIZE":
         return priors + offsets * _twice(sides)
     centers = (priors[..., :2] + priors[..., 2:]) / 2 + offsets[..., :2] * sides
-    half = jnp.exp(offsets[..., 2:]) * sides / 2
-    return jnp.concatenate([centers - half, centers + half], axis=-1)
+    xp = namespace_of(offsets, priors)
+    half = xp.exp(offsets[..., 2:]) * sides / 2
+    return xp.concatenate([centers - half, centers + half], axis=-1)
 
 
 def _twice(sides: jax.Array) -> jax.Array:
-    return jnp.concatenate([sides, sides], axis=-1)
+    return namespace_of(sides).concatenate([sides, sides], axis=-1)

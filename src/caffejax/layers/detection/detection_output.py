@@ -12,6 +12,7 @@ import numpy as np
 from jax import lax
 
 from ...errors import require
+from ...kernels import frozen
 from ...schema.caffe_pb2 import PriorBoxParameter
 from ..context import Context, Shape, Site
 from ..questions import OWN_IMAGES
@@ -32,7 +33,7 @@ def make_detection_output(ctx: Context, site: Site) -> LayerType:
     output_directory, files are written as well, which runs on the host.
     """
     if not saves(ctx.param.save_output_param):
-        return replace(ctx.type, runs=Traced(detection_output))
+        return replace(ctx.type, runs=Traced(detection_output, host_forward=detect_on_host))
     files, compiled = ResultFiles(ctx.param, site), jax.jit(detection_output, static_argnums=0)
 
     def saved(ctx: Context, *bottoms: Any) -> np.ndarray:
@@ -64,6 +65,43 @@ def detection_output(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.A
     numbers = (jnp.broadcast_to(x, scores.shape)[..., None] for x in (image, label, scores))
     rows = jnp.concatenate([*numbers, boxes], axis=-1).reshape(scores.shape[0], -1, 7)
     return _listed(*_best_of_image(rows, kept.reshape(rows.shape[:2]), p.keep_top_k))[None, None].astype(loc.dtype)
+
+
+def detect_on_host(ctx: Context, loc: np.ndarray, conf: np.ndarray, prior: np.ndarray, *_image: Any) -> np.ndarray:
+    """Do as `detection_output` on NumPy arrays of float32."""
+    p, (locations, scores, priors) = ctx.param, _read(ctx, loc, conf, prior)
+    labels = [label for label in range(p.num_classes) if label != p.background_label_id]
+    least = p.confidence_threshold if p.HasField("confidence_threshold") else np.finfo(np.float32).min
+    top_k = p.nms_param.top_k if p.nms_param.HasField("top_k") and p.nms_param.top_k >= 0 else priors.shape[1]
+    top_k, images = min(top_k, priors.shape[1]), scores.shape[0]
+    variances = None if p.variance_encoded_in_target else priors[1, :, None]
+    boxes = decode(PriorBoxParameter.CodeType.Name(p.code_type), locations, priors[0, :, None], variances)
+    size = len(labels) * top_k
+    rows = size if not 0 < p.keep_top_k < size else p.keep_top_k
+    top = np.full((images * rows, 7), -1, np.promote_types(loc.dtype, np.float32))
+    end = 0
+    for image in range(images):
+        found = []
+        for label in labels:
+            own = scores[image, :, label]
+            best = _best(own, np.flatnonzero(own > least), top_k)
+            of_label = boxes[image, best, 0 if p.share_location else label]
+            kept = frozen.suppress(of_label, p.nms_param.nms_threshold, p.nms_param.eta)
+            about = np.broadcast_to(np.asarray([image, label], top.dtype), (len(kept), 2))
+            found.append(np.concatenate([about, own[best[kept], None], of_label[kept]], axis=1))
+        of_image = np.concatenate(found)
+        if len(of_image) > rows:
+            of_image = of_image[np.sort(_best(of_image[:, 2], np.arange(len(of_image)), rows))]
+        top[end : end + len(of_image)] = of_image
+        end += len(of_image)
+    if not end:
+        top[:images, 0] = np.arange(images)
+    return top[None, None].astype(loc.dtype)
+
+
+def _best(scores: np.ndarray, among: np.ndarray, most: int) -> np.ndarray:
+    """Return the indices in `among` of the largest scores, the largest first; of equal ones the first comes first."""
+    return among[np.argsort(-scores[among], kind="stable")[:most]]
 
 
 register(

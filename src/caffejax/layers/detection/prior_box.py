@@ -64,7 +64,7 @@ def _variant(origin: str) -> LayerType:
         Signature(
             "PriorBox", bottoms=2, param="prior_box_param", in_place=False, fork_settings=("denser_prior_boxes",)
         ),
-        Traced(prior_box),
+        Traced(prior_box, host_forward=prior_box),
         Gradient(exists=False),
         Facts(
             by_shapes=True,

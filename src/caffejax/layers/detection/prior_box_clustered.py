@@ -30,7 +30,7 @@ register(
             in_place=False,
             fork_settings=("width", "height"),
         ),
-        Traced(prior_box_clustered),
+        Traced(prior_box_clustered, host_forward=prior_box_clustered),
         Gradient(exists=False),
         Facts(
             by_shapes=True,

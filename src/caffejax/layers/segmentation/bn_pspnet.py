@@ -14,6 +14,7 @@ from ...kernels.sums import FIRST
 from ..context import Context, ParamSpec, Shape
 from ..dtypes import promote
 from ..epilogue import Epilogue
+from ..namespace import rsqrt, stop_gradient
 from ..types import ByChannel, Facts, Fusion, Gradient, LayerType, Signature, Traced
 from .bn_shared import blob_shape, channels_of, normalized, normalized_diffs, scaled
 
@@ -62,9 +63,9 @@ def _moving_is_affine(ctx: Context, shapes: Sequence[Shape], axis: int, channels
 
 def moving_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     slope, bias, mean, variance = (promote(channels_of(b)) for b in blobs)
-    factor = slope * jax.lax.rsqrt(variance + ctx.param.eps)
+    factor = slope * rsqrt(variance + ctx.param.eps)
     bias = bias - mean * factor
-    return (jax.lax.stop_gradient(factor), jax.lax.stop_gradient(bias)) if ctx.param.frozen else (factor, bias)
+    return (stop_gradient(factor), stop_gradient(bias)) if ctx.param.frozen else (factor, bias)
 
 
 def moving_bn_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:

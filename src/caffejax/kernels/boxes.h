@@ -1,0 +1,47 @@
+// Suppression of boxes that overlap better ones, as `layers/detection/boxes.py` has it.
+
+#ifndef CAFFEJAX_KERNELS_BOXES_H_
+#define CAFFEJAX_KERNELS_BOXES_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace caffejax {
+
+struct Box {
+  float x1, y1, x2, y2;
+
+  float Area() const { return x2 < x1 || y2 < y1 ? 0 : (x2 - x1) * (y2 - y1); }
+};
+
+// Intersection over union; 0 where the boxes do not meet.
+inline float Overlap(const Box& a, const Box& b, float area_a, float area_b) {
+  float width = std::min(a.x2, b.x2) - std::max(a.x1, b.x1), height = std::min(a.y2, b.y2) - std::max(a.y1, b.y1);
+  float inside = width > 0 && height > 0 ? width * height : 0;
+  float both = area_a + area_b - inside;
+  return both > 0 ? inside / both : 0;
+}
+
+// Goes through n boxes, the best first, and keeps each that overlaps none kept before by more than the threshold, which
+// is multiplied by `eta`, if that is below 1, after every kept box while it is above 0.5. Returns how many are kept, and
+// their numbers in `kept`, which has room for n.
+inline int64_t Suppress(const Box* boxes, int64_t n, float threshold, float eta, int64_t* kept) {
+  std::vector<float> areas(n);
+  for (int64_t i = 0; i < n; ++i) areas[i] = boxes[i].Area();
+  int64_t count = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    bool stays = true;
+    for (int64_t k = 0; stays && k < count; ++k) {
+      stays = !(Overlap(boxes[kept[k]], boxes[i], areas[kept[k]], areas[i]) > threshold);
+    }
+    if (!stays) continue;
+    kept[count++] = i;
+    if (eta < 1 && threshold > 0.5f) threshold *= eta;
+  }
+  return count;
+}
+
+}  // namespace caffejax
+
+#endif  // CAFFEJAX_KERNELS_BOXES_H_
