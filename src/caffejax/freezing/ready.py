@@ -103,7 +103,9 @@ class Ready:
     def _as_jax(self, array: Any) -> jax.Array:
         if isinstance(array, jax.Array):
             return array
-        return jax.device_put(array, None if compiling.only_cpus() else self._device)
+        if self._device is not None and array.dtype == np.float32 and compiling.only_cpus():
+            return compiling.as_jax(array, self._device)
+        return jax.device_put(array, self._device)
 
     def _host_steps(self) -> Iterator[Step]:
         """Yield a step for each program, for each layer that can compute with NumPy, and for what is between them."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
+import numpy as np
 from jax.extend import backend
 from jax.extend.core import get_opaque_trace_state
 
@@ -103,6 +104,29 @@ def cpu_of(*given: Any) -> jax.Device | None:
             return next(iter(leaf.devices()))
     default = jax.config.values["jax_default_device"]
     return default if isinstance(default, jax.Device) else jax.local_devices(backend="cpu")[0]
+
+
+def as_jax(array: np.ndarray, device: jax.Device) -> jax.Array:
+    """Return a NumPy array as JAX's, on a CPU, uncommitted; memory that is aligned as `aligned_empty` does is shared.
+
+    `jax.device_put` does the same and takes 30 microseconds, as long as a small net.
+    """
+    if _batched_device_put is None:
+        return jax.device_put(array)
+    where, abstract = _single_device(device), _abstract(array.shape, array.dtype)
+    made: jax.Array = _batched_device_put(abstract, where, [array], [device], committed=False)
+    return made
+
+
+try:  # the function behind jax.device_put, which has no public name
+    from jax._src.lib import xla_client
+
+    _batched_device_put: Any = xla_client.batched_device_put
+except (ImportError, AttributeError):
+    _batched_device_put = None
+
+_single_device = functools.cache(jax.sharding.SingleDeviceSharding)
+_abstract = functools.lru_cache(1024)(jax.core.ShapedArray)
 
 
 @functools.cache

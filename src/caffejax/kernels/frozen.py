@@ -124,10 +124,8 @@ def suppress(boxes: np.ndarray, threshold: float, eta: float) -> np.ndarray:
 
 def aligned_empty(shape: Shape, dtype: type[np.generic]) -> np.ndarray:
     """Return a new array whose memory JAX on a CPU can take as it is; its values are not set."""
-    size = math.prod(shape) * np.dtype(dtype).itemsize
-    memory = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -_address(memory) % _ALIGNMENT
-    return memory[start : start + size].view(dtype).reshape(shape)
+    memory = np.empty(math.prod(shape) * np.dtype(dtype).itemsize + _ALIGNMENT, np.uint8)
+    return np.ndarray(shape, dtype, memory, -_address(memory) % _ALIGNMENT)
 
 
 def _address(array: np.ndarray) -> int:
@@ -142,7 +140,7 @@ def _contiguous(arrays: Sequence[np.ndarray], shapes: Sequence[Shape], times: in
     for i, (array, shape) in enumerate(zip(arrays, shapes, strict=True)):
         if array.dtype != np.float32 or array.shape != (shape if times == 1 else (times * shape[0], *shape[1:])):
             raise ValueError(f"{what} {i} is {array.dtype} of shape {array.shape}, the program's of {shape}")
-    return [np.ascontiguousarray(array) for array in arrays]
+    return [array if array.flags.c_contiguous else np.ascontiguousarray(array) for array in arrays]
 
 
 def _raise_if(wrong: bytes | None) -> None:

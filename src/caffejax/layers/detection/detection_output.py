@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -33,7 +34,9 @@ def make_detection_output(ctx: Context, site: Site) -> LayerType:
     output_directory, files are written as well, which runs on the host.
     """
     if not saves(ctx.param.save_output_param):
-        return replace(ctx.type, runs=Traced(detection_output, host_forward=detect_on_host))
+        return replace(
+            ctx.type, runs=Traced(detection_output, host_forward=detect_on_host, top_shapes=detection_top_shapes)
+        )
     files, compiled = ResultFiles(ctx.param, site), jax.jit(detection_output, static_argnums=0)
 
     def saved(ctx: Context, *bottoms: Any) -> np.ndarray:
@@ -52,7 +55,7 @@ def detection_output(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.A
     p, (locations, scores, priors) = ctx.param, _read(ctx, loc, conf, prior)
     labels = np.asarray([label for label in range(p.num_classes) if label != p.background_label_id], np.int32)
     least = p.confidence_threshold if p.HasField("confidence_threshold") else np.finfo(np.float32).min
-    top_k = p.nms_param.top_k if p.nms_param.HasField("top_k") and p.nms_param.top_k >= 0 else priors.shape[1]
+    top_k = _top_k(p, priors.shape[1])
     variances = None if p.variance_encoded_in_target else priors[1, :, None]
     code = PriorBoxParameter.CodeType.Name(p.code_type)
     boxes = jnp.swapaxes(decode(code, locations, priors[0, :, None], variances), 1, 2)
@@ -67,13 +70,31 @@ def detection_output(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.A
     return _listed(*_best_of_image(rows, kept.reshape(rows.shape[:2]), p.keep_top_k))[None, None].astype(loc.dtype)
 
 
+def detection_top_shapes(ctx: Context, loc: Any, conf: Any, prior: Any, *_image: Any) -> list[Shape] | None:
+    p, sizes = ctx.param, [math.prod(x.shape) for x in (loc, conf, prior)]
+    _check_settings(p)
+    images, priors = (conf.shape or (0,))[0], sizes[2] // 8
+    groups = 1 if p.share_location else p.num_classes
+    if len(prior.shape) < 3 or prior.shape[:2] != (1, 2) or not priors or (loc.shape or (0,))[0] != images:
+        return None
+    if sizes != [images * priors * groups * 4, images * priors * p.num_classes, priors * 8]:
+        return None
+    labels = p.num_classes - (0 <= p.background_label_id < p.num_classes)
+    rows = labels * min(_top_k(p, priors), priors)
+    return [(1, 1, images * (p.keep_top_k if 0 < p.keep_top_k < rows else rows), 7)]
+
+
+def _top_k(p: Any, priors: int) -> int:
+    """Return how many boxes of a class are looked at, of so many."""
+    return p.nms_param.top_k if p.nms_param.HasField("top_k") and p.nms_param.top_k >= 0 else priors
+
+
 def detect_on_host(ctx: Context, loc: np.ndarray, conf: np.ndarray, prior: np.ndarray, *_image: Any) -> np.ndarray:
     """Do as `detection_output` on NumPy arrays of float32."""
     p, (locations, scores, priors) = ctx.param, _read(ctx, loc, conf, prior)
     labels = [label for label in range(p.num_classes) if label != p.background_label_id]
     least = p.confidence_threshold if p.HasField("confidence_threshold") else np.finfo(np.float32).min
-    top_k = p.nms_param.top_k if p.nms_param.HasField("top_k") and p.nms_param.top_k >= 0 else priors.shape[1]
-    top_k, images = min(top_k, priors.shape[1]), scores.shape[0]
+    top_k, images = min(_top_k(p, priors.shape[1]), priors.shape[1]), scores.shape[0]
     variances = None if p.variance_encoded_in_target else priors[1, :, None]
     boxes = decode(PriorBoxParameter.CodeType.Name(p.code_type), locations, priors[0, :, None], variances)
     size = len(labels) * top_k
@@ -140,7 +161,13 @@ def _listed(rows: jax.Array, kept: jax.Array) -> jax.Array:
 
 def _read(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return locations (images, priors, 1 or classes, 4), scores (images, priors, classes), priors (2, priors, 4)."""
-    p, nms = ctx.param, ctx.param.nms_param
+    p = ctx.param
+    _check_settings(p)
+    return read_predictions(loc, conf, prior, 1 if p.share_location else p.num_classes, p.num_classes)
+
+
+def _check_settings(p: Any) -> None:
+    nms = p.nms_param
     for name in ("ratio_permute", "no_permute", "tflite_detection", "arm_conf_no_concat", "arm_loc_no_concat"):
         require(not getattr(p, name), f"detection_output_param.{name} of another fork is not supported")
     require(not p.scale_xywh, "detection_output_param.scale_xywh of another fork is not supported")
@@ -153,4 +180,3 @@ def _read(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array) -> tu
     require(0 < nms.eta <= 1, f"eta must be more than 0 and no more than 1: {nms.eta}")
     require(nms.top_k != 0 or not nms.HasField("top_k"), "top_k must be positive, or -1 for all")
     require(p.keep_top_k != 0, "keep_top_k must be positive, or -1 for all")
-    return read_predictions(loc, conf, prior, 1 if p.share_location else p.num_classes, p.num_classes)

@@ -33,6 +33,10 @@ def prior_box(ctx: Context, x: jax.Array, image: jax.Array) -> jax.Array:
     return priors(ctx.param, lambda: cell_boxes(ctx.param), x, image)
 
 
+def prior_box_top_shapes(ctx: Context, x: Any, image: Any) -> list[Shape] | None:
+    return [_shape(ctx.param, len(cell_boxes(ctx.param)), x)] if len(x.shape) == len(image.shape) == 4 else None
+
+
 def choose_prior_box(layer: Any) -> str:
     p = layer.prior_box_param
     return "TextBoxes" if p.denser_prior_boxes else "FaceBoxes" if p.faceboxes else "SSD"
@@ -64,7 +68,7 @@ def _variant(origin: str) -> LayerType:
         Signature(
             "PriorBox", bottoms=2, param="prior_box_param", in_place=False, fork_settings=("denser_prior_boxes",)
         ),
-        Traced(prior_box, host_forward=prior_box),
+        Traced(prior_box, host_forward=prior_box, top_shapes=prior_box_top_shapes),
         Gradient(exists=False),
         Facts(
             by_shapes=True,
@@ -115,7 +119,12 @@ def priors(p: Any, boxes: Callable[[], Sequence[CellBox]], x: jax.Array, image: 
             corners = np.clip(corners, 0, 1)
         return np.stack([corners.ravel(), np.broadcast_to(variances, corners.shape).ravel()])[None]
 
-    return table(top, (1, 2, math.prod(cells) * len(each) * (1 + p.denser_prior_boxes) * 4), dtype)
+    return top().astype(dtype) if isinstance(x, np.ndarray) else table(top, _shape(p, len(each), x), dtype)
+
+
+def _shape(p: Any, boxes: int, x: Any) -> Shape:
+    """Return the shape of the top, given the number of boxes of a cell."""
+    return 1, 2, math.prod(x.shape[2:]) * boxes * (1 + p.denser_prior_boxes) * 4
 
 
 def _corners(p: Any, boxes: np.ndarray, cells: Shape, size: Shape, step: Sequence[Any]) -> np.ndarray:
