@@ -94,12 +94,12 @@ def main(count: int) -> None:
     """Build so many."""
     draw, right, wrong = random.Random(0), 0, 0
     for program in PROGRAMS:
-        frozen.build(program)
+        frozen.Executable(program)
     for _ in range(count):
         text = changed(draw.choice(PROGRAMS), draw)
         print(text, file=sys.stderr, flush=True)  # the last one is the one that crashed
         try:
-            frozen.build(text)
+            frozen.Executable(text)
             right += 1
         except ValueError:
             wrong += 1

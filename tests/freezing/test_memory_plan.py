@@ -86,7 +86,7 @@ def test_inner_blobs_that_are_wanted(wanted: tuple[str, ...]) -> None:
 def test_images_one_by_one(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "_LARGE", 0)
     frozen_net = assert_frozen_is_the_same(net_of((3, *SHAPE[1:]), *NETS[what]))
-    rows = [lowered.program.results[0][0] for lowered in frozen_net.ready().programs.values()]
+    rows = [lowered.executable.results[0][0] for lowered in frozen_net.ready().programs.values()]
     assert 1 in rows
 
 

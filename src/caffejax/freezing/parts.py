@@ -18,7 +18,7 @@ from ..kernels import frozen
 from ..schedule import Part, Schedule, Trees, plan
 from ..schedule.model import part_of
 from .lowering import LOWERINGS, Call
-from .program import Program, Value, Writer
+from .program import Value, Writer
 
 _LARGE = 1 << 20  # bytes of a blob of one image from which on images are computed one by one: they stay in the cache
 
@@ -29,15 +29,13 @@ class Lowered:
 
     Attributes:
         part: the layers.
-        program: the program, for as many images as its arguments have.
-        executable: the program as oneDNN runs it.
+        executable: the program, for as many images as its arguments have.
         weights: its weights as float32, in Caffe's order.
         reads: the blobs that it is given.
         makes: the blobs that it gives, and their shapes there.
     """
 
     part: Part
-    program: Program
     executable: frozen.Executable
     weights: tuple[np.ndarray, ...]
     reads: tuple[str, ...]
@@ -169,10 +167,9 @@ def _lowered(part: Part, graph: Graph, variables: Trees, later: Mapping[str, Abs
             if top in makes or reads[top] > 1:
                 writer.share(value)
     results = [values[name] for name in makes]
-    weights = tuple(np.asarray(w, np.float32) for w in writer.weights)
-    program = Program(writer.text(results), writer.arguments, tuple(v.shape for v in results))
     try:
-        executable = frozen.Executable(program.text, program.arguments, [w.shape for w in weights], program.results)
+        executable = frozen.Executable(writer.text(results))
     except ValueError:
         return None
-    return Lowered(part, program, executable, weights, part.reads, makes)
+    weights = tuple(np.asarray(w, np.float32) for w in writer.weights)
+    return Lowered(part, executable, weights, part.reads, makes)

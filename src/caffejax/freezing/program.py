@@ -102,18 +102,3 @@ def _numbers(value: Numbers) -> str:
 
 def _plain(number: Any) -> int | float:
     return float(number) if isinstance(number, float | np.floating) else int(number)
-
-
-@dataclass(frozen=True, eq=False)
-class Program:
-    """A finished program.
-
-    Attributes:
-        text: the program.
-        arguments: the shapes of what it is given.
-        results: the shapes of what it gives.
-    """
-
-    text: str
-    arguments: tuple[Shape, ...]
-    results: tuple[Shape, ...]

@@ -150,7 +150,8 @@ class Ready:
     @cached_property
     def _traced_weights(self) -> Arrays:
         """The packed weights as JAX's arrays, in the programs' order."""
-        return tuple(map(self._as_jax, self._packed.values()))
+        with jax.ensure_compile_time_eval():  # whatever is being traced
+            return tuple(map(self._as_jax, self._packed.values()))
 
     @cached_property
     def _place(self) -> dict[Any, int]:
@@ -255,5 +256,5 @@ def _used(parts: Sequence[Part], variables: Trees) -> Trees:
 
 
 def _run_program(lowered: Lowered, packed: jax.Array, bottoms: Sequence[jax.Array]) -> list[jax.Array]:
-    p = lowered.program
-    return frozen.run(p.text, packed, bottoms, p.results)
+    executable = lowered.executable
+    return frozen.run(executable.program, packed, bottoms, executable.results)

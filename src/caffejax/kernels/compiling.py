@@ -100,7 +100,7 @@ def cpu_of(*given: Any) -> jax.Device | None:
     if not on_cpu(*given):
         return None
     for leaf in jax.tree.leaves(given):
-        if isinstance(leaf, jax.Array) and leaf.committed:
+        if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer) and leaf.committed:
             return next(iter(leaf.devices()))
     default = jax.config.values["jax_default_device"]
     return default if isinstance(default, jax.Device) else jax.local_devices(backend="cpu")[0]
@@ -119,7 +119,7 @@ def as_jax(array: np.ndarray, device: jax.Device) -> jax.Array:
 
 
 try:  # the function behind jax.device_put, which has no public name
-    from jax._src.lib import xla_client
+    from jax._src.lib import xla_client  # type: ignore[attr-defined]
 
     _batched_device_put: Any = xla_client.batched_device_put
 except (ImportError, AttributeError):

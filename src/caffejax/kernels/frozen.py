@@ -43,11 +43,12 @@ class Executable:
 
     Args:
         program: the program.
+
+    Attributes:
+        program: the program.
         arguments: the shapes of its arguments.
         weights: the shapes of its weights.
         results: the shapes of its results.
-
-    Attributes:
         packed_bytes: bytes of its packed weights.
         workspace_bytes: bytes that each call needs beside its arguments and results.
         steps: the names of oneDNN's implementations, in order.
@@ -57,9 +58,7 @@ class Executable:
         ValueError: if oneDNN cannot compute it, with the reason.
     """
 
-    def __init__(
-        self, program: str, arguments: Sequence[Shape], weights: Sequence[Shape], results: Sequence[Shape]
-    ) -> None:
+    def __init__(self, program: str) -> None:
         library = _library()
         if library is None:
             raise ValueError("frozen nets need oneDNN")
@@ -71,9 +70,9 @@ class Executable:
         weakref.finalize(self, library.caffejax_frozen_close, handle)
         self.packed_bytes, self.workspace_bytes = int(answer.packed), int(answer.workspace)
         self.steps, self.packing = tuple(steps.split("\n")[:-1]), answer.packing.decode()
-        self._library, self._handle = library, handle
-        self._arguments, self._weights, self._results = arguments, weights, results
-        self._pointers = ctypes.c_void_p * len(arguments), ctypes.c_void_p * len(results)
+        self.program, self._library, self._handle = program, library, handle
+        self.arguments, self.weights, self.results = _shapes(program)
+        self._pointers = ctypes.c_void_p * len(self.arguments), ctypes.c_void_p * len(self.results)
 
     def pack(self, weights: Sequence[np.ndarray]) -> np.ndarray:
         """Return the weights, given as float32 in Caffe's order, as the primitives want them: (bytes,) of uint8.
@@ -82,7 +81,7 @@ class Executable:
             ValueError: for arrays of other shapes or dtypes than the program's.
         """
         packed = aligned_empty((self.packed_bytes,), np.uint8)
-        own = _contiguous(weights, self._weights, 1, "weight")
+        own = _contiguous(weights, self.weights, 1, "weight")
         pointers = (ctypes.c_void_p * len(own))(*map(_address, own))
         _raise_if(self._library.caffejax_frozen_pack(self._handle, pointers, _address(packed)))
         return packed
@@ -97,14 +96,36 @@ class Executable:
         Raises:
             ValueError: for arrays of other shapes or dtypes.
         """
-        times = arguments[0].shape[0] // self._arguments[0][0]
-        own = _contiguous(arguments, self._arguments, times, "argument")
+        times = arguments[0].shape[0] // self.arguments[0][0] if arguments and arguments[0].ndim else 0
+        own = _contiguous(arguments, self.arguments, times, "argument")
         if packed.nbytes != self.packed_bytes:
             raise ValueError(f"packed weights of {packed.nbytes} bytes are of another program")
-        results = [aligned_empty((times * shape[0], *shape[1:]), np.float32) for shape in self._results]
+        results = [aligned_empty((times * shape[0], *shape[1:]), np.float32) for shape in self.results]
         given, made = (kind(*map(_address, some)) for kind, some in zip(self._pointers, (own, results), strict=True))
         _raise_if(self._library.caffejax_frozen_call(self._handle, given, made, _address(packed), times))
         return results
+
+
+def _shapes(program: str) -> tuple[tuple[Shape, ...], tuple[Shape, ...], tuple[Shape, ...]]:
+    """Return the shapes of a program's arguments, weights and results, as frozen_program.h reads them."""
+    shapes: dict[str, list[Shape]] = {"argument": [], "weight": [], "operation": []}
+    results: list[int] = []
+    for word, *others in map(str.split, program.split("\n")):
+        fields: dict[str, list[int]] = {}
+        numbers: list[int] = []
+        for other in others:
+            if other.isalpha():
+                numbers = fields.setdefault(other, [])
+            else:
+                numbers.append(int(float(other)))
+        if word == "result":
+            results += fields["value"]
+        elif word in ("argument", "weight"):
+            shapes[word].append(tuple(fields["dims"]))
+        elif word[0] != "+":
+            shapes["operation"].append(tuple(fields["out"]))
+    values = [*shapes["argument"], *shapes["operation"]]
+    return tuple(shapes["argument"]), tuple(shapes["weight"]), tuple(values[number] for number in results)
 
 
 def suppress(boxes: np.ndarray, threshold: float, eta: float) -> np.ndarray:

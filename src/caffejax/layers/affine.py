@@ -110,7 +110,7 @@ register(
 )
 
 
-def _held(ctx: Context, factor: jax.Array) -> jax.Array:
+def _held(ctx: Context, factor: Any) -> Any:
     """Hold a Scale's factor between `min_value` and `max_value`, of which the gradient takes no notice."""
     p = ctx.param
     low, high = (getattr(p, f) if p.HasField(f) else None for f in ("min_value", "max_value"))

@@ -136,7 +136,7 @@ class Frozen:
         return trimmed_blobs(self.graph, blobs)
 
     def _for(self, inputs: Mapping[str, Any]) -> Ready:
-        device = cpu_of(inputs.values())
+        device = cpu_of(*inputs.values())
         key = device, *map(np.shape, inputs.values())
         ready = self._ready.get(key)
         if ready is None:

@@ -159,7 +159,7 @@ def _listed(rows: jax.Array, kept: jax.Array) -> jax.Array:
     return jnp.where(jnp.any(kept), found, nothing)
 
 
-def _read(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _read(ctx: Context, loc: Any, conf: Any, prior: Any) -> tuple[Any, Any, Any]:
     """Return locations (images, priors, 1 or classes, 4), scores (images, priors, classes), priors (2, priors, 4)."""
     p = ctx.param
     _check_settings(p)

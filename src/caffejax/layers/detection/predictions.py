@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import jax
+from typing import Any
 
 from ...errors import require
 from ..dtypes import promote
 
 
-def read_predictions(
-    loc: jax.Array, conf: jax.Array, prior: jax.Array, groups: int, classes: int
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+def read_predictions(loc: Any, conf: Any, prior: Any, groups: int, classes: int) -> tuple[Any, Any, Any]:
     """Return locations (images, priors, groups, 4), scores (images, priors, classes), priors (2, priors, 4).
 
     The priors are boxes and variances.
