@@ -101,7 +101,10 @@ def test_what_is_frozen_only_where_it_is_the_same(monkeypatch: pytest.MonkeyPatc
     make = partial(Net, prototxt, "TEST")
     variables = make().init(jax.random.key(0))
     assert frozen_passes(make(), variables, ["ip"]) is not None
-    assert frozen_passes(make(), variables, ["x"]) is None  # the input, written over
+    written_over = frozen_passes(make(), variables, ["x"])  # the input, on which a layer works in place
+    given = {"x": np.asarray([[-1, 2, -3]] * 4, np.float32), "label": np.zeros(4, np.float32)}
+    assert written_over is not None
+    np.testing.assert_array_equal(written_over(given, None)["x"], np.maximum(given["x"], 0))
     assert frozen_passes(make(), variables, []) is None
     assert frozen_passes(make(kernels="reference"), variables, ["ip"]) is None
     assert frozen_passes(make(precision="bfloat16"), variables, ["ip"]) is None

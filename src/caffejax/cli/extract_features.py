@@ -50,7 +50,6 @@ def run(options: argparse.Namespace) -> None:
     from ..data.loader import Loader
     from ..inspect import features
     from ..net import Net
-    from ..net.frozen_passes import WORTHWHILE
     from ..paths import check_there
 
     names, targets = options.blobs.split(","), options.databases.split(",")
@@ -69,7 +68,7 @@ def run(options: argparse.Namespace) -> None:
     log.info("Extracting Features")
     with ExitStack() as stack, counter(options.batches, "batches") as advance:
         stack.callback(loader.close)
-        extracted = features(net, variables, names, batches, freeze=options.batches >= WORTHWHILE)
+        extracted = features(net, variables, names, batches)
         writer = _npz_writer if options.db_type == "npz" else partial(_database_writer, options.db_type)
         writers = [stack.enter_context(writer(target, name)) for name, target in zip(names, targets, strict=True)]
         for values in extracted:

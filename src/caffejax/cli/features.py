@@ -45,7 +45,6 @@ def run(options: argparse.Namespace) -> None:
     from ..data.loader import Loader
     from ..inspect import features
     from ..inspect.pictures import feature_maps
-    from ..net.frozen_passes import WORTHWHILE
     from ..net.given import known_names
 
     pictures.check_image(options.out)
@@ -64,7 +63,7 @@ def run(options: argparse.Namespace) -> None:
             if loader.examples is not None and options.example >= loader.examples:
                 there = f"the net's data has {loader.examples} examples, 0 to {loader.examples - 1}"
                 raise DataError(Problem(f"--example={options.example}: {there}", options.model))
-        computed = features(net, variables, [options.blob], batches, freeze=number >= WORTHWHILE)
+        computed = features(net, variables, [options.blob], batches)
         values = np.atleast_1d(np.asarray(next(islice(computed, number, None))[options.blob], np.float32))
     if row >= len(values):
         raise DataError(Problem(f"blob '{options.blob}' of shape {values.shape} has no row {row}", options.model))

@@ -30,14 +30,13 @@ def run(options: argparse.Namespace) -> None:
     import jax
 
     from ..graph.creation_log import log_creation
-    from ..net.frozen_passes import WORTHWHILE
     from ..solvers import Evaluator, Scores
     from ..solvers.report import score_lines
 
     device = devices.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
     net = nets.net_of(options)
-    evaluator = Evaluator(net, device, freeze=options.iterations >= WORTHWHILE)  # refuses a net that nothing feeds
+    evaluator = Evaluator(net, device, freeze=True)  # refuses a net that nothing feeds
 
     def each(number: int, scores: Scores) -> None:
         for line in score_lines(scores.outputs):

@@ -90,7 +90,7 @@ class Ready:
 
     def __call__(self, inputs: Mapping[str, Any], key: jax.Array | None = None) -> Values:
         """Run on arrays that are no tracers."""
-        if key is not None and not self._is_random:
+        if key is not None and not self.may_draw:
             key = None  # each call would take it apart
         if not self.programs:
             found: Values = self._whole((), self._variables, inputs, key)
@@ -135,10 +135,12 @@ class Ready:
         return step
 
     @cached_property
-    def _is_random(self) -> bool:
+    def may_draw(self) -> bool:
         """Whether some layers need a key."""
         if self.graph.has_host_layers:
             return True
+        if not self.compiles:  # neither programs nor layers on NumPy arrays draw
+            return False
         inputs = {name: self.graph.blobs[name] for name in self.graph.fed}
         packed = tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in self._packed.values())
         try:

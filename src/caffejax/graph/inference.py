@@ -50,6 +50,11 @@ def inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph
     return reshape_graph(reduced, {})
 
 
+def inference_names(graph: Graph) -> dict[str, str]:
+    """Return what `inference_graph` calls the last value of each of a net's blobs."""
+    return _each_blob_once(graph)[1]
+
+
 def predictions(graph: Graph) -> tuple[str, ...]:
     """Return what a net predicts: its outputs, and in place of losses and scores what these compare with the truth.
 

@@ -26,7 +26,14 @@ def is_memoryless(graph: Graph) -> bool:
 
 
 def _changes_state(layer: Layer, bottoms: tuple[jax.ShapeDtypeStruct, ...]) -> bool:
-    """Trace a layer; return whether what it gives for its state is anything but what it was given."""
+    """Return whether what a layer gives for its state is anything but what it was given."""
+    known, shapes = layer.type.facts.by_channel, [p.spec.shape for p in layer.owned]
+    if (
+        known
+        and len(bottoms) == 1 < len(bottoms[0].shape)
+        and known.holds(layer.context, shapes, 1, bottoms[0].shape[1])
+    ):
+        return False  # it normalizes by its statistics
     blobs = tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in layer.owned)
     kept: list[bool] = []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 
 
@@ -19,7 +20,16 @@ def count(top: Any) -> int:
 
 def trimmed(top: Any, rows: int | None = None) -> Any:
     """Return a padded top without the padding: the first `rows` of it, or as many as it says itself."""
-    return top[(slice(None),) * rows_axis(top) + (slice(count(top) if rows is None else rows),)]
+    return first_rows(top, count(top) if rows is None else rows, rows_axis(top))
+
+
+def first_rows(array: Any, rows: int, axis: int) -> Any:
+    """Return the first rows of an array of NumPy's or JAX's along an axis.
+
+    JAX's array is cut on the host: JAX would compile for each number of rows.
+    """
+    cut = (slice(None),) * axis + (slice(rows),)
+    return jax.device_put(np.asarray(array)[cut]) if isinstance(array, jax.Array) else array[cut]
 
 
 def rows_axis(top: Any) -> int:

@@ -127,6 +127,10 @@ class Frozen:
         """Make it ready for inputs of the shapes that the net was built for, on the default device."""
         return self._for({name: self.graph.blobs[name] for name in self.fed})
 
+    def may_draw(self, inputs: Mapping[str, Any]) -> bool:
+        """Return whether a call with such inputs may draw random numbers; then it needs a key."""
+        return self._for({name: inputs[name] for name in self._fed}).may_draw
+
     def __repr__(self) -> str:
         lines = [f"Frozen net '{self.graph.name}': {', '.join(self.fed)} -> {', '.join(self.outputs)}"]
         return "\n".join([*lines, *(f"  {ready}" for ready in self._ready.values())])

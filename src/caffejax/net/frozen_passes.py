@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..graph import AUTOMATIC, Graph
+from ..graph.inference import inference_names
 from ..graph.memoryless import is_memoryless
 from ..kernels import compiling
 from ..machine import free_memory
@@ -18,7 +18,6 @@ from ..variables import Blobs, Variables
 from .frozen import Frozen
 from .net import Net
 
-WORTHWHILE = 16  # passes from which on it is faster to freeze a net first
 _COPIES = 2  # of the weights that a frozen net may hold
 
 
@@ -43,34 +42,35 @@ class FrozenPasses:
 
     def __call__(self, inputs: Mapping[str, Any], key: Any) -> Blobs:
         """Return the blobs of a pass, given as to `Net.apply`."""
-        return self.of_finished(inputs if self._finish is None else {**inputs, **self._finish(inputs)}, key)
+        finished = inputs if self._finish is None else {**inputs, **self._finish(inputs)}
+        return self.of_finished(finished, lambda: key)
 
-    def of_finished(self, inputs: Mapping[str, Any], key: Any) -> Blobs:
-        """Return the same, given what data layers make of what they read."""
-        blobs = self._frozen(inputs, key)
+    def of_finished(self, inputs: Mapping[str, Any], key: Callable[[], Any]) -> Blobs:
+        """Return the same, given what data layers make of what they read, and a function that makes the key."""
+        blobs = self._frozen(inputs, key() if self._frozen.may_draw(inputs) else None)
         return {name: blobs[known] for name, known in self._names.items()}
 
     def loss(self, blobs: Blobs) -> Any:
         """Return the weighted loss of a pass that gave these blobs, which are `scored_blobs`."""
-        weighted = (weight * jnp.sum(blobs[name], dtype=jnp.float32) for name, weight in self._losses.items())
-        return sum(weighted, start=np.float32(0))
+        sums = (weight * np.sum(blobs[name], dtype=np.float32) for name, weight in self._losses.items())
+        return np.float32(sum(sums))
 
 
 def frozen_passes(net: Net, variables: Variables, blobs: Iterable[str]) -> FrozenPasses | None:
     """Freeze a net, if that gives these blobs just as `Net.apply` does, pass after pass; else return None.
 
     It does not where a pass leaves something to the next, as those of recurrent layers do; with layers on the host; in
-    phase TRAIN; where another way of computing was asked for; for blobs that a frozen net has under other names. Nor is
-    a net frozen where there is no room for its weights again, folded and packed.
+    phase TRAIN; where another way of computing was asked for. Nor is a net frozen where there is no room for its
+    weights again, folded and packed.
     """
-    names = {name: net.graph.split_roots.get(name, name) for name in blobs}
+    known = inference_names(net.graph)
+    names = {name: known[name] for name in blobs}
     if not names or net.graph.phase != "TEST" or net.run.kernels != "fast" or net.run.precision != "float32":
         return None
     weights = sum(array.nbytes for array in jax.tree.leaves(variables))
     if _COPIES * weights > free_memory() or not is_memoryless(net.graph):
         return None
-    frozen = net.freeze(variables, names.values())
-    return FrozenPasses(net, frozen, names) if set(frozen.outputs) == set(names.values()) else None
+    return FrozenPasses(net, net.freeze(variables, tuple(names)), names)
 
 
 def scored_blobs(graph: Graph) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 
 from ..graph import Graph
-from ..layers.rows import axis_of_rows_in, count
+from ..layers.rows import axis_of_rows_in, count, first_rows
 from ..schedule.cut import padded_blobs
 from ..variables import Blobs
 
@@ -22,4 +22,4 @@ def trimmed_blobs(graph: Graph, blobs: Blobs) -> Blobs:
 
 def _first_rows(blob: jax.Array, root: jax.Array, rows: int) -> jax.Array:
     axis = axis_of_rows_in(blob, root)
-    return blob if axis is None else blob[(slice(None),) * axis + (slice(rows),)]
+    return blob if axis is None else first_rows(blob, rows, axis)

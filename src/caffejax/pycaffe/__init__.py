@@ -1,5 +1,8 @@
 """Caffe's Python interface: `import caffejax.pycaffe as caffe`."""
 
+import importlib
+from typing import Any
+
 from ..layers.python.blob import Blob
 from ..layers.python.layer import Layer
 from . import _caffe, io, proto, pycaffe
@@ -25,19 +28,14 @@ from ._modes import (
     solver_rank,
 )
 from ._net import Net
-from ._solver import (
-    AdaDeltaSolver,
-    AdaGradSolver,
-    AdamSolver,
-    NesterovSolver,
-    RMSPropSolver,
-    SGDSolver,
-    Solver,
-    get_solver,
-)
-from .classifier import Classifier
-from .detector import Detector
 from .net_spec import NetSpec, layers, params, to_proto
+
+_SOLVERS = ("AdaDeltaSolver", "AdaGradSolver", "AdamSolver", "NesterovSolver", "RMSPropSolver", "SGDSolver")
+_LAZY = {  # names whose modules take long to import, or are seldom used: imported with their first use
+    **dict.fromkeys((*_SOLVERS, "Solver", "get_solver"), "._solver"),
+    "Classifier": ".classifier",
+    "Detector": ".detector",
+}
 
 __version__ = "1.0.0"  # of the Caffe whose interface this is
 
@@ -83,3 +81,14 @@ __all__ = [
     "solver_rank",
     "to_proto",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    value = globals()[name] = getattr(importlib.import_module(_LAZY[name], __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from operator import is_
 from typing import Any
 
@@ -12,11 +11,13 @@ from .. import net as pure
 from ..net.frozen_passes import FrozenPasses, frozen_passes, scored_blobs
 from ._range import Args, Forward, LayerRange
 
-_PATIENCE = 16  # passes after a thaw until the net is frozen again; twice as many after each further one
+_AT_ONCE = 2  # changes of params after which a net is frozen again at once: it has been edited
+_PATIENCE = 16  # passes after a further change until it is frozen again; twice as many after each more
+_KEPT = 4  # sets of blobs that it is frozen for
 
 
 class FrozenForward:
-    """Freezes a net, and thaws it when params change or other blobs are wanted.
+    """Freezes a net for the blobs that are wanted, and again when params change.
 
     JAX's arrays never change: as long as a pass is given the very arrays that the net was frozen with, they are equal.
     Each write to a param makes a new one, and so does each pass while somebody holds a view.
@@ -27,51 +28,62 @@ class FrozenForward:
 
     def __init__(self, net: pure.Net) -> None:
         self._net = net
-        roots = net.graph.split_roots
-        made = [name for name in scored_blobs(net.graph) if roots.get(name, name) not in net.graph.fed]
-        self._names = frozenset((*made, *(roots.get(name, name) for name in made)))
+        fed = net.graph.fed
+        self._scored = frozenset(name for name in scored_blobs(net.graph) if name not in fed)
+        self._possible = bool(self._scored)
         self._arrays: list[Any] = []
-        self._passes: FrozenPasses | None = None
-        self._waited = self._patience = 0
+        self._passes: dict[frozenset[str], FrozenPasses] = {}  # by the blobs that they give
+        self._changes = self._waited = 0
         self._fold = jax.jit(jax.random.fold_in)
 
     def run(self, layers: LayerRange, args: Args, wanted: tuple[str, ...]) -> Forward | None:
         """Run a pass of these layers for the blobs in `wanted`; return None where the net is not frozen."""
-        if not self._names or len(layers.layers) < len(layers.graph.layers):
+        if not self._possible or len(layers.layers) < len(layers.graph.layers):
             return None
-        if not self._names.issuperset(wanted):
+        if not self.has(args):
             self._thaw()
+            self._arrays = _arrays(args)
+        passes = self._passes_for(self._scored.union(wanted), args)
+        if passes is None:
             return None
-        arrays = [*_arrays(args.params), *_arrays(args.state)]
-        if len(arrays) != len(self._arrays) or not all(map(is_, arrays, self._arrays)):
-            self._thaw()
-            self._arrays = arrays
-        if self._passes is None and not self._freeze(args):
-            return None
-        assert self._passes is not None
-        key, *numbers = args.key
-        for number in numbers:
-            key = self._fold(key, number)
-        blobs = self._passes.of_finished(args.blobs, key)
-        return Forward(layers.trimmed(blobs), {}, self._passes.loss(blobs))
+
+        def key() -> jax.Array:
+            key, *numbers = args.key
+            for number in numbers:
+                key = self._fold(key, number)
+            return key
+
+        blobs = passes.of_finished(args.blobs, key)
+        return Forward(layers.trimmed(blobs), {}, passes.loss(blobs))
+
+    def has(self, args: Args) -> bool:
+        """Return whether these are the params that the net was frozen with, or is to be."""
+        arrays = _arrays(args)
+        return len(arrays) == len(self._arrays) and all(map(is_, arrays, self._arrays))
 
     def _thaw(self) -> None:
-        """Let the frozen net go."""
-        if self._passes is not None:
-            self._passes = None
-            self._patience = max(_PATIENCE, 2 * self._patience)
+        """Let the frozen nets go."""
+        self._changes += bool(self._passes)
+        self._passes.clear()
         self._arrays, self._waited = [], 0
 
-    def _freeze(self, args: Args) -> bool:
-        """Freeze the net, if it has had these params for long enough; return whether it is."""
-        self._waited += 1
-        if self._waited <= self._patience:
-            return False
-        self._passes = frozen_passes(self._net, pure.Variables(dict(args.params), dict(args.state)), self._names)
-        if self._passes is None:
-            self._names = frozenset()  # it never can be
-        return self._passes is not None
+    def _passes_for(self, names: frozenset[str], args: Args) -> FrozenPasses | None:
+        """Return passes that give these blobs, by a net that is frozen now if it must; None where that must wait."""
+        if names in self._passes:
+            return self._passes[names]
+        if len(self._passes) == _KEPT:
+            return next((passes for known, passes in self._passes.items() if known >= names), None)
+        if not self._passes and self._changes > _AT_ONCE:
+            self._waited += 1
+            if self._waited <= _PATIENCE << (self._changes - _AT_ONCE - 1):
+                return None
+        passes = frozen_passes(self._net, pure.Variables(dict(args.params), dict(args.state)), names)
+        if passes is None:
+            self._possible = False
+        else:
+            self._passes[names] = passes
+        return passes
 
 
-def _arrays(tree: Mapping[str, Any]) -> list[Any]:
-    return [array for blobs in tree.values() for array in blobs]
+def _arrays(args: Args) -> list[Any]:
+    return [array for tree in (args.params, args.state) for blobs in tree.values() for array in blobs]

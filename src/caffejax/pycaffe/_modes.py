@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import CaffejaxError, did_you_mean
 from ..glog import start_logging
 from ..layers import layer_types
+from ..layers.threefry import folded_bits
 from ..options import LIMITS, Reading
 from ..schema.caffe_pb2 import TEST, TRAIN
 
@@ -116,7 +117,7 @@ def next_key() -> tuple[jax.Array, np.uint32]:
 
 def next_seed() -> int:
     """Return a new seed, for what is random on the host."""
-    return int(jax.random.bits(jax.random.fold_in(*next_key()))) & 0x7FFFFFFF
+    return folded_bits(*next_key()) & 0x7FFFFFFF
 
 
 def set_multiprocess(multiprocess: bool) -> None:

@@ -71,11 +71,9 @@ class Net:
         if weights is not None and not os.path.isfile(Path(weights)):
             raise WeightsError(not_there(weights))
         name: Phase = "TRAIN" if phase == TRAIN else "TEST"
-        workspace, loader = open_workspace(network_file, name, level or 0, tuple(stages or ()))
+        workspace, loader = open_workspace(network_file, name, level or 0, tuple(stages or ()), weights, strict_weights)
         self._show(workspace)
         weakref.finalize(self, loader.close)
-        if weights is not None:
-            self.copy_from(weights, strict_weights)
 
     @classmethod
     def _of(cls, workspace: Workspace) -> Net:

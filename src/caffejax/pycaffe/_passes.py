@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..inspect import check_indices
 from ._backward import BackwardRange, Diffs, Seeds
+from ._frozen import FrozenForward
 from ._memories import Memories
 from ._range import Args, Forward, Key, LayerRange
 from ._synced import Memory, now
@@ -12,16 +13,26 @@ from ._synced import Memory, now
 class Pass:
     """A forward pass, which can be run again for what it has not returned.
 
+    Args:
+        layers: the layers that it runs.
+        args: what it is given.
+        frozen: the net frozen, where the pass may run so.
+
     Attributes:
         range: the layers that it runs.
         args: what it is given.
         time: when it was done: memories of a later version have been written to since.
     """
 
-    def __init__(self, layers: LayerRange, args: Args) -> None:
-        self.range, self.args = layers, args
+    def __init__(self, layers: LayerRange, args: Args, frozen: FrozenForward | None = None) -> None:
+        self.range, self.args, self._frozen = layers, args, frozen
         self.time = -1
         self._waiting: dict[str, Memory] = {}
+
+    def run(self, wanted: tuple[str, ...]) -> Forward:
+        """Run it; return the blobs in `wanted`."""
+        found = self._frozen.run(self.range, self.args, wanted) if self._frozen else None
+        return found or self.range.forward(self.args, wanted)
 
     def finish(self, found: Forward, memories: Memories) -> None:
         """Put the results into the memories.
@@ -48,7 +59,9 @@ class Pass:
 
     def resolve(self) -> None:
         """Compute the blobs that were not returned."""
-        values = self.range.forward(self.args, self.range.makes).values
+        if self._frozen and not self._frozen.has(self.args):
+            self._frozen = None  # it is frozen with newer params
+        values = self.run(self.range.makes).values
         for name, memory in self._waiting.items():
             memory.fill(self, values[name])
 
@@ -99,7 +112,7 @@ class BackwardPass:
             memory.fill(self, diffs.blobs[name])
 
 
-def new_pass(layers: LayerRange, memories: Memories, key: Key) -> Pass:
+def new_pass(layers: LayerRange, memories: Memories, key: Key, frozen: FrozenForward | None = None) -> Pass:
     """Return a pass, still to be run, over these layers on what stands in the memories."""
     params, state = memories.data_of(layers.params), memories.data_of(layers.state)
-    return Pass(layers, Args(params, state, memories.values(layers.reads), key, {}))
+    return Pass(layers, Args(params, state, memories.values(layers.reads), key, {}), frozen)

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from .. import net as pure
+from ..checkpoints.loading import load_weights
 from ..data.loader import Loader
 from ..graph import Graph
 from ..graph.reshape import reshape_graph
@@ -155,15 +156,14 @@ class Workspace:
         if reshape and any(isinstance(layer.type.runs, Fed) for layer in self.graph.layers[first : last + 1]):
             self.reshape()
 
-    def _start(self, layers: LayerRange, key: Key) -> Pass:
+    def _start(self, layers: LayerRange, key: Key, frozen: FrozenForward | None = None) -> Pass:
         """Return a pass, still to be run; data layers read their next batch."""
         self.fed.read(layers.fed_layers)
-        return new_pass(layers, self.memories, key)
+        return new_pass(layers, self.memories, key, frozen)
 
     def _forward(self, layers: LayerRange, key: Key) -> jax.Array:
-        forward = self._start(layers, key)
-        wanted = self._wanted(layers)
-        found = self._frozen.run(layers, forward.args, wanted) or layers.forward(forward.args, wanted)
+        forward = self._start(layers, key, self._frozen)
+        found = forward.run(self._wanted(layers))
         forward.finish(found, self.memories)
         self._history.add(forward)
         return found.loss
@@ -175,6 +175,7 @@ class Workspace:
         if rows_vary or any(blobs[name].shape != shapes[name].shape for name in layers.reads):
             return layers.makes  # their shapes are known only then
         sure = {*layers.leaves, *(name for _, name in layers.indices)}
+        sure |= set(self._by_hand).intersection(layers.makes)  # worked on in place: to write there is to look
         return tuple(name for name in layers.makes if blobs[name].data_memory.expects_look() or name in sure)
 
     def _groups(self, high: int, low: int) -> Iterator[tuple[Pass, BackwardRange]]:
@@ -204,11 +205,24 @@ class Workspace:
 
 
 def open_workspace(
-    network_file: str | os.PathLike[str], phase: Phase, level: int, stages: tuple[str, ...]
+    network_file: str | os.PathLike[str],
+    phase: Phase,
+    level: int,
+    stages: tuple[str, ...],
+    weights: str | os.PathLike[str] | None = None,
+    strict: bool = False,
 ) -> tuple[Workspace, Loader]:
-    """Build a net with random numbers of the process's and set it to work; the loader is to be closed."""
+    """Build a net with random numbers of the process's and set it to work; the loader is to be closed.
+
+    Raises:
+        WeightsError: as `load_weights`, for a file of weights.
+    """
     reading = replace(_modes.reading(), seed=_modes.next_seed())
     net = pure.Net(network_file, phase, level=level, stages=stages, reading=reading)
     key, number = _modes.next_key()
     loader = Loader(net.graph, by_hand=dict)
-    return Workspace(net, net.init(name_key(key, f"net {number}")), loader), loader
+    own_key = name_key(key, f"net {number}")
+    variables = (
+        net.init(own_key) if weights is None else load_weights(weights, net.graph, net.initializer(own_key), strict)
+    )
+    return Workspace(net, variables, loader), loader

@@ -127,7 +127,7 @@ def encode(code: str, boxes: jax.Array, priors: jax.Array, variances: jax.Array 
     return offsets if variances is None else offsets / variances
 
 
-def decode(code: str, offsets: jax.Array, priors: jax.Array, variances: jax.Array | None) -> jax.Array:
+def decode(code: str, offsets: Any, priors: Any, variances: Any) -> Any:
     """Return the boxes (..., 4) that offsets (..., 4) make of priors (..., 4), as the SSD fork codes them.
 
     Args:
@@ -149,5 +149,5 @@ def decode(code: str, offsets: jax.Array, priors: jax.Array, variances: jax.Arra
     return xp.concatenate([centers - half, centers + half], axis=-1)
 
 
-def _twice(sides: jax.Array) -> jax.Array:
+def _twice(sides: Any) -> Any:
     return namespace_of(sides).concatenate([sides, sides], axis=-1)
