@@ -146,7 +146,7 @@ def torch(threads: int) -> Callable[[Path], Step]:
 
     def build(folder: Path) -> Step:
         saved = library.load(folder / "module.pt", weights_only=False)
-        module, scope = saved["module"], dict(saved["globals"])
+        module, scope = saved["module"], {"torch": library, "inf": np.inf, "nan": np.nan, "device": library.device}
         exec(saved["source"], scope)  # the net written out, as a user of PyTorch would
         sgd = library.optim.SGD(module.parameters(), lr=0.001, momentum=0.9, weight_decay=0.0005, fused=True)
         with np.load(folder / "batch.npz") as file:
@@ -176,9 +176,8 @@ def write_torch(folder: Path) -> None:
     module = library.nn.Module()
     for name, child in traced.named_children():
         module.add_module(name, child)
-    code = traced.graph.python_code("self")
-    saved = {"module": module.train(), "source": code.src, "globals": code.globals}
-    library.save(saved, folder / "module.pt")
+    source = traced.graph.python_code("self").src
+    library.save({"module": module.train(), "source": source}, folder / "module.pt")
 
 
 NETS: dict[str, Callable[[int], Callable[[Path], Run]]] = {

@@ -125,7 +125,8 @@ class Bench:
             Entry("ONNX Runtime", "onnxruntime"),
             Entry("OpenVINO", "openvino"),
         ]
-        self.engines = [e for e in engines if e.name in options.engines and self._has(e)]
+        inference = self.jobs != ["train"]
+        self.engines = [e for e in engines if inference and e.name in options.engines and self._has(e)]
         trainers = [Entry("caffejax, cold", "solver", cached=False), Entry("caffejax, cached", "solver", cached=True)]
         torch = Entry("PyTorch", "torch", options.torch or sys.executable)
         self.trainers = [*trainers, torch] if "train" in self.jobs and self._has(torch) else trainers
@@ -292,7 +293,7 @@ def main() -> None:
                     medians = bench.infer(found, Path(folder))
                     for table in tables:
                         table.rows[found.name] = medians
-                print(f"{found.name} measured", file=sys.stderr, flush=True)
+                    print(f"{found.name} measured", file=sys.stderr, flush=True)
         if "train" in bench.jobs:
             for found in nets:
                 if found.name in TRAINED:
@@ -305,7 +306,7 @@ def main() -> None:
     if "train" in bench.jobs:
         for table in training:
             print(table.show(bench.trainers, "PyTorch"))
-    print("".join(f"\n{note}." for note in bench.notes))
+    print("".join(f"\n{note}." for note in dict.fromkeys(bench.notes)))
     if options.json:
         options.json.write_text(json.dumps(bench.raw, indent=1))
 
