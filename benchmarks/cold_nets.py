@@ -10,15 +10,19 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from competitor import BATCHES, CONFIGS, random_inputs
 from engine_models import write_deploy
 
 from caffejax.checkpoints.loading import load_and_report, save_weights
 from caffejax.errors import CaffejaxError
+from caffejax.graph import Param
 from caffejax.graph.reshape import reshape_graph
 from caffejax.net import Net, Variables
 from caffejax.schema import read_net
+from caffejax.schema.caffe_pb2 import NetParameter
 
 PUBLISHED = {  # how the published files end
     "alexnet": ("bvlc_alexnet*deploy.prototxt",),
@@ -35,6 +39,7 @@ PUBLISHED = {  # how the published files end
 CONFIG_OF = {"alexnet": "caffenet"}  # the most similar net in configs/, where it has another name
 TRAINED = ("alexnet", "googlenet", "resnet50", "mobilenet")
 DETECTIONS = "DetectionOutput"
+OPEN_SIZE = 368  # of images whose size the prototxt leaves open: OpenPose's say 1x1
 SPREAD = 2.0  # standard deviation of what the last layers with weights give
 
 
@@ -99,6 +104,7 @@ def write_inference(found: Found, folder: Path) -> None:
     for layer in message.layer:
         if layer.type == DETECTIONS:
             layer.detection_output_param.ClearField("save_output_param")  # it names files
+    _size_images(message)
     net = Net(message, "TEST").for_inference()
     if len(net.graph.blobs[net.fed[0]].shape) == 4:
         with contextlib.suppress(CaffejaxError):  # layers may have a batch size of their own
@@ -118,6 +124,13 @@ def write_inference(found: Found, folder: Path) -> None:
     outputs = {blob: made_by[blob].name for blob in net.outputs}
     detections = [blob for blob in net.outputs if made_by[blob].type.name == DETECTIONS]
     (folder / "about.json").write_text(json.dumps({"outputs": outputs, "detections": detections}))
+
+
+def _size_images(net: NetParameter) -> None:
+    for layer in net.layer:
+        for shape in layer.input_param.shape:
+            if len(shape.dim) == 4 and list(shape.dim[2:]) == [1, 1]:
+                shape.dim[2:] = [OPEN_SIZE, OPEN_SIZE]
 
 
 def write_onnx_model(folder: Path) -> None:
@@ -183,8 +196,6 @@ def _inputs(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
 
 def _random_variables(net: Net) -> Variables:
     """Draw weights that keep the scale of what flows through; running statistics near those of normal numbers."""
-    import jax.numpy as jnp
-
     random = np.random.default_rng(1)
 
     def blob(kind: str, index: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -198,14 +209,14 @@ def _random_variables(net: Net) -> Variables:
             return random.normal(0, 0.05, shape)
         fan_in = shape[0] * shape[2] * shape[3] / 4 if kind == "Deconvolution" else np.prod(shape[1:])
         gain = 1 if kind in ("LSTM", "RNN") else 2
-        return np.sqrt(gain / fan_in) * random.standard_normal(shape, np.float32)
+        scale = np.float32(np.sqrt(gain / fan_in))
+        return scale * random.standard_normal(shape, np.float32)
 
     kinds = {(layer.key, i): layer.type.name for layer in net.graph.layers for i, _ in enumerate(layer.params)}
 
-    def made(param: object) -> object:
-        slot = param.slot  # type: ignore[attr-defined]
-        kind = kinds[slot.layer, slot.index]
-        return jnp.asarray(blob(kind, slot.index, param.spec.shape), jnp.float32)  # type: ignore[attr-defined]
+    def made(param: Param) -> jax.Array:
+        key, index = param.slot
+        return jnp.asarray(blob(kinds[key, index], index, param.spec.shape), jnp.float32)
 
     return Variables(
         net.tree(lambda p: made(p) if p.spec.learnable else None),
@@ -215,8 +226,6 @@ def _random_variables(net: Net) -> Variables:
 
 def _spread(net: Net, variables: Variables, inputs: Mapping[str, np.ndarray]) -> Variables:
     """Scale the last layers that have weights, so that scores are neither all alike nor all 0 and 1."""
-    import jax.numpy as jnp
-
     last = {}
     feeds = set[str]()  # blobs behind which there are weights
     for layer in reversed(net.graph.layers):

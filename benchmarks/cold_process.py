@@ -30,7 +30,7 @@ def frozen(threads: int) -> Callable[[Path], Run]:
     import caffejax
 
     caffejax.tune_process()
-    made: Any = caffejax.Net
+    made: Any = caffejax.Net  # imported when it is named
 
     def build(folder: Path) -> Run:
         net = made(folder / "deploy.prototxt", "TEST")
@@ -122,7 +122,7 @@ def solver(threads: int) -> Callable[[Path], Step]:
 
     import caffejax
 
-    made: Any = caffejax.Solver
+    made: Any = caffejax.Solver  # imported when it is named
 
     def build(folder: Path) -> Step:
         with np.load(folder / "batch.npz") as file:

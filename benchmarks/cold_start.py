@@ -61,7 +61,7 @@ class Table:
     title: str
     key: str  # what is shown of each competitor's medians
     text: Callable[[Mapping[str, float]], str] | None = None  # the cell, where it says more than that
-    rows: dict[str, dict[str, Mapping[str, float]]] = field(default_factory=dict)
+    rows: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
 
     def show(self, entries: list[Entry], base: str) -> str:
         """Return the table in Markdown, with ratios to one competitor and their geometric means."""
