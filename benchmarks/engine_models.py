@@ -14,6 +14,7 @@ from caffejax.checkpoints.loading import save_weights
 from caffejax.export import Subject
 from caffejax.net import Net, Variables
 from caffejax.schema import read_net
+from caffejax.schema.caffe_pb2 import NetParameter
 
 
 def write_models(name: str, batch: int, folder: Path, exporter: str) -> None:
@@ -28,7 +29,7 @@ def write_models(name: str, batch: int, folder: Path, exporter: str) -> None:
     variables, data = variables_of(net), random_inputs(net, batch)["data"]
     write_onnx = _ONNX[exporter]
     write_onnx(whole, variables, data, folder / "model.onnx")
-    _write_deploy(model, net, folder / "deploy.prototxt")
+    write_deploy(read_net(model), net, folder / "deploy.prototxt")
     save_weights(folder / "weights.caffemodel", net.graph, variables)
     np.save(folder / "data.npy", data)
     single = folder / "single.onnx"
@@ -65,16 +66,17 @@ _ONNX = {"torch": _torch_onnx, "caffejax": _own_onnx}
 EXPORTERS = tuple(_ONNX)  # who writes the ONNX model
 
 
-def _write_deploy(model: Path, net: Net, path: Path) -> None:
-    """Write the layers of the net, for its batch."""
+def write_deploy(deploy: NetParameter, net: Net, path: Path) -> None:
+    """Write those layers of a definition that the net has, for the shapes that it is fed; the definition is changed."""
     kept = {layer.name for layer in net.graph.layers}
-    deploy = read_net(model)
     layers = [layer for layer in deploy.layer if layer.name in kept]
     del deploy.layer[:]
     for layer in layers:
         layer.ClearField("include")
         if layer.type == "Input":
-            layer.input_param.shape[0].dim[:] = net.graph.blobs[layer.top[0]].shape
+            del layer.input_param.shape[:]
+            for top in layer.top:
+                layer.input_param.shape.add(dim=net.graph.blobs[top].shape)
     deploy.layer.extend(layers)
     path.write_text(str(deploy))
 

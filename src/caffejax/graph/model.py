@@ -123,12 +123,17 @@ class Layer:
     def gradient_stops(self) -> tuple[bool, ...]:
         """For each bottom, whether a gradient never passes: where `propagate_down` forbids it, and for indices.
 
-        None passes through layers that choose or label boxes, either.
+        The net's `force_backward` is stronger than `propagate_down`. No gradient passes layers that choose or label
+        boxes, either.
         """
         if self.type.stops_gradients:
             return (True,) * len(self.bottoms)
         asked = tuple(self.site.layer.propagate_down) or (True,) * len(self.bottoms)
-        return tuple(i in self.index_bottoms or not wanted for i, wanted in enumerate(asked))
+        forced = self.bottom_need_backward or (False,) * len(self.bottoms)
+        return tuple(
+            i in self.index_bottoms or not (wanted or force)
+            for i, (wanted, force) in enumerate(zip(asked, forced, strict=True))
+        )
 
     @property
     def in_place(self) -> bool:

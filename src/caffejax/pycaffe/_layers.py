@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import GraphError, Problem
 from ..graph import Layer
+from ..layers.python.layer import BlobVec
 from ._synced import SyncedBlob
 from ._workspace import Workspace
 
@@ -24,9 +25,13 @@ class NetLayer:
 
 
 def shown_layer(layer: Layer, blobs: list[SyncedBlob]) -> Any:
-    """Return what `Net.layers` shows of a layer: a Python layer is the user's own object."""
+    """Return what `Net.layers` shows of a layer: a Python layer is the user's own object, with the net's blobs."""
     user = layer.type.instance
-    return NetLayer(layer.type.name, blobs) if user is None else user
+    if user is None:
+        return NetLayer(layer.type.name, blobs)
+    if isinstance(own := getattr(user, "blobs", None), BlobVec):
+        own.show(blobs)
+    return user
 
 
 def layer_blobs(workspace: Workspace, layer: Layer) -> list[SyncedBlob]:

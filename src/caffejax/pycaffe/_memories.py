@@ -9,7 +9,6 @@ import jax
 
 from .. import net as pure
 from ..graph import AUTOMATIC, Graph, Slot
-from ..layers.python.layer import BlobVec
 from ._slots import Slots, slot_trees
 from ._synced import Memory, Shape, SyncedBlob
 
@@ -55,11 +54,6 @@ class Memories:
         for slot, array in _pairs((self._params, self._state), new):
             if self.slots[slot].data_on(self.device) is not array:
                 self.slots[slot].data_memory.store(array)
-        for layer in self._graph.layers:
-            blobs = getattr(layer.type.instance, "blobs", None)
-            if isinstance(blobs, BlobVec):  # a Python layer's own, which passes bring up to date too
-                for blob, param in zip(blobs, layer.params, strict=True):
-                    blob.data[...] = self.slots[param.owner].data_on(self.device).reshape(blob.shape)
 
     @property
     def params(self) -> pure.Params:

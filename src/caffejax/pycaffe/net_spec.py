@@ -71,9 +71,9 @@ class Function:
         self.inputs = tuple(inputs)
         for index, bottom in enumerate(self.inputs):
             if not isinstance(bottom, Top):
-                # ends as Caffe's message does: scripts look for that
-                hint = "a layer with several tops gives a tuple of them; " if isinstance(bottom, tuple) else ""
-                raise TypeError(f"{hint}{type_name} input {index} is not a Top (type is {type(bottom)})")
+                raise _not_a_top(
+                    f"{type_name} input {index}", bottom, "a layer with several tops gives a tuple of them"
+                )
         self.params = dict(params)
         self.ntop: int = self.params.pop("ntop", 1)
         self.in_place: bool = self.params.pop("in_place", False)
@@ -82,6 +82,14 @@ class Function:
     def to_proto(self) -> NetParameter:
         """Return the net of this layer and all that it needs."""
         return to_proto(self)
+
+
+def _not_a_top(what: str, value: object, remedy: str) -> TypeError:
+    """Return an error with Caffe's message, which scripts look for; a remedy for tuples is a note on it."""
+    error = TypeError(f"{what} is not a Top (type is {type(value)})")
+    if isinstance(value, tuple):
+        error.add_note(remedy)
+    return error
 
 
 class _Naming:
@@ -195,8 +203,7 @@ class NetSpec:
         """
         for name, top in self.tops.items():
             if not isinstance(top, Top | Function):
-                hint = "give each of the tops a name, n.a, n.b = ...; " if isinstance(top, tuple) else ""
-                raise TypeError(f"{hint}'{name}' is not a Top (type is {type(top)})")
+                raise _not_a_top(f"'{name}'", top, "give each of the tops a name, n.a, n.b = ...")
         naming = _Naming({top: name for name, top in self.tops.items()})
         for top in self.tops.values():
             naming.add(top.fn if isinstance(top, Top) else top)

@@ -164,3 +164,36 @@ def test_classes_are_made_with_the_layer_where_they_derive_from_layer(monkeypatc
     net = Net(python("o", "Old", tops="y").replace("user_layers", "old_layers"))
     assert net.graph.layers[0].type.instance.made_of == "o"
     assert net.graph.layers[0].type.instance.type == "Python"
+
+
+def test_blobs_start_as_setup_has_them(tmp_path: Path) -> None:
+    """A weight file is stronger, and what is saved is the net's own value."""
+    net = Net(python("p", "ParameterLayer", tops="y"))
+    start, state = net.init(jax.random.key(0))
+    np.testing.assert_array_equal(start["p"][0], [5])
+    net.save({"p": (start["p"][0] + 2,)}, state, tmp_path / "seven.caffemodel")
+    loaded = Net(python("p", "ParameterLayer", tops="y")).load(tmp_path / "seven.caffemodel")
+    np.testing.assert_array_equal(loaded.params["p"][0], [7])
+
+
+def test_a_layer_of_pycaffe_has_the_blobs_of_the_net(tmp_path: Path) -> None:
+    """As Caffe's own test of a layer with a param has it: written, saved, loaded and shared."""
+    text = "force_backward: true " + python("p", "ParameterLayer", tops="y")
+    net = caffe.Net(text, caffe.TRAIN)
+    (blob,) = net.layers[0].blobs
+    assert net.forward()["y"] == 5
+    net.backward()
+    assert (blob.data[0], blob.diff[0]) == (5, 1)
+    blob.data[0] += blob.diff[0]
+    net.save(tmp_path / "six.caffemodel")
+    blob.data[0] = -1
+    assert net.params["p"][0].data[0] == -1
+    assert net.forward()["y"] == -1
+    net.copy_from(tmp_path / "six.caffemodel")
+    assert blob.data[0] == 6
+    assert net.forward()["y"] == 6
+    other = caffe.Net(text, caffe.TRAIN)
+    other.share_with(net)
+    blob.data[0] = 3
+    assert other.layers[0].blobs[0].data[0] == 3
+    assert other.forward()["y"] == 3

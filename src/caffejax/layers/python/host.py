@@ -137,7 +137,7 @@ class HostLayer:
 
     @property
     def _blobs(self) -> list[Blob]:
-        return list(self.user.blobs)
+        return self.user.blobs.own
 
     def _set_up(self, bottoms: Sequence[Shape]) -> None:
         if self._is_set_up:
@@ -154,7 +154,8 @@ class HostLayer:
     def _call(self, method: str, *args: Any) -> None:
         function = getattr(self.user, method, None)
         if function is not None:  # setup and reshape may be missing
-            noted(function, self._site, f"{self._where}.{method}")(*args)
+            with self.user.blobs.as_own():
+                noted(function, self._site, f"{self._where}.{method}")(*args)
 
     def _warn_of_changes(self, blobs: Arrays) -> None:
         if self._told or all(_equal(b.data, np.float32(given)) for b, given in zip(self._blobs, blobs, strict=True)):

@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .blob import Blob
 
 
 class BlobVec(list[Blob]):
-    """A layer's learnable blobs."""
+    """A layer's learnable blobs.
+
+    pycaffe's nets put their own in place of them, see `show`: what is written to `net.layers[i].blobs` is then a param
+    of the net. While a method of the layer runs, it finds the layer's own.
+    """
+
+    def __init__(self, blobs: Iterable[Blob] = ()) -> None:
+        super().__init__(blobs)
+        self._own: list[Blob] | None = None
+
+    @property
+    def own(self) -> list[Blob]:
+        """The blobs that the layer added."""
+        return list(self) if self._own is None else self._own
+
+    def show(self, blobs: Iterable[Blob]) -> None:
+        """Hold a net's blobs, but for the layer's own methods."""
+        self._own = self.own
+        self[:] = blobs
+
+    @contextlib.contextmanager
+    def as_own(self) -> Iterator[None]:
+        """Hold the layer's own blobs meanwhile."""
+        if self._own is None:
+            yield
+            return
+        shown, own = list(self), self._own
+        self[:], self._own = own, None
+        try:
+            yield
+        finally:
+            self[:], self._own = shown, own
 
     def add_blob(self, *shape: int) -> None:
         """Add a blob of zeros."""

@@ -1,0 +1,242 @@
+"""Nets as files for `cold_start.py`: found in folders and archives, with weights and inputs made for them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from competitor import BATCHES, CONFIGS, random_inputs
+from engine_models import write_deploy
+
+from caffejax.checkpoints.loading import load_and_report, save_weights
+from caffejax.errors import CaffejaxError
+from caffejax.graph import Param
+from caffejax.graph.reshape import reshape_graph
+from caffejax.net import Net, Variables
+from caffejax.schema import read_net
+from caffejax.schema.caffe_pb2 import NetParameter
+
+PUBLISHED = {  # how the published files end
+    "alexnet": ("bvlc_alexnet*deploy.prototxt",),
+    "googlenet": ("bvlc_googlenet*deploy.prototxt",),
+    "resnet50": ("ResNet-50-deploy.prototxt",),
+    "mobilenet": ("MobileNet-Caffe*mobilenet_deploy.prototxt", "mobilenet_deploy.prototxt"),
+    "mobilenet_ssd": ("MobileNetSSD_deploy.prototxt", "MobileNet-SSD*deploy.prototxt"),
+    "openpose": ("mpi*pose_deploy_linevec_faster_4_stages.prototxt",),
+    "qrcode": ("wechat*detect.prototxt",),
+    "ssd300": ("ssd300_deploy.prototxt", "SSD_300x300*deploy.prototxt"),
+    "fcn8s": ("fcn8s*deploy.prototxt",),
+    "lstm": ("lstm*deploy.prototxt",),
+}
+CONFIG_OF = {"alexnet": "caffenet"}  # the most similar net in configs/, where it has another name
+TRAINED = ("alexnet", "googlenet", "resnet50", "mobilenet")
+DETECTIONS = "DetectionOutput"
+OPEN_SIZE = 368  # of images whose size the prototxt leaves open: OpenPose's say 1x1
+SPREAD = 2.0  # standard deviation of what the last layers with weights give
+
+
+@dataclass
+class Found:
+    """A net's prototxt, and the weights beside it, if any."""
+
+    name: str
+    prototxt: Path
+    weights: Path | None = None
+
+
+def find_nets(asked: Iterable[str], scratch: Path) -> list[Found]:
+    """Return the nets that were asked for.
+
+    Args:
+        asked: names of `PUBLISHED`, prototxts, and folders or zip files in which the names are looked up first.
+        scratch: where archives are unpacked.
+    """
+    names, places, found = [], list[Path](), list[Found]()
+    for item in asked:
+        path = Path(item)
+        if path.is_dir():
+            places.append(path)
+        elif zipfile.is_zipfile(path):
+            zipfile.ZipFile(path).extractall(scratch / path.stem)
+            places.append(scratch / path.stem)
+        elif path.is_file():
+            found.append(Found(path.stem, path, _weights_beside(path)))
+        elif item in PUBLISHED:
+            names.append(item)
+        else:
+            raise SystemExit(f"--nets: {item} is no file, folder, or name: {', '.join(PUBLISHED)}")
+    if not names and not found:
+        names = list(PUBLISHED)
+    return [made for name in names for made in _named(name, places)] + found
+
+
+def _named(name: str, places: Iterable[Path]) -> Iterator[Found]:
+    """Find a net by name: a published file, or else the net in configs/."""
+    files = [file for place in places for file in sorted(place.rglob("*.prototxt"))]
+    for pattern in PUBLISHED[name]:
+        for file in files:
+            if fnmatch(str(file), f"*{pattern}"):
+                yield Found(name, file, _weights_beside(file))
+                return
+    config = CONFIGS / CONFIG_OF.get(name, name) / "train_val.prototxt"
+    if config.exists():
+        yield Found(name, config)
+    else:
+        print(f"{name}: not found, left out")
+
+
+def _weights_beside(prototxt: Path) -> Path | None:
+    weights = prototxt.with_suffix(".caffemodel")
+    return weights if weights.exists() else None
+
+
+def write_inference(found: Found, folder: Path) -> None:
+    """Write what the competitors read: deploy.prototxt, weights.caffemodel, inputs of two sizes, about.json."""
+    message = read_net(found.prototxt)
+    for layer in message.layer:
+        if layer.type == DETECTIONS:
+            layer.detection_output_param.ClearField("save_output_param")  # it names files
+    _size_images(message)
+    net = Net(message, "TEST").for_inference()
+    if len(net.graph.blobs[net.fed[0]].shape) == 4:
+        with contextlib.suppress(CaffejaxError):  # layers may have a batch size of their own
+            net = net.with_batch(1)
+    write_deploy(message, net, folder / "deploy.prototxt")
+    net = Net(folder / "deploy.prototxt", "TEST")
+    first, second = (_inputs(shapes) for shapes in _two_sizes(net))
+    np.savez(folder / "first.npz", **first)  # type: ignore[arg-type]
+    np.savez(folder / "second.npz", **second)  # type: ignore[arg-type]
+    variables = _random_variables(net)
+    if found.weights is not None:
+        variables, _ = load_and_report(found.weights, net.graph, variables)
+    else:
+        variables = _spread(net, variables, first)
+    save_weights(folder / "weights.caffemodel", net.graph, variables)
+    made_by = {top: layer for layer in net.graph.layers for top in layer.tops}
+    outputs = {blob: made_by[blob].name for blob in net.outputs}
+    detections = [blob for blob in net.outputs if made_by[blob].type.name == DETECTIONS]
+    (folder / "about.json").write_text(json.dumps({"outputs": outputs, "detections": detections}))
+
+
+def _size_images(net: NetParameter) -> None:
+    for layer in net.layer:
+        for shape in layer.input_param.shape:
+            if len(shape.dim) == 4 and list(shape.dim[2:]) == [1, 1]:
+                shape.dim[2:] = [OPEN_SIZE, OPEN_SIZE]
+
+
+def write_onnx_model(folder: Path) -> None:
+    """Write model.onnx beside deploy.prototxt.
+
+    Raises:
+        CaffejaxError, ImportError: if it cannot be exported.
+    """
+    from caffejax.export import Subject
+    from caffejax.export.onnx import write_onnx
+
+    net = Net(folder / "deploy.prototxt", "TEST")
+    write_onnx(Subject(net.for_inference(), net.load(folder / "weights.caffemodel")), folder / "model.onnx")
+
+
+def write_training(name: str, folder: Path) -> Net:
+    """Write solver.prototxt, its net, weights and one batch of data."""
+    config = CONFIG_OF.get(name, name)
+    net = Net(CONFIGS / config / "train_val.prototxt", "TRAIN")
+    (folder / "train.prototxt").write_text((CONFIGS / config / "train_val.prototxt").read_text())
+    save_weights(folder / "weights.caffemodel", net.graph, _random_variables(net))
+    np.savez(folder / "batch.npz", **random_inputs(net, BATCHES[config]))  # type: ignore[arg-type]
+    (folder / "solver.prototxt").write_text(
+        'net: "train.prototxt" type: "SGD" lr_policy: "fixed" base_lr: 0.001 momentum: 0.9 weight_decay: 0.0005\n'
+        "max_iter: 100 random_seed: 1 snapshot_after_train: false\n"
+    )
+    return net
+
+
+def _two_sizes(net: Net) -> tuple[Mapping[str, tuple[int, ...]], Mapping[str, tuple[int, ...]]]:
+    """Return the net's own input shapes, and others that it can take: a smaller image, or else another first axis."""
+    own = {name: net.graph.blobs[name].shape for name in net.fed}
+    for change in (_smaller_image, _doubled):
+        other = {name: change(shape) for name, shape in own.items()}
+        try:
+            reshape_graph(net.graph, other)
+        except CaffejaxError:
+            continue
+        if other != own:
+            return own, other
+    raise SystemExit(f"{net.graph.name} takes inputs of one size only")
+
+
+def _smaller_image(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Make images a quarter narrower, in steps of 16 pixels; they stay as high as they are."""
+    return (*shape[:3], shape[3] * 3 // 4 // 16 * 16) if len(shape) == 4 else shape
+
+
+def _doubled(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (2 * shape[0], *shape[1:])
+
+
+def _inputs(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """Draw inputs: standard normal numbers, and for a matrix what marks sequences: they begin at the first step."""
+    random = np.random.default_rng(0)
+    made = {name: random.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+    for name, shape in shapes.items():
+        if len(shape) == 2 and len(shapes) > 1:
+            made[name] = np.ones(shape, np.float32)
+            made[name][0] = 0
+    return made
+
+
+def _random_variables(net: Net) -> Variables:
+    """Draw weights that keep the scale of what flows through; running statistics near those of normal numbers."""
+    random = np.random.default_rng(1)
+
+    def blob(kind: str, index: int, shape: tuple[int, ...]) -> np.ndarray:
+        if kind == "BatchNorm":
+            one = np.ones(shape)
+            return (random.normal(0, 0.1, shape), random.uniform(0.5, 1.5, shape), one)[index]
+        if kind in ("Scale", "PReLU", "Normalize"):
+            low, high = {"Scale": (0.5, 1), "PReLU": (0.1, 0.3), "Normalize": (10, 20)}[kind]
+            return random.uniform(low, high, shape) if index == 0 else random.normal(0, 0.1, shape)
+        if len(shape) < 2:
+            return random.normal(0, 0.05, shape)
+        fan_in = shape[0] * shape[2] * shape[3] / 4 if kind == "Deconvolution" else np.prod(shape[1:])
+        gain = 1 if kind in ("LSTM", "RNN") else 2
+        scale = np.float32(np.sqrt(gain / fan_in))
+        return scale * random.standard_normal(shape, np.float32)
+
+    kinds = {(layer.key, i): layer.type.name for layer in net.graph.layers for i, _ in enumerate(layer.params)}
+
+    def made(param: Param) -> jax.Array:
+        key, index = param.slot
+        return jnp.asarray(blob(kinds[key, index], index, param.spec.shape), jnp.float32)
+
+    return Variables(
+        net.tree(lambda p: made(p) if p.spec.learnable else None),
+        net.tree(lambda p: None if p.spec.learnable else made(p)),
+    )
+
+
+def _spread(net: Net, variables: Variables, inputs: Mapping[str, np.ndarray]) -> Variables:
+    """Scale the last layers that have weights, so that scores are neither all alike nor all 0 and 1."""
+    last = {}
+    feeds = set[str]()  # blobs behind which there are weights
+    for layer in reversed(net.graph.layers):
+        weighted = layer.type.name in ("Convolution", "InnerProduct", "Deconvolution")
+        if weighted and feeds.isdisjoint(layer.tops):
+            last[layer.key] = layer.tops[0]
+        if layer.params or not feeds.isdisjoint(layer.tops):
+            feeds.update(layer.bottoms)
+    blobs, _ = net.forward(*variables, {k: jnp.asarray(v) for k, v in inputs.items()}, blobs=tuple(last.values()))
+    params = dict(variables.params)
+    for key, top in last.items():
+        scale = SPREAD / max(float(jnp.std(blobs[top])), 1e-6)
+        params[key] = tuple(None if a is None else a * scale for a in params[key])
+    return Variables(params, variables.state)

@@ -1,0 +1,268 @@
+"""One competitor of cold_start.py: a fresh process that imports a library, runs a net, and says what that took.
+
+    python benchmarks/cold_process.py NAME FOLDER BEGAN JOBS SECONDS THREADS
+
+FOLDER is what `cold_nets` wrote, BEGAN the `time.monotonic()` at which the process was started, JOBS what is measured
+beside the first result: `size`, `memory`, both, or `first` for nothing more. It prints one line of JSON and writes the
+outputs to FOLDER/NAME-first.npz and NAME-second.npz. A peer's interpreter needs NumPy and the peer, nothing of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Arrays = Mapping[str, np.ndarray]
+Run = Callable[[Arrays], Arrays]  # inputs by name to outputs by name
+Step = Callable[[], float]  # one training step; gives the loss
+CALLS = 40
+
+
+def frozen(threads: int) -> Callable[[Path], Run]:
+    import jax
+
+    import caffejax
+
+    caffejax.tune_process()
+    made: Any = caffejax.Net  # imported when it is named
+
+    def build(folder: Path) -> Run:
+        net = made(folder / "deploy.prototxt", "TEST")
+        call = net.freeze(net.load(folder / "weights.caffemodel"))
+        return lambda inputs: {name: np.asarray(value) for name, value in jax.block_until_ready(call(inputs)).items()}
+
+    return build
+
+
+def pycaffe(threads: int) -> Callable[[Path], Run]:
+    import caffejax
+    import caffejax.pycaffe as caffe
+
+    caffejax.tune_process()
+
+    def build(folder: Path) -> Run:
+        net = caffe.Net(str(folder / "deploy.prototxt"), str(folder / "weights.caffemodel"), caffe.TEST)
+
+        def run(inputs: Arrays) -> Arrays:
+            if any(net.blobs[name].data.shape != value.shape for name, value in inputs.items()):
+                for name, value in inputs.items():
+                    net.blobs[name].reshape(*value.shape)
+                net.reshape()
+            for name, value in inputs.items():
+                net.blobs[name].data[...] = value
+            net.forward()
+            return {name: np.array(net.blobs[name].data) for name in net.outputs}
+
+        return run
+
+    return build
+
+
+def opencv(threads: int) -> Callable[[Path], Run]:
+    import cv2  # type: ignore[import-not-found]
+
+    cv2.setNumThreads(threads)
+
+    def build(folder: Path) -> Run:
+        net = cv2.dnn.readNetFromCaffe(str(folder / "deploy.prototxt"), str(folder / "weights.caffemodel"))
+        outputs = json.loads((folder / "about.json").read_text())["outputs"]
+        layers = list(outputs.values())
+
+        def run(inputs: Arrays) -> Arrays:
+            for name, value in inputs.items():
+                net.setInput(value, name)
+            return dict(zip(outputs, net.forward(layers), strict=True))
+
+        return run
+
+    return build
+
+
+def onnxruntime(threads: int) -> Callable[[Path], Run]:
+    import onnxruntime as library
+
+    options = library.SessionOptions()
+    options.intra_op_num_threads = threads
+
+    def build(folder: Path) -> Run:
+        session = library.InferenceSession(folder / "model.onnx", options, providers=["CPUExecutionProvider"])
+        outputs = [output.name for output in session.get_outputs()]
+        return lambda inputs: dict(zip(outputs, session.run(None, dict(inputs)), strict=True))
+
+    return build
+
+
+def openvino(threads: int) -> Callable[[Path], Run]:
+    from openvino import Core
+
+    core = Core()
+
+    def build(folder: Path) -> Run:
+        hints = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+        model = core.compile_model(folder / "model.onnx", "CPU", {"INFERENCE_NUM_THREADS": threads} | hints)
+        request = model.create_infer_request()
+
+        def run(inputs: Arrays) -> Arrays:
+            found = request.infer(dict(inputs))
+            return {output.get_any_name(): found[output] for output in model.outputs}
+
+        return run
+
+    return build
+
+
+def solver(threads: int) -> Callable[[Path], Step]:
+    import jax
+
+    import caffejax
+
+    made: Any = caffejax.Solver  # imported when it is named
+
+    def build(folder: Path) -> Step:
+        with np.load(folder / "batch.npz") as file:
+            data = dict(file)
+        solver = made(folder / "solver.prototxt", data=data, weights=[folder / "weights.caffemodel"])
+
+        def step() -> float:
+            solver.step(1)
+            jax.block_until_ready(solver.train_state)
+            return float(solver.smoothed_loss)
+
+        return step
+
+    return build
+
+
+def torch(threads: int) -> Callable[[Path], Step]:
+    import torch as library
+
+    library.set_num_threads(threads)
+
+    def build(folder: Path) -> Step:
+        saved = library.load(folder / "module.pt", weights_only=False)
+        module, scope = saved["module"], {"torch": library, "inf": np.inf, "nan": np.nan, "device": library.device}
+        exec(saved["source"], scope)  # the net written out, as a user of PyTorch would
+        sgd = library.optim.SGD(module.parameters(), lr=0.001, momentum=0.9, weight_decay=0.0005, fused=True)
+        with np.load(folder / "batch.npz") as file:
+            data, label = library.from_numpy(file["data"]), library.from_numpy(file["label"]).long()
+
+        def step() -> float:
+            sgd.zero_grad()
+            loss = scope["forward"](module, data, label)
+            loss.backward()
+            sgd.step()
+            return float(loss.detach())
+
+        return step
+
+    return build
+
+
+def write_torch(folder: Path) -> None:
+    """Write module.pt for `torch`: weights, and the net's source. Needs torch and caffejax."""
+    import torch as library
+    from torch_net import TorchNet, plain
+
+    from caffejax.net import Net
+
+    net = Net(folder / "train.prototxt", "TRAIN")
+    traced = plain(TorchNet(net.graph, net.load(folder / "weights.caffemodel")))
+    module = library.nn.Module()
+    for name, child in traced.named_children():
+        module.add_module(name, child)
+    source = traced.graph.python_code("self").src
+    library.save({"module": module.train(), "source": source}, folder / "module.pt")
+
+
+NETS: dict[str, Callable[[int], Callable[[Path], Run]]] = {
+    "frozen": frozen,
+    "pycaffe": pycaffe,
+    "opencv": opencv,
+    "onnxruntime": onnxruntime,
+    "openvino": openvino,
+}
+TRAINERS: dict[str, Callable[[int], Callable[[Path], Step]]] = {"solver": solver, "torch": torch}
+
+
+def measure_net(name: str, folder: Path, began: float, jobs: list[str], seconds: float, threads: int) -> dict[str, Any]:
+    """Import, build and run a net; return seconds from the start, and of the calls that follow milliseconds."""
+    build = NETS[name](threads)
+    imported = time.monotonic()
+    run, first = build(folder), _arrays(folder / "first.npz")
+    outputs = run(first)
+    found: dict[str, Any] = {"imports": imported - began, "first": time.monotonic() - began}
+    np.savez(folder / f"{name}-first.npz", **outputs)  # type: ignore[arg-type]
+    if "size" in jobs or "memory" in jobs:
+        times = _timed_calls(lambda: run(first), seconds)
+        found |= {"steady": _steady(times), "worst": max(times) / _steady(times), "memory": _resident()}
+    if "size" in jobs:
+        second = _arrays(folder / "second.npz")
+        start = time.perf_counter()
+        outputs = run(second)
+        found["resized"] = (time.perf_counter() - start) * 1000
+        np.savez(folder / f"{name}-second.npz", **outputs)  # type: ignore[arg-type]
+        times = _timed_calls(lambda: run(second), seconds)
+        found |= {"resized_steady": _steady(times), "resized_worst": max(times) / _steady(times)}
+    return found
+
+
+def measure_training(name: str, folder: Path, began: float, threads: int) -> dict[str, Any]:
+    """Import, build a solver and train two steps; return seconds from the start, and the second's milliseconds."""
+    build = TRAINERS[name](threads)
+    imported = time.monotonic()
+    step = build(folder)
+    loss = step()
+    first = time.monotonic()
+    step()
+    second = (time.monotonic() - first) * 1000
+    return {"imports": imported - began, "first": first - began, "second": second, "loss": loss}
+
+
+def _arrays(path: Path) -> Arrays:
+    with np.load(path) as file:
+        return dict(file)
+
+
+def _timed_calls(call: Callable[[], object], seconds: float) -> list[float]:
+    """Return the milliseconds of calls 2 to 40, or of fewer, but at least 4, where they take longer than that."""
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(times) < CALLS - 1 and (len(times) < 4 or time.perf_counter() < end):
+        start = time.perf_counter()
+        call()
+        times.append((time.perf_counter() - start) * 1000)
+    return times
+
+
+def _steady(times: list[float]) -> float:
+    """Return the median of the later half."""
+    return float(np.median(times[len(times) // 2 :]))
+
+
+def _resident() -> float:
+    """Return the MiB that the process has in memory now."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+
+
+def main() -> None:
+    name, folder = sys.argv[1], Path(sys.argv[2])
+    if name == "write_torch":
+        write_torch(folder)
+        return
+    began, jobs, seconds, threads = float(sys.argv[3]), sys.argv[4].split(","), float(sys.argv[5]), int(sys.argv[6])
+    if name in TRAINERS:
+        found = measure_training(name, folder, began, threads)
+    else:
+        found = measure_net(name, folder, began, jobs, seconds, threads)
+    print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,315 @@
+"""How long nets take to start: in fresh processes, with imports, up to the first result, and after a new input size.
+
+    python benchmarks/cold_start.py --set-up /tmp/cold
+    python benchmarks/cold_start.py --opencv /tmp/cold/bin/python --nets googlenet,lstm --rounds 3
+    python benchmarks/cold_start.py --opencv /tmp/cold/bin/python --nets my/deploy.prototxt --only first,size,memory
+    python benchmarks/cold_start.py --torch /tmp/cold/bin/python --nets resnet50 --only train
+
+Competitors are caffejax's frozen nets and its pycaffe, each with an empty compilation cache (cold) and with a filled
+one (cached), OpenCV 4.11 (its last major version that reads Caffe's nets is 4), and where installed ONNX Runtime and
+OpenVINO with what caffejax exports. In training it is PyTorch, eager. All read the same files; each run is a process
+of its own; all run once per round, in turn, so other load on the machine falls on all alike. Numbers are medians over
+rounds; those in brackets are ratios to OpenCV's, or PyTorch's, whose geometric means are the last line.
+
+Nets are public ones by name, looked up in folders or zip files of prototxts, else in configs/; or prototxts. A
+.caffemodel beside one is used, otherwise weights are random. A competitor whose outputs differ by more than 1e-3 of
+the largest value is left out, and named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cold_nets import CONFIG_OF, PUBLISHED, TRAINED, Found, find_nets, write_inference, write_onnx_model, write_training
+from turns import HERE, table_head, table_row
+
+TOLERANCE = 1e-3
+OPENCV = "opencv-python-headless==4.11.0.86"
+TORCH = "torch==2.13.0"
+EXPORTED = ("onnxruntime", "openvino")
+JOBS = ("first", "size", "memory", "train")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A competitor: what it is called in tables, and in `cold_process`; its interpreter, and whether it has a cache."""
+
+    label: str
+    name: str
+    python: str = sys.executable
+    cached: bool | None = None  # whether it finds a filled compilation cache; None if it has none
+
+
+@dataclass
+class Table:
+    """A table of medians: nets by competitors."""
+
+    title: str
+    key: str  # what is shown of each competitor's medians
+    text: Callable[[Mapping[str, float]], str] | None = None  # the cell, where it says more than that
+    rows: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+
+    def show(self, entries: list[Entry], base: str) -> str:
+        """Return the table in Markdown, with ratios to one competitor and their geometric means."""
+        lines = [f"\n## {self.title}\n", table_head(["net", *(entry.label for entry in entries)])]
+        ratios: dict[str, list[float]] = {}
+        for net, row in self.rows.items():
+            cells = []
+            for entry in entries:
+                if entry.label not in row or self.key not in row[entry.label]:
+                    cells.append("-")
+                    continue
+                found = row[entry.label]
+                cell = self.text(found) if self.text else f"{found[self.key]:.3g}"
+                if base in row and entry.label != base:
+                    ratio = found[self.key] / row[base][self.key]
+                    ratios.setdefault(entry.label, []).append(ratio)
+                    cell += f" ({ratio:.2f})"
+                cells.append(cell)
+            lines.append(table_row([net, *cells]))
+        means = (f"{statistics.geometric_mean(ratios[e.label]):.2f}" if e.label in ratios else "" for e in entries)
+        return "\n".join([*lines, table_row([f"geometric mean of ratios to {base}", *means])])
+
+
+def with_imports(found: Mapping[str, float]) -> str:
+    return f"{found['first']:.2f} = {found['imports']:.2f} + {found['rest']:.2f}"
+
+
+def tables_of(jobs: list[str]) -> list[Table]:
+    """Return the empty tables of what is measured of inference."""
+    tables = []
+    if "first" in jobs:
+        title = "First result, seconds from the process's start = imports + the rest"
+        tables.append(Table(title, "first", with_imports))
+    if "size" in jobs:
+        tables += [
+            Table("First call at a new input size, ms", "resized"),
+            Table("Largest of calls 2 to 40, in steady medians", "worst"),
+            Table("The same after a new input size", "resized_worst"),
+        ]
+    if "size" in jobs or "memory" in jobs:
+        tables.append(Table("Steady call, ms", "steady"))
+    if "memory" in jobs:
+        tables.append(Table("Resident memory after steady calls, MiB", "memory"))
+    return tables
+
+
+class Bench:
+    """What is the same for all nets, and what is to be said below the tables."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.jobs = [job for job in JOBS if job in options.only]
+        self.notes: list[str] = []
+        self.raw: list[dict[str, Any]] = []
+        engines = [
+            Entry("frozen, cold", "frozen", cached=False),
+            Entry("frozen, cached", "frozen", cached=True),
+            Entry("pycaffe, cold", "pycaffe", cached=False),
+            Entry("pycaffe, cached", "pycaffe", cached=True),
+            Entry("OpenCV", "opencv", options.opencv or sys.executable),
+            Entry("ONNX Runtime", "onnxruntime"),
+            Entry("OpenVINO", "openvino"),
+        ]
+        inference = self.jobs != ["train"]
+        self.engines = [e for e in engines if inference and e.name in options.engines and self._has(e)]
+        trainers = [Entry("caffejax, cold", "solver", cached=False), Entry("caffejax, cached", "solver", cached=True)]
+        torch = Entry("PyTorch", "torch", options.torch or sys.executable)
+        self.trainers = [*trainers, torch] if "train" in self.jobs and self._has(torch) else trainers
+
+    def _has(self, entry: Entry) -> bool:
+        """Return whether a competitor is installed; ours are."""
+        wanted = "import cv2; cv2.dnn.readNetFromCaffe" if entry.name == "opencv" else f"import {entry.name}"
+        if entry.cached is not None:
+            return True
+        done = subprocess.run([entry.python, "-c", wanted], capture_output=True, check=False)
+        if done.returncode:
+            self.notes.append(f"{entry.label} is not installed, or cannot read Caffe's nets")
+        return done.returncode == 0
+
+    def run(self, entry: Entry, folder: Path, jobs: list[str], filled: Path) -> dict[str, float] | None:
+        """Run a competitor once in a fresh process; return what it measured, None if it failed."""
+        if entry.name in EXPORTED:  # the model is of one size
+            jobs = [job for job in jobs if job != "size"]
+        with tempfile.TemporaryDirectory() as empty:
+            cache = str(filled if entry.cached else empty)
+            environment = os.environ | {"OMP_NUM_THREADS": str(self.options.threads), "CAFFEJAX_CACHE": cache}
+            command = [os.path.abspath(entry.python), "cold_process.py", entry.name, str(folder)]
+            settings = [",".join(jobs), str(self.options.seconds), str(self.options.threads)]
+            command += [repr(time.monotonic()), *settings]
+            done = subprocess.run(command, cwd=HERE, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(f"{entry.label}: {done.stderr[-2000:]}", file=sys.stderr)
+            return None
+        found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+        return found | {"rest": found["first"] - found["imports"]}
+
+    def in_turn(
+        self, net: str, entries: list[Entry], folder: Path, jobs: list[str], same: Callable[[Entry, Any], str | None]
+    ) -> dict[str, dict[str, float]]:
+        """Run all once to fill caches and check what comes out, then in each round; return medians by competitor."""
+        filled = folder / "cache"
+        ready = []
+        for entry in entries:
+            found = self.run(entry, folder, jobs, filled)
+            fault = "fails" if found is None else same(entry, found)
+            if fault is None:
+                ready.append(entry)
+            else:
+                self.notes.append(f"{net}: {entry.label} {fault}")
+        runs: dict[str, list[dict[str, float]]] = {entry.label: [] for entry in ready}
+        for _ in range(self.options.rounds):
+            for entry in ready:
+                if (found := self.run(entry, folder, jobs, filled)) is not None:
+                    runs[entry.label].append(found)
+        self.raw.append({"net": net, "jobs": jobs, "runs": runs})
+        return {
+            label: {key: statistics.median(run[key] for run in found) for key in found[0]}
+            for label, found in runs.items()
+            if found
+        }
+
+    def infer(self, found: Found, folder: Path) -> dict[str, dict[str, float]]:
+        """Measure inference of a net."""
+        write_inference(found, folder)
+        entries = self.engines
+        if any(entry.name in EXPORTED for entry in entries):
+            try:
+                write_onnx_model(folder)
+            except Exception as error:
+                self.notes.append(f"{found.name}: no ONNX model: {str(error).splitlines()[0]}")
+                entries = [entry for entry in entries if entry.name not in EXPORTED]
+        jobs = [job for job in self.jobs if job != "train"]
+        about = json.loads((folder / "about.json").read_text())
+        sizes = ("first", "second") if "size" in jobs else ("first",)
+        expected = entries[0].name
+
+        def same(entry: Entry, _: Any) -> str | None:
+            for size in sizes[:1] if entry.name in EXPORTED else sizes:
+                with (
+                    np.load(folder / f"{expected}-{size}.npz") as ours,
+                    np.load(folder / f"{entry.name}-{size}.npz") as its,
+                ):
+                    for blob in about["outputs"]:
+                        if blob not in its:
+                            return f"has no output {blob}"
+                        apart = difference(ours[blob], its[blob], blob in about["detections"])
+                        if not apart <= TOLERANCE:
+                            return f"gives another {blob}: {apart:.1e} of the largest value apart ({size} size)"
+            return None
+
+        return self.in_turn(found.name, entries, folder, jobs, same)
+
+    def train(self, name: str, folder: Path) -> dict[str, dict[str, float]]:
+        """Measure training of a net."""
+        write_training(name, folder)
+        random = '"Dropout"' in (folder / "train.prototxt").read_text()
+        entries = self.trainers
+        if any(entry.name == "torch" for entry in entries):
+            subprocess.run([entries[-1].python, "cold_process.py", "write_torch", str(folder)], cwd=HERE, check=True)
+        losses: list[float] = []
+
+        def same(_: Entry, measured: Any) -> str | None:
+            losses.append(measured["loss"])
+            apart = abs(losses[-1] / losses[0] - 1)
+            return None if apart < (0.3 if random else 5e-3) else f"has another loss: {losses[-1]:g}, not {losses[0]:g}"
+
+        return self.in_turn(f"{name} (training)", entries, folder, ["train"], same)
+
+
+def difference(ours: np.ndarray, its: np.ndarray, detections: bool) -> float:
+    """Return the largest difference over the largest value; of detections, that of the scores in order."""
+    if detections:  # rows of image, label, score, box, in an order that near ties may change
+        ours, its = (-np.sort(-rows.reshape(-1, 7)[:, 2])[:100] for rows in (ours, its))
+    if ours.size != its.size or not np.isfinite(its).all():
+        return float("inf")
+    return float(np.abs(ours.ravel() - its.ravel()).max() / max(np.abs(ours).max(), 1e-30))
+
+
+def set_up(folder: Path) -> None:
+    """Make a virtual environment that has OpenCV, PyTorch, and all that this interpreter has."""
+    import site
+
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    python = folder / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", OPENCV, TORCH], check=True)
+    packages = subprocess.run(
+        [python, "-c", "import site; print(site.getsitepackages()[0])"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    (Path(packages) / "beside.pth").write_text("\n".join(site.getsitepackages()) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    split = lambda text: [s for s in text.split(",") if s]  # noqa: E731
+    engines = ["frozen", "pycaffe", "opencv"]
+    parser.add_argument(
+        "--nets", type=split, default=[], help="names, prototxts, folders, zips; " + ",".join(PUBLISHED)
+    )
+    parser.add_argument("--only", type=split, default=list(JOBS), help=",".join(JOBS))
+    parser.add_argument("--engines", type=split, default=engines, help=",".join([*engines, "onnxruntime", "openvino"]))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=10, help="at most, for the calls 2 to 40")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--opencv", metavar="PYTHON", help="an interpreter that has OpenCV 4.11")
+    parser.add_argument("--torch", metavar="PYTHON", help="an interpreter that has PyTorch, and all of ours")
+    parser.add_argument("--set-up", type=Path, metavar="FOLDER", help="make an environment for both, and end")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured")
+    options = parser.parse_args()
+    if options.set_up:
+        set_up(options.set_up)
+        return
+    if unknown := set(options.only) - set(JOBS):
+        parser.error(f"--only: {', '.join(sorted(unknown))}: there are {', '.join(JOBS)}")
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])  # competitors inherit it
+    bench = Bench(options)
+    machine = platform.processor() or platform.machine()
+    print(f"{datetime.date.today()}, {machine}, {options.threads} threads, {options.rounds} rounds", flush=True)
+    tables = tables_of(bench.jobs)
+    training = [
+        Table("First training step, seconds from the process's start = imports + the rest", "first", with_imports),
+        Table("Second training step, ms", "second"),
+    ]
+    with tempfile.TemporaryDirectory() as scratch:
+        nets = find_nets(options.nets, Path(scratch))
+        for found in nets:
+            with tempfile.TemporaryDirectory() as folder:
+                if tables:
+                    medians = bench.infer(found, Path(folder))
+                    for table in tables:
+                        table.rows[found.name] = medians
+                    print(f"{found.name} measured", file=sys.stderr, flush=True)
+        if "train" in bench.jobs:
+            for found in nets:
+                if found.name in TRAINED:
+                    with tempfile.TemporaryDirectory() as folder:
+                        medians = bench.train(found.name, Path(folder))
+                        for table in training:
+                            table.rows[CONFIG_OF.get(found.name, found.name)] = medians
+    for table in tables:
+        print(table.show(bench.engines, "OpenCV"))
+    if "train" in bench.jobs:
+        for table in training:
+            print(table.show(bench.trainers, "PyTorch"))
+    print("".join(f"\n{note}." for note in dict.fromkeys(bench.notes)))
+    if options.json:
+        options.json.write_text(json.dumps(bench.raw, indent=1))
+
+
+if __name__ == "__main__":
+    main()
