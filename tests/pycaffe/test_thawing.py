@@ -24,7 +24,7 @@ layer { name: "pool\"""",
 
 
 def frozen(net: Any) -> bool:
-    return bool(net._workspace._frozen._passes)
+    return any(each._passes for each in net._workspace._frozen.values())
 
 
 @cache

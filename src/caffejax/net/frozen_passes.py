@@ -68,7 +68,7 @@ def frozen_passes(net: Net, variables: Variables, blobs: Iterable[str]) -> Froze
     if not names or net.graph.phase != "TEST" or net.run.kernels != "fast" or net.run.precision != "float32":
         return None
     weights = sum(array.nbytes for array in jax.tree.leaves(variables))
-    if _COPIES * weights > free_memory() or not is_memoryless(net.graph):
+    if _COPIES * weights > free_memory() or not is_memoryless(net.for_inference(names).graph):
         return None
     return FrozenPasses(net, net.freeze(variables, tuple(names)), names)
 

@@ -1,4 +1,4 @@
-"""Forward passes of a whole net by the net frozen, for as long as its params stay the same."""
+"""Forward passes over a net's first layers, or all, by the net frozen, for as long as its params stay the same."""
 
 from __future__ import annotations
 
@@ -17,20 +17,24 @@ _KEPT = 4  # sets of blobs that it is frozen for
 
 
 class FrozenForward:
-    """Freezes a net for the blobs that are wanted, and again when params change.
+    """Freezes a range of a net's layers for the blobs that are wanted, and again when params change.
 
     JAX's arrays never change: as long as a pass is given the very arrays that the net was frozen with, they are equal.
     Each write to a param makes a new one, and so does each pass while somebody holds a view.
 
     Args:
         net: the net.
+        layers: the range; one that does not begin with the first layer, or ends within a net and has losses, or has
+            layers on the host, is not frozen.
     """
 
-    def __init__(self, net: pure.Net) -> None:
+    def __init__(self, net: pure.Net, layers: LayerRange) -> None:
         self._net = net
-        fed = net.graph.fed
-        self._scored = frozenset(name for name in scored_blobs(net.graph) if name not in fed)
-        self._possible = bool(self._scored)
+        whole = layers.last == len(net.graph.layers) - 1
+        some = scored_blobs(net.graph) if whole else layers.leaves
+        self._scored = frozenset(name for name in some if name not in net.graph.fed)
+        able = layers.first == 0 and (whole or not any(any(layer.loss_weights) for layer in layers.layers))
+        self._possible = able and bool(self._scored) and not layers.on_host
         self._arrays: list[Any] = []
         self._passes: dict[frozenset[str], FrozenPasses] = {}  # by the blobs that they give
         self._changes = self._waited = 0
@@ -38,7 +42,7 @@ class FrozenForward:
 
     def run(self, layers: LayerRange, args: Args, wanted: tuple[str, ...]) -> Forward | None:
         """Run a pass of these layers for the blobs in `wanted`; return None where the net is not frozen."""
-        if not self._possible or len(layers.layers) < len(layers.graph.layers):
+        if not self._possible:
             return None
         if not self.has(args):
             self._thaw()

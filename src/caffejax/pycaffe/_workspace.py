@@ -52,7 +52,8 @@ class Workspace:
         self.callbacks: dict[str, list[Callback]] = {
             f"{when}_{what}": [] for when in ("before", "after") for what in ("forward", "backward")
         }
-        self._frozen = FrozenForward(net)
+        self._net = net
+        self._frozen: dict[tuple[int, int], FrozenForward] = {}  # by the first and last layer
         self._by_hand = net.graph.fed_by_hand
         self._known: dict[Any, Ranges] = {}  # by the shapes of what is fed by hand
         self._use(net.graph)
@@ -162,7 +163,9 @@ class Workspace:
         return new_pass(layers, self.memories, key, frozen)
 
     def _forward(self, layers: LayerRange, key: Key) -> jax.Array:
-        forward = self._start(layers, key, self._frozen)
+        if (ends := (layers.first, layers.last)) not in self._frozen:
+            self._frozen[ends] = FrozenForward(self._net, layers)
+        forward = self._start(layers, key, self._frozen[ends])
         found = forward.run(self._wanted(layers))
         forward.finish(found, self.memories)
         self._history.add(forward)
@@ -171,7 +174,8 @@ class Workspace:
     def _wanted(self, layers: LayerRange) -> tuple[str, ...]:
         """Return the blobs that a pass is to return."""
         blobs, shapes = self.memories.blobs, self.graph.blobs
-        rows_vary = self.graph.has_host_layers or self._ranges.padding_is_read
+        before = self.graph.layers[: layers.last + 1]
+        rows_vary = any(layer.type.on_host for layer in before) or self._ranges.padding_is_read
         if rows_vary or any(blobs[name].shape != shapes[name].shape for name in layers.reads):
             return layers.makes  # their shapes are known only then
         sure = {*layers.leaves, *(name for _, name in layers.indices)}

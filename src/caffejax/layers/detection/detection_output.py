@@ -37,10 +37,11 @@ def make_detection_output(ctx: Context, site: Site) -> LayerType:
         return replace(
             ctx.type, runs=Traced(detection_output, host_forward=detect_on_host, top_shapes=detection_top_shapes)
         )
-    files, compiled = ResultFiles(ctx.param, site), jax.jit(detection_output, static_argnums=0)
+    files = ResultFiles(ctx.param, site)
+    detect = detect_on_host if frozen.available() else jax.jit(detection_output, static_argnums=0)
 
     def saved(ctx: Context, *bottoms: Any) -> np.ndarray:
-        top = trimmed(np.asarray(compiled(ctx, *bottoms)))
+        top = trimmed(np.asarray(detect(ctx, *bottoms)))
         files.add(top[0, 0], len(bottoms[0]))
         return top
 
