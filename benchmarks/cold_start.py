@@ -245,10 +245,16 @@ class Bench:
         return self.in_turn(f"{found.name} (training)", entries, folder, ["train"], same)
 
 
+def _scores(detections: np.ndarray) -> np.ndarray:
+    """Return the best scores in order: that of rows may change by near ties. Empty rows are -1, or 0 in OpenCV."""
+    rows = detections.reshape(-1, 7)  # image, label, score, box
+    return -np.sort(-rows[(rows[:, 0] >= 0) & (rows[:, 2] > 0), 2])[:100]
+
+
 def difference(ours: np.ndarray, its: np.ndarray, detections: bool) -> float:
     """Return the largest difference over the largest value; of detections, that of the scores in order."""
-    if detections:  # rows of image, label, score, box, in an order that near ties may change; no image is no detection
-        ours, its = (-np.sort(-rows[rows[:, 0] >= 0, 2])[:100] for rows in (ours.reshape(-1, 7), its.reshape(-1, 7)))
+    if detections:
+        ours, its = _scores(ours), _scores(its)
         if not ours.size:
             return float("nan")  # shows nothing
     if ours.size != its.size or not np.isfinite(its).all():
