@@ -18,11 +18,11 @@ from engine_models import write_deploy
 
 from caffejax.checkpoints.loading import load_and_report, save_weights
 from caffejax.errors import CaffejaxError
-from caffejax.graph import Param
 from caffejax.graph.reshape import reshape_graph
 from caffejax.net import Net, Variables
 from caffejax.schema import read_net
 from caffejax.schema.caffe_pb2 import NetParameter
+from caffejax.variables import Params
 
 PUBLISHED = {  # how the published files end
     "alexnet": ("bvlc_alexnet*deploy.prototxt",),
@@ -171,7 +171,7 @@ def _two_sizes(net: Net) -> tuple[Mapping[str, tuple[int, ...]], Mapping[str, tu
             continue
         if other != own:
             return own, other
-    raise SystemExit(f"{net.graph.name} takes inputs of one size only")
+    raise CaffejaxError(f"{net.graph.name} takes inputs of one size only")
 
 
 def _smaller_image(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -198,7 +198,10 @@ def _random_variables(net: Net) -> Variables:
     """Draw weights that keep the scale of what flows through; running statistics near those of normal numbers."""
     random = np.random.default_rng(1)
 
-    def blob(kind: str, index: int, shape: tuple[int, ...]) -> np.ndarray:
+    def blob(kind: str, index: int, shape: tuple[int, ...]) -> jax.Array:
+        return jnp.asarray(numbers(kind, index, shape), jnp.float32)
+
+    def numbers(kind: str, index: int, shape: tuple[int, ...]) -> np.ndarray:
         if kind == "BatchNorm":
             one = np.ones(shape)
             return (random.normal(0, 0.1, shape), random.uniform(0.5, 1.5, shape), one)[index]
@@ -212,16 +215,19 @@ def _random_variables(net: Net) -> Variables:
         scale = np.float32(np.sqrt(gain / fan_in))
         return scale * random.standard_normal(shape, np.float32)
 
-    kinds = {(layer.key, i): layer.type.name for layer in net.graph.layers for i, _ in enumerate(layer.params)}
+    made, layers = net.init(jax.random.key(0)), {layer.key: layer for layer in net.graph.layers}
 
-    def made(param: Param) -> jax.Array:
-        key, index = param.slot
-        return jnp.asarray(blob(kinds[key, index], index, param.spec.shape), jnp.float32)
+    def drawn(tree: Params) -> Params:
+        """Replace what is a param or statistic; what passes leave to each other stays."""
+        return {
+            key: tuple(
+                a if a is None or i >= len(layers[key].params) else blob(layers[key].type.name, i, a.shape)
+                for i, a in enumerate(blobs)
+            )
+            for key, blobs in tree.items()
+        }
 
-    return Variables(
-        net.tree(lambda p: made(p) if p.spec.learnable else None),
-        net.tree(lambda p: None if p.spec.learnable else made(p)),
-    )
+    return Variables(drawn(made.params), drawn(made.state))
 
 
 def _spread(net: Net, variables: Variables, inputs: Mapping[str, np.ndarray]) -> Variables:

@@ -37,10 +37,13 @@ import numpy as np
 from cold_nets import CONFIG_OF, PUBLISHED, TRAINED, Found, find_nets, write_inference, write_onnx_model, write_training
 from turns import HERE, table_head, table_row
 
+from caffejax.errors import CaffejaxError
+
 TOLERANCE = 1e-3
 OPENCV = "opencv-python-headless==4.11.0.86"
 TORCH = "torch==2.13.0"
 EXPORTED = ("onnxruntime", "openvino")
+Medians = dict[str, dict[str, float]]  # by competitor
 JOBS = ("first", "size", "memory", "train")
 
 
@@ -61,7 +64,7 @@ class Table:
     title: str
     key: str  # what is shown of each competitor's medians
     text: Callable[[Mapping[str, float]], str] | None = None  # the cell, where it says more than that
-    rows: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    rows: dict[str, Medians] = field(default_factory=dict)
 
     def show(self, entries: list[Entry], base: str) -> str:
         """Return the table in Markdown, with ratios to one competitor and their geometric means."""
@@ -160,7 +163,7 @@ class Bench:
 
     def in_turn(
         self, net: str, entries: list[Entry], folder: Path, jobs: list[str], same: Callable[[Entry, Any], str | None]
-    ) -> dict[str, dict[str, float]]:
+    ) -> Medians:
         """Run all once to fill caches and check what comes out, then in each round; return medians by competitor."""
         filled = folder / "cache"
         ready = []
@@ -183,7 +186,18 @@ class Bench:
             if found
         }
 
-    def infer(self, found: Found, folder: Path) -> dict[str, dict[str, float]]:
+    def tried(self, measure: Callable[[Found, Path], Medians], found: Found) -> Medians:
+        """Measure in a folder of its own; a net with which that fails is named, and does not keep others from it."""
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                medians = measure(found, Path(folder))
+        except (CaffejaxError, subprocess.CalledProcessError) as error:
+            self.notes.append(f"{found.name}: {str(error).splitlines()[0]}")
+            return {}
+        print(f"{found.name} measured", file=sys.stderr, flush=True)
+        return medians
+
+    def infer(self, found: Found, folder: Path) -> Medians:
         """Measure inference of a net."""
         write_inference(found, folder)
         entries = self.engines
@@ -196,9 +210,9 @@ class Bench:
         jobs = [job for job in self.jobs if job != "train"]
         about = json.loads((folder / "about.json").read_text())
         sizes = ("first", "second") if "size" in jobs else ("first",)
-        expected = entries[0].name
 
         def same(entry: Entry, _: Any) -> str | None:
+            expected = next(e.name for e in entries if (folder / f"{e.name}-first.npz").exists())
             for size in sizes[:1] if entry.name in EXPORTED else sizes:
                 with (
                     np.load(folder / f"{expected}-{size}.npz") as ours,
@@ -214,9 +228,9 @@ class Bench:
 
         return self.in_turn(found.name, entries, folder, jobs, same)
 
-    def train(self, name: str, folder: Path) -> dict[str, dict[str, float]]:
+    def train(self, found: Found, folder: Path) -> Medians:
         """Measure training of a net."""
-        write_training(name, folder)
+        write_training(found.name, folder)
         random = '"Dropout"' in (folder / "train.prototxt").read_text()
         entries = self.trainers
         if any(entry.name == "torch" for entry in entries):
@@ -228,13 +242,21 @@ class Bench:
             apart = abs(losses[-1] / losses[0] - 1)
             return None if apart < (0.3 if random else 5e-3) else f"has another loss: {losses[-1]:g}, not {losses[0]:g}"
 
-        return self.in_turn(f"{name} (training)", entries, folder, ["train"], same)
+        return self.in_turn(f"{found.name} (training)", entries, folder, ["train"], same)
+
+
+def _scores(detections: np.ndarray) -> np.ndarray:
+    """Return the best scores in order: that of rows may change by near ties. Empty rows are -1, or 0 in OpenCV."""
+    rows = detections.reshape(-1, 7)  # image, label, score, box
+    return -np.sort(-rows[(rows[:, 0] >= 0) & (rows[:, 2] > 0), 2])[:100]
 
 
 def difference(ours: np.ndarray, its: np.ndarray, detections: bool) -> float:
     """Return the largest difference over the largest value; of detections, that of the scores in order."""
-    if detections:  # rows of image, label, score, box, in an order that near ties may change
-        ours, its = (-np.sort(-rows.reshape(-1, 7)[:, 2])[:100] for rows in (ours, its))
+    if detections:
+        ours, its = _scores(ours), _scores(its)
+        if not ours.size:
+            return float("nan")  # shows nothing
     if ours.size != its.size or not np.isfinite(its).all():
         return float("inf")
     return float(np.abs(ours.ravel() - its.ravel()).max() / max(np.abs(ours).max(), 1e-30))
@@ -287,20 +309,15 @@ def main() -> None:
     ]
     with tempfile.TemporaryDirectory() as scratch:
         nets = find_nets(options.nets, Path(scratch))
-        for found in nets:
-            with tempfile.TemporaryDirectory() as folder:
-                if tables:
-                    medians = bench.infer(found, Path(folder))
-                    for table in tables:
-                        table.rows[found.name] = medians
-                    print(f"{found.name} measured", file=sys.stderr, flush=True)
-        if "train" in bench.jobs:
-            for found in nets:
-                if found.name in TRAINED:
-                    with tempfile.TemporaryDirectory() as folder:
-                        medians = bench.train(found.name, Path(folder))
-                        for table in training:
-                            table.rows[CONFIG_OF.get(found.name, found.name)] = medians
+        for found in nets if tables else []:
+            medians = bench.tried(bench.infer, found)
+            for table in tables:
+                table.rows[found.name] = medians
+        for found in nets if "train" in bench.jobs else []:
+            if found.name in TRAINED:
+                medians = bench.tried(bench.train, found)
+                for table in training:
+                    table.rows[CONFIG_OF.get(found.name, found.name)] = medians
     for table in tables:
         print(table.show(bench.engines, "OpenCV"))
     if "train" in bench.jobs:
