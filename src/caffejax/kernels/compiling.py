@@ -62,7 +62,7 @@ class Jitted:
 
     def _for(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Choose the jit by the arguments and where they are given."""
-        if self._tuned and get_opaque_trace_state() == _NOTHING_TRACED and on_cpu(args, kwargs):
+        if self._tuned and nothing_traced() and on_cpu(args, kwargs):
             return self._outer
         return self._inner
 
@@ -81,6 +81,11 @@ def _uncollected() -> Iterator[None]:
     finally:
         if on:
             gc.enable()
+
+
+def nothing_traced() -> bool:
+    """Return whether what is computed now is computed at once, and not part of a trace."""
+    return get_opaque_trace_state() == _NOTHING_TRACED
 
 
 def on_cpu(*given: Any) -> bool:
