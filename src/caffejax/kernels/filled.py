@@ -14,7 +14,7 @@ from .compiling import nothing_traced, on_cpu
 def filled(shape: tuple[int, ...], value: float, dtype: Any = jnp.float32) -> jax.Array:
     """Return an array of one number; where it is to lie on the CPU, by writing it there."""
     if nothing_traced() and on_cpu():
-        return jnp.asarray(np.full(shape, value, dtype))
+        return jax.device_put(np.full(shape, value, dtype))
     return jnp.full(shape, value, dtype)
 
 
@@ -24,4 +24,4 @@ def zeros_like(array: Any) -> jax.Array:
     if not (concrete and nothing_traced() and len(array.sharding.device_set) == 1 and on_cpu(array)):
         return jnp.zeros_like(array)
     zeros = np.zeros(array.shape, array.dtype)
-    return jax.device_put(zeros, array.sharding) if array.committed else jnp.asarray(zeros)
+    return jax.device_put(zeros, array.sharding if array.committed else None)

@@ -35,8 +35,13 @@ def drawn(draw: Callable[[Any, Shape], jax.Array], key: Any, shape: Shape) -> ja
     if isinstance(key, jax.core.Tracer) or not _by_number(key):
         return draw(key, shape)
     n = math.prod(shape)
-    if 0 < n < 1 << 32 and nothing_traced() and on_cpu(key) and not (key.committed or jax.config.read("jax_enable_x64")):
-        return jnp.asarray(_pieces(draw, key, n).reshape(shape))
+    if (
+        0 < n < 1 << 32
+        and nothing_traced()
+        and on_cpu(key)
+        and not (key.committed or jax.config.read("jax_enable_x64"))
+    ):
+        return jax.device_put(_pieces(draw, key, n).reshape(shape))
     return _cut(draw(key, (_size(n),)), shape)
 
 
