@@ -49,7 +49,8 @@ def _pieces(draw: Callable[[Any, Shape], jax.Array], key: Any, n: int) -> np.nda
     """Return the first n numbers of a draw."""
     own, found = np.asarray(jax.random.key_data(key)), None
     for place in range(0, n, _PIECE):
-        from_there = jax.random.wrap_key_data(np.append(own, np.uint32(place)), impl=_FROM_A_PLACE)
+        words: Any = np.append(own, np.uint32(place))
+        from_there = jax.random.wrap_key_data(words, impl=_FROM_A_PLACE)
         piece = np.asarray(draw(from_there, (_PIECE,)))
         found = np.empty(n, piece.dtype) if found is None else found
         found[place : place + _PIECE] = piece[: n - place]

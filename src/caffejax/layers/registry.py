@@ -9,6 +9,7 @@ import contextlib
 import copyreg
 import functools
 import importlib.metadata
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from .types import LayerType, Variants
 
 _types: dict[str, LayerType] = {}
 _aliases: dict[str, str] = {}  # other names, each with the type's own
+_own: list[LayerType] = []  # those of this package, variants included
 
 
 def register(layer_type: LayerType) -> LayerType:
@@ -32,7 +34,14 @@ def register(layer_type: LayerType) -> LayerType:
     _check(layer_type)
     _types[layer_type.name] = layer_type
     _aliases.update(dict.fromkeys(layer_type.signature.aliases, layer_type.name))
+    if sys._getframe(1).f_globals.get("__name__", "").startswith(f"{__name__.partition('.')[0]}."):
+        _own.extend([layer_type, *(layer_type.runs.types.values() if isinstance(layer_type.runs, Variants) else ())])
     return layer_type
+
+
+def is_own(layer_type: LayerType) -> bool:
+    """Return whether a type is this package's, so that the package's sources say all that it computes."""
+    return any(layer_type is own for own in _own)
 
 
 @contextlib.contextmanager
