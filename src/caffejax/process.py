@@ -8,9 +8,7 @@ too late to have an effect has none.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import platform
 from pathlib import Path
 
 from .aliases import install
@@ -71,13 +69,16 @@ def keep_compiled(folder: str | os.PathLike[str] | None = None) -> None:
     """
     import jax
 
+    from .kernels.kept import Programs, processor
+
     chosen = os.environ.get("CAFFEJAX_CACHE", "")
     if chosen == "off" or jax.config.values["jax_compilation_cache_dir"] is not None:
         return
     default = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "caffejax"
     # code for one processor may not run on another that shares the folder
-    root = Path(folder or chosen or default).expanduser() / _processor()
+    root = Path(folder or chosen or default).expanduser() / processor()
     jax.config.update("jax_compilation_cache_dir", str(root))
+    Programs.folder = root / "programs"
     if jax.config.values["jax_persistent_cache_min_compile_time_secs"] == 1:  # JAX's default
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
@@ -140,13 +141,3 @@ def alias_package(alias: str, package: str) -> None:
         CaffejaxError: if another package of that name was imported already.
     """
     install(alias, package)
-
-
-def _processor() -> str:
-    """Return a name for what code can be compiled to here."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = [platform.processor()]
-    known = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
-    return f"{platform.machine()}-{hashlib.sha256(chr(10).join(known).encode()).hexdigest()[:8]}"

@@ -154,6 +154,7 @@ class _Wiring:
     written: Sequence[LayerParameter] = ()  # the layers as they are written, without splits
     fixed: frozenset[str] = frozenset()  # Inputs that are not to be fitted again
     fitted: dict[str, Shape] = field(default_factory=dict)  # what readers need of Inputs that say otherwise
+    traced: dict[Any, tuple[jax.ShapeDtypeStruct, ...]] = field(default_factory=dict)  # by what a layer is and reads
 
     def add(self, layer: LayerParameter, place: int | None) -> None:
         """Add a layer, given its number among those written, or None if it is a split."""
@@ -213,7 +214,7 @@ class _Wiring:
         params = self.sharing.add(key, layer, lasting, strict=context.type.facts.origin == "BVLC")
         carried = carried_params(key, len(params), [s for s in specs if not s.persistent])
         look = context.type.runs.look(site) if isinstance(context.type.runs, Reads) else None
-        tops = top_shapes(context, (*params, *carried), bottoms, look)
+        tops = self._tops(context, (*params, *carried), bottoms, look)
         check_countable(tops)
         names = tuple(layer.top) or (AUTOMATIC,) * len(tops if context.type.signature.loss else ())
         if len(tops) != len(names):
@@ -237,6 +238,21 @@ class _Wiring:
                 look=look,
             )
         )
+
+    def _tops(
+        self,
+        context: Context,
+        params: Sequence[Param],
+        bottoms: Sequence[jax.ShapeDtypeStruct],
+        look: Look | None,
+    ) -> tuple[jax.ShapeDtypeStruct, ...]:
+        """Return what `top_shapes` does; layers that compute the same from the same shapes are traced once."""
+        if context.per_layer or not isinstance(context.type.runs, Traced):  # the first may read files
+            return top_shapes(context, params, bottoms, look)
+        given = context, tuple(p.spec.shape for p in params), tuple((b.shape, b.dtype) for b in bottoms)
+        if given not in self.traced:
+            self.traced[given] = top_shapes(context, params, bottoms, look)
+        return self.traced[given]
 
     def _key(self, name: str) -> str:
         key, n = name, 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -15,17 +16,29 @@ from jax.extend.core import get_opaque_trace_state
 
 from ..forks import refuse_in_forks
 from ..options import Kernels
+from .kept import Kept, Programs, settings, types_of
 
 # convolutions by XLA's own kernels: its library, the default for both, is the faster one for matrix products only
 _CPU_OPTIONS = ({"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT"},)
+
+# JAX's settings that a trace depends on, this thread's: asked before each call, so by what JAX itself asks
+_SETTINGS: Callable[[], Any] = getattr(sys.modules.get("jax._src.config"), "trace_context", settings)
 
 with jax.ensure_compile_time_eval():  # this may be imported while something is traced
     _NOTHING_TRACED = get_opaque_trace_state()
 
 
-def jit(function: Callable[..., Any], kernels: Kernels, **options: Any) -> Jitted:
-    """Wrap `jax.jit`; for the fast kernels with compiler options where JAX and the device take them."""
-    return Jitted(function, kernels, **options)
+def jit(function: Callable[..., Any], kernels: Kernels, *, kept_as: bytes | None = None, **options: Any) -> Jitted:
+    """Wrap `jax.jit`; for the fast kernels with compiler options where JAX and the device take them.
+
+    Args:
+        function: the function.
+        kernels: the operations' formulation.
+        kept_as: what the function is, if its programs for CPUs are to be found again by other processes, see
+            `kernels.kept`: no two functions, of whatever settings, may say the same. The arguments are by place.
+        options: those of `jax.jit`.
+    """
+    return Jitted(function, kernels, kept_as, **options)
 
 
 @refuse_in_forks("__call__", "lower", "trace")
@@ -40,18 +53,60 @@ class Jitted:
 
     collecting = True
 
-    def __init__(self, function: Callable[..., Any], kernels: Kernels, **options: Any) -> None:
+    def __init__(
+        self, function: Callable[..., Any], kernels: Kernels, kept_as: bytes | None = None, **options: Any
+    ) -> None:
         functools.update_wrapper(self, function, updated=())
         self._function, self._options = function, options
         self._inner = jax.jit(function, **options)
         self._tuned = kernels == "fast"
+        self._kept_as, self._programs = kept_as, dict[str, Any]()
+        self._last: tuple[Any, Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the function's result."""
         if Jitted.collecting:
-            return self._for(args, kwargs)(*args, **kwargs)
+            return self._run(args, kwargs)
         with _uncollected():
-            return self._for(args, kwargs)(*args, **kwargs)
+            return self._run(args, kwargs)
+
+    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if self._kept_as is not None and not kwargs and nothing_traced():
+            if self._last is not None and self._last[0] == _SETTINGS():
+                with contextlib.suppress(TypeError, ValueError):  # arguments of other types, before anything is run
+                    return self._last[1](*args)
+            if (program := self._program(args)) is not None:
+                return program(*args)
+        return self._for(args, kwargs)(*args, **kwargs)
+
+    def fetch_ahead(self) -> None:
+        """Begin to load the program that was kept last, in a thread of its own, where programs are kept."""
+        if self._kept is not None:
+            self._kept.fetch_ahead()
+
+    @functools.cached_property
+    def _kept(self) -> Kept | None:
+        if self._kept_as is None:
+            return None
+        tuned = self._tuned and only_cpus()
+        return Kept(self._kept_as, self._options | {"tuned": tuned, "compiler": compiler_options() if tuned else {}})
+
+    def _program(self, args: tuple[Any, ...]) -> Any:
+        """Return the program for arguments like these, from the disk, or compiled and kept; None if it cannot be."""
+        if Programs.folder is None or self._kept is None or not only_cpus():
+            return None
+        types = types_of(args)
+        if types is None:
+            return None
+        key = f"{types} {settings()}"
+        if key not in self._programs:
+            program = self._kept.find(args)
+            if program is None:
+                program = self._for(args, {}).lower(*args).compile()
+                self._kept.keep(args, program)
+            self._programs[key] = program
+        self._last = _SETTINGS(), self._programs[key]
+        return self._programs[key]
 
     def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
         """Lower what a call with such arguments would compile: `jax.jit(...).lower`."""
@@ -63,7 +118,7 @@ class Jitted:
 
     def _for(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Choose the jit by the arguments and where they are given."""
-        if self._tuned and get_opaque_trace_state() == _NOTHING_TRACED and on_cpu(args, kwargs):
+        if self._tuned and nothing_traced() and on_cpu(args, kwargs):
             return self._outer
         return self._inner
 
@@ -82,6 +137,11 @@ def _uncollected() -> Iterator[None]:
     finally:
         if on:
             gc.enable()
+
+
+def nothing_traced() -> bool:
+    """Return whether what is computed now is computed at once, and not part of a trace."""
+    return get_opaque_trace_state() == _NOTHING_TRACED
 
 
 def on_cpu(*given: Any) -> bool:

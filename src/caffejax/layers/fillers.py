@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import did_you_mean, require
+from ..kernels.filled import filled
 from .context import Shape
 from .draws import drawn
 
@@ -31,7 +32,7 @@ def fill(filler: Any, key: jax.Array | None, shape: Shape, dtype: Any = jnp.floa
         LayerError: for an unknown filler type or parameters that do not go together.
     """
     if filler is None:
-        return jnp.zeros(shape, dtype)
+        return filled(shape, 0, dtype)
     check_filler(filler)
     require(
         filler.sparse == -1 or filler.type == "gaussian",
@@ -61,7 +62,7 @@ def _fan(filler: Any, shape: Shape) -> float:
 
 
 def _constant(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    return jnp.full(shape, filler.value, jnp.float32)
+    return filled(shape, filler.value)
 
 
 def _uniform(filler: Any, key: Any, shape: Shape) -> jax.Array:

@@ -14,6 +14,7 @@ import importlib
 import importlib.metadata
 import json
 import pkgutil
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ _INDEX = Path(__file__).with_name("index.json")
 
 _types: dict[str, LayerType] = {}
 _aliases: dict[str, str] = {}  # other names, each with the type's own
+_own: list[LayerType] = []  # those of this package, variants included
 
 
 def register(layer_type: LayerType) -> LayerType:
@@ -43,7 +45,14 @@ def register(layer_type: LayerType) -> LayerType:
     _check(layer_type)
     _types[layer_type.name] = layer_type
     _aliases.update(dict.fromkeys(layer_type.signature.aliases, layer_type.name))
+    if sys._getframe(1).f_globals.get("__name__", "").startswith(f"{__name__.partition('.')[0]}."):
+        _own.extend([layer_type, *(layer_type.runs.types.values() if isinstance(layer_type.runs, Variants) else ())])
     return layer_type
+
+
+def is_own(layer_type: LayerType) -> bool:
+    """Return whether a type is this package's, so that the package's sources say all that it computes."""
+    return any(layer_type is own for own in _own)
 
 
 @contextlib.contextmanager

@@ -103,6 +103,7 @@ def build(
     run: Run = Run(),
     reading: Reading = Reading(),
     measured: bool = False,
+    ahead: Callable[[Net, SolverParameter], None] = lambda net, param: None,
 ) -> tuple[Setup, TrainState]:
     """Build what a solver's settings ask for, and the state that training starts from, where it is to lie.
 
@@ -114,6 +115,7 @@ def build(
         run: how the nets compute; test nets are never recomputed.
         reading: how they read; their seed is the solver's.
         measured: whether to look first if there is enough memory, on one device.
+        ahead: told of the train net of one device once it is there, to begin what can be done meanwhile.
 
     Raises:
         SolverError, SchemaError, GraphError, DataError, WeightsError: for settings, nets or weights that cannot work.
@@ -150,6 +152,8 @@ def build(
         _check_trains(net.graph)
     elif measured:
         check_memory(net, device, run.memory_limit, lambda other: _net(train, other, reading))
+    if mesh is None:
+        ahead(net, param)
     test_run = replace(run, remat="none", axis_name=None, sync_bn=False)
     test_nets = []
     for i, test in enumerate(test_settings):

@@ -17,6 +17,7 @@ from ..net import Net, Params, Variables
 from ..net.frozen_passes import frozen_passes, scored_blobs
 from .carried import decode, encode
 from .detection import Precisions, average_precisions, mean_precision, output_problems
+from .kept import net_function
 
 
 class Scores(NamedTuple):
@@ -69,7 +70,7 @@ class Evaluator:
         self._freeze = freeze
         self._last: Params = {}
         self._check_indices = IndexCheck(net)
-        self._forward = net.jit(output_scores(net))
+        self._forward = net.jit(output_scores(net), kept_as=net_function("scores", net))
 
     def __call__(
         self,

@@ -13,16 +13,35 @@ import numpy as np
 from ..errors import SolverError
 from ..inspect import IndexCheck
 from ..inspect.debug_info import DebugInfo
-from ..net import Params, Variables
+from ..kernels.compiling import Jitted
+from ..net import Net, Params, Variables
 from ..parallel import over_devices, settled
+from ..schema.caffe_pb2 import SolverParameter
 from .build import Setup
 from .finite_check import FiniteCheck
+from .kept import training_function
 from .native_states import check_state
 from .pace import DataWait
 from .report import log
 from .state import StepResult, TrainState, make_forward, make_step, make_steps, ragged, stack
 
 Batches = Mapping[str, Any]
+
+
+def step_options(net: Net, param: SolverParameter, debug_nans: bool) -> dict[str, Any]:
+    """Return the options that a step on one device is compiled with."""
+    return {"kept_as": training_function("step", net, param), "donate_argnums": () if debug_nans else 0}
+
+
+def fetch_step_ahead(net: Net, param: SolverParameter, debug_nans: bool) -> None:
+    """Begin to load the step on one device that was compiled in another process, if there is one."""
+    program = net.jit(_unused, **step_options(net, param, debug_nans))
+    if isinstance(program, Jitted):
+        program.fetch_ahead()
+
+
+def _unused(*_: Any) -> None:
+    """Stand for a function that is not called."""
 
 
 class JittedUpdater:
@@ -56,17 +75,21 @@ class JittedUpdater:
         keep = param.snapshot_diff
         step = make_step(net, setup.optimizer, param.iter_size, keep_update=keep, mesh=mesh, parallel=setup.parallel)
         self._state = start
-        left = {"out_shardings": (placement.shardings(start), None)}
-        forward = make_forward(net)
-        self._forward = self._jit(forward if mesh is None else over_devices(forward, mesh))
-        self._step = self._jit(step, donate_argnums=() if debug_nans else 0, **left)
-        self._steps = self._jit(make_steps(step), donate_argnums=0, **left)
+        if mesh is None:
+            self._forward = net.jit(make_forward(net), kept_as=training_function("forward", net, param))
+            self._step = net.jit(step, **step_options(net, param, debug_nans))
+            steps = training_function("steps", net, param)
+            self._steps = net.jit(make_steps(step), kept_as=steps, donate_argnums=0)
+        else:
+            left = {"donate_argnums": 0, "out_shardings": (placement.shardings(start), None)}
+            self._forward = self._settled(over_devices(make_forward(net), mesh))
+            self._step, self._steps = self._settled(step, **left), self._settled(make_steps(step), **left)
         one_by_one = debug_nans or param.debug_info or net.has_host_layers or self._check_indices.needed
         self.steps_per_dispatch = 1 if one_by_one else steps_per_dispatch
 
-    def _jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    def _settled(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         run = self._net.jit(function, **options)
-        return run if self._placement.mesh is None else lambda *args: settled(run(*args))
+        return lambda *args: settled(run(*args))
 
     @property
     def train_state(self) -> TrainState:

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import optax
 
 from ..errors import did_you_mean
+from ..kernels.filled import zeros_like
 
 Array = jax.Array
 Slots = tuple[Array, ...]
@@ -148,7 +149,7 @@ def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExt
         return -u, *new
 
     def init(params: Any) -> History:
-        return History(tuple(jax.tree.map(jnp.zeros_like, params) for _ in range(chosen.slots)))
+        return History(tuple(jax.tree.map(zeros_like, params) for _ in range(chosen.slots)))
 
     def update(
         grads: Any, state: History, params: Any = None, *, rate: Any, iteration: Any, rates: Any = None, **extra: Any

@@ -20,7 +20,7 @@ from .build import build
 from .evaluate import Scores
 from .finite_check import FiniteCheck
 from .given import check_options, chosen_devices
-from .jitted import JittedUpdater
+from .jitted import JittedUpdater, fetch_step_ahead
 from .loop import Event, Request, TrainingLoop
 from .pace import Stopwatch
 from .policies import RateSchedule
@@ -163,6 +163,7 @@ class Solver:
             run=run,
             reading=reading,
             measured=True,
+            ahead=lambda net, param: fetch_step_ahead(net, param, debug_nans),
         )
         self.param, self.file, self.device, self.seed = setup.param, setup.file, setup.device, setup.seed
         self._batch_size, mesh = setup.batch_size, setup.placement.mesh

@@ -1,0 +1,270 @@
+"""Compiled programs on disk, by what they were made of: one that was made before is run without being traced again.
+
+JAX's own cache finds a program by its lowered text, for which it must be traced and lowered first. Here the name of a
+file says all that the text follows from: what the function is, in words of its caller; the options of its compilation;
+the types of its arguments; JAX's settings; the sources and versions of all that computes; the processor. Whatever of it
+changes, the program is another.
+
+To load a program is to run code: folders and files are used only where no other user may write, and files only as they
+were written, by their checksums.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib.metadata
+import logging
+import os
+import pickle
+import platform
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import serialize_executable
+
+from ..atomic import replacing
+from ..errors import CaffejaxError
+from . import onednn
+
+log = logging.getLogger("caffejax.compiling")
+
+Program = Callable[..., Any]
+
+_MARK = b"caffejax program 1\n"
+_IMPORTED = time.time_ns()
+_PACKAGE = Path(__file__).parents[1]
+_PACKAGES = ("jax", "jaxlib", "numpy", "optax", "flax", onednn.PACKAGE)
+_VARIABLES = ("XLA_", "JAX_", "TF_", "ONEDNN_", "DNNL_", "NPROC", "PJRT_")  # beginnings of names
+# of JAX's settings, those that no program depends on
+_IRRELEVANT = ("jax_compilation_cache", "jax_persistent_cache", "jax_enable_compilation_cache", "jax_log", "jax_dump")
+
+
+class Programs:
+    """Where compiled programs are kept.
+
+    Attributes:
+        folder: the folder, or None where none are kept; it is made when it is needed.
+    """
+
+    folder: Path | None = None
+
+
+class Kept:
+    """The programs of one function that are kept.
+
+    Args:
+        function: what it is: bytes that no other function has.
+        options: those of its compilation.
+    """
+
+    def __init__(self, function: bytes, options: Mapping[str, Any]) -> None:
+        self._made_of = function, repr(sorted(options.items()))
+
+    def fetch_ahead(self) -> None:
+        """Begin to load the program that was kept last, in a thread of its own, for the next that looks for it."""
+        if (prefix := self._prefix()) is not None:
+            _AHEAD[prefix] = _Ahead(prefix)
+
+    def find(self, args: tuple[Any, ...]) -> Program | None:
+        """Return the program for arguments like these, if it is there."""
+        prefix, types = self._prefix(), types_of(args)
+        if prefix is None or types is None:
+            return None
+        ahead, path = _AHEAD.pop(prefix, None), _path(prefix, types)
+        if ahead is not None and (found := ahead.result(path)) is not None:
+            return found
+        return _read(path)
+
+    def keep(self, args: tuple[Any, ...], compiled: jax.stages.Compiled) -> None:
+        """Keep what was compiled for arguments like these, where that can be done."""
+        prefix, types = self._prefix(), types_of(args)
+        if prefix is not None and types is not None:
+            _write(_path(prefix, types), compiled)
+
+    def _prefix(self) -> Path | None:
+        """Return how the paths of the function's programs begin; None where none can be kept."""
+        if Programs.folder is None or (own := _surroundings()) is None:
+            return None
+        return Programs.folder / _digest(*self._made_of, own, settings())
+
+
+class _Ahead:
+    """A program that is being loaded: the newest of those whose paths begin so."""
+
+    def __init__(self, prefix: Path) -> None:
+        self._found: tuple[Path, Program] | None = None
+        self._thread = threading.Thread(target=self._load, args=(prefix,), daemon=True)
+        self._thread.start()
+
+    def result(self, path: Path) -> Program | None:
+        """Wait for the program; return it if it is that of the path."""
+        self._thread.join()
+        return self._found[1] if self._found is not None and self._found[0] == path else None
+
+    def _load(self, prefix: Path) -> None:
+        with contextlib.suppress(OSError):
+            paths = sorted(prefix.parent.glob(f"{prefix.name}-*"), key=lambda p: p.stat().st_mtime_ns)
+            if paths and (program := _read(paths[-1])) is not None:
+                self._found = paths[-1], program
+
+
+_AHEAD: dict[Path, _Ahead] = {}
+
+
+def settings() -> str:
+    """Return JAX's settings at this moment, those of this thread included, that may make another program."""
+    values: Mapping[str, Any] = jax.config.values
+    return repr(sorted((k, repr(v)) for k, v in values.items() if not k.startswith(_IRRELEVANT)))
+
+
+def types_of(args: tuple[Any, ...]) -> str | None:
+    """Return the types of arguments; None for those that are traced, or do not all lie on the first CPU."""
+    leaves, tree = jax.tree.flatten(args)
+    home, chosen = _home(), jax.config.values["jax_default_device"]
+    if not _concrete(leaves) or chosen not in (None, home) or jax.process_count() > 1:
+        return None
+    if any(x.devices() != {home} for x in leaves if isinstance(x, jax.Array)):
+        return None
+    avals = [jax.typeof(x) for x in leaves]
+    types = [
+        (str(aval), getattr(aval, "weak_type", False), getattr(x, "committed", False))
+        for aval, x in zip(avals, leaves, strict=True)
+    ]
+    return repr((types, str(tree)))
+
+
+def _home() -> jax.Device:
+    return jax.local_devices(backend="cpu")[0]
+
+
+def _concrete(leaves: list[Any]) -> bool:
+    known = jax.Array | np.ndarray | np.generic | int | float
+    return all(isinstance(x, known) and not isinstance(x, jax.core.Tracer) for x in leaves)
+
+
+@functools.cache
+def _surroundings() -> str | None:
+    """Return all that compiled code follows from and that stays as it is in a process; None if that is not known.
+
+    That is so where a source was written after this was imported, as the code that runs is then another.
+    """
+    sources = hashlib.sha256()
+    for path in sorted(p for p in _PACKAGE.rglob("*") if p.suffix in (".py", ".so")):
+        if path.stat().st_mtime_ns > _IMPORTED:
+            return None
+        sources.update(f"{path.relative_to(_PACKAGE)} {path.stat().st_size}\n".encode())
+        sources.update(path.read_bytes())
+    versions = [(name, _version(name)) for name in _PACKAGES]
+    devices = [(str(d), d.device_kind) for d in jax.devices("cpu")]
+    cores = os.cpu_count(), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    variables = sorted((k, v) for k, v in os.environ.items() if k.startswith(_VARIABLES))
+    return repr(
+        (sources.hexdigest(), sys.version, versions, platform.platform(), processor(), devices, cores, variables)
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+@functools.cache
+def processor() -> str:
+    """Return a name for what code can be compiled to here."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = [platform.processor()]
+    known = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
+    return f"{platform.machine()}-{hashlib.sha256(chr(10).join(known).encode()).hexdigest()[:8]}"
+
+
+def _digest(*parts: bytes | str) -> str:
+    found = hashlib.sha256(f"{onednn.available()}\n".encode())  # asked each time, as it also loads it
+    for part in parts:
+        data = part if isinstance(part, bytes) else part.encode()
+        found.update(f"{len(data)}\n".encode() + data)
+    return found.hexdigest()[:32]
+
+
+def _path(prefix: Path, types: str) -> Path:
+    return prefix.with_name(f"{prefix.name}-{_digest(types)}")
+
+
+def _write(path: Path, compiled: jax.stages.Compiled) -> None:
+    try:
+        if _has_callbacks(compiled):
+            return
+        program, _, out_tree = serialize_executable.serialize(compiled)
+        arguments = jax.tree.structure(compiled.args_info)
+        body = pickle.dumps((path.name, program, arguments, out_tree))
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not _trusted(path.parent):
+            return
+        with replacing(path) as file:
+            file.write(_MARK + hashlib.sha256(body).digest() + body)
+        os.chmod(path, 0o600)
+        _make_room(path.parent)
+    except (CaffejaxError, OSError) as error:  # such as a full disk: the program runs all the same
+        log.info("A compiled program could not be kept: %s", error)
+    except Exception as error:  # what a version of JAX raises for what it cannot write
+        log.debug("A compiled program is not kept: %s", error)
+
+
+def _has_callbacks(compiled: Any) -> bool:
+    """Return whether a program calls back into this process."""
+    executable = getattr(compiled, "_executable", None)
+    unloaded = getattr(executable, "_unloaded_executable", None)
+    return unloaded is None or bool(getattr(unloaded, "host_callbacks", None)) or bool(unloaded.has_unordered_effects)
+
+
+def _read(path: Path) -> Program | None:
+    """Return the program of a file; None if there is none, or it is not what was written for this path."""
+    try:
+        if not (_trusted(path.parent) and _trusted(path)):
+            return None
+        data = path.read_bytes()
+        body = data[len(_MARK) + 32 :]
+        if not data.startswith(_MARK) or hashlib.sha256(body).digest() != data[len(_MARK) : len(_MARK) + 32]:
+            return None
+        name, program, arguments, out_tree = pickle.loads(body)
+        if name != path.name:
+            return None
+        return serialize_executable.deserialize_and_load(program, arguments, out_tree, execution_devices=[_home()])
+    except FileNotFoundError:
+        return None
+    except Exception as error:  # whatever a damaged file makes JAX and pickle raise
+        log.debug("%s cannot be read as a compiled program: %s", path, error)
+        return None
+
+
+def _trusted(path: Path) -> bool:
+    """Return whether only this user, or the system's, may write to a file or folder."""
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        return False
+    return not hasattr(os, "geteuid") or (found.st_uid in (os.geteuid(), 0) and not found.st_mode & 0o022)
+
+
+def _make_room(folder: Path) -> None:
+    """Delete the oldest programs where they are more than JAX's own cache may hold."""
+    most = jax.config.values["jax_compilation_cache_max_size"]
+    if most < 0:
+        return
+    files = sorted(((p.stat().st_mtime_ns, p.stat().st_size, p) for p in folder.iterdir()), reverse=True)
+    total = 0
+    for _, size, path in files:
+        total += size
+        if total > most:
+            path.unlink(missing_ok=True)

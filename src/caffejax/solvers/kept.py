@@ -1,0 +1,80 @@
+"""What says all that a solver's compiled functions compute, so that they are found again; see `kernels.kept`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+from ..data.transform import Finish
+from ..graph import Graph, Layer, Param
+from ..layers.registry import is_own
+from ..net import Net
+from ..schema.caffe_pb2 import SolverParameter
+
+# settings of a solver that its compiled functions do not depend on: rates are arguments, the rest is the loop's
+_OF_THE_LOOP = (
+    *("net", "net_param", "train_net", "train_net_param", "train_state", "test_net", "test_net_param", "test_state"),
+    *("test_iter", "test_interval", "test_compute_loss", "test_initialization", "base_lr", "lr_policy", "gamma"),
+    *("power", "stepsize", "stepvalue", "max_iter", "display", "average_loss", "snapshot", "snapshot_prefix"),
+    *("snapshot_format", "snapshot_after_train", "random_seed", "weights", "debug_info"),
+)
+
+
+def training_function(name: str, net: Net, param: SolverParameter) -> bytes | None:
+    """Return what says all that a solver's function computes; None where that is not known.
+
+    Args:
+        name: which function of the two it is.
+        net: the train net.
+        param: the solver's settings.
+    """
+    settings = SolverParameter()
+    settings.CopyFrom(param)
+    for field in _OF_THE_LOOP:
+        settings.ClearField(field)
+    of_net = net_function(name, net)
+    return None if of_net is None else of_net + settings.SerializeToString(deterministic=True)
+
+
+def net_function(name: str, net: Net) -> bytes | None:
+    """Return what says all that a function of a net computes.
+
+    None where more than this package's sources and the net says it: of types that others have registered, and of those
+    that are made for one layer, which may read files.
+    """
+    graph = net.graph
+    if graph.has_host_layers or any(layer.context.per_layer or not is_own(layer.type) for layer in graph.layers):
+        return None
+    found = hashlib.sha256()
+    for part in (name, net.run, type(net).__module__, type(net).__qualname__, *_graph(graph)):
+        data = part if isinstance(part, bytes) else repr(part).encode()
+        found.update(f"{len(data)}\n".encode() + data)
+    if any(layer.look is not None and not isinstance(layer.look.finish, Finish | None) for layer in graph.layers):
+        return None
+    return found.digest()
+
+
+def _graph(graph: Graph) -> Iterator[Any]:
+    yield graph.phase, graph.inputs, graph.outputs, graph.force_backward
+    yield sorted((name, blob.shape, str(blob.dtype)) for name, blob in graph.blobs.items())
+    for layer in graph.layers:
+        yield layer.site.layer.SerializeToString(deterministic=True)
+        yield from _layer(layer)
+
+
+def _layer(layer: Layer) -> Iterator[Any]:
+    yield layer.key, layer.type.name, layer.context.phase, layer.bottoms, layer.tops, layer.loss_weights
+    yield layer.need_backward, layer.bottom_need_backward
+    yield [_param(param) for param in layer.owned]
+    if layer.look is not None:
+        yield [(top.shape, str(top.dtype)) for top in (*layer.look.tops, *(layer.look.given or ()))]
+        if isinstance(finish := layer.look.finish, Finish):
+            yield finish.scale, finish.mean.shape, str(finish.mean.dtype)
+            yield finish.mean.tobytes()
+
+
+def _param(param: Param) -> tuple[Any, ...]:
+    spec = param.spec
+    multipliers = param.lr_mult, param.decay_mult, param.need_backward
+    return param.owner, spec.shape, spec.learnable, spec.persistent, spec.rewritten is None, *multipliers

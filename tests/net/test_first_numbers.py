@@ -1,0 +1,139 @@
+"""The numbers that `Net.init` draws are those that it drew when they were recorded, bit for bit.
+
+`python tests/net/test_first_numbers.py` records them anew, which is right only where they are meant to change.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import platform
+import zlib
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from caffejax.net import Net
+
+RECORDED = Path(__file__).parents[1] / "golden" / "first_numbers.json"
+
+FILLERS = {
+    "none": "",
+    "constant": 'type: "constant" value: 0.3',
+    "uniform": 'type: "uniform" min: -1.5 max: 2.25',
+    "gaussian": 'type: "gaussian" std: 0.013',
+    "gaussian with mean": 'type: "gaussian" mean: 0.7 std: 2.3',
+    "sparse": 'type: "gaussian" std: 0.7 sparse: 2',
+    "positive_unitball": 'type: "positive_unitball"',
+    "gaussian_unitball": 'type: "gaussian_unitball"',
+    "xavier": 'type: "xavier"',
+    "xavier by outputs": 'type: "xavier" variance_norm: FAN_OUT',
+    "xavier by the mean": 'type: "xavier" variance_norm: AVERAGE',
+    "msra": 'type: "msra"',
+    "msra by outputs": 'type: "msra" variance_norm: FAN_OUT alpha: 0.25',
+    "msra by the mean": 'type: "msra" variance_norm: AVERAGE',
+    "bilinear": 'type: "bilinear"',
+}
+# outputs, and the sizes of an image: of weights of one number, of few, and of more than are drawn at once
+SHAPES = {
+    "InnerProduct": [(1, (1, 1, 1)), (5, (3, 2, 2)), (10, (1, 1, 77)), (257, (8, 8, 8)), (700, (6, 16, 16))],
+    "Convolution": [(7, (3, 5, 5)), (64, (16, 9, 9))],
+}
+SEEDS = (0, 7, 2**31 - 1)
+
+
+def _net(filler: str, kind: str, outputs: int, image: tuple[int, ...]) -> Net:
+    sizes = " ".join(f"dim: {n}" for n in (1, *image))
+    kernel = "kernel_size: 3" if kind == "Convolution" else ""
+    field = {"Convolution": "convolution_param", "InnerProduct": "inner_product_param"}[kind]
+    blobs = f"weight_filler {{ {FILLERS[filler]} }} bias_filler {{ {_bias(filler)} }}" if filler != "none" else ""
+    return Net(f"""
+        layer {{ name: "x" type: "Input" top: "x" input_param {{ shape {{ {sizes} }} }} }}
+        layer {{ name: "layer" type: "{kind}" bottom: "x" top: "y"
+          {field} {{ num_output: {outputs} {kernel} {blobs} }} }}
+    """)
+
+
+def _bias(filler: str) -> str:
+    return 'type: "constant" value: 0.3' if filler in ("bilinear",) else FILLERS[filler]
+
+
+def _cases() -> list[tuple[str, str, int, tuple[int, ...], int]]:
+    return [
+        (filler, kind, *shape, seed)
+        for filler in FILLERS
+        for kind, shapes in SHAPES.items()
+        for i, shape in enumerate(shapes)
+        for seed in (SEEDS if i == 1 else SEEDS[i % 3 :][:1])
+        if filler != "bilinear" or kind == "Convolution"
+    ]
+
+
+def _name(case: tuple[Any, ...]) -> str:
+    filler, kind, outputs, image, seed = case
+    return f"{filler} {kind} {outputs} of {'x'.join(map(str, image))} seed {seed}"
+
+
+def _summary(arrays: Any) -> dict[str, Any]:
+    """A checksum of all bits, and of each array some numbers, for those who look for what differs."""
+    numbers = [np.asarray(a) for a in arrays]
+    crc = functools.reduce(lambda crc, a: zlib.crc32(a.tobytes(), crc), numbers, 0)
+    return {"crc": crc, "numbers": [[float(x) for x in a.ravel()[:: max(1, a.size // 3)][:3]] for a in numbers]}
+
+
+def _ways(case: tuple[Any, ...]) -> dict[str, Any]:
+    """The net's arrays, made as they are and, of one case of each filler, in a compiled program of the whole net."""
+    net, key = _net(*case[:4]), jax.random.key(case[4])
+    found = {"init": net.init(key).params["layer"]}
+    if (case[1], *case[2:]) == ("Convolution", *SHAPES["Convolution"][1], SEEDS[0]):
+        found["jit"] = jax.jit(net.init)(key).params["layer"]
+    return found
+
+
+@functools.cache
+def _recorded() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(RECORDED.read_text())
+    return found
+
+
+@pytest.mark.parametrize("case", _cases(), ids=_name)
+def test_first_numbers_are_those_recorded(case: tuple[Any, ...]) -> None:
+    wanted = _recorded()[_name(case)]
+    for way, arrays in _ways(case).items():
+        found = _summary(arrays)
+        np.testing.assert_allclose(
+            np.concatenate(found["numbers"]), np.concatenate(wanted[way]["numbers"]), rtol=1e-5, atol=1e-7
+        )
+        if platform.machine() == "x86_64":  # elsewhere the compiler may round products and sums otherwise
+            assert found["crc"] == wanted[way]["crc"], way
+
+
+@pytest.mark.parametrize("filler", FILLERS)
+def test_shapes_alone_are_those_of_the_numbers(filler: str) -> None:
+    net = _net(filler, "Convolution", 7, (3, 5, 5))
+    made, shapes = net.init(jax.random.key(1)), jax.eval_shape(net.init, jax.random.key(1))
+    assert jax.tree.map(lambda a: (a.shape, a.dtype), made) == jax.tree.map(lambda a: (a.shape, a.dtype), shapes)
+
+
+@pytest.mark.parametrize("filler", ["gaussian with mean", "xavier", "constant"])
+def test_cut_params_have_the_numbers_of_one_program(filler: str) -> None:
+    """Under `shardings` each array is made by a compiled program; on one device it is not cut, and made at once."""
+    net, key = _net(filler, "InnerProduct", 10, (1, 1, 77)), jax.random.key(7)
+    mesh = Mesh(np.array(jax.devices()[:1]), ("d",))
+    cut = NamedSharding(mesh, PartitionSpec("d"))
+    found = net.init(key, shardings={"layer": (cut, cut)})
+    for a, b in zip(found.params["layer"], net.init(key).params["layer"], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def _record() -> None:
+    found = {_name(case): {way: _summary(arrays) for way, arrays in _ways(case).items()} for case in _cases()}
+    RECORDED.write_text(json.dumps(found).replace("}}, ", "}},\n") + "\n")
+
+
+if __name__ == "__main__":
+    _record()
