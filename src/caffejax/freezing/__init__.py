@@ -1,6 +1,6 @@
 """Freezing a graph: constants folded, weights packed for the device, layers run as programs."""
 
-from .folding import fold
+from .folding import fold, materialize
 from .ready import Ready
 
-__all__ = ["Ready", "fold"]
+__all__ = ["Ready", "fold", "materialize"]

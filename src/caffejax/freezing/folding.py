@@ -24,13 +24,24 @@ def fold(graph: Graph, variables: Trees) -> tuple[Graph, Trees]:
         variables: its params and state, as the net has them; there may be more than it needs.
 
     Returns:
-        A graph, and all that it needs, of which each layer owns its own.
+        A graph, and all that it needs, of which each layer owns its own: arrays, and such `ScaledWeight`s as are
+        multiplied when they are asked for; see `materialize`.
     """
     graph = _without_idle(graph)
     folding = _Folding(graph, variables)
     for layer in graph.layers:
         folding.add(layer)
     return folding.result()
+
+
+def materialize(variables: Trees) -> Trees:
+    """Return folded params and state as JAX's arrays."""
+
+    def arrays(blobs: Arrays) -> Arrays:
+        return tuple(b if b is None or isinstance(b, jax.Array) else jax.device_put(np.asarray(b)) for b in blobs)
+
+    params, state = ({key: arrays(blobs) for key, blobs in tree.items()} for tree in variables)
+    return params, state
 
 
 def _without_idle(graph: Graph) -> Graph:
@@ -75,7 +86,7 @@ class _Folding:
         trees: tuple[dict[str, Arrays], dict[str, Arrays]] = {}, {}
         for layer in layers:
             arrays = zip(self._arrays[layer.key], layer.owned, strict=True)
-            owned = [(jax.device_put(a), p.spec.learnable) for a, p in arrays]
+            owned = [(a, p.spec.learnable) for a, p in arrays]
             for tree, learnable in zip(trees, (True, False), strict=True):
                 if any(is_learnable == learnable for _, is_learnable in owned):
                     tree[layer.key] = tuple(a if is_learnable == learnable else None for a, is_learnable in owned)
@@ -87,7 +98,7 @@ class _Folding:
             tree = self._variables[not param.spec.learnable]
             array = tree[param.owner.layer][param.owner.index]
             assert array is not None, param
-            found.append(array.reshape(param.spec.shape))
+            found.append(array if tuple(array.shape) == param.spec.shape else array.reshape(param.spec.shape))
         return tuple(found)
 
     def _keep(self, layer: Layer, arrays: Arrays) -> None:

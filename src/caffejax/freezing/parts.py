@@ -30,14 +30,14 @@ class Lowered:
     Attributes:
         part: the layers.
         executable: the program, for as many images as its arguments have.
-        weights: its weights as float32, in Caffe's order.
+        weights: its weights in Caffe's order: what NumPy can make arrays of; none once they are packed.
         reads: the blobs that it is given.
         makes: the blobs that it gives, and their shapes there.
     """
 
     part: Part
     executable: frozen.Executable
-    weights: tuple[np.ndarray, ...]
+    weights: tuple[Any, ...]
     reads: tuple[str, ...]
     makes: tuple[str, ...]
 
@@ -171,5 +171,4 @@ def _lowered(part: Part, graph: Graph, variables: Trees, later: Mapping[str, Abs
         executable = frozen.Executable(writer.text(results))
     except ValueError:
         return None
-    weights = tuple(np.asarray(w, np.float32) for w in writer.weights)
-    return Lowered(part, executable, weights, part.reads, makes)
+    return Lowered(part, executable, tuple(writer.weights), part.reads, makes)

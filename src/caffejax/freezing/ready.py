@@ -8,6 +8,7 @@ transformations all parts are traced.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import groupby
 from typing import Any
@@ -26,6 +27,7 @@ from ..schedule.compiled import CompiledParts
 from ..schedule.model import part_of
 from ..sizes import counted, in_words
 from .constants import compute_on_host, has_host_forward, without_constants
+from .folding import materialize
 from .parts import Lowered, lower, of_one_image
 
 Arrays = tuple[jax.Array, ...]
@@ -59,6 +61,7 @@ class Ready:
         if device and frozen.available() and options.kernels == "fast" and options.precision == "float32":
             self.schedule, self.programs = lower(self.graph, of_one_image(graph), variables)
         self._packed = {key: _pack(lowered, packed) for key, lowered in self.programs.items()}
+        self.programs = {key: replace(lowered, weights=()) for key, lowered in self.programs.items()}
         self._runner = CompiledParts(options.kernels) if graph.has_host_layers else run_part
         self._compiled = CompiledParts(options.kernels)
         self.compiles = not self.programs
@@ -93,7 +96,7 @@ class Ready:
         if key is not None and not self.may_draw:
             key = None  # each call would take it apart
         if not self.programs:
-            found: Values = self._whole((), self._variables, inputs, key)
+            found: Values = self._whole((), self._arrays, inputs, key)
             return found
         values: dict[str, Any] = {**self._constants, **inputs}
         for step in self._steps:
@@ -122,7 +125,7 @@ class Ready:
                 yield from own if has_step else [self._compiled_step(part_of(layers))]
 
     def _compiled_step(self, part: Part) -> Step:
-        params, state = _used([part], self._variables)
+        params, state = materialize(_used([part], self._variables))
         self.compiles = True
 
         def step(values: dict[str, Any], key: jax.Array | None) -> None:
@@ -135,6 +138,11 @@ class Ready:
         return step
 
     @cached_property
+    def _arrays(self) -> Trees:
+        """Params and state, where there are no packed weights that suffice to run."""
+        return materialize(self._variables)
+
+    @cached_property
     def may_draw(self) -> bool:
         """Whether some layers need a key."""
         if self.graph.has_host_layers:
@@ -144,7 +152,7 @@ class Ready:
         inputs = {name: self.graph.blobs[name] for name in self.graph.fed}
         packed = tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in self._packed.values())
         try:
-            jax.eval_shape(partial(self._run, self._program), packed, self._variables, inputs, None)
+            jax.eval_shape(partial(self._run, self._program), packed, materialize(self._variables), inputs, None)
         except LayerError:
             return True
         return False
@@ -162,7 +170,7 @@ class Ready:
 
     def traced(self, inputs: Mapping[str, Any], key: jax.Array | None) -> Values:
         """Run in a function that is being traced: differentiable, and for any platform."""
-        return self._run(self._operation, self._traced_weights, self._variables, inputs, key)
+        return self._run(self._operation, self._traced_weights, materialize(self._variables), inputs, key)
 
     def _run(
         self,

@@ -121,12 +121,14 @@ extern "C" void* caffejax_frozen_open(const char* program, Answer* answer) {
 
 extern "C" void caffejax_frozen_close(void* program) { delete static_cast<Frozen*>(program); }
 
-// Packs weights, which lie as Caffe has them, into `packed`, of as many bytes as the answer said.
-extern "C" const char* caffejax_frozen_pack(void* program, const float** weights, char* packed) {
-  return Attempted("packing weights", [&] {
-    const Frozen& frozen = *static_cast<const Frozen*>(program);
-    frozen.Pack({weights, weights + frozen.program.weights.size()}, packed);
-  });
+// Packs the weight of that number, which lies as Caffe has it, into `packed`, of as many bytes as the answer said.
+extern "C" const char* caffejax_frozen_pack(void* program, int64_t number, const float* weight, char* packed) {
+  return Attempted("packing weights", [&] { static_cast<const Frozen*>(program)->Pack(number, weight, packed); });
+}
+
+// Marks weights as packed for this program, once all of them are.
+extern "C" const char* caffejax_frozen_mark(void* program, char* packed) {
+  return Attempted("packing weights", [&] { static_cast<const Frozen*>(program)->steps.SetMark(packed); });
 }
 
 // Runs a program on arguments and results that lie in memory, `times` of its own along their first axes.

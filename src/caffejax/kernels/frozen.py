@@ -12,6 +12,7 @@ import importlib.util
 import math
 import weakref
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -74,16 +75,21 @@ class Executable:
         self.arguments, self.weights, self.results = _shapes(program)
         self._pointers = ctypes.c_void_p * len(self.arguments), ctypes.c_void_p * len(self.results)
 
-    def pack(self, weights: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the weights, given as float32 in Caffe's order, as the primitives want them: (bytes,) of uint8.
+    def pack(self, weights: Sequence[Any]) -> np.ndarray:
+        """Return the weights, given in Caffe's order, as the primitives want them: (bytes,) of uint8.
+
+        They are made float32 arrays one after the other, so that no two copies of all are needed at a time.
 
         Raises:
             ValueError: for arrays of other shapes or dtypes than the program's.
         """
         packed = aligned_empty((self.packed_bytes,), np.uint8)
-        own = _contiguous(weights, self.weights, 1, "weight")
-        pointers = (ctypes.c_void_p * len(own))(*map(_address, own))
-        _raise_if(self._library.caffejax_frozen_pack(self._handle, pointers, _address(packed)))
+        if len(weights) != len(self.weights):
+            raise ValueError(f"{len(weights)} weights given, the program has {len(self.weights)}")
+        for i, (weight, shape) in enumerate(zip(weights, self.weights, strict=True)):
+            (own,) = _contiguous([np.asarray(weight, np.float32)], [shape], 1, f"weight {i}: array")
+            _raise_if(self._library.caffejax_frozen_pack(self._handle, i, _address(own), _address(packed)))
+        _raise_if(self._library.caffejax_frozen_mark(self._handle, _address(packed)))
         return packed
 
     def __call__(self, packed: np.ndarray, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -220,7 +226,9 @@ def _declare(library: ctypes.CDLL) -> None:
     library.caffejax_frozen_close.restype = None
     library.caffejax_frozen_close.argtypes = (pointer,)
     library.caffejax_frozen_pack.restype = text
-    library.caffejax_frozen_pack.argtypes = pointer, pointer, pointer
+    library.caffejax_frozen_pack.argtypes = pointer, ctypes.c_int64, pointer, pointer
+    library.caffejax_frozen_mark.restype = text
+    library.caffejax_frozen_mark.argtypes = pointer, pointer
     library.caffejax_frozen_call.restype = text
     library.caffejax_frozen_call.argtypes = pointer, pointer, pointer, pointer, ctypes.c_int64
 

@@ -99,19 +99,19 @@ class Frozen {
   const Program program;
   const Steps steps;
 
-  // Rearranges weights, which lie as Caffe has them, to what the steps want.
-  void Pack(const std::vector<const float*>& weights, char* packed) const {
+  // Rearranges a weight, which lies as Caffe has it, to what the steps want.
+  void Pack(int64_t number, const float* weight, char* packed) const {
     for (const Packed& p : steps.packed) {
+      if (p.weight != number) continue;
       OneThread one(static_cast<int64_t>(p.lies.get_size()) <= kSmallWeight);
       std::vector<float> transformed;
-      if (p.transformed) transformed = TransformedWeight(weights[p.weight], p.given.get_dims());
+      if (p.transformed) transformed = TransformedWeight(weight, p.given.get_dims());
       auto given = p.transformed ? Plain(p.lies.get_dims()) : p.given;
-      memory from(given, Engine(), const_cast<float*>(p.transformed ? transformed.data() : weights[p.weight]));
+      memory from(given, Engine(), const_cast<float*>(p.transformed ? transformed.data() : weight));
       memory to(p.lies, Engine(), packed + p.offset);
       dnnl::reorder(from, to).execute(Stream(), from, to);
       Stream().wait();
     }
-    steps.SetMark(packed);
   }
 
   void Run(const std::vector<char*>& arguments, const std::vector<char*>& results, char* weights) {

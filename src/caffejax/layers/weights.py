@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,42 @@ def weight_and_bias(p: Any, shape: Shape) -> list[ParamSpec]:
     return [weight, ParamSpec((p.num_output,), p.bias_filler)] if p.bias_term else [weight]
 
 
-def taken_by_outputs(ctx: Context, blobs: Any, factor: Any, bias: Any) -> tuple[Any, tuple[np.ndarray, ...]] | None:
+@dataclass(frozen=True, eq=False)
+class ScaledWeight:
+    """A weight times a factor for each of its outputs, in float32: multiplied whenever NumPy asks for its numbers.
+
+    Attributes:
+        weight: the weight, (outputs, ...), or another scaled one.
+        factor: the factors, (outputs,) or ().
+    """
+
+    weight: Any
+    factor: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The weight's shape."""
+        return tuple(self.weight.shape)
+
+    @property
+    def ndim(self) -> int:
+        """The number of its axes."""
+        return len(self.shape)
+
+    dtype = np.dtype(np.float32)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return the product."""
+        along = self.factor.reshape(*self.factor.shape, *(1,) * (self.ndim - 1)) if self.factor.ndim else self.factor
+        return (np.asarray(self.weight, np.float32) * along.astype(np.float32)).astype(dtype or np.float32, copy=False)
+
+
+def taken_by_outputs(ctx: Context, blobs: Any, factor: Any, bias: Any) -> tuple[Any, tuple[Any, np.ndarray]] | None:
     """Take a factor and a bias for each output into a weight, whose first axis these are, and its bias.
 
     Returns:
-        The layer's message, which has a bias now, and the two blobs in float32; None if outputs are on another axis.
+        The layer's message, which has a bias now, and the two blobs: a `ScaledWeight`, and a bias in float32. None if
+        outputs are on another axis.
     """
     layer = type(ctx.layer)()
     layer.CopyFrom(ctx.layer)
@@ -28,8 +60,7 @@ def taken_by_outputs(ctx: Context, blobs: Any, factor: Any, bias: Any) -> tuple[
     if p.axis != 1 or getattr(p, "transpose", False):
         return None
     p.bias_term = True
-    weight, *before = (np.asarray(b, np.float32) for b in blobs)
+    weight, *before = blobs
     factor, bias = np.asarray(factor, np.float64), np.asarray(bias, np.float64)
-    along = factor.reshape(*factor.shape, *(1,) * (weight.ndim - 1)) if factor.ndim else factor
-    own = before[0].ravel() if before else np.zeros(len(weight))
-    return layer, (weight * along.astype(np.float32), (own * factor + bias).astype(np.float32))
+    own = np.asarray(before[0], np.float32).ravel() if before else np.zeros(weight.shape[0])
+    return layer, (ScaledWeight(weight, factor), (own * factor + bias).astype(np.float32))

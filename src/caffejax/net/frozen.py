@@ -12,11 +12,12 @@ import jax
 import numpy as np
 
 from ..forks import refuse_in_forks
-from ..freezing import Ready, fold
+from ..freezing import Ready, fold, materialize
 from ..graph import Graph
 from ..graph.reshape import reshape_graph, with_batch
 from ..kernels.compiling import cpu_of, only_cpus
 from ..options import Run
+from ..schedule import Trees
 from ..variables import Blobs, Variables
 from .given import check_inputs, check_variables
 from .room import check_room
@@ -42,7 +43,6 @@ class Frozen:
 
     Attributes:
         graph: its layers, after folding.
-        variables: their params and state.
 
     Raises:
         WeightsError: for params and state that do not fit.
@@ -51,10 +51,10 @@ class Frozen:
     def __init__(self, graph: Graph, variables: Variables, options: Run) -> None:
         check_variables(graph, *variables)
         graph, folded = fold(graph, variables)
-        self._set(graph, Variables(*map(dict, folded)), options)
+        self._set(graph, folded, options)
 
-    def _set(self, graph: Graph, variables: Variables, options: Run) -> None:
-        self.graph, self.variables, self._options = graph, variables, options
+    def _set(self, graph: Graph, variables: Trees, options: Run) -> None:
+        self.graph, self._folded, self._options = graph, variables, options
         self._fed = graph.fed
         self._packed: WeakValueDictionary[Any, np.ndarray] = WeakValueDictionary()  # those in use
         self._forget()
@@ -102,6 +102,11 @@ class Frozen:
         except (KeyError, TypeError, IndexError, ValueError):
             check_inputs(self.graph, self.graph.fed, inputs)
             raise
+
+    @property
+    def variables(self) -> Variables:
+        """Params and state of its layers, after folding: made at each use: to run, it has packed weights."""
+        return Variables(*map(dict, materialize(self._folded)))
 
     @property
     def fed(self) -> tuple[str, ...]:
@@ -158,7 +163,7 @@ class Frozen:
         graph = reshape_graph(self.graph, {name: tuple(np.shape(v)) for name, v in inputs.items()})
         check_room(graph)
         with jax.ensure_compile_time_eval():  # weights are packed once, whatever is being traced
-            return Ready(graph, self.variables, self._options, self._packed, device=device)
+            return Ready(graph, self._folded, self._options, self._packed, device=device)
 
 
 def _shapes(arrays: Iterable[Any]) -> tuple[Any, ...] | None:
