@@ -13,7 +13,7 @@ rounds; those in brackets are ratios to OpenCV's, or PyTorch's, whose geometric 
 
 Nets are public ones by name, looked up in folders or zip files of prototxts, else in configs/; or prototxts. A
 .caffemodel beside one is used, otherwise weights are random. A competitor whose outputs differ by more than 1e-3 of
-the largest value is left out, and named.
+the largest value is named: of detections one box that falls on the other side of a threshold may do that.
 """
 
 from __future__ import annotations
@@ -169,10 +169,10 @@ class Bench:
         ready = []
         for entry in entries:
             found = self.run(entry, folder, jobs, filled)
-            fault = "fails" if found is None else same(entry, found)
-            if fault is None:
+            if found is not None:
                 ready.append(entry)
-            else:
+            fault = "fails" if found is None else same(entry, found)
+            if fault is not None:
                 self.notes.append(f"{net}: {entry.label} {fault}")
         runs: dict[str, list[dict[str, float]]] = {entry.label: [] for entry in ready}
         for _ in range(self.options.rounds):
