@@ -20,7 +20,7 @@ from ..variables import Variables
 
 
 def _initial_params(
-    graph: Graph, key: jax.Array, dtype: Any, shardings: Mapping[str, Any]
+    graph: Graph, key: jax.Array | None, dtype: Any, shardings: Mapping[str, Any]
 ) -> Callable[[Param], jax.Array]:
     """Return what makes the first value of a param, see `initial_param`.
 
@@ -35,13 +35,14 @@ def _initial_params(
         def make(data: Any) -> list[jax.Array]:
             return [initial_param(graph, p, jax.random.wrap_key_data(data, impl=impl), dtype) for p in cut]
 
+        assert key is not None
         data, impl = np.asarray(jax.random.key_data(key)), jax.random.key_impl(key)  # the same in all processes
         found = jax.jit(make, out_shardings=[where[p.slot] for p in cut])(data)
         made = {p.slot: array for p, array in zip(cut, found, strict=True)}
     return lambda p: made[p.slot] if p.slot in made else initial_param(graph, p, key, dtype)
 
 
-def initial_param(graph: Graph, param: Param, key: jax.Array, dtype: Any) -> jax.Array:
+def initial_param(graph: Graph, param: Param, key: jax.Array | None, dtype: Any) -> jax.Array:
     """Make the first value of a param; a random one from the key, the layer's name and the param's index.
 
     Raises:
@@ -55,6 +56,7 @@ def initial_param(graph: Graph, param: Param, key: jax.Array, dtype: Any) -> jax
             return jnp.asarray(param.spec.value, dtype)
         own_key = None
         if is_random(param.spec.filler):  # most are not, and a key costs time
+            assert key is not None
             own_key = jax.random.fold_in(name_key(key, param.slot.layer), param.slot.index)
         return fill(param.spec.filler, own_key, param.spec.shape, dtype)
 
@@ -70,9 +72,17 @@ def _defined_param(layer: Layer, param: Param) -> Array:
 
 
 def initial_variables(
-    graph: Graph, key: jax.Array, dtype: Any, shardings: Mapping[str, Any], known: Mapping[Slot, jax.Array] = {}
+    graph: Graph, key: jax.Array | None, dtype: Any, shardings: Mapping[str, Any], known: Mapping[Slot, jax.Array] = {}
 ) -> Variables:
-    """Make new params and state, as `Net.init` does, but for the arrays in `known`, which are taken as they are."""
+    """Make new params and state, as `Net.init` does, but for the arrays in `known`, which are taken as they are.
+
+    Args:
+        graph: the net's graph.
+        key: a random key; None if nothing has to be drawn.
+        dtype: of what is made.
+        shardings: as for `Net.init`.
+        known: arrays that there are already.
+    """
     make = _initial_params(graph, key, dtype, shardings)
 
     def initial(param: Param) -> jax.Array:

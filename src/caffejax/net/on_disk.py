@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import jax
 import jax.numpy as jnp
 
 from ..checkpoints.loading import Initializer, load_and_report, save_weights
 from ..checkpoints.matching import LoadReport
-from ..graph import Graph
+from ..graph import Graph, Slot
+from ..layers.fillers import is_random
 from ..variables import Params, Variables
 from .given import check_key, check_variables
 from .initial import initial_variables
@@ -73,10 +74,17 @@ class OnDisk:
         Args:
             key: as for `init`; default: that of seed 0.
         """
-        key = jax.random.key(0) if key is None else key
-        check_key(key)
+        if key is not None:
+            check_key(key)
         check_room(self.graph)
-        return lambda loaded: initial_variables(self.graph, key, jnp.float32, {}, loaded)
+
+        def initialize(loaded: Mapping[Slot, jax.Array]) -> Variables:
+            params = [p for layer in self.graph.layers for p in (*layer.params, *layer.carried) if p.owned]
+            draws = any(p.slot not in loaded and is_random(p.spec.filler) for p in params)
+            own = jax.random.key(0) if key is None and draws else key  # to make one takes 40 MiB: it is compiled
+            return initial_variables(self.graph, own, jnp.float32, {}, loaded)
+
+        return initialize
 
     def save(self, params: Params, state: Params, path: str | os.PathLike[str]) -> None:
         """Write the weights to a file; the name's end says in which format: those of `load`.

@@ -5,7 +5,7 @@ from typing import Any
 
 from ..layers.python.blob import Blob
 from ..layers.python.layer import Layer
-from . import _caffe, io, proto, pycaffe
+from . import _caffe, proto, pycaffe
 from ._alias import install
 from ._modes import (
     NCCL,
@@ -84,6 +84,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "io":  # it imports OpenCV
+        return importlib.import_module(".io", __name__)
     if name not in _LAZY:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     value = globals()[name] = getattr(importlib.import_module(_LAZY[name], __name__), name)
@@ -91,4 +93,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, "io"})

@@ -1,0 +1,126 @@
+"""Shapes of tops by rules, and layers on NumPy arrays: both give what tracing and compiling forward gives."""
+
+import itertools
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from replay import net
+
+from caffejax.errors import LayerError
+from caffejax.graph import build
+from caffejax.graph.build import top_shapes
+from caffejax.kernels import frozen
+from caffejax.layers import Traced
+from caffejax.layers.calling import forward
+from caffejax.net import Net
+from recorded import MANIFEST, case_id, recorded_type
+
+
+def has(case: dict[str, Any], attribute: str) -> bool:
+    runs = recorded_type(case).runs
+    return isinstance(runs, Traced) and getattr(runs, attribute) is not None
+
+
+BY_RULE = [case for case in MANIFEST if has(case, "top_shapes")]
+
+
+def test_rules_give_the_shapes_that_forward_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len({case["type"] for case in BY_RULE}) > 15
+    by_rule = {case_id(case): Net(case["path"].with_suffix(".prototxt"), case["phase"]).graph for case in BY_RULE}
+    monkeypatch.setattr(build, "_shapes_by_rule", lambda *_: None)
+    for case in BY_RULE:
+        graph = by_rule[case_id(case)]
+        for layer in graph.layers:
+            if isinstance(layer.type.runs, Traced):
+                bottoms = [graph.blobs[b] for b in layer.bottoms]
+                traced = top_shapes(layer.context, (*layer.params, *layer.carried), bottoms)
+                assert traced == tuple(graph.blobs[t] for t in layer.tops), case_id(case)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "shapes"),
+    [
+        ("Concat", "", [(2, 3, 4), (2, 3, 5)]),
+        ("Eltwise", "", [(2, 3), (2, 4)]),
+        ("Eltwise", "eltwise_param { coeff: 1 coeff: 2 coeff: 3 }", [(2, 3), (2, 3)]),
+        ("Softmax", "softmax_param { axis: 4 }", [(2, 3)]),
+        ("BatchNorm", "", [(2,)]),
+        ("Pooling", "pooling_param { kernel_size: 9 stride: 2 pad: 9 }", [(1, 2, 4, 4)]),
+        ("Convolution", "convolution_param { num_output: 2 kernel_size: 5 }", [(1, 2, 4, 4)]),
+        ("DetectionOutput", "detection_output_param { num_classes: 3 }", [(1, 36), (1, 26), (1, 2, 36)]),
+        ("DetectionOutput", "detection_output_param { num_classes: 3 keep_top_k: 0 }", [(1, 36), (1, 27), (1, 2, 36)]),
+    ],
+)
+def test_rules_leave_no_error_out(
+    kind: str, text: str, shapes: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def message() -> str:
+        try:
+            return str([blob.shape for blob in Net(net(kind, text, shapes)).graph.blobs.values()])
+        except Exception as error:
+            return str(error)
+
+    by_rule = message()
+    monkeypatch.setattr(build, "_shapes_by_rule", lambda *_: None)
+    assert by_rule == message()
+
+
+def compare_on_host(context: Any, *bottoms: np.ndarray) -> None:
+    """Compare a layer on NumPy arrays with the same one compiled."""
+    on_host = context.type.runs.host_forward(context, *bottoms)
+    compiled, _ = jax.jit(lambda given: forward(context, (), given))(bottoms)
+    assert isinstance(on_host, np.ndarray)
+    np.testing.assert_allclose(on_host, compiled[0], rtol=1e-5, atol=1e-6)
+
+
+ON_HOST = [case for case in MANIFEST if has(case, "host_forward")]
+
+
+@pytest.mark.parametrize("case", ON_HOST, ids=case_id)
+def test_recorded_layers_on_numpy_arrays(case: dict[str, Any]) -> None:
+    recorded = np.load(case["path"].with_suffix(".npz"))
+    layer = Net(case["path"].with_suffix(".prototxt"), case["phase"]).graph.layer("layer")
+    compare_on_host(layer.context, *(recorded[f"bottom/{b}"] for b in layer.bottoms))
+
+
+SETTINGS = list(
+    itertools.product(
+        ("", "confidence_threshold: 0.3"),
+        ("keep_top_k: -1", "keep_top_k: 5"),
+        ("", "nms_param { nms_threshold: 0.2 }", "nms_param { nms_threshold: 0.7 top_k: 6 eta: 0.8 }"),
+        ("share_location: true", "share_location: false background_label_id: -1"),
+        ("code_type: CENTER_SIZE", "code_type: CORNER variance_encoded_in_target: true"),
+    )
+)
+
+
+@pytest.mark.skipif(not frozen.available(), reason="needs the compiled kernels")
+@pytest.mark.parametrize("settings", SETTINGS[::7], ids=" ".join)
+def test_detections_on_numpy_arrays(settings: tuple[str, ...]) -> None:
+    param = f"detection_output_param {{ num_classes: 3 {' '.join(settings)} }}"
+    groups = 3 if "share_location: false" in param else 1
+    images, priors = 2, 12
+    layer = Net(
+        net("DetectionOutput", param, [(images, priors * groups * 4), (images, priors * 3), (1, 2, priors * 4)])
+    )
+    context = layer.graph.layer("layer").context
+    for seed, scores in itertools.product(range(3), ("spread", "equal", "none")):
+        random = np.random.default_rng(seed)
+        low = random.uniform(0, 0.6, (priors, 2))
+        boxes = np.concatenate([low, low + random.uniform(-0.05, 0.4, (priors, 2))], 1)  # some are turned inside out
+        prior = np.stack([boxes.ravel(), np.full(priors * 4, 0.1)])[None].astype(np.float32)
+        location = random.normal(0, 0.5, (images, priors * groups * 4)).astype(np.float32)
+        confidence = random.uniform(0, 1, (images, priors * 3)).astype(np.float32)
+        if scores == "equal":
+            confidence = np.round(confidence, 1)
+        compare_on_host(context, location, confidence * 0 - 1 if scores == "none" else confidence, prior)
+
+
+def test_what_the_compiled_layer_refuses_is_refused_on_the_host() -> None:
+    layer = Net(net("DetectionOutput", "detection_output_param { num_classes: 3 }", [(1, 36), (1, 27), (1, 2, 36)]))
+    context = layer.graph.layer("layer").context
+    wrong = [np.zeros(shape, np.float32) for shape in ((1, 36), (1, 26), (1, 2, 36))]
+    with pytest.raises(LayerError, match="27"):
+        context.type.runs.host_forward(context, *wrong)
