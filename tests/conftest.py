@@ -10,13 +10,19 @@ import hypothesis
 import pytest
 
 from caffejax.process import keep_compiled
+from quickly import flags
 
+os.environ["XLA_FLAGS"] = flags()  # of the processes that tests start as well
 if "CAFFEJAX_CACHE" not in os.environ:  # the first of the processes: what one of them compiled, the others load
     _compiled = tempfile.TemporaryDirectory()
     os.environ["CAFFEJAX_CACHE"] = _compiled.name
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 keep_compiled()
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # shells have programs in the background ignore it
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    # under nohup; what ignores a signal has its children ignore it too, and what handles it does not
+    signal.signal(signal.SIGHUP, lambda *_: None)
 hypothesis.settings.register_profile("any", deadline=None)  # the first example compiles, and machines are busy
 hypothesis.settings.load_profile("any")
 
@@ -42,17 +48,6 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"needs the reference files in {SHARED}, which are absent")
     return SHARED
-
-
-@pytest.fixture
-def little_optimized() -> Iterator[None]:
-    """Compile in two thirds of the time: for tests whose time is compiling, and that ask what is computed, not how."""
-    import jax
-
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture
