@@ -1,5 +1,6 @@
 """Where test data lies, and what makes the tests fast."""
 
+import gc
 import os
 import signal
 import tempfile
@@ -40,6 +41,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for cases in asked.values():
         if not any(case.get_closest_marker("quick") for case in cases):
             cases[0].add_marker("quick")
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is there for all of the session out of what the garbage collector goes through each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
