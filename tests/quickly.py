@@ -17,6 +17,12 @@ def flags(*others: str) -> str:
     return " ".join([os.environ.get("XLA_FLAGS", ""), *ours, *others]).strip()
 
 
+def unhurried() -> dict[str, str]:
+    """The environment without these flags: for programs that run far longer than they are compiled."""
+    others = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if flag.partition("=")[0] not in FLAGS]
+    return os.environ | {"XLA_FLAGS": " ".join(others)}
+
+
 def with_devices(devices: int) -> dict[str, str]:
     """The environment of a process whose JAX sees a CPU as that many devices."""
     return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags(f"--xla_force_host_platform_device_count={devices}")}
