@@ -5,6 +5,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import hypothesis
@@ -12,6 +13,7 @@ import pytest
 
 from caffejax.process import keep_compiled
 from quickly import flags
+from transformations.processes import fresh
 
 os.environ["XLA_FLAGS"] = flags()  # of the processes that tests start as well
 if "CAFFEJAX_CACHE" not in os.environ:  # the first of the processes: what one of them compiled, the others load
@@ -55,6 +57,20 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"needs the reference files in {SHARED}, which are absent")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def eight_devices() -> Iterator[ProcessPoolExecutor]:
+    """A process whose JAX has eight devices, the same for all tests: it takes seconds to start, and keeps programs."""
+    with fresh(8) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="session")
+def fresh_process() -> Iterator[ProcessPoolExecutor]:
+    """A process that does not load caffejax, the same for all tests."""
+    with fresh() as pool:
+        yield pool
 
 
 @pytest.fixture
