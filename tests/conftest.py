@@ -1,22 +1,31 @@
 """Where test data lies, and what makes the tests fast."""
 
+import gc
 import os
 import signal
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import hypothesis
 import pytest
 
 from caffejax.process import keep_compiled
+from quickly import flags
+from transformations.processes import fresh
 
+os.environ["XLA_FLAGS"] = flags()  # of the processes that tests start as well
 if "CAFFEJAX_CACHE" not in os.environ:  # the first of the processes: what one of them compiled, the others load
     _compiled = tempfile.TemporaryDirectory()
     os.environ["CAFFEJAX_CACHE"] = _compiled.name
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 keep_compiled()
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # shells have programs in the background ignore it
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    # under nohup; what ignores a signal has its children ignore it too, and what handles it does not
+    signal.signal(signal.SIGHUP, lambda *_: None)
 hypothesis.settings.register_profile("any", deadline=None)  # the first example compiles, and machines are busy
 hypothesis.settings.load_profile("any")
 
@@ -36,6 +45,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             cases[0].add_marker("quick")
 
 
+def pytest_collection_finish() -> None:
+    """Leave what is there for all of the session out of what the garbage collector goes through each time."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Third-party files that are not part of the repository."""
@@ -44,15 +59,18 @@ def shared() -> Path:
     return SHARED
 
 
-@pytest.fixture
-def little_optimized() -> Iterator[None]:
-    """Compile in two thirds of the time: for tests whose time is compiling, and that ask what is computed, not how."""
-    import jax
+@pytest.fixture(scope="session")
+def eight_devices() -> Iterator[ProcessPoolExecutor]:
+    """A process whose JAX has eight devices, the same for all tests: it takes seconds to start, and keeps programs."""
+    with fresh(8) as pool:
+        yield pool
 
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+
+@pytest.fixture(scope="session")
+def fresh_process() -> Iterator[ProcessPoolExecutor]:
+    """A process that does not load caffejax, the same for all tests."""
+    with fresh() as pool:
+        yield pool
 
 
 @pytest.fixture

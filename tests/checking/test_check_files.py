@@ -12,8 +12,6 @@ from caffejax.checking.files import kind_of, model_files
 from caffejax.checkpoints.caffemodel import write_caffemodel
 from caffejax.schema import read_net
 
-pytestmark = pytest.mark.long
-
 INPUT = 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 8 dim: 8 } } }\n'
 CONV = """layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
   convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "xavier" } } }\n"""

@@ -11,8 +11,6 @@ from caffejax.data import LevelDb, Lmdb
 from caffejax.data.annotated.datum import annotated, parse
 from caffejax.data.datum import image_of
 
-pytestmark = pytest.mark.long
-
 MAP = """
 item { name: "none_of_the_above" label: 0 display_name: "background" }
 item { name: "cat" label: 1 display_name: "cat" }

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from started import Program
+
 OURS = """
 import os, signal, sys, time
 from caffejax.cli import watched
@@ -63,10 +65,10 @@ def test_how_it_ends(does: str, code: int, says: str) -> None:
     assert (run.returncode, run.stderr) == (code, says)
 
 
-def started(does: str) -> "subprocess.Popen[str]":
+def watching(does: str) -> Program:
     """A watching process, when the one that it watches is ready, and sleeps."""
     command = [sys.executable, "-c", OURS + does + "\nprint('ready', flush=True)\ntime.sleep(60)"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = Program(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return process
@@ -74,14 +76,14 @@ def started(does: str) -> "subprocess.Popen[str]":
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_are_handed_on(number: signal.Signals) -> None:
-    process = started(f"signal.signal({int(number)}, lambda *_: sys.exit(5))")
-    process.send_signal(number)
-    process.communicate(timeout=30)
+    with watching(f"signal.signal({int(number)}, lambda *_: sys.exit(5))") as process:
+        process.send_signal(number)
+        process.communicate(timeout=30)
     assert process.returncode == 5
 
 
 def test_it_ends_with_the_one_that_watches() -> None:
-    process = started("")
-    process.kill()
-    process.communicate(timeout=30)  # its output is closed when the watched one has ended, too
+    with watching("") as process:
+        process.kill()
+        process.communicate(timeout=30)  # its output is closed when the watched one has ended, too
     assert process.returncode == -signal.SIGKILL

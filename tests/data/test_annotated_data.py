@@ -14,8 +14,6 @@ from caffejax.errors import DataError
 from caffejax.layers.rows import trimmed
 from caffejax.schema import caffe_pb2
 
-pytestmark = pytest.mark.long
-
 COLOURS = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255]], np.uint8)
 MANY = "sampler { min_scale: 0.2 min_aspect_ratio: 0.5 max_aspect_ratio: 2 } max_sample: 1"
 

@@ -8,8 +8,6 @@ import pytest
 
 from caffejax.layers.rows import count, trimmed
 
-pytestmark = pytest.mark.long
-
 FOLDER = Path(__file__).parents[1] / "golden/fork_layers/data/photos_a"
 CASES = {case["case"]: case for case in json.loads((FOLDER / "manifest.json").read_text())}
 

@@ -10,8 +10,6 @@ from caffejax.data.annotated.colours import distorted
 from caffejax.data.annotated.sampling import _windows
 from caffejax.schema import caffe_pb2
 
-pytestmark = pytest.mark.long
-
 BOXES = np.array([[0.05, 0.2, 0.25, 0.6], [0.4, 0.3, 0.55, 0.8], [0.7, 0.1, 0.9, 0.5]], np.float32)
 
 

@@ -8,8 +8,6 @@ import pytest
 
 from caffejax.errors import DataError
 
-pytestmark = pytest.mark.long
-
 SIZES = [(20, 30), (24, 26), (31, 22), (20, 30), (28, 28)]
 PARAMS = {
     "ImageSegData": "image_data_param",

@@ -1,7 +1,6 @@
 """Nets as StableHLO: the same numbers where there is no caffejax, whatever the number of rows."""
 
 import re
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from caffejax import CaffejaxError, GraphError, Net, load_weights
 from caffejax.export import BatchError, Subject, export_stablehlo, subject_of, write_stablehlo
 from caffejax.export.batch import any_batch
-from transformations.processes import fresh, reload
+from transformations.processes import reload
 
 REPOSITORY = Path(__file__).parents[2]
 GOLDEN = REPOSITORY / "tests" / "golden"
@@ -97,13 +96,6 @@ REGIONS = f"""
 """
 
 
-@pytest.fixture(scope="module")
-def elsewhere() -> Iterator[ProcessPoolExecutor]:
-    """A process without caffejax."""
-    with fresh() as pool:
-        yield pool
-
-
 def subject(model: Any, weights: Path | None = None, phase: Any = "TEST") -> Subject:
     """The net with numbers in all its params and statistics."""
     net = Net(model, phase)
@@ -151,7 +143,7 @@ def assert_same(found: dict[str, np.ndarray], expected: dict[str, Any]) -> None:
 )
 def test_it_takes_any_number_of_rows_elsewhere(
     tmp_path: Path,
-    elsewhere: ProcessPoolExecutor,
+    fresh_process: ProcessPoolExecutor,
     model: Any,
     outputs: dict[str, tuple[int, ...]],
 ) -> None:
@@ -161,7 +153,7 @@ def test_it_takes_any_number_of_rows_elsewhere(
     kept = (tmp_path / "net.stablehlo").read_bytes()
     for rows in (1, 4):
         given = inputs(one, rows)
-        found = elsewhere.submit(reload, kept, (given,)).result()
+        found = fresh_process.submit(reload, kept, (given,)).result()
         assert_same(found, computed(one, given))
         assert {name: blob.shape for name, blob in found.items()} == {
             name: tuple(-rows * n if n < 0 else n for n in shape) for name, shape in outputs.items()
@@ -169,13 +161,13 @@ def test_it_takes_any_number_of_rows_elsewhere(
 
 
 @pytest.mark.long
-def test_detections_are_those_of_caffe(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+def test_detections_are_those_of_caffe(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
     one = subject(SSD / "deploy.prototxt", SSD / "weights.caffemodel")
     write_stablehlo(one, tmp_path / "net.stablehlo")
     with np.load(SSD / "deploy.npz", allow_pickle=False) as recorded:
         image, expected = recorded["blob/data"], recorded["blob/detection_out"]
     kept = (tmp_path / "net.stablehlo").read_bytes()
-    found = elsewhere.submit(reload, kept, ({"data": image},)).result()["detection_out"][0, 0]
+    found = fresh_process.submit(reload, kept, ({"data": image},)).result()["detection_out"][0, 0]
     rows = found[found[:, 0] >= 0]  # the others are padding
     np.testing.assert_allclose(rows, expected[0, 0], rtol=1e-4, atol=1e-4)
 
@@ -216,13 +208,13 @@ def test_inputs_that_must_be_of_one_length_share_it() -> None:
     assert lengths == {"data": "batch_0", "rois": "batch_1", "offsets": "batch_1"}
 
 
-def test_images_and_regions_are_counted_apart(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+def test_images_and_regions_are_counted_apart(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
     one = subject(REGIONS)
     write_stablehlo(one, tmp_path / "net.stablehlo")
     images = inputs(one, None)["data"]
     rois = np.array([[0, 1, 1, 5, 6], [0, 0, 2, 7, 7], [0, 3, 0, 6, 4], [0, 2, 2, 4, 4]], np.float32)
     given = {"data": images, "rois": rois}
-    found = elsewhere.submit(reload, (tmp_path / "net.stablehlo").read_bytes(), (given,)).result()
+    found = fresh_process.submit(reload, (tmp_path / "net.stablehlo").read_bytes(), (given,)).result()
     assert found["ip"].shape == (4, 4)
     assert_same(found, computed(one, given))
 
@@ -239,7 +231,7 @@ def test_the_program_for_other_tools_takes_the_inputs_alone() -> None:
 
 @pytest.mark.parametrize("streams", [None, 5])
 def test_a_recurrent_net_takes_its_own_number(
-    tmp_path: Path, elsewhere: ProcessPoolExecutor, streams: int | None
+    tmp_path: Path, fresh_process: ProcessPoolExecutor, streams: int | None
 ) -> None:
     one = subject(LSTM)
     if streams is not None:
@@ -249,17 +241,17 @@ def test_a_recurrent_net_takes_its_own_number(
         export_stablehlo(one, batch_axis=1)
     write_stablehlo(one, tmp_path / "net.stablehlo", batch=False)
     given = inputs(one, None)
-    found = elsewhere.submit(reload, (tmp_path / "net.stablehlo").read_bytes(), (given,)).result()
+    found = fresh_process.submit(reload, (tmp_path / "net.stablehlo").read_bytes(), (given,)).result()
     assert_same(found, computed(one, given))
 
 
-def test_names_may_be_anything(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+def test_names_may_be_anything(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
     text = f'name: "na\u00efve \\"net\\" % / 1" {fed("a b/c-1", 2, 3)}'
     text += 'layer { name: "t h" type: "TanH" bottom: "a b/c-1" top: "\u00e9/{x}" }'
     one = subject(text)
     write_stablehlo(one, tmp_path / "net.stablehlo")
     given = inputs(one, 4)
-    found = elsewhere.submit(reload, (tmp_path / "net.stablehlo").read_bytes(), (given,)).result()
+    found = fresh_process.submit(reload, (tmp_path / "net.stablehlo").read_bytes(), (given,)).result()
     assert_same(found, {"\u00e9/{x}": np.tanh(given["a b/c-1"])})
 
 

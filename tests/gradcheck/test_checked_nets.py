@@ -15,8 +15,6 @@ from caffejax.data.complete_inputs import complete_inputs
 from caffejax.errors import CaffejaxError
 from caffejax.layers import registered
 
-pytestmark = pytest.mark.usefixtures("little_optimized")
-
 NET = """
 name: "small"
 layer { name: "in" type: "Input" top: "data" top: "label"

@@ -31,8 +31,6 @@ from caffejax.layers import registered
 from caffejax.net import Variables
 from recorded import MANIFEST, by_name, recorded_type
 
-pytestmark = pytest.mark.usefixtures("little_optimized")
-
 
 def recorded_cases() -> dict[str, list[dict[str, Any]]]:
     """For each type with a rule its first and its last recorded case away from kinks."""

@@ -14,6 +14,7 @@ import pytest
 from jax import export
 
 from caffejax.kernels.operation import Operation
+from quickly import with_devices
 
 X = jnp.arange(1.0, 4)
 
@@ -102,7 +103,7 @@ with jax.set_mesh(explicit):
 
 def test_a_program_that_is_cut_for_devices_has_xlas_own() -> None:
     """Under shard_map it is one device's."""
-    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    environment = os.environ | with_devices(4)
     done = subprocess.run([sys.executable, "-c", DEVICES], capture_output=True, text=True, env=environment, check=True)
     assert done.stdout.split() == ["10.0", "1.0", "1.0", "10.0", "1.0"]
 

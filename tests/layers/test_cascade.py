@@ -13,8 +13,6 @@ from caffejax.errors import CaffejaxError
 from caffejax.layers.cascade.overlap import overlap
 from caffejax.layers.cascade.ranks import drawn, highest
 
-pytestmark = pytest.mark.long
-
 REG = "bbox_reg_param { bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 " + (
     "bbox_std: 0.1 bbox_std: 0.1 bbox_std: 0.2 bbox_std: 0.2 %s }"
 )

@@ -20,8 +20,6 @@ from caffejax.layers.detection.mining import hardest
 from caffejax.layers.rows import trimmed
 from recorded import GOLDEN
 
-pytestmark = pytest.mark.long
-
 FORK = GOLDEN / "fork_layers"
 TOLERANCE = {"atol": 1e-5, "rtol": 1e-4}
 

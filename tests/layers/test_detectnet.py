@@ -9,8 +9,6 @@ import pytest
 
 import caffejax
 
-pytestmark = pytest.mark.long
-
 Arrays = dict[str, np.ndarray]
 Shape = tuple[int, ...]
 Rows = list[tuple[float, ...]]

@@ -34,7 +34,7 @@ def tops(replay: Replay, dtype: Any) -> tuple[jax.Array, ...]:
         return jax.tree.map(lambda a: jnp.asarray(a, dtype), tree)
 
     replay.state = cast(replay.state)
-    made = replay.tops(cast(replay.params), cast_inputs(replay, dtype))[0]
+    made = replay.net.jit(replay.tops)(cast(replay.params), cast_inputs(replay, dtype))[0]
     return tuple(map(trimmed, made)) if replay.layer.type.facts.padded else made
 
 
@@ -54,7 +54,7 @@ def expected_rows(replay: Replay, dtype: Any) -> dict[str, np.ndarray]:
     """The rows that a type finds, by decisions and exponentials, in the bottoms as rounded to that type."""
     kept = COORDINATES if dtype == jnp.bfloat16 else set()
     rounded = {n: a if n in kept else a.astype(dtype).astype(np.float32) for n, a in replay.inputs.items()}
-    made = replay.tops(replay.params, rounded)[0]
+    made = replay.net.jit(replay.tops)(replay.params, rounded)[0]
     rows = map(trimmed, made) if replay.layer.type.facts.padded else made
     return dict(zip(replay.layer.tops, map(np.asarray, rows), strict=True))
 

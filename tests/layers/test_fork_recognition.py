@@ -13,8 +13,6 @@ from caffejax.errors import GraphError
 from caffejax.net import Net
 from caffejax.solvers import Solver
 
-pytestmark = pytest.mark.long
-
 RANDOM = np.random.default_rng(0)
 FILL = 'weight_filler { type: "gaussian" std: 1 }'
 MARGIN = "margin_inner_product_param {{ num_output: 3 type: {} base: {} gamma: 1 {} }}"

@@ -8,8 +8,6 @@ from replay import net
 from caffejax.errors import CaffejaxError
 from caffejax.net import Net
 
-pytestmark = pytest.mark.long
-
 NOTHING = [
     ("ROIPooling", "roi_pooling_param { pooled_h: 2 pooled_w: 2 }", [(1, 2, 6, 6), (0, 5)], (0, 2, 2, 2)),
     ("MultiBoxLoss", "multibox_loss_param { num_classes: 2 }", [(1, 16), (1, 8), (1, 2, 16), (1, 1, 0, 8)], ()),

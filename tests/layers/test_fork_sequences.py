@@ -12,8 +12,6 @@ from replay import net
 from caffejax.errors import GraphError
 from caffejax.net import Net
 
-pytestmark = pytest.mark.long
-
 CTC = "ctc_loss_param { alphabet_size: 3 time_step: 4 blank_label: 2 }"
 
 

@@ -12,8 +12,6 @@ from caffejax.layers.fillers import fill
 from caffejax.net import Net
 from caffejax.schema import caffe_pb2
 
-pytestmark = pytest.mark.long
-
 RNG = np.random.default_rng(3)
 KEY = jax.random.key(0)
 

@@ -12,8 +12,6 @@ from replay import net
 from caffejax.errors import GraphError
 from caffejax.net import Net
 
-pytestmark = pytest.mark.long
-
 RANDOM = np.random.default_rng(0)
 VOLUME = (2, 2, 5, 7, 6)
 

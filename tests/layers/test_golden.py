@@ -1,5 +1,9 @@
 """Every recorded case of every layer: forward, and the gradients by autodiff and by the hand-written rule."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,7 +15,10 @@ from replay import Replay, assert_as_recorded
 from caffejax.errors import CaffejaxError
 from caffejax.layers import layer_types
 from caffejax.net import Net
+from quickly import unhurried
 from recorded import MANIFEST, REJECTED, case_id, first_of_each, of_fork, recorded_type
+
+HERE = Path(__file__).parent
 
 
 def test_every_recorded_type_is_there() -> None:
@@ -58,6 +65,30 @@ def repeats(case: dict[str, Any], backward: str, kernels: str) -> bool:
 )
 def test_recorded_case(case: dict[str, Any], backward: str, kernels: str) -> None:
     assert_as_recorded(case, backward, kernels)
+
+
+@pytest.mark.long
+def test_first_cases_compiled_with_all_optimizations() -> None:
+    """As users have them: here all else is compiled without."""
+    path = os.pathsep.join([str(HERE), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-c", "from test_golden import check_first; check_first()"],
+        env=unhurried() | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 40
+
+
+def check_first() -> None:
+    """Compare the first case of each type of Caffe's own with what is recorded; print how many that are."""
+    assert "optimization_level" not in os.environ.get("XLA_FLAGS", "")
+    cases = [case for case in FIRST if not of_fork(case) and case["type"] != "Python"]
+    for case in cases:
+        assert_as_recorded(case)
+    print(len(cases))
 
 
 @pytest.mark.parametrize("case", [c for c in REJECTED if c["type"] in layer_types()], ids=case_id)

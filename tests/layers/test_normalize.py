@@ -7,8 +7,6 @@ from replay import net
 
 from caffejax import CaffejaxError, Net
 
-pytestmark = pytest.mark.long
-
 
 @pytest.mark.parametrize(
     ("text", "shape", "blobs"),

@@ -15,8 +15,6 @@ from scipy.io import loadmat
 from caffejax.errors import CaffejaxError, DataError
 from caffejax.net import Net
 
-pytestmark = pytest.mark.long
-
 IMAGE = (2, 4, 5, 6)
 RANDOM = np.random.default_rng(0)
 

@@ -1,6 +1,7 @@
 """Boxes that overlap better ones are suppressed, as if all were gone through one by one."""
 
-from functools import partial
+from functools import cache, partial
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,6 +21,12 @@ CASES = {
 }
 
 
+@cache
+def suppression(case: str) -> Any:
+    """One program for all examples."""
+    return jax.jit(jax.vmap(partial(unsuppressed, **CASES[case])))
+
+
 @pytest.mark.parametrize("case", CASES)
 @given(seed=st.integers(0, 2**31), share=st.floats(0, 1), size=st.sampled_from([4, 30, 100]))
 @settings(max_examples=25)
@@ -30,6 +37,6 @@ def test_kept_are_those_that_going_through_all_keeps(case: str, seed: int, share
     boxes = np.float32(np.concatenate([corners.min(1), corners.max(1)], axis=-1))
     boxes[random.uniform(size=boxes.shape) < 0.01] = np.nan
     valid = random.uniform(size=boxes.shape[:2]) < share
-    kept = np.asarray(jax.jit(jax.vmap(partial(unsuppressed, **CASES[case])))(boxes, valid))
+    kept = np.asarray(suppression(case)(boxes, valid))
     for found, own, there in zip(kept, boxes, valid, strict=True):
         assert np.flatnonzero(found).tolist() == kept_by_going_through_all(own, there, **CASES[case])

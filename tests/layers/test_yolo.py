@@ -13,8 +13,6 @@ from caffejax.errors import CaffejaxError
 from caffejax.layers.rows import trimmed
 from caffejax.layers.yolo.measures import MEASURES, delta
 
-pytestmark = pytest.mark.long
-
 ANCHORS = np.array([[10, 14], [40, 30], [60, 90]])
 BIASES = " ".join(f"biases: {n}" for n in ANCHORS.ravel())
 V3 = f"yolov3_param {{ num_class: 3 num: 2 anchors_scale: 32 mask: 0 mask: 2 coord_scale: 2 {BIASES} %s }}"

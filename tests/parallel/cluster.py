@@ -29,7 +29,7 @@ class Cluster:
             free.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{free.getsockname()[1]}"
         # as many threads as there are cores would wait for each other; what is compiled runs shortly
-        environment = dict(os.environ, JAX_PLATFORMS="cpu", XLA_FLAGS="--xla_backend_optimization_level=0")
+        environment = dict(os.environ, JAX_PLATFORMS="cpu")
         self._files = [folder / f"process{i}.log" for i in range(len(commands))]
         self.processes = []
         for i, (command, path) in enumerate(zip(commands, self._files, strict=True)):

@@ -55,23 +55,23 @@ def run_in_parts(text: str, snapshot: str, only: bool) -> list[float]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("snapshot", ["lenet.orbax", pytest.param("lenet_iter_2.solverstate", marks=pytest.mark.long)])
-def test_no_large_array_is_ever_whole(eight: ProcessPoolExecutor, tmp_path: Path, snapshot: str) -> None:
+def test_no_large_array_is_ever_whole(eight_devices: ProcessPoolExecutor, tmp_path: Path, snapshot: str) -> None:
     write_data(tmp_path, "lenet")
     text = solver_text(tmp_path, "lenet", 4, "test_iter: 2 test_interval: 2")
     only = snapshot.endswith(".orbax")
-    losses = eight.submit(run_in_parts, text, f"{tmp_path}/{snapshot}", only).result()
+    losses = eight_devices.submit(run_in_parts, text, f"{tmp_path}/{snapshot}", only).result()
     assert losses[2] == losses[3]
     assert len(set(losses)) == 3
     assert bool(list(tmp_path.glob("*_iter_*"))) != only  # Caffe's files
 
 
 @pytest.mark.long
-def test_first_params_are_those_of_one_device(eight: ProcessPoolExecutor, tmp_path: Path) -> None:
+def test_first_params_are_those_of_one_device(eight_devices: ProcessPoolExecutor, tmp_path: Path) -> None:
     write_data(tmp_path, "lenet")
     text = solver_text(tmp_path, "lenet", 4)
-    one = eight.submit(train, text, 1, {}, iterations=0).result()[1]
+    one = eight_devices.submit(train, text, 1, {}, iterations=0).result()[1]
     for options in (CUT, {"model": 8}):
-        found = eight.submit(train, text, 8, options, iterations=0).result()[1]
+        found = eight_devices.submit(train, text, 8, options, iterations=0).result()[1]
         for key, blobs in one.items():
             for blob, other in zip(blobs, found[key], strict=True):
                 np.testing.assert_array_equal(blob, other)
@@ -106,10 +106,10 @@ def set_on(text: str, devices: int, name: str) -> str:
 @pytest.mark.parametrize("devices", [1, 2])
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_state_of_another_solver_is_refused(
-    eight: ProcessPoolExecutor, tmp_path: Path, name: str, devices: int
+    eight_devices: ProcessPoolExecutor, tmp_path: Path, name: str, devices: int
 ) -> None:
     write_data(tmp_path, "lenet")
-    said = eight.submit(set_on, solver_text(tmp_path, "lenet", 4), devices, name).result()
+    said = eight_devices.submit(set_on, solver_text(tmp_path, "lenet", 4), devices, name).result()
     assert re.search(f"this state cannot be this solver's: .*{REFUSED[name][1]}", said)
 
 
@@ -139,9 +139,9 @@ def cut_by_hand(text: str, explicit: bool | None) -> list[float] | str:
 
 
 @pytest.mark.long
-def test_a_state_that_somebody_cuts(eight: ProcessPoolExecutor, tmp_path: Path) -> None:
+def test_a_state_that_somebody_cuts(eight_devices: ProcessPoolExecutor, tmp_path: Path) -> None:
     write_data(tmp_path, "lenet")
     text = solver_text(tmp_path, "lenet", 4)
-    whole, cut, explicit = (eight.submit(cut_by_hand, text, kind).result() for kind in (None, False, True))
+    whole, cut, explicit = (eight_devices.submit(cut_by_hand, text, kind).result() for kind in (None, False, True))
     np.testing.assert_allclose(cut, whole, rtol=1e-5)
     assert "AxisType.Auto" in explicit

@@ -15,11 +15,11 @@ DEFAULT = ("ignored",)  # the others in CI
 @pytest.mark.parametrize(
     "name", [name if name in DEFAULT else pytest.param(name, marks=pytest.mark.long) for name in CASES]
 )
-def test_eight_devices_follow_one(eight: ProcessPoolExecutor, tmp_path: Path, name: str) -> None:
+def test_eight_devices_follow_one(eight_devices: ProcessPoolExecutor, tmp_path: Path, name: str) -> None:
     write_data(tmp_path, name)
     n = CASES[name].iterations
-    one = eight.submit(train, solver_text(tmp_path, name, 8 * BATCH), 1, {}, iterations=n)
-    many = eight.submit(train, solver_text(tmp_path, name, BATCH), 8, {}, iterations=n, **CASES[name].options)
+    one = eight_devices.submit(train, solver_text(tmp_path, name, 8 * BATCH), 1, {}, iterations=n)
+    many = eight_devices.submit(train, solver_text(tmp_path, name, BATCH), 8, {}, iterations=n, **CASES[name].options)
     assert_equal(many.result(), one.result())
 
 
@@ -38,7 +38,7 @@ def test_eight_devices_follow_one(eight: ProcessPoolExecutor, tmp_path: Path, na
     ids=str,
 )
 def test_ways_to_spread(
-    eight: ProcessPoolExecutor, tmp_path: Path, devices: int, options: dict[str, Any], more: str
+    eight_devices: ProcessPoolExecutor, tmp_path: Path, devices: int, options: dict[str, Any], more: str
 ) -> None:
     write_data(tmp_path, "lenet")
     rows = devices // options.get("model", 1)
@@ -46,15 +46,15 @@ def test_ways_to_spread(
     text = [solver_text(tmp_path, "lenet", batch, more) for batch in (whole, own)]
     if "Adam" in more:
         text = [t.replace("base_lr: 0.005 momentum: 0.9", "momentum: 0.9", 1) for t in text]
-    one = eight.submit(train, text[0], 1, {}, iterations=15)
-    many = eight.submit(train, text[1], devices, options, iterations=15)
+    one = eight_devices.submit(train, text[0], 1, {}, iterations=15)
+    many = eight_devices.submit(train, text[1], devices, options, iterations=15)
     assert_equal(many.result(), one.result())
 
 
 @pytest.mark.slow
-def test_steps_started_at_once(eight: ProcessPoolExecutor, tmp_path: Path) -> None:
+def test_steps_started_at_once(eight_devices: ProcessPoolExecutor, tmp_path: Path) -> None:
     write_data(tmp_path, "ignored")
     text = solver_text(tmp_path, "ignored", 4)
-    by_one = eight.submit(train, text, 8, {}, iterations=12).result()
-    at_once = eight.submit(train, text, 8, {}, iterations=12, steps_per_dispatch=4).result()
+    by_one = eight_devices.submit(train, text, 8, {}, iterations=12).result()
+    at_once = eight_devices.submit(train, text, 8, {}, iterations=12, steps_per_dispatch=4).result()
     assert_equal((by_one[0][3::4], by_one[1]), at_once)

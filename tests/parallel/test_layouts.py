@@ -69,11 +69,11 @@ def train_in_layouts(text: str, resume: str = "") -> tuple[Any, int]:
 
 
 @pytest.mark.slow
-def test_training_keeps_layouts_and_means_the_same(eight: ProcessPoolExecutor, tmp_path: Path) -> None:
+def test_training_keeps_layouts_and_means_the_same(eight_devices: ProcessPoolExecutor, tmp_path: Path) -> None:
     """From the start, from a state that is set, and from a checkpoint."""
     write_data(tmp_path, "ignored")
     text = solver_text(tmp_path, "ignored", 4, "snapshot: 4")
-    first, kept = eight.submit(train_in_layouts, text).result()
-    then, kept_then = eight.submit(train_in_layouts, text, f"{tmp_path}/ignored.orbax/4").result()
+    first, kept = eight_devices.submit(train_in_layouts, text).result()
+    then, kept_then = eight_devices.submit(train_in_layouts, text, f"{tmp_path}/ignored.orbax/4").result()
     assert (kept, kept_then) == (4, 4)
-    assert_equal((first[0] + then[0], then[1]), eight.submit(train, text, 4, {}, iterations=8).result())
+    assert_equal((first[0] + then[0], then[1]), eight_devices.submit(train, text, 4, {}, iterations=8).result())

@@ -12,21 +12,29 @@ NET = "ignored"  # convolutions with biases
 
 
 def trained(
-    eight: ProcessPoolExecutor, folder: Path, reduce_dtype: str, *, iterations: int = 1, parallel: Any = (), **run: Any
+    eight_devices: ProcessPoolExecutor,
+    folder: Path,
+    reduce_dtype: str,
+    *,
+    iterations: int = 1,
+    parallel: Any = (),
+    **run: Any,
 ) -> dict[str, list[np.ndarray]]:
     """The parameters after so many steps on eight devices, without momentum."""
     text = solver_text(folder, NET, 4).replace("momentum: 0.9 weight_decay: 0.0005", "momentum: 0")
     options = {**dict(parallel), "reduce_dtype": reduce_dtype}
-    return eight.submit(train, text, 8, options, iterations=iterations, **run).result()[1]
+    return eight_devices.submit(train, text, 8, options, iterations=iterations, **run).result()[1]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("parallel", [(), pytest.param((("shard", "params"),), marks=pytest.mark.long)])
-def test_weights_are_rounded_and_biases_are_not(eight: ProcessPoolExecutor, tmp_path: Path, parallel: Any) -> None:
+def test_weights_are_rounded_and_biases_are_not(
+    eight_devices: ProcessPoolExecutor, tmp_path: Path, parallel: Any
+) -> None:
     write_data(tmp_path, NET)
     how: Any = {"precision": "bfloat16", "parallel": parallel}
-    start = trained(eight, tmp_path, "auto", iterations=0, **how)
-    narrow, exact = (trained(eight, tmp_path, dtype, **how) for dtype in ("auto", "float32"))
+    start = trained(eight_devices, tmp_path, "auto", iterations=0, **how)
+    narrow, exact = (trained(eight_devices, tmp_path, dtype, **how) for dtype in ("auto", "float32"))
     for layer, (weight, bias) in narrow.items():
         np.testing.assert_array_equal(bias, exact[layer][1])
         update = exact[layer][0] - start[layer][0]
@@ -44,9 +52,9 @@ def test_weights_are_rounded_and_biases_are_not(eight: ProcessPoolExecutor, tmp_
     ],
     ids=str,
 )
-def test_where_everything_is_added_up_in_float32(eight: ProcessPoolExecutor, tmp_path: Path, how: Any) -> None:
+def test_where_everything_is_added_up_in_float32(eight_devices: ProcessPoolExecutor, tmp_path: Path, how: Any) -> None:
     write_data(tmp_path, NET)
-    one, other = (trained(eight, tmp_path, dtype, **how) for dtype in ("auto", "float32"))
+    one, other = (trained(eight_devices, tmp_path, dtype, **how) for dtype in ("auto", "float32"))
     for layer, blobs in one.items():
         for blob, same in zip(blobs, other[layer], strict=True):
             np.testing.assert_array_equal(blob, same)

@@ -21,7 +21,7 @@ def heard(model: int, own: list[int], others: list[int]) -> list[int]:
 
 
 @pytest.mark.parametrize("model", [1, 2])
-def test_the_largest_request_is_heard_one_iteration_later(eight: ProcessPoolExecutor, model: int) -> None:
+def test_the_largest_request_is_heard_one_iteration_later(eight_devices: ProcessPoolExecutor, model: int) -> None:
     own, others = [0, 1, 0, 2, 1, 0, 2, 0], [0, 0, 1, 1, 1, 2, 2, 0]
     largest = [max(pair) for pair in zip(own, others, strict=True)]
-    assert eight.submit(heard, model, own, others).result() == [0, *largest[:-1]]
+    assert eight_devices.submit(heard, model, own, others).result() == [0, *largest[:-1]]

@@ -18,12 +18,14 @@ from spread_nets import assert_equal, solver_text, train, write_data
         pytest.param("resnet", {"shard": "params"}, marks=pytest.mark.long),
     ],
 )
-def test_goes_on_bit_for_bit(eight: ProcessPoolExecutor, tmp_path: Path, name: str, options: dict[str, Any]) -> None:
+def test_goes_on_bit_for_bit(
+    eight_devices: ProcessPoolExecutor, tmp_path: Path, name: str, options: dict[str, Any]
+) -> None:
     """Also each device's running statistics, and what a recurrent layer carries."""
     write_data(tmp_path, name)
     text = solver_text(tmp_path, name, 4, "snapshot: 4")
-    whole = eight.submit(train, text, 4, options, iterations=9).result()
-    resumed = eight.submit(train, text, 4, options, iterations=5, resume=f"{tmp_path}/{name}.orbax/4").result()
+    whole = eight_devices.submit(train, text, 4, options, iterations=9).result()
+    resumed = eight_devices.submit(train, text, 4, options, iterations=5, resume=f"{tmp_path}/{name}.orbax/4").result()
     assert resumed[0] == whole[0][4:]
     for key, blobs in whole[1].items():
         for blob, other in zip(blobs, resumed[1][key], strict=True):
@@ -32,28 +34,30 @@ def test_goes_on_bit_for_bit(eight: ProcessPoolExecutor, tmp_path: Path, name: s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("snapshot", [".orbax", pytest.param("_iter_6.solverstate", marks=pytest.mark.long)])
-def test_goes_on_on_other_numbers_of_devices(eight: ProcessPoolExecutor, tmp_path: Path, snapshot: str) -> None:
+def test_goes_on_on_other_numbers_of_devices(eight_devices: ProcessPoolExecutor, tmp_path: Path, snapshot: str) -> None:
     """4 devices, then 2, 8 and 1: each goes on with the example that comes next."""
     write_data(tmp_path, "lenet")
     devices, resume, losses = (4, 2, 8, 1), "", []
     for i, n in enumerate(devices):
         text = solver_text(tmp_path, "lenet", 16 // n, "snapshot: 6", prefix=f"run{i}")
-        found = eight.submit(train, text, n, {}, iterations=6, resume=resume).result()
+        found = eight_devices.submit(train, text, n, {}, iterations=6, resume=resume).result()
         losses += found[0]
         resume = f"{tmp_path}/run{i}" + snapshot.replace("_6", f"_{6 * (i + 1)}")
-    one = eight.submit(train, solver_text(tmp_path, "lenet", 16), 1, {}, iterations=24).result()
+    one = eight_devices.submit(train, solver_text(tmp_path, "lenet", 16), 1, {}, iterations=24).result()
     assert_equal((losses, found[1]), one)
 
 
 @pytest.mark.long
-def test_one_device_goes_on_where_many_were_and_back(eight: ProcessPoolExecutor, tmp_path: Path) -> None:
+def test_one_device_goes_on_where_many_were_and_back(eight_devices: ProcessPoolExecutor, tmp_path: Path) -> None:
     """Nets with statistics of each device: one device has the first's, as Caffe's root."""
     name = "resnet"
     write_data(tmp_path, name)
     text = solver_text(tmp_path, name, 4, "snapshot: 2")
-    eight.submit(train, text, 4, {}, iterations=2).result()
+    eight_devices.submit(train, text, 4, {}, iterations=2).result()
     for devices in (1, 2, 8):
-        losses, _ = eight.submit(train, text, devices, {}, iterations=1, resume=f"{tmp_path}/{name}.orbax/2").result()
+        losses, _ = eight_devices.submit(
+            train, text, devices, {}, iterations=1, resume=f"{tmp_path}/{name}.orbax/2"
+        ).result()
         assert np.isfinite(losses).all()
 
 
@@ -84,9 +88,9 @@ def moved(text: str, options: dict[str, Any]) -> list[np.ndarray]:
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, pytest.param({"shard": "params"}, marks=pytest.mark.long)], ids=str)
 def test_states_go_from_several_devices_to_one_and_back(
-    eight: ProcessPoolExecutor, tmp_path: Path, options: dict[str, Any]
+    eight_devices: ProcessPoolExecutor, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     write_data(tmp_path, "lenet")
-    here, there = eight.submit(moved, solver_text(tmp_path, "lenet", 4), options).result()
+    here, there = eight_devices.submit(moved, solver_text(tmp_path, "lenet", 4), options).result()
     np.testing.assert_array_equal(here, there)
     assert here.size > 10**5

@@ -12,6 +12,7 @@ import pytest
 
 from caffejax.planning import program_of
 from caffejax.planning.program import Collective, count
+from quickly import with_devices
 
 N = 1 << 16
 X = jax.ShapeDtypeStruct((N,), jnp.float32)
@@ -55,10 +56,8 @@ x = jax.ShapeDtypeStruct((64, 1000), "float32", sharding=rows)
 found = program_of(jax.jit(lambda x: x.sum(0)).lower(x).compile())
 print(found.n_collectives, found.collectives[0])
 """
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
-    run = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | flags, capture_output=True, text=True, check=True
-    )
+    environment = os.environ | with_devices(8)
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert run.stdout.strip() == f"1 {Collective('all-reduce', 4000, 1, over=8)}"
 
 

@@ -9,8 +9,6 @@ import pytest
 
 from caffejax.net import Net
 
-pytestmark = pytest.mark.long
-
 NET = """
 layer { name: "in" type: "Input" top: "data" top: "boxes" top: "keep" input_param {
   shape { dim: 1 dim: 2 dim: 6 dim: 7 } shape { dim: 16 dim: 5 } shape { dim: 16 } } }

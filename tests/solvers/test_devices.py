@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from quickly import with_devices
+
 pytestmark = pytest.mark.slow
 
 SCRIPT = """
@@ -44,12 +46,11 @@ np.save(result, np.asarray(solver.train_state.params["ip"][0]))
 
 
 def run(folder: Path, devices: int, snapshot: str, steps: int) -> np.ndarray:
-    flags = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}", "JAX_PLATFORMS": "cpu"}
     arguments = [str(devices), snapshot, str(steps), "result.npy"]
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, *arguments],
         cwd=folder,
-        env={**os.environ, **flags},
+        env=os.environ | with_devices(devices),
         capture_output=True,
         text=True,
         check=False,

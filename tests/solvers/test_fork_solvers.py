@@ -14,8 +14,6 @@ from caffejax.solvers import rate_schedule, settings
 from caffejax.solvers.plateau import Plateau
 from caffejax.solvers.transforms import caffe_optimizer
 
-pytestmark = pytest.mark.long
-
 SOLVERS = Path(__file__).parents[3] / "shared" / "corpus" / "solvers"
 BASE = 'net: "net.prototxt" base_lr: 0.5 max_iter: 100 '
 

@@ -13,6 +13,7 @@ import pytest
 
 from caffejax import Net, Solver, SolverError
 from caffejax.cli import main
+from quickly import with_devices
 
 INPUT = """layer { name: "in" type: "Input" top: "data" top: "label"
   input_param { shape { dim: 4 dim: 3 } shape { dim: 4 } } }"""
@@ -150,9 +151,8 @@ def test_several_devices_take_batches_in_turn_or_share_each(folder: Path) -> Non
     Path("solver.prototxt").write_text(SOLVER.replace("iter_size: 2", "iter_size: 1"))
     whole = {name: array[:8] for name, array in rows().items()}
     np.savez("rows.npz", **whole)
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-c", ON_DEVICES]
-    done = subprocess.run(command, env={**os.environ, **flags}, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=os.environ | with_devices(2), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     for way, iter_size in (("global", 1), ("each", 2)):
         param = SOLVER.replace("iter_size: 2", f"iter_size: {iter_size}")

@@ -5,6 +5,8 @@ import os
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
+from quickly import with_devices
+
 
 def fresh(devices: int = 1) -> ProcessPoolExecutor:
     """One process whose JAX simulates that many devices."""
@@ -13,10 +15,7 @@ def fresh(devices: int = 1) -> ProcessPoolExecutor:
 
 
 def _settle(devices: int) -> None:
-    os.environ["JAX_PLATFORMS"] = "cpu"
-    # what is compiled here runs once: its speed is of no interest
-    quickly = "--xla_backend_optimization_level=0"
-    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices} {quickly}"
+    os.environ |= with_devices(devices)
 
 
 def reload(exported: bytes, arrays: tuple[Any, ...]) -> Any:

@@ -15,6 +15,8 @@ import pytest
 from pages import run_page
 
 from caffejax import read_caffemodel
+from quickly import unhurried
+from started import Program
 
 REPOSITORY = Path(__file__).parents[2]
 CONFIGS = REPOSITORY / "configs" / "digits"
@@ -26,8 +28,9 @@ pytestmark = pytest.mark.slow
 
 def caffejax(*arguments: object, folder: Path) -> str:
     """Runs the command; what it says on stderr."""
+    command = [*COMMAND, *map(str, arguments)]
     done = subprocess.run(
-        [*COMMAND, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=folder, capture_output=True, text=True, timeout=300, check=False, env=unhurried()
     )
     assert done.returncode == 0, done.stderr
     return done.stderr
@@ -116,9 +119,8 @@ def test_killed_and_resumed_is_the_same_run(tmp_path: Path) -> None:
 
     folder = tmp_path / "killed"
     after = random.choice(range(2, 5))  # snapshots to let pass; the first is complete when the third begins
-    with subprocess.Popen(
-        [*COMMAND, "train", "--solver=solver.prototxt"], cwd=folder, stderr=subprocess.PIPE, text=True
-    ) as process:
+    command = [*COMMAND, "train", "--solver=solver.prototxt"]
+    with Program(command, cwd=folder, stderr=subprocess.PIPE, env=unhurried()) as process:
         assert process.stderr is not None
         for line in process.stderr:
             after -= "Snapshotting solver state to checkpoint" in line

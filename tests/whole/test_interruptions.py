@@ -15,6 +15,7 @@ import pytest
 
 from caffejax import Callback, Solver, read_caffemodel
 from caffejax.solvers import Scores
+from started import Program
 
 DIGITS = Path(__file__).parents[2] / "configs" / "digits" / "digits_train_lmdb"
 # all that a run must remember: crops and mirrors, the place in the data, dropout, momentum
@@ -42,19 +43,14 @@ def write(folder: Path, max_iter: int) -> Path:
     return folder
 
 
-def train(folder: Path, *flags: str) -> subprocess.Popen[str]:
+def train(folder: Path, *flags: str) -> Program:
     if any(p.name.isdigit() for p in folder.glob("x.orbax/*")):  # killed before, maybe in its first snapshot
         flags = (*flags, "--snapshot=x.orbax")
     command = [sys.executable, "-m", "caffejax", "train", "--solver=solver.prototxt", "--keep_last=2", *flags]
-    # one compilation for all runs: they are started two dozen times
-    cache = {
-        "JAX_COMPILATION_CACHE_DIR": str(folder.parent / "cache"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }
-    return subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env={**os.environ, **cache})
+    return Program(command, cwd=folder, stderr=subprocess.PIPE)
 
 
-def wait_for(process: subprocess.Popen[str], text: str) -> str:
+def wait_for(process: Program, text: str) -> str:
     """Reads the log up to a line with that text; all of it if none comes."""
     assert process.stderr is not None
     read = []
@@ -165,22 +161,21 @@ def test_keeps_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_second_run_on_the_same_prefix_is_refused(tmp_path: Path) -> None:
     folder = write(tmp_path / "run", 100_000)
-    first = train(folder)
-    wait_for(first, "Iteration 100,")
-    second = train(folder)
-    _, said = second.communicate(timeout=120)
-    assert second.returncode == 1
-    refusal = rf"caffejax: x\.lock: another run trains .* locked by process {first.pid} on .*"
-    assert re.fullmatch(refusal, said.splitlines()[-1])
-    assert "Traceback" not in said
-    first.kill()
-    first.communicate()
+    with train(folder) as first:
+        wait_for(first, "Iteration 100,")
+        with train(folder) as second:
+            _, said = second.communicate(timeout=120)
+        assert second.returncode == 1
+        refusal = rf"caffejax: x\.lock: another run trains .* locked by process {first.pid} on .*"
+        assert re.fullmatch(refusal, said.splitlines()[-1])
+        assert "Traceback" not in said
+        first.kill()
     assert (folder / "x.lock").exists()
     unfinished = folder / "x.orbax" / "7.orbax-checkpoint-tmp-1"
     unfinished.mkdir()
-    third = train(folder)
-    assert "Removed what a run left unfinished: 7.orbax" in wait_for(third, "Restored iteration")
-    third.send_signal(signal.SIGTERM)
-    third.communicate(timeout=120)
+    with train(folder) as third:
+        assert "Removed what a run left unfinished: 7.orbax" in wait_for(third, "Restored iteration")
+        third.send_signal(signal.SIGTERM)
+        third.communicate(timeout=120)
     assert not unfinished.exists()
     assert not (folder / "x.lock").exists()

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from caffejax.net import Net
+from quickly import with_devices
 
 pytestmark = pytest.mark.long
 
@@ -132,7 +133,8 @@ def test_one_net_in_both_phases() -> None:
 
 def run(script: str, **variables: str) -> None:
     """Runs a script that finds this file's functions."""
-    path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+    folders = map(str, (Path(__file__).parent, Path(__file__).parents[1]))
+    path = os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH")]))
     settings = {"JAX_PLATFORMS": "cpu", "PYTHONPATH": path} | variables
     done = subprocess.run([sys.executable, "-c", script], env=os.environ | settings, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -168,4 +170,4 @@ def call(seed):
 got = at_once(call)
 assert_same(got, [call(seed) for seed in range(THREADS)])
 """
-    run(script, XLA_FLAGS="--xla_force_host_platform_device_count=2")
+    run(script, **with_devices(2))

@@ -13,8 +13,6 @@ from caffejax.net import Variables
 from layers.replay import Replay
 from recorded import MANIFEST, first_of_each, of_fork, recorded_type
 
-pytestmark = pytest.mark.usefixtures("little_optimized")
-
 FIRST = first_of_each([case for case in MANIFEST if "stochastic" not in case])
 ON_HOST = {name for name, case in FIRST.items() if recorded_type(case).on_host} | {"ScaleRoute"}  # as recorded
 NOTHING = {"Silence"}  # has no top

@@ -16,8 +16,6 @@ from caffejax.layers.regions.anchors import anchors, decoded, encoded
 from caffejax.layers.regions.proposing import Limits, best
 from layers.suppression import kept_by_going_through_all
 
-pytestmark = pytest.mark.long
-
 
 def net(kind: str, text: str, shapes: list[tuple[int, ...]], tops: int = 1, phase: Any = "TEST") -> Net:
     inputs = [

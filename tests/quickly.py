@@ -1,0 +1,28 @@
+"""How programs are compiled that run once or twice. Nothing here may import JAX, which reads these when it starts."""
+
+import os
+
+# A program of a test is compiled in far more time than it runs. Without LLVM's optimizations and the emitters of fused
+# loops, which go through MLIR, it takes less than half the time, and computes the same but for roundings.
+FLAGS = {
+    "--xla_backend_optimization_level": "0",
+    "--xla_llvm_disable_expensive_passes": "true",
+    "--xla_cpu_use_fusion_emitters": "false",
+}
+
+
+def flags(*others: str) -> str:
+    """A value for `XLA_FLAGS`: these flags, unless the environment has them set otherwise, and others."""
+    ours = [f"{name}={value}" for name, value in FLAGS.items() if name not in os.environ.get("XLA_FLAGS", "")]
+    return " ".join([os.environ.get("XLA_FLAGS", ""), *ours, *others]).strip()
+
+
+def unhurried() -> dict[str, str]:
+    """The environment without these flags: for programs that run far longer than they are compiled."""
+    others = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if flag.partition("=")[0] not in FLAGS]
+    return os.environ | {"XLA_FLAGS": " ".join(others)}
+
+
+def with_devices(devices: int) -> dict[str, str]:
+    """The environment of a process whose JAX sees a CPU as that many devices."""
+    return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags(f"--xla_force_host_platform_device_count={devices}")}
