@@ -9,12 +9,14 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from caffejax.kernels.kept import Programs
 from caffejax.process import keep_compiled
 
 if "CAFFEJAX_CACHE" not in os.environ:  # the first of the processes: what one of them compiled, the others load
     _compiled = tempfile.TemporaryDirectory()
     os.environ["CAFFEJAX_CACHE"] = _compiled.name
 keep_compiled()
+Programs.folder = None  # tests change what is computed where no name of a program says so
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # shells have programs in the background ignore it
 hypothesis.settings.register_profile("any", deadline=None)  # the first example compiles, and machines are busy
