@@ -134,7 +134,7 @@ def compiled_here(lowered: jax.stages.Lowered, options: Mapping[str, Any]) -> ja
         lowered: the program.
         options: the compiler's options.
     """
-    unlike_all = {"xla_gpu_redzone_padding_bytes": secrets.randbits(62)}  # means nothing on a CPU
+    unlike_all: dict[str, Any] = {"xla_gpu_redzone_padding_bytes": secrets.randbits(62)}  # means nothing on a CPU
     least = "jax_persistent_cache_min_compile_time_secs"
     with _COMPILING:
         before = jax.config.values[least]
