@@ -11,6 +11,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from caffejax.kernels.kept import Programs
 from caffejax.process import keep_compiled
 from quickly import flags
 from transformations.processes import fresh
@@ -21,6 +22,7 @@ if "CAFFEJAX_CACHE" not in os.environ:  # the first of the processes: what one o
     os.environ["CAFFEJAX_CACHE"] = _compiled.name
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 keep_compiled()
+Programs.folder = None  # tests change what is computed where no name of a program says so
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # shells have programs in the background ignore it
 if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:

@@ -16,7 +16,7 @@ from jax.extend.core import get_opaque_trace_state
 
 from ..forks import refuse_in_forks
 from ..options import Kernels
-from .kept import Kept, Programs, settings, types_of
+from .kept import Kept, Programs, compiled_here, settings, types_of
 
 # convolutions by XLA's own kernels: its library, the default for both, is the faster one for matrix products only
 _CPU_OPTIONS = ({"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT"},)
@@ -102,7 +102,10 @@ class Jitted:
         if key not in self._programs:
             program = self._kept.find(args)
             if program is None:
-                program = self._for(args, {}).lower(*args).compile()
+                jitted = self._for(args, {})
+                program = compiled_here(jitted.lower(*args), compiler_options() if jitted is self._outer else {})
+                if program is None:
+                    return None
                 self._kept.keep(args, program)
             self._programs[key] = program
         self._last = _SETTINGS(), self._programs[key]

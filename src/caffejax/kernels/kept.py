@@ -16,9 +16,11 @@ import functools
 import hashlib
 import importlib.metadata
 import logging
+import math
 import os
 import pickle
 import platform
+import secrets
 import stat
 import sys
 import threading
@@ -118,6 +120,32 @@ class _Ahead:
 
 
 _AHEAD: dict[Path, _Ahead] = {}
+
+
+_COMPILING = threading.Lock()
+
+
+def compiled_here(lowered: jax.stages.Lowered, options: Mapping[str, Any]) -> jax.stages.Compiled | None:
+    """Compile, past JAX's own cache: XLA writes what it read from there without its functions, so it cannot be kept.
+
+    None where the compiler does not know what makes a program unlike all in that cache, or cannot compile it.
+
+    Args:
+        lowered: the program.
+        options: the compiler's options.
+    """
+    unlike_all: dict[str, Any] = {"xla_gpu_redzone_padding_bytes": secrets.randbits(62)}  # means nothing on a CPU
+    least = "jax_persistent_cache_min_compile_time_secs"
+    with _COMPILING:
+        before = jax.config.values[least]
+        jax.config.update(least, math.inf)  # nor is it kept twice
+        try:
+            return lowered.compile({**options, **unlike_all})
+        except Exception as error:  # what a jaxlib raises for a name that it does not know; others come again
+            log.debug("A program was not compiled to be kept: %s", error)
+            return None
+        finally:
+            jax.config.update(least, before)
 
 
 def settings() -> str:
@@ -224,9 +252,9 @@ def _write(path: Path, compiled: jax.stages.Compiled) -> None:
 
 def _has_callbacks(compiled: Any) -> bool:
     """Return whether a program calls back into this process."""
-    executable = getattr(compiled, "_executable", None)
-    unloaded = getattr(executable, "_unloaded_executable", None)
-    return unloaded is None or bool(getattr(unloaded, "host_callbacks", None)) or bool(unloaded.has_unordered_effects)
+    unloaded = getattr(getattr(compiled, "_executable", None), "_unloaded_executable", None)
+    kinds = "host_callbacks", "keepalive", "ordered_effects", "unordered_effects"
+    return any(getattr(unloaded, kind, True) for kind in kinds)
 
 
 def _read(path: Path) -> Program | None:
