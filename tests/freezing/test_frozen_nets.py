@@ -268,3 +268,17 @@ def test_what_a_result_is_stays(subject: tuple[Net, Variables, Frozen]) -> None:
     for i in range(3):
         frozen({"x": np.full(SHAPE, i, np.float32)})
     np.testing.assert_array_equal(first, before)
+
+
+def test_what_is_written_later_to_an_input_is_not_seen() -> None:
+    net = Net(
+        'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 64 dim: 16 } } }\n'
+        'layer { name: "y" type: "ReLU" bottom: "x" top: "y" }'
+    )
+    frozen_net = net.freeze(net.init(jax.random.key(0)), ["x", "y"])
+    given = kernels.aligned_empty((64, 16), np.float32)
+    given[...] = 2
+    found = frozen_net({"x": given})
+    given[...] = 3
+    assert (np.asarray(found["x"]) == 2).all()
+    assert (np.asarray(found["y"]) == 2).all()

@@ -101,11 +101,14 @@ class Ready:
         values: dict[str, Any] = {**self._constants, **inputs}
         for step in self._steps:
             step(values, key)
-        return {name: self._as_jax(values[name]) for name in self.graph.outputs}
+        return {name: self._as_jax(values[name], name) for name in self.graph.outputs}
 
-    def _as_jax(self, array: Any) -> jax.Array:
+    def _as_jax(self, array: Any, name: str = "") -> jax.Array:
+        """Return a blob as JAX's array; of what the caller feeds, who may write to it, a copy."""
         if isinstance(array, jax.Array):
             return array
+        if name in self.graph.fed:
+            array = np.array(array)
         if self._device is not None and array.dtype == np.float32 and compiling.only_cpus():
             return compiling.as_jax(array, self._device)
         return jax.device_put(array, self._device)
@@ -130,7 +133,7 @@ class Ready:
 
         def step(values: dict[str, Any], key: jax.Array | None) -> None:
             fed, before = (
-                {name: self._as_jax(values[name]) for name in names if name in values}
+                {name: self._as_jax(values[name], name) for name in names if name in values}
                 for names in (part.makes, part.reads)
             )
             values.update(self._compiled(part, Given(params, state, fed, key, {}), before).values)

@@ -68,7 +68,7 @@ class Executable:
         steps = answer.steps.decode()
         if not handle:
             raise ValueError(steps)
-        weakref.finalize(self, library.caffejax_frozen_close, handle)
+        weakref.finalize(self, library.caffejax_frozen_close, handle).atexit = False  # threads may still run it then
         self.packed_bytes, self.workspace_bytes = int(answer.packed), int(answer.workspace)
         self.steps, self.packing = tuple(steps.split("\n")[:-1]), answer.packing.decode()
         self.program, self._library, self._handle = program, library, handle
