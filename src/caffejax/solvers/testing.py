@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 from ..checkpoints.orbax import Keep
 from ..data.loader import Loader
 from ..errors import DataError, GraphError, Problem, SolverError, did_you_mean
+from ..graph import Param
 from ..layers.context import name_key
 from ..net import Net, Variables
 from ..net.room import check_room
@@ -163,7 +164,21 @@ def _own(net: Net, key: jax.Array, train: Net) -> Callable[[], Variables]:
         state=train.tree(lambda p: None if p.spec.learnable else 0.0),
     )
     check_room(net.graph)
-    variables = share_trained(net.graph, jax.eval_shape(net.init, key), train.graph, in_their_place)
+    variables = share_trained(net.graph, _shapes(net), train.graph, in_their_place)
     if any(isinstance(x, jax.ShapeDtypeStruct) for x in jax.tree.leaves(variables)):  # it has some of its own
         variables = share_trained(net.graph, net.init(key), train.graph, in_their_place)
     return lambda: variables
+
+
+def _shapes(net: Net) -> Variables:
+    """Return the shapes of what `net.init` makes, for which nothing is traced."""
+
+    def shape(param: Param) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(param.spec.shape, np.float32)
+
+    params = net.tree(lambda p: shape(p) if p.spec.learnable else None)
+    state = net.tree(lambda p: None if p.spec.learnable else shape(p))
+    for layer in net.graph.layers:
+        if layer.carried:
+            state[layer.key] = (*state.get(layer.key, (None,) * len(layer.params)), *map(shape, layer.carried))
+    return Variables(params, state)
