@@ -29,7 +29,7 @@ from caffejax.gradcheck.report import OK
 from caffejax.gradcheck.verdict import Derivations, compare, derive
 from caffejax.layers import registered
 from caffejax.net import Variables
-from recorded import MANIFEST, by_name, recorded_type
+from recorded import MANIFEST, by_name, case_id, recorded_type
 
 
 def recorded_cases() -> dict[str, list[dict[str, Any]]]:
@@ -42,8 +42,10 @@ def recorded_cases() -> dict[str, list[dict[str, Any]]]:
     return {name: [all_cases[0], *all_cases[1:][-1:]] for name, all_cases in found.items()}
 
 
-CASES = {f"{c['type']}-{c['case']}": c for group in recorded_cases().values() for c in group}
-FIRST = [f"{group[0]['type']}-{group[0]['case']}" for group in recorded_cases().values()]
+# the first ones of all first, so that both tests below number them alike, and pytest has them follow each other
+GROUPS = recorded_cases().values()
+FIRST = [case_id(group[0]) for group in GROUPS]
+CASES = {case_id(c): c for part in (slice(1), slice(1, None)) for group in GROUPS for c in group[part]}
 
 
 @functools.cache
@@ -67,7 +69,7 @@ def derived(name: str) -> tuple[Case, Derivations]:
         return case, derive(case, 24, random)
 
 
-@pytest.mark.parametrize("name", by_name(CASES))
+@pytest.mark.parametrize("name", by_name(CASES), scope="module")
 def test_all_derivations_that_there_are_agree(name: str) -> None:
     """Three of them, but two of a layer on the host, of which there is no autodiff."""
     case, found = derived(name)
@@ -90,7 +92,7 @@ MUTATIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", by_name({name: CASES[name] for name in FIRST}))
+@pytest.mark.parametrize("name", by_name({name: CASES[name] for name in FIRST}), scope="module")
 def test_a_wrong_rule_is_caught(name: str) -> None:
     case, right = derived(name)
     kind, before = case.context.type, compare("layer", case, right)

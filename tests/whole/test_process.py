@@ -60,7 +60,10 @@ def changed():
 
 def child(script: str, home: Path, **variables: str) -> str:
     """What a script prints, in a process of its own with an empty home."""
-    ours = ("CAFFEJAX_CACHE", "CAFFEJAX_BLOCKS", "JAX_COMPILATION_CACHE_DIR", "OMP_WAIT_POLICY", "XDG_CACHE_HOME")
+    ours = (
+        *("CAFFEJAX_CACHE", "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"),
+        *("CAFFEJAX_BLOCKS", "OMP_WAIT_POLICY", "XDG_CACHE_HOME"),
+    )
     usual = {k: v for k, v in os.environ.items() if k not in ours} | {"HOME": str(home), "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-c", START + script]
     done = subprocess.run(command, env=usual | variables, capture_output=True, text=True, timeout=300)
