@@ -23,7 +23,6 @@ from ..errors import UNKNOWN_TYPE, GraphError, did_you_mean
 from ..schema.caffe_pb2 import LayerParameter
 from .types import LayerType, Variants
 
-_PACKAGES = ("caffejax.layers", "caffejax.data")  # whose modules register types
 _INDEX = Path(__file__).with_name("index.json")
 
 _types: dict[str, LayerType] = {}
@@ -146,7 +145,7 @@ def _import_indexed(name: str) -> None:
 @functools.cache
 def _import_all() -> None:
     """Import all modules that register types, those of other packages included."""
-    for package in _PACKAGES:
+    for package in sorted({__package__, *(".".join(module.split(".")[:2]) for module in _index().values())}):
         paths = importlib.import_module(package).__path__
         for module in pkgutil.walk_packages(paths, f"{package}."):
             importlib.import_module(module.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
 import jax
@@ -139,6 +140,14 @@ class Net(Shown, OnDisk):
         test = self.in_phase("TEST")
         names = None if outputs is None else known_names(test.graph, "outputs", outputs)
         return test._with_graph(inference_graph(test.graph, names), reshaped=True)
+
+    def first_layers(self, last: int) -> Net:
+        """Return the net of the layers up to number `last`, with the same variables; of blobs these layers' values."""
+        layers = self.graph.layers[: last + 1]
+        blobs = {top: self.graph.blobs[top] for layer in layers for top in layer.tops}
+        read = {bottom for layer in layers for bottom in layer.bottoms}
+        outputs = tuple(name for name in blobs if name not in read)
+        return self._with_graph(replace(self.graph, layers=layers, blobs=blobs, outputs=outputs), reshaped=True)
 
     def freeze(self, variables: Variables, outputs: Iterable[str] | None = None) -> Frozen:
         """Return the net in phase TEST as a function of its inputs alone, which gives the outputs by name.

@@ -6,6 +6,7 @@ from operator import is_
 from typing import Any
 
 import jax
+import numpy as np
 
 from .. import net as pure
 from ..net.frozen_passes import FrozenPasses, frozen_passes, scored_blobs
@@ -29,11 +30,11 @@ class FrozenForward:
     """
 
     def __init__(self, net: pure.Net, layers: LayerRange) -> None:
-        self._net = net
-        whole = layers.last == len(net.graph.layers) - 1
-        some = scored_blobs(net.graph) if whole else layers.leaves
+        self._whole = layers.last == len(net.graph.layers) - 1
+        self._net = net if self._whole or layers.first else net.first_layers(layers.last)
+        some = scored_blobs(net.graph) if self._whole else layers.leaves
         self._scored = frozenset(name for name in some if name not in net.graph.fed)
-        able = layers.first == 0 and (whole or not any(any(layer.loss_weights) for layer in layers.layers))
+        able = layers.first == 0 and (self._whole or not any(any(layer.loss_weights) for layer in layers.layers))
         self._possible = able and bool(self._scored) and not layers.on_host
         self._arrays: list[Any] = []
         self._passes: dict[frozenset[str], FrozenPasses] = {}  # by the blobs that they give
@@ -58,7 +59,7 @@ class FrozenForward:
             return key
 
         blobs = passes.of_finished(args.blobs, key)
-        return Forward(layers.trimmed(blobs), {}, passes.loss(blobs))
+        return Forward(layers.trimmed(blobs), {}, passes.loss(blobs) if self._whole else 0.0)
 
     def has(self, args: Args) -> bool:
         """Return whether these are the params that the net was frozen with, or is to be."""

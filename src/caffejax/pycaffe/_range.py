@@ -40,7 +40,7 @@ class Forward(NamedTuple):
 
     values: Values
     state: dict[Slot, jax.Array]
-    loss: jax.Array
+    loss: Any
 
 
 class LayerRange:

@@ -34,7 +34,7 @@ def prior_box(ctx: Context, x: jax.Array, image: jax.Array) -> jax.Array:
 
 
 def prior_box_top_shapes(ctx: Context, x: Any, image: Any) -> list[Shape] | None:
-    return [_shape(ctx.param, len(cell_boxes(ctx.param)), x)] if len(x.shape) == len(image.shape) == 4 else None
+    return [_Grid(ctx.param, cell_boxes(ctx.param), x, image).shape]
 
 
 def choose_prior_box(layer: Any) -> str:
@@ -106,25 +106,41 @@ def priors(p: Any, boxes: Callable[[], Sequence[CellBox]], x: jax.Array, image: 
     Raises:
         LayerError: if bottoms or settings make no sense.
     """
-    for name, shape in (("bottom 0", x.shape), ("bottom 1", image.shape)):
-        require(len(shape) == 4, f"{name} must have 4 axes (num, channels, height, width), not shape {shape}")
-    cells, size = tuple(x.shape[2:]), _size(p, tuple(image.shape[2:]))
-    step = _step(p, tuple(_FLOAT(a) / _FLOAT(b) for a, b in zip(size, cells, strict=True)))
-    each, variances = np.asarray(boxes(), _FLOAT), _variances(p)
+    grid = _Grid(p, boxes(), x, image)
     dtype = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.float32
+    return grid.top().astype(dtype) if isinstance(x, np.ndarray) else table(grid.top, grid.shape, dtype)
 
-    def top() -> np.ndarray:
-        corners = _corners(p, each, cells, size, step)
-        if p.clip:
+
+class _Grid:
+    """The boxes around the cells of a map.
+
+    Args:
+        p: the PriorBoxParameter.
+        boxes: the boxes of a cell in pixels.
+        x: the map.
+        image: of which the boxes are parts.
+
+    Attributes:
+        shape: the shape of the top.
+
+    Raises:
+        LayerError: if bottoms or settings make no sense.
+    """
+
+    def __init__(self, p: Any, boxes: Sequence[CellBox], x: Any, image: Any) -> None:
+        for name, shape in (("bottom 0", x.shape), ("bottom 1", image.shape)):
+            require(len(shape) == 4, f"{name} must have 4 axes (num, channels, height, width), not shape {shape}")
+        self._p, self._cells, self._size = p, tuple(x.shape[2:]), _size(p, tuple(image.shape[2:]))
+        self._step = _step(p, tuple(_FLOAT(a) / _FLOAT(b) for a, b in zip(self._size, self._cells, strict=True)))
+        self._boxes, self._variances = np.asarray(boxes, _FLOAT), _variances(p)
+        self.shape = 1, 2, math.prod(self._cells) * len(boxes) * (1 + p.denser_prior_boxes) * 4
+
+    def top(self) -> np.ndarray:
+        """Return the boxes and their variances."""
+        corners = _corners(self._p, self._boxes, self._cells, self._size, self._step)
+        if self._p.clip:
             corners = np.clip(corners, 0, 1)
-        return np.stack([corners.ravel(), np.broadcast_to(variances, corners.shape).ravel()])[None]
-
-    return top().astype(dtype) if isinstance(x, np.ndarray) else table(top, _shape(p, len(each), x), dtype)
-
-
-def _shape(p: Any, boxes: int, x: Any) -> Shape:
-    """Return the shape of the top, given the number of boxes of a cell."""
-    return 1, 2, math.prod(x.shape[2:]) * boxes * (1 + p.denser_prior_boxes) * 4
+        return np.stack([corners.ravel(), np.broadcast_to(self._variances, corners.shape).ravel()])[None]
 
 
 def _corners(p: Any, boxes: np.ndarray, cells: Shape, size: Shape, step: Sequence[Any]) -> np.ndarray:
