@@ -6,7 +6,6 @@ from operator import is_
 from typing import Any
 
 import jax
-import numpy as np
 
 from .. import net as pure
 from ..net.frozen_passes import FrozenPasses, frozen_passes, scored_blobs
