@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,8 +40,8 @@ def _constant_tops(graph: Graph, layer: Layer, variables: Trees, known: Mapping[
         return None
     if not layer.type.facts.by_shapes and not known.keys() >= set(layer.bottoms):
         return None
-    if (tops := compute_on_host(layer, [known.get(b, _zeros(graph, b)) for b in layer.bottoms])) is not None:
-        return tops
+    if (compute_tops := host_function(layer)) is not None:
+        return compute_tops([known.get(b, _zeros(graph, b)) for b in layer.bottoms])
     params, state = variables
     before = {b: jnp.asarray(known.get(b, _zeros(graph, b))) for b in layer.bottoms}
     return dict(compute(part_of([layer]), Given(params, state, {}, None, {}), before).values)
@@ -52,27 +52,16 @@ def _zeros(graph: Graph, blob: str) -> np.ndarray:
     return np.broadcast_to(np.zeros((), like.dtype), like.shape)  # no memory for each of them
 
 
-def has_host_forward(layer: Layer) -> bool:
-    """Return whether a layer can compute on NumPy arrays."""
+def host_function(layer: Layer) -> Callable[[Sequence[Any]], Constants] | None:
+    """Return a function of a layer's bottoms that computes its tops, by name, with NumPy; None where there is none."""
     runs = layer.type.runs
-    return isinstance(runs, Traced) and runs.host_forward is not None and not any(layer.loss_weights)
-
-
-def compute_on_host(layer: Layer, bottoms: Sequence[Any], blobs: Sequence[Any] = ()) -> Constants | None:
-    """Compute a layer's tops on NumPy arrays, or return None if it cannot.
-
-    Args:
-        layer: the layer.
-        bottoms: its bottoms.
-        blobs: its params and state.
-    """
-    runs = layer.type.runs
-    if not has_host_forward(layer) or not isinstance(runs, Traced) or runs.host_forward is None:
+    if not isinstance(runs, Traced) or runs.host_forward is None or layer.owned or any(layer.loss_weights):
         return None
-    given = [np.asarray(b) for b in bottoms]
-    if any(b.dtype != np.float32 for b in given):
-        given = [b.astype(np.float32) for b in given]
-    with layer.located():
-        own = (tuple(map(np.asarray, blobs)),) if layer.owned else ()
-        tops = runs.host_forward(layer.context, *own, *given)
-    return dict(zip(layer.tops, tops if isinstance(tops, tuple) else (tops,), strict=True))
+    forward = runs.host_forward
+
+    def compute_tops(bottoms: Sequence[Any]) -> Constants:
+        with layer.located():
+            tops = forward(layer.context, *(np.asarray(b, np.float32) for b in bottoms))
+        return dict(zip(layer.tops, tops if isinstance(tops, tuple) else (tops,), strict=True))
+
+    return compute_tops

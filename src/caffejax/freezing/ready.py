@@ -26,7 +26,7 @@ from ..schedule import Given, Part, Result, Schedule, Trees, Values, compute, pl
 from ..schedule.compiled import CompiledParts
 from ..schedule.model import part_of
 from ..sizes import counted, in_words
-from .constants import compute_on_host, has_host_forward, without_constants
+from .constants import host_function, without_constants
 from .folding import materialize
 from .parts import Lowered, lower, of_one_image
 
@@ -119,7 +119,7 @@ class Ready:
             if part.key in self.programs:
                 yield _program_step(self.programs[part.key], self._packed[part.key])
                 continue
-            steps = [_host_step(layer, self._variables) if part.how == "traced" else None for layer in part.layers]
+            steps = [_host_step(layer) if part.how == "traced" else None for layer in part.layers]
             if not any(steps):
                 yield self._compiled_step(part)
                 continue
@@ -245,16 +245,16 @@ def _program_step(lowered: Lowered, packed: np.ndarray) -> Step:
     return step
 
 
-def _host_step(layer: Layer, variables: Trees) -> Step | None:
+def _host_step(layer: Layer) -> Step | None:
     """Return a step that computes a layer with NumPy, or None if it cannot."""
     if layer.type.is_fed and (layer.look is None or layer.look.finish is None):
         return _feed
-    if not has_host_forward(layer) or layer.carried:
+    compute_tops = host_function(layer)
+    if compute_tops is None:
         return None
-    blobs = [variables[not p.spec.learnable][p.owner.layer][p.owner.index] for p in layer.owned]
 
     def step(values: dict[str, Any], key: jax.Array | None) -> None:
-        values.update(compute_on_host(layer, [values[b] for b in layer.bottoms], blobs) or {})
+        values.update(compute_tops([values[b] for b in layer.bottoms]))
 
     return step
 
