@@ -89,6 +89,8 @@ class Pipeline:
     """
 
     def __init__(self, batches: Batches, depth: int, workers: int = 0, share: Share = Share()) -> None:
+        import grain  # noqa: F401  before what is to be done at the program's end: its own end comes after that
+
         if depth < 1:
             raise DataError(f"prefetch is {depth}; at least 1 batch must be kept ready")
         self.tops = batches.tops
