@@ -62,9 +62,13 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="session")
-def eight_devices() -> Iterator[ProcessPoolExecutor]:
-    """A process whose JAX has eight devices, the same for all tests: it takes seconds to start, and keeps programs."""
+def eight_devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessPoolExecutor]:
+    """A process whose JAX has eight devices, the same for all tests: it takes seconds to start, and keeps programs.
+
+    Its working directory is one of its own, in which layers such as HDF5Output may write.
+    """
     with fresh(8) as pool:
+        pool.submit(os.chdir, tmp_path_factory.mktemp("eight_devices")).result()
         yield pool
 
 
