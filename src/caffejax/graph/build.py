@@ -281,7 +281,9 @@ def top_shapes(
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.runs.shapes(context))
     if isinstance(kind.runs, OnHost):
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.runs.top_shapes(context, *bottoms))
-    if (shapes := _shapes_by_rule(context, bottoms)) is not None:
+    with explained(bottoms):
+        shapes = _shapes_by_rule(context, bottoms)
+    if shapes is not None:
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes)
     arrays = tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in params)
 
