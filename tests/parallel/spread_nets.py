@@ -101,7 +101,7 @@ CASES = {
         {"data": (3, 32, 32), "label": ()},
         settings="base_lr: 0.002 momentum: 0.9 weight_decay: 0.004",
     ),
-    "resnet": Case(_RESNET, {"data": (3, 12, 12), "label": ()}, options={"sync_bn": True}),
+    "resnet": Case(_RESNET, {"data": (3, 12, 12), "label": ()}, options={"sync_bn": True}, iterations=15),
     "lstm": Case(_LSTM, {"data": (6, 8), "label": (6,), "cont": (6,)}, classes=5),
     "ignored": Case(_IGNORED, {"data": (3, 6, 6), "label": (6, 6)}, classes=4),
 }
