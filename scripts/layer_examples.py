@@ -1,6 +1,6 @@
 """An example of each layer type for the pages of layers: a prototxt that was built, with the shapes that come of it.
 
-They are the layers that tests/transformations asks about. Types that need a file to read have theirs here.
+They are the layers that tests/jax_transforms asks about. Types that need a file to read have theirs here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from caffejax.layers import LayerType, type_of
 from caffejax.schema import read_net
 from caffejax.schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "transformations"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "jax_transforms"))
 
 from cases import FURTHER, LAYERS
 
@@ -90,7 +90,7 @@ class Examples:
 
     def _net(self, t: LayerType) -> tuple[NetParameter, str]:
         if t not in self._nets:
-            sys.exit(f"layer type {t.name} of {t.facts.origin}: no case in tests/transformations is an example of it")
+            sys.exit(f"layer type {t.name} of {t.facts.origin}: no case in tests/jax_transforms is an example of it")
         return self._nets[t]
 
 

@@ -12,7 +12,7 @@ PUBLIC = REPOSITORY / "src" / "caffejax" / "__init__.pyi"
 
 
 def public_names() -> list[str]:
-    """Each public name with the module that it comes from, such as caffejax.solvers.Solver; private modules' not."""
+    """Each public name with the module that it comes from, such as caffejax.training.Solver; private modules' not."""
     imports = [node for node in ast.parse(PUBLIC.read_text()).body if isinstance(node, ast.ImportFrom)]
     return [f"caffejax.{node.module}.{alias.name}" for node in imports for alias in node.names if node.level == 1]
 

@@ -13,8 +13,8 @@ import pytest
 
 from caffejax.kernels.kept import Programs
 from caffejax.process import keep_compiled
+from jax_transforms.processes import fresh
 from quickly import flags
-from transformations.processes import fresh
 
 os.environ["XLA_FLAGS"] = flags()  # of the processes that tests start as well
 if "CAFFEJAX_CACHE" not in os.environ:  # the first of the processes: what one of them compiled, the others load

@@ -46,5 +46,5 @@ from .options import Run as Run
 from .process import tune_process as tune_process
 from .schema import read_net as read_net
 from .schema import read_solver as read_solver
-from .solvers import Callback as Callback
-from .solvers import Solver as Solver
+from .training import Callback as Callback
+from .training import Solver as Solver

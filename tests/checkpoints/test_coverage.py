@@ -16,7 +16,7 @@ from caffejax.checkpoints.loading import load_weights, save_weights
 from caffejax.cli import main
 from caffejax.errors import WeightsError
 from caffejax.net import Net
-from caffejax.solvers import Solver
+from caffejax.training import Solver
 
 LAYERS = """
 layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"

@@ -19,7 +19,7 @@ from caffejax.checkpoints.safetensors import read_safetensors, write_safetensors
 from caffejax.cli import main
 from caffejax.errors import WeightsError
 from caffejax.net import Net
-from caffejax.solvers import Solver
+from caffejax.training import Solver
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 WEIGHTS = GOLDEN / "weights"

@@ -13,7 +13,7 @@ import pytest
 
 from caffejax.aliases import meanwhile
 from caffejax.cli import main
-from caffejax.inspect.dumps import Dump, DumpedLayer, compare, read_dump
+from caffejax.debugging.dumps import Dump, DumpedLayer, compare, read_dump
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "collect_with_caffe.py"
 NET = """

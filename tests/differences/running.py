@@ -16,8 +16,8 @@ from caffejax.data.loader import Loader
 from caffejax.errors import CaffejaxError
 from caffejax.net import Net
 from caffejax.schema import caffe_pb2
-from caffejax.solvers import Solver
-from caffejax.solvers.plateau import Plateau
+from caffejax.training import Solver
+from caffejax.training.plateau import Plateau
 
 
 def _masks(net: str) -> list[Shown]:

@@ -19,8 +19,8 @@ from caffejax.export import Subject, subject_of
 from caffejax.export.flax import write_flax
 from caffejax.export.flax.building import known_types
 from export.filled import filled
+from jax_transforms.processes import fresh
 from recorded import MANIFEST, case_id
-from transformations.processes import fresh
 
 CASES = {name: one_layer(name) for name in LAYERS} | NETS
 CLOSE = 1e-5  # of the largest number: float32, added up in another order

@@ -12,7 +12,7 @@ import pytest
 from caffejax import CaffejaxError, GraphError, Net, load_weights
 from caffejax.export import BatchError, Subject, export_stablehlo, subject_of, write_stablehlo
 from caffejax.export.batch import any_batch
-from transformations.processes import reload
+from jax_transforms.processes import reload
 
 REPOSITORY = Path(__file__).parents[2]
 GOLDEN = REPOSITORY / "tests" / "golden"

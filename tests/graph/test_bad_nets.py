@@ -7,7 +7,7 @@ import pytest
 
 from caffejax.errors import CaffejaxError, SchemaError
 from caffejax.net import Net
-from caffejax.solvers import Solver
+from caffejax.training import Solver
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

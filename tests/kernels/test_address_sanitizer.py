@@ -106,7 +106,7 @@ def test_right_and_wrong_calls(preloaded: str, sanitized: Path) -> None:
 
 @pytest.mark.long
 def test_frozen_nets(preloaded: str, sanitized: Path) -> None:
-    files = [f"tests/freezing/{name}.py" for name in ("test_bad_programs", "test_memory_plan")]
+    files = [f"tests/inference/{name}.py" for name in ("test_bad_programs", "test_memory_plan")]
     said = run(
         preloaded,
         ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--capture=no", "-m", "not long and not slow", *files],

@@ -10,8 +10,8 @@ from replay import net
 
 from caffejax import LayerError, Net
 from caffejax.errors import CaffejaxError
-from caffejax.layers.cascade.overlap import overlap
-from caffejax.layers.cascade.ranks import drawn, highest
+from caffejax.layers.mscnn.overlap import overlap
+from caffejax.layers.mscnn.ranks import drawn, highest
 
 REG = "bbox_reg_param { bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 " + (
     "bbox_std: 0.1 bbox_std: 0.1 bbox_std: 0.2 bbox_std: 0.2 %s }"

@@ -13,11 +13,11 @@ from replay import Replay, net
 
 from caffejax import Facts, LayerType, Signature, Traced
 from caffejax.errors import CaffejaxError, LayerError
+from caffejax.execution import Given, compute, part_of
 from caffejax.kernels import onednn
 from caffejax.kernels.window import Window
 from caffejax.layers import layer_type, layer_types, registered
 from caffejax.net import Net
-from caffejax.schedule import Given, compute, part_of
 from recorded import MANIFEST, by_name, first_of_each
 
 FIRST = first_of_each([c for c in MANIFEST if c["type"] != "Python" and layer_type(c["type"]).signature.bottoms != 0])

@@ -11,7 +11,7 @@ from replay import net
 
 from caffejax.errors import GraphError
 from caffejax.net import Net
-from caffejax.solvers import Solver
+from caffejax.training import Solver
 
 RANDOM = np.random.default_rng(0)
 FILL = 'weight_filler { type: "gaussian" std: 1 }'

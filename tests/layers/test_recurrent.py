@@ -12,7 +12,7 @@ from replay import net
 
 from caffejax.checkpoints.loading import load_weights, save_weights
 from caffejax.net import Net, Variables
-from caffejax.solvers.evaluate import Evaluator
+from caffejax.training.evaluate import Evaluator
 
 N, FEATURES, SIZE = 2, 3, 4
 PARAM = (

@@ -10,9 +10,9 @@ import pytest
 from caffejax import Net, load_weights, read_solver
 from caffejax.layers.rows import trimmed
 from caffejax.net import Variables
-from caffejax.solvers import make_step, rate_schedule
-from caffejax.solvers.build import optimizer_of
-from caffejax.solvers.state import stack, start_of
+from caffejax.training import make_step, rate_schedule
+from caffejax.training.build import optimizer_of
+from caffejax.training.state import stack, start_of
 
 pytestmark = pytest.mark.long
 

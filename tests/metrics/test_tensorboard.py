@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from small_run import Heard, small_solver, trained
 
+from caffejax.debugging.pictures import enlarged, filter_maps, grid
 from caffejax.errors import CaffejaxError
-from caffejax.inspect.pictures import enlarged, filter_maps, grid
 from caffejax.metrics import TensorBoard, tensorboard
 from caffejax.metrics.graph_def import graph_def
 from caffejax.net import Net

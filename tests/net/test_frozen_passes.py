@@ -11,10 +11,10 @@ import pytest
 
 from caffejax import Net
 from caffejax.data.loader import Loader
-from caffejax.inspect import features
+from caffejax.debugging import features
 from caffejax.net import frozen_passes as module
 from caffejax.net.frozen_passes import frozen_passes, scored_blobs
-from caffejax.solvers import Evaluator
+from caffejax.training import Evaluator
 
 DIGITS = Path(__file__).parents[2] / "configs" / "digits" / "lenet_train_test.prototxt"
 INPUTS = """layer { name: "in" type: "Input" top: "x" top: "label"

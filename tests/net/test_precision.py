@@ -15,7 +15,7 @@ from caffejax.cli import main
 from caffejax.errors import CaffejaxError
 from caffejax.net import Net
 from caffejax.schema import read_solver
-from caffejax.solvers import Solver
+from caffejax.training import Solver
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 INPUT = (

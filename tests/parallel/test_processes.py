@@ -8,7 +8,7 @@ import pytest
 from cluster import Cluster, workers
 from spread_nets import CASES, assert_equal, solver_text, train, write_data
 
-from transformations.processes import fresh
+from jax_transforms.processes import fresh
 
 
 @pytest.mark.slow

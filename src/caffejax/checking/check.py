@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from ..data.absent import AbsentError, assumed_graphs
+from ..debugging.memory import net_sizes
 from ..errors import CaffejaxError, Problem
 from ..glog import warnings_kept
 from ..graph import Graph
 from ..graph.states import State, lacks_data, states_of
-from ..inspect.memory import net_sizes
 from ..options import Reading
 from ..paths import find
 from ..schema import read_solver, read_what_is_right
 from ..schema.caffe_pb2 import NetParameter, SolverParameter
-from ..solvers import settings
+from ..training import settings
 from .files import kind_of, weights_beside
 from .report import PhaseReport, Report, findings_of
 from .weights import weights_report

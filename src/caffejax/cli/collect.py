@@ -32,7 +32,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Collect and write the dump."""
     start_logging()
-    from ..inspect.dumps import collect, read_inputs, write_dump
+    from ..debugging.dumps import collect, read_inputs, write_dump
 
     places.check_out(options.out, options.model, *flags.several(options.weights), options.inputs)
     net = nets.net_of(options)

@@ -13,7 +13,7 @@ from ..glog import start_logging
 from . import flags, nets, pictures
 
 if TYPE_CHECKING:
-    from ..inspect.dumps import Dump
+    from ..debugging.dumps import Dump
 
 HELP = "compare two dumps of a net, or a dump with a net, layer by layer"
 EXAMPLE = "caffejax compare caffe.npz --model=net.prototxt --picture=error.png"
@@ -50,7 +50,7 @@ def _tolerance(text: str) -> float:
 def run(options: argparse.Namespace) -> None:
     """Print the table; where they part is an error."""
     start_logging()
-    from ..inspect.dumps import ATOL, RTOL, compare, draw_errors, read_dump
+    from ..debugging.dumps import ATOL, RTOL, compare, draw_errors, read_dump
 
     if (options.b is None) == (options.model is None):
         raise CaffejaxError("give either a second dump or --model, to compare the first one with")
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _of_net(options: argparse.Namespace, dump: Dump) -> Dump:
     """Run the net on the dump's inputs."""
-    from ..inspect.dumps import replay
+    from ..debugging.dumps import replay
 
     options.phase = options.phase or dump.phase
     net = nets.net_of(options)

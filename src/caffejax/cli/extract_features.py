@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
     import numpy as np
 
     from ..data.loader import Loader
-    from ..inspect import features
+    from ..debugging import features
     from ..net import Net
     from ..paths import check_there
 

@@ -43,8 +43,8 @@ def run(options: argparse.Namespace) -> None:
     import numpy as np
 
     from ..data.loader import Loader
-    from ..inspect import features
-    from ..inspect.pictures import feature_maps
+    from ..debugging import features
+    from ..debugging.pictures import feature_maps
     from ..net.given import known_names
 
     pictures.check_image(options.out)

@@ -21,8 +21,8 @@ def run(options: argparse.Namespace) -> None:
     """Draw the filters."""
     import numpy as np
 
+    from ..debugging.pictures import filter_maps, filter_params, first_filters
     from ..errors import GraphError, Problem, did_you_mean
-    from ..inspect.pictures import filter_maps, filter_params, first_filters
 
     pictures.check_image(options.out)
     net = nets.net_of(options)

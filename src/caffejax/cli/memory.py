@@ -11,7 +11,7 @@ from ..tables import aligned
 from . import flags, nets
 
 if TYPE_CHECKING:
-    from ..inspect import CompiledMemory, MemoryReport
+    from ..debugging import CompiledMemory, MemoryReport
 
 HELP = "report params, activations, bytes and multiply-adds by layer"
 EXAMPLE = "caffejax memory --model=configs/resnet152/train_val.prototxt --batch=32 --remat=auto --memory_limit=4GiB"
@@ -30,7 +30,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Report the memory."""
-    from ..inspect import compiled_memory, memory_report
+    from ..debugging import compiled_memory, memory_report
 
     net = nets.net_of(options)
     found = memory_report(net, options.batch)

@@ -33,8 +33,8 @@ def check_image(path: str) -> None:
     """
     import numpy as np
 
+    from ..debugging.pictures import encoded
     from ..errors import located
-    from ..inspect.pictures import encoded
 
     check_place(path)
     with located(file=path):

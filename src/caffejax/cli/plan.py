@@ -113,7 +113,7 @@ def _subject(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
     from ..checking.files import kind_of
     from ..net import Net
     from ..schema import read_solver
-    from ..solvers import settings
+    from ..training import settings
 
     path, run, reading = Path(options.file), flags.run_of(options), flags.reading_of(options)
     if not path.is_file() or kind_of(path.read_text("utf-8-sig", "replace")) != "solver":

@@ -12,7 +12,7 @@ from ..glog import start_logging
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from ..solvers import Solver
+    from ..training import Solver
 
 
 @contextmanager

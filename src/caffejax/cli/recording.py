@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from . import flags
 
 if TYPE_CHECKING:
-    from ..solvers import Solver
+    from ..training import Solver
 
 _OFF = "off"
 

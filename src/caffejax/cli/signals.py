@@ -14,7 +14,7 @@ from ..glog import log
 from . import flags
 
 if TYPE_CHECKING:
-    from ..solvers import Solver
+    from ..training import Solver
 
 _EFFECTS = ("stop", "snapshot", "none")
 _ONE = 1.0  # seconds within which schedulers, which may signal a process and its parent, have signalled once

@@ -30,8 +30,8 @@ def run(options: argparse.Namespace) -> None:
     import jax
 
     from ..graph.creation_log import log_creation
-    from ..solvers import Evaluator, Scores
-    from ..solvers.report import score_lines
+    from ..training import Evaluator, Scores
+    from ..training.report import score_lines
 
     device = devices.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)

@@ -31,8 +31,8 @@ def write(maps: np.ndarray, options: argparse.Namespace, what: str) -> None:
     from pathlib import Path
 
     from ..atomic import replacing
+    from ..debugging.pictures import encoded, enlarged, grid
     from ..errors import located
-    from ..inspect.pictures import encoded, enlarged, grid
 
     drawn = maps[: options.maps] if options.maps else maps
     with located(file=options.out):

@@ -9,7 +9,7 @@ from ..glog import log, start_logging
 from . import devices, flags, nets
 
 if TYPE_CHECKING:
-    from ..inspect import LayerTime, Timer
+    from ..debugging import LayerTime, Timer
 
 HELP = "time a net's layers, and the whole net"
 EXAMPLE = "caffejax time --model=configs/digits/lenet_train_test.prototxt --iterations=20"
@@ -32,8 +32,8 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     import jax
 
+    from ..debugging import Timer
     from ..graph.creation_log import log_creation
-    from ..inspect import Timer
 
     device = devices.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
@@ -74,7 +74,7 @@ def _time(timer: Timer, iterations: int, plan: str) -> None:
 
 def _log_layers(passes: list[list[LayerTime]]) -> None:
     """Log Caffe's table of layers, given the times of each pass."""
-    from ..inspect import mean_times
+    from ..debugging import mean_times
 
     means = list(mean_times(passes))
     forward, backward = sum(layer.forward for layer in means), sum(layer.backward for layer in means)

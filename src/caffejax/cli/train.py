@@ -80,8 +80,8 @@ def run(options: argparse.Namespace) -> None:
 def _train(param: SolverParameter, options: argparse.Namespace) -> None:
     from pathlib import Path
 
-    from ..solvers import Solver
-    from ..solvers.files import check_files
+    from ..training import Solver
+    from ..training.files import check_files
 
     weights = flags.several(options.weights)
     writes = bool(param.snapshot or param.snapshot_after_train)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import SolverError, did_you_mean
-from ..solvers import Callback, Pace, Scores, Solver
+from ..training import Callback, Pace, Scores, Solver
 
 if TYPE_CHECKING:
     from rich.progress import Progress

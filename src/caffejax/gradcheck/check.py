@@ -14,12 +14,12 @@ import numpy as np
 from ..checkpoints.loading import load_weights
 from ..data.complete_inputs import complete_inputs
 from ..errors import GraphError, LayerError, Problem, did_you_mean
+from ..execution import Given, Part, Result, Values, one_by_one, run, schedule_of
 from ..graph import Graph, Layer
 from ..layers import LayerType
 from ..layers.calling import Arrays
 from ..layers.context import Phase
 from ..net import Net, Variables
-from ..schedule import Given, Part, Result, Values, one_by_one, run, schedule_of
 from ..schema.caffe_pb2 import LayerParameter
 from .alone import lone_layer
 from .case import Argument, Case, compute_tops, draw_diffs

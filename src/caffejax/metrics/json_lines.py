@@ -20,8 +20,8 @@ from ..atomic import not_written
 from ..errors import Problem, SolverError
 from ..logs.json_lines import event_of, line_of
 from ..parallel import is_first
-from ..solvers import Callback, Display, Scores, Solver
-from ..solvers.report import log
+from ..training import Callback, Display, Scores, Solver
+from ..training.report import log
 
 
 class JsonLines(Callback):

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from ..atomic import not_written
+from ..debugging.pictures import encoded, enlarged, filter_maps, first_filters, grid
 from ..errors import CaffejaxError, SolverError
-from ..inspect.pictures import encoded, enlarged, filter_maps, first_filters, grid
 from ..net import Variables
 from ..parallel import is_first
-from ..solvers import Callback, Display, Scores, Solver
-from ..solvers.report import log
+from ..training import Callback, Display, Scores, Solver
+from ..training.report import log
 from .graph_def import graph_def
 
 _MOST_VALUES = 16  # of an output, which become a scalar each; more become a histogram

@@ -11,13 +11,13 @@ from weakref import WeakValueDictionary
 import jax
 import numpy as np
 
+from ..execution import Trees
 from ..forks import refuse_in_forks
-from ..freezing import Ready, fold, materialize
 from ..graph import Graph
 from ..graph.reshape import reshape_graph, with_batch
+from ..inference import Ready, fold, materialize
 from ..kernels.compiling import cpu_of, only_cpus
 from ..options import Run
-from ..schedule import Trees
 from ..variables import Blobs, Variables
 from .given import check_inputs, check_variables
 from .room import check_room

@@ -12,6 +12,10 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import WeightsError
+from ..execution import Given, Result, plan, run, run_part
+from ..execution.compiled import CompiledParts
+from ..execution.fuse import keep_apart
+from ..execution.recompute import Recomputing
 from ..forks import refuse_in_forks
 from ..graph import Graph, Param, build_graph, inference_graph, net_state
 from ..graph.reshape import reshape_graph, with_batch
@@ -19,10 +23,6 @@ from ..kernels import compiling
 from ..layers import Phase, Source
 from ..layers.dtypes import to_float32
 from ..options import Options, Reading, Run, resolved
-from ..schedule import Given, Result, plan, run, run_part
-from ..schedule.compiled import CompiledParts
-from ..schedule.fuse import keep_apart
-from ..schedule.recompute import Recomputing
 from ..schema import read_what_is_right, source_file
 from ..schema.caffe_pb2 import NetParameter, NetState
 from ..variables import Blobs, Outputs, Params, Variables

@@ -8,9 +8,9 @@ from typing import Any
 import jax
 
 from ..errors import GraphError, Problem
+from ..execution.limit import own_memory
 from ..graph import Graph
 from ..machine import memory
-from ..schedule.limit import own_memory
 from ..sizes import in_words
 from ..summary import layer_summary
 

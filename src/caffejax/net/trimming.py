@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import jax
 
+from ..execution.cut import padded_blobs
 from ..graph import Graph
 from ..layers.rows import axis_of_rows_in, count, first_rows
-from ..schedule.cut import padded_blobs
 from ..variables import Blobs
 
 

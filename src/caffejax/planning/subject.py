@@ -18,10 +18,10 @@ from ..options import Parallel
 from ..parallel import DATA, mesh_of, replicated
 from ..schema.caffe_pb2 import SolverParameter
 from ..sizes import counted
-from ..solvers.build import optimizer_of, run_on
-from ..solvers.on_mesh import OnMesh
-from ..solvers.state import TrainState, make_step, start_of
 from ..summary import multiply_adds
+from ..training.build import optimizer_of, run_on
+from ..training.on_mesh import OnMesh
+from ..training.state import TrainState, make_step, start_of
 from .devices import devices
 from .program import Program, program_of
 from .result import Plan

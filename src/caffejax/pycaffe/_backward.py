@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..execution import Given, Part, Result, Values, compute
+from ..execution.running import inputs_of
 from ..graph import AUTOMATIC, Graph, Layer, Slot
 from ..layers.calling import backward
-from ..schedule import Given, Part, Result, Values, compute
-from ..schedule.running import inputs_of
 
 Pullback = Callable[[Sequence[Any]], tuple[dict[Slot, jax.Array], Values]]
 

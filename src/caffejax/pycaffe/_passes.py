@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..inspect import check_indices
+from ..debugging import check_indices
 from ._backward import BackwardRange, Diffs, Seeds
 from ._frozen import FrozenForward
 from ._memories import Memories

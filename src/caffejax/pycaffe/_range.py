@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import jax
 
+from ..execution import Given, Part, Result, Schedule, Values, compute, one_by_one, part_of, run, schedule_of
+from ..execution.cut import cut_round_host
+from ..execution.fuse import fuse
 from ..graph import Graph, Layer, Slot
 from ..graph.indices import index_blob
 from ..kernels import compiling
 from ..layers.rows import trimmed
-from ..schedule import Given, Part, Result, Schedule, Values, compute, one_by_one, part_of, run, schedule_of
-from ..schedule.cut import cut_round_host
-from ..schedule.fuse import fuse
 from ._backward import BackwardRange, Diffs, Pullback, Seeds, pull_back, with_pullback
 from ._slots import slot_trees
 

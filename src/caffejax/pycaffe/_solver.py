@@ -12,12 +12,12 @@ from ..net import Variables
 from ..process import tune_process
 from ..schema import read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
-from ..solvers.build import Setup, build
-from ..solvers.evaluate import Evaluator, share_trained
-from ..solvers.evaluate_on_mesh import MeshEvaluator
-from ..solvers.finite_check import FiniteCheck
-from ..solvers.loop import TrainingLoop
-from ..solvers.state import TrainState
+from ..training.build import Setup, build
+from ..training.evaluate import Evaluator, share_trained
+from ..training.evaluate_on_mesh import MeshEvaluator
+from ..training.finite_check import FiniteCheck
+from ..training.loop import TrainingLoop
+from ..training.state import TrainState
 from . import _modes
 from ._net import Net
 from ._updater import BlobUpdater

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..debugging.debug_info import DebugInfo
 from ..graph import AUTOMATIC
-from ..inspect.debug_info import DebugInfo
 from ..net import Params, Variables
-from ..solvers.build import Setup
-from ..solvers.state import StepResult, TrainState, as_shapes, make_update, pass_key
+from ..training.build import Setup
+from ..training.state import StepResult, TrainState, as_shapes, make_update, pass_key
 from . import _modes
 from ._workspace import Workspace
 

@@ -8,9 +8,9 @@ import numpy as np
 import onnx
 import onnxruntime
 
+from caffejax.execution.cut import padded_blobs
 from caffejax.export import BatchError, Subject
 from caffejax.export.onnx import export_onnx
-from caffejax.schedule.cut import padded_blobs
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caffejax.layers.regions.quicksort import quicksorted
+from caffejax.layers.rcnn.quicksort import quicksorted
 
 LENGTH = 24
 ordered = jax.jit(quicksorted)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from caffejax import Net
 from caffejax.errors import CaffejaxError
 from caffejax.layers.param_str import settings as read_settings
-from caffejax.layers.regions.anchors import anchors, decoded, encoded
-from caffejax.layers.regions.proposing import Limits, best
+from caffejax.layers.rcnn.anchors import anchors, decoded, encoded
+from caffejax.layers.rcnn.proposing import Limits, best
 from layers.suppression import kept_by_going_through_all
 
 

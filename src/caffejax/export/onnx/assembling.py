@@ -13,9 +13,9 @@ from onnx import ModelProto, helper
 
 from ..._version import __version__
 from ...errors import CaffejaxError, GraphError, Problem
+from ...execution.cut import padded_blobs
 from ...graph import Layer
 from ...layers.rows import axis_of_rows_in, rows_axis
-from ...schedule.cut import padded_blobs
 from ..preprocessing import Preprocessing
 from ..subject import Subject
 from .builder import Builder, value_info

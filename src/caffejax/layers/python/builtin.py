@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from ..detectnet.clustering import CLUSTER_DETECTIONS, CLUSTER_GROUNDTRUTH
 from ..detectnet.scoring import MEAN_AP, SCORE_DETECTIONS
-from ..regions.anchor_target_layer import ANCHOR_TARGET_LAYER
-from ..regions.mask_layer import MASK_LAYER
-from ..regions.proposal_layer import MNC_PROPOSAL_LAYER, PROPOSAL_LAYER
-from ..regions.proposal_target_layer import PROPOSAL_TARGET_LAYER
-from ..regions.stage_bridge_layer import STAGE_BRIDGE_LAYER
+from ..rcnn.anchor_target_layer import ANCHOR_TARGET_LAYER
+from ..rcnn.mask_layer import MASK_LAYER
+from ..rcnn.proposal_layer import MNC_PROPOSAL_LAYER, PROPOSAL_LAYER
+from ..rcnn.proposal_target_layer import PROPOSAL_TARGET_LAYER
+from ..rcnn.stage_bridge_layer import STAGE_BRIDGE_LAYER
 from ..spatial_dropout import SPATIAL_DROPOUT_LAYER
 from ..types import LayerType
 

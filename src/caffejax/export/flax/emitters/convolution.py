@@ -8,11 +8,11 @@ import numpy as np
 
 from ....errors import require
 from ....layers import Context
+from ....layers.c3d.convolution3d import volume_correlation
+from ....layers.c3d.nd import nd_correlation
 from ....layers.convolution import Correlation, correlation
 from ....layers.depthwise import by_channels
 from ....layers.spatial import convolution_output
-from ....layers.volume.convolution3d import volume_correlation
-from ....layers.volume.nd import nd_correlation
 from ..building import Emission, writes
 from ..program import Shape, Value
 from .literals import one_or_all

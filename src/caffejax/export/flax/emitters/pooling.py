@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ....errors import require
 from ....kernels.window import Window
+from ....layers.c3d.nd import nd_windows
+from ....layers.c3d.pooling3d import volume_windows
 from ....layers.pooling import pool_method, window_pair
-from ....layers.volume.nd import nd_windows
-from ....layers.volume.pooling3d import volume_windows
 from ..building import Emission, writes
 from ..program import Shape, Value
 

@@ -1,0 +1,120 @@
+"""What a net takes, layer by layer: parameters, activations, bytes, multiply-adds. Nothing is run for it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+
+from ..errors import GraphError, Problem
+from ..execution import Given
+from ..execution.groups import Groups
+from ..execution.recompute import groups_for
+from ..graph import Graph
+from ..graph.reshape import with_batch
+from ..kernels import compiling
+from ..net import Net
+from ..summary import LayerSummary, layer_summary
+
+SUMMED = ("parameters", "parameter_bytes", "activations", "activation_bytes", "multiply_adds")
+_KEY = jax.eval_shape(jax.random.key, 0)
+
+
+class CompiledMemory(NamedTuple):
+    """XLA's own figures, in bytes, of a compiled forward and backward pass.
+
+    Attributes:
+        arguments: parameters, statistics and a batch.
+        results: gradients, statistics and outputs.
+        temporary: all else: activations, diffs, room to work in.
+    """
+
+    arguments: int
+    results: int
+    temporary: int
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """A net's layers, and what training it takes.
+
+    Attributes:
+        layers: one entry per layer, in order.
+        training: an estimate of the bytes that training takes, and which layers it runs twice; None in TEST, and
+            where nothing is a loss or layers run on the host.
+    """
+
+    layers: tuple[LayerSummary, ...]
+    training: Groups | None
+
+    @property
+    def total(self) -> dict[str, int]:
+        """The sums over all layers: parameters, activations, bytes of both, multiply-adds."""
+        return {name: sum(getattr(layer, name) or 0 for layer in self.layers) for name in SUMMED}
+
+
+def memory_report(net: Net, batch: int | None = None) -> MemoryReport:
+    """Report what a net takes, layer by layer.
+
+    Args:
+        net: the net.
+        batch: another batch size: the first axis of all that the net is fed.
+
+    Raises:
+        GraphError: if the net cannot take such a batch.
+    """
+    graph = net.graph if batch is None else with_batch(net.graph, batch)
+    training = None
+    if not net.has_host_layers and any(graph.losses) and graph.phase == "TRAIN":
+        given = _given(net, graph)
+        training = net.recomputing.groups(given) if net.recomputing else groups_for(net.schedule, given, sys.maxsize)
+    return MemoryReport(tuple(layer_summary(layer, graph) for layer in graph.layers), training)
+
+
+def training_memory(net: Net, batch: int | None = None, limit: int = sys.maxsize) -> Groups:
+    """Return what training a net takes, and which layers it runs twice where that is more than a limit in bytes.
+
+    Args:
+        net: a net without host layers.
+        batch: another batch size.
+        limit: bytes that training may take.
+
+    Raises:
+        GraphError: if the net cannot take such a batch.
+    """
+    graph = net.graph if batch is None else with_batch(net.graph, batch)
+    return groups_for(net.schedule, _given(net, graph), limit)
+
+
+def _given(net: Net, graph: Graph) -> Given:
+    params, state = jax.eval_shape(net.init, _KEY)
+    inputs: Any = {name: graph.blobs[name] for name in net.fed}
+    return Given(params, state, inputs, _KEY, {})
+
+
+def compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:
+    """Compile the net's loss and gradients, for another batch size if given, and return what they take.
+
+    Raises:
+        GraphError: if the net cannot take such a batch, has no gradients, or host layers, which are not compiled.
+    """
+    if net.has_host_layers:
+        parts = "; ".join(str(net.schedule).splitlines())
+        message = f"has layers that run on the host and is not compiled as one ({parts}); leave --compiled out"
+        raise GraphError(Problem(message, file=net.graph.file))
+    net.graph.check_backward()
+    graph = net.graph if batch is None else with_batch(net.graph, batch)
+    variables = jax.eval_shape(net.init, _KEY)
+    inputs = {name: graph.blobs[name] for name in net.fed}
+    both = compiling.jit(jax.value_and_grad(net.loss, has_aux=True), net.run.kernels)
+    analysis: Any = both.lower(*variables, inputs, _KEY).compile().memory_analysis()
+    sizes = (analysis.argument_size_in_bytes, analysis.output_size_in_bytes, analysis.temp_size_in_bytes)
+    return CompiledMemory(*map(int, sizes))
+
+
+def net_sizes(graph: Graph) -> tuple[int, int]:
+    """Return how many numbers are in a net's params, and in its activations."""
+    layers = [layer_summary(layer, graph, count=False) for layer in graph.layers]
+    return sum(layer.parameters for layer in layers), sum(layer.activations for layer in layers)

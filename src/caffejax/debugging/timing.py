@@ -1,0 +1,161 @@
+"""How long a net's layers take, each compiled by itself, and how long the whole net takes, compiled as one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..data.complete_inputs import complete_inputs
+from ..data.loader import Loader
+from ..execution import Given, Part, Result, Values, compute, one_by_one, run, schedule_of
+from ..kernels import compiling
+from ..layers import Reads
+from ..net import Net, Variables
+from ..net.frozen_passes import frozen_passes, scored_blobs
+from .index_check import check_indices
+
+
+class LayerTime(NamedTuple):
+    """Milliseconds of one layer in one pass; backward is 0 where no gradient passes.
+
+    In a net without a loss gradients pass as if its outputs were losses.
+    """
+
+    name: str
+    forward: float
+    backward: float
+
+
+class WholeTime(NamedTuple):
+    """Milliseconds of a forward pass, of a forward and backward pass, and of a forward pass of the net frozen.
+
+    The last is None for nets that are not frozen; see `net.frozen_passes`.
+    """
+
+    forward: float
+    both: float
+    frozen: float | None
+
+
+class Timer:
+    """Times a net's layers and the whole net, pass by pass.
+
+    Every layer is compiled by itself, as Caffe runs them, so the sum says where the time goes and not what a user
+    waits for: the compiler makes one program of the whole net, which `whole` times.
+
+    Args:
+        net: the net. What is fed by hand is random; data layers are read.
+        variables: its params and running statistics.
+        key: for layers that are random.
+    """
+
+    def __init__(self, net: Net, variables: Variables, key: jax.Array) -> None:
+        net.graph.check_backward()
+        self._net, self._variables, self._key = net, variables, key
+        inputs = complete_inputs(net.graph, {}, np.random.default_rng(0)) if net.graph.fed_by_hand else {}
+        self._by_hand = {top: jnp.asarray(inputs[top], jnp.float32) for top in net.graph.fed_by_hand}
+        self._loader = Loader(net.graph, by_hand=lambda: self._by_hand)
+        self._schedule = one_by_one(schedule_of(net.graph))
+        self._compiled = {part: _Compiled(part, not net.graph.losses) for part in self._schedule.parts}
+        self._forward = net.jit(lambda v, x: net.loss(v.params, v.state, x, key))
+        self._frozen = frozen_passes(net, variables, scored_blobs(net.graph))
+        self._both = net.jit(lambda v, x: jax.value_and_grad(self._loss, has_aux=True)(v.params, v.state, x, key))
+
+    def _loss(self, params: Any, state: Any, batch: Any, key: jax.Array) -> tuple[jax.Array, Any]:
+        """Return the net's loss; where it has none, the sum of its outputs."""
+        loss, outputs = self._net.loss(params, state, batch, key)
+        if not self._net.graph.losses:
+            tops = jax.tree.leaves({top: outputs.blobs[top] for top in self._net.graph.outputs})
+            loss = sum((top.sum() for top in tops), loss)
+        return loss, outputs
+
+    def layers(self) -> list[LayerTime]:
+        """Time one pass, layer by layer."""
+        times: list[LayerTime] = []
+
+        def timed(part: Part, given: Given, before: Values, keep: frozenset[str] | None) -> Result:
+            time, result = self._timed(part, given, before)
+            times.append(time)
+            return result
+
+        run(self._schedule, Given(*self._variables, self._by_hand, self._key, {}), runner=timed)
+        return times
+
+    def whole(self) -> WholeTime:
+        """Time the net compiled as one."""
+        batch = jax.device_put(next(self._loader))
+        forward, _ = _timed(self._forward, self._variables, batch)
+        both, _ = _timed(self._both, self._variables, batch)
+        frozen = None if self._frozen is None else _timed(self._frozen, batch, self._key)[0]
+        return WholeTime(forward, both, frozen)
+
+    def _timed(self, part: Part, given: Given, before: Values) -> tuple[LayerTime, Result]:
+        """Time one layer, for a data layer its reading; return what it makes, too."""
+        (layer,) = part.layers
+        if isinstance(layer.type.runs, Reads):
+            ms, tops = _timed(lambda: layer.finish(list(self._loader.read(layer.key).values())))
+            made = Result(dict(zip(layer.tops, tops, strict=True)), {}, jnp.zeros(()))
+            return LayerTime(layer.name, ms, 0.0), made
+        if layer.type.is_fed:
+            return LayerTime(layer.name, 0.0, 0.0), compute(part, given, before)
+        if layer.type.gradient.indices.picks:
+            check_indices(layer, [before[name] for name in layer.bottoms])
+        return self._compiled[part](given, before)
+
+    def close(self) -> None:
+        """Close the data."""
+        self._loader.close()
+
+
+class _Compiled:
+    """A layer's passes, compiled by themselves."""
+
+    def __init__(self, part: Part, without_loss: bool) -> None:
+        (self._layer,) = part.layers
+        of_type = self._layer.type.has_backward and not self._layer.type.stops_gradients
+        self._need_backward = self._layer.need_backward or (without_loss and of_type)
+
+        def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+            return function if self._layer.type.on_host else compiling.jit(function, self._layer.context.run.kernels)
+
+        def forward_for_backward(given: Given, before: Values) -> Any:
+            def tops(params: Any, before: Values) -> Any:
+                result = compute(part, given._replace(params=params), before)
+                return [result.values[top] for top in self._layer.tops]
+
+            return jax.vjp(tops, given.params, before)
+
+        self._forward = compiled(partial(compute, part))
+        self._forward_for_backward = compiled(forward_for_backward)
+        self._backward = compiled(lambda pullback, diffs: pullback(diffs))
+
+    def __call__(self, given: Given, before: Values) -> tuple[LayerTime, Result]:
+        """Time them; return what forward made, too."""
+        forward, result = _timed(self._forward, given, before)
+        backward = 0.0
+        if self._need_backward:
+            tops, pullback = self._forward_for_backward(given, before)
+            backward, _ = _timed(self._backward, pullback, [jnp.ones_like(top) for top in tops])
+        return LayerTime(self._layer.name, forward, backward), result
+
+
+def mean_times(passes: Sequence[Sequence[LayerTime]]) -> Iterator[LayerTime]:
+    """Yield each layer's mean over passes."""
+    for times in zip(*passes, strict=True):
+        yield LayerTime(
+            times[0].name,
+            float(np.mean([t.forward for t in times])),
+            float(np.mean([t.backward for t in times])),
+        )
+
+
+def _timed(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
+    start = time.perf_counter()
+    result = jax.block_until_ready(function(*arguments))
+    return 1000 * (time.perf_counter() - start), result

@@ -1,0 +1,131 @@
+"""Folding: what is constant is computed once, and layers that do nothing go."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..execution import Trees
+from ..graph import Graph, Layer, Param, Slot
+from ..layers import ParamSpec
+
+Arrays = tuple[Any, ...]
+
+
+def fold(graph: Graph, variables: Trees) -> tuple[Graph, Trees]:
+    """Take factors and biases by channel into the weights of the layers before them, and leave out what does nothing.
+
+    Args:
+        graph: each blob made once, see `inference_graph`. Its inputs and outputs keep their names.
+        variables: its params and state, as the net has them; there may be more than it needs.
+
+    Returns:
+        A graph, and all that it needs, of which each layer owns its own: arrays, and such `ScaledWeight`s as are
+        multiplied when they are asked for; see `materialize`.
+    """
+    graph = _without_idle(graph)
+    folding = _Folding(graph, variables)
+    for layer in graph.layers:
+        folding.add(layer)
+    return folding.result()
+
+
+def materialize(variables: Trees) -> Trees:
+    """Return folded params and state as JAX's arrays."""
+
+    def arrays(blobs: Arrays) -> Arrays:
+        return tuple(b if b is None or isinstance(b, jax.Array) else jax.device_put(np.asarray(b)) for b in blobs)
+
+    params, state = ({key: arrays(blobs) for key, blobs in tree.items()} for tree in variables)
+    return params, state
+
+
+def _without_idle(graph: Graph) -> Graph:
+    """Leave out layers whose tops are their bottoms, but for tops that are wanted by their names."""
+    names: dict[str, str] = {}
+    layers = []
+    for layer in graph.layers:
+        layer = replace(layer, bottoms=tuple(names.get(b, b) for b in layer.bottoms))
+        if _does_nothing(layer) and not any(top in graph.outputs for top in layer.tops):
+            bottoms = layer.bottoms if len(layer.tops) == len(layer.bottoms) else layer.bottoms * len(layer.tops)
+            names.update(zip(layer.tops, bottoms, strict=True))
+        else:
+            layers.append(layer)
+    return replace(graph, layers=tuple(layers))
+
+
+def _does_nothing(layer: Layer) -> bool:
+    facts = layer.type.facts
+    return facts.copies or (facts.identity is not None and facts.identity(layer.context))
+
+
+class _Folding:
+    """The layers that are kept so far, with their arrays."""
+
+    def __init__(self, graph: Graph, variables: Trees) -> None:
+        self._graph, self._variables = graph, variables
+        self._readers = Counter([*(b for layer in graph.layers for b in layer.bottoms), *graph.outputs])
+        self._layers: dict[str, Layer] = {}  # by key
+        self._arrays: dict[str, Arrays] = {}
+        self._makers: dict[str, str] = {}  # by blob: the key of the layer that makes it
+
+    def add(self, layer: Layer) -> None:
+        arrays = self._arrays_of(layer)
+        if not self._is_taken(layer, arrays):
+            own = [replace(p, owner=p.slot) for p in layer.owned]
+            n = len(layer.params)
+            self._keep(replace(layer, params=tuple(own[:n]), carried=tuple(own[n:])), arrays)
+
+    def result(self) -> tuple[Graph, Trees]:
+        layers = tuple(self._layers.values())
+        blobs = {top: self._graph.blobs[top] for layer in layers for top in layer.tops}
+        trees: tuple[dict[str, Arrays], dict[str, Arrays]] = {}, {}
+        for layer in layers:
+            arrays = zip(self._arrays[layer.key], layer.owned, strict=True)
+            owned = [(a, p.spec.learnable) for a, p in arrays]
+            for tree, learnable in zip(trees, (True, False), strict=True):
+                if any(is_learnable == learnable for _, is_learnable in owned):
+                    tree[layer.key] = tuple(a if is_learnable == learnable else None for a, is_learnable in owned)
+        return replace(self._graph, layers=layers, blobs=blobs), trees
+
+    def _arrays_of(self, layer: Layer) -> Arrays:
+        found = []
+        for param in layer.owned:
+            tree = self._variables[not param.spec.learnable]
+            array = tree[param.owner.layer][param.owner.index]
+            assert array is not None, param
+            found.append(array if tuple(array.shape) == param.spec.shape else array.reshape(param.spec.shape))
+        return tuple(found)
+
+    def _keep(self, layer: Layer, arrays: Arrays) -> None:
+        self._layers[layer.key], self._arrays[layer.key] = layer, arrays
+        self._makers.update(dict.fromkeys(layer.tops, layer.key))
+
+    def _is_taken(self, layer: Layer, arrays: Arrays) -> bool:
+        """Take a layer into the one that makes its bottom, if it is no more than a factor and a bias by channel."""
+        known = layer.type.facts.by_channel
+        if known is None or len(layer.bottoms) != 1 or any(layer.loss_weights):
+            return False
+        (bottom,) = layer.bottoms
+        maker = self._layers.get(self._makers.get(bottom, ""))
+        if maker is None or maker.type.facts.takes is None or len(maker.tops) != 1 or self._readers[bottom] != 1:
+            return False
+        shape = self._graph.blobs[bottom].shape
+        if not known.holds(layer.context, [tuple(a.shape) for a in arrays], 1, shape[1] if len(shape) > 1 else 0):
+            return False
+        by = known.factor_and_bias(layer.context, tuple(map(np.asarray, arrays)))
+        taken = maker.type.facts.takes(maker.context, self._arrays[maker.key], *by)
+        if taken is None:
+            return False
+        message, blobs = taken
+        slots = [Slot(maker.key, i) for i in range(len(blobs))]
+        specs = [ParamSpec(tuple(b.shape)) for b in blobs]
+        params = tuple(Param(s, s, spec, "", 1, 1, False) for s, spec in zip(slots, specs, strict=True))
+        context = replace(maker.context, layer=message)
+        del self._makers[bottom]
+        self._keep(replace(maker, context=context, params=params, tops=layer.tops), blobs)
+        return True

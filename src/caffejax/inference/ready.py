@@ -1,0 +1,273 @@
+"""A frozen net for inputs of certain shapes: which parts are programs, with their weights, and what runs them.
+
+Outside of JAX's transformations the parts run one after the other on the arrays themselves: oneDNN's programs and the
+layers that can compute with NumPy need no compiler; XLA compiles each of the other parts. Within `jax.jit` and other
+transformations all parts are traced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from itertools import groupby
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..errors import LayerError
+from ..execution import Given, Part, Result, Schedule, Trees, Values, compute, plan, run, run_part
+from ..execution.compiled import CompiledParts
+from ..execution.model import part_of
+from ..graph import Graph, Layer
+from ..kernels import compiling, frozen
+from ..kernels.operation import Operation
+from ..options import Run
+from ..sizes import counted, in_words
+from .constants import host_function, without_constants
+from .folding import materialize
+from .parts import Lowered, lower, of_one_image
+
+Arrays = tuple[jax.Array, ...]
+Packed = MutableMapping[tuple[Any, str], np.ndarray]
+Step = Callable[[dict[str, Any], "jax.Array | None"], None]  # reads blobs by name, adds what it makes; may need a key
+
+
+class Ready:
+    """A frozen net for inputs of certain shapes.
+
+    Args:
+        graph: its layers, for these shapes.
+        variables: their params and state.
+        options: how it computes.
+        device: the CPU that it is to run on; None for other platforms, which leave all to XLA.
+        packed: weights that were packed for other shapes, by what they are and how; those packed here are added.
+
+    Attributes:
+        schedule: its parts.
+        programs: those that are programs, by the part's key.
+        compiles: whether XLA has to compile some parts.
+    """
+
+    def __init__(
+        self, graph: Graph, variables: Trees, options: Run, packed: Packed, *, device: jax.Device | None
+    ) -> None:
+        self._variables, self._device = variables, device
+        self.graph, self._constants = without_constants(graph, variables)
+        self.schedule: Schedule = plan(self.graph)
+        self.programs: dict[Any, Lowered] = {}
+        if device and frozen.available() and options.kernels == "fast" and options.precision == "float32":
+            self.schedule, self.programs = lower(self.graph, of_one_image(graph), variables)
+        self._packed = {key: _pack(lowered, packed) for key, lowered in self.programs.items()}
+        self.programs = {key: replace(lowered, weights=()) for key, lowered in self.programs.items()}
+        self._runner = CompiledParts(options.kernels) if graph.has_host_layers else run_part
+        self._compiled = CompiledParts(options.kernels)
+        self.compiles = not self.programs
+        if self.programs:
+            self._steps = tuple(self._host_steps())
+        else:
+            function = partial(self._run, self._program)
+            self._whole = function if graph.has_host_layers else compiling.jit(function, options.kernels)
+
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes of the packed weights."""
+        return sum(p.executable.packed_bytes for p in self.programs.values())
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes that a call needs beside its inputs and outputs; each that runs at the same time has its own."""
+        return sum(p.executable.workspace_bytes for p in self.programs.values())
+
+    def __str__(self) -> str:
+        given = ", ".join(f"{name} {self.graph.blobs[name].shape}" for name in self.graph.fed)
+        layers = [layer for layer in self.graph.layers if not layer.type.is_fed]
+        taken = sum(len(p.part.layers) for p in self.programs.values())
+        packed, workspace = in_words(self.packed_bytes), in_words(self.workspace_bytes)
+        return (
+            f"{given}: {taken} of {len(layers)} layers in {counted(len(self.programs), 'program')}, "
+            f"packed weights {packed}, workspace {workspace}"
+        )
+
+    def __call__(self, inputs: Mapping[str, Any], key: jax.Array | None = None) -> Values:
+        """Run on arrays that are no tracers."""
+        if key is not None and not self.may_draw:
+            key = None  # each call would take it apart
+        if not self.programs:
+            found: Values = self._whole((), self._arrays, inputs, key)
+            return found
+        values: dict[str, Any] = {**self._constants, **inputs}
+        for step in self._steps:
+            step(values, key)
+        return {name: self._as_jax(values[name], name) for name in self.graph.outputs}
+
+    def _as_jax(self, array: Any, name: str = "") -> jax.Array:
+        """Return a blob as JAX's array; of what the caller feeds, who may write to it, a copy."""
+        if isinstance(array, jax.Array):
+            return array
+        if name in self.graph.fed:
+            array = np.array(array)
+        if self._device is not None and array.dtype == np.float32 and compiling.only_cpus():
+            return compiling.as_jax(array, self._device)
+        return jax.device_put(array, self._device)
+
+    def _host_steps(self) -> Iterator[Step]:
+        """Yield a step for each program, for each layer that can compute with NumPy, and for what is between them."""
+        for part in self.schedule.parts:
+            if part.key in self.programs:
+                yield _program_step(self.programs[part.key], self._packed[part.key])
+                continue
+            steps = [_host_step(layer) if part.how == "traced" else None for layer in part.layers]
+            if not any(steps):
+                yield self._compiled_step(part)
+                continue
+            for has_step, group in groupby(zip(part.layers, steps, strict=True), key=lambda pair: pair[1] is not None):
+                layers, own = zip(*group, strict=True)
+                yield from own if has_step else [self._compiled_step(part_of(layers))]
+
+    def _compiled_step(self, part: Part) -> Step:
+        params, state = materialize(_used([part], self._variables))
+        self.compiles = True
+
+        def step(values: dict[str, Any], key: jax.Array | None) -> None:
+            fed, before = (
+                {name: self._as_jax(values[name], name) for name in names if name in values}
+                for names in (part.makes, part.reads)
+            )
+            values.update(self._compiled(part, Given(params, state, fed, key, {}), before).values)
+
+        return step
+
+    @cached_property
+    def _arrays(self) -> Trees:
+        """Params and state, where there are no packed weights that suffice to run."""
+        return materialize(self._variables)
+
+    @cached_property
+    def may_draw(self) -> bool:
+        """Whether some layers need a key."""
+        if self.graph.has_host_layers:
+            return True
+        if not self.compiles:  # neither programs nor layers on NumPy arrays draw
+            return False
+        inputs = {name: self.graph.blobs[name] for name in self.graph.fed}
+        packed = tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in self._packed.values())
+        try:
+            jax.eval_shape(partial(self._run, self._program), packed, materialize(self._variables), inputs, None)
+        except LayerError:
+            return True
+        return False
+
+    @cached_property
+    def _traced_weights(self) -> Arrays:
+        """The packed weights as JAX's arrays, in the programs' order."""
+        with jax.ensure_compile_time_eval():  # whatever is being traced
+            return tuple(map(self._as_jax, self._packed.values()))
+
+    @cached_property
+    def _place(self) -> dict[Any, int]:
+        """The place of each program's packed weights among `_traced_weights`."""
+        return {key: i for i, key in enumerate(self.programs)}
+
+    def traced(self, inputs: Mapping[str, Any], key: jax.Array | None) -> Values:
+        """Run in a function that is being traced: differentiable, and for any platform."""
+        return self._run(self._operation, self._traced_weights, materialize(self._variables), inputs, key)
+
+    def _run(
+        self,
+        run_program: Any,
+        packed: Arrays,
+        variables: Trees,
+        inputs: Mapping[str, jax.Array],
+        key: jax.Array | None,
+    ) -> Values:
+        def runner(part: Part, given: Given, before: Values, keep: frozenset[str] | None) -> Result:
+            lowered = self.programs.get(part.key)
+            if lowered is None:
+                return self._runner(part, given, before, keep)
+            tops = run_program(lowered, packed[self._place[part.key]], given, [before[name] for name in lowered.reads])
+            return Result(dict(zip(lowered.makes, tops, strict=True)), {}, jnp.zeros(()))
+
+        given = Given(*variables, inputs, key, {})
+        before = self._constants
+        values = run(self.schedule, given, before=before, wanted=self.graph.outputs, runner=runner).values
+        return {name: values[name] for name in self.graph.outputs}
+
+    def _program(self, lowered: Lowered, packed: jax.Array, _: Given, bottoms: Sequence[jax.Array]) -> Sequence[Any]:
+        return _run_program(lowered, packed, bottoms)
+
+    def _operation(self, lowered: Lowered, packed: jax.Array, given: Given, bottoms: Sequence[jax.Array]) -> Arrays:
+        """Run a program, or its layers one by one where it cannot run."""
+        leaves, tree = jax.tree.flatten((given.params, given.state))
+
+        def plain(_: jax.Array, *arrays: jax.Array) -> Arrays:
+            params, state = jax.tree.unflatten(tree, arrays[: len(leaves)])
+            before = dict(zip(lowered.reads, arrays[len(leaves) :], strict=True))
+            values = compute(lowered.part, Given(params, state, {}, None, {}), before).values
+            return tuple(values[name] for name in lowered.makes)
+
+        def program(packed: jax.Array, *arrays: jax.Array) -> Arrays:
+            return tuple(_run_program(lowered, packed, arrays[len(leaves) :]))
+
+        def batched(arrays: Sequence[jax.Array], axes: Sequence[int | None]) -> Arrays | None:
+            if any(axis is not None for axis in axes[: 1 + len(leaves)]) or None in axes[1 + len(leaves) :]:
+                return None
+            bottoms = [
+                jnp.moveaxis(a, axis, 0)
+                for a, axis in zip(arrays[1 + len(leaves) :], axes[1 + len(leaves) :], strict=True)
+                if axis is not None
+            ]
+            flat = [b.reshape(-1, *b.shape[2:]) for b in bottoms]
+            n = bottoms[0].shape[0]
+            return tuple(top.reshape(n, -1, *top.shape[1:]) for top in _run_program(lowered, arrays[0], flat))
+
+        return Operation(plain, program, smooth=False, batched=batched)(packed, *leaves, *bottoms)
+
+
+def _pack(lowered: Lowered, known: Packed) -> np.ndarray:
+    """Return a program's packed weights; those of the same layers in the same packing are the same."""
+    key = lowered.part.key, lowered.executable.packing
+    packed = known.get(key)
+    if packed is None:
+        packed = known[key] = lowered.executable.pack(lowered.weights)
+    return packed
+
+
+def _program_step(lowered: Lowered, packed: np.ndarray) -> Step:
+    run_program, reads, makes = lowered.executable, lowered.reads, lowered.makes
+
+    def step(values: dict[str, Any], key: jax.Array | None) -> None:
+        tops = run_program(packed, [np.asarray(values[name], np.float32) for name in reads])
+        values.update(zip(makes, tops, strict=True))
+
+    return step
+
+
+def _host_step(layer: Layer) -> Step | None:
+    """Return a step that computes a layer with NumPy, or None if it cannot."""
+    if layer.type.is_fed and (layer.look is None or layer.look.finish is None):
+        return _feed
+    compute_tops = host_function(layer)
+    if compute_tops is None:
+        return None
+
+    def step(values: dict[str, Any], key: jax.Array | None) -> None:
+        values.update(compute_tops([values[b] for b in layer.bottoms]))
+
+    return step
+
+
+def _feed(values: dict[str, Any], key: jax.Array | None) -> None:
+    """Take the tops of an Input layer as they are fed."""
+
+
+def _used(parts: Sequence[Part], variables: Trees) -> Trees:
+    params, state = ({k: v for part in parts for k, v in part.using(tree).items()} for tree in variables)
+    return params, state
+
+
+def _run_program(lowered: Lowered, packed: jax.Array, bottoms: Sequence[jax.Array]) -> list[jax.Array]:
+    executable = lowered.executable
+    return frozen.run(executable.program, packed, bottoms, executable.results)

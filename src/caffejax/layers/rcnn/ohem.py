@@ -1,0 +1,128 @@
+"""Losses that tell each region's part, and the choice of the hardest regions by it (online hard example mining)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ...errors import require
+from ..context import Context
+from ..dtypes import promote
+from ..loss import classes_along_axis, ignored_label, loss_divisor, require_one_batch
+from ..no_gradient import no_gradient
+from ..registry import register
+from ..smooth_l1 import huber, huber_slope
+from ..softmax_loss_forms import softmax_with_losses, softmax_with_losses_backward
+from ..tops import first
+from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from .rois import rounded
+
+Arrays = tuple[jax.Array, ...]
+
+_LOSS_ALONE = "Only the loss passes a gradient."
+
+
+register(
+    LayerType(
+        Signature(
+            "SoftmaxWithLossOHEM",
+            bottoms=2,
+            tops=(1, 3),
+            param="softmax_param",
+            loss=True,
+        ),
+        Traced(softmax_with_losses),
+        Gradient(
+            softmax_with_losses_backward,
+            preferred=True,
+            indices=Indices((1,), classes_along_axis, ignored_label),
+            unforced=(1,),
+            not_derivative=_LOSS_ALONE,
+        ),
+        Facts(origin="R-FCN"),
+    )
+)
+
+
+def smooth_l1_loss_ohem(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array) -> jax.Array | Arrays:
+    """Sum of smooth L1 of the weighted differences (third bottom) over the number of positions; and each position's.
+
+    It is d**2 / 2 below 1, else |d| - 1/2. The second top, N x 1 x H x W, is summed over the channels alone and
+    passes no gradient, and weights are not in the gradient again. The divisor is loss_param's, else VALID.
+    """
+    d, divisor = _difference(ctx, a, b, *weights)
+    each = huber(d)
+    loss = jnp.sum(each) / divisor
+    return (loss, lax.stop_gradient(jnp.sum(each, axis=1, keepdims=True))) if ctx.n_tops > 1 else loss
+
+
+def smooth_l1_loss_ohem_backward(
+    ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array, y: Any, dy: Any
+) -> tuple[jax.Array | None, ...]:
+    d, divisor = _difference(ctx, a, b, *weights)
+    diff = first(dy) * huber_slope(d) / divisor
+    return diff, -diff, *(None,) * len(weights)
+
+
+register(
+    LayerType(
+        Signature("SmoothL1LossOHEM", bottoms=(2, 3), tops=(1, 2), loss=True),
+        Traced(smooth_l1_loss_ohem),
+        Gradient(
+            smooth_l1_loss_ohem_backward, preferred=True, indices=Indices((2,), quiet=True), not_derivative=_LOSS_ALONE
+        ),
+        Facts(origin="R-FCN"),
+    )
+)
+
+
+def box_annotator_ohem(
+    ctx: Context, rois: jax.Array, loss: jax.Array, labels: jax.Array, weights: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Labels (bottom 2) and box weights (bottom 3) of each image's `roi_per_img` regions with the largest loss.
+
+    Bottoms are ROIs and each one's loss, label and weights. All other regions get `ignore_label` and weight 0.
+    """
+    n = rois.shape[0]
+    for i, x in ((1, loss), (2, labels)):
+        fits = x.shape[:1] == (n,) and math.prod(x.shape[1:]) == 1
+        require(fits, f"bottom {i} must hold one number for each of the {n} ROIs, not have shape {x.shape}")
+    require(weights.shape[:1] == (n,), f"bottom 3 must have {n} rows, as there are ROIs, not shape {weights.shape}")
+    require(math.prod(rois.shape[1:]) == 5, f"the ROIs, bottom 0, must have five numbers in each row: {rois.shape}")
+    image = rounded(promote(rois).reshape(n, 5)[:, 0])
+    each = promote(loss).reshape(n)
+    number = jnp.arange(n)
+    before = (each[:, None] > each) | ((each[:, None] == each) & (number[:, None] < number))
+    rank = jnp.sum(before & (image[:, None] == image), axis=0)
+    kept = rank < ctx.param.roi_per_img
+
+    def chosen(x: jax.Array, other: float) -> jax.Array:
+        return lax.stop_gradient(jnp.where(kept.reshape(n, *(1,) * (x.ndim - 1)), x, other))
+
+    return chosen(labels, ctx.param.ignore_label), chosen(weights, 0)
+
+
+register(
+    LayerType(
+        Signature("BoxAnnotatorOHEM", bottoms=4, tops=2, param="box_annotator_ohem_param", in_place=False),
+        Traced(box_annotator_ohem),
+        Gradient(no_gradient, preferred=True, stops=True),
+        Facts(origin="R-FCN", cannot={"shard": "the regions of an image are ranked among each other"}),
+    )
+)
+
+
+def _difference(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array) -> tuple[jax.Array, jax.Array | float]:
+    """Return the weighted difference, and what its sum is divided by."""
+    require(len(a.shape) >= 2, f"bottom 0 must have rows and channels, not shape {a.shape}")
+    require_one_batch(a.shape, b.shape)
+    for i, x in enumerate((b, *weights), 1):
+        require(x.shape == a.shape, f"bottom {i} must have bottom 0's shape {a.shape}, not {x.shape}")
+    positions = jnp.ones((a.shape[0], *a.shape[2:]), bool)
+    d = promote(a) - promote(b)
+    d = d * promote(weights[0]) if weights else d
+    return d, loss_divisor(ctx, positions, "VALID", a.shape[0])

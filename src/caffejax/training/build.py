@@ -1,0 +1,266 @@
+"""What a solver's settings ask for, built and checked before anything runs."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import optax
+from jax.sharding import Mesh
+
+from ..checkpoints.loading import load_weights
+from ..data.batch_sizes import divided
+from ..data.loader import Loader
+from ..errors import GraphError, Problem, SolverError, located
+from ..execution.limit import available_memory
+from ..graph import Graph
+from ..graph.creation_log import log_creation
+from ..layers.context import name_key
+from ..net import Net
+from ..options import Parallel, Reading, Run, Share
+from ..parallel import DATA, check_alike, mesh_of, same_everywhere, share_of
+from ..schema import format_text, read_solver, source_file
+from ..schema.caffe_pb2 import SolverParameter
+from . import policies, settings
+from .enough_memory import check_memory
+from .evaluate_on_mesh import can_spread
+from .feeding import loader_opener
+from .files import check_files, weights_files
+from .on_mesh import OnMesh
+from .placement import OnDevice, Placement
+from .report import log
+from .snapshots import Snapshots
+from .state import TrainState
+from .testing import Tests
+from .transforms import caffe_optimizer
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The parts that training is composed of.
+
+    Attributes:
+        param: the settings.
+        file: where they came from.
+        device: where to run; of several devices, the first of this process.
+        placement: where what is trained lies.
+        parallel: how training is spread over several devices.
+        seed: where all randomness comes from.
+        rate_schedule: the learning rate by iteration.
+        net: the train net.
+        loader: its batches.
+        tests: the test nets.
+        optimizer: the update rule.
+        snapshots: where snapshots go.
+        keep_best: the test output that checkpoints are ranked by, if they are.
+    """
+
+    param: SolverParameter
+    file: Path | None
+    device: jax.Device
+    placement: Placement
+    parallel: Parallel
+    seed: int
+    rate_schedule: policies.RateSchedule
+    net: Net
+    loader: Loader
+    tests: Tests
+    optimizer: optax.GradientTransformationExtraArgs
+    snapshots: Snapshots
+    keep_best: str | None
+
+    @property
+    def batch_size(self) -> int:
+        """Examples per iteration: the first axis of the data, times `iter_size`, times the devices."""
+        graph = self.net.graph
+        names = self.net.fed or graph.layers[0].tops
+        shape = graph.blobs[names[0]].shape if names else ()
+        return self.param.iter_size * self.net.reading.share.of * (shape[0] if shape else 1)
+
+
+def build(
+    solver: str | os.PathLike[str] | SolverParameter,
+    file: str | os.PathLike[str] | None = None,
+    *,
+    device: jax.Device | None = None,
+    devices: Sequence[jax.Device] | None = None,
+    parallel: Parallel = Parallel(),
+    seed: int | None = None,
+    weights: Sequence[str | os.PathLike[str]] = (),
+    strict_weights: bool = False,
+    keep_last: int | None = None,
+    keep_best: str | None = None,
+    data: Any = None,
+    test_data: Any = None,
+    checkpoint_only: bool = False,
+    open_loader: Callable[[Net], Loader] | None = None,
+    run: Run = Run(),
+    reading: Reading = Reading(),
+    measured: bool = False,
+    ahead: Callable[[Net, SolverParameter], None] = lambda net, param: None,
+) -> tuple[Setup, TrainState]:
+    """Build what a solver's settings ask for, and the state that training starts from, where it is to lie.
+
+    Args:
+        solver, file, device, parallel, seed, weights, strict_weights, keep_last, keep_best: as `Solver` takes them.
+        data, test_data, checkpoint_only: likewise.
+        devices: where to run in place of `device`, if there are several.
+        open_loader: what opens a net's data, in place of `data` and `test_data`.
+        run: how the nets compute; test nets are never recomputed.
+        reading: how they read; their seed is the solver's.
+        measured: whether to look first if there is enough memory, on one device.
+        ahead: told of the train net of one device once it is there, to begin what can be done meanwhile.
+
+    Raises:
+        SolverError, SchemaError, GraphError, DataError, WeightsError: for settings, nets or weights that cannot work.
+    """
+    param = read_solver(solver)
+    path = Path(file) if file is not None else source_file(solver)
+    folder = path.parent if path else None
+    settings.check(param, os.fspath(path) if path else None)
+    check_files(param, path, weights, writes=bool(param.snapshot))
+    if devices and len(devices) == 1 and jax.process_count() == 1:
+        (device,), devices = devices, None
+    if not devices and (parallel.model > 1 or parallel.shard != "none"):
+        raise SolverError("model and shard cut arrays over several devices, but there is one; give devices, too")
+    mesh = mesh_of(devices, parallel.model) if devices else None
+    device = device or (jax.local_devices()[0] if mesh is None else _first_here(mesh))
+    seed = _seed(param, seed)
+    key = jax.random.key(seed)
+
+    reading = replace(reading, seed=seed)
+    if mesh is not None:
+        reading = replace(reading, share=share_of(mesh))
+        run = run_on(mesh, run)
+    with located(file=os.fspath(path) if path else None):
+        train, test_settings = settings.train_net(param, folder), settings.test_nets(param, folder)
+    parts = mesh.shape[DATA] if mesh is not None and parallel.batch == "global" else 1
+    if parts > 1:
+        with located(file=train.file):
+            train = replace(train, message=divided(train.message, parts, train.state))
+    log.info("Initializing solver from parameters: \n%s", format_text(param))
+    log.info("Creating training net%s.", f" from net file: {train.file}" if train.file else " specified in the solver")
+    net = _net(train, _limited(run, device), reading)
+    log_creation(net.graph)
+    if mesh is not None:
+        _check_trains(net.graph)
+    elif measured:
+        check_memory(net, device, run.memory_limit, lambda other: _net(train, other, reading))
+    if mesh is None:
+        ahead(net, param)
+    test_run = replace(run, remat="none", axis_name=None, sync_bn=False)
+    test_nets = []
+    for i, test in enumerate(test_settings):
+        where = f"by net file: {test.file}" if test.file else "in the solver"
+        log.info("Creating test net (#%d) specified %s", i, where)
+        test_nets.append(_test_net(test, test_run, reading))
+        log_creation(test_nets[-1].graph)
+    open_loader = open_loader or loader_opener(net, test_nets, data, test_data, parts)
+    loader = open_loader(net)
+    tests = Tests(param, test_nets, net, key, device, open_loader, mesh)
+    log.info("Solver scaffolding done.")
+
+    optimizer = optimizer_of(param, net)
+    placement: Placement = OnDevice(device) if mesh is None else OnMesh(mesh, net.graph, parallel.shard)
+    variables = placement.start(net, name_key(key, "init"))
+    given = weights_files(param, path, weights)
+    for weights_file in given:
+        log.info("Finetuning from %s", weights_file)
+    variables = load_weights(given, net.graph, variables, strict_weights)
+    setup = Setup(
+        param=param,
+        file=path,
+        device=device,
+        placement=placement,
+        parallel=parallel,
+        seed=seed,
+        rate_schedule=policies.rate_schedule(param),
+        net=net,
+        loader=loader,
+        tests=tests,
+        optimizer=optimizer,
+        snapshots=Snapshots(param, path, tests.keep(keep_last, keep_best), checkpoint_only),
+        keep_best=keep_best,
+    )
+    if jax.process_count() > 1:
+        options = repr((replace(run, memory_limit=None), parallel, seed))
+        check_alike(
+            {
+                "the solver": format_text(param),
+                "the train net": format_text(train.message),
+                "the options": options,
+                "the first weights": repr([_checksum(weights_file) for weights_file in given]),
+            }
+        )
+    return setup, placement.started(variables, optimizer, key)
+
+
+def _checksum(path: str | os.PathLike[str]) -> int:
+    number = 0
+    with open(path, "rb") as file:
+        while part := file.read(2**20):
+            number = zlib.crc32(part, number)
+    return number
+
+
+def run_on(mesh: Mesh, run: Run) -> Run:
+    """Return how a net computes on each device of a mesh: the batches of all count as one."""
+    return replace(run, axis_name=DATA) if mesh.shape[DATA] > 1 else run
+
+
+def _check_trains(graph: Graph) -> None:
+    """Raise `GraphError` for layers that keep a net from training on several devices."""
+    on_host = [layer for layer in graph.layers if layer.type.on_host]
+    if on_host:
+        raise GraphError(
+            layer.problem("runs on the host, so the net cannot be trained on several devices; train it on one")
+            for layer in on_host
+        )
+
+
+def _test_net(net: settings.NetSettings, run: Run, reading: Reading) -> Net:
+    """Build a test net; one that has to be tested on one device reads all of the data."""
+    found = _net(net, run, reading)
+    if reading.share == Share() or can_spread(found):
+        return found
+    if jax.process_count() > 1 and found.graph.has_host_layers:
+        message = "the test net has layers that run on the host: several processes cannot test it"
+        raise GraphError(Problem(message, file=net.file))
+    return _net(net, run, replace(reading, share=Share()))
+
+
+def _first_here(mesh: Mesh) -> jax.Device:
+    return next(d for d in mesh.devices.flat if d.process_index == jax.process_index())
+
+
+def optimizer_of(param: SolverParameter, net: Net) -> optax.GradientTransformationExtraArgs:
+    """Make the update rule that a solver's settings ask for, of a net's params."""
+    return caffe_optimizer(param, _multipliers(net, "lr_mult"), _multipliers(net, "decay_mult"))
+
+
+def _seed(param: SolverParameter, given: int | None) -> int:
+    if param.random_seed >= 0:
+        return int(param.random_seed)
+    return same_everywhere(secrets.randbits(31)) if given is None else given
+
+
+def _limited(run: Run, device: jax.Device) -> Run:
+    """Set the memory limit to what the device has free, where one is needed and none is given."""
+    if run.remat == "auto" and run.memory_limit is None:
+        return replace(run, memory_limit=available_memory(device))
+    return run
+
+
+def _net(net: settings.NetSettings, run: Run, reading: Reading) -> Net:
+    return Net(net.message, state=net.state, file=net.file, run=run, reading=reading)
+
+
+def _multipliers(net: Net, name: str) -> dict[str, tuple[float | None, ...]]:
+    """Make a tree like the params, of each one's lr_mult or decay_mult."""
+    return net.tree(lambda p: getattr(p, name) if p.spec.learnable else None)

@@ -1,0 +1,71 @@
+"""Average precision against loops that follow its definition."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from caffejax.debugging.average_precision import VERSIONS, average_precision
+from caffejax.errors import SolverError
+
+DETECTIONS = st.lists(st.tuples(st.integers(0, 8), st.sampled_from([(1, 0), (0, 1), (0, 0)])), max_size=25)
+
+
+def curve(detections: list[tuple[float, float, float]], positives: int) -> list[tuple[float, float]]:
+    """Precision and recall after each detection, the best first; equals in the order given."""
+    points, true, false = [], 0, 0
+    for _, t, f in sorted(detections, key=lambda d: -d[0]):
+        if t or f:
+            true, false = true + int(t), false + int(f)
+            points.append((true / (true + false), true / positives))
+    return points
+
+
+def plain(detections: list[tuple[float, float, float]], positives: int, version: str) -> float:
+    points, total, before = curve(detections, positives), 0.0, 0.0
+    if version.endswith("point"):
+        last = int(version.removesuffix("point")) - 1
+        for part in range(last + 1):
+            total += max((p for p, r in points if np.float64(np.float32(r)) >= part / last), default=0) / (last + 1)
+        return total
+    for i, (precision, recall) in enumerate(points):
+        best = precision if version == "Integral" else max(p for p, _ in points[i:])
+        total += best * (recall - before)
+        before = recall
+    return total
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@given(DETECTIONS, st.integers(0, 5))
+def test_as_defined(version: str, scored: list[tuple[int, tuple[int, int]]], missed: int) -> None:
+    detections = [(score / 8, float(t), float(f)) for score, (t, f) in scored]
+    positives = sum(int(t) for _, t, _ in detections) + missed
+    expected = plain(detections, positives, version) if positives else 0
+    assert average_precision(detections, positives, version) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(("version", "expected"), [("11point", 1), ("MaxIntegral", 1), ("Integral", 1)])
+def test_all_found_and_nothing_else(version: str, expected: float) -> None:
+    assert average_precision([(0.9, 1, 0), (0.5, 1, 0)], 2, version) == pytest.approx(expected)
+
+
+def test_by_hand() -> None:
+    found = [(0.9, 1, 0), (0.8, 0, 1), (0.7, 0, 0), (0.6, 1, 0)]  # precisions 1, 1/2, 2/3 at recalls 1/2, 1/2, 1
+    assert average_precision(found, 2, "Integral") == pytest.approx(0.5 + 0.5 * 2 / 3)
+    assert average_precision(found, 2, "MaxIntegral") == pytest.approx(0.5 + 0.5 * 2 / 3)
+    assert average_precision(found, 2, "11point") == pytest.approx((6 * 1 + 5 * 2 / 3) / 11)
+
+
+@pytest.mark.parametrize(("found", "tenths"), [(3, 4), (7, 7), (9, 9), (10, 11)])
+def test_recalls_of_tenths_are_float32(found: int, tenths: int) -> None:
+    assert average_precision([(1, 1, 0)] * found, 10, "11point") == pytest.approx(tenths / 11)
+
+
+def test_nothing_found_or_to_be_found() -> None:
+    assert average_precision([], 3, "Integral") == 0
+    assert average_precision([(0.5, 0, 1)], 0, "11point") == 0
+
+
+def test_other_versions_are_refused() -> None:
+    with pytest.raises(SolverError, match="11point, 101point, MaxIntegral, Integral, not 'COCO'"):
+        average_precision([], 1, "COCO")

@@ -1,0 +1,164 @@
+"""Where a step left the finite numbers: the layer, what is not finite there, and what to do."""
+
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from caffejax import Net, Variables
+from caffejax.debugging import Culprit, find_culprit, not_finite
+
+IP = 'inner_product_param { num_output: 3 weight_filler { type: "xavier" } }'
+INPUT = """
+layer { name: "in" type: "Input" top: "x" top: "label" input_param { shape { dim: 4 dim: 5 } shape { dim: 4 } } }
+"""
+SOFTMAX = f"""{INPUT}
+layer {{ name: "ip1" type: "InnerProduct" bottom: "x" top: "ip1" {IP} }}
+layer {{ name: "relu" type: "ReLU" bottom: "ip1" top: "ip1" }}
+layer {{ name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" {IP} }}
+layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss" }}
+"""
+# the log of what an affine layer gives, in place, below another one
+LOG = SOFTMAX.replace('type: "ReLU"', 'type: "Log"')
+# the square root of zeros, in place: finite forward, with an infinite gradient
+ROOT = (
+    SOFTMAX.replace(IP, "inner_product_param { num_output: 3 }", 1)
+    .replace('name: "relu" type: "ReLU"', 'name: "root" type: "Power"')
+    .replace('top: "ip1" }', 'top: "ip1" power_param { power: 0.5 } }')
+)
+# scores of 1e30 times a slope of 1e20: the weight's gradient is too large for float32
+EUCLID = """
+layer { name: "in" type: "Input" top: "x" top: "label"
+        input_param { shape { dim: 4 dim: 5 } shape { dim: 4 dim: 1 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param { num_output: 1 } }
+layer { name: "up" type: "Power" bottom: "ip" top: "up" power_param { scale: 1e30 } }
+layer { name: "loss" type: "EuclideanLoss" bottom: "up" bottom: "label" top: "loss" }
+"""
+X = np.random.default_rng(0).normal(size=(1, 4, 5)).astype(np.float32)
+LABELS = np.float32([[0, 1, 2, 0]])
+
+
+def culprit(text: str, x: Any = X, labels: Any = LABELS, *, rate: float = 0.01) -> Culprit:
+    """The culprit of a step of gradient descent on batches that are stacked along a first axis."""
+    net = Net(text, "TRAIN")
+    batches = {"x": jnp.asarray(x, jnp.float32), "label": jnp.asarray(labels, jnp.float32)}
+    keys = list(jax.random.split(jax.random.key(1), len(x)))
+    before = net.init(jax.random.key(0))
+
+    def loss(params: Any) -> Any:
+        total, state = 0.0, before.state
+        for i, key in enumerate(keys):
+            one, (_, state) = net.loss(params, state, {name: b[i] for name, b in batches.items()}, key)
+            total += one
+        return total, state
+
+    grads, state = jax.grad(loss, has_aux=True)(before.params)
+    params = jax.tree.map(lambda p, g: p - np.float32(rate) * g, before.params, grads)
+    return find_culprit(net, before, batches, keys, Variables(params, state))
+
+
+def blamed(found: Culprit) -> str | None:
+    return found.layer.name if found.layer else None
+
+
+def test_a_logarithm_of_a_negative_number_in_place() -> None:
+    found = culprit(LOG)
+    assert blamed(found) == "relu"
+    assert re.match(r"its output 'ip1' has \d NaN of 12 values; its bottoms go 'ip1' from -", found.message)
+    assert found.advice == ""
+
+
+def test_a_gradient_that_is_not_finite_behind_a_finite_loss() -> None:
+    found = culprit(ROOT)
+    assert blamed(found) == "root"
+    assert found.message == (
+        "the gradient of its bottom 'ip1' has 12 infinite of 12 values; all before it in the backward pass are finite"
+    )
+
+
+def test_a_gradient_of_a_parameter_that_overflows() -> None:
+    found = culprit(EUCLID, np.full((1, 4, 5), 1e10), np.ones((1, 4, 1)))
+    assert blamed(found) == "ip"
+    assert found.message.startswith("the gradient of its parameter 0 has 5 infinite of 5 values")
+
+
+def test_data_that_is_not_finite() -> None:
+    x = X.copy()
+    x[0, 1, 2] = np.inf
+    found = culprit(SOFTMAX, x)
+    assert (blamed(found), found.message) == ("in", "its output 'x' has 1 infinite of 20 values")
+    assert found.advice.startswith("No setting mends that")
+
+
+def test_an_update_that_overflows() -> None:
+    found = culprit(SOFTMAX, 1e3 * X, rate=3e38)
+    assert blamed(found) == "ip1"
+    assert re.match(
+        "all gradients are finite, but the update overflows: parameter 0 has .* of 15 values", found.message
+    )
+
+
+def test_the_passes_of_a_step_are_run_one_after_the_other() -> None:
+    labels = np.float32([[0, 1, 2, 0], [1, 1, 7, 8]])
+    found = culprit(SOFTMAX, np.concatenate([X, X]), labels)
+    assert blamed(found) == "loss"
+    assert found.message == (
+        "its output 'loss' has 1 NaN of 1 values: label 7 at [2] of 'label' is not one of the classes 0 to 2 "
+        "(2 labels like it)"
+    )
+    assert found.advice.startswith("Correct the labels")
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"), [("SoftmaxWithLoss", 7), ("MultinomialLogisticLoss", 255), ("HingeLoss", 255)]
+)
+def test_a_label_is_ignored_where_caffe_knows_that(kind: str, wrong: int) -> None:
+    text = SOFTMAX.replace('top: "loss"', 'top: "loss" loss_param { ignore_label: 255 }')
+    found = culprit(text.replace("SoftmaxWithLoss", kind), X, np.float32([[0, 255, 7, 0]]))
+    assert blamed(found) == "loss"
+    assert f"label {wrong} at " in found.message
+
+
+def test_a_similarity_is_no_label() -> None:
+    """NaN among two batches of features is not laid to what says which are alike, in whatever shapes."""
+    text = """
+    layer { name: "in" type: "Input" top: "x" top: "label" input_param { shape { dim: 4 dim: 3 } shape { dim: 4 } } }
+    layer { name: "log" type: "Log" bottom: "x" top: "a" }
+    layer { name: "power" type: "Power" bottom: "x" top: "b" power_param { scale: 1e30 } }
+    layer { name: "ip" type: "InnerProduct" bottom: "b" top: "c"
+            inner_product_param { num_output: 3 weight_filler { type: "constant" value: 1 } } }
+    layer { name: "loss" type: "ContrastiveLoss" bottom: "a" bottom: "c" bottom: "label" top: "loss" }
+    """
+    found = culprit(text, np.ones((1, 4, 3)), np.full((1, 4), 9.0))
+    assert blamed(found) == "loss"
+    assert "its bottoms go 'a' from 0 to 0, 'c' from 3e+30 to 3e+30, 'label' from 9 to 9" in found.message
+    assert "classes" not in found.message
+
+
+def test_numbers_that_were_not_finite_before() -> None:
+    net = Net(SOFTMAX, "TRAIN")
+    before = net.init(jax.random.key(0))
+    before.params["ip2"] = (before.params["ip2"][0].at[0, 0].set(np.nan), before.params["ip2"][1])
+    batches = {"x": jnp.asarray(X), "label": jnp.asarray(LABELS)}
+    found = find_culprit(net, before, batches, [jax.random.key(1)], before)
+    assert found == Culprit(
+        "parameter 0 has 1 NaN of 9 values before this step", net.graph.layer("ip2"), "Start from other weights"
+    )
+
+
+def test_a_step_whose_numbers_are_finite_one_by_one() -> None:
+    found = culprit(SOFTMAX)
+    assert found.layer is None
+    assert found.message.startswith("the loss is not finite, but all numbers are when the layers run one by one")
+
+
+def test_the_first_array_that_is_not_finite() -> None:
+    good = {"b": (jnp.ones(2), None), "a": (jnp.ones(3),)}
+    assert not_finite(Variables(good, {})) is None
+    bad = {**good, "a": (jnp.array([np.inf, np.nan, 1.0]),)}
+    expected = "0 of layer 'a' has 1 NaN and 1 infinite of 3 values"
+    assert not_finite(Variables(bad, bad)) == Culprit(f"parameter {expected}")
+    assert not_finite(Variables(good, bad)) == Culprit(f"running statistic {expected}")

@@ -1,0 +1,58 @@
+"""`debug_info: true`: what it says of every layer, against plain computations."""
+
+import logging
+import re
+
+import jax
+import numpy as np
+import pytest
+
+from caffejax.training import Solver
+
+SOLVER = """
+net_param {
+  layer { name: "data" type: "DummyData" top: "data" top: "label" dummy_data_param {
+    shape { dim: 4 dim: 3 } shape { dim: 4 } data_filler { type: "constant" value: 2 }
+    data_filler { type: "constant" value: 1 } } }
+  layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip"
+    inner_product_param { num_output: 2 weight_filler { type: "xavier" } } }
+  layer { name: "relu" type: "ReLU" bottom: "ip" top: "ip" relu_param { negative_slope: 0.5 } }
+  layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+}
+base_lr: 0.1 lr_policy: "fixed" display: 2 random_seed: 1 debug_info: true
+"""
+
+
+def test_says_what_every_layer_holds(caplog: pytest.LogCaptureFixture) -> None:
+    solver = Solver(SOLVER)
+    weight, bias = (np.asarray(b) for b in solver.train_state.params["ip"])
+    with caplog.at_level(logging.INFO, logger="caffejax"):
+        solver.step(2)
+    solver.close()
+    lines = [m for r in caplog.records if re.match(r" +\[(Forward|Backward)\]", m := r.getMessage())]
+    x, before = np.full((4, 3), 2.0), np.full((4, 3), 2.0) @ weight.T + bias
+    after = np.where(before > 0, before, before / 2)
+    d_after = (np.asarray(jax.nn.softmax(after)) - np.array([0, 1])) / 4
+    d_before = d_after * np.where(before > 0, 1, 0.5)
+    d_weight, d_bias = d_before.T @ x, d_before.sum(0)
+    said = dict(re.fullmatch(r" +(.*(?:data|diff)): (\S+)", line).groups() for line in lines[:-1])  # type: ignore[union-attr]
+    expected = {  # displayed iterations only: 0, not 1
+        "[Forward] Layer data, top blob data data": x,
+        "[Forward] Layer data, top blob label data": np.ones(4),
+        "[Forward] Layer ip, top blob ip data": before,
+        "[Forward] Layer ip, param blob 0 data": weight,
+        "[Forward] Layer ip, param blob 1 data": bias,
+        "[Forward] Layer relu, top blob ip data": after,
+        "[Forward] Layer loss, top blob loss data": -np.log(np.asarray(jax.nn.softmax(after))[:, 1]).mean(),
+        "[Backward] Layer loss, bottom blob ip diff": d_after,
+        "[Backward] Layer relu, bottom blob ip diff": d_before,
+        "[Backward] Layer ip, param blob 0 diff": d_weight,
+        "[Backward] Layer ip, param blob 1 diff": d_bias,
+    }
+    assert list(said) == list(expected)
+    for name, value in expected.items():
+        assert float(said[name]) == pytest.approx(np.abs(value).mean(), rel=1e-4), name
+    both = np.concatenate([weight.ravel(), bias]), np.concatenate([d_weight.ravel(), d_bias])
+    norms = [float(n) for n in re.findall(r"[\d.e+-]+(?=[,)])", lines[-1].split("norm", 1)[1])]
+    wanted = [np.abs(both[0]).sum(), np.abs(both[1]).sum(), np.linalg.norm(both[0]), np.linalg.norm(both[1])]
+    assert norms == pytest.approx(wanted, rel=1e-4)

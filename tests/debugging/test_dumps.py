@@ -1,0 +1,277 @@
+"""Dumps: an error that is planted in a layer is found there; what is absent, random, NaN or of other shapes."""
+
+import dataclasses
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from caffejax.debugging.dumps import Dump, collect, compare, replay
+from caffejax.debugging.dumps.measure import distance
+from caffejax.net import Net
+
+# a layer of each kind, in place and branched, shared params, a name with a slash and one that is not ASCII
+TEXT = """
+name: "planted"
+layer { name: "data" type: "Input" top: "data" top: "label"
+  input_param { shape { dim: 3 dim: 2 dim: 6 dim: 6 } shape { dim: 3 } } }
+layer { name: "conv/1x1" type: "Convolution" bottom: "data" top: "conv"
+  convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "gaussian" std: 0.5 } } }
+layer { name: "bn" type: "BatchNorm" bottom: "conv" top: "conv" }
+layer { name: "scale" type: "Scale" bottom: "conv" top: "conv" scale_param { bias_term: true } }
+layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" relu_param { negative_slope: 0.1 } }
+layer { name: "pool" type: "Pooling" bottom: "conv" top: "pool" pooling_param { pool: AVE kernel_size: 2 stride: 2 } }
+layer { name: "norm" type: "LRN" bottom: "pool" top: "norm" lrn_param { local_size: 3 alpha: 0.5 } }
+layer { name: "../größe" type: "Power" bottom: "pool" top: "power" power_param { scale: 2 } }
+layer { name: "sum" type: "Eltwise" bottom: "norm" bottom: "power" top: "sum" }
+layer { name: "ip1" type: "InnerProduct" bottom: "sum" top: "ip1" param { name: "w" } param { name: "b" }
+  inner_product_param { num_output: 5 weight_filler { type: "gaussian" std: 0.3 } } }
+layer { name: "ip2" type: "InnerProduct" bottom: "norm" top: "ip2" param { name: "w" } param { name: "b" }
+  inner_product_param { num_output: 5 } }
+layer { name: "both" type: "Concat" bottom: "ip1" bottom: "ip2" top: "both" }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "both" bottom: "label" top: "loss" }
+"""
+# what each of its layers without params computes otherwise, all else being equal
+EDITS = {
+    "bn": ('top: "conv" }', 'top: "conv" batch_norm_param { eps: 0.1 } }'),
+    "relu": ("negative_slope: 0.1", "negative_slope: 0.11"),
+    "pool": ("pool: AVE", "pool: MAX"),
+    "norm": ("alpha: 0.5", "alpha: 0.51"),
+    "../größe": ("scale: 2", "scale: 2 shift: 0.01"),
+    "sum": ('top: "sum" }', 'top: "sum" eltwise_param { coeff: 1 coeff: -1 } }'),
+    "both": ('bottom: "ip1" bottom: "ip2"', 'bottom: "ip2" bottom: "ip1"'),
+    "loss": ('top: "loss" }', 'top: "loss" loss_param { normalization: NONE } }'),
+}
+WEIGHTED = ("conv/1x1", "scale", "ip1", "ip2")
+
+
+def some_long(names: Iterable[str], short: int = 2) -> list[Any]:
+    """All names; those after the first two are left to the long run."""
+    return [pytest.param(name, marks=[pytest.mark.long] if i >= short else []) for i, name in enumerate(names)]
+
+
+def made(text: str = TEXT, phase: Any = "TRAIN", **options: Any) -> tuple[Net, Dump]:
+    net = Net(text, phase)
+    return net, collect(net, net.init(jax.random.key(1)), backward=True, **options)
+
+
+@pytest.fixture(scope="module")
+def dump() -> Dump:
+    return made()[1]
+
+
+def test_a_net_equals_itself(dump: Dump) -> None:
+    found = compare(dump, replay(dump, Net(TEXT, "TRAIN")))
+    assert found.ok, str(found)
+    rows = {(row.layer, row.kind, row.name) for row in found.rows}
+    assert {
+        ("scale", "top", "conv"),
+        ("relu", "diff", "conv"),
+        ("ip2", "grad", "1"),
+        ("../größe", "top", "power"),
+    } <= rows
+    assert not any(layer.random for layer in dump.layers)
+
+
+@pytest.mark.parametrize("layer", some_long(EDITS))
+def test_a_layer_that_computes_otherwise_is_found(layer: str, dump: Dump) -> None:
+    start = TEXT.index(f'name: "{layer}"')
+    text = TEXT[:start] + TEXT[start:].replace(*EDITS[layer], 1)
+    assert text != TEXT
+    net = Net(text, "TRAIN")
+    first = compare(dump, replay(dump, net)).first
+    assert first is not None
+    assert first.layer == layer
+    # each layer by itself, nothing else parts
+    assert {row.layer for row in compare(dump, replay(dump, net, each_layer=True)).parted} == {layer}
+
+
+@pytest.mark.slow
+def test_each_layer_by_itself_backward_too(dump: Dump) -> None:
+    """A rounding that is blown up, as one that moves a maximum would be, reaches no other layer."""
+    loud = changed(dump, "blob/pool", dump.arrays["blob/pool"] * 1.1)
+    parted = {(row.layer, row.kind) for row in compare(loud, replay(loud, Net(TEXT, "TRAIN"), each_layer=True)).parted}
+    # the layer that does not make that, and those that read it through the Split
+    assert parted == {("pool", "top"), ("pool_pool_0_split", "top")}
+    loud = changed(dump, "diff/ip1", dump.arrays["diff/ip1"] * 1.1)
+    parted = {(row.layer, row.kind) for row in compare(loud, replay(loud, Net(TEXT, "TRAIN"), each_layer=True)).parted}
+    assert parted == {("both", "diff"), ("ip1", "grad"), ("ip1", "diff"), ("ip2", "grad")}  # they share their weights
+
+
+@pytest.mark.long
+def test_each_layer_reads_what_the_dump_has() -> None:
+    """Of a dump that lacks a blob, and of a net with other shapes, layers read what those before them made."""
+    net, dump = made()
+    lacking = dataclasses.replace(dump, arrays={k: v for k, v in dump.arrays.items() if k != "blob/pool"})
+    assert compare(dump, replay(lacking, net, each_layer=True)).ok
+    wider = Net(TEXT.replace("num_output: 5", "num_output: 6"), "TRAIN")
+    found = compare(dump, replay(dump, wider, wider.init(jax.random.key(0)), each_layer=True))
+    assert {row.layer for row in found.parted if row.kind == "top"} == {"conv/1x1", "ip1", "ip2", "both", "loss"}
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_each_layer_with_rows_of_padding(rows: int) -> None:
+    """Of a blob whose rows the data decides, the layers after it read as many as the dump has."""
+    text = """
+    layer { name: "in" type: "Input" top: "loc" top: "conf" top: "priors"
+      input_param { shape { dim: 1 dim: 12 } shape { dim: 1 dim: 6 } shape { dim: 1 dim: 2 dim: 12 } } }
+    layer { name: "out" type: "DetectionOutput" bottom: "loc" bottom: "conf" bottom: "priors" top: "out"
+      detection_output_param { num_classes: 2 keep_top_k: 5 confidence_threshold: 0.5
+      nms_param { nms_threshold: 0.9 top_k: 5 } } }
+    layer { name: "double" type: "Power" bottom: "out" top: "twice" power_param { scale: 2 } }
+    """
+    boxes = np.array([[0, 0, 0.4, 0.4], [0.5, 0.5, 0.9, 0.9], [0, 0.5, 0.4, 0.9]], np.float32)
+    priors = np.stack([boxes.ravel(), np.full(12, 0.1, np.float32)])[None]
+    conf = np.ravel([[0.1, 0.9]] * rows + [[0.9, 0.1]] * (3 - rows))[None]
+    net = Net(text)
+    dump = collect(net, net.init(jax.random.key(0)), {"loc": np.zeros((1, 12)), "conf": conf, "priors": priors})
+    assert dump.arrays["blob/out"].shape[2] == rows
+    again = replay(dump, net, each_layer=True)
+    assert compare(dump, again).ok, str(compare(dump, again))
+
+
+def changed(dump: Dump, member: str, array: Any) -> Dump:
+    return dataclasses.replace(dump, arrays={**dump.arrays, member: array})
+
+
+@pytest.mark.parametrize("layer", some_long(WEIGHTED))
+def test_one_weight_that_differs_is_found(layer: str, dump: Dump) -> None:
+    off = dump.arrays[f"param/{layer}/0"].copy()
+    off.flat[-1] += 0.1
+    apart = Net(TEXT.replace('param { name: "w" } param { name: "b" }', ""), "TRAIN")
+    ours = replay(changed(dump, f"param/{layer}/0", off), apart)
+    first = compare(dump, ours).first
+    assert first is not None
+    assert (first.layer, first.kind, first.name) == (layer, "param", "0")
+    numbers = {name: array for name, array in ours.arrays.items() if not name.startswith("param/")}
+    first = compare(dump, dataclasses.replace(ours, arrays=numbers)).first  # and by the numbers alone
+    assert first is not None
+    assert (first.layer, first.kind) == (layer, "top")
+
+
+def test_every_layer_is_tried(dump: Dump) -> None:
+    computing = [layer.name for layer in dump.layers if layer.bottoms and layer.type != "Split"]
+    assert sorted(computing) == sorted((*EDITS, *WEIGHTED))
+
+
+def whose(dump: Dump, member: str) -> tuple[str, str]:
+    """The layer that an array belongs to, and its name there: of a diff, the layer that reads the blob."""
+    kind, _, rest = member.partition("/")
+    if kind in ("param", "grad", "top"):
+        layer, name = rest.rsplit("/", 1)
+        return layer, name
+    if kind == "top_diff":
+        maker, rest = rest.rsplit("/", 1)
+    else:
+        makers = [layer.name for layer in dump.layers if rest in layer.tops]
+        maker = makers[-1] if kind == "blob" else makers[0]
+    place = [layer.name for layer in dump.layers].index(maker)
+    readers = [layer.name for layer in dump.layers[place + 1 :] if rest in layer.bottoms]
+    return (readers[0] if kind in ("diff", "top_diff") and readers else maker), rest
+
+
+def test_an_error_in_any_array_is_found_at_its_layer(dump: Dump) -> None:
+    random = np.random.default_rng(0)
+    members = [member for member in dump.arrays if member != "loss"]
+    assert len(members) > 50
+    for member in members:
+        off = dump.arrays[member].copy()
+        off.flat[random.integers(off.size)] += 0.01 * (np.abs(off).max() + 1)
+        (row,) = compare(dump, changed(dump, member, off)).parted
+        assert (row.layer, row.name) == whose(dump, member), member
+
+
+def test_nan_is_equal_where_both_have_it(dump: Dump) -> None:
+    spoiled = dump.arrays["blob/sum"].copy()
+    spoiled[0, 0, 0, :2] = np.nan, np.inf
+    both = changed(dump, "blob/sum", spoiled)
+    assert compare(both, both).ok
+    (row,) = compare(dump, both).parted
+    assert (row.layer, row.distance and row.distance.at) == ("sum", (0, 0, 0, 0))
+    assert "off by inf" in str(row)
+    other = spoiled.copy()
+    other[0, 0, 0, 1] = -np.inf
+    assert len(compare(both, changed(dump, "blob/sum", other)).parted) == 1
+
+
+def test_what_is_absent_or_of_another_shape(dump: Dump) -> None:
+    def without(*starts: str) -> Dump:
+        return dataclasses.replace(dump, arrays={k: v for k, v in dump.arrays.items() if not k.startswith(starts)})
+
+    assert {r.verdict for r in compare(dump, without("blob/sum")).parted} == {"only in A"}
+    assert {r.verdict for r in compare(without("blob/sum"), dump).parted} == {"only in B"}
+    # kinds that a dump does not hold at all were not recorded; of blobs written over, the last value may be all
+    for kinds in (("diff/", "grad/", "top_diff/"), ("param/",), ("input/",), ("top/", "top_diff/")):
+        assert compare(dump, without(*kinds)).ok, kinds
+    assert {r.layer for r in compare(dump, without("grad/conv")).parted} == {"conv/1x1"}
+    (row,) = compare(dump, changed(dump, "blob/ip1", np.zeros((3, 4)))).parted
+    assert str(row) == "top ip1 has shape 3x5 in A and 3x4 in B"
+    fewer = dataclasses.replace(dump, layers=tuple(x for x in dump.layers if x.name != "norm"))
+    assert [(row.layer, row.verdict) for row in compare(dump, fewer).parted] == [("norm", "only in A")]
+    assert not compare(without(""), without("")).ok  # there was nothing to compare
+
+
+@pytest.mark.parametrize("name", ["data", "images"])
+def test_a_net_for_training_and_one_for_deployment(name: str) -> None:
+    head, _, loss = TEXT.rpartition("layer {")
+    deploy = (
+        head.replace('name: "data"', f'name: "{name}"').replace(' top: "label"', "").replace("shape { dim: 3 } ", "")
+    )
+    net = Net(TEXT, "TEST")
+    dump = collect(net, net.init(jax.random.key(1)))
+    assert "SoftmaxWithLoss" in loss
+    found = compare(
+        dump, replay(dump, Net(deploy + 'layer { name: "prob" type: "Softmax" bottom: "both" top: "prob" }'))
+    )
+    assert {(row.name, row.verdict) for row in found.parted} == {
+        ("label", "only in A"),
+        ("loss", "only in A"),
+        ("prob", "only in B"),
+    }
+    assert re.search(r"Of what both have nothing differs: \d+ arrays equal\.$", str(found))
+
+
+def test_random_layers_do_not_count_unless_asked() -> None:
+    drop = 'layer { name: "drop" type: "Dropout" bottom: "norm" top: "norm" } '
+    sum_at = TEXT.index('layer { name: "sum"')
+    net, a = made(TEXT[:sum_at] + drop + TEXT[sum_at:])
+    b = replay(a, net, seed=7)
+    found = compare(a, b)
+    assert [layer.name for layer in a.layers if layer.random] == ["drop"]
+    assert found.ok
+    assert {"drop", "sum", "loss"} <= {row.layer for row in found.rows if row.verdict == "random"}
+    assert all(row.verdict == "equal" for row in found.rows if row.layer in ("conv/1x1", "pool") and row.kind == "top")
+    first = compare(a, b, random=True).first
+    assert first is not None
+    assert first.layer == "drop"
+    found = compare(a, replay(a, net, seed=7, each_layer=True))
+    assert found.ok
+    assert {row.layer for row in found.rows if row.verdict == "random"} == {"drop"}
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_dumps_of_other_floats(dump: Dump, dtype: Any) -> None:
+    arrays = {name: array.astype(dtype) for name, array in dump.arrays.items()}
+    assert compare(dump, dataclasses.replace(dump, arrays=arrays), rtol=1e-3, atol=1e-4).ok
+
+
+@pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan])
+def test_an_odd_number_among_zeros_parts(odd: float) -> None:
+    found = distance(np.zeros(3, np.float32), np.array([0, odd, 0], np.float32))
+    assert (found.error, found.at, found.scale, found.relative) == (np.inf, (1,), 0.0, np.inf)
+
+
+def test_zeros_prove_nothing(dump: Dump) -> None:
+    zeros = dataclasses.replace(dump, arrays={name: np.zeros_like(array) for name, array in dump.arrays.items()})
+    assert re.search(r"\d+ tops of these prove nothing: all 0 in both", str(compare(zeros, zeros)))
+    assert "prove nothing" not in str(compare(dump, dump))
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_whose_squares_are_too_large() -> None:
+    found = distance(np.array([3e300, 0.0]), np.array([3e300, 4e300]))
+    assert (found.error, found.scale) == (4e300, 4e300)
+    assert found.cosine == pytest.approx(0.6)

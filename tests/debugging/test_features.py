@@ -1,0 +1,92 @@
+"""Features: the blobs asked for, batch after batch, as one forward pass after the other gives them."""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from caffejax import GraphError, LayerError, Net
+from caffejax.debugging import features
+
+NET = """
+layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip"
+        inner_product_param { num_output: 4 weight_filler { type: "gaussian" } } }
+layer { name: "relu" type: "ReLU" bottom: "ip" top: "relu" }
+"""
+RECURRENT = """
+layer { name: "in" type: "Input" top: "x" top: "on"
+        input_param { shape { dim: 1 dim: 2 dim: 3 } shape { dim: 1 dim: 2 } } }
+layer { name: "rnn" type: "RNN" bottom: "x" bottom: "on" top: "h"
+        recurrent_param { num_output: 2 weight_filler { type: "gaussian" } } }
+"""
+RANDOM = """
+layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 dim: 30 } } }
+layer { name: "drop" type: "Dropout" bottom: "x" top: "y" }
+"""
+PICK = """
+layer { name: "in" type: "Input" top: "x" top: "i" input_param { shape { dim: 4 dim: 3 } shape { dim: 4 } } }
+layer { name: "pick" type: "BatchReindex" bottom: "x" bottom: "i" top: "y" }
+"""
+
+
+def of(net: Net, blobs: Any, batches: Any) -> Iterator[Any]:
+    return features(net, net.init(jax.random.key(0)), blobs, batches)
+
+
+def test_each_batch_is_a_forward_pass() -> None:
+    net, random = Net(NET), np.random.default_rng(0)
+    batches = [{"x": random.normal(size=(rows, 3)).astype(np.float32)} for rows in (2, 2, 5)]
+    found = list(of(net, ["relu", "ip"], batches))
+    assert [set(blobs) for blobs in found] == [{"relu", "ip"}] * 3
+    for batch, blobs in zip(batches, found, strict=True):
+        expected, _ = net.apply(*net.init(jax.random.key(0)), batch, blobs=["ip"])
+        np.testing.assert_allclose(blobs["ip"], expected["ip"], rtol=1e-6)
+        np.testing.assert_allclose(blobs["relu"], np.maximum(expected["ip"], 0), rtol=1e-6)
+
+
+def test_batches_are_taken_when_asked_for() -> None:
+    taken: list[int] = []
+
+    def endless() -> Iterator[dict[str, Any]]:
+        while True:
+            taken.append(len(taken))
+            yield {"x": np.ones((2, 3), np.float32)}
+
+    assert len(list(islice(of(Net(NET), ["ip"], endless()), 3))) == 3
+    assert len(taken) == 3
+
+
+def test_recurrent_layers_go_on_from_batch_to_batch() -> None:
+    net = Net(RECURRENT)
+    steps = np.random.default_rng(0).normal(size=(3, 2, 3)).astype(np.float32)
+    batches = [{"x": step[None], "on": np.full((1, 2), t > 0, np.float32)} for t, step in enumerate(steps)]
+    found = [blobs["h"] for blobs in of(net, ["h"], batches)]
+    whole = Net(RECURRENT.replace("shape { dim: 1", "shape { dim: 3"))
+    together = {"x": steps, "on": np.concatenate([batch["on"] for batch in batches])}
+    (expected,) = of(whole, ["h"], [together])
+    np.testing.assert_allclose(np.concatenate(found), expected["h"], rtol=1e-5, atol=1e-7)
+
+
+def test_every_batch_has_a_key_of_its_own() -> None:
+    net, batch = Net(RANDOM, "TRAIN"), {"x": np.ones((2, 30), np.float32)}
+    first, second = (np.asarray(blobs["y"]) for blobs in of(net, ["y"], [batch, batch]))
+    assert (first != second).any()
+    again, _ = (np.asarray(blobs["y"]) for blobs in of(net, ["y"], [batch, batch]))
+    np.testing.assert_array_equal(first, again)
+
+
+def test_an_unknown_blob_is_named_at_once() -> None:
+    with pytest.raises(GraphError, match="no blob 'rel' in the net; did you mean 'relu'"):
+        of(Net(NET), ["rel"], [])
+
+
+def test_an_index_out_of_range_stops_it() -> None:
+    good, bad = ({"x": np.ones((4, 3), np.float32), "i": np.array(i, np.float32)} for i in ([0, 1, 2, 3], [0, 4, 0, 0]))
+    found = of(Net(PICK), ["y"], [good, bad])
+    assert np.isfinite(next(found)["y"]).all()
+    with pytest.raises(LayerError, match=r"layer 'pick' \(BatchReindex\): index 4 at \[1\] of bottom 'i'"):
+        next(found)

@@ -1,0 +1,111 @@
+"""Pictures of maps, against Caffe's vis_square."""
+
+import math
+
+import cv2
+import numpy as np
+import pytest
+
+from caffejax.debugging.pictures import encoded, enlarged, feature_maps, filter_maps, filter_params, first_filters, grid
+from caffejax.errors import CaffejaxError
+from caffejax.net import Net
+
+
+def vis_square(data: np.ndarray) -> np.ndarray:
+    """As in Caffe's notebook 00-classification."""
+    data = (data - data.min()) / (data.max() - data.min())
+    n = int(np.ceil(np.sqrt(data.shape[0])))
+    padding = ((0, n**2 - data.shape[0]), (0, 1), (0, 1), *((0, 0),) * (data.ndim - 3))
+    data = np.pad(data, padding, mode="constant", constant_values=1)
+    data = data.reshape((n, n, *data.shape[1:])).transpose((0, 2, 1, 3, *range(4, data.ndim + 1)))
+    return data.reshape((n * data.shape[1], n * data.shape[3], *data.shape[4:]))
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 4), (4, 2, 2), (5, 3, 2), (12, 1, 1), (20, 5, 5), (7, 4, 3, 3)])
+def test_a_grid_is_caffes(shape: tuple[int, ...]) -> None:
+    maps = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    ours, caffes = grid(maps), np.rint(vis_square(maps.astype(np.float64)) * 255)
+    assert ours.dtype == np.uint8
+    rows = -(-shape[0] // math.ceil(math.sqrt(shape[0]))) * (shape[1] + 1)
+    assert ours.shape == (rows + 1, caffes.shape[1] + 1, *shape[3:])  # rows with nothing in them are left out
+    np.testing.assert_array_equal(ours[1:, 1:], caffes[:rows])
+    assert (ours[0] == 255).all()
+    assert (ours[:, 0] == 255).all()
+
+
+def test_each_map_by_itself() -> None:
+    maps = np.array([[[0, 1], [2, 4]], [[10, 10], [10, 30]], [[5, 5], [5, 5]]], np.float32)
+    tiles = grid(maps, each=True)
+    assert tiles[1:3, 1:3].tolist() == [[0, 64], [128, 255]]
+    assert tiles[1:3, 4:6].tolist() == [[0, 0], [0, 255]]
+    assert tiles[4:6, 1:3].tolist() == [[0, 0], [0, 0]]
+
+
+def test_numbers_that_are_not_finite_are_white_and_do_not_spoil_the_rest() -> None:
+    maps = np.array([[[0, np.nan], [np.inf, 1]]], np.float32)
+    assert grid(maps)[1:3, 1:3].tolist() == [[0, 255], [255, 255]]
+    assert (grid(np.full((2, 2, 2), np.nan)) == 255).all()
+
+
+@pytest.mark.parametrize("rgb", [False, True])
+def test_colours_of_filters_come_out_as_they_are(rgb: bool) -> None:
+    weights = np.zeros((2, 3, 2, 2), np.float32)
+    weights[0, 2 if not rgb else 0] = 1  # red
+    weights[1, 0 if not rgb else 2] = 1  # blue
+    picture = cv2.imdecode(np.frombuffer(encoded(grid(filter_maps(weights, rgb=rgb))), np.uint8), cv2.IMREAD_COLOR_RGB)
+    assert picture[1, 1].tolist() == [255, 0, 0]
+    assert picture[1, 4].tolist() == [0, 0, 255]
+
+
+def test_other_filters_are_grey_channel_by_channel() -> None:
+    weights = np.arange(2 * 4 * 3 * 3).reshape(2, 4, 3, 3)
+    np.testing.assert_array_equal(filter_maps(weights), weights.reshape(8, 3, 3))
+
+
+@pytest.mark.parametrize(
+    ("shape", "maps"),
+    [((5, 3, 4), (5, 3, 4)), ((3, 4), (1, 3, 4)), ((7,), (1, 3, 3)), ((4, 1, 1), (1, 2, 2)), ((), (1, 1, 1))],
+)
+def test_rows_of_blobs_of_any_shape(shape: tuple[int, ...], maps: tuple[int, ...]) -> None:
+    row = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+    found = feature_maps(row)
+    assert found.shape == maps
+    np.testing.assert_array_equal(found.ravel()[: row.size], row.ravel())
+    assert np.isnan(found.ravel()[row.size :]).all()
+
+
+def test_pictures_are_enlarged_by_whole_pixels() -> None:
+    small = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    large = enlarged(small, 9)
+    assert large.shape == (6, 9)
+    np.testing.assert_array_equal(large[1::3, 1::3], small)
+    assert enlarged(np.zeros((900, 20, 3), np.uint8), 512).shape == (900, 20, 3)
+
+
+@pytest.mark.parametrize(
+    ("maps", "message"),
+    [(np.zeros((0, 3, 3)), "nothing to draw"), (np.zeros((5, 0, 3)), "nothing to draw"),
+     (np.zeros((300**2, 1, 100), np.float16), r"make a picture of 600 x 30300 pixels.*--maps=N")],
+)  # fmt: skip
+def test_what_cannot_be_drawn(maps: np.ndarray, message: str) -> None:
+    with pytest.raises(CaffejaxError, match=message):
+        grid(maps)
+    with pytest.raises(CaffejaxError, match=r"'\.doc' is no format"):
+        encoded(np.zeros((2, 2), np.uint8), ".doc")
+
+
+def test_the_first_filters_are_those_larger_than_a_pixel() -> None:
+    net = Net(
+        """
+        layer { name: "data" type: "Input" top: "x" input_param { shape { dim: 1 dim: 3 dim: 9 dim: 9 } } }
+        layer { name: "one" type: "Convolution" bottom: "x" top: "a"
+          convolution_param { num_output: 2 kernel_size: 1 } }
+        layer { name: "two" type: "Convolution" bottom: "a" top: "b"
+          convolution_param { num_output: 4 kernel_size: 3 } }
+        layer { name: "ip" type: "InnerProduct" bottom: "b" top: "c" inner_product_param { num_output: 2 } }
+        """
+    )
+    assert list(filter_params(net.graph)) == ["one", "two"]
+    found = first_filters(net.graph)
+    assert found is not None
+    assert found.slot.layer == "two"

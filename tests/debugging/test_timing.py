@@ -1,0 +1,74 @@
+"""Timing: every layer once, forward and backward, and the whole net; as Caffe's table."""
+
+import re
+from pathlib import Path
+
+import jax
+import pytest
+
+from caffejax import Net
+from caffejax.cli import main
+from caffejax.debugging import LayerTime, Timer, mean_times
+
+DIGITS = Path(__file__).parents[2] / "configs" / "digits" / "lenet_train_test.prototxt"
+FED = """
+layer { name: "in" type: "Input" top: "x" top: "label"
+        input_param { shape { dim: 4 dim: 3 } shape { dim: 4 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param { num_output: 2 } }
+layer { name: "drop" type: "Dropout" bottom: "ip" top: "ip" }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("net", "phase"), [(DIGITS, "TRAIN"), (FED, "TRAIN"), (FED, "TEST")])
+def test_every_layer_has_a_time_and_the_whole_net_too(net, phase):
+    net = Net(net, phase)
+    timer = Timer(net, net.init(jax.random.key(0)), jax.random.key(1))
+    times = timer.layers()
+    assert [t.name for t in times] == [layer.name for layer in net.graph.layers]
+    for layer, one in zip(net.graph.layers, times, strict=True):
+        assert (one.forward > 0) == (layer.type.name != "Input")
+        assert (one.backward > 0) == layer.need_backward
+    whole = timer.whole()
+    assert whole.forward > 0
+    assert whole.both > 0
+    assert (whole.frozen is not None) == (phase == "TEST")
+    timer.close()
+
+
+def test_a_net_without_loss_has_backward_times_too():
+    deploy = FED[: FED.index('layer { name: "loss"')].replace('top: "label"', "").replace("shape { dim: 4 }", "")
+    net = Net(deploy, "TEST")
+    timer = Timer(net, net.init(jax.random.key(0)), jax.random.key(1))
+    assert [t.name for t in timer.layers() if t.backward > 0] == ["ip", "drop"]
+    whole = timer.whole()
+    assert whole.both > 0
+    timer.close()
+
+
+def test_means():
+    passes = [[LayerTime("a", 1, 4), LayerTime("b", 2, 0)], [LayerTime("a", 3, 0), LayerTime("b", 4, 2)]]
+    assert list(mean_times(passes)) == [LayerTime("a", 2, 2), LayerTime("b", 3, 1)]
+
+
+@pytest.mark.slow
+def test_the_command_prints_caffes_table(capsys):
+    assert main(["time", f"--model={DIGITS}", "--iterations=2", "--device=cpu"]) == 0
+    lines = [line.split("] ", 1)[1] for line in capsys.readouterr().err.splitlines() if "] " in line]
+    rows = [m.groups() for line in lines if (m := re.fullmatch(r" *(\w+)\t(forward|backward): ([\d.e-]+) ms\.", line))]
+    names = [layer.name for layer in Net(DIGITS, "TRAIN").graph.layers]
+    assert [row[:2] for row in rows] == [(n, which) for n in names for which in ("forward", "backward")]
+    sums = {m[1]: float(m[2]) for line in lines if (m := re.fullmatch(r"Average (.*): ([\d.e+]+) ms\.", line))}
+    assert sums["Forward-Backward"] == pytest.approx(sums["Forward pass"] + sums["Backward pass"], rel=1e-3)
+    assert sums.keys() >= {"fused Forward pass", "fused Forward-Backward"}
+    assert sum(line.startswith("Iteration: ") for line in lines) == 2
+    plan = lines[lines.index("Compiled as one, which is what training and testing run:") + 1 :]
+    assert plan[0] == "  compiled: mnist .. loss"
+
+
+def test_devices_are_listed(capsys):
+    assert main(["device_query"]) == 0
+    assert re.search(r"Device id: +cpu:0\n", capsys.readouterr().err)
+    assert main(["device_query", "--gpu=77"]) == 1
+    assert "gpu" in capsys.readouterr().err

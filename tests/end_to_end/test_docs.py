@@ -1,0 +1,198 @@
+"""The documentation says what the code does."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import caffejax
+import caffejax.training.solver
+from caffejax.cli import main
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", ["make_layer_page.py", "make_export_pages.py"])
+def test_pages_made_by_scripts_are_up_to_date(name: str) -> None:
+    script = REPOSITORY / "scripts" / name
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def python_blocks(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (REPOSITORY / "docs" / page).read_text(), re.DOTALL)
+
+
+def test_the_guide_to_adding_a_layer_works(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = python_blocks("adding_a_layer.md")
+    assert len(blocks[0].splitlines()) < 40
+    namespace: dict[str, object] = {}
+    for block in blocks:
+        exec(block, namespace)
+    assert "(4, 5)" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_guide_to_python_layers_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, *blocks = python_blocks("python_layers.md")
+    (tmp_path / "my_layers.py").write_text(module)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    namespace: dict[str, object] = {}
+    for block in blocks:
+        exec(block, namespace)
+    out = capsys.readouterr().out
+    first, last = (float(n) for n in re.findall(r"loss ([\d.]+), after 30 steps ([\d.]+)", out)[0])
+    assert last < first / 2
+    assert re.search(r"loss +Python +bottom 0 \(score\) .* ok", out)
+
+
+def test_the_page_on_python_works(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (REPOSITORY / "docs" / "python.md").read_text()
+    assert len(page.splitlines()) < 100
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(block, namespace)
+    assert capsys.readouterr().out.splitlines() == ["[1. 1.]", "(2, 4) (4, 3)", "(5, 4)", "True", "51"]
+
+
+@pytest.mark.slow
+def test_the_readme_works_in_a_clean_folder(tmp_path: Path) -> None:
+    """In a process of its own, which it changes."""
+    blocks = re.findall(r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)
+    assert len(blocks) == 5
+    (tmp_path / "readme.py").write_text("\n".join(blocks))
+    command = [sys.executable, "readme.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "iteration 200 of 200" in done.stdout
+    assert re.search(r"^fc2 +InnerProduct +16x2 ", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_the_page_on_weights_works(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(caffejax.training.solver, "tune_process", lambda: None)
+    (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
+    namespace: dict[str, Any] = {}
+    for block in python_blocks("weights.md"):
+        exec(block, namespace)
+    (shown,) = re.findall(r"```text\n(.*?)```", (REPOSITORY / "docs" / "weights.md").read_text(), re.DOTALL)
+    assert capsys.readouterr().out == shown
+    solver, variables = namespace["solver"], namespace["variables"]
+    np.testing.assert_array_equal(solver.variables.params["conv1"][0], variables.params["conv1"][0])
+
+
+@pytest.mark.long
+def test_the_page_on_own_data_works(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(caffejax.training.solver, "tune_process", lambda: None)
+    (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
+    namespace: dict[str, Any] = {}
+    for block in python_blocks("own_data.md"):
+        exec(block, namespace)
+    assert capsys.readouterr().out.splitlines() == ["True", "True"]
+
+
+def test_the_page_on_inference_works(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    monkeypatch.setattr(caffejax, "tune_process", lambda: None)
+    namespace: dict[str, Any] = {}
+    for block in python_blocks("inference.md"):
+        exec(block, namespace)
+    said = capsys.readouterr().out.splitlines()
+    assert [said[0], said[-1]] == ["(1, 10)", "(1, 1, 28, 28) ()"]
+    assert said[1] == "Frozen net 'LeNet': data -> prob"
+
+
+@pytest.mark.slow
+def test_the_page_for_jax_users_works(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
+    namespace: dict[str, Any] = {}
+    for block in python_blocks("jax.md"):
+        exec(block, namespace)
+    assert capsys.readouterr().out == "True\n"
+    alone = namespace["jax"].grad(namespace["loss"])(*(namespace[n] for n in ("params", "images", "labels")))
+    for name, ways in {n: namespace[n] for n in ("whole", "gradients")}.items():
+        for a, b in zip(*map(namespace["jax"].tree.leaves, (ways, alone)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.slow
+def test_the_page_on_comparing_works(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    page = (REPOSITORY / "docs" / "comparing.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
+    commands = "".join(re.findall(r"```bash\n(.*?)```", page, re.DOTALL)).splitlines()
+    assert [main(line.split()[1:]) for line in commands] == [0] * len(commands)
+    said = capsys.readouterr().out
+    assert "All 36 arrays that both have are equal (rtol 0.001, atol 1e-07)." in said
+    for line in page.splitlines():  # the lines that it shows, numbers apart, which machines round differently
+        if re.match(r"    (layer|conv1) ", line):
+            assert line.split("  ")[2].strip() in said
+    assert (tmp_path / "error.png").stat().st_size > 10_000
+    (block,) = python_blocks("comparing.md")
+    exec(block, {})
+    assert capsys.readouterr().out.splitlines() == ["True None 36", "(64, 10) (20, 1, 5, 5)"]
+    members = set(re.findall(r"^\| `([\w]+)", page, re.MULTILINE))
+    with np.load("a.npz") as file:
+        assert {name.partition("/")[0] for name in file.files} == members
+
+
+@pytest.mark.slow
+def test_the_page_on_flax_source_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (REPOSITORY / "docs" / "exporting_flax.md").read_text()
+    (shown,) = re.findall(r"```python source\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "model", raising=False)
+    namespace: dict[str, Any] = {}
+    for block in python_blocks("exporting_flax.md"):
+        exec(block, namespace)
+    assert (tmp_path / "lenet" / "model.py").read_text() == shown
+    assert capsys.readouterr().out == "(7, 10)\n"
+
+
+def test_the_page_on_callbacks_tells_of_all_events() -> None:
+    page = (REPOSITORY / "docs" / "callbacks.md").read_text()
+    assert re.findall(r"^\| `(on_\w+)\(", page, re.MULTILINE) == [n for n in vars(caffejax.Callback) if n[:3] == "on_"]
+
+
+def test_links_between_pages_lead_to_files() -> None:
+    pages = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]
+    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text())]
+    assert len(links) > 20
+    assert [f"{page}: {link}" for page, link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_page_on_the_architecture_names_what_is_there() -> None:
+    text = (REPOSITORY / "docs" / "development" / "architecture.md").read_text()
+    roots = [Path(caffejax.__file__).parent, REPOSITORY]
+    files = set(re.findall(r"`([\w/]+/[\w]+\.py)`", text))
+    assert len(files) > 20
+    assert [name for name in files if not any((root / name).exists() for root in roots)] == []
+    fields = re.findall(r"`(Signature|Traced|OnHost|Reads|Fed|PerLayer|Gradient|Facts|ParamSpec)\.(\w+)`", text)
+    assert len(fields) > 15
+    missing = [f"{part}.{name}" for part, name in fields if name not in getattr(caffejax, part).__dataclass_fields__]
+    assert missing == []

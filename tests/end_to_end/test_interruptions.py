@@ -1,0 +1,181 @@
+"""A training run that is interrupted: by signals, by kill -9 at any moment, by disks and files that fail."""
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from caffejax import Callback, Solver, read_caffemodel
+from caffejax.training import Scores
+from started import Program
+
+DIGITS = Path(__file__).parents[2] / "configs" / "digits" / "digits_train_lmdb"
+# all that a run must remember: crops and mirrors, the place in the data, dropout, momentum
+NET = f"""
+layer {{ name: "digits" type: "Data" top: "data" top: "label"
+  transform_param {{ scale: 0.00390625 crop_size: 24 mirror: true }}
+  data_param {{ source: "{DIGITS}" batch_size: 10 backend: LMDB }} }}
+layer {{ name: "drop" type: "Dropout" bottom: "data" top: "drop" }}
+layer {{ name: "ip" type: "InnerProduct" bottom: "drop" top: "ip"
+  inner_product_param {{ num_output: 10 weight_filler {{ type: "xavier" }} }} }}
+layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }}
+"""
+SOLVER = """
+net: "net.prototxt" base_lr: 0.01 lr_policy: "inv" gamma: 0.001 power: 0.75 momentum: 0.9
+max_iter: %d snapshot: 10 snapshot_prefix: "x" solver_mode: CPU random_seed: 5 display: 100
+"""
+
+pytestmark = pytest.mark.long
+
+
+def write(folder: Path, max_iter: int) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "net.prototxt").write_text(NET)
+    (folder / "solver.prototxt").write_text(SOLVER % max_iter)
+    return folder
+
+
+def train(folder: Path, *flags: str) -> Program:
+    if any(p.name.isdigit() for p in folder.glob("x.orbax/*")):  # killed before, maybe in its first snapshot
+        flags = (*flags, "--snapshot=x.orbax")
+    command = [sys.executable, "-m", "caffejax", "train", "--solver=solver.prototxt", "--keep_last=2", *flags]
+    return Program(command, cwd=folder, stderr=subprocess.PIPE)
+
+
+def wait_for(process: Program, text: str) -> str:
+    """Reads the log up to a line with that text; all of it if none comes."""
+    assert process.stderr is not None
+    read = []
+    for line in process.stderr:
+        read.append(line)
+        if text in line:
+            break
+    return "".join(read)
+
+
+def weights(folder: Path, iteration: int) -> np.ndarray:
+    return read_caffemodel(folder / f"x_iter_{iteration}.caffemodel")["ip"][0]
+
+
+def test_killed_ten_times_and_still_the_same_run(tmp_path: Path) -> None:
+    draw = random.Random(0)
+    n = 300
+    whole, killed = write(tmp_path / "whole", n), write(tmp_path / "killed", n)
+    with train(whole) as process:
+        wait_for(process, "nothing: read to the end")
+    assert process.returncode == 0
+    kills = 0
+    while True:
+        with train(killed) as process:
+            wait_for(process, "Snapshotting solver state")
+            time.sleep(draw.uniform(0, 0.1) if kills < 10 else 0)  # the moment, not a synchronisation
+            if kills < 10:
+                os.kill(process.pid, signal.SIGKILL)
+            log = wait_for(process, "nothing: read to the end")
+        if process.returncode == 0:
+            break
+        assert process.returncode == -signal.SIGKILL, log
+        kills += 1
+    assert kills == 10
+    np.testing.assert_array_equal(weights(killed, n), weights(whole, n))
+    assert len([p for p in (killed / "x.orbax").iterdir() if p.name.isdigit()]) == 2  # --keep_last=2
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_signals_snapshot_and_stop_or_go_on(tmp_path: Path, name: str) -> None:
+    folder = write(tmp_path / "run", 100_000_000)
+    (folder / "solver.prototxt").write_text((SOLVER % 100_000_000).replace("snapshot: 10 ", ""))
+    with train(folder) as process:
+        wait_for(process, "Iteration 100 ")
+        process.send_signal(getattr(signal, name))
+        log = wait_for(process, "Snapshotting solver state")
+        assert f"{name}: a snapshot" in log
+        if name == "SIGHUP":
+            wait_for(process, "Iteration ")  # it goes on
+            process.send_signal(signal.SIGTERM)
+        log = wait_for(process, "nothing: read to the end")
+    assert process.returncode == 0, log
+    assert "Optimization stopped early." in log
+    saved = [int(p.name) for p in (folder / "x.orbax").iterdir() if p.name.isdigit()]
+    assert len(saved) == (2 if name == "SIGHUP" else 1)
+    assert all((folder / f"x_iter_{i}.caffemodel").is_file() for i in saved)
+
+
+def test_effects_can_be_changed(tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", 100_000_000)
+    with train(folder, "--sigint_effect=none", "--sighup_effect=stop") as process:
+        wait_for(process, "Iteration 100 ")
+        process.send_signal(signal.SIGINT)
+        assert "SIGINT: ignored" in wait_for(process, "SIGINT: ignored")
+        process.send_signal(signal.SIGHUP)
+        assert "stopped early" in wait_for(process, "stopped early")
+    assert process.returncode == 0
+
+
+def test_a_bit_flip_is_noticed_and_another_step_named(tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", 30)
+    with train(folder) as process:
+        wait_for(process, "nothing: read to the end")
+    data = max((folder / "x.orbax" / "30").rglob("*"), key=lambda p: p.stat().st_size if p.is_file() else -1)
+    content = bytearray(data.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    data.write_bytes(content)
+    files = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    with train(folder) as process:
+        log = wait_for(process, "nothing: read to the end")
+    assert process.returncode == 1
+    assert re.search(r"x\.orbax: step 30 is damaged: .*; step 20 is the newest good one", log), log
+    assert "Traceback" not in log
+    assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == files
+    shutil.rmtree(folder / "x.orbax" / "30")
+    with train(folder) as process:
+        assert "Restored iteration 20" in wait_for(process, "nothing: read to the end")
+    assert process.returncode == 0
+
+
+def test_keeps_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (SOLVER % 100 + "test_iter: 2 test_interval: 10").replace('net: "net.prototxt"', f"net_param {{ {NET} }}")
+    text = text.replace("base_lr: 0.01", "base_lr: 0.5")  # so that the loss jumps
+    losses: dict[int, float] = {}
+
+    class Losses(Callback):
+        def on_test(self, solver: Solver, results: list[Scores]) -> None:
+            losses[solver.iteration] = float(results[0].outputs["loss"])
+
+    solver = Solver(text, keep_last=1, keep_best="loss")
+    solver.callbacks.append(Losses())
+    solver.solve()
+    solver.close()
+    best = min((i for i in losses if i), key=lambda i: losses[i])
+    assert {int(p.name) for p in Path("x.orbax").iterdir() if p.name.isdigit()} == {best, 100}
+
+
+def test_a_second_run_on_the_same_prefix_is_refused(tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", 100_000)
+    with train(folder) as first:
+        wait_for(first, "Iteration 100,")
+        with train(folder) as second:
+            _, said = second.communicate(timeout=120)
+        assert second.returncode == 1
+        refusal = rf"caffejax: x\.lock: another run trains .* locked by process {first.pid} on .*"
+        assert re.fullmatch(refusal, said.splitlines()[-1])
+        assert "Traceback" not in said
+        first.kill()
+    assert (folder / "x.lock").exists()
+    unfinished = folder / "x.orbax" / "7.orbax-checkpoint-tmp-1"
+    unfinished.mkdir()
+    with train(folder) as third:
+        assert "Removed what a run left unfinished: 7.orbax" in wait_for(third, "Restored iteration")
+        third.send_signal(signal.SIGTERM)
+        third.communicate(timeout=120)
+    assert not unfinished.exists()
+    assert not (folder / "x.lock").exists()

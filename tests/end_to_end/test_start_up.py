@@ -1,0 +1,114 @@
+"""What a process imports, draws and compiles before its first result: no more than it uses."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import caffejax
+import caffejax.pycaffe as caffe
+from caffejax.kernels import frozen
+from caffejax.layers import draws
+
+NET = """
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 12 dim: 12 } } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+  convolution_param { num_output: 8 kernel_size: 3 pad: 1 weight_filler { type: "msra" } } }
+layer { name: "bn" type: "BatchNorm" bottom: "conv" top: "conv" }
+layer { name: "scale" type: "Scale" bottom: "conv" top: "conv" scale_param { bias_term: true } }
+layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" }
+layer { name: "pool" type: "Pooling" bottom: "conv" top: "pool" pooling_param { pool: AVE global_pooling: true } }
+layer { name: "fc" type: "InnerProduct" bottom: "pool" top: "fc"
+  inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+layer { name: "prob" type: "Softmax" bottom: "fc" top: "prob" }
+"""
+
+PROGRAM = """
+import json, sys
+import numpy as np
+import caffejax
+net = caffejax.Net(sys.argv[1])
+call = net.freeze(net.load(sys.argv[2]))
+call({"data": np.zeros((1, 3, 12, 12), np.float32)})
+import caffejax.pycaffe as caffe
+net = caffe.Net(sys.argv[1], sys.argv[2], caffe.TEST)
+net.forward()
+print(json.dumps(sorted(sys.modules)))
+"""
+
+compiled_kernels = pytest.mark.skipif(not frozen.available(), reason="needs the compiled kernels")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A prototxt and weights for all of its layers."""
+    folder = tmp_path_factory.mktemp("start")
+    prototxt, weights = str(folder / "net.prototxt"), str(folder / "net.caffemodel")
+    Path(prototxt).write_text(NET)
+    net = caffejax.Net(prototxt)
+    net.save(*net.init(jax.random.key(1)), weights)
+    return prototxt, weights
+
+
+@compiled_kernels
+def test_inference_imports_nothing_of_training_reading_or_exporting(files: tuple[str, str]) -> None:
+    run = subprocess.run([sys.executable, "-c", PROGRAM, *files], capture_output=True, text=True, check=True)
+    modules = set(json.loads(run.stdout))
+    unused = ("caffejax.training.loop", "caffejax.export", "caffejax.data.lmdb", "caffejax.planning", "caffejax.view")
+    libraries = ("optax", "flax", "orbax", "grain", "lmdb", "cv2", "rich", "scipy", "matplotlib")
+    assert modules.isdisjoint((*unused, *libraries))
+    assert "caffejax.layers.lstm" not in modules
+
+
+def test_the_index_of_layer_types_is_up_to_date() -> None:
+    script = Path(__file__).parents[2] / "scripts" / "make_layer_index.py"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_a_file_provides_is_not_drawn(files: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+    original = draws.drawn
+    monkeypatch.setattr("caffejax.layers.fillers.drawn", lambda *given: drawn.append(1) or original(*given))
+    net = caffejax.Net(files[0])
+    net.load(files[1])
+    caffe.Net(*files, caffe.TEST)
+    assert not drawn
+    drawn_by_init = net.init(jax.random.key(0)).params["fc"][0]
+    other = caffejax.Net(NET.replace('name: "fc"', 'name: "fc2"'))
+    variables = other.load(files[1])
+    assert drawn
+    np.testing.assert_array_equal(variables.params["fc2"][0], other.init(jax.random.key(0)).params["fc2"][0])
+    assert not np.array_equal(variables.params["fc2"][0], drawn_by_init)
+
+
+@compiled_kernels
+def test_nothing_is_compiled_where_all_layers_are_programs(
+    files: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    want = caffejax.Net(files[0], kernels="reference")
+    variables = want.load(files[1])
+    x = np.random.default_rng(0).normal(size=(1, 3, 12, 12)).astype(np.float32)
+    expected = np.asarray(want.forward(*variables, {"data": x})[0]["prob"])
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("XLA compiles")
+
+    with monkeypatch.context() as context:
+        context.setattr("jax._src.compiler.backend_compile_and_load", refuse)
+        net = caffejax.Net(files[0])
+        call = net.freeze(net.load(files[1]))
+        for size in (12, 9, 12):
+            found = call({"data": np.resize(x, (1, 3, size, size))})["prob"]
+        again = caffe.Net(*files, caffe.TEST)
+        again.blobs["data"].data[...] = x
+        out = again.forward()["prob"].copy()
+        relu = again.blobs["conv"].data.copy()  # a look at a blob that was not wanted
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-6)
+    blobs = want.forward(*variables, {"data": x}, blobs=["conv"])[0]
+    np.testing.assert_allclose(relu, blobs["conv"], rtol=1e-4, atol=1e-5)

@@ -1,0 +1,222 @@
+"""However a net is run, it gives the same numbers: every golden net, in every way but on many devices."""
+
+import functools
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import caffejax.pycaffe as caffe
+from caffejax import Net
+from caffejax.data.loader import Loader
+from caffejax.execution import Given, compute, part_of
+from caffejax.net import Variables
+from caffejax.pycaffe._workspace import Workspace
+from caffejax.schema import read_net
+from caffejax.schema.caffe_pb2 import NetParameter
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "nets"
+KEY = jax.random.key(0)
+SQUARES = """
+layer {{ name: "flat {0}" type: "Reshape" bottom: "{0}" top: "flat {0}" reshape_param {{ shape {{ dim: -1 }} }} }}
+layer {{ name: "squares of {0}" type: "Reduction" bottom: "flat {0}" top: "squares of {0}" loss_weight: 1
+  reduction_param {{ operation: SUMSQ }} }}
+"""
+
+
+class Case(NamedTuple):
+    """A golden net as one of its recordings builds it."""
+
+    name: str
+    phase: Any
+    level: int
+    stages: tuple[str, ...]
+
+    def net(self, change: Callable[[NetParameter, Net], None] = lambda message, net: None, **options: Any) -> Net:
+        """The net, with a loss on every output if it has none: else there would be no gradients."""
+        message = read_net(GOLDEN / f"{self.name}.prototxt")
+        net = self._built(message)
+        if not net.graph.losses:
+            made_by = {top: layer.type for layer in net.graph.layers for top in layer.tops}
+            for name in (name for name in net.outputs if made_by[name].has_backward):
+                message.MergeFrom(read_net(SQUARES.format(name)))
+            net = self._built(message)
+        change(message, net)
+        return self._built(message, **options)
+
+    def _built(self, message: NetParameter, **options: Any) -> Net:
+        return Net(message, self.phase, level=self.level, stages=self.stages, **options)
+
+
+class Numbers(NamedTuple):
+    """What a forward and a backward pass leave."""
+
+    loss: Any
+    outputs: dict[str, Any]
+    grads: Any
+    state: Any
+
+
+def cases() -> list[Any]:
+    """Every net that Caffe built, in each phase that makes a difference to its layers."""
+    found = {}
+    for name in (c["case"] for c in json.loads((GOLDEN / "index.json").read_text())["nets"]):
+        recorded = json.loads((GOLDEN / f"{name}.json").read_text())
+        for run in recorded["runs"] if "values_error" not in recorded else ():
+            if "built" in run:
+                types = tuple(sorted({layer["type"] for layer in run["built"]["layers"]}))
+                phase = run["phase"] if {"BatchNorm", "Dropout"} & set(types) else None
+                found.setdefault((name, types, phase), Case(name, run["phase"], run["level"], tuple(run["stages"])))
+    return [pytest.param(case, id="-".join(map(str, (*case[:3], *case.stages)))) for case in found.values()]
+
+
+# all ways of one net follow each other, so that what is expected of it is computed once
+every_net = pytest.mark.parametrize("case", cases(), scope="module")
+
+
+@functools.cache
+def expected(case: Case) -> Numbers:
+    return whole(case.net())
+
+
+def variables_of(net: Net) -> Variables:
+    """Numbers for all that the net owns; statistics are not zero."""
+    draw = np.random.default_rng(1)
+    params, state = net.init(KEY)
+    params = jax.tree.map(lambda x: jnp.asarray(draw.normal(size=x.shape), x.dtype), params)
+    return Variables(params, jax.tree.map(lambda x: x + jnp.asarray(draw.uniform(0.5, 1, x.shape), x.dtype), state))
+
+
+def inputs_of(net: Net) -> dict[str, jax.Array]:
+    draw = np.random.default_rng(2)
+    return {
+        name: jnp.asarray(draw.integers(0, 2, shape) if "label" in name else draw.normal(size=shape), jnp.float32)
+        for name, shape in ((name, net.graph.blobs[name].shape) for name in net.fed)
+    }
+
+
+def whole(net: Net) -> Numbers:
+    params, state = variables_of(net)
+
+    def loss(params: Any) -> Any:
+        return net.loss(params, state, inputs_of(net), KEY)
+
+    (total, outputs), grads = net.jit(jax.value_and_grad(loss, has_aux=True))(params)
+    return Numbers(total, outputs.blobs, grads, outputs.state)
+
+
+def one_by_one(net: Net) -> Numbers:
+    variables = variables_of(net)
+
+    def loss(params: Any) -> Any:
+        values: dict[str, jax.Array] = {}
+        state: Any = variables.state
+        total = jnp.zeros(())
+        for layer in net.graph.layers:
+            given = Given(params, state, inputs_of(net), KEY, {})
+            result = compute(part_of((layer,)), given, values)
+            values, state = values | result.values, result.state
+            total += result.loss
+        return total, ({name: values[name] for name in net.outputs}, state)
+
+    (total, (outputs, state)), grads = jax.jit(jax.value_and_grad(loss, has_aux=True))(variables.params)
+    return Numbers(total, outputs, grads, state)
+
+
+def in_pycaffe(net: Net, run: Callable[[Workspace, int], list[jax.Array]]) -> Numbers:
+    """What a net of pycaffe's holds when `run(net, index of its last layer)` has run it and given its losses."""
+    workspace = Workspace(net, variables_of(net), Loader(net.graph, by_hand=dict))
+    for name, value in inputs_of(net).items():
+        workspace.memories.blobs[name].data[...] = value
+    loss = sum(run(workspace, len(net.graph.layers) - 1))
+    memories = workspace.memories
+    return Numbers(loss, memories.values(net.outputs), memories.param_diffs, memories.variables.state)
+
+
+def at_once(workspace: Workspace, last: int) -> list[jax.Array]:
+    return workspace.forward_backward((KEY,))
+
+
+def in_ranges(workspace: Workspace, last: int) -> list[jax.Array]:
+    ranges = [(a, b - 1) for a, b in itertools.pairwise(sorted({0, last // 3 + 1, 2 * last // 3 + 1, last + 1}))]
+    losses = [loss for low, high in ranges for loss in workspace.forward(low, high, (KEY,))]
+    for low, high in reversed(ranges):
+        workspace.backward(high, low)
+    return losses
+
+
+def with_callbacks(workspace: Workspace, last: int) -> list[jax.Array]:
+    seen: list[tuple[str, int]] = []
+    for what, calls in workspace.callbacks.items():
+        calls.append(lambda i, what=what: seen.append((what, i)))
+    losses = workspace.forward_backward((KEY,))
+    assert len(seen) == 4 * (last + 1)
+    return losses
+
+
+def assert_same(found: Numbers, wanted: Numbers) -> None:
+    """Up to rounding: where gradients cancel out, as those of a bias before BatchNorm, that is all there is."""
+    assert jax.tree.structure(found) == jax.tree.structure(wanted)
+    for x_part, y_part in zip(found, wanted, strict=True):
+        largest = max((float(jnp.abs(x).max()) for x in jax.tree.leaves(y_part)), default=0.0)
+        for (path, x), y in zip(jax.tree_util.tree_leaves_with_path(x_part), jax.tree.leaves(y_part), strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6 * largest, err_msg=jax.tree_util.keystr(path))
+
+
+@every_net
+@pytest.mark.parametrize("way", [at_once, in_ranges, pytest.param(with_callbacks, marks=pytest.mark.long)])
+def test_run_in_pycaffe_it_gives_the_same(case: Case, way: Callable[[Workspace, int], list[jax.Array]]) -> None:
+    assert_same(in_pycaffe(case.net(), way), expected(case))
+
+
+@every_net
+def test_run_layer_by_layer_it_gives_the_same(case: Case) -> None:
+    assert_same(one_by_one(case.net()), expected(case))
+
+
+@every_net
+def test_recomputed_it_gives_the_same(case: Case) -> None:
+    assert_same(whole(case.net(remat="auto", memory_limit=1)), expected(case))
+
+
+class Nothing(caffe.Layer):
+    """What it is given, in place: but it runs on the host, so that a net falls apart round it."""
+
+    def setup(self, bottom: Any, top: Any) -> None:
+        pass
+
+    def forward(self, bottom: Any, top: Any) -> None:
+        pass
+
+    def backward(self, top: Any, propagate_down: Any, bottom: Any) -> None:
+        pass
+
+
+def cut_in_pieces(message: NetParameter, net: Net) -> None:
+    """Puts a layer that does nothing behind every third one that makes no loss."""
+    layers = list(message.layer)
+    del message.layer[:]
+    for i, layer in enumerate(layers):
+        message.layer.append(layer)
+        if layer.top and i % 3 == 1 and not (layer.loss_weight or net.graph.losses.keys() & set(layer.top)):
+            cut = message.layer.add(name=f"behind {layer.name}", type="Python", bottom=layer.top[:1], top=layer.top[:1])
+            cut.python_param.module, cut.python_param.layer = __name__, Nothing.__name__
+            cut.include.extend(layer.include)
+            cut.exclude.extend(layer.exclude)
+
+
+@every_net
+def test_cut_round_host_layers_it_gives_the_same(case: Case) -> None:
+    assert_same(whole(case.net(cut_in_pieces)), expected(case))
+
+
+@pytest.mark.parametrize("case", [case for case in cases() if case.id.startswith(("inplace", "slash", "v1_convnet"))])
+def test_cut_round_host_layers_in_pycaffe_it_gives_the_same(case: Case) -> None:
+    """Of nets with layers in place: what these read has to outlive what is written over it."""
+    assert_same(in_pycaffe(case.net(cut_in_pieces), at_once), expected(case))

@@ -1,0 +1,45 @@
+"""Nets of which several tests make schedules."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from caffejax import Net
+from caffejax.execution import Schedule
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+KEY = jax.random.key(0)
+INPUT = 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 6 dim: 6 } } }'
+CONVOLUTION = """layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+    convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "xavier" } } }"""
+
+
+def in_place(kind: str, more: str = "", blob: str = "conv") -> str:
+    """A layer that works in place."""
+    return f'layer {{ name: "{kind.lower()}" type: "{kind}" bottom: "{blob}" top: "{blob}" {more} }}'
+
+
+CHAIN = INPUT + CONVOLUTION + in_place("BatchNorm") + in_place("Scale") + in_place("ReLU") + in_place("TanH")
+FILTERED = (
+    INPUT
+    + 'layer { name: "wanted" type: "Input" top: "wanted" input_param { shape { dim: 2 } } }'
+    + CONVOLUTION
+    + 'layer { name: "filter" type: "Filter" bottom: "conv" bottom: "wanted" top: "some" }'
+    + in_place("ReLU", blob="some")
+    + 'layer { name: "ip" type: "InnerProduct" bottom: "some" top: "ip" inner_product_param { num_output: 2 } }'
+    + 'layer { name: "sum" type: "Reduction" bottom: "ip" top: "sum" }'
+)
+
+
+def names(schedule: Schedule) -> list[list[str]]:
+    """The layers of each step."""
+    return [[layer.name for layer in step.layers] for part in schedule.parts for step in part.steps]
+
+
+def inputs_of(net: Net, batch: int) -> dict[str, jax.Array]:
+    """Arrays for all that is fed; of one axis, labels of five classes."""
+    random = np.random.default_rng(0)
+    given = {name: random.normal(size=(batch, *net.graph.blobs[name].shape[1:])) for name in net.fed}
+    return {name: jnp.asarray(np.arange(batch) % 5 if x.ndim == 1 else x, jnp.float32) for name, x in given.items()}

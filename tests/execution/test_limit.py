@@ -1,0 +1,60 @@
+"""The limit of memory: sizes in words, and what there is on the machine."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import pytest
+
+from caffejax.cli import main
+from caffejax.execution.limit import available_memory
+from caffejax.machine import limits
+from caffejax.sizes import bytes_in, in_words
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1000", 1000), ("8GiB", 8 << 30), ("1.5 kb", 1500), ("500MB", 500_000_000), ("2MiB", 2 << 20)]
+)
+def test_sizes_in_words_are_bytes(text: str, size: int) -> None:
+    assert bytes_in(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "-1", "8 TiBs", "0", "much"])
+def test_what_is_no_size_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--solver=absent", "--remat=auto", f"--memory_limit={text}"])
+    assert "is not a size; give a number of bytes" in capsys.readouterr().err
+
+
+def test_bytes_are_said_in_words() -> None:
+    assert [in_words(x) for x in (1, 2048, 3 << 20, 5 << 30)] == ["1 bytes", "2 KiB", "3 MiB", "5.00 GiB"]
+
+
+def write_files(folder: Path, **files: object) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(f"{text}\n")
+
+
+@pytest.mark.parametrize(
+    ("own", "write"),
+    [
+        ("0::/a/b", lambda top: write_files(top / "a", memory__max=1000, memory__current=400)),
+        (
+            "3:memory:/a",
+            lambda top: write_files(top / "memory" / "a", memory__limit_in_bytes=1000, memory__usage_in_bytes=400),
+        ),
+    ],
+)
+def test_limits_of_control_groups(tmp_path: Path, own: str, write: Callable[[Path], None]) -> None:
+    (tmp_path / "own").write_text(own)
+    write_files(tmp_path, memory__max="max", memory__current=500)
+    write(tmp_path)
+    for stat in tmp_path.rglob("a"):
+        write_files(stat, memory__stat="anon 1\ninactive_file 50")
+    assert list(limits(tmp_path, tmp_path / "own")) == [(1000, 650)]
+    assert list(limits(tmp_path, tmp_path / "absent")) == []
+
+
+def test_memory_that_is_free() -> None:
+    assert 10**6 < available_memory(jax.devices("cpu")[0]) < 10**15

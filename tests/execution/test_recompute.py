@@ -1,0 +1,200 @@
+"""Recomputation: the same numbers in less memory, and the choice of what to run twice."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from schedule_nets import CHAIN, CONFIGS, KEY, inputs_of, names
+
+from caffejax import Net, Solver
+from caffejax.cli import main
+from caffejax.execution import Given, Schedule, run
+from caffejax.execution.groups import Groups
+from caffejax.execution.recompute import recompute
+from caffejax.schema import read_solver
+
+
+def residual_net(blocks: int = 3, size: int = 8) -> str:
+    """Blocks of convolution, BatchNorm, Scale, ReLU and Dropout with a way past each; two losses."""
+
+    def block(i: int, bottom: str) -> str:
+        return f"""
+layer {{ name: "c{i}" type: "Convolution" bottom: "{bottom}" top: "c{i}"
+  convolution_param {{ num_output: 8 kernel_size: 3 pad: 1 bias_term: false weight_filler {{ type: "msra" }} }} }}
+layer {{ name: "b{i}" type: "BatchNorm" bottom: "c{i}" top: "c{i}" }}
+layer {{ name: "s{i}" type: "Scale" bottom: "c{i}" top: "c{i}" scale_param {{ bias_term: true }} }}
+layer {{ name: "r{i}" type: "ReLU" bottom: "c{i}" top: "c{i}" }}
+layer {{ name: "d{i}" type: "Dropout" bottom: "c{i}" top: "d{i}" }}
+layer {{ name: "e{i}" type: "Eltwise" bottom: "{bottom}" bottom: "d{i}" top: "e{i}" }}"""
+
+    names = ["x0", *(f"e{i}" for i in range(1, blocks + 1))]
+    return f"""
+layer {{ name: "in" type: "Input" top: "data" top: "label"
+  input_param {{ shape {{ dim: 4 dim: 3 dim: {size} dim: {size} }} shape {{ dim: 4 }} }} }}
+layer {{ name: "x0" type: "Convolution" bottom: "data" top: "x0"
+  convolution_param {{ num_output: 8 kernel_size: 1 weight_filler {{ type: "msra" }} }} }}
+{"".join(block(i, names[i - 1]) for i in range(1, blocks + 1))}
+layer {{ name: "ip" type: "InnerProduct" bottom: "{names[-1]}" top: "ip"
+  inner_product_param {{ num_output: 5 weight_filler {{ type: "xavier" }} }} }}
+layer {{ name: "side" type: "InnerProduct" bottom: "e1" top: "side"
+  inner_product_param {{ num_output: 5 weight_filler {{ type: "xavier" }} }} }}
+layer {{ name: "side_loss" type: "SoftmaxWithLoss" bottom: "side" bottom: "label" top: "side_loss" loss_weight: 0.3 }}
+layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }}
+"""
+
+
+def step(net: Net, batch: int, **more: Any) -> Any:
+    """Loss, gradients, blobs, state."""
+    variables = net.init(KEY)
+
+    def loss(params: Any, taps: Any) -> Any:
+        return net.loss(params, variables.state, inputs_of(net, batch), KEY, taps=taps, **more)
+
+    taps = {name: jnp.zeros((batch, *net.graph.blobs[name].shape[1:])) for name in more.get("blobs", ())}
+    return net.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))(variables.params, taps)
+
+
+def assert_same(a: Any, b: Any) -> None:
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_allclose(x, y, rtol=2e-4, atol=2e-6 * (1 + float(jnp.abs(x).max())))
+
+
+def least(model: Any, **more: Any) -> Net:
+    """A net that recomputes all that saves memory."""
+    return Net(model, "TRAIN", remat="auto", memory_limit=1, **more)
+
+
+@pytest.mark.parametrize("options", [{}, {"kernels": "reference"}, {"backward": "rules"}], ids=str)
+def test_the_same_numbers(options: dict[str, Any]) -> None:
+    net, plain = least(residual_net(), **options), Net(residual_net(), "TRAIN", **options)
+    blobs = ["e1", "c2", "loss"]
+    assert_same(step(net, 6, blobs=blobs), step(plain, 6, blobs=blobs))
+    assert net.recomputing is not None
+    assert all(groups.recomputed for groups in net.recomputing._chosen.values())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "batch"), [("lenet", 4), ("cifar10_full", 4)])
+def test_the_same_numbers_of_known_nets(name: str, batch: int) -> None:
+    model = CONFIGS / name / "train_val.prototxt"
+    assert_same(step(least(model), batch), step(Net(model, "TRAIN"), batch))
+
+
+def test_without_gradient_and_jit() -> None:
+    net, plain = least(residual_net()), Net(residual_net(), "TRAIN")
+    variables, inputs = plain.init(KEY), inputs_of(plain, 4)
+    assert_same(net.loss(*variables, inputs, KEY), plain.loss(*variables, inputs, KEY))
+
+
+def test_nan_is_not_hidden() -> None:
+    """The second run waits for the diffs by looking at their first numbers."""
+    net = least(residual_net())
+    variables, inputs = net.init(KEY), inputs_of(net, 4)
+    inputs["data"] = inputs["data"].at[0, 0, 0, 0].set(jnp.nan)
+    grads = jax.jit(jax.grad(lambda p: net.loss(p, variables.state, inputs, KEY)[0]))(variables.params)
+    assert all(jnp.isnan(blob).any() for blob in jax.tree.leaves(grads["x0"]))
+
+
+@pytest.mark.long
+def test_memory_falls_once_compiled() -> None:
+    def temporary(net: Net) -> int:
+        variables, inputs = net.init(KEY), inputs_of(net, 4)
+        grad = jax.jit(jax.grad(lambda p: net.loss(p, variables.state, inputs, KEY)[0]))
+        return int(grad.lower(variables.params).compile().memory_analysis().temp_size_in_bytes)
+
+    assert temporary(least(residual_net(12, 32))) < 0.7 * temporary(Net(residual_net(12, 32), "TRAIN"))
+
+
+def test_layers_that_run_as_one_stay_together() -> None:
+    net = least(residual_net())
+    assert net.recomputing is not None
+    chosen = net.recomputing.groups(Given(*net.init(KEY), inputs_of(net, 4), KEY, {}))
+    assert chosen.recomputed
+    groups = [[layer for step in group for layer in step.layers] for group in chosen.groups]
+    assert tuple(itertools.chain(*groups)) == net.graph.layers
+    for group in groups:
+        assert not group[0].in_place
+        assert not group[-1].inserted_split
+
+
+@pytest.mark.long
+def test_what_fits_is_not_recomputed(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "caffejax.net")
+    step(Net(residual_net(), "TRAIN", remat="auto"), 4)
+    assert not caplog.messages
+    step(least(residual_net()), 4)
+    assert [m.split()[0] for m in caplog.messages] == ["Recomputing", "training"]
+    assert "the limit is 1 bytes" in caplog.messages[0]
+    assert "a smaller batch" in caplog.messages[1]
+
+
+def test_host_layers_are_not_recomputed(caplog: pytest.LogCaptureFixture) -> None:
+    net = Net(
+        """layer { name: "in" type: "Input" top: "x" top: "s" input_param { shape { dim: 4 dim: 2 } shape { dim: 4 } } }
+        layer { name: "f" type: "Filter" bottom: "x" bottom: "s" top: "y" }""",
+        "TRAIN",
+        remat="auto",
+    )
+    assert net.recomputing is None
+    assert "run on the host" in caplog.text
+
+
+def digits(**more: Any) -> Solver:
+    param = read_solver(CONFIGS / "digits" / "lenet_solver.prototxt")
+    param.random_seed = 1
+    param.ClearField("test_interval")
+    param.ClearField("test_iter")
+    return Solver(param, file=CONFIGS / "digits" / "lenet_solver.prototxt", **more)
+
+
+@pytest.mark.long
+def test_a_solver_trains_to_the_same_params() -> None:
+    plain, saving = digits(), digits(remat="auto", memory_limit=1)
+    for solver in (plain, saving):
+        solver.step(3)
+        solver.close()
+    assert_same(saving.variables, plain.variables)
+
+
+def test_the_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "net.prototxt").write_text(
+        """layer { name: "in" type: "DummyData" top: "x" top: "y"
+          dummy_data_param { shape { dim: 64 dim: 9 } shape { dim: 64 } } }
+        layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param { num_output: 3 } }
+        layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "y" top: "loss" }"""
+    )
+    (tmp_path / "solver.prototxt").write_text(
+        """net: "net.prototxt" base_lr: 0.01 lr_policy: "fixed" max_iter: 1
+        snapshot_after_train: false solver_mode: CPU"""
+    )
+    assert main(["train", f"--solver={tmp_path / 'solver.prototxt'}", "--remat=auto", "--memory_limit=1KiB"]) == 0
+    err = capsys.readouterr().err
+    assert "more than the limit of 1 KiB, even with recomputation" in err
+    assert "Optimization Done" in err
+
+
+def test_groups_are_parts_of_which_all_but_the_last_run_again() -> None:
+    net = Net(CHAIN + 'layer { name: "loss" type: "Reduction" bottom: "conv" top: "loss" loss_weight: 1 }', "TRAIN")
+    (part,) = net.schedule.parts
+    again = recompute(net.schedule, Groups((part.steps[:3], part.steps[3:]), fixed=0, peak=0, without=0, fits=True))
+    assert names(again) == names(net.schedule)
+    assert str(again).splitlines() == [
+        "compiled, and run again in the backward pass: data .. relu",
+        "  fused: batchnorm + scale + relu",
+        "compiled: tanh .. loss",
+    ]
+    variables, inputs = net.init(jax.random.key(0)), {"data": jax.random.normal(jax.random.key(1), (2, 3, 6, 6))}
+
+    def loss(params: Any, schedule: Schedule) -> jax.Array:
+        return run(schedule, Given(params, variables.state, inputs, None, {}), wanted=()).loss
+
+    one, other = (jax.grad(loss)(variables.params, schedule) for schedule in (net.schedule, again))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), one, other)

@@ -1,0 +1,52 @@
+"""The loop that runs layers: over ranges, holding no more than what is read later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, names
+
+from caffejax import Net
+from caffejax.execution import Given, compute, one_by_one, run, run_parts, schedule_of
+
+
+def test_a_range_runs_on_what_was_made_before_it() -> None:
+    net = Net(CHAIN)
+    variables, inputs = net.init(jax.random.key(0)), {"data": jnp.ones((2, 3, 6, 6))}
+    given = Given(*variables, inputs, None, {})
+    whole = run(schedule_of(net.graph), given)
+    head, tail = schedule_of(net.graph, 0, 2), schedule_of(net.graph, 3)
+    assert len(names(head)) + len(names(tail)) == len(net.graph.layers)
+    before = run(head, given).values
+    np.testing.assert_array_equal(run(tail, given, before=before).values["conv"], whole.values["conv"])
+
+
+def test_what_nobody_reads_any_more_is_let_go() -> None:
+    net = Net(INPUT + CONVOLUTION + 'layer { name: "pool" type: "TanH" bottom: "conv" top: "tanh" }')
+    given = Given(*net.init(jax.random.key(0)), {"data": jnp.ones((2, 3, 6, 6))}, None, {})
+    apart = one_by_one(net.schedule)
+    held = [set(done.result.values) for done in run_parts(apart, given, wanted=["tanh"])]
+    assert held == [{"data"}, {"conv"}, {"tanh"}]
+    assert set(run(apart, given).values) == {"data", "conv", "tanh"}
+
+
+def test_a_runner_sees_just_what_its_part_uses() -> None:
+    net = Net(FILTERED)
+    variables = net.init(jax.random.key(0))
+    seen = []
+
+    def looking(part: Any, given: Given, before: Any, keep: Any) -> Any:
+        seen.append((sorted(given.params), sorted(given.inputs), sorted(before)))
+        return compute(part, given, before, keep)
+
+    inputs = {"data": jnp.ones((2, 3, 6, 6)), "wanted": jnp.ones(2)}
+    run(net.schedule, Given(*variables, inputs, None, {}), runner=looking)
+    assert seen == [
+        (["conv"], ["data", "wanted"], []),
+        ([], [], ["conv", "wanted"]),
+        (["ip"], [], ["some"]),
+        ([], [], ["ip"]),
+    ]

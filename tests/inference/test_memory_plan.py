@@ -1,0 +1,115 @@
+"""Where values of a program lie: no net's numbers depend on what else is computed in the same memory."""
+
+from __future__ import annotations
+
+import pytest
+from drawn_nets import nets
+from frozen_nets import assert_frozen_is_the_same, in_programs, net_of
+from hypothesis import HealthCheck, given, settings
+
+from caffejax.inference import parts
+from caffejax.kernels import frozen
+
+pytestmark = pytest.mark.skipif(not frozen.available(), reason="needs oneDNN")
+
+SHAPE = (1, 16, 6, 6)
+
+
+def conv(top: str, bottom: str, outputs: int = 16) -> str:
+    return f"{top} Convolution {bottom} | num_output: {outputs} kernel_size: 3 pad: 1"
+
+
+AB = (conv("a", "x"), conv("b", "x"))
+NETS = {
+    "a function of a value, with the value": [*AB, "s Sigmoid a", "e Eltwise a s"],
+    "likewise, of what no convolution made": ["a LRN x", "s Sigmoid a", "e Eltwise a s | operation: PROD"],
+    "a function of a value, with the value twice": ["a LRN x", "s Sigmoid a", "e Eltwise a s a"],
+    "a value as a factor, then added": [*AB, "p Eltwise b a | operation: PROD", "e Eltwise p a"],
+    "a value as a bound, then added": [*AB, "m Eltwise b a | operation: MAX", "e Eltwise m a"],
+    "a value twice in one sum": [*AB, "e Eltwise b a a"],
+    "a value that grows, again": [*AB, "e Eltwise a b a"],
+    "a concatenation of a value with itself": [*AB, "c Concat a a", conv("d", "c")],
+    "likewise three times": [*AB, "c Concat a b a a", conv("d", "c")],
+    "two concatenations of the same": [*AB, "c Concat a b", "d Concat b a", "e Eltwise c d"],
+    "concatenations of concatenations": [*AB, "c Concat a b", "d Concat c a", conv("f", "d"), "e Concat d f c"],
+    "parts that are read later": [*AB, "c Concat a b", conv("d", "c"), "e Eltwise d a b"],
+    "parts that are changed later": [*AB, "c Concat a b", "r Sigmoid a", conv("d", "c"), "e Eltwise d r b"],
+    "parts off the blocks": [conv("a", "x", 20), conv("b", "x", 33), "c Concat a b x", conv("d", "c")],
+    "the last part off the blocks": [conv("a", "x", 32), conv("b", "x", 20), "c Concat a b", conv("d", "c")],
+    "pooling in its place": ["p Pooling x | kernel_size: 3 stride: 1 pad: 1", conv("a", "p"), "c Concat p a p"],
+    "a sum in the place of what it adds, which is wanted": [*AB, "e Eltwise b a", "a2 ReLU a"],
+    "a chain of residuals": [*AB, "e Eltwise b a", "r ReLU e", conv("c", "r"), "f Eltwise c r", conv("d", "f"),
+                             "g Eltwise d f", "h Eltwise g r"],
+    "two readers in place": [conv("a", "x"), "a ReLU a", conv("b", "a"), "p Pooling a | kernel_size: 2 stride: 2",
+                             conv("c", "a"), "e Eltwise b c"],
+    "a shape that is read as another": [*AB, "f Flatten a", "s Sigmoid f", "g Flatten b", "e Eltwise f s g",
+                                        "t TanH a", "i InnerProduct t | num_output: 3"],
+    "a reshaped value in a sum": [*AB, "f Reshape a | shape { dim: 0 dim: 0 dim: -1 dim: 1 }",
+                                  "g Reshape b | shape { dim: 0 dim: 0 dim: -1 dim: 1 }", "e Eltwise f g", "r ReLU a"],
+    "slices that are changed": [conv("a", "x", 32), "b Slice a > c | slice_point: 16", "r Sigmoid b",
+                                conv("d", "c"), "e Eltwise r b d c", "f Concat c b"],
+    "slices of a concatenation": [*AB, "c Concat a b", "d Slice c > e | slice_point: 8", conv("f", "d"), "g TanH e",
+                                  "h Concat g f d"],
+    "numbers by channel of one cell": ["a Pooling x | pool: AVE global_pooling: true", "n BatchNorm a", "s Scale n",
+                                       "b BNLL s", "c Bias b", "r ReLU c", "d Scale r | bias_term: true"],
+    "slices of the input": ["b Slice x > c | slice_point: 8", "m Eltwise b c | operation: MAX", "s Sigmoid c"],
+    "functions of permuted values": ["a Permute x | order: 0 order: 2 order: 3 order: 1", "p PReLU a",
+                                     "b Permute p | order: 0 order: 3 order: 2 order: 1",
+                                     "s Sigmoid b", "l LRN a"],
+    "cut by layers of XLA's": [*AB, "n BNLL a", conv("c", "n"), "e Eltwise c a b", "m BNLL e", "d Concat m a"],
+    "depthwise, with blocks that are not full": [
+        "a Convolution x | num_output: 20 kernel_size: 1", "s Sigmoid a",
+        "d Convolution s | num_output: 20 group: 20 kernel_size: 3 pad: 1", "e Eltwise d s", "l LRN e"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("what", "batch"),
+    [*((what, 1) for what in list(NETS)[::2]), ("numbers by channel of one cell", 3), ("slices of a concatenation", 3)]
+    + [pytest.param(what, 1, marks=pytest.mark.long) for what in list(NETS)[1::2]]
+    + [pytest.param(what, 2, marks=pytest.mark.long) for what in NETS],
+)
+def test_values_stay_as_long_as_they_are_read(what: str, batch: int) -> None:
+    frozen_net = assert_frozen_is_the_same(net_of((batch, *SHAPE[1:]), *NETS[what]))
+    assert in_programs(frozen_net)
+
+
+@pytest.mark.parametrize("wanted", [("a",), ("a", "e"), ("b", "c", "e"), ("c",), ("d", "a", "f")])
+def test_inner_blobs_that_are_wanted(wanted: tuple[str, ...]) -> None:
+    layers = [*AB, "e Eltwise b a", "c Concat a b", conv("d", "c"), "f Flatten d"]
+    assert_frozen_is_the_same(net_of(SHAPE, *layers), wanted)
+
+
+@pytest.mark.parametrize(
+    "what", ["a chain of residuals", "a sum in the place of what it adds, which is wanted", "two readers in place"]
+)
+def test_images_one_by_one(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "_LARGE", 0)
+    frozen_net = assert_frozen_is_the_same(net_of((3, *SHAPE[1:]), *NETS[what]))
+    rows = [lowered.executable.results[0][0] for lowered in frozen_net.ready().programs.values()]
+    assert 1 in rows
+
+
+def ask_of_any_net(drawn: tuple[str, tuple[str, ...]]) -> None:
+    text, wanted = drawn
+    for large in {parts._LARGE, 0 if "dim: 2 dim" in text or "dim: 5 dim" in text else parts._LARGE}:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(parts, "_LARGE", large)
+            assert_frozen_is_the_same(text, wanted)
+
+
+FEW = {"deadline": None, "database": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
+
+
+@pytest.mark.slow
+@settings(max_examples=6, **FEW)
+@given(nets())
+def test_any_net(drawn: tuple[str, tuple[str, ...]]) -> None:
+    ask_of_any_net(drawn)
+
+
+@pytest.mark.long
+@settings(max_examples=46, **FEW)
+@given(nets(most=14))
+def test_any_larger_net(drawn: tuple[str, tuple[str, ...]]) -> None:
+    ask_of_any_net(drawn)

@@ -1,0 +1,73 @@
+"""Frozen nets against what Caffe computed, and in phase TEST against the nets that they were made of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from frozen_nets import UNTUNED, assert_close
+
+from caffejax.inference.lowering import LOWERINGS
+from caffejax.net import Net, Variables
+from recorded import MANIFEST, case_id, of_fork
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+NETS = [p.stem for p in sorted((GOLDEN / "nets").glob("*.npz"))]
+
+
+def group(values: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {k.removeprefix(f"{prefix}/"): v for k, v in values.items() if k.startswith(f"{prefix}/")}
+
+
+@pytest.mark.parametrize("name", [n if i % 3 == 1 else pytest.param(n, marks=pytest.mark.long)
+                                  for i, n in enumerate(NETS)])  # fmt: skip
+def test_nets(name: str) -> None:
+    values = dict(np.load(GOLDEN / "nets" / f"{name}.npz"))
+    phase = json.loads((GOLDEN / "nets" / f"{name}.json").read_text())["runs"][0]["phase"]
+    net = Net(GOLDEN / "nets" / f"{name}.prototxt", phase)
+    params, state = net.init(jax.random.key(0))
+    blobs = {k: tuple(values[f"param/{k}/{i}"] if b is not None else b for i, b in enumerate(bs))
+             for k, bs in params.items()}  # fmt: skip
+    variables, key = Variables(blobs, state), jax.random.key(0)
+    wanted = net.for_inference(group(values, "blob")).outputs  # without copies
+    frozen = net.freeze(variables, wanted)
+    got = frozen({n: group(values, "in")[n] for n in frozen.fed}, key)
+    test = net.in_phase("TEST")
+    want = jax.jit(
+        lambda v, x: test.apply(*v, x, key=key, blobs=wanted)[0], compiler_options=UNTUNED
+    )(variables, group(values, "in"))  # fmt: skip
+    assert_close(got, want)
+    if phase == "TEST":
+        assert_close(got, {name: values[f"blob/{name}"] for name in wanted})
+
+
+LAYERS = {
+    case_id(case): case
+    for case in MANIFEST
+    if (case["phase"] == "TEST" or case["type"] != "BatchNorm")
+    and case["type"] in LOWERINGS
+    and not of_fork(case)
+    and "forwards" not in case
+}
+
+
+@pytest.mark.parametrize("name", [n if i % 8 == 0 else pytest.param(n, marks=pytest.mark.long)
+                                  for i, n in enumerate(LAYERS)])  # fmt: skip
+def test_layers(name: str) -> None:
+    """A layer of its own, as Caffe computed it."""
+    path = LAYERS[name]["path"]
+    values = dict(np.load(path.with_suffix(".npz")))
+    net = Net(path.with_suffix(".prototxt"), "TEST")
+    layer = net.graph.layer("layer")
+    owned = [(values[f"param/{p.slot.index}"], p.spec.learnable) for p in layer.params]
+    trees = [{"layer": tuple(value if learnable == kind else None for value, learnable in owned)}
+             for kind in (True, False)]  # fmt: skip
+    # a Parameter layer is named like its top, whose value is recorded as a bottom
+    given = {n: (values[f"bottom/{n}"],) for n in net.init(jax.random.key(0)).params if n != "layer"}
+    frozen = net.freeze(Variables(given | trees[0], trees[1]), layer.tops)
+    got = frozen({name: values[f"bottom/{name}"] for name in frozen.fed}, jax.random.key(0))
+    for top in layer.tops:  # one that lies in place of an input has another name
+        assert_close({top: got.get(top, got.get(f"{top}/layer"))}, {top: values[f"top/{top}"]})

@@ -1,0 +1,77 @@
+"""Strides that are moved up, against the plain lowering."""
+
+from __future__ import annotations
+
+import pytest
+from frozen_nets import assert_frozen_is_the_same, net_of
+
+from caffejax.inference.operation import Operation
+from caffejax.inference.strides import move_up
+from caffejax.kernels import frozen
+
+STAGE = [  # the end of one stage of a ResNet, and the beginning of the next
+    "a Convolution x | num_output: 32 kernel_size: 1",
+    "b Convolution a | num_output: 16 kernel_size: 1",
+    "c Convolution b | num_output: 16 kernel_size: 3 pad: 1",
+    "c ReLU c |",
+    "d Convolution c | num_output: 32 kernel_size: 1",
+    "s Eltwise a d | operation: SUM",
+    "s ReLU s |",
+    "e Convolution s | num_output: 32 kernel_size: 1 stride: 2",
+    "f Convolution s | num_output: 32 kernel_size: 1 stride: 2",
+    "y Eltwise e f | operation: SUM",
+]
+SIZES = [(7, 8), (1, 2), (9, 5)]
+MORE: dict[str, list[str]] = {  # what else reads the sum
+    "alone": [],
+    "whole": ["t TanH s |"],
+    "another stride": ["t Convolution s | num_output: 8 kernel_size: 1 stride: 3"],
+    "larger kernel": ["t Convolution s | num_output: 8 kernel_size: 3 stride: 2"],
+    "padded": ["t Convolution s | num_output: 8 kernel_size: 1 stride: 2 pad: 1"],
+}
+
+
+@pytest.mark.skipif(not frozen.available(), reason="needs oneDNN")
+@pytest.mark.parametrize(
+    ("size", "way"), [(size, way) for size in SIZES for way in MORE if min(size) > 2 or way != "larger kernel"], ids=str
+)
+def test_it_is_the_same(size: tuple[int, int], way: str) -> None:
+    more = MORE[way]
+    tops = ["y", *(["t"] if more else [])]
+    assert_frozen_is_the_same(net_of((2, 16, *size), *STAGE, *more), tops)
+
+
+@pytest.mark.skipif(not frozen.available(), reason="needs oneDNN")
+def test_what_is_wanted_is_whole() -> None:
+    assert_frozen_is_the_same(net_of((1, 16, 8, 8), *STAGE), ["s", "y"])
+
+
+WEIGHTS = [(16, 16, 3, 3), (16, 16, 1, 1)]
+
+
+def convolution(reads: int, weight: int, stride: int, out: int, after: list | None = None) -> Operation:  # type: ignore[type-arg]
+    pad = (1, 1) if weight == 0 else (0, 0)
+    fields = {"in": [reads], "weight": weight, "stride": (stride, stride), "low": pad, "high": pad}
+    return Operation("convolution", fields, (1, 16, out, out), after or [])
+
+
+def test_they_go_as_far_up_as_nobody_reads_the_rest() -> None:
+    """Two convolutions and their sum take the stride; the value that is added is thinned."""
+    operations = [
+        convolution(0, 0, 1, 9),
+        convolution(1, 0, 1, 9),
+        convolution(2, 1, 1, 9, [("plus", {"value": 1}), ("relu", {"a": 0.0, "b": 0.0})]),
+        convolution(3, 1, 2, 5),
+    ]
+    made, now = move_up(operations, [(1, 16, 9, 9)], WEIGHTS, [4])
+    assert [(o.word, o.out[2], tuple(o.fields["stride"])) for o in made] == [  # type: ignore[arg-type]
+        ("convolution", 9, (1, 1)),
+        ("convolution", 5, (2, 2)),
+        ("mean", 5, (2, 2)),
+        ("convolution", 5, (1, 1)),
+        ("convolution", 5, (1, 1)),
+    ]
+    assert now == [0, 1, 2, 4, 5]
+    assert made[3].after[0] == ("plus", {"value": 3})
+    assert made[4].fields["in"] == [4]
+    assert [o.fields["stride"] for o in operations] == [(1, 1), (1, 1), (1, 1), (2, 2)], "given operations are changed"

@@ -1,0 +1,171 @@
+"""Runs of Caffe gone on with here, and runs from here for Caffe: .solverstate and the weights beside it."""
+
+import json
+import shutil
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from caffejax.checkpoints.solverstate import SolverState, read_solverstate, write_solverstate
+from caffejax.errors import WeightsError
+from caffejax.schema import caffe_pb2, read_solver
+from caffejax.training import Solver
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+CASES = [c["case"] for c in json.loads((GOLDEN / "resume" / "index.json").read_text())]
+STATES = ["snap_iter_10.solverstate", "snap_iter_10.solverstate.h5"]
+ADAM, SGD = "adam_batchnorm_iter_size3", "sgd_step_momentum_l2"
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where snapshot_prefix points
+
+
+def tree(path: Path) -> dict[str, Any]:
+    """Everything in an HDF5 file: values with types, and groups."""
+    found: dict[str, Any] = {}
+
+    def visit(name: str, item: Any) -> None:
+        group = isinstance(item, h5py.Group)
+        found[name] = "group" if group else (item.dtype, item.shape, item.id.get_type().encode(), item[()].tolist())
+
+    with h5py.File(path) as file:
+        file.visititems(visit)
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_goes_on_as_caffe_does(case: str) -> None:
+    """From either form of its state, also with the file beside it: the working directory is another."""
+    with closing(Solver(GOLDEN / "solver" / case / "solver.prototxt")) as solver:
+        for state in STATES:  # of the second nothing is compiled again
+            solver.restore(GOLDEN / "solver" / case / state)
+            assert_goes_on(solver, dict(np.load(GOLDEN / "resume" / f"{case}.npz")))
+
+
+def assert_goes_on(solver: Solver, expected: dict[str, Any]) -> None:
+    """Train for ten iterations as recorded."""
+    assert solver.iteration == 10
+    checked = 0
+    for j in range(10):
+        np.testing.assert_allclose(solver.rate, expected["lr"][j], rtol=3e-7)
+        solver.step(1)
+        np.testing.assert_allclose(solver.smoothed_loss, expected["loss"][j], rtol=1e-4, atol=2e-6)
+        for name in (n for n in expected if n.startswith(f"param/{solver.iteration}/")):
+            _, _, layer, index = name.split("/")
+            param = solver.net.graph.layer(layer).params[int(index)]
+            tree = solver.train_state.params if param.spec.learnable else solver.train_state.state
+            actual = tree[param.owner.layer][param.owner.index]
+            np.testing.assert_allclose(actual, expected[name], rtol=1e-4, atol=2e-6, err_msg=name)
+            checked += solver.iteration == 20
+    assert checked
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_state_restored_and_saved_is_caffes_file(case: str) -> None:
+    folder = GOLDEN / "solver" / case
+    param = read_solver(folder / "solver.prototxt")
+    for format, end in ((caffe_pb2.SolverParameter.BINARYPROTO, ""), (caffe_pb2.SolverParameter.HDF5, ".h5")):
+        param.snapshot_format = format
+        solver = Solver(param, file=folder / "solver.prototxt")
+        solver.restore(folder / f"snap_iter_10.solverstate{end}")
+        solver.snapshot()
+        solver.close()
+        for name, message in (("caffemodel", caffe_pb2.NetParameter), ("solverstate", caffe_pb2.SolverState)):
+            ours, theirs = Path(f"snap_iter_10.{name}{end}"), folder / f"snap_iter_10.{name}{end}"
+            if end:
+                what_caffe_reads = {k: v for k, v in tree(ours).items() if k != "caffejax"}
+                assert what_caffe_reads == tree(theirs)
+            else:
+                read = message.FromString(ours.read_bytes())
+                read.DiscardUnknownFields()  # our own record, which Caffe passes over
+                assert read == message.FromString(theirs.read_bytes())
+
+
+@pytest.mark.parametrize("end", ["", ".h5"])
+def test_snapshot_diff_stores_what_was_subtracted(end: str) -> None:
+    weights = GOLDEN / "weights"
+    format = "HDF5" if end else "BINARYPROTO"
+    solver = Solver(
+        f'net: "{weights / "snapdiff.prototxt"}" base_lr: 0.1 momentum: 0.7 lr_policy: "fixed" '
+        f'snapshot_diff: true snapshot_prefix: "snapdiff" snapshot_format: {format}\n'
+    )
+    solver.step(2)
+    solver.snapshot()
+    solver.close()
+    recorded = dict(np.load(weights / "snapdiff.npz"))
+    assert {name.split("/")[0] for name in recorded} == {"param", "diff"}
+    for name, expected in recorded.items():
+        kind, layer, index = name.split("/")
+        if end:
+            with h5py.File("snapdiff_iter_2.caffemodel.h5") as file:
+                actual = file[name.replace("param/", "data/")][()]
+        else:
+            net = caffe_pb2.NetParameter.FromString(Path("snapdiff_iter_2.caffemodel").read_bytes())
+            blob = next(found for found in net.layer if found.name == layer).blobs[int(index)]
+            actual = np.reshape(blob.data if kind == "param" else blob.diff, expected.shape)
+        np.testing.assert_allclose(actual, expected, rtol=1e-6, err_msg=name)
+    ours, theirs = (read_solverstate(f / f"snapdiff_iter_2.solverstate{end}") for f in (Path(), weights))
+    assert (ours.iteration, ours.learned_net) == (theirs.iteration, theirs.learned_net)
+    for mine, caffes in zip(ours.history, theirs.history, strict=True):
+        np.testing.assert_allclose(mine, caffes, rtol=1e-6)
+
+
+def copied(case: str) -> Path:
+    shutil.copytree(GOLDEN / "solver" / case, "case")
+    return Path("case")
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_truncated_state_is_refused(state: str) -> None:
+    folder = copied(ADAM)
+    solver = Solver(folder / "solver.prototxt")
+    whole = (folder / state).read_bytes()
+    for size in (0, 9, len(whole) // 2, len(whole) - 300):
+        (folder / state).write_bytes(whole[:size])
+        with pytest.raises(WeightsError, match=rf"{state}: "):
+            solver.restore(folder / state)
+    assert solver.iteration == 0
+
+
+def test_the_state_of_another_solver_or_net_is_refused() -> None:
+    folder = copied(ADAM)
+    state, text = folder / STATES[0], (folder / "solver.prototxt").read_text()
+    (folder / "solver.prototxt").write_text(text.replace('"Adam"', '"SGD"'))
+    with pytest.raises(WeightsError, match=r"solverstate: has 16 history blobs, but SGD on this net needs 8 "):
+        Solver(folder / "solver.prototxt").restore(state)
+    stored = read_solverstate(state)
+    wrong = tuple(np.zeros((2, 2), np.float32) if i == 6 else h for i, h in enumerate(stored.history))
+    write_solverstate(state, SolverState(10, stored.learned_net, wrong))
+    (folder / "solver.prototxt").write_text(text)
+    with pytest.raises(WeightsError, match=r"blob 6 \(layer 'ip', blob 0\) is 2 x 2 in the file, 5 x 48 in the net"):
+        Solver(folder / "solver.prototxt").restore(state)
+    net = (folder / "net.prototxt").read_text()
+    (folder / "net.prototxt").write_text(net.replace("num_output: 5", "num_output: 6"))
+    with pytest.raises(WeightsError, match=r"layer 'ip': blob 0 is 5 x 48 in the file, 6 x 48 in the net; rename"):
+        Solver(folder / "solver.prototxt").restore(state)
+
+
+def test_missing_weights_are_named() -> None:
+    folder = copied(SGD)
+    (folder / "snap_iter_10.caffemodel").unlink()
+    with pytest.raises(WeightsError, match=r"no file 'snap_iter_10.caffemodel'.*put the file beside this one"):
+        Solver(folder / "solver.prototxt").restore(folder / STATES[0])
+    with pytest.raises(WeightsError, match="no such file"):
+        Solver(folder / "solver.prototxt").restore(folder / "none.solverstate")
+
+
+def test_the_data_restarts_at_the_first_row() -> None:
+    """As in Caffe, also for a solver that has already read some."""
+    folder = copied(SGD)
+    fresh, used = (Solver(folder / "solver.prototxt") for _ in range(2))
+    used.step(3)
+    for solver in (fresh, used):
+        solver.restore(folder / STATES[0])
+        solver.step(2)
+    np.testing.assert_array_equal(*(s.train_state.params["ip"][0] for s in (fresh, used)))

@@ -1,0 +1,94 @@
+"""Callbacks: who is told what, in which order."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from caffejax import Callback, Solver
+from caffejax.training import report
+
+SETTINGS = "max_iter: 4 display: 2 test_interval: 4 test_iter: 1 snapshot: 3 snapshot_after_train: false"
+NET = """
+layer { name: "data" type: "DummyData" top: "x" top: "y" dummy_data_param { shape { dim: 2 dim: 3 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param { num_output: 3 } }
+layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "y" top: "loss" }
+"""
+METHODS = [name for name in vars(Callback) if name.startswith("on_")]
+
+
+def solver(folder: Path, settings: str = SETTINGS, **options: Any) -> Solver:
+    text = f'net_param {{ {NET} }} base_lr: 0.1 lr_policy: "fixed" snapshot_prefix: "{folder / "x"}" {settings}'
+    return Solver(text, tune=False, **options)
+
+
+def listener(told: list[Any]) -> Callback:
+    """One that notes the method, the iteration, and what else it is given."""
+
+    def method(name: str) -> Any:
+        return lambda self, solver, *what: told.append((name, solver.iteration, *what))
+
+    return type("Listener", (Callback,), {name: method(name) for name in METHODS})()
+
+
+def test_each_event_is_told_once_to_each_in_order(tmp_path: Path) -> None:
+    made, one, other, plain = solver(tmp_path), [], [], []  # type: ignore[var-annotated]
+    made.callbacks += [listener(one), Callback(), lambda s: plain.append(s.iteration), listener(other)]
+    made.solve()
+    made.close()
+    assert [event[:2] for event in one] == [
+        ("on_start", 0), ("on_test", 0), ("on_display", 0), ("on_step", 1), ("on_step", 2), ("on_display", 2),
+        ("on_step", 3), ("on_snapshot", 3), ("on_step", 4), ("on_display", 4), ("on_test", 4), ("on_end", 4),
+    ]  # fmt: skip
+    assert {event[0] for event in one} == set(METHODS)
+    assert plain == [1, 2, 3, 4]
+    assert [event[:2] for event in other] == [event[:2] for event in one]
+    displays = [event[2] for event in one if event[0] == "on_display"]
+    assert [d.iteration for d in displays] == [0, 2, 4]
+    assert [set(d.outputs) for d in displays] == [{"loss"}, {"loss"}, set()]
+    assert one[-1][2] is None
+    assert next(event[2] for event in one if event[0] == "on_snapshot") == f"{tmp_path / 'x'}.orbax/3"
+
+
+def test_the_end_is_told_whatever_ended_it(tmp_path: Path) -> None:
+    class Boom(Callback):
+        def on_step(self, solver: Solver) -> None:
+            raise ZeroDivisionError("boom")
+
+    made, told = solver(tmp_path), []  # type: ignore[var-annotated]
+    made.callbacks += [listener(told), Boom()]
+    with pytest.raises(ZeroDivisionError, match="boom") as caught:
+        made.solve()
+    made.close()
+    assert told[-1] == ("on_end", 1, caught.value)
+
+
+def test_tests_and_snapshots_that_are_asked_for_are_told_too(tmp_path: Path) -> None:
+    made, told = solver(tmp_path), []  # type: ignore[var-annotated]
+    made.callbacks.append(listener(told))
+    scores = made.test()
+    made.snapshot()
+    made.close()
+    assert told == [("on_test", 0, scores), ("on_snapshot", 0, f"{tmp_path / 'x'}.orbax/0")]
+
+
+def test_what_would_never_happen_is_said(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match=r"Mine\.on_iteration is never called; the events are on_start, on_step, "):
+        type("Mine", (Callback,), {"on_iteration": print, "on_step": print})
+    made = solver(tmp_path)
+    with pytest.raises(ValueError, match="'snapshot' or 'stop', not 'halt'"):
+        made.request("halt")  # type: ignore[arg-type]
+    made.close()
+
+
+def test_a_callback_that_wants_nothing_never_waits_for_the_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+    monkeypatch.setattr(report.SmoothedLoss, "_read", lambda self, n: reads.append(n))
+    made, seen = solver(tmp_path, "max_iter: 50", steps_per_dispatch=5), []  # type: ignore[var-annotated]
+    made.callbacks += [Callback(), lambda s: seen.append(s.iteration)]
+    made.step(50)
+    made.close()
+    assert reads == []
+    assert seen == list(range(5, 55, 5))

@@ -1,0 +1,38 @@
+"""A training step writes what it changes where the old values lie."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from caffejax.kernels import onednn
+from caffejax.net import Net
+from caffejax.schema.caffe_pb2 import SolverParameter
+from caffejax.training.state import TrainState, make_step
+from caffejax.training.transforms import caffe_optimizer
+
+NET = """
+layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 4 dim: 9 dim: 9 } } }
+layer { name: "c" type: "Convolution" bottom: "x" top: "c" convolution_param { num_output: 8 kernel_size: 3 } }
+layer { name: "d" type: "Convolution" bottom: "c" top: "d" convolution_param { num_output: 7 kernel_size: 3 } }
+layer { name: "ip" type: "InnerProduct" bottom: "d" top: "ip" inner_product_param { num_output: 5 } }
+layer { name: "ip2" type: "InnerProduct" bottom: "ip" top: "ip2"
+  inner_product_param { num_output: 3 transpose: true } }
+layer { name: "loss" type: "Reduction" bottom: "ip2" top: "loss" loss_weight: 1
+  reduction_param { operation: SUMSQ } }
+"""
+
+
+@pytest.mark.skipif(onednn.missing() is not None, reason="only oneDNN's calls make both gradients at once")
+def test_no_weight_is_copied_out_of_the_way() -> None:
+    """Whatever reads a weight has to come before what overwrites it, and XLA has to see that, or it copies."""
+    net = Net(NET, "TRAIN")
+    mults = net.tree(lambda p: 1.0)
+    optimizer = caffe_optimizer(SolverParameter(type="SGD", momentum=0.9, weight_decay=0.1), mults, mults)
+    variables = net.init(jax.random.key(0))
+    ts = TrainState(*variables, optimizer.init(variables.params), jnp.int32(0), jax.random.key(1))
+    step = jax.jit(make_step(net, optimizer, 1), donate_argnums=0)
+    text = step.lower(ts, {"x": jnp.ones((1, 2, 4, 9, 9))}, 0.1).compile().as_text()
+    shapes = re.findall(r"= f32\[([\d,]+)\]\S* copy\(%?ts_params", text)
+    assert not [shape for shape in shapes if "," in shape]  # a bias may be

@@ -1,0 +1,104 @@
+"""Memory is looked at before training starts: what is refused, what would fit instead, and what is not refused."""
+
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from caffejax import Net, Solver
+from caffejax.debugging import memory_report
+from caffejax.errors import SolverError
+from caffejax.machine import free_memory
+from caffejax.sizes import bytes_in
+from caffejax.training import enough_memory
+
+BATCH = 64
+DIGITS = Path(__file__).parents[2] / "configs" / "digits" / "digits_train_lmdb"
+NET = """
+layer { name: "data" type: "Data" top: "data" top: "label"
+  data_param { source: "SOURCE" batch_size: %d backend: LMDB } }
+layer { name: "a" type: "Convolution" bottom: "data" top: "a"
+  convolution_param { num_output: 16 kernel_size: 3 pad: 1 } }
+layer { name: "b" type: "TanH" bottom: "a" top: "b" }
+layer { name: "c" type: "Convolution" bottom: "b" top: "c"
+  convolution_param { num_output: 16 kernel_size: 3 pad: 1 } }
+layer { name: "d" type: "Sigmoid" bottom: "c" top: "d" }
+layer { name: "p" type: "Pooling" bottom: "d" top: "p" pooling_param { pool: AVE global_pooling: true } }
+layer { name: "ip" type: "InnerProduct" bottom: "p" top: "ip" inner_product_param { num_output: 10 } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+""".replace("SOURCE", str(DIGITS))
+HOST = """layer { name: "f" type: "Filter" bottom: "ip" bottom: "label" top: "kept" }"""
+
+
+def solver(batch: int = BATCH, net: str = NET, **options: Any) -> Solver:
+    return Solver(f'net_param {{ {net % batch} }} base_lr: 0.01 lr_policy: "fixed" max_iter: 1', **options)
+
+
+def estimate(batch: int = BATCH, **options: Any) -> int:
+    found = memory_report(Net(NET % batch, "TRAIN", **options)).training
+    assert found is not None
+    return found.without
+
+
+@pytest.mark.parametrize("share", [0.65, 0.5, 0.3, 0.05, 0.0001])
+def test_what_does_not_fit_is_refused_and_what_is_named_fits(share: float) -> None:
+    takes = estimate()
+    limit = int(takes * share)
+    with pytest.raises(SolverError) as caught:
+        solver(memory_limit=limit)
+    said = str(caught.value)
+    sizes = re.findall(r"([\d.]+) (bytes|[KMG]iB)", said)[:3]
+    about, more, room = (bytes_in(number + unit.removeprefix("bytes")) for number, unit in sizes)
+    assert about == pytest.approx(takes, rel=0.01)
+    assert room == pytest.approx(limit, rel=0.01)
+    assert more == pytest.approx(takes - limit, rel=0.01)
+    named = [part for part in said.split("; ")[1:] if "would fit (" in part]
+    assert bool(named) == (share > 0.001)
+    alone = [part for part in named if not part.startswith("--remat=auto --precision")]
+    for part in alone:  # which is so: nothing is logged, nothing refused
+        batch = int(re.search(r"a batch of (\d+)", part)[1]) if "batch" in part else BATCH  # type: ignore[index]
+        options = {"precision": "bfloat16"} if "bfloat16" in part else {}
+        if "remat" not in part:
+            assert estimate(batch, **options) <= limit
+            assert batch == BATCH or estimate(2 * batch) > limit, "the largest of its kind"
+    if estimate(precision="bfloat16") <= limit:
+        assert any(part.startswith("--precision=bfloat16") for part in named)
+
+
+def test_all_together_where_nothing_alone_would_do() -> None:
+    limit = int(estimate(1) * 0.8)
+    with pytest.raises(SolverError, match=r"; --remat=auto --precision=bfloat16 with a batch of \d+ would fit \("):
+        solver(memory_limit=limit)
+
+
+def test_an_estimate_slightly_above_is_a_warning(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("caffejax"), "propagate", True)
+    solver(memory_limit=int(estimate() * 0.9)).close()
+    assert [r.getMessage() for r in caplog.records if "it may fail" in r.getMessage()]
+
+
+@pytest.mark.parametrize("limit", [None, 10**12])
+def test_free_memory_counts_unless_a_limit_is_given(monkeypatch: pytest.MonkeyPatch, limit: int | None) -> None:
+    monkeypatch.setattr(enough_memory, "free_memory", lambda: estimate() // 4)
+    if limit is None:
+        with pytest.raises(SolverError, match=r"that are free; .*; --memory_limit=SIZE says that there is more"):
+            solver()
+    else:
+        solver(memory_limit=limit).close()
+
+
+def test_nothing_is_refused_that_fits_or_cannot_be_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert free_memory() > 10 * estimate()
+    solver().close()
+    solver(remat="auto", memory_limit=1).close()  # what to aim at
+    solver(net=NET + HOST, memory_limit=1).close()
+
+
+def test_small_nets_are_not_traced_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that it costs nothing: their numbers of params and activations say enough."""
+    monkeypatch.setattr(enough_memory, "training_memory", lambda *given: pytest.fail("traced"))
+    solver().close()

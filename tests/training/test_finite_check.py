@@ -1,0 +1,158 @@
+"""The finite check: numbers that are not finite are noticed, traced to a layer if asked, and never saved."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import h5py
+import jax
+import numpy as np
+import pytest
+
+from caffejax.cli import main
+from caffejax.errors import SolverError
+from caffejax.training import Solver, finite_check
+
+IP = 'inner_product_param { num_output: 3 weight_filler { type: "xavier" } }'
+DATA = """
+layer { name: "data" type: "HDF5Data" top: "x" top: "label" hdf5_data_param { source: "list.txt" batch_size: 4 } }
+"""
+SOFTMAX = f"""{DATA}
+layer {{ name: "ip1" type: "InnerProduct" bottom: "x" top: "ip1" {IP} }}
+layer {{ name: "relu" type: "ReLU" bottom: "ip1" top: "ip1" }}
+layer {{ name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" {IP} }}
+layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss" }}
+"""
+# labels that a layer computes, so that reading them cannot say that they are none of the classes
+COMPUTED = SOFTMAX.replace('bottom: "label"', 'bottom: "computed"').replace(
+    'layer { name: "ip1"', 'layer { name: "c" type: "Power" bottom: "label" top: "computed" } layer { name: "ip1"'
+)
+# the square root of zeros, in place: finite forward, with an infinite gradient
+ROOT = (
+    SOFTMAX.replace(IP, "inner_product_param { num_output: 3 }", 1)
+    .replace('name: "relu" type: "ReLU"', 'name: "root" type: "Power"')
+    .replace('top: "ip1" }', 'top: "ip1" power_param { power: 0.5 } }')
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with 40 good examples."""
+    monkeypatch.chdir(tmp_path)
+    write(np.random.default_rng(0).normal(size=(40, 5)), np.arange(40) % 3)
+    Path("list.txt").write_text("data.h5\n")
+    return tmp_path
+
+
+def write(x: Any, labels: Any) -> None:
+    with h5py.File("data.h5", "w") as f:
+        f["x"], f["label"] = np.asarray(x, np.float32), np.asarray(labels, np.float32)
+
+
+def text(net: str = SOFTMAX, lr: float = 0.01, more: str = "") -> str:
+    settings = "" if "type:" in more else 'type: "SGD" '
+    return (
+        f'net_param {{ {net} }} base_lr: {lr} lr_policy: "fixed" random_seed: 1 max_iter: 40 '
+        f'snapshot_prefix: "snap" {settings}{more}'
+    )
+
+
+def failure(text: str, **options: Any) -> str:
+    """The message with which training stops; nothing is saved by it, however often one asks."""
+    solver = Solver(text, **options)
+    with pytest.raises(SolverError) as caught:
+        solver.solve()
+    files = sorted(Path.cwd().rglob("*"))
+    for _ in range(2):
+        if any(not np.isfinite(leaf).all() for leaf in jax.tree.leaves(solver.variables)):
+            with pytest.raises(SolverError):
+                solver.snapshot()
+    solver.close()
+    assert sorted(Path.cwd().rglob("*")) == files
+    return str(caught.value)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("more", ["", "display: 10", "iter_size: 2", "snapshot: 10"])
+def test_a_learning_rate_too_high(more: str) -> None:
+    message = failure(text(lr=1e30, more=more))
+    assert "Training has diverged: lower base_lr, set clip_gradients, and check that all labels" in message
+    assert message.endswith("run again with debug_nans=True (--debug_nans)")
+    assert re.match(r"iteration \d+: the loss is (nan|inf); it was finite up to iteration \d+\. ", message)
+
+    traced = failure(text(lr=1e30, more=more), debug_nans=True)
+    assert re.match(
+        r"layer 'ip\d' \(InnerProduct\): iteration \d+: its output 'ip\d' has .*its bottoms go '(x|ip1)' from ", traced
+    )
+    assert "lower base_lr" in traced
+    assert "debug_nans" not in traced
+
+
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("passes", [1, 2])
+def test_a_label_out_of_range(folder: Path, debug: bool, passes: int) -> None:
+    labels = np.arange(40) % 3
+    labels[33] = 7  # the second of the batch of iteration 8
+    write(np.ones((40, 5)), labels)
+    message = failure(text(COMPUTED, more=f"iter_size: {passes}"), debug_nans=debug)
+    if debug:
+        assert message.startswith(
+            f"layer 'loss' (SoftmaxWithLoss): iteration {8 // passes}: its output 'loss' has 1 NaN of 1 values: "
+            "label 7 at [1] of 'computed' is not one of the classes 0 to 2. Correct the labels"
+        )
+    else:
+        assert message.startswith(f"iteration {8 // passes}: the loss is nan; it was finite up to")
+        assert "labels lie within the number of classes" in message
+
+
+@pytest.mark.usefixtures("folder")
+def test_parameters_that_are_not_finite_behind_a_finite_loss_are_not_saved() -> None:
+    message = failure(text(ROOT, more="snapshot: 1"))
+    assert re.match(
+        r"parameter 0 of layer 'ip1' has .* of 15 values after iteration 0, whose loss was finite\. Training", message
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_old_losses_are_looked_at_without_being_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finite_check, "UNREAD", 5)
+    solver = Solver(text(lr=1e30))
+    for _ in range(9):
+        solver.step(1)
+    with pytest.raises(SolverError, match="the loss is"):
+        solver.step(1)
+    with pytest.raises(SolverError, match="the loss is"):
+        _ = solver.smoothed_loss
+    solver.close()
+
+
+def test_debugging_changes_no_number(folder: Path) -> None:
+    plain, debugged = Solver(text()), Solver(text(), debug_nans=True)
+    for solver in (plain, debugged):
+        solver.step(5)
+        solver.close()
+    for a, b in zip(jax.tree.leaves(plain.variables), jax.tree.leaves(debugged.variables), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("flag", ["--debug_nans", "--debug-nans", "-debug_nans"])
+def test_from_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str], flag: str) -> None:
+    """A snapshot, then a bad label: the message says how to go on, and doing so names the layer."""
+    labels = np.arange(40) % 3
+    labels[33] = -1
+    write(np.ones((40, 5)), labels)
+    Path("solver.prototxt").write_text(text(COMPUTED, more="snapshot: 4"))
+    assert main(["train", "--solver=solver.prototxt"]) == 1
+    err = capsys.readouterr().err
+    (message,) = [line for line in err.splitlines() if line.startswith("caffejax: ")]
+    assert "Traceback" not in err
+    assert "run again from the snapshot snap.orbax/8 with debug_nans=True (--debug_nans)" in message
+    saved = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    assert main(["train", "--solver=solver.prototxt", "--snapshot=snap.orbax/8", flag]) == 1
+    err = capsys.readouterr().err
+    assert "layer 'loss' (SoftmaxWithLoss): iteration 8: " in err
+    assert "label -1 at [1] of 'computed' is not one of the classes 0 to 2" in err
+    metrics = folder / "snap.metrics.jsonl"  # the second run is recorded, too
+    assert metrics.read_bytes().startswith(saved[metrics])
+    saved[metrics] = metrics.read_bytes()
+    assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == saved

@@ -1,0 +1,122 @@
+"""Solver settings of forks: followed, ignored with a warning, or refused."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optax
+import pytest
+
+from caffejax.errors import SolverError
+from caffejax.schema import read_solver
+from caffejax.training import rate_schedule, settings
+from caffejax.training.plateau import Plateau
+from caffejax.training.transforms import caffe_optimizer
+
+SOLVERS = Path(__file__).parents[3] / "shared" / "corpus" / "solvers"
+BASE = 'net: "net.prototxt" base_lr: 0.5 max_iter: 100 '
+
+
+def rates(text: str, *iterations: int) -> list[float]:
+    param = read_solver(BASE + text + "\n")
+    settings.check(param)
+    schedule = rate_schedule(param)
+    return [float(schedule(i)) for i in iterations]
+
+
+def test_rampup_is_a_parabola_up_to_the_policys_rate() -> None:
+    found = rates('lr_policy: "fixed" rampup_lr: 0.1 rampup_interval: 10', 0, 5, 9, 10, 11)
+    np.testing.assert_allclose(found, [0.1, 0.1 + 0.4 * 0.25, 0.1 + 0.4 * 0.81, 0.5, 0.5], rtol=1e-6)
+
+
+def test_warmup_is_a_line() -> None:
+    found = rates('lr_policy: "step" gamma: 0.1 stepsize: 8 warmup_iter: 4 warmup_start_lr: 0.1', 0, 1, 3, 4, 8)
+    np.testing.assert_allclose(found, [0.1, 0.2, 0.4, 0.5, 0.05], rtol=1e-6)
+
+
+def test_no_rate_is_less_than_min_lr_and_poly_ends_there() -> None:
+    np.testing.assert_allclose(rates('lr_policy: "exp" gamma: 0.5 min_lr: 0.1', 0, 1, 2, 3), [0.5, 0.25, 0.125, 0.1])
+    found = rates('lr_policy: "poly" power: 2 min_lr: 0.1', 0, 50, 100)
+    np.testing.assert_allclose(found, [0.5, 0.4 * 0.25 + 0.1, 0.1], rtol=1e-6)
+
+
+def test_multifixed_has_a_rate_for_each_stage() -> None:
+    stages = 'lr_policy: "multifixed" stagelr: 0.1 stagelr: 0.2 stagelr: 0.3 stageiter: 5 stageiter: 10 stageiter: 20'
+    np.testing.assert_allclose(rates(stages, 0, 5, 6, 10, 11, 20, 21), [0.1, 0.1, 0.2, 0.2, 0.3, 0.3, 0.3], rtol=1e-6)
+    with pytest.raises(SolverError, match="as many stagelr as stageiter"):
+        rates('lr_policy: "multifixed" stagelr: 0.1', 0)
+
+
+def test_plateau_falls_where_the_loss_does_not() -> None:
+    param = read_solver(BASE + 'lr_policy: "plateau" gamma: 0.1 plateau_winsize: 3 plateau_winsize: 2\n')
+    settings.check(param)
+    schedule = rate_schedule(param)
+    assert isinstance(schedule, Plateau)
+    losses = {1: 5.0, 2: 4.0, 3: 4.0, 4: 4.5, 5: 4.1, 6: 4.1, 7: 4.1, 8: 3.0, 9: 9.0, 10: 9.0}
+    found = {}
+    for iteration, loss in losses.items():
+        schedule.note(iteration, loss)
+        found[iteration] = float(schedule(iteration))
+    # the least loss is of iteration 2: three later it falls; two later again; then there is no window left
+    expected = {i: 0.5 if i < 5 else 0.05 if i < 7 else 0.005 for i in losses}
+    np.testing.assert_allclose(list(found.values()), list(expected.values()), rtol=1e-6)
+
+
+@pytest.mark.parametrize("policy", ["clip", "scale"])
+def test_larc_gives_each_blob_a_rate_of_its_own(policy: str) -> None:
+    param = read_solver(
+        BASE + f'lr_policy: "fixed" momentum: 0.9 weight_decay: 0.1 larc: true larc_policy: "{policy}" larc_eta: 0.2\n'
+    )
+    settings.check(param)
+    rng = np.random.default_rng(0)
+    params: Any = {"a": (rng.normal(size=(3, 4)).astype("f"), np.zeros(3, "f")), "b": (rng.normal(size=5).astype("f"),)}
+    grads: Any = {"a": (rng.normal(size=(3, 4)).astype("f"), np.ones(3, "f")), "b": (rng.normal(size=5).astype("f"),)}
+    optimizer = caffe_optimizer(param, {"a": (2.0, 1.0), "b": (0.0,)}, {"a": (1.0, 0.0), "b": (1.0,)})
+    updates, _ = optimizer.update(grads, optimizer.init(params), params, rate=0.5, iteration=0)
+    assert isinstance(optimizer, optax.GradientTransformationExtraArgs)
+
+    w, g = params["a"][0], grads["a"][0]
+    own = 0.2 * np.linalg.norm(w) / np.linalg.norm(g)  # lr_mult 2 does not count
+    rate = min(0.5, own) if policy == "clip" else 0.5 * own
+    np.testing.assert_allclose(updates["a"][0], -rate * (g + 0.1 * w), rtol=1e-5)
+    np.testing.assert_allclose(updates["a"][1], -0.5 * np.ones(3), rtol=1e-6)  # a blob of zeros: the rate itself
+    np.testing.assert_array_equal(updates["b"][0], 0)
+
+
+def test_all_settings_that_are_not_followed_are_refused_together() -> None:
+    text = BASE + 'lr_policy: "fixed" momentum_policy: "poly" clip_weights: 0.01 larc: true larc_policy: "other"\n'
+    with pytest.raises(SolverError) as caught:
+        settings.check(read_solver(text))
+    said = [p.message.split(";")[0] for p in caught.value.problems]
+    assert said == [
+        "setting clip_weights (of happynear) is not supported",
+        "setting momentum_policy (of nvidia) is not supported",
+        "unknown larc_policy 'other'",
+    ]
+
+
+def test_what_does_not_change_training_is_said_and_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        param = read_solver(BASE + 'lr_policy: "fixed" solver_data_type: FLOAT16 device_id: [2, 3]\n')
+        settings.check(param)
+    assert param.device_id == 2
+    assert "device_id: only the first of the list counts" in caplog.text
+    assert "solver_data_type (of nvidia) is ignored: it is a precision" in caplog.text
+
+
+def test_test_iter_without_a_test_net_or_interval_means_nothing() -> None:
+    text = 'train_net: "net.prototxt" base_lr: 1 lr_policy: "fixed" test_iter: 100 test_interval: %d\n'
+    param = read_solver(text % 0)
+    settings.check(param)
+    assert settings.test_nets(param, None) == []
+    with pytest.raises(SolverError, match="once per test net"):
+        settings.check(read_solver(text % 10))
+
+
+@pytest.mark.skipif(not SOLVERS.is_dir(), reason=f"needs the corpus of public solvers in {SOLVERS}, which is absent")
+def test_all_public_solvers_are_good() -> None:
+    files = sorted(SOLVERS.glob("*.prototxt"))
+    assert len(files) == 82
+    for file in files:
+        settings.check(read_solver(file), str(file))

@@ -1,0 +1,252 @@
+"""Compiled steps and tests are found on disk without a trace, and never in the place of others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from caffejax import LayerType, Signature, Traced
+from caffejax.execution import running
+from caffejax.kernels import compiling, kept
+from caffejax.kernels.kept import Programs
+from caffejax.layers import registered
+from caffejax.schema.caffe_pb2 import SolverParameter
+from caffejax.training.solver import Solver
+
+NET = """
+    layer { name: "x" type: "Input" top: "x" top: "label"
+      input_param { shape { dim: 4 dim: 6 } shape { dim: 4 } } }
+    layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip"
+      inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+    layer { name: "act" type: "Sigmoid" bottom: "ip" top: "act" }
+    layer { name: "loss" type: "SoftmaxWithLoss" bottom: "act" bottom: "label" top: "loss" }
+"""
+DATA = {"x": np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6), "label": np.arange(4, dtype=np.float32)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder of programs, for the time of a test."""
+    before, Programs.folder = Programs.folder, tmp_path / "programs"
+    yield tmp_path / "programs"
+    Programs.folder = before
+
+
+@pytest.fixture
+def traces(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Grows by one with each trace of a net."""
+    found: list[Any] = []
+
+    def counting(part: Any, *args: Any, compute: Any = running.compute, **options: Any) -> Any:
+        found.append(part)
+        return compute(part, *args, **options)
+
+    monkeypatch.setattr(running, "compute", counting)
+    return found
+
+
+def trained(text: str = NET, data: Any = DATA, options: Any = {}, **settings: Any) -> list[np.ndarray]:  # noqa: B006
+    """The params after two steps."""
+    given: dict[str, Any] = {"base_lr": 0.1, "lr_policy": "fixed", "momentum": 0.9, "random_seed": 3, "max_iter": 9}
+    param = SolverParameter(**(given | settings))
+    solver = Solver(SolverParameter.FromString(param.SerializeToString() + _net(text)), data=data, **options)
+    solver.step(2)
+    found = [np.asarray(x) for x in jax.tree.leaves(solver.train_state.params)]
+    solver.close()
+    return found
+
+
+def _net(text: str) -> bytes:
+    from caffejax.schema import read_net
+
+    found: bytes = SolverParameter(net_param=read_net(text)).SerializeToString()
+    return found
+
+
+def assert_same(found: list[np.ndarray], wanted: list[np.ndarray]) -> None:
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_second_solver_traces_nothing(folder: Path, traces: list[Any]) -> None:
+    Programs.folder = None
+    uncached = trained()
+    Programs.folder = folder
+    assert_same(trained(), uncached)
+    assert len(traces) == 2
+    (file,) = folder.iterdir()
+    assert not file.stat().st_mode & 0o077
+    assert_same(trained(), uncached)
+    assert len(traces) == 2
+
+
+def test_rates_and_what_the_loop_does_are_no_part_of_a_program(folder: Path, traces: list[Any]) -> None:
+    trained()
+    trained(base_lr=0.01, lr_policy="step", gamma=0.5, stepsize=1, max_iter=99, display=1, average_loss=2)
+    assert len(traces) == 1
+
+
+CHANGES: dict[str, Callable[[], Any]] = {
+    "text": lambda: trained(NET.replace("num_output: 5", "num_output: 6")),
+    "a type of the same shapes": lambda: trained(NET.replace("Sigmoid", "TanH")),
+    "a multiplier": lambda: trained(NET.replace('top: "ip"', 'top: "ip" param { lr_mult: 2 }')),
+    "a setting": lambda: trained(weight_decay=0.5),
+    "the rule": lambda: trained(type="Nesterov"),
+    "an option": lambda: trained(options={"kernels": "reference"}),
+    "donation": lambda: trained(options={"debug_nans": True}),
+    "the batch": lambda: trained(
+        NET.replace("dim: 4 dim: 6", "dim: 2 dim: 6").replace("dim: 4", "dim: 2"), {k: v[:2] for k, v in DATA.items()}
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_another_program_is_compiled_anew(change: str, folder: Path, traces: list[Any]) -> None:
+    trained()
+    before = len(traces)
+    CHANGES[change]()
+    assert len(traces) > before
+
+
+def test_another_setting_of_jax_is_another_program(folder: Path, traces: list[Any]) -> None:
+    trained()
+    with jax.default_matmul_precision("highest"):
+        trained()
+    assert len(traces) == 2
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_other_surroundings_are_another_program(
+    folder: Path, traces: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained()
+    monkeypatch.setattr(kept, "_surroundings", lambda: "another version")
+    trained()
+    assert len(traces) == 2
+    monkeypatch.setattr(kept, "_surroundings", lambda: None)
+    trained()
+    assert len(traces) == 3
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_surroundings_change_with_sources_versions_and_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.py").write_text("a = 1")
+    monkeypatch.setattr(kept, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(kept, "_IMPORTED", (tmp_path / "a.py").stat().st_mtime_ns)
+    ask = kept._surroundings.__wrapped__
+    found = [ask()]
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
+    found.append(ask())
+    monkeypatch.setattr(kept, "_version", lambda package: "another")
+    found.append(ask())
+    monkeypatch.setattr(kept, "processor", lambda: "another")
+    found.append(ask())
+    (tmp_path / "a.py").write_text("a = 2")
+    monkeypatch.setattr(kept, "_IMPORTED", (tmp_path / "a.py").stat().st_mtime_ns)
+    found.append(ask())
+    assert None not in found
+    assert len(set(found)) == 5
+    monkeypatch.setattr(kept, "_IMPORTED", (tmp_path / "a.py").stat().st_mtime_ns - 1)
+    assert ask() is None  # what runs is not what stands there
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda data: b"",
+    "cut": lambda data: data[: len(data) // 2],
+    "a bit": lambda data: data[:-100] + bytes([data[-100] ^ 1]) + data[-99:],
+    "foreign": lambda data: b"something else",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_files_are_replaced(damage: str, folder: Path, traces: list[Any]) -> None:
+    wanted = trained()
+    (file,) = folder.iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(DAMAGES[damage](whole))
+    assert_same(trained(), wanted)
+    assert len(traces) == 2
+    assert len(file.read_bytes()) > len(whole) // 2
+    assert_same(trained(), wanted)
+    assert len(traces) == 2
+
+
+def test_a_program_under_another_name_is_not_taken(folder: Path, traces: list[Any]) -> None:
+    trained()
+    (file,) = folder.iterdir()
+    data = file.read_bytes()
+    wanted = trained(weight_decay=0.5)
+    (other,) = set(folder.iterdir()) - {file}
+    other.write_bytes(data)
+    assert_same(trained(weight_decay=0.5), wanted)
+    assert len(traces) == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no such permissions here")
+def test_what_others_may_write_is_not_run(folder: Path, traces: list[Any]) -> None:
+    wanted = trained()
+    (file,) = folder.iterdir()
+    file.chmod(0o666)
+    assert_same(trained(), wanted)
+    assert len(traces) == 2
+    folder.chmod(0o777)
+    assert_same(trained(), wanted)
+    assert len(traces) == 3
+
+
+def test_nothing_is_kept_of_types_that_others_registered(folder: Path, traces: list[Any]) -> None:
+    with registered(LayerType(Signature("Sigmoid"), Traced(lambda ctx, x: jnp.tanh(x)))):
+        trained()
+    assert not folder.exists()
+    trained()
+    assert len(traces) == 2
+
+
+def test_a_test_net_is_found_too(folder: Path, traces: list[Any]) -> None:
+    def scores() -> Any:
+        param = SolverParameter(base_lr=0.1, lr_policy="fixed", random_seed=3, test_iter=[2], test_interval=5)
+        text = SolverParameter.FromString(param.SerializeToString() + _net(NET))
+        solver = Solver(text, data=DATA, test_data=DATA)
+        return solver.test()[0].outputs["loss"]
+
+    first = scores()
+    n = len(traces)
+    np.testing.assert_array_equal(scores(), first)
+    assert len(traces) == n
+
+
+def test_a_function_takes_arguments_of_any_types(folder: Path) -> None:
+    traced = []
+
+    def twice(x: jax.Array) -> jax.Array:
+        traced.append(x.shape)
+        return 2 * x
+
+    for _ in range(2):
+        run = compiling.jit(twice, "fast", kept_as=b"twice")
+        for x in (np.ones(3, np.float32), jnp.arange(4), np.ones(3, np.float32), 1.5):
+            np.testing.assert_array_equal(run(x), 2 * np.asarray(x))
+        assert jax.jit(run)(jnp.ones(2)).shape == (2,)
+        np.testing.assert_array_equal(jax.vmap(run)(jnp.ones((2, 3))), np.full((2, 3), 2))
+    assert traced.count((4,)) == 1
+
+
+def test_old_programs_make_room(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = jax.config.values["jax_compilation_cache_max_size"]
+    compiling.jit(lambda x: x + 1, "fast", kept_as=b"one")(np.ones(3))
+    (first,) = folder.iterdir()
+    os.utime(first, (1, 1))
+    jax.config.update("jax_compilation_cache_max_size", first.stat().st_size * 3 // 2)
+    try:
+        compiling.jit(lambda x: x + 2, "fast", kept_as=b"two")(np.ones(3))
+    finally:
+        jax.config.update("jax_compilation_cache_max_size", before)
+    (left,) = folder.iterdir()
+    assert left != first

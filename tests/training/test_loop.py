@@ -1,0 +1,224 @@
+"""The training loop with updates that compute nothing: which it asks for, and what it does between them."""
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from caffejax.errors import SolverError
+from caffejax.net import Params, Variables
+from caffejax.training.build import build
+from caffejax.training.finite_check import FiniteCheck
+from caffejax.training.loop import TrainingLoop
+from caffejax.training.state import StepResult, TrainState, as_shapes
+
+NET = """
+layer { name: "data" type: "DummyData" top: "x" top: "y" dummy_data_param { shape { dim: 2 dim: 3 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param { num_output: 3 } }
+layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "y" top: "loss" }
+"""
+
+
+class Counting:
+    """Makes updates that change the iteration only, and remembers what it was asked for."""
+
+    waited = 0.0
+    last_update: Params | None = None
+
+    @property
+    def wanted(self) -> TrainState:
+        return as_shapes(self.train_state)
+
+    @property
+    def cut(self) -> tuple[TrainState, None]:
+        return self.train_state, None
+
+    @property
+    def variables(self) -> Variables:
+        return self.train_state.variables
+
+    def restore(self, state: TrainState, each: Params | None) -> None:
+        self.train_state = state
+
+    def __init__(self, train_state: TrainState, steps_per_dispatch: int = 1, losses: Sequence[float] = ()) -> None:
+        self.train_state, self.steps_per_dispatch = train_state, steps_per_dispatch
+        self.asked: list[tuple[int, int]] = []
+        self.rates: list[float] = []
+        self._losses = list(losses)
+
+    def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool, asked: object) -> StepResult:
+        self.asked.append((iteration, len(rates)))
+        self.rates += [float(rate) for rate in rates]
+        done = jnp.int32(iteration + len(rates))
+        self.train_state = self.train_state.replace(iteration=done)  # type: ignore[attr-defined]
+        losses = [self._losses.pop(0) if self._losses else 1.0 for _ in rates]
+        return StepResult(jnp.array(losses), {"loss": jnp.array(losses[-1])})
+
+    def final_loss(self) -> jax.Array:
+        return jnp.array(5.0)
+
+
+def training(
+    folder: Path,
+    more: str,
+    steps_per_dispatch: int = 1,
+    losses: Sequence[float] = (),
+    tell: Callable[..., object] = lambda event, *what: None,
+    **options: Any,
+) -> tuple[TrainingLoop, Counting]:
+    setup, start = build(
+        f'net_param {{ {NET} }} base_lr: 8 lr_policy: "step" stepsize: 2 gamma: 0.5 random_seed: 1 '
+        f'snapshot_prefix: "{folder / "x"}" {more}',
+        **options,
+    )
+    updater = Counting(start, steps_per_dispatch, losses)
+    return TrainingLoop(setup, updater, FiniteCheck(setup.net, setup.param.iter_size), tell), updater
+
+
+def said(caplog: pytest.LogCaptureFixture, *words: str) -> list[str]:
+    return [m for m in (r.getMessage() for r in caplog.records) if any(word in m for word in words)]
+
+
+def test_events_come_in_the_order_of_caffe(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    more = "max_iter: 4 display: 2 snapshot: 3 test_iter: 1 test_interval: 2"
+    loop, updater = training(tmp_path, more, tell=lambda event, *_: log.info("%s at %d", event, loop.iteration))
+    log = logging.getLogger("caffejax")
+    with caplog.at_level(logging.INFO, logger="caffejax"):
+        loop.solve()
+    loop.close()
+    lines = said(caplog, "Testing", " lr = ", ", loss =", "on_", "Snapshotting to", "Done")
+    events = [
+        "on_start at 0",
+        "Iteration 0, Testing net (#0)",
+        "on_test at 0",
+        "Iteration 0 (",
+        "Iteration 0, lr = 8",
+        "on_display at 0",
+        "on_step at 1",
+        "on_step at 2",
+        "Iteration 2, Testing net (#0)",
+        "on_test at 2",
+        "Iteration 2 (",
+        "Iteration 2, lr = 4",
+        "on_display at 2",
+        "on_step at 3",
+        f"Snapshotting to binary proto file {tmp_path / 'x'}_iter_3.caffemodel",
+        "on_snapshot at 3",
+        "on_step at 4",
+        f"Snapshotting to binary proto file {tmp_path / 'x'}_iter_4.caffemodel",
+        "on_snapshot at 4",
+        "Iteration 4, loss = 5",  # of the forward pass after the last update
+        "on_display at 4",
+        "Iteration 4, Testing net (#0)",
+        "on_test at 4",
+        "Optimization Done.",
+        "on_end at 4",
+    ]
+    assert len(lines) == len(events)
+    assert all(line.startswith(event) for line, event in zip(lines, events, strict=True)), lines
+    assert updater.rates == [8, 8, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("more", "asked"),
+    [
+        ("", [(0, 3), (3, 3), (6, 3), (9, 1)]),
+        ("display: 4", [(0, 1), (1, 3), (4, 1), (5, 3), (8, 1), (9, 1)]),  # what is displayed comes last
+        ("snapshot: 5", [(0, 3), (3, 1), (4, 1), (5, 3), (8, 1), (9, 1)]),
+        ("test_iter: 1 test_interval: 6", [(0, 3), (3, 3), (6, 3), (9, 1)]),
+    ],
+)
+def test_updates_are_made_at_once_where_nothing_is_due_between(
+    tmp_path: Path, more: str, asked: list[tuple[int, int]]
+) -> None:
+    loop, updater = training(tmp_path, f"max_iter: 10 {more}", steps_per_dispatch=3)
+    loop.step(10)
+    loop.close()
+    assert updater.asked == asked
+
+
+def test_requests_are_met_after_the_iteration_under_way(tmp_path: Path) -> None:
+    def ask(event: str, *_: object) -> None:
+        if event == "on_step" and loop.iteration in (3, 6):
+            loop.request("snapshot" if loop.iteration == 3 else "stop")
+            loop.request("snapshot")  # does not take back a stop
+
+    loop, updater = training(tmp_path, "max_iter: 100", tell=ask)
+    loop.solve()
+    assert loop.iteration == len(updater.asked) == 6
+    assert sorted(p.name for p in tmp_path.glob("*.caffemodel")) == ["x_iter_3.caffemodel", "x_iter_6.caffemodel"]
+    loop.restore(tmp_path / "x.orbax" / "3")
+    assert loop.iteration == int(updater.train_state.iteration) == 3
+    loop.close()
+
+
+def test_a_loss_that_is_not_finite_is_never_saved_and_named(tmp_path: Path) -> None:
+    loop, _ = training(tmp_path, "max_iter: 10 snapshot: 4", steps_per_dispatch=2, losses=[1, 2, 3, 4, 5, np.inf])
+    with pytest.raises(
+        SolverError, match=r"iteration 5: the loss is inf; it was finite up to iteration 4\..*x\.orbax.4"
+    ):
+        loop.solve()
+    loop.close()
+    assert [p.name for p in tmp_path.glob("*.caffemodel")] == ["x_iter_4.caffemodel"]
+
+
+def test_the_smoothed_loss_is_the_mean_of_the_last_ones(tmp_path: Path) -> None:
+    loop, _ = training(tmp_path, "max_iter: 5 average_loss: 3", steps_per_dispatch=2, losses=[9, 9, 1, 2, 6])
+    assert loop.smoothed_loss == 0
+    loop.step(5)
+    assert loop.smoothed_loss == pytest.approx(3)
+    loop.close()
+
+
+def test_a_test_that_is_asked_for_does_not_stand_for_one_that_is_due(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in Caffe: its solver tests whenever the iteration says so, whatever was tested before."""
+    loop, _ = training(tmp_path, "max_iter: 2 test_iter: 1 test_interval: 2")
+    with caplog.at_level(logging.INFO, logger="caffejax"):
+        loop.test()
+        loop.step(1)
+        assert len(said(caplog, "Testing net")) == 2
+        loop.solve()
+        loop.step(1)
+    loop.close()
+    assert len(said(caplog, "Testing net")) == 4
+
+
+@pytest.mark.parametrize("when", ["in a test that is due", "in the last test", "in the test before a snapshot"])
+def test_a_stop_ends_a_test_and_leaves_its_data_as_it_was(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, when: str
+) -> None:
+    asked_at = {"in a test that is due": 2, "in the last test": 4, "in the test before a snapshot": 2}[when]
+    keep = {"keep_best": "loss"} if when.endswith("snapshot") else {}
+    settings = "max_iter: 4 test_iter: 3 test_interval: 2 " + ("snapshot: 2" if keep else "")
+    loop, updater = training(tmp_path, settings, **keep)
+    (evaluator,) = loop.tests.evaluators
+    take, taken = type(evaluator.loader).__next__, []
+
+    def next_batch() -> dict[str, np.ndarray]:
+        taken.append(loop.iteration)
+        if loop.iteration == asked_at:
+            loop.request("stop")
+        return take(evaluator.loader)
+
+    class Loader(type(evaluator.loader)):  # type: ignore[misc]
+        def __next__(self) -> dict[str, np.ndarray]:
+            return next_batch()
+
+    evaluator.loader.__class__ = Loader
+    before = evaluator.get_state()
+    with caplog.at_level(logging.INFO, logger="caffejax"):
+        loop.solve()
+    loop.close()
+    assert taken.count(asked_at) == 1  # of three batches
+    assert taken.count(0) == 3
+    assert len(said(caplog, "Test interrupted")) == 1
+    assert before.keys() == evaluator.get_state().keys()
+    assert len(updater.asked) == asked_at
+    assert (tmp_path / "x.orbax" / str(asked_at)).is_dir()

@@ -1,0 +1,100 @@
+"""The record in a snapshot, of whatever JSON: gone on with, or refused by name."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from caffejax.checkpoints.solverstate import read_solverstate, write_solverstate
+from caffejax.errors import DataError, WeightsError
+from caffejax.training import Solver
+from caffejax.training.record import to_text
+
+NET = """
+layer {{ name: "digits" type: "Data" top: "data" top: "label"
+  data_param {{ source: "{0}/digits_{1}_lmdb" batch_size: 2 backend: LMDB }} }}
+layer {{ name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param {{ num_output: 10 }} }}
+layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }}
+"""
+DIGITS = Path(__file__).parents[2] / "configs" / "digits"
+
+
+@pytest.fixture(scope="module")
+def solver(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("record")
+    (folder / "train.prototxt").write_text(NET.format(DIGITS, "train"))
+    (folder / "test.prototxt").write_text(NET.format(DIGITS, "test"))
+    (folder / "solver.prototxt").write_text(
+        f'train_net: "{folder}/train.prototxt" test_net: "{folder}/test.prototxt" test_iter: 1 test_interval: 100 '
+        f'base_lr: 0.01 lr_policy: "plateau" plateau_winsize: 5 gamma: 0.1 max_iter: 10 snapshot_prefix: "{folder}/x"'
+    )
+    made = Solver(folder / "solver.prototxt")
+    made.step(1)
+    made.snapshot()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def snapshot(solver: Solver) -> Path:
+    return Path(f"{solver.snapshots.prefix}_iter_1.solverstate")
+
+
+def restored(solver: Solver, snapshot: Path, record: Any) -> None:
+    """Raises what `Solver.restore` does for that record; `record` may be text that is no JSON."""
+    path = snapshot.with_name("changed.solverstate")
+    text = record if isinstance(record, str) else json.dumps(record)
+    write_solverstate(path, replace(read_solverstate(snapshot), record=text))
+    solver.restore(path)
+
+
+def record_of(snapshot: Path) -> Any:
+    return json.loads(read_solverstate(snapshot).record)
+
+
+def test_it_goes_on_from_its_own(solver: Solver, snapshot: Path) -> None:
+    own = record_of(snapshot)
+    assert own.keys() == {"data", "seed", "scores", "plateau", "key"}
+    restored(solver, snapshot, own)
+    assert solver.iteration == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "kind", "message"),
+    [
+        ((), [1], WeightsError, r"damaged: its record is \[1\], not named fields"),
+        ((), "{", WeightsError, "damaged: its record is no JSON"),
+        ((), "[" * 100_000, WeightsError, "damaged: its record is no JSON"),
+        ((), " " * (17 << 20), WeightsError, "damaged: its record has 17 MiB, and records have at most 16 MiB"),
+        (("data",), 3, WeightsError, "'data' of its record is 3, not the places"),
+        (("data", "train"), [], WeightsError, r"'data.train' of its record is \[\], not places by layer"),
+        (("data", "test"), [1], WeightsError, r"'data.test' of its record is \[1\], not a list of places"),
+        (("data", "train", "digits"), [], DataError, r"\[\] is not the position of a data source"),
+        (("data", "train", "digits"), {"examples": -1}, DataError, "is not the position"),
+        (("data", "test", 0, "digits"), {"examples": 1 << 80}, DataError, "is not the position"),
+        (("seed",), "x", WeightsError, "'seed' of its record is 'x', not a whole number"),
+        (("key",), [1 << 40, 0], WeightsError, "'key' of its record is .*, not two or four numbers of 32 bits"),
+        (("scores",), {"loss": []}, WeightsError, "'scores' of its record is .*, not numbers by output"),
+        (("plateau",), {"step": 1.5}, WeightsError, "'plateau' of its record is .*, not a step"),
+    ],
+)
+def test_another_form_is_named(
+    solver: Solver, snapshot: Path, field: tuple[Any, ...], value: Any, kind: type[Exception], message: str
+) -> None:
+    record = record_of(snapshot)
+    inside = {"": record}
+    for name in ("", *field)[:-1]:
+        inside = inside[name]
+    inside[("", *field)[-1]] = value
+    before = solver.iteration, solver.train_state, solver.loader.get_state()
+    with pytest.raises(kind, match=message) as caught:
+        restored(solver, snapshot, record if field else value)
+    assert "changed.solverstate" in str(caught.value)
+    assert (solver.iteration, solver.train_state, solver.loader.get_state()) == before, "refused, and changed"
+
+
+def test_none_is_written_that_would_not_be_read() -> None:
+    with pytest.raises(WeightsError, match=r"its record would have 17 MiB, and records have at most 16 MiB; let `get_"):
+        to_text({"data": "-" * (17 << 20)}, "x.solverstate")

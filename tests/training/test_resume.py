@@ -1,0 +1,243 @@
+"""Snapshots: what is restored, bit for bit, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from caffejax.errors import CaffejaxError, DataError, SolverError, WeightsError
+from caffejax.net import Net
+from caffejax.schema import read_solver
+from caffejax.training import Solver
+from caffejax.training.evaluate import Evaluator
+
+NET = """
+layer { name: "data" type: "DummyData" top: "data" top: "label"
+  dummy_data_param { shape { dim: 4 dim: 6 } shape { dim: 4 }
+    data_filler { type: "gaussian" } data_filler { type: "constant" value: 1 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip"
+  inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
+layer { name: "drop" type: "Dropout" bottom: "ip" top: "ip" }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+"""
+
+
+def solver(folder: Path, more: str = "", net: str = NET, type: str = "Adam") -> Solver:
+    return Solver(
+        f'net_param {{ {net} }} base_lr: 0.01 lr_policy: "fixed" momentum: 0.9 type: "{type}" random_seed: 3 '
+        f'max_iter: 20 snapshot_prefix: "{folder / "snap"}" {more}'
+    )
+
+
+def leaves(s: Solver) -> list[np.ndarray]:
+    state = s.train_state.replace(key=jax.random.key_data(s.train_state.key))
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
+
+
+@pytest.mark.parametrize(
+    "snapshot", ["snap.orbax", "snap.orbax/5", "snap_iter_5.solverstate", "snap_iter_5.solverstate.h5"]
+)
+@pytest.mark.parametrize(("type", "more"), [("SGD", ""), ("SGD", "iter_size: 3"), ("Adam", ""), ("AdaDelta", "")])
+def test_goes_on_bit_for_bit(tmp_path: Path, type: str, more: str, snapshot: str) -> None:
+    """From every kind of snapshot; weights, history, keys and iteration."""
+    if snapshot.endswith(".h5"):
+        more += " snapshot_format: HDF5"
+    whole = solver(tmp_path, more, type=type)
+    whole.step(5)
+    whole.snapshot()
+    whole.step(5)
+    resumed = solver(tmp_path, more, type=type)
+    resumed.restore(tmp_path / snapshot)
+    assert resumed.iteration == 5
+    resumed.step(5)
+    for ours, theirs in zip(leaves(resumed), leaves(whole), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+DIGITS = Path(__file__).parents[2] / "configs" / "digits"
+
+
+@pytest.mark.parametrize("snapshot", ["x.orbax", "x_iter_7.solverstate", "x_iter_7.solverstate.h5"])
+def test_the_digits_job_goes_on_bit_for_bit(tmp_path: Path, snapshot: str) -> None:
+    """The place in the data, and in the test data, is part of every snapshot."""
+
+    def job() -> Solver:
+        param = read_solver(DIGITS / "lenet_solver.prototxt")
+        param.snapshot_prefix = str(tmp_path / "x")
+        param.test_iter[0] = 1  # not a whole pass, so that the place matters
+        if snapshot.endswith(".h5"):
+            param.snapshot_format = param.HDF5
+        return Solver(param, file=DIGITS / "lenet_solver.prototxt")
+
+    whole, resumed = job(), job()
+    whole.step(7)
+    whole.test()
+    whole.snapshot()
+    whole.step(4)
+    resumed.restore(tmp_path / snapshot)
+    resumed.step(4)
+    for ours, theirs in zip(leaves(resumed), leaves(whole), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert resumed.test()[0].outputs == whole.test()[0].outputs
+    for s in (whole, resumed):
+        s.close()
+
+
+def test_a_checkpoint_needs_only_orbax(tmp_path: Path) -> None:
+    import orbax.checkpoint as ocp
+
+    s = solver(tmp_path)
+    s.snapshot()
+    s.close()
+    with ocp.CheckpointManager(tmp_path / "snap.orbax") as manager:
+        arrays = manager.restore(0, args=ocp.args.Composite(arrays=ocp.args.StandardRestore()))["arrays"]
+    np.testing.assert_array_equal(arrays["params"]["ip"]["0"], s.train_state.params["ip"][0])
+
+
+def test_another_net_is_refused_by_name_and_shape(tmp_path: Path) -> None:
+    s = solver(tmp_path)
+    s.snapshot()
+    s.close()
+    other = solver(tmp_path, net=NET.replace("num_output: 3", "num_output: 4"))
+    with pytest.raises(WeightsError, match=r"'params/ip/0' has shape \(3, 6\), this solver needs \(4, 6\)"):
+        other.restore(tmp_path / "snap.orbax")
+
+
+@pytest.mark.parametrize("name", ["", "/7", "/0"])
+def test_missing_and_damaged_snapshots(tmp_path: Path, name: str) -> None:
+    s = solver(tmp_path)
+    if name:
+        s.snapshot()
+        s.step(1)
+        s.snapshot()
+        s.close()
+        for file in (tmp_path / "snap.orbax" / "0").rglob("*"):
+            if file.is_file() and file.parent.name == "d":
+                file.write_bytes(file.read_bytes()[:10])
+    before = leaves(s)
+    with pytest.raises(WeightsError, match=r"snap\.orbax") as caught:
+        s.restore(f"{tmp_path}/snap.orbax{name}")
+    if name == "/0":
+        assert "step 1 is the newest good one" in str(caught.value)
+    for ours, theirs in zip(leaves(s), before, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_prefix_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(SolverError, match="snapshot prefix"):
+        solver(tmp_path / "file", "snapshot: 5")
+
+
+def test_fine_tuning_takes_layers_of_the_same_name(tmp_path: Path) -> None:
+    s = solver(tmp_path)
+    s.step(1)
+    s.snapshot()
+    s.close()
+    weights = tmp_path / "snap_iter_1.caffemodel"
+    new_head = NET.replace('"ip"', '"other"')
+    text = f'net_param {{ {NET} }} base_lr: 0.1 lr_policy: "fixed"'
+    tuned = Solver(text, weights=[weights])
+    np.testing.assert_array_equal(tuned.train_state.params["ip"][0], s.train_state.params["ip"][0])
+    untouched = Solver(text.replace(NET, new_head), weights=[weights])
+    assert "ip" not in untouched.train_state.params
+    with pytest.raises(CaffejaxError, match=r"ip.*rename the layer"):
+        Solver(text.replace("num_output: 3", "num_output: 5"), weights=[weights])
+
+
+def test_what_stands_in_the_way_of_a_snapshot_is_named(tmp_path: Path) -> None:
+    (tmp_path / "snap.orbax").write_text("a file where the checkpoints go")
+    s = solver(tmp_path)
+    s.step(1)
+    with pytest.raises(WeightsError, match=r"snap\.orbax"):
+        s.snapshot()
+    s.snapshot(wait=False)
+    with pytest.raises(WeightsError, match=r"snap\.orbax"):  # training hears of it too
+        s.step(10_000)
+    assert s.iteration < 10_000
+    assert (tmp_path / "snap.orbax").read_text() == "a file where the checkpoints go"
+
+
+def test_steps_of_an_earlier_run_are_set_aside_not_lost(tmp_path: Path) -> None:
+    """A new run over the same prefix: its own steps are the newest ones."""
+    first = solver(tmp_path, "snapshot: 4")
+    first.step(12)
+    first.close()
+    again = solver(tmp_path, "snapshot: 4")
+    again.step(8)
+    again.close()
+    steps = {p.parent.name: sorted(int(q.name) for q in p.parent.iterdir() if q.name.isdigit())
+             for p in tmp_path.glob("snap.orbax*/*")}  # fmt: skip
+    assert steps == {"snap.orbax": [4, 8], "snap.orbax.old1": [4, 8, 12]}
+    resumed = solver(tmp_path)
+    resumed.restore(tmp_path / "snap.orbax")
+    assert resumed.iteration == 8
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_stopping_before_an_update_keeps_the_snapshot_that_is_there(tmp_path: Path, changed: bool) -> None:
+    def stopped(*resume: Path) -> Solver:
+        s = solver(tmp_path, "test_iter: 2 test_interval: 4")
+        for path in resume:
+            s.restore(path)
+        if changed:
+            s.train_state = s.train_state.replace(params=jax.tree.map(lambda w: w + 1, s.train_state.params))
+        s.request("stop")
+        s.step(4)  # of which the first begins with a test
+        s.close()
+        return s
+
+    first = stopped()
+    again = stopped(tmp_path / "snap.orbax")
+    assert again.iteration == 0
+    assert (tmp_path / "snap.orbax.old1" / "0").exists() == changed
+    assert [p.name for p in (tmp_path / "snap.orbax").iterdir() if p.name.isdigit()] == ["0"]
+    assert (leaves(first)[0] == leaves(again)[0]).all() == (not changed)
+
+
+def test_a_stop_is_not_forgotten(tmp_path: Path) -> None:
+    s = solver(tmp_path)
+    s.callbacks.append(lambda s: [s.request("stop"), s.request("snapshot")] if s.iteration == 3 else None)
+    s.solve()
+    assert s.iteration == 3
+    assert (tmp_path / "snap_iter_3.caffemodel").exists()
+
+
+RECURRENT = """
+layer { name: "x" type: "DummyData" top: "x" top: "cont" dummy_data_param { shape { dim: 3 dim: 2 dim: 4 }
+  shape { dim: 3 dim: 2 } data_filler { type: "constant" value: 1 } data_filler { type: "constant" value: 1 } } }
+layer { name: "lstm" type: "LSTM" bottom: "x" bottom: "cont" top: "lstm"
+  recurrent_param { num_output: 5 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "Reduction" bottom: "lstm" top: "loss" loss_weight: 1 }
+"""
+
+
+@pytest.mark.parametrize("snapshot", ["x.orbax/2", "x_iter_2.solverstate"])
+def test_what_a_test_net_carries_is_restored(tmp_path: Path, snapshot: str) -> None:
+    def job() -> Solver:
+        return Solver(
+            f'net_param {{ {RECURRENT} }} base_lr: 0.01 lr_policy: "fixed" random_seed: 2 test_iter: 2 '
+            f'test_interval: 100 test_initialization: false snapshot_prefix: "{tmp_path / "x"}"',
+            tune=False,
+        )
+
+    whole, resumed = job(), job()
+    whole.step(2)
+    (before,) = whole.test()
+    whole.snapshot()
+    (wanted,) = whole.test()
+    assert wanted.loss != before.loss  # what is carried counts
+    resumed.restore(tmp_path / snapshot)
+    assert resumed.test()[0].loss == wanted.loss
+    whole.restore(tmp_path / snapshot)
+    assert whole.test()[0].loss == wanted.loss
+
+
+@pytest.mark.parametrize("damage", [3, [3], [{"shape": [2], "float32": "AAAA"}], [{"shape": [-1], "float32": ""}]])
+def test_what_is_carried_may_be_damaged_in_a_snapshot(damage: Any) -> None:
+    net = Net(RECURRENT)
+    evaluator = Evaluator(net, jax.devices()[0])
+    with pytest.raises(DataError, match=r"layer 'lstm' .*what it carries is damaged in the snapshot"):
+        evaluator.set_state({"lstm": {"carried": damage}})

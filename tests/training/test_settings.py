@@ -1,0 +1,79 @@
+"""Solver settings that Caffe refuses or accepts, and the nets a solver makes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from caffejax.errors import CaffejaxError
+from caffejax.schema import read_solver
+from caffejax.training import Solver, rate_schedule, settings
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+RECORDED = json.loads((GOLDEN / "solver" / "rejections.json").read_text())
+NET = RECORDED["net"]
+
+# Caffe accepts these; they can only be mistakes
+REFUSED_HERE = {"iter_size: 0"}
+
+
+def case_id(case: dict[str, Any]) -> str:
+    return case["solver"].replace('net: "n.prototxt" base_lr: 0.1 ', "")
+
+
+@pytest.mark.parametrize("case", RECORDED["cases"], ids=case_id)
+def test_refuses_what_caffe_refuses(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("n.prototxt").write_text(NET)
+    if "no/such/dir" in case["solver"]:
+        Path("no").write_text("a file where a folder would be made")
+    refused = not case["stepped"] or any(text in case["solver"] for text in REFUSED_HERE)
+    if refused:
+        with pytest.raises(CaffejaxError):
+            Solver(case["solver"] + "\n")
+        return
+    solver = Solver(case["solver"] + "\n")
+    rates = [float(rate_schedule(solver.param)(i)) for i in range(4)]
+    np.testing.assert_allclose(rates, [float(r) for r in case["lr"]], rtol=3e-7)
+    solver.step(4)
+    solver.close()
+    weight = np.asarray(solver.train_state.params["ip"][0]).ravel()[[0, -1]]
+    np.testing.assert_allclose(weight, [float(w) for w in case["w"]], rtol=1e-5, atol=1e-6)
+
+
+def test_nets_and_states_of_a_solver() -> None:
+    """train_state and test_state choose the layers; the prefix falls back to the solver file's name."""
+    folder = GOLDEN / "nets"
+    recorded = json.loads((folder / "solver_states.json").read_text())
+    solver = Solver(folder / recorded["solver"])
+    built = recorded["solver_built"]
+    for net, expected in zip(
+        [solver.net, *(t.net for t in solver.tests.evaluators)], [built["train"], *built["test"]], strict=True
+    ):
+        assert net.graph.phase == expected["phase"]
+        assert [layer.name for layer in net.graph.layers] == [layer["name"] for layer in expected["layers"]]
+        assert [list(p.spec.shape) for p in net.graph.params] == [p["shape"] for p in expected["net_params"]]
+    assert Path(solver.snapshots.prefix).name == built["snapshot_prefix"]
+
+
+def test_every_wrong_setting_is_reported_at_once() -> None:
+    param = read_solver('lr_policy: "setp" type: "Adm" iter_size: 0 average_loss: 0\n')
+    with pytest.raises(CaffejaxError) as caught:
+        settings.check(param, "s.prototxt")
+    text = str(caught.value)
+    for expected in ("did you mean 'step'?", "did you mean 'Adam'?", "iter_size", "average_loss", "train net"):
+        assert expected in text
+    assert all(line.startswith("s.prototxt: ") for line in text.splitlines())
+
+
+@pytest.mark.parametrize("field", ["net", "train_net", "test_net"])
+def test_a_missing_net_is_named_with_the_solver_that_names_it(field: str, tmp_path: Path) -> None:
+    file = tmp_path / "solver.prototxt"
+    (tmp_path / "n.prototxt").write_text(NET)
+    more = 'train_net: "n.prototxt" test_iter: 1 test_interval: 1' if field == "test_net" else ""
+    file.write_text(f'{field}: "none.prototxt" base_lr: 1 lr_policy: "fixed" {more}')
+    with pytest.raises(CaffejaxError) as caught:
+        Solver(file)
+    assert str(caught.value).startswith(f"{file}: its {field}, none.prototxt: no such file")

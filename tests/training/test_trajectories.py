@@ -1,0 +1,92 @@
+"""Training against what Caffe did: rate, loss, scores and every parameter, iteration by iteration."""
+
+import json
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from caffejax.training import Solver
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "solver"
+
+INDEX = json.loads((GOLDEN / "index.json").read_text())
+CASES = [c["case"] for c in INDEX]
+
+
+def start(case: str, backward: Any = "autodiff", kernels: Any = "fast") -> Solver:
+    folder = GOLDEN / case
+    weights = [] if "weights:" in (folder / "solver.prototxt").read_text() else [folder / "init.caffemodel"]
+    return Solver(folder / "solver.prototxt", weights=weights, backward=backward, kernels=kernels)
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where snapshot_prefix points
+
+
+def close(actual: Any, expected: Any, rtol: float, what: str) -> None:
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(actual, expected, rtol=rtol, atol=rtol * scale, err_msg=what)
+
+
+@pytest.mark.parametrize(("backward", "kernels"), [("autodiff", "fast"), ("rules", "fast"), ("autodiff", "reference")])
+@pytest.mark.parametrize("case", CASES)
+def test_trajectory(case: str, backward: str, kernels: str) -> None:
+    """Both ways to make gradients, and both formulations, reach Caffe's parameters."""
+    expected = dict(np.load(GOLDEN / case / "expected.npz"))
+    adaptive = not case.startswith(("sgd", "nesterov"))
+    solver = start(case, backward, kernels)
+    for k in range(24):
+        np.testing.assert_allclose(solver.rate, expected["lr"][k], rtol=3e-7)
+        solver.step(1)
+        close(solver.smoothed_loss, expected["loss"][k], 1e-4, f"loss of iteration {k}")
+        for name in (n for n in expected if n.startswith(f"param/{k + 1}/")):
+            _, _, layer, index = name.split("/")
+            param = solver.net.graph.layer(layer).params[int(index)]
+            tree = solver.train_state.params if param.spec.learnable else solver.train_state.state
+            close(tree[param.owner.layer][param.owner.index], expected[name], 5e-5 if adaptive else 1e-5, name)
+    solver.close()
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if (GOLDEN / c / "cli_log.txt").exists()])
+def test_log_reads_like_caffes(case: str, caplog: pytest.LogCaptureFixture) -> None:
+    solver = start(case)
+    with caplog.at_level(logging.INFO, logger="caffejax"):
+        solver.solve()
+    solver.close()
+    ours = [r.getMessage() for r in caplog.records if not r.getMessage().startswith(("Snapshotting", "Running"))]
+    theirs = [line.split("] ", 1)[1] for line in (GOLDEN / case / "cli_log.txt").read_text().splitlines()]
+    theirs = [line for line in theirs if not line.startswith("Snapshotting")]
+    ours = ours[ours.index(theirs[0]) :]  # "Solving <net>"
+    ours = [re.sub(r"\(\S+ iter/s, \S+s/", "(- iter/s, -s/", line) for line in ours]
+    assert theirs[-2:] == ["Optimization Done."] * 2  # one from the solver, one from Caffe's tool
+    assert len(ours) == len(theirs) - 1
+    number = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?")
+    for mine, caffes in zip(ours, theirs, strict=False):
+        assert number.sub("#", mine) == number.sub("#", caffes)
+        values = [[float(n) for n in number.findall(line)] for line in (mine, caffes)]
+        np.testing.assert_allclose(*values, rtol=2e-4, atol=2e-6, err_msg=caffes)
+
+
+def test_test_scores(caplog: pytest.LogCaptureFixture) -> None:
+    """Scores before each tested iteration; the test cursor goes on from one test to the next."""
+    case = "sgd_average_loss"
+    expected = dict(np.load(GOLDEN / case / "expected.npz"))
+    solver = start(case)
+    checked = 0
+    for k in range(25):
+        names = [n for n in expected if n.startswith(f"test/{k}/")]
+        if names:
+            scores = solver.test()
+            for name in names:
+                _, _, net, output = name.split("/")
+                np.testing.assert_allclose(scores[int(net)].outputs[output], expected[name], rtol=1e-4)
+                checked += 1
+        solver.param.ClearField("test_interval")
+        solver.step(1)
+    solver.close()
+    assert checked
