@@ -1,4 +1,4 @@
-"""The machine's memory, within the limits of the control groups that this process is in."""
+"""Memory of the machine, within the limits of this process's control groups, and of JAX's devices."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+if TYPE_CHECKING:
+    import jax
+
+_FREE_SHARE = 0.9  # of the free memory: other programs need some, and estimates are not exact
 _GROUPS, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
@@ -27,6 +31,18 @@ def memory() -> int:
 def free_memory() -> int:
     """Return the bytes that are free, in the machine and in each control group."""
     return min([_free(), *(limit.left for limit in limits())])
+
+
+def device_memory(device: jax.Device) -> int | None:
+    """Return the bytes of memory on a device, or None for a CPU or if the device does not say."""
+    stats = device.memory_stats() if device.platform != "cpu" else None
+    return int(stats["bytes_limit"]) if stats and "bytes_limit" in stats else None
+
+
+def memory_budget(device: jax.Device) -> int:
+    """Return the bytes that a program may use: a device's memory, or nine tenths of a CPU's free memory."""
+    size = device_memory(device)
+    return int(_FREE_SHARE * free_memory()) if size is None else size
 
 
 def limits(root: Path = _GROUPS, own: Path = _OWN) -> Iterator[Limit]:

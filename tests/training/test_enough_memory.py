@@ -39,7 +39,7 @@ def solver(batch: int = BATCH, net: str = NET, **options: Any) -> Solver:
 def estimate(batch: int = BATCH, **options: Any) -> int:
     found = memory_report(Net(NET % batch, "TRAIN", **options)).training
     assert found is not None
-    return found.without
+    return found.peak_without_remat
 
 
 @pytest.mark.parametrize("share", [0.65, 0.5, 0.3, 0.05, 0.0001])

@@ -58,7 +58,7 @@ def _print_training(found: MemoryReport) -> None:
     if (training := found.training) is None:
         return
     print(f"\nParameters, gradients, history, statistics and a batch: {in_words(training.fixed)}")
-    print(f"Training, with activations and their diffs: about {in_words(training.without)}")
+    print(f"Training, with activations and their diffs: about {in_words(training.peak_without_remat)}")
     if training.recomputed:
         groups = f"{training.recomputed} of {len(found.layers)} layers in {counted(len(training.groups) - 1, 'group')}"
         print(f"Training, computing {groups} twice: about {in_words(training.peak)}")

@@ -10,8 +10,7 @@ import jax
 
 from ..errors import GraphError, Problem
 from ..execution import Given
-from ..execution.groups import Groups
-from ..execution.recompute import groups_for
+from ..execution.rematerialize import Groups, plan_groups
 from ..graph import Graph
 from ..graph.reshape import with_batch
 from ..kernels import compiling
@@ -69,7 +68,7 @@ def memory_report(net: Net, batch: int | None = None) -> MemoryReport:
     training = None
     if not net.has_host_layers and any(graph.losses) and graph.phase == "TRAIN":
         given = _given(net, graph)
-        training = net.recomputing.groups(given) if net.recomputing else groups_for(net.schedule, given, sys.maxsize)
+        training = net.recomputing.groups(given) if net.recomputing else plan_groups(net.schedule, given, sys.maxsize)
     return MemoryReport(tuple(layer_summary(layer, graph) for layer in graph.layers), training)
 
 
@@ -85,7 +84,7 @@ def training_memory(net: Net, batch: int | None = None, limit: int = sys.maxsize
         GraphError: if the net cannot take such a batch.
     """
     graph = net.graph if batch is None else with_batch(net.graph, batch)
-    return groups_for(net.schedule, _given(net, graph), limit)
+    return plan_groups(net.schedule, _given(net, graph), limit)
 
 
 def _given(net: Net, graph: Graph) -> Given:

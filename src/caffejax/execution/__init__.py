@@ -2,7 +2,8 @@
 
 from .model import Part, Schedule, Step, one_by_one, part_of, schedule_of
 from .plan import plan
-from .running import Given, Result, Trees, Values, compute, run, run_part, run_parts
+from .rematerialize import run_part
+from .running import Given, Result, Trees, Values, compute, run, run_parts
 
 __all__ = [
     "Given",

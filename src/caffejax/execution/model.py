@@ -10,14 +10,14 @@ from typing import Any, Literal
 
 from ..graph import Graph, Layer
 
-How = Literal["traced", "rows", "padded", "host", "again"]
+How = Literal["traced", "rows", "padded", "host", "remat"]
 
 _WORDS: Mapping[How, str] = {
     "traced": "compiled",
     "rows": "compiled for rows padded to a power of two",
     "padded": "compiled, tops trimmed to the rows that there are",
     "host": "on the host",
-    "again": "compiled, and run again in the backward pass",
+    "remat": "compiled, and run again in the backward pass",
 }
 
 
@@ -40,7 +40,7 @@ class Part:
     Attributes:
         steps: the steps.
         how: as they are traced with all else; compiled for padded rows; compiled with padded tops, which are trimmed;
-            on the host; or "again" in the backward pass, which then keeps nothing of what they make.
+            on the host; or "remat", recomputed in the backward pass.
         ragged: of "rows", the blobs that it reads whose rows are padded.
     """
 

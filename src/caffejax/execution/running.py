@@ -16,7 +16,6 @@ from ..layers.calling import call_once_traced, fused_once_traced
 from ..layers.checking import check_dtypes
 from ..layers.dtypes import cast_inputs, matmul_precision
 from ..layers.epilogue import Epilogue
-from .again import recomputed
 from .model import Part, Schedule, Step
 
 Values = dict[str, jax.Array]
@@ -81,26 +80,13 @@ def compute(part: Part, given: Given, before: Mapping[str, jax.Array], keep: fro
     return Result({name: values[name] for name in values if name in made}, state, total)
 
 
-def run_part(part: Part, given: Given, before: Values, keep: frozenset[str] | None = None) -> Result:
-    """Run a part as it says: at once, or again in the backward pass."""
-    if part.how != "again":
-        return compute(part, given, before, keep)
-
-    def layers(given: Given, before: Any) -> Any:
-        result = compute(part, given, before, keep)
-        return (result.values, result.loss), result.state
-
-    (values, loss), state = recomputed(layers)(given, dict(before))
-    return Result(values, state, loss)
-
-
 def run(
     schedule: Schedule,
     given: Given,
     *,
     before: Mapping[str, jax.Array] = MappingProxyType({}),
     wanted: Collection[str] | None = None,
-    runner: Runner = run_part,
+    runner: Runner = compute,
 ) -> Result:
     """Run a schedule.
 
@@ -109,7 +95,7 @@ def run(
         given: what the pass is given.
         before: of a range of layers, the blobs that were made before.
         wanted: the blobs to return; all unless given. The others are let go as soon as nothing reads them.
-        runner: what runs each part: others than `run_part` look at what it is given and makes.
+        runner: computes each part; a runner other than `compute` can also see its inputs and outputs.
     """
     result = Result(dict(before), dict(given.state), jnp.zeros(()))
     for done in run_parts(schedule, given, before=before, wanted=wanted, runner=runner):
@@ -123,7 +109,7 @@ def run_parts(
     *,
     before: Mapping[str, jax.Array] = MappingProxyType({}),
     wanted: Collection[str] | None = None,
-    runner: Runner = run_part,
+    runner: Runner = compute,
 ) -> Iterator[Done]:
     """Run a schedule part by part; yield what is known after each."""
     values, state, total = dict(before), dict(given.state), jnp.zeros(())

@@ -15,7 +15,7 @@ from ..errors import WeightsError
 from ..execution import Given, Result, plan, run, run_part
 from ..execution.compiled import CompiledParts
 from ..execution.fuse import keep_apart
-from ..execution.recompute import Recomputing
+from ..execution.rematerialize import Rematerializer
 from ..forks import refuse_in_forks
 from ..graph import Graph, Param, build_graph, inference_graph, net_state
 from ..graph.reshape import reshape_graph, with_batch
@@ -111,9 +111,9 @@ class Net(Shown, OnDisk):
         self.graph = graph
         self.schedule = plan(graph)
         self.runner = CompiledParts(self.run.kernels) if graph.has_host_layers else run_part
-        self.recomputing: Recomputing | None = None
+        self.recomputing: Rematerializer | None = None
         if self.run.remat == "auto" and graph.layers and not graph.has_host_layers:
-            self.recomputing = Recomputing(self.schedule, self.run.memory_limit)
+            self.recomputing = Rematerializer(self.schedule, self.run.memory_limit)
         elif self.run.remat == "auto" and graph.has_host_layers:
             log.warning("no layers are recomputed to save memory: the net has some that run on the host")
         self._unseen = True  # whether nobody has asked if there is room

@@ -8,9 +8,8 @@ from typing import Any
 import jax
 
 from ..errors import GraphError, Problem
-from ..execution.limit import own_memory
 from ..graph import Graph
-from ..machine import memory
+from ..machine import device_memory, memory
 from ..sizes import in_words
 from ..summary import layer_summary
 
@@ -43,4 +42,4 @@ def _problems(graph: Graph, room: int) -> Iterator[Problem]:
 
 def _room() -> int:
     """Return the bytes of the largest device, or of the machine."""
-    return max(memory(), own_memory(jax.devices()[0]) or 0)
+    return max(memory(), device_memory(jax.devices()[0]) or 0)

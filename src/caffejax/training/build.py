@@ -18,10 +18,10 @@ from ..checkpoints.loading import load_weights
 from ..data.batch_sizes import divided
 from ..data.loader import Loader
 from ..errors import GraphError, Problem, SolverError, located
-from ..execution.limit import available_memory
 from ..graph import Graph
 from ..graph.creation_log import log_creation
 from ..layers.context import name_key
+from ..machine import memory_budget
 from ..net import Net
 from ..options import Parallel, Reading, Run, Share
 from ..parallel import DATA, check_alike, mesh_of, same_everywhere, share_of
@@ -253,7 +253,7 @@ def _seed(param: SolverParameter, given: int | None) -> int:
 def _limited(run: Run, device: jax.Device) -> Run:
     """Set the memory limit to what the device has free, where one is needed and none is given."""
     if run.remat == "auto" and run.memory_limit is None:
-        return replace(run, memory_limit=available_memory(device))
+        return replace(run, memory_limit=memory_budget(device))
     return run
 
 

@@ -9,8 +9,7 @@ import jax
 
 from ..debugging.memory import net_sizes, training_memory
 from ..errors import GraphError, Problem, SolverError
-from ..execution.limit import own_memory
-from ..machine import free_memory
+from ..machine import device_memory, free_memory
 from ..net import Net
 from ..options import Run
 from ..sizes import in_words
@@ -38,7 +37,7 @@ def check_memory(net: Net, device: jax.Device, given: int | None, rebuilt: Calla
     graph, run = net.graph, net.run
     if net.has_host_layers or not any(graph.losses):
         return
-    room = own_memory(device) or free_memory()
+    room = device_memory(device) or free_memory()
     if given is not None:
         room = max(room, given) if run.remat == "auto" else given
     if _SURE * sum(net_sizes(graph)) < room:
@@ -61,7 +60,7 @@ def check_memory(net: Net, device: jax.Device, given: int | None, rebuilt: Calla
 
 def _takes(net: Net, limit: int | None, batch: int | None = None) -> int:
     found = training_memory(net, batch) if limit is None else training_memory(net, batch, limit)
-    return found.without if limit is None else found.peak
+    return found.peak_without_remat if limit is None else found.peak
 
 
 def _remedies(net: Net, room: int, rebuilt: Callable[[Run], Net]) -> Iterator[str]:

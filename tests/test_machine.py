@@ -1,4 +1,4 @@
-"""The limit of memory: sizes in words, and what there is on the machine."""
+"""Memory of the machine and its control groups, and sizes in words."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,8 +7,7 @@ import jax
 import pytest
 
 from caffejax.cli import main
-from caffejax.execution.limit import available_memory
-from caffejax.machine import limits
+from caffejax.machine import limits, memory_budget
 from caffejax.sizes import bytes_in, in_words
 
 
@@ -20,13 +19,13 @@ def test_sizes_in_words_are_bytes(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "GiB", "-1", "8 TiBs", "0", "much"])
-def test_what_is_no_size_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_text_that_is_not_a_size_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["train", "--solver=absent", "--remat=auto", f"--memory_limit={text}"])
     assert "is not a size; give a number of bytes" in capsys.readouterr().err
 
 
-def test_bytes_are_said_in_words() -> None:
+def test_bytes_are_written_in_words() -> None:
     assert [in_words(x) for x in (1, 2048, 3 << 20, 5 << 30)] == ["1 bytes", "2 KiB", "3 MiB", "5.00 GiB"]
 
 
@@ -56,5 +55,5 @@ def test_limits_of_control_groups(tmp_path: Path, own: str, write: Callable[[Pat
     assert list(limits(tmp_path, tmp_path / "absent")) == []
 
 
-def test_memory_that_is_free() -> None:
-    assert 10**6 < available_memory(jax.devices("cpu")[0]) < 10**15
+def test_the_memory_budget_of_a_cpu_is_plausible() -> None:
+    assert 10**6 < memory_budget(jax.devices("cpu")[0]) < 10**15

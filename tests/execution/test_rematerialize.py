@@ -1,9 +1,10 @@
-"""Recomputation: the same numbers in less memory, and the choice of what to run twice."""
+"""Rematerialization: the same numbers in less memory, the measured residuals, and the choice of groups."""
 
 from __future__ import annotations
 
 import itertools
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,8 @@ from schedule_nets import CHAIN, CONFIGS, KEY, inputs_of, names
 
 from caffejax import Net, Solver
 from caffejax.cli import main
-from caffejax.execution import Given, Schedule, run
-from caffejax.execution.groups import Groups
-from caffejax.execution.recompute import recompute
+from caffejax.execution import Given, Schedule, Step, run, run_part
+from caffejax.execution.rematerialize import Groups, Unit, Value, apply_groups, measure_residuals, search_groups
 from caffejax.schema import read_solver
 
 
@@ -181,12 +181,13 @@ def test_the_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "Optimization Done" in err
 
 
-def test_groups_are_parts_of_which_all_but_the_last_run_again() -> None:
+def test_all_groups_but_the_last_are_recomputed() -> None:
     net = Net(CHAIN + 'layer { name: "loss" type: "Reduction" bottom: "conv" top: "loss" loss_weight: 1 }', "TRAIN")
     (part,) = net.schedule.parts
-    again = recompute(net.schedule, Groups((part.steps[:3], part.steps[3:]), fixed=0, peak=0, without=0, fits=True))
-    assert names(again) == names(net.schedule)
-    assert str(again).splitlines() == [
+    groups = Groups((part.steps[:3], part.steps[3:]), fixed=0, peak=0, peak_without_remat=0, fits=True)
+    remat = apply_groups(net.schedule, groups)
+    assert names(remat) == names(net.schedule)
+    assert str(remat).splitlines() == [
         "compiled, and run again in the backward pass: data .. relu",
         "  fused: batchnorm + scale + relu",
         "compiled: tanh .. loss",
@@ -194,7 +195,51 @@ def test_groups_are_parts_of_which_all_but_the_last_run_again() -> None:
     variables, inputs = net.init(jax.random.key(0)), {"data": jax.random.normal(jax.random.key(1), (2, 3, 6, 6))}
 
     def loss(params: Any, schedule: Schedule) -> jax.Array:
-        return run(schedule, Given(params, variables.state, inputs, None, {}), wanted=()).loss
+        return run(schedule, Given(params, variables.state, inputs, None, {}), wanted=(), runner=run_part).loss
 
-    one, other = (jax.grad(loss)(variables.params, schedule) for schedule in (net.schedule, again))
+    one, other = (jax.grad(loss)(variables.params, schedule) for schedule in (net.schedule, remat))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), one, other)
+
+
+def test_residuals_are_counted_by_what_the_backward_pass_reads() -> None:
+    """A convolution with ReLU stores its top, pooling its indices in int8, views and the inputs nothing."""
+    net = Net(CONFIGS / "lenet" / "train_val.prototxt", "TRAIN")
+    variables = net.init(KEY)
+    units, values = measure_residuals(net.schedule, Given(*variables, inputs_of(net, 64), KEY, {}))
+    residuals = {unit.steps[0].first.name: unit.residuals for unit in units}
+    top = {name: int(np.prod(blob.shape)) for name, blob in net.graph.blobs.items()}
+    assert residuals["data"] == residuals["label"] == 0
+    assert residuals["pool1"] == top["pool1"] * 5
+    assert residuals["ip1"] >= top["ip1"] * 4
+    assert sum(v.bytes for v in values if v.producer < 2) == 0
+
+
+def all_groupings(n: int) -> Iterator[list[int]]:
+    for count in range(n):
+        for cuts in itertools.combinations(range(1, n), count):
+            yield [0, *cuts]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_groups_chosen_are_the_best(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    n = 8
+    units = [Unit((Step((i,)),), *map(int, random.integers(1, 50, 2))) for i in range(n)]  # type: ignore[arg-type]
+    made = random.integers(0, n - 1, 10)
+    values = [Value(int(random.integers(1, 30)), int(m), int(random.integers(m + 1, n))) for m in made]
+
+    def peak(starts: list[int]) -> int:
+        held, most = 0, 0
+        for a, b in zip(starts, [*starts[1:], n], strict=True):
+            most = max(most, held + sum(u.residuals for u in units[a:b]) + max(u.live_bytes for u in units[a:b]))
+            held += sum(v.bytes for v in values if a <= v.producer < b <= v.last_consumer)
+        return most
+
+    lowest = min(map(peak, all_groupings(n)))
+    for limit in (0, lowest, (lowest + peak([0])) // 2, peak([0])):
+        chosen = search_groups(units, values, limit)
+        starts = [int(group[0].layers[0]) for group in chosen.groups]  # type: ignore[call-overload]
+        fits = [s for s in all_groupings(n) if peak(s) <= max(limit, lowest)]
+        assert (chosen.peak, chosen.fits, chosen.peak_without_remat) == (peak(starts), limit >= lowest, peak([0]))
+        assert chosen.peak <= max(limit, lowest)
+        assert chosen.recomputed == min(s[-1] for s in fits)
