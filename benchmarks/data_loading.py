@@ -25,7 +25,7 @@ import torch
 
 from caffejax import Net, tune_process
 from caffejax.data import write_lmdb
-from caffejax.data.pipeline import available_cores
+from caffejax.data.prefetch import available_cores
 from caffejax.schema import caffe_pb2
 
 MEAN = (104.0, 117.0, 123.0)

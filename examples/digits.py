@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from caffejax.data import Lmdb
-from caffejax.data.datum import read_datum
+from caffejax.data.image_decoding import read_datum
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 

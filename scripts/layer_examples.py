@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 from google.protobuf import text_format
 
-from caffejax.data.absent import assumed_graphs
+from caffejax.data.placeholder_sources import assumed_graphs
 from caffejax.graph import Graph
 from caffejax.layers import LayerType, type_of
 from caffejax.schema import read_net

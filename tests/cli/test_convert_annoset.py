@@ -8,8 +8,8 @@ import pytest
 
 from caffejax.cli import main
 from caffejax.data import LevelDb, Lmdb
-from caffejax.data.annotated.datum import annotated, parse
-from caffejax.data.datum import image_of
+from caffejax.data.annotated.annotated_datum import annotated, parse
+from caffejax.data.image_decoding import image_of
 
 MAP = """
 item { name: "none_of_the_above" label: 0 display_name: "background" }

@@ -10,7 +10,7 @@ import pytest
 from caffejax.checkpoints.loading import save_weights
 from caffejax.cli import main
 from caffejax.data import LevelDb, Lmdb, write_lmdb
-from caffejax.data.datum import COLOUR, read_datum
+from caffejax.data.image_decoding import COLOUR, read_datum
 from caffejax.net import Net
 from caffejax.schema import caffe_pb2
 

@@ -12,7 +12,7 @@ from test_logs import CURRENT, NAN, row
 from caffejax.cli import main
 from caffejax.cli.plot import names_of
 from caffejax.logs import draw_runs, read_log
-from caffejax.logs.panels import panels_of, smoothed
+from caffejax.logs.log_plot import panels_of, smoothed
 
 pytest.importorskip("matplotlib")
 

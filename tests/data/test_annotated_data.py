@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caffejax.data import write_annotated, write_lmdb
-from caffejax.data.annotated.labels import enough_rows, label_rows
+from caffejax.data.annotated.annotated_data import enough_rows, label_rows
 from caffejax.errors import DataError
 from caffejax.layers.rows import trimmed
 from caffejax.schema import caffe_pb2

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caffejax.data.annotated.boxes import overlaps, shares_of, shares_within, within
-from caffejax.data.annotated.colours import distorted
-from caffejax.data.annotated.sampling import _windows
+from caffejax.data.annotated.annotated_image import overlaps, shares_of, shares_within, within
+from caffejax.data.annotated.augmentation import sampler_windows
+from caffejax.data.annotated.photometric import distorted
 from caffejax.schema import caffe_pb2
 
 BOXES = np.array([[0.05, 0.2, 0.25, 0.6], [0.4, 0.3, 0.55, 0.8], [0.7, 0.1, 0.9, 0.5]], np.float32)
@@ -52,7 +52,7 @@ def test_sampled_windows_keep_to_their_constraints(seed, name, least: bool):
     sampler.sampler.MergeFrom(caffe_pb2.Sampler(min_scale=0.3, min_aspect_ratio=0.5, max_aspect_ratio=2))
     setattr(sampler.sample_constraint, f"{'min' if least else 'max'}_{name}", 0.25)
     found = BOXES
-    windows = _windows(sampler, found, np.random.default_rng(seed))
+    windows = sampler_windows(sampler, found, np.random.default_rng(seed))
     assert len(windows) <= 3
     assert ((windows >= 0) & (windows <= 1 + 1e-6)).all()
     extents = windows[:, 2:] - windows[:, :2]

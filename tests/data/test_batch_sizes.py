@@ -6,7 +6,7 @@ import pytest
 from google.protobuf import text_format
 
 import caffejax.data  # noqa: F401  registers the layers
-from caffejax.data.batch_sizes import divided
+from caffejax.data.split_batch_size import divided
 from caffejax.errors import GraphError
 from caffejax.graph import net_state
 from caffejax.layers import layer_types

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caffejax.data.datum import AS_STORED, COLOUR, GREY, read_datum
+from caffejax.data.image_decoding import AS_STORED, COLOUR, GREY, read_datum
 from caffejax.errors import DataError
 from caffejax.schema import caffe_pb2
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from caffejax.data import Lmdb
-from caffejax.data.datum import read_datum
+from caffejax.data.image_decoding import read_datum
 
 ROOT = Path(__file__).parents[2]
 PARTS = ["digits_train_lmdb", "digits_test_lmdb"]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from caffejax import paths
-from caffejax.data.hdf5_data import _read_file_list
+from caffejax.data.hdf5_layers import _read_file_list
 from caffejax.errors import DataError
 
 

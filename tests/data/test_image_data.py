@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from image_labels import labels
 
-from caffejax.data.annotated.annoset import Storing, encode_annotated
-from caffejax.data.images import read_image
-from caffejax.data.lists import read_list
+from caffejax.data.annotated.write_annotated import Storing, encode_annotated
+from caffejax.data.image_decoding import read_image
+from caffejax.data.image_list import read_list
 from caffejax.errors import DataError
 
 

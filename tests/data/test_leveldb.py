@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from leveldb_records import GOLDEN, RECORDS, value
 
 from caffejax.data import LevelDb, Lmdb, write_leveldb
-from caffejax.data.leveldb import reader
-from caffejax.data.leveldb.files import Files
+from caffejax.data.leveldb import leveldb_reader
+from caffejax.data.leveldb.leveldb_format import Files
 from caffejax.schema import caffe_pb2
 
 
@@ -50,7 +50,7 @@ def test_positions_end(leveldb_folder):
 
 
 def test_tables_of_several_files_are_read_in_turn(tmp_path, monkeypatch):
-    monkeypatch.setattr("caffejax.data.leveldb.writer._TABLE", 1 << 17)
+    monkeypatch.setattr("caffejax.data.leveldb.table_writer._TABLE", 1 << 17)
     write_leveldb(tmp_path / "db", RECORDS, compress=False)
     assert len(list((tmp_path / "db").glob("*.ldb"))) == 4
     assert list(LevelDb(tmp_path / "db")) == RECORDS
@@ -59,7 +59,9 @@ def test_tables_of_several_files_are_read_in_turn(tmp_path, monkeypatch):
 def test_each_block_is_decoded_once(leveldb_folder, monkeypatch):
     read = []
     monkeypatch.setattr(
-        reader, "read_block", lambda *place, original=reader.read_block: read.append(place) or original(*place)
+        leveldb_reader,
+        "read_block",
+        lambda *place, original=leveldb_reader.read_block: read.append(place) or original(*place),
     )
     records = LevelDb(leveldb_folder)
     assert list(records) == RECORDS

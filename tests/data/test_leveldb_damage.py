@@ -9,7 +9,7 @@ import pytest
 from leveldb_records import FOLDERS, GOLDEN, RECORDS, needs_plyvel, plyvel, value
 
 from caffejax.data import LevelDb, Lmdb, write_leveldb
-from caffejax.data.leveldb.log import frame_records
+from caffejax.data.leveldb.log_format import frame_records
 from caffejax.errors import DataError
 
 
@@ -64,7 +64,7 @@ def test_bad_manifests(leveldb_folder, tmp_path, edit, message):
 
 
 def test_all_missing_tables_are_named_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("caffejax.data.leveldb.writer._TABLE", 1 << 17)
+    monkeypatch.setattr("caffejax.data.leveldb.table_writer._TABLE", 1 << 17)
     write_leveldb(tmp_path / "db", RECORDS, compress=False)
     (tmp_path / "db" / "000002.ldb").unlink()
     with open(tmp_path / "db" / "000004.ldb", "r+b") as file:

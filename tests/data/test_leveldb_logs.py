@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from leveldb_records import GOLDEN, plyvel, value
 
 from caffejax.data import LevelDb
-from caffejax.data.leveldb.format import encode_varint
-from caffejax.data.leveldb.log import frame_records
+from caffejax.data.leveldb.leveldb_format import encode_varint
+from caffejax.data.leveldb.log_format import frame_records
 from caffejax.errors import DataError
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from caffejax import CaffejaxError, DataError, GraphError
 from caffejax.data.loader import Loader
-from caffejax.data.own_data import OwnData
+from caffejax.data.user_data import OwnData
 from caffejax.graph import Graph, build_graph, net_state
 from caffejax.schema import read_net
 

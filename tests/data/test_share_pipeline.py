@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caffejax.data import Batch, Pipeline
-from caffejax.data.labelled import LabelledBatches
+from caffejax.data.image_batches import LabelledBatches
 from caffejax.errors import CaffejaxError
 from caffejax.layers import Site, layer_type
 from caffejax.layers.source import SharedSource

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from caffejax.data.warp import Warp
-from caffejax.data.window_file import read_windows
+from caffejax.data.window_data import Warp, read_windows
 from caffejax.errors import DataError
 
 SIZES = [(50, 70), (64, 40)]  # height, width

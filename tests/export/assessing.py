@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from caffejax import CaffejaxError, Net
-from caffejax.data.complete_inputs import complete_inputs
+from caffejax.data.synthetic_inputs import complete_inputs
 from caffejax.export import Subject, export_stablehlo, subject_of
 from caffejax.export.flax import write_flax
 from caffejax.layers.context import Phase

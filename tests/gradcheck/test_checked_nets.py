@@ -11,7 +11,7 @@ import pytest
 
 from caffejax import Gradient, Net, check_gradients, layer_types, save_weights
 from caffejax.cli import main
-from caffejax.data.complete_inputs import complete_inputs
+from caffejax.data.synthetic_inputs import complete_inputs
 from caffejax.errors import CaffejaxError
 from caffejax.layers import registered
 

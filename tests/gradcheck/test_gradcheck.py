@@ -22,7 +22,7 @@ from caffejax import (
     check_gradients,
     layer_types,
 )
-from caffejax.data.complete_inputs import complete_inputs
+from caffejax.data.synthetic_inputs import complete_inputs
 from caffejax.gradcheck.case import Case, by_net, by_rule
 from caffejax.gradcheck.check import cases
 from caffejax.gradcheck.report import OK

@@ -17,7 +17,7 @@ from small_run import Heard, small_solver, trained
 from caffejax.debugging.pictures import enlarged, filter_maps, grid
 from caffejax.errors import CaffejaxError
 from caffejax.metrics import TensorBoard, tensorboard
-from caffejax.metrics.graph_def import graph_def
+from caffejax.metrics.tensorboard import graph_def
 from caffejax.net import Net
 
 pytest.importorskip("tensorboardX")

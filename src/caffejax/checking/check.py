@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..data.absent import AbsentError, assumed_graphs
+from ..data.placeholder_sources import AbsentError, assumed_graphs
 from ..debugging.memory import net_sizes
 from ..errors import CaffejaxError, Problem
 from ..glog import warnings_kept

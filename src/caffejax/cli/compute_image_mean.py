@@ -31,9 +31,9 @@ def run(options: argparse.Namespace) -> None:
     import numpy as np
 
     from ..atomic import replacing
-    from ..data.datum import read_datum
-    from ..data.imageset import MeanImage
-    from ..data.records import READERS
+    from ..data.database import READERS
+    from ..data.image_decoding import read_datum
+    from ..data.write_imageset import MeanImage
 
     records, mean = READERS[options.backend](options.database), MeanImage()
     total = len(records)

@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     import numpy as np
 
-    from ..data.records import WRITERS
+    from ..data.database import WRITERS
 
     if (options.min_dim or options.max_dim) and (options.resize_height or options.resize_width):
         raise DataError("--min_dim and --max_dim exclude --resize_height and --resize_width")
@@ -81,9 +81,8 @@ class _Image(NamedTuple):
 def _read_list(options: argparse.Namespace) -> list[_Image]:
     from pathlib import Path
 
-    from ..data.annotated.annotation_files import read_annotation
-    from ..data.annotated.label_map import read_label_map
-    from ..data.lists import find_files, find_images, read_list, read_pairs
+    from ..data.annotated.annotation_files import read_annotation, read_label_map
+    from ..data.image_list import find_files, find_images, read_list, read_pairs
 
     file = Path(options.list)
     if options.anno_type == "classification":
@@ -105,8 +104,8 @@ def _read_list(options: argparse.Namespace) -> list[_Image]:
 
 def _records(options: argparse.Namespace, images: list[_Image]) -> Iterator[tuple[bytes, bytes]]:
     """Yield key and AnnotatedDatum of each image, in this order."""
-    from ..data.annotated.annoset import Storing, encode_annotated
-    from ..data.imageset import guess_encoding
+    from ..data.annotated.write_annotated import Storing, encode_annotated
+    from ..data.write_imageset import guess_encoding
 
     size = {"height": options.resize_height, "width": options.resize_width}
     storing = Storing(

@@ -12,7 +12,7 @@ from . import flags
 from .progress import counter
 
 if TYPE_CHECKING:
-    from ..data.lists import ImageList
+    from ..data.image_list import ImageList
 
 HELP = "make a database of image files"
 EXAMPLE = "caffejax convert_imageset --resize_height=256 --resize_width=256 --shuffle images/ train.txt train_lmdb"
@@ -45,8 +45,8 @@ def run(options: argparse.Namespace) -> None:
 
     import numpy as np
 
-    from ..data.lists import find_images, read_list
-    from ..data.records import WRITERS
+    from ..data.database import WRITERS
+    from ..data.image_list import find_images, read_list
 
     images = read_list(Path(options.list))
     if options.skip_errors:
@@ -75,7 +75,7 @@ def _records(
     options: argparse.Namespace, images: ImageList, paths: list[str], order: Iterable[int]
 ) -> Iterator[tuple[bytes, bytes]]:
     """Yield key and Datum of each image that can be read, in this order."""
-    from ..data.imageset import encode_image_datum, guess_encoding
+    from ..data.write_imageset import encode_image_datum, guess_encoding
 
     first = None
     for line, i in enumerate(order):

@@ -88,8 +88,8 @@ def run(options: argparse.Namespace) -> None:
 @contextmanager
 def _database_writer(kind: str, target: str, name: str) -> Iterator[Callable[[Any], object]]:
     """Open a database, and give a function that writes a blob's rows there, one record for each."""
-    from ..data.imageset import encode_feature_datums
-    from ..data.records import WRITERS
+    from ..data.database import WRITERS
+    from ..data.write_imageset import encode_feature_datums
 
     numbers = count()
     with WRITERS[kind](target) as put:

@@ -76,7 +76,7 @@ def graph_of(options: argparse.Namespace) -> Graph:
     Raises:
         CaffejaxError: as `net_of`; or if the settings of a layer whose source is absent tell no shapes.
     """
-    from ..data.absent import AbsentError, assumed_graphs
+    from ..data.placeholder_sources import AbsentError, assumed_graphs
     from ..errors import CaffejaxError, Problem
     from ..glog import log
     from ..graph import net_state

@@ -1,75 +1,63 @@
-"""The Data layer: batches of Datums from a database."""
+"""The common part of all data layers: the source is probed when the graph is built, then read batch by batch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import math
+from collections.abc import Callable
 
-import numpy as np
-
+from ..errors import DataError, located
 from ..layers.context import Site
-from ..layers.label import Label
-from ..layers.registry import register
-from ..layers.source import Look, Tops
-from ..layers.types import Facts, LayerType, Signature
-from .datum import DatumReader, is_compressed
-from .examples import RecordExamples, check_data_param, open_records
-from .labelled import LabelledBatches, look_at_images
-from .pipeline import Batches, available_cores
-from .reads import prefetch_depth, reads_batches
-from .records import Records
-from .rng import CounterRng
+from ..layers.source import Look, Source, Tops
+from ..layers.types import Reads
+from ..machine import memory
+from ..sizes import in_words
+from .prefetch import Batches, Pipeline
+
+_MOST_AHEAD = 1024  # batches
 
 
-class DatumExamples(RecordExamples[int]):
-    """The Datums in a database, round and round.
+def reads_batches(
+    look: Callable[[Site], Look],
+    open_batches: Callable[[Site, Tops], Batches],
+    depth: Callable[[Site], int],
+) -> Reads:
+    """Return how a type reads whose tops are batches by number. Errors of both functions name the layer.
 
     Args:
-        records: the database.
-        decode, max_pixels: what becomes of compressed images, see `read_datum`.
-        skip: how many records to leave out at the start.
-
-    Raises:
-        DataError: if the database cannot be read.
+        look: checks a layer's settings and reads of its source what the tops' shapes follow from; keeps nothing open.
+        open_batches: opens a layer's batches, given the tops that the look has shown.
+        depth: gives how many batches to keep ready, for each that is taken at a time.
     """
 
-    def __init__(self, records: Records, decode: int, max_pixels: int, skip: int) -> None:
-        self._reader = DatumReader(decode, max_pixels)
-        super().__init__(records, self._reader, skip)
+    @functools.wraps(look)
+    def checked_look(site: Site) -> Look:
+        with located(layer=site.layer.name, layer_type=site.layer.type):
+            if not 1 <= depth(site) <= _MOST_AHEAD:
+                what = "at least 1 batch must" if depth(site) < 1 else f"at most {_MOST_AHEAD} batches can"
+                raise DataError(f"prefetch is {depth(site)}; {what} be kept ready")
+            return look(site)
 
-    def count_threads(self) -> int:
-        """Return how many threads can read faster than one: all, if the first record is compressed."""
-        # decoding runs in OpenCV, outside of Python's lock; the rest is too little to share
-        return available_cores() if is_compressed(self.first) else 1
+    @functools.wraps(open_batches)
+    def open_source(site: Site, tops: Tops) -> Source:
+        with located(layer=site.layer.name, layer_type=site.layer.type):
+            _check_room(tops)
+            share = site.reading.share
+            return Pipeline(open_batches(site, tops), depth(site) * share.count, site.reading.workers, share)
 
-    def read_range(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:
-        """Return the images and the labels of that many examples."""
-        records = self.records(start, count)
-        return self._reader.alike([value for _, value in records]) or self.examples(records)  # type: ignore[return-value]
-
-
-def look_at_data(site: Site) -> Look:
-    """Look at a Data layer's settings and the first record of its database. Of a LevelDB, no later keys are read."""
-    check_data_param(site)
-    rng = CounterRng(site.reading.seed, site.layer.name)
-    enough = 1 + site.layer.data_param.batch_size if site.reading.skip_bad else 1
-    return look_at_images(site, _open_examples(site, rng, enough), site.layer.data_param.batch_size, rng)
+    return Reads(checked_look, open_source)
 
 
-def open_data(site: Site, tops: Tops) -> Batches:
-    """Open a Data layer's LMDB or LevelDB; `prefetch` batches are read ahead."""
-    rng = CounterRng(site.reading.seed, site.layer.name)
-    return LabelledBatches(site, _open_examples(site, rng), site.layer.data_param.batch_size, rng, tops)
+def _check_room(tops: Tops) -> None:
+    """Raise `DataError` for a batch that no memory of this machine could hold."""
+    size, there = sum(math.prod(top.shape) * top.dtype.itemsize for top in tops), memory()
+    if size > there:
+        raise DataError(
+            f"a batch takes {in_words(size)}, and there are {in_words(there)} of memory in all; "
+            "make batch_size, or what is cut out of each image, smaller"
+        )
 
 
-def _open_examples(site: Site, rng: CounterRng, enough: int | None = None) -> DatumExamples:
-    """Open the database; if only so many examples will be read as are `enough`, no further than these need."""
-    return DatumExamples(*open_records(site, rng, enough))
-
-
-register(
-    LayerType(
-        Signature("Data", bottoms=0, tops=(1, 2), param="data_param"),
-        reads_batches(look_at_data, open_data, prefetch_depth),
-        facts=Facts(label=Label(edge=lambda layer: f"Batch {layer.data_param.batch_size}")),
-    )
-)
+def prefetch_depth(site: Site) -> int:
+    """Return how many batches data_param wants to be kept ready. Other layers than Data take it from there as well."""
+    return int(site.layer.data_param.prefetch)

@@ -11,13 +11,12 @@ from ..layers.context import Site
 from ..layers.registry import register
 from ..layers.source import Look, Tops
 from ..layers.types import LayerType, Signature
-from .images import read_image
-from .labelled import LabelledBatches, look_at_images
-from .lists import find_images, read_list
-from .order import Order, check_list_param
-from .pipeline import Batches, available_cores
-from .reads import prefetch_depth, reads_batches
-from .rng import CounterRng
+from .common import CounterRng, Order, check_list_param
+from .data_layer import prefetch_depth, reads_batches
+from .image_batches import LabelledBatches, look_at_images
+from .image_decoding import read_image
+from .image_list import find_images, read_list
+from .prefetch import Batches, available_cores
 
 # The second line is what old files say and Caffe ignores here; the third is how forks read, not what.
 _KNOWN = {

@@ -14,7 +14,7 @@ from ..graph.indices import IndexRange, index_ranges, out_of_range
 from ..graph.reshape import reshape_graph
 from ..layers import Fed, Position, Reads, Source
 from ..layers.source import SharedSource
-from .own_data import OwnData
+from .user_data import OwnData
 
 log = logging.getLogger("caffejax.data")
 

@@ -7,7 +7,8 @@ mirroring, the batch goes to the device as bytes, and `finish` does the rest in 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -15,13 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from ..errors import DataError
+from ..errors import DataError, Problem, WeightsError
 from ..layers.context import Site
-from .crop import crop_of
-from .fields import refuse_unsupported
-from .mean import Mean, read_mean
+from ..schema.blobs import read_blob_proto
+from .common import CounterRng, dims, refuse_unsupported
 from .opencv import cv2
-from .rng import CounterRng
 
 _KNOWN = {"scale", "mirror", "crop_size", "mean_file", "mean_value", "force_color", "force_gray"} | {
     *("crop_h", "crop_w", "crop_height", "crop_width"),
@@ -179,3 +178,117 @@ class Finish:
         if images.dtype == jnp.uint8:
             images = (images.astype(jnp.float32) - self.mean) * self.scale
         return (images, *labels)
+
+
+# how BVLC Caffe, the SSD fork and PSPNet's spell height and width
+_SPELLINGS = (("crop_size", "crop_size"), ("crop_h", "crop_w"), ("crop_height", "crop_width"))
+
+
+@dataclass(frozen=True)
+class Crop:
+    """A window, or the whole image.
+
+    Attributes:
+        height: its height; 0 for the whole image.
+        width: its width, likewise.
+        random: whether it lies anywhere, as in training, or in the middle.
+    """
+
+    height: int
+    width: int
+    random: bool
+
+    def shape(self, image: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape (C, h, w) cut from an image (C, H, W).
+
+        Raises:
+            DataError: if the window is larger than the image.
+        """
+        if self.height > image[1] or self.width > image[2]:
+            size = str(self.height) if self.height == self.width else f"{self.height} x {self.width}"
+            raise DataError(f"is {dims(image)} (CxHxW), smaller than crop_size {size}")
+        return (image[0], self.height, self.width) if self.height else image
+
+    def origins(self, extents: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """Return the upper left corners of the windows: integers (N, 2), row and column.
+
+        Args:
+            extents: heights and widths of the images, uint64 (N, 2).
+            words: random words, uint64 (N, 2), used if the window is random.
+        """
+        if not self.height:
+            return np.zeros_like(extents)
+        room = extents - np.array([self.height, self.width], np.uint64)
+        return words % (room + np.uint64(1)) if self.random else room // np.uint64(2)
+
+
+def crop_of(param: Any, random: bool) -> Crop:
+    """Return the window that a TransformationParameter asks for.
+
+    Raises:
+        DataError: if it has only one side, or is given twice.
+    """
+    given = [names for names in _SPELLINGS if any(getattr(param, name) for name in names)]
+    if len(given) > 1:
+        raise DataError(f"transform_param has both {given[0][0]} and {given[1][0]}; keep one of them")
+    height, width = (getattr(param, name) for name in given[0]) if given else (0, 0)
+    if bool(height) != bool(width):
+        raise DataError(f"transform_param has only one of {given[0][0]} and {given[0][1]}; give both or none")
+    return Crop(height, width, random)
+
+
+@dataclass(frozen=True)
+class Mean:
+    """What to subtract from an image.
+
+    Attributes:
+        values: float32 (C, H, W), or (C, 1, 1) for values by channel.
+        file: the mean_file it comes from, if any: then its size must be the image's.
+    """
+
+    values: np.ndarray
+    file: str | None = None
+
+    def broadcast_to(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Return the mean of each pixel of an image of that shape (C, H, W).
+
+        Raises:
+            DataError: if it does not fit.
+        """
+        if self.file is not None and self.values.shape != shape:
+            raise DataError(
+                f"is {dims(shape)} (CxHxW), but mean_file {self.file} is {dims(self.values.shape)}: "
+                "they must be equal, also with a crop_size"
+            )
+        if len(self.values) not in (1, shape[0]):
+            raise DataError(
+                f"has {shape[0]} channels, but there are {len(self.values)} mean_value: "
+                "give one, or one for each channel"
+            )
+        return np.broadcast_to(self.values, shape)
+
+
+def read_mean(site: Site) -> Mean:
+    """Return the mean that transform_param asks for; zero if it asks for none.
+
+    Raises:
+        DataError: if both kinds are given, or the file is missing or no mean.
+    """
+    param = site.layer.transform_param
+    if not param.HasField("mean_file"):
+        return Mean(np.array(list(param.mean_value) or [0], np.float32).reshape(-1, 1, 1))
+    if param.mean_value:
+        raise DataError("transform_param has both mean_file and mean_value; keep one of them")
+    path = site.path(param.mean_file)
+    return Mean(_read_mean_file(path), str(path))
+
+
+def _read_mean_file(path: Path) -> np.ndarray:
+    try:
+        stored = np.asarray(read_blob_proto(path), np.float32)
+    except WeightsError as error:
+        raise DataError(replace(p, message=f"mean_file: {p.message}") for p in error.problems) from error
+    if stored.ndim not in (4, 5) or len(stored) != 1 or not stored.size:
+        message = f"mean_file has shape {dims(stored.shape)}; it must be one image, 1xCxHxW"
+        raise DataError(Problem(message, file=str(path)))
+    return stored.reshape(-1, *stored.shape[-2:])  # a clip's, 1xCxLxHxW, has a channel for each frame's

@@ -1,8 +1,23 @@
-"""The WindowData layer: batches of windows of images, some on objects and some on background, as R-CNN trains."""
+"""The WindowData layer: batches of windows of images, some on objects and some on background, as R-CNN trains.
+
+A window file lists images, and for each image boxes with a class and an overlap:
+
+    # 0                      image number, counting from 0
+    path/of/image.jpg
+    3 333 500                channels, height, width
+    2                        number of windows
+    15 1.0 10 20 110 120     class, overlap with an object of that class, x1, y1, x2, y2 (pixels, inclusive)
+    7 0.2 30 40 50 60
+"""
 
 from __future__ import annotations
 
+import itertools
 import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, TextIO
 
 import numpy as np
 
@@ -11,16 +26,213 @@ from ..layers.context import Site
 from ..layers.registry import register
 from ..layers.source import Look, Tops
 from ..layers.types import LayerType, Signature
-from .fields import refuse_unsupported
-from .images import decode_file, read_file
-from .lists import find_images
-from .mean import read_mean
-from .pipeline import Batch, Batches, available_cores
-from .reads import prefetch_depth, reads_batches
-from .rng import CounterRng
-from .shapes import dims, float32_top
-from .warp import Warp
-from .window_file import ImageWindows, read_windows
+from .common import CounterRng, dims, float32_top, refuse_unsupported
+from .data_layer import prefetch_depth, reads_batches
+from .image_decoding import decode_file, read_file
+from .image_list import ImageList, find_images, shorten
+from .opencv import cv2
+from .prefetch import Batch, Batches, available_cores
+from .transform import read_mean
+
+
+@dataclass(frozen=True)
+class ImageWindows:
+    """The content of a window file.
+
+    Attributes:
+        images: the images; their labels mean nothing.
+        foreground: int32 (n, 6): image, class, x1, y1, x2, y2 of the windows that overlap enough.
+        background: likewise of those that overlap too little; the class is 0.
+    """
+
+    images: ImageList
+    foreground: np.ndarray
+    background: np.ndarray
+
+
+def read_windows(file: Path, fg_threshold: float, bg_threshold: float, most: int | None = None) -> ImageWindows:
+    """Read a window file. Windows with an overlap from `bg_threshold` up to `fg_threshold` are left out.
+
+    Args:
+        file: the file.
+        fg_threshold: the overlap from which on a window is foreground.
+        bg_threshold: the overlap below which it is background.
+        most: how many images to read the windows of; None for all.
+
+    Raises:
+        DataError: if the file cannot be read, is not of that form, or has foreground windows of class 0 or less.
+    """
+    images = ImageList(file, [], [])
+    foreground: list[np.ndarray] = []
+    background: list[np.ndarray] = []
+    problems: list[Problem] = []
+    try:
+        with open(file, encoding="utf-8", errors="surrogateescape") as text:
+            words = _Words(text)
+            for number, line in itertools.islice(_image_numbers(words), most):
+                where = len(images.names)
+                if number != where:
+                    problems.append(Problem(f"image {number} stands where image {where} should", str(file), line))
+                images.names.append(next(words))
+                images.labels.append(0)
+                channels, _, _ = [int(next(words)) for _ in range(3)]
+                if channels != 3:
+                    problems.append(Problem(f"the image is said to have {channels} channels, not 3", str(file), line))
+                windows = _parse_windows(words, int(next(words)))
+                rows = np.column_stack([np.full(len(windows), where), windows[:, 0], windows[:, 2:]]).astype(np.int32)
+                above = windows[:, 1] >= np.float32(fg_threshold)
+                below = (windows[:, 1] < np.float32(bg_threshold)) & ~above
+                if (windows[:, 2:4] > windows[:, 4:]).any():
+                    problems.append(Problem("a window ends before it begins: x1 y1 x2 y2", str(file), line))
+                if (rows[above, 1] <= 0).any():
+                    problems.append(Problem("a foreground window has class 0 or less", str(file), line))
+                rows[below, 1] = 0
+                foreground.append(rows[above])
+                background.append(rows[below])
+    except OSError as error:
+        raise DataError(Problem(f"the window file cannot be read: {error.strerror}", str(file))) from error
+    except (ValueError, StopIteration, OverflowError) as error:
+        what = f"'{words.last}' does not belong here" if words.line else "is empty"
+        message = f"not a window file, or damaged: {what}; see caffejax.data.window_data for the form"
+        raise DataError(Problem(message, str(file), words.line or None)) from error
+    if problems:
+        raise DataError(shorten(problems))
+    if not images.names:
+        raise DataError(Problem("the window file names no images", str(file)))
+    return ImageWindows(images, np.concatenate(foreground), np.concatenate(background))
+
+
+class _Words:
+    """The words of a text, one after the other, and the line of the last one."""
+
+    def __init__(self, text: TextIO) -> None:
+        self.line = 0
+        self.last = ""
+        self._words = self._all(text)
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        self.last = next(self._words)
+        return self.last
+
+    def _all(self, text: TextIO) -> Iterator[str]:
+        for self.line, line in enumerate(text, 1):
+            yield from line.split()
+
+
+def _image_numbers(words: _Words) -> Iterator[tuple[int, int]]:
+    """Yield the number of each image, and the line it stands in."""
+    for word in words:
+        # the number may stand close to the sign
+        if not word.startswith("#"):
+            raise ValueError(word)
+        yield int(word[1:] or next(words, "")), words.line
+
+
+def _parse_windows(words: _Words, count: int) -> np.ndarray:
+    """Read so many windows: float32 overlaps between whole numbers, float64 (count, 6)."""
+    if count < 0:
+        raise ValueError(count)
+    values = np.fromiter(map(float, itertools.islice(words, 6 * count)), np.float64)
+    windows = values.reshape(count, 6)
+    whole = windows[:, [0, 2, 3, 4, 5]]
+    if not (np.abs(whole) < 2**31).all() or (whole % 1).any():
+        raise ValueError("not whole, or beyond 32 bits")
+    with np.errstate(over="ignore"):  # what no float holds becomes infinity, as in Caffe
+        windows[:, 1] = windows[:, 1].astype(np.float32)
+    return windows
+
+
+class Warp(NamedTuple):
+    """How windows become squares.
+
+    Attributes:
+        size: the side of the square.
+        context: how many pixels of its border show what is around the window.
+        square: whether the window is first widened to a square, so that the warp does not distort.
+    """
+
+    size: int
+    context: int
+    square: bool
+
+    def __call__(self, image: np.ndarray, box: np.ndarray, mirror: bool) -> tuple[np.ndarray, int, int]:
+        """Return the window's pixels.
+
+        Args:
+            image: (H, W, 3).
+            box: x1, y1, x2, y2, inclusive.
+            mirror: whether it is flipped left to right.
+
+        Returns:
+            Pixels (h, w, 3), and the row and column of the square where they begin. They do not fill the square
+            where the window with its surroundings reaches beyond the image.
+
+        Raises:
+            DataError: if nothing of the window lies in the image, or too little for a pixel of the square.
+        """
+        x1, y1, x2, y2 = map(int, box)
+        x, y = _Span(x1, x2, image.shape[1]), _Span(y1, y2, image.shape[0])
+        width = height = _Place(self.size, 0, 0)
+        if self.context or self.square:
+            half = (x.half, y.half)
+            halves = (max(half),) * 2 if self.square else half
+            scale = np.float32(self.size) / np.float32(self.size - 2 * self.context)
+            x, width = x.widened(halves[0], scale).fitted(self.size)
+            y, height = y.widened(halves[1], scale).fitted(self.size)
+        # mirrored, what is missing on the right is missing on the left
+        row, column = height.before, width.after if mirror else width.before
+        size = min(width.size, self.size - column), min(height.size, self.size - row)
+        inside = 0 <= x.first <= x.last < x.room and 0 <= y.first <= y.last < y.room
+        if not inside or min(size) < 1:
+            what = "too little of it lies" if inside else "does not lie"
+            raise DataError(
+                f"window {' '.join(map(str, box))}: {what} in the image, {image.shape[1]} x {image.shape[0]}"
+            )
+        pixels = cv2.resize(image[y.first : y.last + 1, x.first : x.last + 1], size)
+        return (pixels[:, ::-1] if mirror else pixels), row, column
+
+
+class _Place(NamedTuple):
+    """How many pixels of the square are filled, and how many before and after are not, because of the image's edge."""
+
+    size: int
+    before: int
+    after: int
+
+
+class _Span(NamedTuple):
+    """First and last pixel along one axis of an image, and how many it has. Numbers are rounded as Caffe's floats."""
+
+    first: int
+    last: int
+    room: int
+
+    @property
+    def half(self) -> np.float32:
+        return np.float32(np.float32(self.last - self.first + 1) / 2)
+
+    def widened(self, half: np.float32, scale: np.float32) -> _Span:
+        """Return the span about the same centre that is `scale` times as long as twice `half`."""
+        centre = np.float32(self.first) + self.half
+        return _Span(_round(centre - half * scale), _round(centre + half * scale), self.room)
+
+    def fitted(self, size: int) -> tuple[_Span, _Place]:
+        """Return what of it lies in the image, and where that comes to lie if the whole is warped to `size` pixels."""
+        before, after = max(0, -self.first), max(0, self.last - self.room + 1)
+        inside = _Span(self.first + before, self.last - after, self.room)
+        scale = np.float32(size) / np.float32(self.last - self.first + 1)
+        length = inside.last - inside.first + 1
+        filled, before, after = (_round(np.float32(n) * scale) for n in (length, before, after))
+        return inside, _Place(filled, before, after)
+
+
+def _round(x: np.float32) -> int:
+    """Round to the nearest whole number, halves away from zero, as C does."""
+    return int(np.copysign(np.floor(np.abs(np.float64(x)) + 0.5), x))
+
 
 log = logging.getLogger("caffejax.data")
 
@@ -28,7 +240,7 @@ log = logging.getLogger("caffejax.data")
 _KNOWN = {"source", "batch_size", "scale", "root_folder", "cache_images", "crop_mode", "context_pad"} | {
     *("mean_file", "crop_size", "mirror", "fg_threshold", "bg_threshold", "fg_fraction"),
 }
-_LARGEST = 1 << 15  # pixels, the side of a square
+_MAX_CROP_SIZE = 1 << 15  # pixels, the side of a square
 _KNOWN_TRANSFORMS = {"scale", "mirror", "crop_size", "mean_file", "mean_value"}
 
 
@@ -54,7 +266,7 @@ class WindowBatches:
         self._mirror: bool = transform_param.mirror
         # Caffe takes the scale from here, though all else from transform_param
         self._scale = np.float32(param.scale)
-        self._mean = _mean(site)
+        self._mean = _mean_of_square(site)
         self._rng = CounterRng(site.reading.seed, site.layer.name)
         self._foreground = int(np.float32(param.batch_size) * np.float32(param.fg_fraction))
         self._cache: dict[int, bytes] | None = {} if param.cache_images else None
@@ -123,7 +335,7 @@ def _read_windows(site: Site, most: int | None = None) -> tuple[ImageWindows, li
     return windows, find_images(windows.images, param.root_folder, folders)
 
 
-def _mean(site: Site) -> np.ndarray:
+def _mean_of_square(site: Site) -> np.ndarray:
     """Return the mean over the square: the middle of a mean file, or each channel's value."""
     mean, size = read_mean(site), site.layer.transform_param.crop_size
     channels, height, width = mean.values.shape
@@ -150,8 +362,8 @@ def look_at_window_data(site: Site) -> Look:
         problems.append("window_data_param has no source; name a window file")
     if param.batch_size < 1:
         problems.append("window_data_param.batch_size must be 1 or more")
-    if not 1 <= transform_param.crop_size <= _LARGEST:
-        problems.append(f"transform_param.crop_size must be 1 to {_LARGEST}: the side of the squares")
+    if not 1 <= transform_param.crop_size <= _MAX_CROP_SIZE:
+        problems.append(f"transform_param.crop_size must be 1 to {_MAX_CROP_SIZE}: the side of the squares")
     elif 2 * param.context_pad >= transform_param.crop_size:
         problems.append("window_data_param.context_pad must be less than half of transform_param.crop_size")
     if param.crop_mode not in ("warp", "square"):
@@ -166,7 +378,7 @@ def look_at_window_data(site: Site) -> Look:
         message = "layer '%s': transform_param.scale has no effect on WindowData, as in Caffe; "
         log.warning(message + "window_data_param.scale has", site.layer.name)
     _read_windows(site, most=1)
-    _mean(site)
+    _mean_of_square(site)
     size = transform_param.crop_size
     return Look((float32_top(param.batch_size, 3, size, size), float32_top(param.batch_size)))
 

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..data.complete_inputs import complete_inputs
 from ..data.loader import Loader
+from ..data.synthetic_inputs import complete_inputs
 from ..execution import Given, Part, Result, Values, compute, one_by_one, run, schedule_of
 from ..kernels import compiling
 from ..layers import Reads

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..checkpoints.loading import load_weights
-from ..data.complete_inputs import complete_inputs
+from ..data.synthetic_inputs import complete_inputs
 from ..errors import GraphError, LayerError, Problem, did_you_mean
 from ..execution import Given, Part, Result, Values, one_by_one, run, schedule_of
 from ..graph import Graph, Layer

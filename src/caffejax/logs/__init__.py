@@ -1,9 +1,7 @@
 """Logs of training runs, Caffe's, ours and JSON lines, as tables."""
 
-from .drawing import draw_runs
-from .figures import new_figure, write_figure
-from .reading import parse_log, read_log, read_logs
-from .tables import Log, Row, write_csv
+from .log_parser import Log, Row, parse_log, read_log, read_logs, write_csv
+from .log_plot import draw_runs, new_figure, write_figure
 
 __all__ = [
     "Log",

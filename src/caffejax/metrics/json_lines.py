@@ -18,7 +18,7 @@ import numpy as np
 from .._version import __version__
 from ..atomic import not_written
 from ..errors import Problem, SolverError
-from ..logs.json_lines import event_of, line_of
+from ..logs.log_parser import event_of, line_of
 from ..parallel import is_first
 from ..training import Callback, Display, Scores, Solver
 from ..training.report import log

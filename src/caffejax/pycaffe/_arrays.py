@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..data.memory import ArraySource
+from ..data.memory_data import ArraySource
 from ..errors import GraphError
 from ..graph import Graph, Layer
 from ..layers import Fed

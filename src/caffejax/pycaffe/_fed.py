@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from ..data.loader import Loader
-from ..data.memory import ArraySource
+from ..data.memory_data import ArraySource
 from ..errors import GraphError, Problem
 from ..graph import Layer
 from ..layers import Reads

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data.datum import decode_image, decode_pixels
+from ..data.image_decoding import decode_image, decode_pixels
 from ..errors import DataError, WeightsError, located
 from ..schema import caffe_pb2, parse_binary
 from ..schema.blobs import read_bytes

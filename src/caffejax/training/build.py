@@ -15,8 +15,8 @@ import optax
 from jax.sharding import Mesh
 
 from ..checkpoints.loading import load_weights
-from ..data.batch_sizes import divided
 from ..data.loader import Loader
+from ..data.split_batch_size import divided
 from ..errors import GraphError, Problem, SolverError, located
 from ..graph import Graph
 from ..graph.creation_log import log_creation

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..data.loader import Loader
-from ..data.own_data import OwnData, shapes_of
+from ..data.user_data import OwnData, shapes_of
 from ..errors import Problem, SolverError
 from ..graph import Graph
 from ..net import Net

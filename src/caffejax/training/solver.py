@@ -9,7 +9,7 @@ from typing import Any, Unpack, get_args
 
 import jax
 
-from ..data.epochs import Data
+from ..data.user_data import Data
 from ..errors import SolverError
 from ..net import Variables
 from ..options import OnSnapshotError, Parallel, Reading, Run, SolverOptions

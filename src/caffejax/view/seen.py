@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..data.absent import AbsentError, AssumedGraph, assumed_graphs
+from ..data.placeholder_sources import AbsentError, AssumedGraph, assumed_graphs
 from ..errors import CaffejaxError, Problem
 from ..glog import warnings_kept
 from ..graph import net_state

@@ -7,8 +7,8 @@ from random import Random
 
 import cramjam
 
-from caffejax.data.leveldb.format import checksum
-from caffejax.data.leveldb.log import frame_records
+from caffejax.data.leveldb.leveldb_format import checksum
+from caffejax.data.leveldb.log_format import frame_records
 
 from .numbers import edge
 from .raw import damage

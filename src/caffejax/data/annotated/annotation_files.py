@@ -8,13 +8,17 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 from xml.parsers import expat
 
 import numpy as np
+from google.protobuf import text_format
 
-from ...errors import DataError, located
-from ..images import read_file
+from ...errors import DataError, Problem, located
+from ...paths import content
+from ...schema.caffe_pb2 import LabelMap
+from ..image_decoding import read_file
 
 Size = tuple[float, float]  # height and width
 
@@ -146,3 +150,28 @@ def _float(value: Any, what: str) -> float:
 
 
 KINDS: Mapping[str, Callable[[bytes, Size], tuple[list[_Object], Size]]] = {"xml": _xml, "json": _json, "txt": _txt}
+
+
+def read_label_map(path: Path) -> Mapping[str, int]:
+    """Read a label map, a LabelMap in text form; return the classes' numbers by name.
+
+    Raises:
+        DataError: if it cannot be read, or a name or a number occurs twice.
+    """
+    try:
+        message = text_format.Parse(content(path), LabelMap())
+    except OSError as error:
+        raise DataError(Problem(f"the label map cannot be read: {error.strerror}", str(path))) from error
+    except (text_format.ParseError, UnicodeDecodeError) as error:
+        raise DataError(Problem(f"is no label map: {error}", str(path))) from error
+    numbers: dict[str, int] = {}
+    problems: list[str] = [] if message.item else ["the label map has no items"]
+    for item in message.item:
+        if item.name in numbers:
+            problems.append(f"name '{item.name}' occurs twice")
+        if item.label in numbers.values():
+            problems.append(f"label {item.label} occurs twice")
+        numbers[item.name] = item.label
+    if problems:
+        raise DataError(Problem(problem, str(path)) for problem in problems)
+    return numbers

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...errors import DataError, Problem, located
-from .files import Files
-from .format import damaged, encode_prefixed, encode_varint, read_prefixed, read_varint, split_key
-from .log import LogReader, frame_records
+from .leveldb_format import Files, damaged, encode_prefixed, encode_varint, read_prefixed, read_varint, split_key
+from .log_format import LogReader, frame_records
 
 log = logging.getLogger("caffejax.data")
 

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from ..._version import __version__
-from ...data.complete_inputs import complete_inputs
+from ...data.synthetic_inputs import complete_inputs
 from ...errors import GraphError, Problem
 from ...graph import Graph, Layer, Slot, is_random
 from ...net import Net, Variables

@@ -1,0 +1,121 @@
+"""resize_param: the image made as large as the net wants it, and its boxes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ...errors import DataError
+from ...schema.caffe_pb2 import ResizeParameter
+from ..opencv import cv2
+from .annotated_image import Picture
+
+_KNOWN = {"prob", "resize_mode", "height", "width", "pad_mode", "pad_value", "interp_mode", "height_scale"} | {
+    *("width_scale", "jitter"),  # the jitter concerns YOLO's own way of reading
+}
+_LARGEST = 32767  # side; OpenCV makes none that is longer
+_INTERPOLATION = {
+    ResizeParameter.LINEAR: cv2.INTER_LINEAR,
+    ResizeParameter.AREA: cv2.INTER_AREA,
+    ResizeParameter.NEAREST: cv2.INTER_NEAREST,
+    ResizeParameter.CUBIC: cv2.INTER_CUBIC,
+    ResizeParameter.LANCZOS4: cv2.INTER_LANCZOS4,
+}
+_PADDING = {
+    ResizeParameter.CONSTANT: cv2.BORDER_CONSTANT,
+    ResizeParameter.MIRRORED: cv2.BORDER_REFLECT_101,
+    ResizeParameter.REPEAT_NEAREST: cv2.BORDER_REPLICATE,
+}
+
+
+def resize_problems(params: Any) -> Iterator[str]:
+    """Yield what is wrong with the resize_params of a TransformationParameter."""
+    if len(params) > 1:
+        yield "transform_param has several resize_param, as only YOLO forks know; keep one of them"
+    for param in params:
+        if not (0 < param.height <= _LARGEST and 0 < param.width <= _LARGEST):
+            size = f"height {param.height} and width {param.width}"
+            yield f"transform_param.resize_param has {size}; both must be positive, and at most {_LARGEST}"
+        for field, value in param.ListFields():
+            if field.name not in _KNOWN and value != field.default_value:
+                yield f"transform_param.resize_param.{field.name} is not supported yet"
+
+
+def resized(picture: Picture, param: Any, rng: np.random.Generator) -> Picture:
+    """Return a picture resized by a ResizeParameter: warped, or in its own proportions, cut off nowhere.
+
+    Of several interp_modes one is drawn. `prob` has no effect, as in the fork.
+    """
+    modes = param.interp_mode
+    mode = _INTERPOLATION[modes[rng.integers(len(modes))] if modes else ResizeParameter.LINEAR]
+    image, boxes = picture.image, picture.boxes
+    h, w = image.shape[:2]
+    if param.resize_mode == ResizeParameter.FIT_LARGE_SIZE_AND_PAD:
+        # the boxes follow the padding as it would be without rounding
+        inner, exact = _fit(param, w, h, by_width=w / h > param.width / param.height)
+        image = _padded(_scaled(image, inner, mode), param)
+        return Picture(image, picture.with_boxes(_shrunk(boxes, exact, param)).objects)
+    fits = param.resize_mode == ResizeParameter.FIT_SMALL_SIZE
+    size = _fit_small(param, w, h)[0] if fits else (param.width, param.height)
+    inside = np.concatenate([np.maximum(boxes[:, :2], 0), np.minimum(boxes[:, 2:], 1)], axis=1)
+    return Picture(_scaled(image, size, mode), picture.with_boxes(inside).objects)
+
+
+def rescaled(boxes: np.ndarray, param: Any, size: tuple[int, int], window: np.ndarray) -> np.ndarray:
+    """Return boxes in units of width_scale and height_scale pixels, where both are set and images fit the small size.
+
+    Args:
+        boxes: in units of the window.
+        param: the ResizeParameter.
+        size: height and width of the image before it was resized.
+        window: what was cut out of it afterwards.
+    """
+    if not (param.height_scale and param.width_scale) or param.resize_mode != ResizeParameter.FIT_SMALL_SIZE:
+        return boxes
+    exact = np.array(_fit_small(param, *size[::-1])[1], np.float32)
+    pixels = exact * (window[2:] - window[:2])
+    scale = pixels / np.array([param.width_scale, param.height_scale], np.float32)
+    return boxes * np.tile(scale, 2)
+
+
+def _fit_small(param: Any, w: int, h: int) -> tuple[tuple[int, int], tuple[float, float]]:
+    """Return width and height, one of which is the wanted one, and the other is that or more."""
+    return _fit(param, w, h, by_width=w / h < param.width / param.height)
+
+
+def _fit(param: Any, w: int, h: int, *, by_width: bool) -> tuple[tuple[int, int], tuple[float, float]]:
+    """Return width and height that fit the wanted width, or height: in whole pixels, and exactly."""
+    aspect = np.float32(w) / np.float32(h)
+    if by_width:
+        exact = np.float32(param.width), np.float32(param.width) / aspect
+    else:
+        exact = aspect * np.float32(param.height), np.float32(param.height)
+    return (max(1, int(exact[0])), max(1, int(exact[1]))), (float(exact[0]), float(exact[1]))
+
+
+def _shrunk(boxes: np.ndarray, inner: tuple[float, float], param: Any) -> np.ndarray:
+    """Return boxes of an image that now fills the middle of a larger one."""
+    sides = np.array(inner, np.float32)
+    outer = np.array([param.width, param.height], np.float32)
+    offset = (outer - sides) / 2
+    low = offset + np.maximum(boxes[:, :2] * sides, 0)
+    high = offset + np.minimum(boxes[:, 2:] * sides, outer)
+    return np.concatenate([low, high], axis=1) / np.tile(outer, 2)
+
+
+def _scaled(image: np.ndarray, size: tuple[int, int], mode: int) -> np.ndarray:
+    pixels = cv2.resize(np.ascontiguousarray(image), size, interpolation=mode)
+    return pixels.reshape(*pixels.shape[:2], image.shape[2])
+
+
+def _padded(image: np.ndarray, param: Any) -> np.ndarray:
+    (h, w, channels), values = image.shape, list(param.pad_value) or [0.0]
+    if len(values) not in (1, channels):
+        raise DataError(f"has {channels} channels, but there are {len(values)} pad_value: give one, or one for each")
+    top, left = (param.height - h) // 2, (param.width - w) // 2
+    bottom, right = param.height - h - top, param.width - w - left
+    border = values * channels if len(values) == 1 else values
+    padded = cv2.copyMakeBorder(image, top, bottom, left, right, _PADDING[param.pad_mode], value=border)
+    return padded.reshape(param.height, param.width, channels)

@@ -1,0 +1,111 @@
+"""Image files with boxes as AnnotatedDatums, as the SSD fork's convert_annoset stores them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import DataError, located
+from ...options import MAX_IMAGE_PIXELS
+from ...schema.caffe_pb2 import AnnotatedDatum
+from ..database import WRITERS
+from ..image_decoding import decode_file, read_file, resize
+from ..opencv import cv2
+from ..write_imageset import make_datum
+from .annotated_datum import make_annotated
+from .annotation_files import Size
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Storing:
+    """How images are stored.
+
+    Attributes:
+        colour: with three channels, else one.
+        height: the height to resize to, if `width` is given too.
+        width: likewise.
+        min_dim: smaller images are enlarged until their shorter side is that long; 0 for no such limit.
+        max_dim: larger images are then made smaller until their longer side is that long; 0 for no such limit.
+        encoding: jpg, png, ...: store them compressed so. A file whose name ends in that and which is not resized is
+            stored byte by byte, if it is stored with colours.
+        max_pixels: how many pixels they may have in their files, and resized to `height` and `width`.
+    """
+
+    colour: bool = True
+    height: int = 0
+    width: int = 0
+    min_dim: int = 0
+    max_dim: int = 0
+    encoding: str = ""
+    max_pixels: int = MAX_IMAGE_PIXELS
+
+
+def encode_annotated(path: str, label: int | Callable[[Size], np.ndarray], storing: Storing) -> tuple[bytes, Shape]:
+    """Serialise an image file as an AnnotatedDatum.
+
+    Args:
+        path: the image.
+        label: its class; or what gives the objects in it, from its height and width in the file.
+        storing: how the image is stored.
+
+    Returns:
+        The AnnotatedDatum, and the shape of the image as stored, (C, H, W).
+
+    Raises:
+        DataError: naming the file that cannot be read or is wrong.
+    """
+    content = read_file(path)
+    original = decode_file(path, content, storing.colour, storing.max_pixels)
+    with located(file=str(path)):
+        image = _resized(original, storing)
+    datum = make_datum(path, content if image is original and storing.colour else None, image, storing.encoding)
+    datum.channels, datum.height, datum.width = image.shape
+    if callable(label):
+        datum.label = -1
+        return make_annotated(datum, label(original.shape[1:])), image.shape
+    datum.label = label
+    return AnnotatedDatum(datum=datum).SerializeToString(), image.shape
+
+
+def write_annotated(
+    path: str | os.PathLike[str], items: Iterable[tuple[np.ndarray, np.ndarray]], backend: str = "lmdb"
+) -> None:
+    """Write images with boxes as a new database for AnnotatedData; the folder appears when it is complete.
+
+    Args:
+        path: the folder to make.
+        items: for each image its pixels, uint8 (H, W, 3) in the order B, G, R, and its objects, (G, 7): for each the
+            class, its number within that, xmin, ymin, xmax and ymax in units of the image, and whether it is difficult.
+        backend: lmdb or leveldb.
+
+    Raises:
+        DataError: if the folder exists or cannot be written.
+    """
+    with WRITERS[backend](path) as put:
+        for n, (pixels, objects) in enumerate(items):
+            image = pixels.transpose(2, 0, 1)
+            datum = make_datum(f"image {n}", None, image, "png")
+            datum.channels, datum.height, datum.width = image.shape
+            put(b"%08d" % n, make_annotated(datum, objects))
+
+
+def _resized(image: np.ndarray, storing: Storing) -> np.ndarray:
+    """Return an image (C, H, W) in the size in which it is stored; itself where that is its own."""
+    if not (storing.min_dim or storing.max_dim):
+        return resize(image, storing.height, storing.width, storing.max_pixels)
+    short, long = sorted(image.shape[1:])
+    scale = np.float32(max(1.0, storing.min_dim / short))
+    if storing.max_dim and int(scale * long) > storing.max_dim:
+        scale = np.float32(storing.max_dim / long)
+    if scale == 1:
+        return image
+    try:
+        pixels = cv2.resize(image.transpose(1, 2, 0), (0, 0), fx=float(scale), fy=float(scale))
+    except (cv2.error, MemoryError) as error:
+        raise DataError(f"cannot be resized by a factor of {scale:g}: that is too large, or leaves nothing") from error
+    return pixels.reshape(*pixels.shape[:2], len(image)).transpose(2, 0, 1)

@@ -1,0 +1,316 @@
+"""The HDF5Data and HDF5Output layers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from .. import paths
+from ..atomic import replacing_path
+from ..errors import DataError, Problem, did_you_mean, located, require
+from ..hdf5 import HDF5_ERRORS, Allowance, RefusedError, find, opened
+from ..layers.context import Context, Shape, Site
+from ..layers.registry import register
+from ..layers.source import Look, Tops
+from ..layers.types import Facts, Gradient, LayerType, OnHost, PerLayer, Signature
+from .common import CounterRng, dims, float32_top
+from .data_layer import reads_batches
+from .image_list import shorten
+from .prefetch import Batch, Batches
+
+_READ_AHEAD = 4  # batches
+
+Rows = tuple[np.ndarray, ...]  # of each data set
+
+
+class Hdf5Batches:
+    """Batches of rows from files, one file after the other, round and round.
+
+    Each top is float32 (N, ...): the rows of the data set of its name. With `shuffle`, every round has its
+    own order of files, and of rows within each. One file at a time is held in memory.
+
+    Args:
+        site: the layer.
+        files: the files; how many rows each has is read of it here.
+        tops: what the look has shown.
+
+    Raises:
+        DataError: naming the file that cannot be read.
+    """
+
+    def __init__(self, site: Site, files: list[Path], tops: Tops) -> None:
+        param = site.layer.hdf5_data_param
+        self.tops = tops
+        self._site = site
+        self._files = files
+        self._names = list(site.layer.top)
+        self.batch_size: int = param.batch_size
+        self.threads = 1
+        self._rng = CounterRng(site.reading.seed, site.layer.name) if param.shuffle else None
+        self._held: tuple[int, Rows] | None = None  # the last file read
+        self._order: tuple[tuple[int, int], np.ndarray] | None = None  # the last order drawn, and for what
+        rows = {path: _count_rows(path, self._names[0]) for path in dict.fromkeys(files)}  # a list may repeat them
+        self._sizes = [rows[path] for path in files]
+        self.examples = sum(self._sizes)
+
+    def read(self, start: int) -> Batch:
+        """Read the batch from row `start` on. It may span files and rounds."""
+        parts: list[Rows] = []
+        at, end = start, start + self.batch_size
+        while at < end:
+            epoch, row = divmod(at, self.examples)
+            file, first = self._locate(epoch, row)
+            last = min(self._sizes[file], first + end - at)
+            order = self._row_order(epoch, file)[first:last] if self._rng else slice(first, last)
+            parts.append(tuple(rows[order] for rows in self._load(file)))
+            at += last - first
+        return Batch(tuple(np.concatenate(pieces) for pieces in zip(*parts, strict=True)))
+
+    def close(self) -> None:
+        """Let go of the file in memory. Reading on loads it again."""
+        self._held = None
+
+    def _locate(self, epoch: int, row: int) -> tuple[int, int]:
+        """Return which file a row of a round lies in, and where."""
+        n = len(self._files)
+        for file in self._rng.permutation(n, epoch).tolist() if self._rng else range(n):
+            if row < self._sizes[file]:
+                return file, row
+            row -= self._sizes[file]
+        raise AssertionError("a round has no such row")
+
+    def _row_order(self, epoch: int, file: int) -> np.ndarray:
+        assert self._rng is not None
+        if self._order is None or self._order[0] != (epoch, file):
+            self._order = (epoch, file), self._rng.permutation(self._sizes[file], epoch, file)
+        return self._order[1]
+
+    def _load(self, file: int) -> Rows:
+        if self._held is None or self._held[0] != file:
+            self._held = file, self._read_file(file)
+        return self._held[1]
+
+    def _read_file(self, file: int) -> Rows:
+        layer = self._site.layer
+        with located(layer=layer.name, layer_type=layer.type), _open_file(self._files[file]) as content:
+            allowance = Allowance(content, self._site.reading.max_hdf5_bytes, "max_hdf5_bytes")
+            data_sets = [_data_set(content, name) for name in self._names]
+            for data_set in data_sets:
+                allowance.check(data_set)
+            with np.errstate(over="ignore", invalid="ignore"):  # what no float holds becomes infinity, as in Caffe
+                return tuple(np.asarray(data_set[...], np.float32) for data_set in data_sets)
+
+
+@contextmanager
+def _open_file(path: Path) -> Iterator[h5py.File]:
+    """Open a file that has been looked at. Errors name it."""
+    try:
+        with opened(path) as content:
+            yield content
+    except (*HDF5_ERRORS, MemoryError) as error:
+        raise DataError(Problem(f"cannot be read: {error}", file=str(path))) from error
+
+
+def _count_rows(path: Path, name: str) -> int:
+    with _open_file(path) as content:
+        return len(_data_set(content, name))
+
+
+def _data_set(content: h5py.File, name: str) -> h5py.Dataset:
+    """Return a data set that was there when the file was looked at."""
+    found = find(content, name)
+    if not isinstance(found, h5py.Dataset):
+        raise RefusedError(f"has no data set '{name}' any more")
+    return found
+
+
+def _row_shapes(files: list[Path], names: list[str], max_bytes: int) -> list[tuple[int, ...]]:
+    """Return the shape of a row of each data set, which all files share, from the files' metadata.
+
+    Raises:
+        DataError: with what is wrong with the files.
+    """
+    problems: list[Problem] = []
+    any_rows = False
+    wanted: dict[str, tuple[int, ...]] = {}
+    for path in dict.fromkeys(files):
+        try:
+            with opened(path) as content:
+                found, wrong = _shapes(content, names, max_bytes)
+        except HDF5_ERRORS as error:
+            missing = "no such file" if not os.path.exists(path) else f"is not an HDF5 file, or is damaged ({error})"
+            found, wrong = {}, [missing]
+        rows = {name: shape[0] for name, shape in found.items()}
+        if len(set(rows.values())) > 1:
+            wrong.append("the data sets have different numbers of rows: " + _quote_rows(rows))
+        for name, shape in found.items():
+            if shape[1:] != wanted.setdefault(name, shape[1:]):
+                before = dims(wanted[name]) or "a number"
+                wrong.append(f"a row of '{name}' is {dims(shape[1:]) or 'a number'}, in the first file {before}")
+        problems += [Problem(message, file=str(path)) for message in wrong]
+        any_rows |= any(rows.values())
+    if not problems and not any_rows:
+        problems.append(Problem("the files have no rows"))
+    if problems:
+        raise DataError(shorten(problems))
+    return [wanted[name] for name in names]
+
+
+def _shapes(content: h5py.File, names: list[str], max_bytes: int) -> tuple[dict[str, tuple[int, ...]], list[str]]:
+    """Return the shapes of the data sets, and what is wrong with them."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    wrong: list[str] = []
+    allowance = Allowance(content, max_bytes, "max_hdf5_bytes")
+    for name in names:
+        try:
+            data_set = find(content, name)
+            if isinstance(data_set, h5py.Dataset):
+                allowance.check(data_set)
+        except RefusedError as error:
+            wrong.append(str(error))
+            continue
+        if isinstance(data_set, h5py.Group):
+            wrong.append(f"'{name}' is a group, not a data set; it holds {', '.join(sorted(data_set)) or 'nothing'}")
+        elif not isinstance(data_set, h5py.Dataset):
+            has = ", ".join(sorted(content)) or "nothing"
+            wrong.append(f"has no data set '{name}', only {has}{did_you_mean(name, content)}")
+        elif not data_set.shape:
+            wrong.append(f"data set '{name}' is a single value; its first axis must be the rows")
+        elif data_set.dtype.kind not in "fiu":
+            wrong.append(f"data set '{name}' has type {data_set.dtype}; integers or floats are needed")
+        else:
+            shapes[name] = data_set.shape
+    return shapes, wrong
+
+
+def _quote_rows(rows: Mapping[str, int]) -> str:
+    return ", ".join(f"'{name}' {n}" for name, n in rows.items())
+
+
+def _read_file_list(path: Path) -> list[Path]:
+    """Read a list of files: names are from the working directory, as in Caffe, else from the list's folder."""
+    try:
+        content = paths.content(path)
+    except OSError as error:
+        raise DataError(Problem(f"the list of files cannot be read: {error.strerror}", str(path))) from error
+    if content.startswith(b"\x89HDF"):
+        message = "is an HDF5 file; source must be a text file that lists such files, one a line"
+        raise DataError(Problem(message, str(path)))
+    names = content.decode("utf-8", "surrogateescape").split()
+    if not names:
+        raise DataError(Problem("the list names no files", str(path)))
+    found = {name: paths.find(name, path.parent) for name in dict.fromkeys(names)}  # a list may repeat them
+    return [found[name] for name in names]
+
+
+def look_at_hdf5_data(site: Site) -> Look:
+    """Look at the metadata of all files of an HDF5Data layer, so that all wrong ones are reported at once."""
+    param = site.layer.hdf5_data_param
+    if site.layer.HasField("transform_param"):
+        raise DataError("HDF5Data does not transform its data; remove transform_param")
+    if not param.source:
+        raise DataError("hdf5_data_param has no source; name a text file that lists HDF5 files")
+    if param.batch_size < 1:
+        raise DataError("hdf5_data_param.batch_size must be 1 or more")
+    shapes = _row_shapes(_read_file_list(site.path(param.source)), list(site.layer.top), site.reading.max_hdf5_bytes)
+    return Look(tuple(float32_top(param.batch_size, *shape) for shape in shapes))
+
+
+def open_hdf5_data(site: Site, tops: Tops) -> Batches:
+    """Open the files that an HDF5Data layer's list names."""
+    return Hdf5Batches(site, _read_file_list(site.path(site.layer.hdf5_data_param.source)), tops)
+
+
+register(
+    LayerType(
+        Signature("HDF5Data", bottoms=0, tops=(1, None), param="hdf5_data_param"),
+        reads_batches(look_at_hdf5_data, open_hdf5_data, lambda site: _READ_AHEAD),
+    )
+)
+
+
+_OUTPUT_NAMES = ("data", "label")
+
+
+def make_hdf5_output(ctx: Context, site: Site) -> LayerType:
+    """Write its bottoms to the data sets `data` and `label` of an HDF5 file.
+
+    The first forward pass of a net replaces the file; every further one adds its rows at the end, where Caffe
+    stops with an error. After every pass the file is complete and closed. Two nets cannot write to one file: where
+    both phases have the layer, `include` must keep it to one.
+    """
+    require(ctx.param.file_name, "hdf5_output_param has no file_name; name the file to write")
+    return replace(ctx.type, runs=OnHost(_OutputFile(ctx.param.file_name).write_rows, _output_top_shapes))
+
+
+def _output_top_shapes(ctx: Context, data: Any, label: Any) -> list[Shape]:
+    require(
+        data.shape and data.shape[:1] == label.shape[:1],
+        f"its bottoms must have as many rows: {dims(data.shape) or 'a number'} and {dims(label.shape) or 'a number'}",
+    )
+    return []
+
+
+def _output_backward(ctx: Context, data: np.ndarray, label: np.ndarray, *, y: Any, dy: Any) -> tuple[None, None]:
+    return None, None
+
+
+register(
+    LayerType(
+        Signature("HDF5Output", bottoms=2, tops=0, param="hdf5_output_param"),
+        PerLayer(make_hdf5_output, on_host=True),
+        Gradient(_output_backward),
+        Facts(integers=True),
+    )
+)
+
+
+class _OutputFile:
+    """The file that one layer writes, and how many rows it has written there."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._written: tuple[Path, int] | None = None
+
+    def write_rows(self, ctx: Context, data: np.ndarray, label: np.ndarray) -> tuple[()]:
+        rows = {name: np.asarray(array, np.float32) for name, array in zip(_OUTPUT_NAMES, (data, label), strict=True)}
+        path, before = self._written or (Path(self._name).expanduser().absolute(), 0)
+        try:
+            if self._written:
+                _append(path, rows, before)
+            else:
+                _create(path, rows)
+        except (OSError, KeyError) as error:
+            raise DataError(Problem(f"cannot be written: {error}", str(path))) from error
+        self._written = path, before + len(data)
+        return ()
+
+
+def _create(path: Path, rows: dict[str, np.ndarray]) -> None:
+    with replacing_path(path, DataError) as partial, h5py.File(partial, "w") as file:
+        for name, array in rows.items():
+            file.create_dataset(name, data=array, maxshape=(None, *array.shape[1:]), chunks=True)
+
+
+def _append(path: Path, rows: dict[str, np.ndarray], before: int) -> None:
+    with h5py.File(path, "r+") as file:
+        sets = {name: file[name] for name in rows}
+        if any(len(stored) != before for stored in sets.values()):
+            message = (
+                "has been written by another; if two nets have the layer, keep it to one with include { phase: ... }"
+            )
+            raise DataError(Problem(message, str(path)))
+        for name, array in rows.items():
+            if sets[name].shape[1:] != array.shape[1:]:
+                message = f"a row of '{name}' is {dims(array.shape[1:])}, in the file {dims(sets[name].shape[1:])}"
+                raise DataError(Problem(message, str(path)))
+        for name, array in rows.items():
+            sets[name].resize(before + len(array), axis=0)
+            sets[name][before:] = array

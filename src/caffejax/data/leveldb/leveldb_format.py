@@ -1,0 +1,166 @@
+"""What all files of a LevelDB share: numbers, checksums, keys with a sequence number, and how files are read."""
+
+from __future__ import annotations
+
+import functools
+import os
+import struct
+import weakref
+from pathlib import Path
+from typing import NamedTuple
+
+from google_crc32c import value as crc32c
+
+from ...errors import DataError, Problem
+
+
+class Entry(NamedTuple):
+    """What a table or a log says about a key. Sorts as LevelDB does: by key, the newest first.
+
+    Attributes:
+        key: the user's key.
+        age: the tag, negative: later entries have the smaller one.
+        file: the name of the file.
+        offset: where the block of the entry begins in it. In a log, every entry is a block.
+        size: the size of that block.
+        n: the number of the entry in the block.
+    """
+
+    key: bytes
+    age: int
+    file: str
+    offset: int
+    size: int
+    n: int
+
+
+DELETION, VALUE = 0, 1  # the low byte of a tag; the seven others are the sequence number
+
+_TAG = struct.Struct("<Q")
+
+
+def damaged(what: str, file: str | None = None) -> DataError:
+    """Return the error for a file that does not hold what it must."""
+    remedy = "the LevelDB is damaged: copy or make it anew, or try plyvel.repair_db on a copy"
+    return DataError(Problem(f"{what}; {remedy}", file))
+
+
+def checksum(data: bytes) -> int:
+    """Return the CRC-32C as LevelDB stores it: rotated and offset, so that checksums of checksums do no harm."""
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Read the varint at a position; return it and the position after it.
+
+    Raises:
+        DataError: if the data ends before, or the number has more than 64 bits.
+    """
+    number = 0
+    for n, byte in enumerate(data[at : at + 10]):
+        number |= (byte & 127) << 7 * n
+        if byte < 128:
+            return number, at + n + 1
+    raise damaged("a number has no end")
+
+
+def encode_varint(number: int) -> bytes:
+    """Encode a number as a varint: seven bits each, the low ones first."""
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def read_prefixed(data: bytes, at: int) -> tuple[bytes, int]:
+    """Read the length-prefixed bytes at a position; return them and the position after them.
+
+    Raises:
+        DataError: if the data ends before.
+    """
+    length, at = read_varint(data, at)
+    if at + length > len(data):
+        raise damaged(f"{length} bytes are announced where {len(data) - at} follow")
+    return data[at : at + length], at + length
+
+
+def encode_prefixed(data: bytes) -> bytes:
+    """Return bytes with their length before them."""
+    return encode_varint(len(data)) + data
+
+
+def split_key(internal: bytes) -> tuple[bytes, int]:
+    """Split a table's key into the user's key and the tag.
+
+    Raises:
+        DataError: if it is too short for both, or the tag is neither a value's nor a deletion's.
+    """
+    if len(internal) < 8:
+        raise damaged(f"a key has {len(internal)} bytes, too few for its sequence number")
+    (tag,) = _TAG.unpack_from(internal, len(internal) - 8)
+    if tag & 0xFF not in (DELETION, VALUE):
+        raise damaged(f"a key is of the unknown kind {tag & 0xFF}")
+    return internal[:-8], tag
+
+
+def join_key(key: bytes, sequence: int) -> bytes:
+    """Return a table's key for a value."""
+    return key + _TAG.pack(sequence << 8 | VALUE)
+
+
+_MOST_OPEN = 64
+
+
+class _Descriptor:
+    """An open file, closed with its last user."""
+
+    def __init__(self, path: Path) -> None:
+        self.number = os.open(path, os.O_RDONLY)
+        self.size = os.fstat(self.number).st_size
+        weakref.finalize(self, os.close, self.number)
+
+
+class Files:
+    """A reader of a folder's files, by name.
+
+    It holds no position in a file, so threads and forked copies need not know of each other.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._descriptor = functools.lru_cache(_MOST_OPEN)(lambda name: _Descriptor(folder / name))
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """Read bytes of a file.
+
+        Raises:
+            DataError: if the file cannot be read or has not so many bytes.
+        """
+        data = b""
+        try:
+            file = self._descriptor(name)
+            if offset + size > file.size:  # before any memory is asked for
+                raise damaged(f"has {file.size} bytes, but byte {offset + size} is referred to")
+            while len(data) < size and (part := os.pread(file.number, size - len(data), offset + len(data))):
+                data = data + part if data else part
+        except OSError as error:
+            raise DataError(Problem(f"cannot be read: {error.strerror}", str(self.folder / name))) from error
+        if len(data) < size:
+            raise damaged(f"has become shorter: {offset + len(data)} bytes")
+        return data
+
+    def size(self, name: str) -> int:
+        """Return how many bytes a file has; -1 if there is no such file."""
+        path = self.folder / name
+        return path.stat().st_size if os.path.isfile(path) else -1
+
+    def path(self, name: str) -> str:
+        """Return the path of a file, for messages."""
+        return str(self.folder / name)
+
+    def close(self) -> None:
+        """Close all files. Reading opens them again."""
+        self._descriptor.cache_clear()

@@ -1,0 +1,234 @@
+"""LevelDB folders: the index of the records, and reading them by position."""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import logging
+import os
+import threading
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...errors import DataError, Problem, located
+from .leveldb_format import VALUE, Entry, Files, damaged, split_key
+from .log_format import read_log, read_value
+from .manifest import Table, read_version
+from .sorted_table import LARGE, read_block, read_entries, scan_table
+
+
+class BlockSlice(NamedTuple):
+    """Records side by side in a block: the name of the file, the block's offset and size, which of its records."""
+
+    file: str
+    offset: int
+    size: int
+    records: slice
+
+
+@dataclass
+class Index:
+    """Where every record stands, as runs of records side by side in one block; mostly a run is a whole block.
+
+    Attributes:
+        files: names of the files.
+        starts: the number of the first record of each run.
+        places: four numbers for each run: the file, offset and size of the block, the first record's number in it.
+        length: the number of records.
+    """
+
+    files: list[str] = field(default_factory=list)
+    starts: array[int] = field(default_factory=lambda: array("q"))
+    places: array[int] = field(default_factory=lambda: array("q"))
+    length: int = 0
+
+    def locate(self, start: int, count: int) -> Iterator[BlockSlice]:
+        """Return where that many records stand, from number `start` on."""
+        end = start + count
+        run = bisect_right(self.starts, start) - 1
+        while start < end:
+            file, offset, size, first = self.places[4 * run : 4 * run + 4]
+            begin = self.starts[run]
+            run += 1
+            last = min(end, self.starts[run] if run < len(self.starts) else self.length)
+            yield BlockSlice(self.files[file], offset, size, slice(first + start - begin, first + last - begin))
+            start = last
+
+
+def build_index(files: Files, tables: dict[str, Table], logs: Iterable[list[Entry]], most: int | None = None) -> Index:
+    """Read the keys of a database and index its records: all, or the first `most`.
+
+    Raises:
+        DataError: if a table is damaged.
+    """
+    sources = [*(_scan_tables(files, run) for run in _group_disjoint(tables)), *logs]
+    index = Index()
+    numbers: dict[str, int] = {}
+    unverified: set[tuple[str, int, int]] = set()
+    last_key: bytes | None = None
+    before: tuple[str, int, int] | None = None
+    for key, age, file, offset, size, n in heapq.merge(*sources):
+        newest = key != last_key
+        last_key = key
+        if not newest or -age & 0xFF != VALUE:
+            # What hides here would show its damage only when it was read, which it never is.
+            if size >= LARGE and file in tables:
+                unverified.add((file, offset, size))
+            before = None
+            continue
+        if before != (file, offset, n):
+            index.starts.append(index.length)
+            index.places.extend((numbers.setdefault(file, len(numbers)), offset, size, n))
+        before = (file, offset, n + 1)
+        index.length += 1
+        if index.length == most:
+            break
+    for file, offset, size in unverified:
+        with located(file=files.path(file)):
+            read_block(files, file, offset, size)
+    index.files = list(numbers)
+    return index
+
+
+def _group_disjoint(tables: dict[str, Table]) -> list[list[str]]:
+    """Group the tables into as few groups as possible whose tables follow each other without overlap."""
+    runs: list[list[str]] = []
+    ends: list[bytes] = []
+    bounds = {name: (split_key(table.smallest)[0], split_key(table.largest)[0]) for name, table in tables.items()}
+    for name, (smallest, largest) in sorted(bounds.items(), key=lambda item: item[1]):
+        run = next((n for n, end in enumerate(ends) if end < smallest), len(runs))
+        if run == len(runs):
+            runs.append([])
+            ends.append(b"")
+        runs[run].append(name)
+        ends[run] = largest
+    return runs
+
+
+def _scan_tables(files: Files, names: list[str]) -> Iterator[Entry]:
+    last: tuple[bytes, int] | None = None
+    for name in names:
+        with located(file=files.path(name)):
+            for entry in scan_table(files, name):
+                if last is not None and (entry.key, entry.age) <= last:
+                    raise damaged("its keys are not in order")
+                last = entry.key, entry.age
+                yield entry
+
+
+log = logging.getLogger("caffejax.data")
+
+_CACHED_BLOCKS = 16  # by each thread: more than one, because tables that overlap are read in turns
+
+Block = list[tuple[bytes, bytes]]
+
+
+class LevelDb:
+    """The records of a LevelDB folder in the order of their keys: `records[i]` is (key, value).
+
+    Nothing is written or locked, so that any number of readers may share a folder, also one that may not be
+    written. The first use reads all keys, and notes where each block of records stands; values are read when
+    asked for, a block at a time, and each block is verified. Reading in order decodes every block once, a jump
+    costs one block. Several threads may read at once; copies, also in other processes, share the notes.
+
+    Records of a log that a crash has cut off are left out with a warning, as LevelDB does.
+
+    Args:
+        path: the folder.
+        most: how many records to find; the first use reads no keys after theirs, and finds no damage there.
+
+    Raises:
+        DataError: on first use, if the folder is missing, not a LevelDB, empty, or damaged; or later, where a
+            value is damaged.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], most: int | None = None) -> None:
+        self.path = Path(path)
+        self._most = most
+        self._index: Index | None = None
+        self._connect()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path, "_most": self._most, "_index": self._index}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._connect()
+
+    def __len__(self) -> int:
+        return self._get_index().length
+
+    def __getitem__(self, index: int) -> tuple[bytes, bytes]:
+        return self.read_range(index, 1)[0]
+
+    def read_range(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
+        """Read that many records from number `start` on, not beyond the last."""
+        index = self._get_index()
+        if not 0 <= start <= start + count <= index.length:
+            raise IndexError(f"{start} to {start + count}, of {index.length}")
+        read, records = self._block_reader(), []
+        for file, offset, size, which in index.locate(start, count):
+            block = read(file, offset, size)
+            if which.stop > len(block):
+                raise damaged("has changed since it was opened", self._files.path(file))
+            records += block[which]
+        return records
+
+    def head(self, count: int) -> LevelDb:
+        """Return a reader of the first `count` records alone."""
+        return LevelDb(self.path, count)
+
+    def close(self) -> None:
+        """Let go of the files. The next read opens them again."""
+        self._index = None
+        self._connect()
+
+    def _connect(self) -> None:
+        self._files = Files(self.path)
+        self._local = threading.local()
+
+    def _get_index(self) -> Index:
+        if self._index is None:
+            self._index = _open_index(self._files, self._most)
+        return self._index
+
+    def _block_reader(self) -> Callable[[str, int, int], Block]:
+        """Return `_read_records` with a cache of this thread's own."""
+        local = self._local
+        if not hasattr(local, "blocks"):
+            local.blocks = functools.lru_cache(_CACHED_BLOCKS)(functools.partial(_read_records, self._files))
+        return local.blocks
+
+
+def _open_index(files: Files, most: int | None) -> Index:
+    tables, names = read_version(files)
+    logs: list[list[Entry]] = []
+    truncated: tuple[str, int] | None = None
+    for name in names:
+        with located(file=files.path(name)):
+            entries, truncated_at = read_log(files, name)
+        if truncated and entries:  # only what was written last can be a crash's
+            raise damaged(
+                f"ends within the record after byte {truncated[1]}, but a later log follows", files.path(truncated[0])
+            )
+        if truncated_at is not None:
+            truncated = name, truncated_at
+            message = "%s: cut off after byte %d, as by a crash; the records written last are not there"
+            log.warning(message, files.path(name), truncated_at)
+        logs.append(entries)
+    index = build_index(files, tables, logs, most)
+    if not index.length:
+        why = f"; {truncated[0]} is cut off after byte {truncated[1]}: copy or make it anew" if truncated else ""
+        raise DataError(Problem(f"the LevelDB has no records{why}", str(files.folder)))
+    return index
+
+
+def _read_records(files: Files, file: str, offset: int, size: int) -> Block:
+    with located(file=files.path(file)):
+        if file.endswith(".log"):
+            return [read_value(files, file, offset, size)]
+        return [(split_key(key)[0], value) for key, value in read_entries(read_block(files, file, offset, size))]

@@ -1,0 +1,169 @@
+"""Write-ahead logs: records in fragments that fill blocks of 32 KiB, and the batches of writes in these records.
+
+Manifests have the same framing.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+
+from .leveldb_format import DELETION, VALUE, Entry, Files, checksum, damaged, read_prefixed
+
+BLOCK = 32768
+_HEADER = struct.Struct("<IHB")  # checksum, length, kind
+_FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+
+
+class LogReader:
+    """The records of a log file: iterating gives each with the file position of its first byte.
+
+    A record cut off by the end of the file is what a crash leaves behind. It is not given, as in LevelDB;
+    `truncated_at` then says at which byte the file's last complete record ends.
+
+    Raises:
+        DataError: for any other damage, while iterating.
+    """
+
+    def __init__(self, files: Files, name: str) -> None:
+        self.truncated_at: int | None = None
+        self._files = files
+        self._name = name
+        self._size = files.size(name)
+
+    def __iter__(self) -> Iterator[tuple[bytes, int]]:
+        parts: list[bytes] = []
+        start = good = 0
+        inside = False
+        for kind, data, at in self._fragments():
+            begins = kind in (_FULL, _FIRST)
+            if begins == inside and (inside is False or any(parts)):  # an empty first fragment may come twice
+                raise damaged(f"the fragments at byte {at} do not fit together")
+            if begins:
+                parts = []
+            if not any(parts):
+                start = at
+            parts.append(data)
+            inside = kind in (_FIRST, _MIDDLE)
+            if not inside:
+                yield b"".join(parts), start
+                good = at + len(data)
+        if inside or self.truncated_at is not None:
+            self.truncated_at = good
+
+    def _fragments(self) -> Iterator[tuple[int, bytes, int]]:
+        for offset in range(0, self._size, BLOCK):
+            block = self._files.read(self._name, offset, min(BLOCK, self._size - offset))
+            at = 0
+            while at + _HEADER.size <= len(block):
+                crc, length, kind = _HEADER.unpack_from(block, at)
+                data = block[at + _HEADER.size : at + _HEADER.size + length]
+                if not (crc or length or kind) and self._is_zero_from(offset + at):
+                    self.truncated_at = offset + at
+                    return
+                if len(data) < length <= BLOCK - _HEADER.size - at:
+                    self.truncated_at = offset + at
+                    return
+                if len(data) < length or crc != checksum(bytes([kind]) + data):
+                    raise damaged(f"the record at byte {offset + at} has a wrong checksum")
+                if kind not in (_FULL, _FIRST, _MIDDLE, _LAST):
+                    raise damaged(f"the record at byte {offset + at} is of the unknown kind {kind}")
+                at += _HEADER.size
+                if kind in (_FIRST, _MIDDLE) and at + length != BLOCK:
+                    raise damaged(f"the fragment at byte {offset + at} is too short")
+                yield kind, data, offset + at
+                at += length
+            if at < len(block) < BLOCK:
+                self.truncated_at = offset + at
+
+    def _is_zero_from(self, offset: int) -> bool:
+        """Return whether only zeros follow, as where room was reserved and never written to."""
+        rest = range(offset, self._size, BLOCK)
+        return not any(any(self._files.read(self._name, at, min(BLOCK, self._size - at))) for at in rest)
+
+
+def file_position(start: int, n: int) -> int:
+    """Return the position in the file of the n-th byte of a record whose first one is at `start`."""
+    room = BLOCK - start % BLOCK
+    if n < room:
+        return start + n
+    blocks, rest = divmod(n - room, BLOCK - _HEADER.size)
+    return (start // BLOCK + 1 + blocks) * BLOCK + _HEADER.size + rest
+
+
+def read_span(files: Files, name: str, start: int, size: int) -> bytes:
+    """Read so many bytes of one record, from a position in the file on.
+
+    Raises:
+        DataError: if the file has become shorter.
+    """
+    raw = files.read(name, start, file_position(start, size - 1) + 1 - start)
+    room = BLOCK - start % BLOCK
+    if size <= room:
+        return raw
+    pieces = [raw[:room]]
+    pieces += [raw[at + _HEADER.size : at + BLOCK] for at in range(room, len(raw), BLOCK)]
+    return b"".join(pieces)
+
+
+def frame_records(records: Iterable[bytes]) -> bytes:
+    """Return the content of a log file with these records."""
+    out = bytearray()
+    for record in records:
+        first = True
+        while first or record:
+            room = BLOCK - len(out) % BLOCK - _HEADER.size
+            if room < 0:
+                out += bytes(room + _HEADER.size)
+                continue
+            data, record = record[:room], record[room:]
+            kind = (_FIRST if record else _FULL) if first else (_MIDDLE if record else _LAST)
+            out += _HEADER.pack(checksum(bytes([kind]) + data), len(data), kind) + data
+            first = False
+    return bytes(out)
+
+
+_BATCH = struct.Struct("<QI")  # sequence number of the first entry, number of entries
+
+
+def read_log(files: Files, name: str) -> tuple[list[Entry], int | None]:
+    """Return the entries of a log in the order of their keys, and the byte where it is cut off, if it is.
+
+    Raises:
+        DataError: if it is damaged in any other way.
+    """
+    reader = LogReader(files, name)
+    entries = [entry for record, start in reader for entry in _entries(record, name, start)]
+    return sorted(entries), reader.truncated_at
+
+
+def read_value(files: Files, name: str, offset: int, size: int) -> tuple[bytes, bytes]:
+    """Read the key and the value of an entry of a log.
+
+    Raises:
+        DataError: if the file has changed.
+    """
+    _, key, value, _ = _parse(read_span(files, name, offset, size), 0)
+    return key, value
+
+
+def _entries(batch: bytes, name: str, start: int) -> Iterator[Entry]:
+    if len(batch) < _BATCH.size:
+        raise damaged(f"the batch at byte {start} has only {len(batch)} bytes")
+    sequence, count = _BATCH.unpack_from(batch)
+    at = _BATCH.size
+    for n in range(count):
+        kind, key, _, end = _parse(batch, at)
+        yield Entry(key, -(sequence + n << 8 | kind), name, file_position(start, at), end - at, 0)
+        at = end
+    if at != len(batch):
+        raise damaged(f"the batch at byte {start} has more than its {count} entries")
+
+
+def _parse(batch: bytes, at: int) -> tuple[int, bytes, bytes, int]:
+    if at >= len(batch) or batch[at] not in (DELETION, VALUE):
+        raise damaged("an entry of a batch is missing or of an unknown kind")
+    kind = batch[at]
+    key, at = read_prefixed(batch, at + 1)
+    value, at = read_prefixed(batch, at) if kind == VALUE else (b"", at)
+    return kind, key, value, at

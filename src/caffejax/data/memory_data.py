@@ -1,0 +1,73 @@
+"""The source of a MemoryData layer: arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..errors import DataError
+from .common import decode_position, dims, encode_position, float32_top
+
+
+class ArraySource:
+    """Batches of arrays in memory, in order, round and round.
+
+    Args:
+        data: images (n, C, H, W), kept as float32 without a copy where they are float32 already.
+        labels: n labels, of any shape with one number for each image.
+        batch_size: examples in a batch; n must be a multiple of it, as in Caffe.
+
+    Raises:
+        DataError: if the arrays do not have such shapes.
+    """
+
+    def __init__(self, data: np.ndarray, labels: np.ndarray, batch_size: int) -> None:
+        if batch_size < 1:
+            raise DataError("memory_data_param.batch_size must be 1 or more")
+        self._batch_size = batch_size
+        self.reset(data, labels)
+
+    def __iter__(self) -> ArraySource:
+        return self
+
+    def __next__(self) -> tuple[np.ndarray, ...]:
+        """Return the next batch: images (N, C, H, W) and labels (N,). They are copies: the arrays may be written to."""
+        start = self._examples % len(self._data)
+        batch = np.s_[start : start + self._batch_size]
+        self._examples += self._batch_size
+        return self._data[batch].copy(), self._labels[batch].copy()
+
+    def reset(self, data: np.ndarray, labels: np.ndarray) -> None:
+        """Start anew with other arrays.
+
+        Raises:
+            DataError: if they do not have such shapes; then nothing has changed.
+        """
+        data, labels = np.asarray(data, np.float32), np.asarray(labels, np.float32)
+        problems = []
+        if data.ndim != 4:
+            problems.append(f"the data is {dims(data.shape) or 'a number'}; images (n, C, H, W) are needed")
+        elif labels.size != len(data):
+            problems.append(f"there are {labels.size} labels for {len(data)} images")
+        if data.ndim and (not data.size or len(data) % self._batch_size):
+            problems.append(f"the number of images, {len(data)}, must be a multiple of batch_size {self._batch_size}")
+        if problems:
+            raise DataError(problems)
+        self._data, self._labels = data, labels.reshape(-1)
+        self._examples = 0
+        self.tops = float32_top(self._batch_size, *data.shape[1:]), float32_top(self._batch_size)
+
+    def get_state(self) -> Mapping[str, int]:
+        """Return the position of the next batch."""
+        return encode_position(self._examples)
+
+    def set_state(self, state: Mapping[str, int]) -> None:
+        """Go to a position that `get_state` gave."""
+        examples = decode_position(state)
+        if examples % self._batch_size:
+            raise DataError(f"position {examples} is not between batches of {self._batch_size}")
+        self._examples = examples
+
+    def close(self) -> None:
+        """Do nothing: no file is open."""

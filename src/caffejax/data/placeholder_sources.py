@@ -1,0 +1,175 @@
+"""Data layers whose source is not there: what takes their place, so that the rest of the net can be looked at."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from google.protobuf.message import Message
+
+from ..errors import CaffejaxError, GraphError, Problem
+from ..graph import Graph, build_graph
+from ..graph.rules import included
+from ..layers import Reads, layer_type
+from ..options import Reading
+from ..paths import find
+from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
+from .video.video_data import video_shape
+
+_SOURCES = ("source", "root_folder", "mean_file", "label_map_file", "name_size_file")
+_SIDES = (224, 227, 256, 299, 32, 28, 512, 64)  # of images whose size nothing tells, in the order of trying
+_BOXES = 8  # of a batch, each of eight numbers
+
+
+class AbsentError(Exception):
+    """A source that is not there, of a layer whose tops cannot be assumed."""
+
+
+class AssumedGraph(NamedTuple):
+    """A graph, and what was assumed to build it.
+
+    Attributes:
+        graph: the graph.
+        assumed: a sentence for each data layer whose source is absent.
+        guessed: whether nothing tells the size of some images, so that other sizes may do as well.
+    """
+
+    graph: Graph
+    assumed: tuple[str, ...] = ()
+    guessed: bool = False
+
+
+def assumed_graphs(
+    net: NetParameter, state: NetState, file: Path, reading: Reading = Reading(), wrong: Sequence[Problem] = ()
+) -> Iterator[AssumedGraph]:
+    """Yield the graph of a net whose sources may be absent; if nothing tells the images' size, one for each that fits.
+
+    Args:
+        net: the net, as `schema.read_net` gives it.
+        state: phase, level and stages.
+        file: where the net came from.
+        reading: how its data is read, where it is there.
+        wrong: what is wrong with its text.
+
+    Raises:
+        AbsentError: if the settings of a layer whose source is absent tell no shapes.
+        GraphError, SchemaError: as `build_graph`, if no size fits.
+    """
+    absent = [layer for layer in net.layer if included(layer, state) and has_absent_source(layer, file.parent)]
+    sides = side_guesses(absent)
+    error: CaffejaxError | None = None
+    fits = False
+    for side in sides:
+        try:
+            assumed = replaced(net, absent, side) if absent else net
+            graph = build_graph(assumed, state, file=str(file), reading=reading, wrong=wrong)
+        except CaffejaxError as failure:
+            error = error or failure
+        else:
+            fits = True
+            guessed = len(sides) > 1
+            yield AssumedGraph(graph, tuple(described(layer, side, guessed) for layer in absent), guessed)
+    if error is not None and not fits:
+        raise error
+
+
+def has_absent_source(layer: LayerParameter, folder: Path | None) -> bool:
+    """Return whether a layer reads from a file or folder that is not there."""
+    try:
+        if layer.bottom or not isinstance(layer_type(layer.type).runs, Reads):
+            return False
+    except GraphError:
+        return False
+    named = [(name, value) for message in _messages(layer) for name, value in _sources(message)]
+    return any(value and not os.path.exists(find(value, folder)) for name, value in named if name != "root_folder")
+
+
+def side_guesses(layers: Sequence[LayerParameter]) -> Sequence[int]:
+    """Return the sides to try for images: one only where the layers' own settings tell all."""
+    return _SIDES if any(_size(layer) is None for layer in layers) else _SIDES[:1]
+
+
+def in_place_of(layer: LayerParameter, side: int) -> LayerParameter:
+    """Return an Input layer with the tops that a data layer would have, as far as its settings tell.
+
+    Raises:
+        AbsentError: if they tell too little.
+    """
+    batch = next((m.batch_size for m in _messages(layer) if getattr(m, "batch_size", 0)), 1)
+    channels = 1 if layer.transform_param.force_gray or _is_grey(layer) else 3
+    height, width = _size(layer) or (side, side)
+    image = video_shape(layer, height, width) if layer.type == "VideoData" else (channels, height, width)
+    shapes = [[batch, *image], *_other_tops(layer, batch, height, width)]
+    if layer.type == "HDF5Data" or len(shapes) < len(layer.top):
+        raise AbsentError(
+            f"the source of layer '{layer.name}' ({layer.type}) is absent, and its settings tell no shapes"
+        )
+    new = LayerParameter(name=layer.name, type="Input", top=layer.top, include=layer.include, exclude=layer.exclude)
+    for shape in shapes[: len(layer.top)]:
+        new.input_param.shape.add(dim=shape)
+    return new
+
+
+def replaced(net: NetParameter, absent: Sequence[LayerParameter], side: int) -> NetParameter:
+    """Return the net with Input layers in place of these."""
+    names = {id(layer) for layer in absent}
+    new = NetParameter()
+    new.CopyFrom(net)
+    del new.layer[:]
+    new.layer.extend(in_place_of(layer, side) if id(layer) in names else layer for layer in net.layer)
+    return new
+
+
+def described(layer: LayerParameter, side: int, guessed: bool) -> str:
+    """Say what was assumed of a layer, and that the images' size was, if so."""
+    shapes = ", ".join("x".join(map(str, s.dim)) for s in in_place_of(layer, side).input_param.shape)
+    guess = ", a guess, as no setting tells the images' size" if guessed and _size(layer) is None else ""
+    absent = f"the source of layer '{layer.name}' ({layer.type}) is absent and was not opened"
+    return f"{absent}: tops taken for {shapes}{guess}"
+
+
+def _messages(layer: LayerParameter) -> Iterator[Any]:
+    """Yield the messages in a layer: its parameters, and what transforms images."""
+    for field, value in layer.ListFields():
+        if isinstance(value, Message) and field.name.endswith("_param"):
+            yield value
+
+
+def _sources(message: Message) -> Iterator[tuple[str, str]]:
+    for field, value in message.ListFields():
+        if field.name in _SOURCES and isinstance(value, str):
+            yield field.name, os.fspath(value)
+
+
+def _size(layer: LayerParameter) -> tuple[int, int] | None:
+    """Return height and width of the images, where the settings tell."""
+    t = layer.transform_param
+    if t.crop_size:
+        return t.crop_size, t.crop_size
+    sizes = [
+        (t.crop_h, t.crop_w),
+        *((resize.height, resize.width) for resize in t.resize_param),
+        *((p.crop_size, p.crop_size) for p in [layer.image_data_param] if layer.type == "VideoData"),
+        *((p.new_height, p.new_width) for p in (layer.image_data_param, layer.video_data_param)),
+        (layer.window_data_param.crop_size, layer.window_data_param.crop_size),
+    ]
+    return next(((h, w) for h, w in sizes if h and w), None)
+
+
+def _is_grey(layer: LayerParameter) -> bool:
+    return layer.HasField("image_data_param") and not layer.image_data_param.is_color
+
+
+def _other_tops(layer: LayerParameter, batch: int, height: int, width: int) -> list[list[int]]:
+    """Return the shapes of what comes after the images: labels, boxes, or maps of labels."""
+    match layer.type:
+        case "AnnotatedData":
+            return [[1, 1, _BOXES, 8]]
+        case "ImageSegData" | "DenseImageData" | "ImageLabelmapData":
+            return [[batch, 1, height, width], [batch, 1, 1, 2]]
+        case "Data" | "ImageData" | "WindowData" | "VideoData":
+            return [[batch]]
+        case _:
+            return []

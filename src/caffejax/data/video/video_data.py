@@ -1,0 +1,164 @@
+"""The VideoData layers of C3D and of temporal segment networks: frames of videos that a list names."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import closing
+from typing import Any
+
+import jax
+import numpy as np
+
+from ...errors import DataError
+from ...layers.context import Site
+from ...layers.registry import register
+from ...layers.source import Look, Tops
+from ...layers.types import Facts, LayerType, Signature
+from ..common import CounterRng, check_list_param, float32_top
+from ..data_layer import prefetch_depth, reads_batches
+from ..image_batches import Examples, GoodExamples, LabelledBatches, batch_shape
+from ..prefetch import Batch, Batches
+from ..transform import Finish, Transform
+from .tsn_segments import FOLLOWED, SegmentExamples
+from .video_examples import ClipExamples
+
+_CHANNELS = 3
+_LIST = ("source", "batch_size", "rand_skip", "shuffle", "new_height", "new_width", "new_length", "root_folder")
+_SEGMENTS = ("num_segments", "modality", "name_pattern")
+_OF_CLIPS = ("use_image", "use_temporal_jitter", "sampling_rate", "show_data")
+_OF_SSD = ("video_type", "device_id", "video_file", "skip_frames")
+_KNOWN = {
+    "image_data_param": {*_LIST, *_OF_CLIPS, "scale", "mean_file", "mean_value", "crop_size", "mirror", "is_color"},
+    "video_data_param": {
+        *(*_LIST, *_OF_CLIPS, "max_sampling_rate", "use_sampling_rate_jitter", "use_multiple_label", "num_of_labels"),
+    },
+    "segments": {*_LIST, *_SEGMENTS},
+}
+
+
+class ClipBatches(LabelledBatches):
+    """Batches of clips: images (N, C * length, h, w) made (N, C, length, h, w)."""
+
+    def __init__(self, *given: Any, length: int) -> None:
+        super().__init__(*given)
+        self._length = length
+
+    def read(self, start: int) -> Batch:
+        """Read the batch from example `start` on."""
+        batch = super().read(start)
+        images, *labels = batch.arrays
+        return batch._replace(arrays=(images.reshape(_as_clips(images.shape, self._length)), *labels))
+
+
+def look_at_video_data(site: Site) -> Look:
+    """Look at the first video of a VideoData layer, and for all videos of its list."""
+    kind, param = _checked(site)
+    rng = CounterRng(site.reading.seed, site.layer.name)
+    with closing(_examples(site, kind, param, rng)) as examples:
+        transform = Transform(_prepared(site, kind, param), rng)
+        first = GoodExamples(examples, param.batch_size, site.reading.skip_bad).read_range(0, 1)
+        shape: tuple[int, ...] = (param.batch_size, *batch_shape(first, examples, transform))
+    finish = transform.finish
+    if kind != "segments":
+        shape = _as_clips(shape, param.new_length)
+        if len(finish.mean) > 1:
+            finish = Finish(finish.mean.reshape(_as_clips(finish.mean.shape, param.new_length)), finish.scale)
+    tops = float32_top(*shape), float32_top(param.batch_size, *np.shape(first.labels[0]))
+    given = jax.ShapeDtypeStruct(shape, transform.dtype(first.images)), tops[1]
+    n = len(site.layer.top)
+    return Look(tops[:n], finish, given[:n])
+
+
+def open_video_data(site: Site, tops: Tops) -> Batches:
+    """Open the videos that a VideoData layer's list names: clips (N, 3, length, h, w), or segments (N, channels, h, w).
+
+    C3D's clips are `new_length` frames, each `sampling_rate` after the one before, of a video file, or with `use_image`
+    of a folder of 000001.jpg and so on. A line of the list is a name, the first frame and a label; with
+    `use_temporal_jitter` the first frame is drawn, and there stands the number of frames, or nothing for a file. With
+    `num_segments`, `modality` or `name_pattern` it is the layer of temporal segment networks, whose list has folders,
+    numbers of frames and labels: the channels are those of all segments' frames one after another.
+    """
+    kind, param = _checked(site)
+    rng = CounterRng(site.reading.seed, site.layer.name)
+    examples, prepared = _examples(site, kind, param, rng), _prepared(site, kind, param)
+    given = prepared, examples, param.batch_size, rng, tops
+    return LabelledBatches(*given) if kind == "segments" else ClipBatches(*given, length=param.new_length)
+
+
+register(
+    LayerType(
+        Signature("VideoData", bottoms=0, tops=(1, 2), param="video_data_param"),
+        reads_batches(look_at_video_data, open_video_data, prefetch_depth),
+        facts=Facts(
+            origin="C3D, yjxiong/caffe",
+            restrictions="The SSD fork's, which plays a video or a camera, is refused. A clip that cannot be read "
+            "is an error, as other bad examples are; C3D leaves it out in TRAIN. With use_image and "
+            "use_temporal_jitter clips begin in TEST with 000001.jpg; C3D looks for 000000.jpg. No recorded case.",
+        ),
+    )
+)
+
+
+def kind_of(layer: Any) -> tuple[str, Any]:
+    """Return which fork's layer a LayerParameter is, by the name of its settings in `_KNOWN`, and its parameters."""
+    if layer.HasField("image_data_param") and not layer.HasField("video_data_param"):
+        return "image_data_param", layer.image_data_param
+    param = layer.video_data_param
+    return ("segments" if any(param.HasField(field) for field in _SEGMENTS) else "video_data_param"), param
+
+
+def video_shape(layer: Any, height: int, width: int) -> tuple[int, ...]:
+    """Return the shape of one video of that size in a layer's first top."""
+    kind, param = kind_of(layer)
+    if kind != "segments":
+        return _CHANNELS, param.new_length, height, width
+    each = 2 if param.Modality.Name(param.modality) == "FLOW" else _CHANNELS
+    return param.num_segments * param.new_length * each, height, width
+
+
+def _checked(site: Site) -> tuple[str, Any]:
+    kind, param = kind_of(site.layer)
+    name = "image_data_param" if kind == "image_data_param" else "video_data_param"
+    if any(site.layer.video_data_param.HasField(field) for field in _OF_SSD):
+        raise DataError("the SSD fork's VideoData, which plays a video or a camera, is not supported")
+    check_list_param(param, name, _KNOWN[kind])
+    positive = ("new_length", "num_segments" if kind == "segments" else "sampling_rate")
+    for field in (*positive, "max_sampling_rate", "num_of_labels"):
+        if getattr(param, field, 1) < 1:
+            raise DataError(f"{name}.{field} must be 1 or more")
+    return kind, param
+
+
+def _examples(site: Site, kind: str, param: Any, rng: CounterRng) -> Examples[Any]:
+    return SegmentExamples(site, rng) if kind == "segments" else ClipExamples(site, param, rng)
+
+
+def _prepared(site: Site, kind: str, param: Any) -> Site:
+    """Return the site with a transform_param for images whose channels are those of all frames."""
+    layer = type(site.layer)()
+    layer.CopyFrom(site.layer)
+    t = layer.transform_param
+    if kind == "image_data_param":
+        for name in ("scale", "mean_file", "crop_size", "mirror"):
+            if param.HasField(name):
+                setattr(t, name, getattr(param, name))
+        if param.HasField("mean_value"):
+            t.mean_value.append(param.mean_value)
+    means = list(t.mean_value)
+    if kind == "segments":
+        for name in FOLLOWED:
+            t.ClearField(name)
+        channels = video_shape(layer, 0, 0)[0]
+        spread = means * (channels // max(len(means), 1))
+    else:
+        channels, spread = _CHANNELS, [mean for mean in means for _ in range(param.new_length)]
+    if len(means) > 1:
+        if channels % len(means) if kind == "segments" else len(means) != channels:
+            raise DataError(f"there are {len(means)} mean_value for {channels} channels: give one, or one for each")
+        t.mean_value[:] = spread
+    return dataclasses.replace(site, layer=layer)
+
+
+def _as_clips(shape: tuple[int, ...], length: int) -> tuple[int, ...]:
+    *before, channels, height, width = shape
+    return (*before, channels // length, length, height, width)

@@ -1,0 +1,148 @@
+"""Image files as Datums, as Caffe's convert_imageset stores them, and the mean of such."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import DataError, Problem
+from ..options import MAX_IMAGE_PIXELS
+from ..schema import caffe_pb2
+from .common import dims
+from .image_decoding import decode_file, read_file, resize
+from .opencv import cv2
+
+
+def encode_image_datum(
+    path: str,
+    label: int,
+    *,
+    colour: bool = True,
+    height: int = 0,
+    width: int = 0,
+    encoding: str = "",
+    max_pixels: int = MAX_IMAGE_PIXELS,
+) -> tuple[bytes, tuple[int, ...]]:
+    """Serialise an image file as a Datum.
+
+    Args:
+        path: the file.
+        label: its label.
+        colour: whether it is stored with three channels, else one.
+        height: the height to resize to, if `width` is given too.
+        width: likewise.
+        encoding: jpg, png, ...: store it compressed so. A file whose name ends in that and which is not resized is
+            stored byte by byte, also if it has colours and `colour` is False, as Caffe does.
+        max_pixels: how many pixels it may have, in the file and resized.
+
+    Returns:
+        The Datum, and the image's shape (C, H, W).
+
+    Raises:
+        DataError: naming the file, if it cannot be read or decoded, or OpenCV knows no such encoding.
+    """
+    content = read_file(path)
+    image = resize(decode_file(path, content, colour, max_pixels), height, width, max_pixels)
+    datum = make_datum(path, None if height and width else content, image, encoding)
+    datum.label = label
+    return datum.SerializeToString(), image.shape
+
+
+def make_datum(path: str, content: bytes | None, image: np.ndarray, encoding: str) -> caffe_pb2.Datum:
+    """Return a Datum without a label.
+
+    Args:
+        path: the image's file.
+        content: its bytes, or None if the image was changed.
+        image: the image (C, H, W).
+        encoding: jpg, png, ...; raw if empty.
+
+    Raises:
+        DataError: naming the file, if OpenCV knows no such encoding.
+    """
+    datum = caffe_pb2.Datum(encoded=bool(encoding))
+    if not encoding:
+        datum.channels, datum.height, datum.width = image.shape
+        datum.data = image.tobytes()
+    elif content is not None and _ends_in(path, encoding):
+        datum.data = content
+    else:
+        datum.data = _encoded(image, encoding, path)
+    return datum
+
+
+def guess_encoding(name: str) -> str:
+    """Return a file name's end in small letters: `jpg` for `a/b.JPG`; without a dot the whole name, as in Caffe."""
+    return name[name.rfind(".") + 1 :].lower()
+
+
+class MeanImage:
+    """The mean of images of one shape."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._sum: np.ndarray = np.zeros((0, 0, 0))
+
+    def add(self, image: np.ndarray) -> None:
+        """Count an image (C, H, W) in.
+
+        Raises:
+            DataError: if it has another shape than the first.
+        """
+        if not self.count:
+            self._sum = np.zeros(image.shape)
+        if image.shape != self._sum.shape:
+            raise DataError(
+                f"is {dims(image.shape)} (CxHxW), the first is {dims(self._sum.shape)}: a mean needs one shape"
+            )
+        self._sum += image
+        self.count += 1
+
+    @property
+    def value(self) -> np.ndarray:
+        """The mean, float32 (C, H, W)."""
+        return self._sum.astype(np.float32) / np.float32(self.count)
+
+    def to_binaryproto(self) -> bytes:
+        """Serialise the mean as a .binaryproto, in the form that Caffe writes."""
+        channels, height, width = self._sum.shape
+        blob = caffe_pb2.BlobProto(num=1, channels=channels, height=height, width=width)
+        blob.data.extend(self.value.ravel().tolist())
+        return blob.SerializeToString()
+
+
+def encode_feature_datums(features: np.ndarray, name: str) -> Iterable[bytes]:
+    """Serialise the rows of a blob as Datums with float_data, as extract_features stores them. `name` is the blob's.
+
+    Raises:
+        DataError: if the blob has more than four axes, or none.
+    """
+    if not 1 <= features.ndim <= 4:
+        raise DataError(
+            f"blob '{name}': its shape is {dims(features.shape) or 'that of a number'}; a Datum takes 1 to 4 axes"
+        )
+    channels, height, width = (*features.shape[1:], 1, 1, 1)[:3]
+    for row in features:
+        datum = caffe_pb2.Datum(channels=channels, height=height, width=width)
+        datum.float_data.extend(row.ravel().tolist())
+        yield datum.SerializeToString()
+
+
+def _ends_in(path: str, encoding: str) -> bool:
+    end, encoding = guess_encoding(path), encoding.lower()
+    return end == encoding or (encoding, end) == ("jpg", "jpeg")
+
+
+def _encoded(image: np.ndarray, encoding: str, path: str) -> bytes:
+    try:
+        done, data = cv2.imencode(f".{encoding}", image.transpose(1, 2, 0))
+    except cv2.error as error:
+        done, reason = False, error.err
+    else:
+        reason = "failed"
+    if not done:
+        message = f"cannot be stored as '{encoding}': {reason}; --encode_type jpg or png can"
+        raise DataError(Problem(message, str(Path(path))))
+    return bytes(data)

@@ -1,0 +1,308 @@
+"""Logs of training runs: Caffe's, ours and JSON lines, read as tables."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from io import StringIO
+from typing import Any, TextIO
+
+from ..atomic import replacing
+from ..errors import DataError, Problem
+
+Row = dict[str, float]
+
+FIXED = ("NumIters", "Seconds", "LearningRate")  # columns that every row has, before the outputs
+
+
+@dataclass
+class Log:
+    """The tables in a log: lists of rows `{column: number}`.
+
+    Each row has NumIters; Seconds since the solver began; and LearningRate, NaN before the log first states it.
+
+    Attributes:
+        train: further columns are the train net's outputs.
+        test: likewise the test nets', one row per net.
+        loss: a further column `loss` is the smoothed loss.
+        rate: no further column; where the log states the learning rate.
+    """
+
+    train: list[Row] = field(default_factory=list)
+    test: list[Row] = field(default_factory=list)
+    loss: list[Row] = field(default_factory=list)
+    rate: list[Row] = field(default_factory=list)
+
+
+def column(name: str, row: Row) -> str:
+    """Return the column of a row's next value of an output: `name`, `name[1]`, `name[2]`."""
+    found, index = name, 0
+    while found in row:
+        index += 1
+        found = f"{name}[{index}]"
+    return found
+
+
+def write_csv(path: str | os.PathLike[str], rows: Sequence[Row], delimiter: str = ",") -> None:
+    """Write a table with a line of headings; columns that a row lacks stay empty.
+
+    Raises:
+        CaffejaxError: if the file cannot be written.
+    """
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    text = StringIO()
+    writer = csv.DictWriter(text, columns, delimiter=delimiter, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    with replacing(path) as file:
+        file.write(text.getvalue().encode())
+
+
+_NUMBER = r"[-+]?(?:1\.#\w+|\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
+_GLOG = re.compile(r"^[IWEF](\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
+_ITERATION = re.compile(r"Iteration (\d{1,18})")
+_RATE = re.compile(rf"lr = ({_NUMBER})")
+_LOSS = re.compile(rf"Iteration \d+(?: \(.*?\))?, loss = ({_NUMBER})")
+_OUTPUT = re.compile(rf"(Train|Test) net output #(\d{{1,18}}): (\S+) = ({_NUMBER})")
+_SOLVING = "Solving "
+
+
+def read_caffe_log(lines: Iterable[str], year: int) -> Log:
+    """Read glog's lines; others are passed over. Of dates without a year, the first is in `year`.
+
+    Where a second run was added to the log, resumed or begun anew, it counts from its first iteration on: what the one
+    before did from there on is dropped.
+    """
+    log = Log()
+    iteration, rate = -1, math.nan
+    last = {"Train": -1, "Test": -1}  # number of the output last read
+    began = again = False
+    for seconds, line in _timed(lines, year):
+        if _SOLVING in line:
+            if not began:
+                log, rate = Log(), math.nan
+            began, again, iteration = True, began, -1
+        if found := _ITERATION.search(line):
+            iteration = int(found[1])
+            if again:
+                log, again = _before(log, iteration), False
+        if iteration < 0:
+            continue
+        if found := _RATE.search(line):
+            rate = _parse_c_number(found[1])
+            log.rate.append({"NumIters": float(iteration), "Seconds": seconds, "LearningRate": rate})
+        row = {"NumIters": float(iteration), "Seconds": seconds, "LearningRate": rate}
+        if found := _LOSS.search(line):
+            log.loss.append(row | {"loss": _parse_c_number(found[1])})
+        if found := _OUTPUT.search(line):
+            rows = log.train if found[1] == "Train" else log.test
+            number = int(found[2])
+            if not rows or rows[-1]["NumIters"] != iteration or number <= last[found[1]]:
+                rows.append(row)
+            last[found[1]] = number
+            rows[-1][column(found[3], rows[-1])] = _parse_c_number(found[4])
+    return log
+
+
+def _before(log: Log, iteration: int) -> Log:
+    def kept(rows: list[Row]) -> list[Row]:
+        return [row for row in rows if row["NumIters"] < iteration]
+
+    return Log(kept(log.train), kept(log.test), kept(log.loss), kept(log.rate))
+
+
+def _parse_c_number(text: str) -> float:
+    """Return a number as C prints it, or older libraries of Windows: 1.#INF, -1.#IND, 1.#QNAN."""
+    sign, _, word = text.partition("1.#")
+    if not word:
+        return float(text)
+    return float(f"{sign}inf") if word.startswith("INF") else math.nan
+
+
+def _timed(lines: Iterable[str], year: int) -> Iterator[tuple[float, str]]:
+    """Yield the lines that carry a time, each with the seconds since the solver began, or else since the first."""
+    start: datetime | None = None
+    before: datetime | None = None
+    stated_year, began = year, False
+    for line in lines:
+        found = _GLOG.match(line)
+        if not found:
+            continue
+        if _SOLVING in line and not began:
+            start, before, year, began = None, None, stated_year, True
+        stated, month, day, hour, minute, second, micros = found.groups()
+        clock = int(hour), int(minute), int(second), int((micros or "0").ljust(6, "0"))
+        try:
+            time = datetime(int(stated or year), int(month), int(day), *clock)
+            if not stated and before is not None and time.month < before.month:  # New Year
+                year += 1
+                time = time.replace(year=year)
+        except ValueError:  # no date
+            continue
+        start, before = start or time, time
+        yield (time - start).total_seconds(), line
+
+
+def line_of(event: Mapping[str, Any]) -> bytes:
+    """Return an event as a line; floats that are not finite become strings."""
+    return json.dumps(_words(event), separators=(", ", ": "), allow_nan=False).encode() + b"\n"
+
+
+def event_of(line: str) -> dict[str, Any] | None:
+    """Return the event in a line, or None where there is none, as in one that was cut."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and isinstance(found.get("event"), str) else None
+
+
+def read_json_lines(lines: Iterable[str]) -> Log:
+    """Read events as tables; lines that are none are passed over.
+
+    A run that was resumed, or begun anew, counts from there on: what an earlier one did after the iteration it starts
+    from is dropped, and where an iteration comes twice, the later line counts. Its seconds go on from the earlier's.
+    """
+    trained: dict[float, tuple[Row, Row, Row]] = {}  # by iteration: loss, rate, outputs
+    tested: dict[tuple[float, float], Row] = {}  # by iteration and net
+    began = 0.0
+    for line in lines:
+        event = event_of(line)
+        iteration = _json_number(event.get("iteration")) if event else None
+        if event is None or iteration is None:
+            continue
+        row = {"NumIters": iteration, "Seconds": began + _or_nan(event.get("seconds"))}
+        row["LearningRate"] = _or_nan(event.get("lr"))
+        match event["event"]:
+            case "start":
+                trained = {at: rows for at, rows in trained.items() if iteration and at <= iteration}
+                tested = {at: found for at, found in tested.items() if iteration and at[0] <= iteration}
+                kept = [loss["Seconds"] for loss, *_ in trained.values()] + [r["Seconds"] for r in tested.values()]
+                began = max((seconds for seconds in kept if math.isfinite(seconds)), default=0.0)
+            case "train":
+                trained.pop(iteration, None)
+                loss = row | {"loss": _or_nan(event.get("loss"))}
+                trained[iteration] = loss, row, _with_outputs(row, event.get("outputs"))
+            case "test":
+                key = iteration, _json_number(event.get("net")) or 0.0
+                tested.pop(key, None)
+                tested[key] = _with_outputs(row, event.get("outputs"))
+    log = Log(test=list(tested.values()))
+    for loss, rate, outputs in trained.values():
+        log.loss.append(loss)
+        log.rate.append(rate)
+        log.train += [outputs] if len(outputs) > len(rate) else []
+    return log
+
+
+def _words(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {str(key): _words(of_key) for key, of_key in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_words(one) for one in value]
+    return value
+
+
+def _json_number(value: Any) -> float | None:
+    """Return a number as it stands in a line; None for anything else."""
+    if isinstance(value, bool) or not (isinstance(value, int | float) or value in ("NaN", "Infinity", "-Infinity")):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _or_nan(value: Any) -> float:
+    found = _json_number(value)
+    return math.nan if found is None else found
+
+
+def _with_outputs(row: Row, outputs: Any) -> Row:
+    found = dict(row)
+    for name, value in outputs.items() if isinstance(outputs, dict) else ():
+        for one in value if isinstance(value, list) else [value]:
+            if (number := _json_number(one)) is not None:
+                found[column(name, found)] = number
+    return found
+
+
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+_LONGEST_LINE = 2**24  # characters; what is longer is read in parts, and so is no line of a log
+
+
+def parse_log(path: str | os.PathLike[str]) -> tuple[list[Row], list[Row]]:
+    """Return the outputs of the train net and of the test nets, as Caffe's parse_log does. Raises as `read_log`."""
+    log = read_log(path)
+    return log.train, log.test
+
+
+def read_log(path: str | os.PathLike[str]) -> Log:
+    """Read a log: Caffe's, caffejax's, or JSON lines, which begin with a brace.
+
+    Lines that are none of a log's are passed over. An output of several values has a column for each: `name`,
+    `name[1]`, `name[2]`. The first row takes its learning rate from the second, as in Caffe, whose solvers state
+    the rate only after the first outputs.
+
+    Raises:
+        DataError: for a file that cannot be read, or has no iteration of a solver in it.
+    """
+    try:
+        with open(path, encoding="utf-8-sig", errors="replace") as file:
+            year = datetime.fromtimestamp(os.path.getmtime(path)).year
+            start = file.read(2**16)
+            lines = map(_strip_escapes, _lines(start, file))
+            if "\0" in start:
+                log = Log()  # binary
+            elif _strip_escapes(start).lstrip().startswith("{"):
+                log = read_json_lines(lines)
+            else:
+                log = read_caffe_log(lines, year)
+    except OSError as error:
+        raise DataError(Problem(f"cannot be read: {error.strerror}", str(path))) from error
+    if not (log.train or log.test or log.loss):
+        raise DataError(Problem("this is no log of a training run: it states no loss and no net output", str(path)))
+    for rows in (log.train, log.test, log.loss):
+        if len(rows) > 1 and math.isnan(rows[0]["LearningRate"]):
+            rows[0]["LearningRate"] = rows[1]["LearningRate"]
+    return log
+
+
+def read_logs(paths: Iterable[str | os.PathLike[str]]) -> list[Log]:
+    """Read several logs.
+
+    Raises:
+        DataError: for all that cannot be read, together.
+    """
+    logs: list[Log] = []
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            logs.append(read_log(path))
+        except DataError as error:
+            problems += error.problems
+    if problems:
+        raise DataError(problems)
+    return logs
+
+
+def _strip_escapes(line: str) -> str:
+    """Return a line without what moves a terminal's cursor and colours it, as in what `script` captures of one."""
+    return _ESCAPES.sub("", line)
+
+
+def _lines(start: str, file: TextIO) -> Iterator[str]:
+    """Yield the lines of a file of which the start has been read."""
+    *whole, cut = start.splitlines(keepends=True) or [""]
+    yield from whole
+    yield cut if cut.endswith("\n") else cut + file.readline(_LONGEST_LINE)
+    while line := file.readline(_LONGEST_LINE):
+        yield line

@@ -1,0 +1,250 @@
+"""Curves of training runs as one matplotlib figure."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Literal
+
+from ..atomic import replacing
+from ..errors import CaffejaxError
+from ..tables import printable
+from .log_parser import FIXED, Log, Row
+
+
+def new_figure(**settings: Any) -> Any:
+    """Return an empty matplotlib Figure.
+
+    Raises:
+        CaffejaxError: if matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise CaffejaxError("plots need matplotlib: pip install 'caffejax[plot]'") from error
+    return Figure(**settings)
+
+
+def write_figure(figure: Any, path: str | os.PathLike[str]) -> None:
+    """Write a figure in the format that the name's end says.
+
+    Raises:
+        CaffejaxError: if there is no such format, or the file cannot be written.
+    """
+    picture = BytesIO()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph")  # of a name, which the font does not have
+            figure.savefig(picture, format=Path(path).suffix[1:] or None)
+    except ValueError as error:
+        raise CaffejaxError(f"{path}: {error}") from error
+    with replacing(path) as file:
+        file.write(picture.getvalue())
+
+
+_MOST_LINES = 8  # of an output of more values the mean is drawn
+_MAX_FINITE = 1e100  # what is larger counts as infinite: axes of float64 cannot span it, and training is in float32
+
+
+@dataclass
+class Curve:
+    """A line of a panel.
+
+    Attributes:
+        run: whose it is, as a number.
+        rows: where it goes: NumIters, Seconds, and the column.
+        column: the column to draw; of several the mean.
+        tested: whether a test net's; else it is of training.
+    """
+
+    run: int
+    rows: Sequence[Row]
+    columns: Sequence[str]
+    tested: bool
+
+    def points(self, axis: str) -> tuple[list[float], list[float]]:
+        """Return the abscissas, by the column `axis`, and the ordinates."""
+        rows = [row for row in self.rows if any(column in row for column in self.columns)]
+        return [row[axis] for row in rows], [_mean([row[c] for c in self.columns if c in row]) for row in rows]
+
+
+@dataclass
+class Panel:
+    """A panel of a figure.
+
+    Attributes:
+        title: what it shows.
+        curves: the lines.
+        smooth: whether smoothing concerns its curves of training.
+    """
+
+    title: str
+    curves: list[Curve] = field(default_factory=list)
+    smooth: bool = True
+
+
+def panels_of(logs: Sequence[Log]) -> list[Panel]:
+    """Return the panels for some runs' logs, those with nothing in them left out.
+
+    The test loss is drawn with the training loss if the train net and a test net have one output of the same name only.
+    """
+    loss, rate = Panel("loss"), Panel("learning rate", smooth=False)
+    tested: dict[str, Panel] = {}
+    for run, log in enumerate(logs):
+        if log.loss:
+            loss.curves.append(Curve(run, log.loss, ["loss"], tested=False))
+        if log.rate:
+            rate.curves.append(Curve(run, log.rate, ["LearningRate"], tested=False))
+        trained = _outputs(log.train)
+        nets = _by_net(log.test)
+        shared = trained.keys() & {name for rows in nets for name in _outputs(rows)}
+        for number, rows in enumerate(nets):
+            where = f" (net {number})" if len(nets) > 1 else ""
+            for name, columns in _outputs(rows).items():
+                beside = len(trained) == 1 and {name} == shared and log.loss and not where
+                panel = loss if beside else tested.setdefault(f"test {name}{where}", Panel(f"test {name}{where}"))
+                panel.curves += [Curve(run, rows, drawn, tested=True) for drawn in _split_columns(columns)]
+    return [panel for panel in (loss, *tested.values(), rate) if panel.curves]
+
+
+def smoothed(values: Sequence[float], width: int) -> list[float]:
+    """Return the mean of each value and as many before as after it, up to `width` in all, but for those not finite."""
+    reach = [min(width // 2, i, len(values) - 1 - i) for i in range(len(values))]
+    return [_mean(values[i - n : i + n + 1]) for i, n in enumerate(reach)]
+
+
+def _mean(values: Sequence[float]) -> float:
+    finite = [value for value in values if abs(value) <= _MAX_FINITE]
+    return sum(finite) / len(finite) if finite else math.nan
+
+
+def _outputs(rows: Sequence[Row]) -> Mapping[str, list[str]]:
+    """Return the outputs in some rows: by the name each, the columns of its values."""
+    columns = dict.fromkeys(column for row in rows for column in row if column not in FIXED)
+    found: dict[str, list[str]] = {}
+    for column in columns:
+        name = column.rpartition("[")[0] if column.endswith("]") else column
+        found.setdefault(name if name in columns else column, []).append(column)
+    return found
+
+
+def _split_columns(columns: list[str]) -> Iterator[list[str]]:
+    yield from ([column] for column in columns) if len(columns) <= _MOST_LINES else [columns]
+
+
+def _by_net(rows: Sequence[Row]) -> list[list[Row]]:
+    """Return the rows of each test net: of those of one iteration, which follow each other, each is another net's."""
+    nets: list[list[Row]] = []
+    number, last = 0, math.nan
+    for row in rows:
+        number = number + 1 if row["NumIters"] == last else 0
+        last = row["NumIters"]
+        nets += [[]] if number == len(nets) else []
+        nets[number].append(row)
+    return nets
+
+
+Axis = Literal["iterations", "seconds"]
+_COLUMNS: Mapping[Axis, str] = {"iterations": "NumIters", "seconds": "Seconds"}
+_INK, _FAINT = "#333333", "#dddddd"
+# Okabe and Ito's colours, which most colour-blind readers can tell apart
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#b8a200")
+_MOST_MARKERS = 60
+_MOST_PANELS = 200  # they take some 15 seconds
+
+
+def draw_runs(logs: Mapping[str, Log], *, axis: Axis = "iterations", smooth: int = 1, log_loss: bool = False) -> Any:
+    """Draw the loss, all outputs of test nets, and the learning rate of some runs; return a matplotlib Figure.
+
+    Args:
+        logs: by the names of the runs.
+        axis: what is drawn to the right.
+        smooth: how many points of training a mean is taken over; the points themselves then stay visible, faintly.
+        log_loss: whether the loss is drawn on a logarithmic scale.
+
+    Raises:
+        CaffejaxError: if there is nothing to draw, or far too much, or matplotlib is not installed.
+    """
+    panels = panels_of(list(logs.values()))
+    if not panels:
+        raise CaffejaxError("there is nothing to draw")
+    if len(panels) > _MOST_PANELS:
+        found = f"there are {len(panels)} panels to draw, and at most {_MOST_PANELS} can be"
+        raise CaffejaxError(f"{found}: one for each output of test nets; `caffejax parse_log` writes tables")
+    colours = [_colour(run, len(logs)) for run in range(len(logs))]
+    across = min(len(panels), 3 if len(panels) != 4 else 2)
+    down = -(-len(panels) // across)
+    figure = new_figure(figsize=(4.6 * across, 3.3 * down + 0.5), dpi=110, layout="constrained")
+    for number, panel in enumerate(panels, 1):
+        axes = figure.add_subplot(down, across, number)
+        _draw(axes, panel, _COLUMNS[axis], smooth if panel.smooth else 1, colours)
+        if log_loss and panel.title == "loss":
+            axes.set_yscale("log")
+        axes.set_xlabel(axis, color=_INK)
+    lines = [_handle(colour, name) for colour, name in zip(colours, logs, strict=True)]
+    if any({curve.tested for curve in panel.curves} == {False, True} for panel in panels):
+        lines += [_handle(_INK, "training"), _handle(_INK, "test", **_TESTED)]
+    if len(lines) > 1:
+        figure.legend(handles=lines, loc="outside upper center", ncols=min(len(lines), 2 * across), frameon=False)
+    else:
+        figure.suptitle(_escape_dollars(next(iter(logs))), color=_INK)
+    return figure
+
+
+_TESTED = {"linestyle": "--", "marker": "o", "markersize": 3.5}
+
+
+def _colour(run: int, runs: int) -> Any:
+    """Return the colour of one of some runs."""
+    if runs <= len(_COLOURS):
+        return _COLOURS[run]
+    from matplotlib import colormaps
+
+    return colormaps["turbo"](run / (runs - 1))
+
+
+def _handle(colour: Any, name: str, **style: Any) -> Any:
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color=colour, label=_escape_dollars(name), linewidth=1.8, **style)
+
+
+def _escape_dollars(name: str) -> str:
+    """Return a name, which may come from a file, as text: matplotlib reads formulas between dollars."""
+    return printable(name).replace("$", r"\$")
+
+
+def _draw(axes: Any, panel: Panel, column: str, smooth: int, colours: Sequence[Any]) -> None:
+    both = len({curve.tested for curve in panel.curves}) > 1
+    for curve in panel.curves:
+        x, y = curve.points(column)
+        colour = colours[curve.run]
+        style: dict[str, Any] = {"color": colour, "linewidth": 1.6}
+        if curve.tested and len(x) <= _MOST_MARKERS:
+            style |= {"marker": "o", "markersize": 3.5}
+        if curve.tested and both:
+            style |= {"linestyle": "--"}
+        if smooth > 1 and not curve.tested:
+            axes.plot(x, y, color=colour, linewidth=1, alpha=0.25)
+            y = smoothed(y, smooth)
+        axes.plot(x, y, **style)
+    axes.set_title(_escape_dollars(panel.title), color=_INK, fontsize=11, loc="left")
+    axes.grid(color=_FAINT, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=_INK, labelsize=9)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(_INK)
+    _mark_non_finite(axes, panel, column)
+
+
+def _mark_non_finite(axes: Any, panel: Panel, column: str) -> None:
+    """Say so where a curve has no finite number at all."""
+    if not any(math.isfinite(y) for curve in panel.curves for y in curve.points(column)[1]):
+        axes.text(0.5, 0.5, "no finite numbers", transform=axes.transAxes, ha="center", color=_INK)
