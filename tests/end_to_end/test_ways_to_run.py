@@ -212,11 +212,11 @@ def cut_in_pieces(message: NetParameter, net: Net) -> None:
 
 
 @every_net
-def test_cut_round_host_layers_it_gives_the_same(case: Case) -> None:
+def test_split_at_host_layers_layers_it_gives_the_same(case: Case) -> None:
     assert_same(whole(case.net(cut_in_pieces)), expected(case))
 
 
 @pytest.mark.parametrize("case", [case for case in cases() if case.id.startswith(("inplace", "slash", "v1_convnet"))])
-def test_cut_round_host_layers_in_pycaffe_it_gives_the_same(case: Case) -> None:
+def test_split_at_host_layers_layers_in_pycaffe_it_gives_the_same(case: Case) -> None:
     """Of nets with layers in place: what these read has to outlive what is written over it."""
     assert_same(in_pycaffe(case.net(cut_in_pieces), at_once), expected(case))

@@ -72,8 +72,8 @@ def test_compiled_code_has_all_rows_and_the_surface_those_there_are(rows: int, t
 def test_round_host_layers_blobs_have_the_rows_there_are(rows: int) -> None:
     net, x = Net(NET + HOST, "TRAIN"), numbers(rows)
     how = {layer.name: part.how for part in net.schedule.parts for layer in part.layers}
-    assert how["found"] == "padded"
-    assert how["ip"] == how["relu"] == "rows"
+    assert how["found"] == "trimmed"
+    assert how["ip"] == how["relu"] == "bucketed"
     params, state = net.init(jax.random.key(0))
     (loss, outputs), (grads, dx) = jax.value_and_grad(
         lambda params, x: net.loss(params, state, {"data": x}, blobs=("found", "ip")), (0, 1), has_aux=True

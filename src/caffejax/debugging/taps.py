@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ..execution import Given, Part, Result, Values, one_by_one, run, run_parts, schedule_of
-from ..execution.cut import cut_round_host
+from ..execution.schedule import split_at_host_layers
 from ..graph import Layer
 from ..net import Net, Params
 
@@ -44,7 +44,7 @@ class Taps:
         batch: Mapping[str, jax.Array],
         key: jax.Array,
     ) -> None:
-        self._schedule = cut_round_host(one_by_one(schedule_of(net.graph)), trim=net.has_host_layers)
+        self._schedule = split_at_host_layers(one_by_one(schedule_of(net.graph)), trim=net.has_host_layers)
         self._runner = net.runner
         self._given = Given(params, state, batch, key, {})
         # a copy of what each layer reads, so that the shares of a shared param's gradient can be told apart

@@ -1,9 +1,8 @@
 """From a graph to what runs: passes over a schedule, and its one interpreter."""
 
-from .model import Part, Schedule, Step, one_by_one, part_of, schedule_of
-from .plan import plan
 from .rematerialize import run_part
 from .running import Given, Result, Trees, Values, compute, run, run_parts
+from .schedule import Part, Schedule, Step, one_by_one, part_of, plan, schedule_of
 
 __all__ = [
     "Given",

@@ -18,8 +18,8 @@ from ..errors import LayerError
 from ..kernels import compiling
 from ..layers.rows import trimmed
 from ..options import Kernels
-from .model import Part
 from .running import Given, Result, compute
+from .schedule import Part
 
 log = logging.getLogger("caffejax.net")
 
@@ -41,10 +41,10 @@ class CompiledParts:
     ) -> Result:
         """Run a part."""
         run = self._function(part, keep)
-        rows = {len(v) for name, v in before.items() if name in part.ragged and not given.taps}
+        rows = {len(v) for name, v in before.items() if name in part.bucketed_inputs and not given.taps}
         if len(rows) != 1:
             self._log_shapes(part, before)
-            return trimmed_tops(part, run(given, before)) if part.how == "padded" else run(given, before)
+            return trimmed_tops(part, run(given, before)) if part.how == "trimmed" else run(given, before)
         (n,) = rows
         size = 1 << (n - 1).bit_length() if n else 1
         seen = self._seen.setdefault(part.key, set())
@@ -55,7 +55,7 @@ class CompiledParts:
         def filled(v: jax.Array) -> jax.Array:
             return jnp.pad(v, [(0, size - n)] + [(0, 0)] * (v.ndim - 1))
 
-        result = run(given, {name: filled(v) if name in part.ragged else v for name, v in before.items()})
+        result = run(given, {name: filled(v) if name in part.bucketed_inputs else v for name, v in before.items()})
         return result._replace(values={name: v[:n] for name, v in result.values.items()})
 
     def _function(self, part: Part, keep: frozenset[str] | None) -> Any:

@@ -27,8 +27,8 @@ import numpy as np
 from ..kernels.gradient import with_gradient
 from ..machine import memory_budget
 from ..sizes import counted, in_words
-from .model import Part, Schedule, Step
 from .running import Given, Result, Values, compute, run
+from .schedule import Part, Schedule, Step
 
 log = logging.getLogger("caffejax.net")
 

@@ -16,7 +16,7 @@ from ..layers.calling import call_once_traced, fused_once_traced
 from ..layers.checking import check_dtypes
 from ..layers.dtypes import cast_inputs, matmul_precision
 from ..layers.epilogue import Epilogue
-from .model import Part, Schedule, Step
+from .schedule import Part, Schedule, Step
 
 Values = dict[str, jax.Array]
 Arrays = tuple[jax.Array, ...]

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..execution import Given, Trees, compute
-from ..execution.model import part_of
+from ..execution.schedule import part_of
 from ..graph import Graph, Layer
 from ..layers import Traced
 

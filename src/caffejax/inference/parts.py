@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import CaffejaxError
 from ..execution import Part, Schedule, Trees, plan
-from ..execution.model import part_of
+from ..execution.schedule import part_of
 from ..graph import Graph, Layer
 from ..graph.reshape import with_batch
 from ..kernels import frozen

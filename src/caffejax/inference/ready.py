@@ -20,7 +20,7 @@ import numpy as np
 from ..errors import LayerError
 from ..execution import Given, Part, Result, Schedule, Trees, Values, compute, plan, run, run_part
 from ..execution.compiled import CompiledParts
-from ..execution.model import part_of
+from ..execution.schedule import part_of
 from ..graph import Graph, Layer
 from ..kernels import compiling, frozen
 from ..kernels.operation import Operation

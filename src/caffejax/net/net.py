@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from ..errors import WeightsError
 from ..execution import Given, Result, plan, run, run_part
 from ..execution.compiled import CompiledParts
-from ..execution.fuse import keep_apart
 from ..execution.rematerialize import Rematerializer
+from ..execution.schedule import unfuse
 from ..forks import refuse_in_forks
 from ..graph import Graph, Param, build_graph, inference_graph, net_state
 from ..graph.reshape import reshape_graph, with_batch
@@ -317,7 +317,7 @@ class Net(Shown, OnDisk):
             self._unseen = False
         with shape_hints(self.graph, given.inputs):
             schedule = self.recomputing.schedule(given) if training and self.recomputing else self.schedule
-            return run(keep_apart(schedule, frozenset(given.taps)), given, wanted=wanted, runner=self.runner)
+            return run(unfuse(schedule, frozenset(given.taps)), given, wanted=wanted, runner=self.runner)
 
     def _returned(self, values: Blobs, names: Iterable[str]) -> Blobs:
         own = to_float32 if self.run.precision == "bfloat16" else lambda value: value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax
 
-from ..execution.cut import padded_blobs
+from ..execution.schedule import padded_blobs
 from ..graph import Graph
 from ..layers.rows import axis_of_rows_in, count, first_rows
 from ..variables import Blobs

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ..execution import Given, Part, Result, Schedule, Values, compute, one_by_one, part_of, run, schedule_of
-from ..execution.cut import cut_round_host
-from ..execution.fuse import fuse
+from ..execution.schedule import fuse, split_at_host_layers
 from ..graph import Graph, Layer, Slot
 from ..graph.indices import index_blob
 from ..kernels import compiling
@@ -193,7 +192,7 @@ class Ranges:
         the rows that there are.
         """
         whole = schedule_of(self.graph, first, last)
-        for part in (one_by_one(whole) if apart else cut_round_host(whole, trim=self.padding_is_read)).parts:
+        for part in (one_by_one(whole) if apart else split_at_host_layers(whole, trim=self.padding_is_read)).parts:
             stop = first + len(part.layers)
             yield self.of(first, stop - 1)
             first = stop

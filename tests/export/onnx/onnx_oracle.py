@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from caffejax.execution.cut import padded_blobs
+from caffejax.execution.schedule import padded_blobs
 from caffejax.export import BatchError, Subject
 from caffejax.export.onnx import export_onnx
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...checkpoints.blobs import fit
 from ...errors import DataError, Problem, WeightsError
-from ...execution.cut import padded_blobs
+from ...execution.schedule import padded_blobs
 from ...net import Net, Variables
 from ...schema.blobs import Array
 from ..apart import Apart

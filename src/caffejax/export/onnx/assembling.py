@@ -13,7 +13,7 @@ from onnx import ModelProto, helper
 
 from ..._version import __version__
 from ...errors import CaffejaxError, GraphError, Problem
-from ...execution.cut import padded_blobs
+from ...execution.schedule import padded_blobs
 from ...graph import Layer
 from ...layers.rows import axis_of_rows_in, rows_axis
 from ..preprocessing import Preprocessing

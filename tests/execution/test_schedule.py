@@ -1,4 +1,4 @@
-"""Fusion: which layers become one step, and which are kept apart."""
+"""Schedules: their parts, the split at host layers, and which layers are fused."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from schedule_nets import CHAIN, CONVOLUTION, INPUT, in_place, names
+from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, in_place, names
 
 from caffejax import Facts, LayerType, Net, Signature, Traced
 from caffejax.execution import schedule_of
-from caffejax.execution.fuse import fuse, keep_apart
+from caffejax.execution.schedule import fuse, split_at_host_layers, unfuse
 from caffejax.layers import ByChannel, Context, registered
 
 LEAKY = CHAIN.replace('"ReLU"', '"ReLU" relu_param { negative_slope: 0.1 }')
@@ -38,11 +38,11 @@ def fused(net: Net) -> list[list[str]]:
         (INPUT + CONVOLUTION + in_place("TanH"), "TEST", {}, []),
     ],
 )
-def test_what_is_fused(text: str, phase: Any, options: Any, expected: list[list[str]]) -> None:
+def test_fusible_layers_become_one_step(text: str, phase: Any, options: Any, expected: list[list[str]]) -> None:
     assert fused(Net(text, phase, **options)) == expected
 
 
-def test_layers_of_other_packages_are_fused_by_what_they_say() -> None:
+def test_registered_layers_are_fused_by_their_facts() -> None:
     def double(ctx: Context, x: jax.Array) -> jax.Array:
         return 2 * x
 
@@ -64,8 +64,40 @@ def test_layers_of_other_packages_are_fused_by_what_they_say() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-def test_layers_are_kept_apart_where_a_blob_is_tapped() -> None:
+def test_layers_are_unfused_where_a_blob_is_tapped() -> None:
     net = Net(CHAIN)
-    assert names(keep_apart(net.schedule, frozenset({"conv"}))) == [[layer.name] for layer in net.graph.layers]
-    assert keep_apart(net.schedule, frozenset({"data"})).parts[0].steps[1:] == net.schedule.parts[0].steps[1:]
-    assert keep_apart(net.schedule, frozenset()) is net.schedule
+    assert names(unfuse(net.schedule, frozenset({"conv"}))) == [[layer.name] for layer in net.graph.layers]
+    assert unfuse(net.schedule, frozenset({"data"})).parts[0].steps[1:] == net.schedule.parts[0].steps[1:]
+    assert unfuse(net.schedule, frozenset()) is net.schedule
+
+
+def test_a_schedule_is_split_at_host_layers() -> None:
+    net = Net(FILTERED)
+    assert [(part.how, [layer.name for layer in part.layers]) for part in net.schedule.parts] == [
+        ("traced", ["data", "wanted", "conv"]),
+        ("host", ["filter"]),
+        ("bucketed", ["relu", "ip"]),
+        ("traced", ["sum"]),
+    ]
+    assert str(net.schedule).splitlines() == [
+        "compiled: data .. conv",
+        "on the host: filter",
+        "compiled for rows padded to a power of two: relu .. ip",
+        "compiled: sum",
+    ]
+
+
+def test_a_schedule_without_host_layers_is_not_split() -> None:
+    whole = schedule_of(Net(CHAIN).graph)
+    assert names(split_at_host_layers(whole, trim=True)) == names(whole)
+    assert len(split_at_host_layers(whole, trim=True).parts) == 1
+
+
+def test_parts_know_what_they_read_make_and_own() -> None:
+    net = Net(FILTERED)
+    first, host, bucketed, last = net.schedule.parts
+    assert (first.reads, host.reads, bucketed.reads, last.reads) == ((), ("conv", "wanted"), ("some",), ("ip",))
+    assert (first.makes, bucketed.makes) == ({"data", "wanted", "conv"}, {"some", "ip"})
+    assert (first.owners, host.owners, bucketed.owners) == ({"conv"}, frozenset(), {"ip"})
+    assert net.schedule.needed_after(0) == {"conv", "wanted", "some", "ip"}
+    assert net.schedule.needed_after(3) == frozenset()

@@ -1,0 +1,274 @@
+"""Schedules: which layers are computed together, in which order and how. Nothing here computes.
+
+`plan` makes a net's schedule by two passes: `split_at_host_layers` and `fuse`. A third, which marks parts to recompute
+in the backward pass, is in `rematerialize`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain, groupby, takewhile
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from ..graph import Graph, Layer
+from ..layers import OnHost
+from ..layers.epilogue import Epilogue
+
+How = Literal["traced", "bucketed", "trimmed", "host", "remat"]
+
+_WORDS: Mapping[How, str] = {
+    "traced": "compiled",
+    "bucketed": "compiled for rows padded to a power of two",
+    "trimmed": "compiled, padding rows removed from the tops",
+    "host": "on the host",
+    "remat": "compiled, and run again in the backward pass",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A layer and the in-place layers after it that are fused with it."""
+
+    layers: tuple[Layer, ...]
+
+    @property
+    def first(self) -> Layer:
+        """The layer that the others are fused into."""
+        return self.layers[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Consecutive steps that run as one.
+
+    Attributes:
+        steps: the steps.
+        how: "traced" with everything around it; "bucketed", compiled for row counts padded to powers of two;
+            "trimmed", compiled by itself with padding rows removed from its tops; "host", run in Python; or "remat",
+            recomputed in the backward pass.
+        bucketed_inputs: for "bucketed", the blobs it reads whose row count depends on the data.
+    """
+
+    steps: tuple[Step, ...]
+    how: How = "traced"
+    bucketed_inputs: frozenset[str] = frozenset()
+
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """The part's layers, in order."""
+        return tuple(chain.from_iterable(step.layers for step in self.steps))
+
+    @cached_property
+    def key(self) -> tuple[Any, ...]:
+        """Cache key: two parts of one graph with equal keys compute the same thing."""
+        return self.how, tuple(tuple(layer.key for layer in step.layers) for step in self.steps)
+
+    @cached_property
+    def reads(self) -> tuple[str, ...]:
+        """The blobs that the part reads and has not made before, in the order of reading."""
+        return blobs_read(self.layers)
+
+    @cached_property
+    def makes(self) -> frozenset[str]:
+        """The blobs that the part makes or overwrites."""
+        return frozenset(top for layer in self.layers for top in layer.tops)
+
+    @cached_property
+    def owners(self) -> frozenset[str]:
+        """The keys of the layers whose parameters and state the part uses."""
+        return frozenset(p.owner.layer for layer in self.layers for p in layer.owned)
+
+    def using(self, tree: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the entries of a tree of parameters or state that the part uses."""
+        return {key: value for key, value in tree.items() if key in self.owners}
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """How a graph's layers, or a range of them, run. `str(schedule)` describes it.
+
+    Attributes:
+        graph: the graph.
+        parts: in the order of execution.
+    """
+
+    graph: Graph
+    parts: tuple[Part, ...]
+
+    def needed_after(self, part: int) -> frozenset[str]:
+        """Return the blobs that are read by the parts after part number `part`."""
+        return self._needed[part]
+
+    @cached_property
+    def _needed(self) -> list[frozenset[str]]:
+        needed: list[frozenset[str]] = [frozenset()]
+        for part in reversed(self.parts[1:]):
+            needed.append(needed[-1] | frozenset(part.reads))
+        return needed[::-1]
+
+    def __str__(self) -> str:
+        lines = []
+        for part in self.parts:
+            first, last = part.layers[0].name, part.layers[-1].name
+            names = first if first == last else f"{first} .. {last}"
+            fused = [" + ".join(layer.name for layer in step.layers) for step in part.steps if len(step.layers) > 1]
+            lines += [f"{_WORDS[part.how]}: {names}", *(f"  fused: {text}" for text in fused)]
+        return "\n".join(lines)
+
+
+def plan(graph: Graph, first: int = 0, last: int | None = None) -> Schedule:
+    """Return the schedule of a graph's layers from index `first` to `last` (default: to the end)."""
+    return fuse(split_at_host_layers(schedule_of(graph, first, last), trim=graph.has_host_layers))
+
+
+def schedule_of(graph: Graph, first: int = 0, last: int | None = None) -> Schedule:
+    """Return a graph's layers from index `first` to `last` (default: to the end) as one part, each layer a step."""
+    layers = graph.layers[first : None if last is None else last + 1]
+    return Schedule(graph, (part_of(layers),) if layers else ())
+
+
+def part_of(layers: Iterable[Layer]) -> Part:
+    """Return layers as one part, each layer a step."""
+    return Part(tuple(Step((layer,)) for layer in layers))
+
+
+def one_by_one(schedule: Schedule) -> Schedule:
+    """Make each layer a part."""
+    layers = (layer for part in schedule.parts for layer in part.layers)
+    return replace(schedule, parts=tuple(part_of((layer,)) for layer in layers))
+
+
+def blobs_read(layers: Sequence[Layer]) -> tuple[str, ...]:
+    """Return the blobs that layers read and have not made before, in the order of reading."""
+    read: dict[str, None] = {}
+    made: set[str] = set()
+    for layer in layers:
+        read.update(dict.fromkeys(name for name in layer.bottoms if name not in made))
+        made.update(layer.tops)
+    return tuple(read)
+
+
+# -- the pass that splits at host layers
+
+
+def split_at_host_layers(schedule: Schedule, *, trim: bool) -> Schedule:
+    """Split a schedule into parts of one kind: host layers, layers on padded rows, all other layers.
+
+    The number of rows after Filter depends on the data. Row-wise layers that follow it are compiled for row counts
+    padded to powers of two, which needs at most log2(batch) compilations.
+
+    Args:
+        schedule: the schedule.
+        trim: also split at layers with padded tops, whose padding rows are then removed, so that all blobs have
+            Caffe's shapes.
+    """
+    how = _row_kinds([layer for part in schedule.parts for layer in part.layers], trim)
+    return replace(schedule, parts=tuple(piece for part in schedule.parts for piece in _split(part, how)))
+
+
+def _split(part: Part, how: dict[str, tuple[How, frozenset[str]]]) -> list[Part]:
+    parts = []
+    for kind, steps in groupby(part.steps, key=lambda step: how[step.first.key][0]):
+        piece = replace(part, steps=tuple(steps), how=kind)
+        varying = how[piece.layers[0].key][1] if kind == "bucketed" else frozenset()
+        parts.append(replace(piece, bucketed_inputs=varying.intersection(piece.reads)))
+    return parts
+
+
+def _row_kinds(layers: Sequence[Layer], trim: bool) -> dict[str, tuple[How, frozenset[str]]]:
+    """Return, by layer key, how a layer runs, and the blobs before it whose row count depends on the data."""
+    varying: set[str] = set()
+    how: dict[str, tuple[How, frozenset[str]]] = {}
+    for layer in layers:
+        # of a layer that takes regions out of maps only the regions may have a varying number of rows
+        rows_vary = varying & set(layer.bottoms) == set(layer.bottoms_with_rows)
+        varies = bool(layer.bottoms) and rows_vary and _ignores_padding(layer)
+        kind: How = "host" if layer.type.on_host else "bucketed" if varies else "traced"
+        if isinstance(runs := layer.type.runs, OnHost):
+            varies = runs.ragged
+        elif trim and layer.type.facts.padded:
+            kind, varies = "trimmed", True
+        how[layer.key] = kind, frozenset(varying)
+        (varying.update if varies else varying.difference_update)(layer.tops)
+    return how
+
+
+def padded_blobs(layers: Sequence[Layer]) -> dict[str, str]:
+    """Return the blobs that have padding rows if nothing is trimmed, each with the padded top that they start from."""
+    origins: dict[str, str] = {}
+    for layer in layers:
+        roots = {origins.get(bottom) for bottom in layer.bottoms_with_rows}
+        for top in layer.tops:
+            if layer.type.facts.padded:
+                origins[top] = top
+            elif len(roots) == 1 and (root := roots.copy().pop()) is not None and _ignores_padding(layer):
+                origins[top] = root
+            else:
+                origins.pop(top, None)
+    return origins
+
+
+def _ignores_padding(layer: Layer) -> bool:
+    """Return whether padding rows do not change a layer's results; statistics and losses would count them."""
+    return layer.row_wise and not any(layer.loss_weights) and all(p.spec.learnable for p in layer.owned)
+
+
+# -- the pass that fuses layers
+
+
+def fuse(schedule: Schedule) -> Schedule:
+    """Fuse layers within each part. With `backward="rules"` nothing is fused: each layer needs its backward rule."""
+    parts = (
+        part if part.how == "host" else replace(part, steps=tuple(_fused_steps(schedule.graph, part.layers)))
+        for part in schedule.parts
+    )
+    return replace(schedule, parts=tuple(parts))
+
+
+def unfuse(schedule: Schedule, blobs: frozenset[str]) -> Schedule:
+    """Undo the fusion of layers that work on these blobs, for each of their values to exist."""
+
+    def split(step: Step) -> tuple[Step, ...]:
+        if blobs.isdisjoint(step.first.tops):
+            return (step,)
+        return tuple(Step((layer,)) for layer in step.layers)
+
+    parts = (replace(part, steps=tuple(s for step in part.steps for s in split(step))) for part in schedule.parts)
+    return replace(schedule, parts=tuple(parts)) if blobs else schedule
+
+
+def _fused_steps(graph: Graph, layers: Sequence[Layer]) -> Iterator[Step]:
+    done = 0
+    for i, layer in enumerate(layers):
+        if i >= done:
+            done = i + 1 + _num_fused(graph, layer, layers[i + 1 :])
+            yield Step(tuple(layers[i:done]))
+
+
+def _num_fused(graph: Graph, layer: Layer, later: Sequence[Layer]) -> int:
+    """Return how many of the layers after a layer are fused with it."""
+    if (
+        layer.type.fusion is None
+        or not layer.context.fast
+        or layer.context.run.backward == "rules"
+        or any(layer.loss_weights)
+    ):
+        return 0
+    epilogues = [
+        Epilogue(other.context, tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in other.owned))
+        for other in takewhile(lambda other: _is_epilogue(layer, other), later)
+    ]
+    if not epilogues:
+        return 0
+    return layer.type.fusion.fusible(layer.context, graph.blobs[layer.bottoms[0]], epilogues)
+
+
+def _is_epilogue(layer: Layer, other: Layer) -> bool:
+    """Return whether `other` works in place on a layer's only top, and nothing stops a gradient between them."""
+    alone = other.in_place and layer.tops == other.tops
+    return alone and not any(other.loss_weights) and not any(other.gradient_stops)
