@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from caffejax.checking import check_files
+from caffejax.checking import Finding, check_files
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 
@@ -24,14 +24,18 @@ FRAGMENTS = (
 
 
 def test_nearly_all_nets_of_forks_load(tmp_path: Path) -> None:
+    """Nets whose data layers were rewritten as Inputs may fail: the shapes of their labels are guesses."""
     index = json.loads((CORPUS / "index.json").read_text())
-    forks = [e["file"] for e in index if e["file"].startswith("nets") and not e["loads_in_bvlc"]]
-    forks = [f for f in forks if not any(word in f for word in FRAGMENTS)]
+    forks = [e for e in index if e["file"].startswith("nets") and not e["loads_in_bvlc"]]
+    forks = [e for e in forks if not any(word in e["file"] for word in FRAGMENTS)]
     with zipfile.ZipFile(CORPUS / "nets.zip") as archive:
-        archive.extractall(tmp_path, forks)
-    failed = {
-        report.file: [str(f) for f in (*report.findings, *(f for p in report.phases for f in p.findings))]
-        for report in check_files([str(tmp_path / name) for name in forks])
-        if not report.loads
-    }
-    assert len(failed) <= 0.05 * len(forks), json.dumps(failed, indent=1)
+        archive.extractall(tmp_path, [e["file"] for e in forks])
+    rewritten = {e["file"] for e in forks if e["rewritten_data_layers"]}
+    failed: dict[str, list[Finding]] = {}
+    for entry, report in zip(forks, check_files([str(tmp_path / e["file"]) for e in forks]), strict=True):
+        if not report.loads:
+            failed[entry["file"]] = [*report.findings, *(f for p in report.phases for f in p.findings)]
+    for_shapes = {f for f in rewritten & failed.keys() if all(finding.cause == "shape" for finding in failed[f])}
+    message = json.dumps({file: list(map(str, findings)) for file, findings in failed.items()}, indent=1)
+    assert len(failed.keys() - for_shapes) <= 0.05 * len(forks), message
+    assert len(for_shapes) <= 0.35 * len(rewritten), message

@@ -150,6 +150,17 @@ def test_absent_data_is_not_missed(check) -> None:
     assert report.phases[0].parameters == 4 * 27 + 4 + 5 * 144 + 5
 
 
+def test_absent_labels_of_detectnet_have_rows_of_16(check) -> None:
+    report = check("""
+      layer { name: "images" type: "Data" top: "x" data_param { source: "absent" batch_size: 2 } }
+      layer { name: "boxes" type: "Data" top: "y" data_param { source: "absent_too" batch_size: 2 } }
+      layer { name: "transform" type: "DetectNetTransformation" bottom: "x" bottom: "y" top: "pixels" top: "grid"
+        detectnet_groundtruth_param { stride: 16 image_size_x: 64 image_size_y: 32 object_class { src: 1 dst: 0 } } }
+    """)
+    assert report.loads
+    assert "tops taken for 2x1x51x16" in str(report.phases[0].assumed)
+
+
 def test_images_of_unknown_size_give_no_figures(check) -> None:
     data = DATA % ("ImageData", 'image_data_param { source: "gone.txt" batch_size: 3 }')
     phase = check(data + CONV + IP).phases[0]

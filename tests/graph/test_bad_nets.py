@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from caffejax.errors import CaffejaxError, SchemaError
+from caffejax.errors import CaffejaxError, GraphError, SchemaError
 from caffejax.net import Net
 from caffejax.training import Solver
 
@@ -139,3 +139,24 @@ def test_settings_of_forks_are_followed_or_refused_never_ignored() -> None:
     ):
         Net(POOL % "torch_pooling: true")
     Net(POOL % "torch_pooling: false")  # the default changes nothing
+
+
+def test_a_label_of_another_shape_is_an_error_with_the_shape_that_its_layer_needs() -> None:
+    text = """
+      layer { name: "map" type: "Input" top: "map" input_param { shape { dim: 2 dim: 6 dim: 3 dim: 4 } } }
+      layer { name: "label" type: "Input" top: "label" input_param { shape { dim: 2 dim: 5 } } }
+      layer { name: "loss" type: "DetectionLoss" bottom: "map" bottom: "label" top: "loss"
+        detection_loss_param { cls_num: 2 field_w: 40 field_h: 40 downsample_rate: 8 } }
+    """
+    with pytest.raises(GraphError, match=r"layer 'loss'.*\(2, 6, 3, 4\), not \(2, 5\)"):
+        Net(text, "TRAIN")
+    right = text.replace("dim: 2 dim: 5", "dim: 2 dim: 6 dim: 3 dim: 4")
+    assert Net(right, "TRAIN").graph.blobs["label"].shape == (2, 6, 3, 4)
+
+
+def test_clips_need_a_truth_of_their_shape() -> None:
+    text = """layer { name: "in" type: "Input" top: "x" top: "truth"
+        input_param { shape { dim: 2 dim: 1 dim: 3 dim: 4 dim: 5 } shape { dim: 2 } } }
+      layer { name: "loss" type: "EuclideanLoss" bottom: "x" bottom: "truth" top: "loss" }"""
+    with pytest.raises(GraphError, match=r"bottom 1 must be \(2, 1, 3, 4, 5\), not \(2,\)"):
+        Net(text, "TRAIN")

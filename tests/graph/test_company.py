@@ -65,15 +65,3 @@ def test_boxes_of_faceboxes() -> None:
     np.testing.assert_allclose(sides[:, 0], [31] * 16 + [63] * 4 + [127], rtol=1e-5)
     np.testing.assert_allclose(middles[:4], [(-6, -6), (2, -6), (10, -6), (18, -6)], atol=1e-3)
     np.testing.assert_allclose(middles[15:], [(18, 18), (-6, -6), (10, -6), (-6, 10), (10, 10), (10, 10)], atol=1e-3)
-
-
-def test_labels_of_clips_have_the_shape_of_what_is_predicted() -> None:
-    text = """layer { name: "in" type: "Input" top: "x" top: "truth"
-        input_param { shape { dim: 2 dim: 1 dim: 3 dim: 4 dim: 5 } shape { dim: 2 } } }
-      layer { name: "loss" type: "EuclideanLoss" bottom: "x" bottom: "truth" top: "loss" }"""
-    net = Net(text, "TRAIN")
-    shape = net.graph.blobs["truth"].shape
-    assert shape == (2, 1, 3, 4, 5)
-    x, truth = np.random.default_rng(0).normal(size=(2, *shape)).astype(np.float32)
-    loss = net.apply({}, {}, {"x": x, "truth": truth})[0]["loss"]
-    np.testing.assert_allclose(loss, ((x - truth) ** 2).sum() / 4, rtol=1e-5)

@@ -199,8 +199,9 @@ def test_bad_settings(param: str, message: str) -> None:
         net(param)
 
 
-def test_labels_of_another_shape_are_made_what_the_layer_needs() -> None:
-    assert net("", label=(1,)).graph.blobs["l"].shape == (1, 1, 51, 16)
+def test_labels_of_another_shape_are_an_error() -> None:
+    with pytest.raises(caffejax.GraphError, match=r"\(1, 1, 1 \+ most, 16\), not shape \(1,\)"):
+        net("", label=(1,))
 
 
 def python(name: str, param: str, shapes: list[Shape], tops: int = 1) -> Any:

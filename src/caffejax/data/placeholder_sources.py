@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from .video.video_data import video_shape
 _SOURCES = ("source", "root_folder", "mean_file", "label_map_file", "name_size_file")
 _SIDES = (224, 227, 256, 299, 32, 28, 512, 64)  # of images whose size nothing tells, in the order of trying
 _BOXES = 8  # of a batch, each of eight numbers
+_DETECTNET_LABEL = (1, 51, 16)  # of each image: a row with the number of objects, and 50 rows of objects
 
 
 class AbsentError(Exception):
@@ -58,19 +59,20 @@ def assumed_graphs(
         GraphError, SchemaError: as `build_graph`, if no size fits.
     """
     absent = [layer for layer in net.layer if included(layer, state) and has_absent_source(layer, file.parent)]
+    labels = detectnet_labels(net)
     sides = side_guesses(absent)
     error: CaffejaxError | None = None
     fits = False
     for side in sides:
         try:
-            assumed = replaced(net, absent, side) if absent else net
+            assumed = replaced(net, absent, side, labels) if absent else net
             graph = build_graph(assumed, state, file=str(file), reading=reading, wrong=wrong)
         except CaffejaxError as failure:
             error = error or failure
         else:
             fits = True
             guessed = len(sides) > 1
-            yield AssumedGraph(graph, tuple(described(layer, side, guessed) for layer in absent), guessed)
+            yield AssumedGraph(graph, tuple(described(layer, side, guessed, labels) for layer in absent), guessed)
     if error is not None and not fits:
         raise error
 
@@ -91,8 +93,20 @@ def side_guesses(layers: Sequence[LayerParameter]) -> Sequence[int]:
     return _SIDES if any(_size(layer) is None for layer in layers) else _SIDES[:1]
 
 
-def in_place_of(layer: LayerParameter, side: int) -> LayerParameter:
+def detectnet_labels(net: NetParameter) -> frozenset[str]:
+    """Return the label blobs of DetectNetTransformation layers, whose shape no setting of a Data layer tells."""
+    return frozenset(
+        layer.bottom[1] for layer in net.layer if layer.type == "DetectNetTransformation" and len(layer.bottom) > 1
+    )
+
+
+def in_place_of(layer: LayerParameter, side: int, labels: Container[str] = ()) -> LayerParameter:
     """Return an Input layer with the tops that a data layer would have, as far as its settings tell.
+
+    Args:
+        layer: the data layer.
+        side: height and width of images whose size its settings do not tell.
+        labels: names of blobs that are labels of DetectNet, see `detectnet_labels`.
 
     Raises:
         AbsentError: if they tell too little.
@@ -101,6 +115,8 @@ def in_place_of(layer: LayerParameter, side: int) -> LayerParameter:
     channels = 1 if layer.transform_param.force_gray or _is_grey(layer) else 3
     height, width = _size(layer) or (side, side)
     image = video_shape(layer, height, width) if layer.type == "VideoData" else (channels, height, width)
+    if layer.type == "Data" and layer.top and layer.top[0] in labels:
+        image = _DETECTNET_LABEL
     shapes = [[batch, *image], *_other_tops(layer, batch, height, width)]
     if layer.type == "HDF5Data" or len(shapes) < len(layer.top):
         raise AbsentError(
@@ -112,19 +128,21 @@ def in_place_of(layer: LayerParameter, side: int) -> LayerParameter:
     return new
 
 
-def replaced(net: NetParameter, absent: Sequence[LayerParameter], side: int) -> NetParameter:
-    """Return the net with Input layers in place of these."""
+def replaced(
+    net: NetParameter, absent: Sequence[LayerParameter], side: int, labels: Container[str] = ()
+) -> NetParameter:
+    """Return the net with Input layers in place of the layers `absent`; see `in_place_of`."""
     names = {id(layer) for layer in absent}
     new = NetParameter()
     new.CopyFrom(net)
     del new.layer[:]
-    new.layer.extend(in_place_of(layer, side) if id(layer) in names else layer for layer in net.layer)
+    new.layer.extend(in_place_of(layer, side, labels) if id(layer) in names else layer for layer in net.layer)
     return new
 
 
-def described(layer: LayerParameter, side: int, guessed: bool) -> str:
+def described(layer: LayerParameter, side: int, guessed: bool, labels: Container[str] = ()) -> str:
     """Say what was assumed of a layer, and that the images' size was, if so."""
-    shapes = ", ".join("x".join(map(str, s.dim)) for s in in_place_of(layer, side).input_param.shape)
+    shapes = ", ".join("x".join(map(str, s.dim)) for s in in_place_of(layer, side, labels).input_param.shape)
     guess = ", a guess, as no setting tells the images' size" if guessed and _size(layer) is None else ""
     absent = f"the source of layer '{layer.name}' ({layer.type}) is absent and was not opened"
     return f"{absent}: tops taken for {shapes}{guess}"
@@ -150,9 +168,13 @@ def _size(layer: LayerParameter) -> tuple[int, int] | None:
         return t.crop_size, t.crop_size
     sizes = [
         (t.crop_h, t.crop_w),
+        (layer.dense_image_data_param.crop_height, layer.dense_image_data_param.crop_width),
         *((resize.height, resize.width) for resize in t.resize_param),
         *((p.crop_size, p.crop_size) for p in [layer.image_data_param] if layer.type == "VideoData"),
-        *((p.new_height, p.new_width) for p in (layer.image_data_param, layer.video_data_param)),
+        *(
+            (p.new_height, p.new_width)
+            for p in (layer.image_data_param, layer.video_data_param, layer.dense_image_data_param)
+        ),
         (layer.window_data_param.crop_size, layer.window_data_param.crop_size),
     ]
     return next(((h, w) for h, w in sizes if h and w), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,6 @@ from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from ..sizes import counted
 from .backward import mark_backward
 from .company import in_company
-from .fitting import inputs_behind, label_shapes, with_inputs
 from .model import AUTOMATIC, Graph, Layer, Param
 from .problems import layer_problems, missing_problems, net_problems, type_problems
 from .rules import included, rule_problems
@@ -61,21 +60,13 @@ def build_graph(
     """
     if wrong and (net.layers or net.input):
         raise SchemaError(wrong)  # the layers are not what an upgrade would have made of them
-    fitted: dict[str, Shape] = {}
-    while True:
-        wiring, problems = _swept(net, state, file, run, reading, fitted, wrong)
-        if not wiring.fitted:
-            break
-        for top, shape in wiring.fitted.items():
-            log.warning("%sInput '%s' is taken to be of shape %s, as its readers need", _of(file), top, shape)
-        fitted |= wiring.fitted
-        net = with_inputs(net, wiring.fitted)
+    wiring, problems = _swept(net, state, file, run, reading, wrong)
     if wrong or problems:
         with located(file=file):
             raise (SchemaError if wrong else GraphError)([*wrong, *problems])
     layers = [layer for layer in net.layer if included(layer, state)]
     for sentence in ignored_settings(net, [(layer, type_of(layer).signature.param) for layer in layers]):
-        log.warning("%s%s", _of(file), sentence)
+        log.warning("%s%s", f"{file}: " if file else "", sentence)
     return Graph(
         name=net.name,
         phase=wiring.phase,
@@ -88,24 +79,18 @@ def build_graph(
     )
 
 
-def _of(file: str | None) -> str:
-    return f"{file}: " if file else ""
-
-
 def _swept(
     net: NetParameter,
     state: NetState,
     file: str | None,
     run: Run,
     reading: Reading,
-    fitted: Mapping[str, Shape],
     wrong: Sequence[Problem],
 ) -> tuple[_Wiring, list[Problem]]:
     """Go through the layers once; return what was found, and every problem.
 
     Args:
         net, state, file, run, reading, wrong: see `build_graph`.
-        fitted: Inputs that have been given the shape that their readers need.
     """
     layers = [layer for layer in net.layer if included(layer, state)]
     names = {problem.layer or "" for problem in wrong}
@@ -121,7 +106,7 @@ def _swept(
     if not may_be_lost:  # what produces them may stand where the text is wrong
         problems += missing_problems(layers, [layer for layer in net.layer if not included(layer, state)], missing)
     phase: Any = caffe_pb2.Phase.Name(state.phase)
-    wiring = _Wiring(phase, file, run, reading, written=layers, fixed=frozenset(fitted))
+    wiring = _Wiring(phase, file, run, reading, written=layers)
     for layer, i in insert_splits(layers, sources):
         if i is not None and doubtful[i]:
             wiring.doubtful.update(layer.top)
@@ -150,10 +135,7 @@ class _Wiring:
     unknown: set[str] = field(default_factory=set)  # tops of layers that failed: no errors that follow from them
     doubtful: set[str] = field(default_factory=set)  # of these, those of layers whose text is wrong, as rules may be
     keys: set[str] = field(default_factory=set)
-    makers: dict[str, LayerParameter] = field(default_factory=dict)
     written: Sequence[LayerParameter] = ()  # the layers as they are written, without splits
-    fixed: frozenset[str] = frozenset()  # Inputs that are not to be fitted again
-    fitted: dict[str, Shape] = field(default_factory=dict)  # what readers need of Inputs that say otherwise
     traced: dict[Any, tuple[jax.ShapeDtypeStruct, ...]] = field(default_factory=dict)  # by what a layer is and reads
 
     def add(self, layer: LayerParameter, place: int | None) -> None:
@@ -164,24 +146,12 @@ class _Wiring:
                     layer = in_company(layer, place, self.written, self.blobs)
                 self._connect(layer)
                 context, site = self._context(layer)
-                if not self._fit(context, layer) and self.unknown.isdisjoint(layer.bottom):
+                if self.unknown.isdisjoint(layer.bottom):
                     self._infer(context, site, inserted=place is None)
                     return
         except CaffejaxError as error:
             self.problems += error.problems
         self.unknown.update(layer.top)
-
-    def _fit(self, context: Context, layer: LayerParameter) -> bool:
-        """Return whether Inputs have other shapes than this layer needs of its labels, and note those."""
-        bottoms = [None if name in self.unknown else self.blobs[name] for name in layer.bottom]
-        found: dict[str, Shape] = {}
-        for i, shape in label_shapes(context, bottoms).items():
-            blob = bottoms[i]
-            if blob is None or blob.shape != shape:
-                found |= inputs_behind(self.makers, layer.bottom[i], shape)
-        found = {top: shape for top, shape in found.items() if top not in self.fixed}
-        self.fitted = found | self.fitted  # the first reader decides
-        return bool(found)
 
     def _connect(self, layer: LayerParameter) -> None:
         kind = type_of(layer)
@@ -193,7 +163,6 @@ class _Wiring:
             if not in_place and (top in self.blobs or top in self.unknown - self.doubtful or top in layer.top[:i]):
                 raise GraphError(f"top blob '{top}' produced by multiple sources")
         self.unread.update(layer.top)
-        self.makers.update((top, layer) for top in layer.top if top not in layer.bottom)
         if isinstance(kind.runs, Fed) and not kind.runs.from_arrays:
             self.inputs.extend(layer.top)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ..errors import require
 from .axes import four_axes
-from .context import Context, Shape
+from .context import Context
 from .dtypes import promote
 from .loss import require_one_batch
 from .registry import register
@@ -34,15 +33,9 @@ def euclidean_loss_backward(
     return diff.reshape(a.shape), -diff.reshape(b.shape)
 
 
-def _labels_of_volumes(ctx: Context, a: Any, b: Any) -> dict[int, Shape]:
-    """What C3D reads beside its clips, of which its nets do not say the shape; BVLC Caffe knows no 5 axes here."""
-    wrong = a is not None and b is not None and len(a.shape) > 4 and math.prod(a.shape) != math.prod(b.shape)
-    return {1: a.shape} if wrong else {}
-
-
 register(
     LayerType(
-        Signature("EuclideanLoss", bottoms=2, loss=True, labels=_labels_of_volumes),
+        Signature("EuclideanLoss", bottoms=2, loss=True),
         Traced(euclidean_loss),
         Gradient(euclidean_loss_backward),
         Facts(integers=True),
@@ -52,8 +45,10 @@ register(
 
 def _difference(a: jax.Array, b: jax.Array) -> jax.Array:
     """Return a - b, shape (batch, the rest)."""
-    if a.shape != b.shape:
-        four_axes(a.shape)
+    require(
+        a.shape == b.shape or len(a.shape) <= 4,
+        f"bottoms of more than 4 axes must have one shape: bottom 1 must be {a.shape}, not {b.shape}",
+    )
     require_one_batch(a.shape, b.shape)
     require(
         math.prod(a.shape[1:]) == math.prod(b.shape[1:]),

@@ -11,7 +11,7 @@ from jax import lax
 
 from ..errors import require
 from . import across
-from .context import Context, Shape
+from .context import Context
 from .loss import replaced
 from .registry import register
 from .softmax import (
@@ -85,10 +85,6 @@ def _occurrences(ctx: Context, own: jax.Array, others: tuple[int, ...]) -> jax.A
     return across.total(ctx, jnp.sum(own, others))
 
 
-def _label_map(ctx: Context, scores: Any, labels: Any) -> dict[int, Shape]:
-    return {} if scores is None or len(scores.shape) != 4 else {1: (scores.shape[0], 1, *scores.shape[2:])}
-
-
 def _variant(layer: Any) -> str:
     if len(layer.top) == 3:
         return "with each label's loss"
@@ -110,7 +106,7 @@ WITH_LOSSES = LayerType(
     Facts(origin="R-FCN"),
 )
 WEIGHTED = LayerType(
-    replace(_SIGNATURE, fork_settings=("weight_by_label_freqs", "class_weighting"), labels=_label_map),
+    replace(_SIGNATURE, fork_settings=("weight_by_label_freqs", "class_weighting")),
     Traced(weighted_softmax_loss),
     replace(_GRADIENT, rule=weighted_softmax_loss_backward),
     Facts(origin="SegNet"),

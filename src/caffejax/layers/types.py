@@ -73,9 +73,6 @@ class Signature:
         weighted: a loss that has to say its loss_weight: in its fork it would weigh nothing, in others it is refused.
         fork_settings: settings of forks that it follows; others that are set are refused.
         aliases: other names that forks have for it.
-        labels: `labels(ctx, *bottoms)` gives the shapes, by the bottoms' numbers, that labels must have which the net
-            is fed. Bottoms have `.shape`, those that are not known yet are None. Inputs that say otherwise are given
-            these shapes, with a warning; for labels that forks read from files, of which nets do not say the shapes.
     """
 
     name: str
@@ -87,7 +84,6 @@ class Signature:
     weighted: bool = False
     fork_settings: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
-    labels: Function | None = None
 
     def count_problems(self, n_bottoms: int, n_tops: int) -> Iterator[str]:
         """Yield what is wrong with these numbers of bottoms and tops."""

@@ -57,7 +57,6 @@ WEIGHTED = LayerType(
         "SigmoidCrossEntropyLoss",
         bottoms=3,
         loss=True,
-        labels=lambda ctx, scores, *_: {} if scores is None else dict.fromkeys((1, 2), scores.shape),
     ),
     Traced(weighted_sigmoid_loss),
     Gradient(weighted_sigmoid_loss_backward, indices=Indices((1, 2)), unforced=(1, 2)),

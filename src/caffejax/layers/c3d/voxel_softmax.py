@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ...errors import require
-from ..context import Context, Shape
+from ..context import Context
 from ..dtypes import promote
 from ..loss import own_classes, require_one_batch
 from ..registry import register
@@ -37,13 +36,6 @@ register(
 )
 
 
-def label_shape(ctx: Context, scores: Any, labels: Any) -> dict[int, Shape]:
-    """Return the shape of the truth: a label for each voxel."""
-    if scores is None or len(scores.shape) != 5:
-        return {}
-    return {1: (scores.shape[0], 1, *scores.shape[2:])}
-
-
 def voxel_softmax_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
     """Sum of -log of the labels' probabilities over the number of voxels, labels (N, 1, length, height, width).
 
@@ -64,7 +56,7 @@ def voxel_softmax_loss_backward(
 
 register(
     LayerType(
-        Signature("VoxelSoftmaxLoss", bottoms=2, loss=True, labels=label_shape),
+        Signature("VoxelSoftmaxLoss", bottoms=2, loss=True),
         Traced(voxel_softmax_loss),
         Gradient(voxel_softmax_loss_backward, preferred=True, indices=Indices((1,)), unforced=(1,)),
         Facts(origin="C3D"),

@@ -62,20 +62,14 @@ def top_shapes(ctx: Context, found: Any, truth: Any) -> list[Shape]:
     return [(1, 1, len(_labels(ctx.param)) + int(np.prod(found.shape[:-1])), 5)]
 
 
-def _variant(origin: str, make: Any, bottoms: int, labels: Any = None) -> LayerType:
+def _variant(origin: str, make: Any, bottoms: int) -> LayerType:
     name, param = "DetectionEvaluate", "detection_evaluate_param"
     return LayerType(
-        Signature(name, bottoms=bottoms, param=param, in_place=False, labels=labels),
+        Signature(name, bottoms=bottoms, param=param, in_place=False),
         PerLayer(make, on_host=True),
         Gradient(no_gradient, indices=Indices(tuple(range(bottoms)))),
         Facts(origin=origin, restrictions="resize_param only with resize_mode WARP."),
     )
-
-
-def _labels_of_cascade(ctx: Context, found: Any, truth: Any, sizes: Any) -> dict[int, Shape]:
-    if truth is None or not truth.shape or (len(truth.shape) > 1 and math.prod(truth.shape[1:]) >= 7):
-        return {}
-    return {1: (truth.shape[0], 7)}
 
 
 register(
@@ -85,7 +79,7 @@ register(
             lambda layer: "Cascade R-CNN" if len(layer.bottom) == 3 else "SSD",
             {
                 "SSD": _variant("SSD", make_detection_evaluate, 2),
-                "Cascade R-CNN": _variant("Cascade R-CNN", make_of_cascade, 3, _labels_of_cascade),
+                "Cascade R-CNN": _variant("Cascade R-CNN", make_of_cascade, 3),
             },
             told_apart="With a third bottom, the sizes of images, it is Cascade R-CNN's.",
         ),

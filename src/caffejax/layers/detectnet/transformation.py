@@ -17,7 +17,7 @@ from .augmentation import DRAWS, Augmentation, augmented, drawn, require_augment
 from .coverage import coverage_grid, objects_of, require_ground_truth
 from .pictures import recoloured, rescaled, rotated
 
-_NUMBERS, _MOST = 16, 50  # in a row of a label; rows for labels of which nothing is known
+_NUMBERS = 16  # in a row of a label
 
 
 def detectnet_transformation(ctx: Context, images: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -56,16 +56,9 @@ def detectnet_transformation(ctx: Context, images: jax.Array, labels: jax.Array)
     return jax.vmap(trained)(images, labels, numbers)
 
 
-def detectnet_labels(ctx: Context, images: Any, labels: Any) -> dict[int, Shape]:
-    """Return `Signature.labels`: rows of 16 numbers, as DIGITS makes them."""
-    if labels is None or not labels.shape or _are_labels(labels.shape):
-        return {}
-    return {1: (labels.shape[0], 1, 1 + _MOST, _NUMBERS)}
-
-
 register(
     LayerType(
-        Signature("DetectNetTransformation", bottoms=2, tops=2, in_place=False, labels=detectnet_labels),
+        Signature("DetectNetTransformation", bottoms=2, tops=2, in_place=False),
         Traced(detectnet_transformation),
         Gradient(no_gradient, preferred=True, stops=True),
         Facts(

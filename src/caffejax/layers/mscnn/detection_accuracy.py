@@ -12,7 +12,7 @@ from ..registry import register
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
 from .fields import fields
 from .figures import mean_overlap, shares_of_right_classes
-from .multitask import label_map, labels_of
+from .multitask import labels_of
 from .regression import bounds, normalization
 from .shapes import require_scores_and_deltas
 
@@ -50,7 +50,6 @@ register(
             tops=(1, 2),
             param="detection_accuracy_param",
             in_place=False,
-            labels=lambda ctx, scores, *_: label_map(scores, 1),
         ),
         Traced(detection_accuracy),
         Gradient(exists=False, indices=Indices((1,))),

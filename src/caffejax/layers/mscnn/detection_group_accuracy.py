@@ -12,7 +12,7 @@ from ..registry import register
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
 from .fields import fields
 from .figures import mean_overlap, shares_of_right_classes
-from .multitask import label_map, labels_of
+from .multitask import labels_of
 from .regression import bounds, normalization
 from .shapes import images_of, require_pair
 
@@ -46,7 +46,6 @@ register(
             "DetectionGroupAccuracy",
             bottoms=3,
             tops=(1, 2),
-            labels=lambda ctx, scores, *_: label_map(scores, 2),
             param="detection_group_accuracy_param",
             in_place=False,
         ),

@@ -13,7 +13,7 @@ from ..dtypes import promote
 from ..registry import register
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
 from .fields import fields
-from .multitask import Labels, balanced, box_loss, class_loss, label_map, labels_of, two_losses, weight_of
+from .multitask import Labels, balanced, box_loss, class_loss, labels_of, two_losses, weight_of
 from .ranks import drawn, highest
 from .regression import bounds, normalization
 from .shapes import images_of, per_image, per_item, require_pair
@@ -49,7 +49,6 @@ register(
             param="detection_group_loss_param",
             loss=True,
             in_place=False,
-            labels=lambda ctx, scores, *_: label_map(scores, 2),
         ),
         Traced(detection_group_loss),
         Gradient(detection_group_loss_backward, preferred=True, indices=Indices((2,)), unforced=(2,)),

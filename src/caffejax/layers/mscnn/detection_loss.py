@@ -11,7 +11,7 @@ from ..dtypes import promote
 from ..registry import register
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
 from .fields import fields
-from .multitask import Labels, balanced, box_loss, class_loss, label_map, labels_of, two_losses, weight_of
+from .multitask import Labels, balanced, box_loss, class_loss, labels_of, two_losses, weight_of
 from .ranks import highest
 from .regression import bounds, normalization
 from .shapes import require_scores_and_deltas
@@ -49,7 +49,6 @@ register(
             param="detection_loss_param",
             loss=True,
             in_place=False,
-            labels=lambda ctx, scores, *_: label_map(scores, 1),
         ),
         Traced(detection_loss),
         Gradient(detection_loss_backward, preferred=True, indices=Indices((1,)), unforced=(1,)),

@@ -17,7 +17,7 @@ from ..registry import register
 from ..types import Facts, Gradient, LayerType, Signature, Traced
 from .overlap import overlap, require_measure
 from .regression import moved, normalization
-from .shapes import require_one_number_of_rows, rows_of, wide_rows, with_four_axes
+from .shapes import require_one_number_of_rows, rows_of, with_four_axes
 
 
 def frcnn_output(
@@ -60,7 +60,6 @@ register(
             bottoms=4,
             param="frcnn_output_param",
             in_place=False,
-            labels=lambda ctx, *bottoms: wide_rows(bottoms[3], 3, 2),
         ),
         Traced(frcnn_output),
         Gradient(exists=False),

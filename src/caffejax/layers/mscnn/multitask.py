@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ...errors import require
 from .. import across
 from ..axes import four_axes
-from ..context import Context, Shape
+from ..context import Context
 
 _LEAST = float(jnp.finfo(jnp.float32).tiny)  # no logarithm is taken of a smaller probability
 
@@ -49,14 +49,6 @@ def labels_of(x: jax.Array, scores: Any, name: str) -> Labels:
     )
     x = jax.lax.stop_gradient(x)
     return Labels(x[:, 0].astype(jnp.int32), x[:, 1:5], x[:, 5])
-
-
-def label_map(scores: Any, bottom: int) -> dict[int, Shape]:
-    """Return `Signature.labels` of a type whose ground truth lies at every place of its scores."""
-    if scores is None or len(scores.shape) != 4:
-        return {}
-    batch, _, height, width = scores.shape
-    return {bottom: (batch, 6, height, width)}
 
 
 def log_probabilities(scores: jax.Array) -> jax.Array:

@@ -14,7 +14,7 @@ from ..registry import register
 from ..types import Facts, Gradient, LayerType, OnHost, Signature
 from .regression import normalization
 from .sampling import Sample, Truth, sampled
-from .shapes import require_rows, rows_of, wide_rows, with_four_axes
+from .shapes import require_rows, rows_of, with_four_axes
 
 
 def proposal_target(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -67,7 +67,6 @@ register(
             tops=(6, 7),
             param="proposal_target_param",
             in_place=False,
-            labels=lambda ctx, rois, truth: wide_rows(truth, 1, 7),
         ),
         OnHost(proposal_target, proposal_target_top_shapes, ragged=True),
         Gradient(no_gradient, preferred=True),

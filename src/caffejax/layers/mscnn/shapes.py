@@ -9,7 +9,6 @@ import jax.numpy as jnp
 
 from ...errors import require
 from ..axes import four_axes
-from ..context import Shape
 
 
 def require_rows(shape: Any, name: str, *columns: int) -> int:
@@ -29,13 +28,6 @@ def require_rows(shape: Any, name: str, *columns: int) -> int:
 def rows_of(x: Any, name: str, *columns: int) -> Any:
     """Return a bottom of rows as (rows, columns), whatever axes of size 1 it ends with; see `require_rows`."""
     return x.reshape(x.shape[0], require_rows(x.shape, name, *columns))
-
-
-def wide_rows(x: Any, bottom: int, columns: int) -> dict[int, Shape]:
-    """Return `Signature.labels` of a type that needs so many numbers in a row of a bottom, or more."""
-    if x is None or not x.shape or (len(x.shape) > 1 and math.prod(x.shape[1:]) >= columns):  # of one, the layer tells
-        return {}
-    return {bottom: (x.shape[0], columns)}
 
 
 def require_one_number_of_rows(**bottoms: Any) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
 from ...errors import require
-from ..context import Context, Shape
+from ..context import Context
 from ..dtypes import promote
 from ..registry import register
 from ..types import Facts, Gradient, LayerType, Signature, Traced
@@ -22,11 +20,6 @@ def mask_pooling(ctx: Context, data: jax.Array, mask: jax.Array) -> jax.Array:
     return data * mask
 
 
-def mask_shape(ctx: Context, data: Any, mask: Any) -> dict[int, Shape]:
-    """Return the shape of the masks."""
-    return {} if data is None or len(data.shape) != 4 else {1: (data.shape[0], 1, *data.shape[2:])}
-
-
 def mask_pooling_backward(
     ctx: Context, data: jax.Array, mask: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
@@ -35,7 +28,7 @@ def mask_pooling_backward(
 
 register(
     LayerType(
-        Signature("MaskPooling", bottoms=2, in_place=False, labels=mask_shape),
+        Signature("MaskPooling", bottoms=2, in_place=False),
         Traced(mask_pooling),
         Gradient(mask_pooling_backward),
         Facts(row_wise=True, dtypes="bottoms", pixels="same", origin="MNC"),
