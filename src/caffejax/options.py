@@ -1,14 +1,21 @@
-"""The two sets of options: how a net computes, and how its data is read. Given once, and handed on whole."""
+"""Frozen configuration values: how a net computes, reads data and is trained.
+
+A field made by `option` is also a flag of the command line: `cli.flags` reads its name, default, choices and help.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from numbers import Integral
-from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args, get_origin
 
-from .errors import CaffejaxError, did_you_mean
+from .errors import CaffejaxError, SolverError, did_you_mean
+
+if TYPE_CHECKING:
+    import jax
 
 Kernels = Literal["fast", "reference"]
 Precision = Literal["float32", "tf32", "bfloat16"]
@@ -18,10 +25,63 @@ BatchOf = Literal["device", "global"]
 Shard = Literal["none", "optimizer", "params"]
 ReduceDtype = Literal["auto", "float32"]
 OnSnapshotError = Literal["stop", "continue"]
+FlagKind = Literal["bytes", "count", "positive", "paths"]
 MAX_IMAGE_PIXELS = 2**29 // 3  # half a gigabyte of bytes in three colours; what Pillow refuses, too
 MAX_HDF5_BYTES = 2**31
 LIMITS = "max_image_pixels", "max_hdf5_bytes", "no_python_layers"  # the fields of `Reading` about what is not trusted
 MESH_AXES = ("data", "model")  # rows of devices, each of which takes a batch, and the devices of a row
+
+
+def option(default: Any, help: str, flag: str = "", kind: FlagKind | None = None, metavar: str | None = None) -> Any:
+    """Return a dataclass field that the command line has a flag for.
+
+    Args:
+        default: the field's default.
+        help: the flag's help.
+        flag: the flag's name, where that is not the field's.
+        kind: how the flag's value is parsed: "bytes" a size such as 8GiB, "count" an integer from 0 on, "positive" one
+            from 1 on, "paths" a comma-separated list. default: a switch for a bool, the choices of a Literal, or text.
+        metavar: the name of the value in the help.
+    """
+    return field(default=default, metadata={"help": help, "flag": flag, "kind": kind, "metavar": metavar})
+
+
+@cache
+def choices(kind: type, name: str) -> tuple[str, ...]:
+    """Return the values that a field of one of these classes may have, if its type is a Literal; else ()."""
+    hint = globals().get(kind.__annotations__[name])  # annotations are strings here
+    return get_args(hint) if get_origin(hint) is Literal else ()
+
+
+def quoted(value: Any) -> str:
+    """Quote a value for an error's text."""
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def is_whole(value: Any) -> bool:
+    """Return whether a value is a whole number; True and False are not."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _check(config: Any, problems: Iterator[str], error: type[CaffejaxError] = CaffejaxError) -> None:
+    """Raise an error with these problems, and those of fields whose type is bool or a Literal."""
+    _raise_of([*_wrong_types(config), *problems], error)
+
+
+def _wrong_types(config: Any) -> Iterator[str]:
+    kind: type = type(config)
+    for name, hint in kind.__annotations__.items():
+        allowed, value = choices(kind, name), getattr(config, name)
+        if allowed and not (isinstance(value, str) and value in allowed):
+            hint = " (half precision is bfloat16, which needs no loss scaling)" if name == "precision" else ""
+            yield f"{name} must be {' or '.join(map(quoted, allowed))}, not {quoted(value)}{hint}"
+        elif hint == "bool" and not isinstance(value, bool):
+            yield f"{name} must be True or False, not {quoted(value)}"
+
+
+def _raise_of(problems: Any, error: type[CaffejaxError] = CaffejaxError) -> None:
+    if found := list(problems):
+        raise error(found)
 
 
 @dataclass(frozen=True)
@@ -48,16 +108,18 @@ class Run:
         CaffejaxError: naming every option with a value that it cannot have.
     """
 
-    kernels: Kernels = "fast"
-    precision: Precision = "float32"
-    backward: Backward = "autodiff"
-    remat: Remat = "none"
-    memory_limit: int | None = None
+    kernels: Kernels = option("fast", "fast formulations of the operations, or the plain lowering to compare with")
+    precision: Precision = option("float32", "dtype of products and activations; params and sums are float32 always")
+    backward: Backward = option("autodiff", "gradients by autodiff, or by the layers' hand-written rules")
+    remat: Remat = option("none", "auto: where memory would not suffice, compute layers again in the backward pass")
+    memory_limit: int | None = option(None, "what training may take; what is free unless given", kind="bytes")
     axis_name: str | None = None
-    sync_bn: bool = False
+    sync_bn: bool = option(
+        False, "BatchNorm's statistics over the batches of all devices; else each device has its own"
+    )
 
     def __post_init__(self) -> None:
-        _raise_of([*_wrong_choices(self), *self._wrong()])
+        _check(self, self._wrong())
 
     @property
     def of_layers(self) -> tuple[Kernels, Precision, Backward, str | None, bool]:
@@ -73,8 +135,6 @@ class Run:
             yield f"memory_limit must be a number of bytes, not {quoted(self.memory_limit)}"
         if self.axis_name is not None and not (isinstance(self.axis_name, str) and self.axis_name):
             yield f"axis_name must be the name of a mesh axis, or None, not {quoted(self.axis_name)}"
-        if not isinstance(self.sync_bn, bool):
-            yield f"sync_bn must be True or False, not {quoted(self.sync_bn)}"
 
 
 @dataclass(frozen=True)
@@ -138,24 +198,29 @@ class Reading:
     """
 
     seed: int = 0
-    workers: int = 0
-    skip_bad: bool = False
-    max_image_pixels: int = MAX_IMAGE_PIXELS
-    max_hdf5_bytes: int = MAX_HDF5_BYTES
-    no_python_layers: bool = False
+    workers: int = option(0, "read each data layer in this many processes; 0 for threads", kind="count")
+    skip_bad: bool = option(
+        False, "take the next image for one that cannot be decoded, with a warning", flag="skip_bad_images"
+    )
+    max_image_pixels: int = option(
+        MAX_IMAGE_PIXELS,
+        "how many pixels an image may have; larger ones are refused before they are decoded",
+        kind="positive",
+    )
+    max_hdf5_bytes: int = option(
+        MAX_HDF5_BYTES, "what an HDF5 file of data may unpack to, beyond the bytes in it", kind="bytes"
+    )
+    no_python_layers: bool = option(False, "refuse layers that run Python code of modules, before any is imported")
     share: Share = field(default_factory=Share)
 
     def __post_init__(self) -> None:
-        _raise_of(self._wrong())
+        _check(self, self._wrong())
 
     def _wrong(self) -> Iterator[str]:
         if not is_whole(self.seed):
             yield f"seed must be a whole number, not {quoted(self.seed)}"
         if not is_whole(self.workers) or self.workers < 0:
             yield f"workers must be a whole number from 0 on, not {quoted(self.workers)}"
-        for name in ("skip_bad", "no_python_layers"):
-            if not isinstance(value := getattr(self, name), bool):
-                yield f"{name} must be True or False, not {quoted(value)}"
         for name in ("max_image_pixels", "max_hdf5_bytes"):
             if not is_whole(value := getattr(self, name)) or value < 1:
                 yield f"{name} must be a whole number from 1 on, not {quoted(value)}"
@@ -182,21 +247,149 @@ class Parallel:
         CaffejaxError: naming every option with a value that it cannot have.
     """
 
-    batch: BatchOf = "device"
+    batch: BatchOf = option(
+        "device", "device: each takes the prototxt's batch_size examples, as in Caffe; global: they share them out"
+    )
     model: int = 1
-    shard: Shard = "none"
-    reduce_dtype: ReduceDtype = "auto"
+    shard: Shard = option(
+        "none", "what is cut over the devices that take batches; optimizer with --mesh, else none, unless given"
+    )
+    reduce_dtype: ReduceDtype = option(
+        "auto", "in what weights' gradients are added up over devices; auto: as --precision, bfloat16 or float32"
+    )
 
     def __post_init__(self) -> None:
-        _raise_of([*_wrong_choices(self), *self._wrong()])
+        _check(self, self._wrong())
 
     def _wrong(self) -> Iterator[str]:
         if not is_whole(self.model) or self.model < 1:
             yield f"model must be a whole number from 1 on, not {quoted(self.model)}"
 
 
-class SolverOptions(TypedDict, total=False):
-    """The fields of `Run` and `Reading` as keywords, but for `share`, and the seed, of which solvers have their own."""
+@dataclass(frozen=True)
+class TrainConfig:
+    """How a solver trains, apart from the settings in its prototxt.
+
+    Attributes:
+        weights: the files to start from, in any format that `Net.load` reads. They are loaded after the files that the
+            prototxt's `weights` names.
+        strict_weights: refuse these files unless they have weights for every layer with parameters.
+        device: the device to train on, or None for JAX's default device.
+        devices: several devices, instead of `device`: a number of JAX's devices or a list. With several processes they
+            are the devices of all processes. Each device takes batch_size examples, as in Caffe.
+        parallel: how training is spread over several devices.
+        keep_last: the number of newest checkpoints to keep, or None for all.
+        keep_best: the name of a test output; the checkpoint with its best value is kept too. For a loss the lowest
+            value is the best, for any other output the highest.
+        checkpoint_only: write checkpoints only. Caffe's files, which Caffe itself can resume from, are written by the
+            first process, and it needs memory for all parameters.
+        on_snapshot_error: "stop" if a snapshot cannot be written, or "continue" with a warning and try again when the
+            next snapshot is due. The last snapshot of training must be written. Several processes can only stop.
+        steps_per_dispatch: the number of iterations to start at once, where nothing else is due between them; for small
+            nets on fast devices. The batches of all these iterations are in memory together.
+        debug_nans: check the numbers of every step, and name the layer where they cease to be finite. This is slower.
+        resume: a snapshot for the first `solve` to restore: a <prefix>.orbax folder, a step in it, a .solverstate[.h5].
+        seed: the seed of all randomness, if the prototxt has no `random_seed`; None for a new seed each time.
+        run: how the nets compute. Trained and saved parameters are always float32.
+        reading: how the nets read data; its seed is replaced by the solver's.
+
+    Raises:
+        SolverError: naming every option with a value that it cannot have.
+    """
+
+    weights: Sequence[str | PathLike[str]] = option(
+        (), "start from these .caffemodel[.h5] files, separated by commas", kind="paths", metavar="FILES"
+    )
+    strict_weights: bool = option(False, "refuse weights that lack some of the net's layers; else they are named")
+    device: jax.Device | None = None
+    devices: int | Sequence[jax.Device] | None = None
+    parallel: Parallel = Parallel()
+    keep_last: int | None = option(None, "keep this many of the newest checkpoints; all unless given", kind="positive")
+    keep_best: str | None = option(
+        None, "keep the checkpoint with the best value of this test output too", metavar="NAME"
+    )
+    checkpoint_only: bool = option(
+        False, "snapshot checkpoints only; Caffe's files bring all params together in one process"
+    )
+    on_snapshot_error: OnSnapshotError = option(
+        "stop",
+        "what to do where a snapshot cannot be written; the last one of training must be. Several processes stop",
+    )
+    steps_per_dispatch: int = option(
+        1, "start this many iterations at once: for small nets on fast devices", kind="positive"
+    )
+    debug_nans: bool = option(False, "check every step, and name the layer where NaN or infinity arises")
+    resume: str | PathLike[str] | None = option(
+        None,
+        "resume from a <prefix>.orbax folder (its newest step), a step in it, or a .solverstate[.h5]",
+        flag="snapshot",
+        metavar="PATH",
+    )
+    seed: int | None = None
+    run: Run = Run()
+    reading: Reading = Reading()
+
+    def __post_init__(self) -> None:
+        _check(self, self._wrong(), SolverError)
+
+    @classmethod
+    def from_keywords(cls, **keywords: Unpack[SolverOptions]) -> TrainConfig:
+        """Make a configuration of fields of this class and fields of `Run` and `Reading`.
+
+        Raises:
+            SolverError: naming every keyword that is no option, and every value that an option cannot have.
+        """
+        names = {f.name for f in fields(cls)}
+        own: dict[str, Any] = {name: value for name, value in keywords.items() if name in names}
+        others = {name: value for name, value in keywords.items() if name not in names}
+        problems: list[Any] = []
+        try:
+            own["run"], own["reading"] = resolved(
+                own.get("run", Run()), own.get("reading", Reading()), others, (*_NAMES, *names)
+            )
+        except CaffejaxError as error:
+            own |= {"run": Run(), "reading": Reading()}
+            problems += error.problems
+        try:
+            config = cls(**own)
+        except CaffejaxError as error:
+            problems = [*error.problems, *problems]
+        if problems:
+            raise SolverError(problems)
+        return config
+
+    def _wrong(self) -> Iterator[str]:
+        import jax
+
+        if isinstance(self.weights, str | PathLike):
+            yield f'weights must be a list of files, ["{fspath(self.weights)}"], not one'
+        if not (self.device is None or isinstance(self.device, jax.Device)):
+            yield f"device must be one of JAX's, such as jax.devices()[0], not {quoted(self.device)}"
+        devices: Any = self.devices
+        several = isinstance(devices, Sequence) and devices and all(isinstance(d, jax.Device) for d in devices)
+        if not (devices is None or several or (is_whole(devices) and devices > 0)):
+            yield f"devices must be a number from 1 on or a list of JAX's devices, not {quoted(devices)}"
+        if self.device is not None and devices is not None:
+            yield "give device or devices, not both"
+        for name, kind in (("parallel", Parallel), ("run", Run), ("reading", Reading)):
+            if not isinstance(value := getattr(self, name), kind):
+                yield f"{name} must be a caffejax.{kind.__name__}, not {quoted(value)}"
+        if not (self.keep_last is None or is_whole(self.keep_last)):
+            yield f"keep_last must be None or a whole number, not {quoted(self.keep_last)}"
+        elif self.keep_last is not None and self.keep_last < 1:
+            yield f"keep_last must be 1 or more, not {self.keep_last}"
+        if not (self.seed is None or is_whole(self.seed)):
+            yield f"seed must be None or a whole number, not {quoted(self.seed)}"
+        if not (self.keep_best is None or isinstance(self.keep_best, str)):
+            yield f"keep_best must be None or the name of an output, not {quoted(self.keep_best)}"
+        if not is_whole(self.steps_per_dispatch) or self.steps_per_dispatch < 1:
+            yield f"steps_per_dispatch must be a whole number from 1 on, not {quoted(self.steps_per_dispatch)}"
+        if self.on_snapshot_error == "continue" and jax.process_count() > 1:
+            yield "on_snapshot_error must be 'stop' where processes train together: all wait for what one cannot write"
+
+
+class NetOptions(TypedDict, total=False):
+    """The fields of `Run` and `Reading` that are keywords of nets and solvers."""
 
     kernels: Kernels
     precision: Precision
@@ -212,22 +405,49 @@ class SolverOptions(TypedDict, total=False):
     no_python_layers: bool
 
 
-class Options(SolverOptions, total=False):
-    """The fields of `Run` and `Reading` but for `share` as keywords: `Net(model, kernels="reference", seed=1)`."""
+class Options(NetOptions, total=False):
+    """The keywords of `Net`: `Net(model, kernels="reference", seed=1)`."""
 
     seed: int
 
 
-_NAMES = tuple(get_type_hints(Options))
+class SolverOptions(NetOptions, total=False):
+    """The keywords of `Solver`: the fields of `TrainConfig`, and those of `Run` and `Reading`."""
+
+    weights: Sequence[str | PathLike[str]]
+    strict_weights: bool
+    device: jax.Device | None
+    devices: int | Sequence[jax.Device] | None
+    parallel: Parallel
+    keep_last: int | None
+    keep_best: str | None
+    checkpoint_only: bool
+    on_snapshot_error: OnSnapshotError
+    steps_per_dispatch: int
+    debug_nans: bool
+    resume: str | PathLike[str] | None
+    seed: int | None
+    run: Run
+    reading: Reading
 
 
-def resolved(run: Run, reading: Reading, options: Mapping[str, Any]) -> tuple[Run, Reading]:
-    """Return the two values, with what keywords say in place of their fields.
+_NAMES = (*NetOptions.__annotations__, "seed")
+
+
+def resolved(
+    run: Run, reading: Reading, options: Mapping[str, Any], names: Sequence[str] = _NAMES
+) -> tuple[Run, Reading]:
+    """Replace fields of the two values by options of the same name.
+
+    Args:
+        run, reading: the values.
+        options: new values by field name.
+        names: the options to suggest for a name that is unknown.
 
     Raises:
         CaffejaxError: naming every keyword that is no option, and every value that cannot be.
     """
-    problems = [f"there is no option '{name}'{did_you_mean(name, _NAMES)}" for name in options if name not in _NAMES]
+    problems = [f"there is no option '{name}'{did_you_mean(name, names)}" for name in options if name not in _NAMES]
     made: list[Any] = []
     for name, value, kind in (("run", run, Run), ("reading", reading, Reading)):
         if not isinstance(value, kind):
@@ -240,33 +460,3 @@ def resolved(run: Run, reading: Reading, options: Mapping[str, Any]) -> tuple[Ru
             problems += [problem.message for problem in error.problems]
     _raise_of(problems)
     return made[0], made[1]
-
-
-@cache  # reading annotations takes long, and this is asked for each layer
-def choices(name: str) -> tuple[str, ...]:
-    """Return what an option of a few values may be; () for other options."""
-    hint = (get_type_hints(Options) | get_type_hints(Parallel)).get(name)
-    return get_args(hint) if get_origin(hint) is Literal else ()
-
-
-def quoted(value: Any) -> str:
-    """Quote a value for an error's text."""
-    return f'"{value}"' if isinstance(value, str) else repr(value)
-
-
-def is_whole(value: Any) -> bool:
-    """Return whether a value is a whole number; True and False are not."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _wrong_choices(run: Run | Parallel) -> Iterator[str]:
-    for name in (f.name for f in fields(run)):
-        known, value = choices(name), getattr(run, name)
-        if known and not (isinstance(value, str) and value in known):
-            hint = " (half precision is bfloat16, which needs no loss scaling)" if name == "precision" else ""
-            yield f"{name} must be {' or '.join(map(quoted, known))}, not {quoted(value)}{hint}"
-
-
-def _raise_of(problems: Any) -> None:
-    if found := list(problems):
-        raise CaffejaxError(found)

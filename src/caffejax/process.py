@@ -1,8 +1,8 @@
 """Settings of the whole process: each a function, off until it is called.
 
 Importing caffejax, building a net and calling it leave the process as it was. These functions do not: they change what
-other libraries in the same process see as well, so whoever owns the process calls them. The command line and `Solver`
-call `tune_process`, which is all of those that make nets faster. All may be called again and at any time; what comes
+other libraries in the same process see as well, so the program that owns the process calls them. The command line
+calls `tune_process`, which is all of those that make nets faster. All may be called again and at any time; what comes
 too late to have an effect has none.
 """
 
@@ -27,8 +27,8 @@ __all__ = [
 def tune_process() -> None:
     """Make nets of this process fast: keep what was compiled and used memory, sleep between calls, trace uncollected.
 
-    Call it before the first net is made; each of the four functions says what it changes. `Solver` and the command line
-    call it themselves.
+    Call it before the first net or solver is made; each of the four functions says what it changes. The command line
+    calls it. Without `keep_compiled`, a solver in a notebook compiles its step again at each start of the process.
     """
     sleep_between_calls()
     keep_compiled()

@@ -32,7 +32,7 @@ def test_it_shows_how_training_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outputs: tuple[str, ...], shown: list[str]
 ) -> None:
     monkeypatch.setattr(training_display, "_SECONDS_BETWEEN", 0)
-    solver = Solver(f'{SOLVER} snapshot_prefix: "{tmp_path / "x"}"', tune=False)
+    solver = Solver(f'{SOLVER} snapshot_prefix: "{tmp_path / "x"}"')
     progress = Progress(TextColumn("{task.fields[numbers]}"), console=Console(file=StringIO()), disable=True)
     display = TrainingDisplay(solver, outputs, progress)
     said, scores = [], []
@@ -57,7 +57,7 @@ def test_it_shows_how_training_goes(
 
 
 def test_a_resumed_run_begins_where_it_is(tmp_path: Path) -> None:
-    solver = Solver(f'{SOLVER} snapshot_prefix: "{tmp_path / "x"}"', tune=False)
+    solver = Solver(f'{SOLVER} snapshot_prefix: "{tmp_path / "x"}"')
     progress = Progress(console=Console(file=StringIO()), disable=True)
     display = TrainingDisplay(solver, (), progress)
     solver.iteration = 4
@@ -67,7 +67,7 @@ def test_a_resumed_run_begins_where_it_is(tmp_path: Path) -> None:
 
 
 def test_outputs_that_no_test_net_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    solver = Solver(f'{SOLVER} snapshot_prefix: "{tmp_path / "x"}"', tune=False)
+    solver = Solver(f'{SOLVER} snapshot_prefix: "{tmp_path / "x"}"')
     with pytest.raises(SolverError, match=r"(?s)'acuracy'; did you mean 'accuracy'\?.*'zzz'; outputs: accuracy, loss"):
         training_display.check_outputs(solver, ["acuracy", "loss", "zzz"])
     solver.close()

@@ -83,7 +83,6 @@ def test_the_page_on_weights_works(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(caffejax.training.solver, "tune_process", lambda: None)
     (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
     namespace: dict[str, Any] = {}
     for block in python_blocks("weights.md"):
@@ -99,7 +98,6 @@ def test_the_page_on_own_data_works(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(caffejax.training.solver, "tune_process", lambda: None)
     (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
     namespace: dict[str, Any] = {}
     for block in python_blocks("own_data.md"):

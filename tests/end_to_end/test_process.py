@@ -123,7 +123,7 @@ assert not blocks.kept()
 
 @pytest.mark.parametrize("tune", [True, False])
 @pytest.mark.parametrize("module", ["caffejax", "caffejax.pycaffe"])
-def test_a_solver_tunes_unless_told_otherwise(module: str, tune: bool, tmp_path: Path) -> None:
+def test_a_solver_tunes_only_if_asked_to(module: str, tune: bool, tmp_path: Path) -> None:
     (tmp_path / "solver.prototxt").write_text("""
         base_lr: 0.1 lr_policy: "fixed" max_iter: 1 snapshot_prefix: "x" net_param {
           layer { name: "d" type: "DummyData" top: "d" dummy_data_param { shape { dim: 1 dim: 2 } } }
@@ -132,7 +132,7 @@ def test_a_solver_tunes_unless_told_otherwise(module: str, tune: bool, tmp_path:
         }""")
     script = f"""
 import {module}
-{module}.Solver(os.path.expanduser("~/solver.prototxt"), {"" if tune else "tune=False"})
+{module}.Solver(os.path.expanduser("~/solver.prototxt"), {"tune=True" if tune else ""})
 print(Jitted.collecting, jax.config.jax_compilation_cache_dir is None)
 """
     assert child(script, tmp_path).split() == [str(not tune)] * 2

@@ -63,7 +63,7 @@ def test_what_is_saved_is_loaded_again(end: str) -> None:
 @pytest.mark.parametrize("name", ["s.orbax", "s.orbax/2", "s_iter_2.caffemodel"])
 def test_a_solvers_snapshots_are_weights(name: str) -> None:
     """What a net needs, that is all but what a recurrent layer carries from batch to batch, which is no blob."""
-    solver = Solver(f'net_param {{ {LSTM} }} base_lr: 0.1 lr_policy: "fixed" snapshot_prefix: "s"', tune=False)
+    solver = Solver(f'net_param {{ {LSTM} }} base_lr: 0.1 lr_policy: "fixed" snapshot_prefix: "s"')
     solver.step(2)
     solver.snapshot()
     loaded = solver.net.load(name)

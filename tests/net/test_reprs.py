@@ -51,12 +51,12 @@ def test_solvers_and_the_interface_of_caffe_print(tmp_path: Path) -> None:
     file = tmp_path / "s.prototxt"
     file.write_text('net: "net.prototxt" base_lr: 0.5 lr_policy: "fixed" max_iter: 9 snapshot_prefix: "x"')
     graph = "unnamed (TRAIN): 2 layers, nothing -> fc (2x4)"
-    solver = caffejax.Solver(file, tune=False)
+    solver = caffejax.Solver(file)
     assert repr(solver) == (
         f"Solver of {graph}\n"
         f"  SGD, fixed, base_lr 0.5; iteration 0 of 9; 0 test nets; snapshots at x; on {jax.devices()[0]}"
     )
-    theirs = caffe.SGDSolver(str(file), tune=False)
+    theirs = caffe.SGDSolver(str(file))
     assert repr(theirs) == f"SGD solver of Net {graph}, iteration 0 of 9"
     assert repr(theirs.net.blobs["data"]) == "Blob(2, 3)"
     assert repr(theirs.net.params["fc"][0]) == "Blob(4, 3)"

@@ -152,7 +152,7 @@ def train(
     import caffejax
 
     where: Any = {"device": jax.local_devices()[0]} if devices == 1 else {"devices": devices}
-    solver = caffejax.Solver(text, parallel=caffejax.Parallel(**parallel), tune=False, **where, **options)
+    solver = caffejax.Solver(text, parallel=caffejax.Parallel(**parallel), **where, **options)
     losses: list[float] = []
     solver.callbacks.append(lambda s: losses.append(s.smoothed_loss))
     if resume:
@@ -172,7 +172,7 @@ def whole_state(
     import caffejax
 
     where: Any = {"device": jax.local_devices()[0]} if devices == 1 else {"devices": devices}
-    solver = caffejax.Solver(text, parallel=caffejax.Parallel(**parallel), tune=False, **where)
+    solver = caffejax.Solver(text, parallel=caffejax.Parallel(**parallel), **where)
     if resume:
         solver.restore(resume)
     solver.step(iterations)

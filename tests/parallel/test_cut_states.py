@@ -36,7 +36,7 @@ def run_in_parts(text: str, snapshot: str, only: bool) -> list[float]:
 
     placing._gather = small_only
     try:
-        solver = caffejax.Solver(text, devices=4, parallel=caffejax.Parallel(**CUT), tune=False, checkpoint_only=only)
+        solver = caffejax.Solver(text, devices=4, parallel=caffejax.Parallel(**CUT), checkpoint_only=only)
         check()
         losses: list[float] = []
         solver.callbacks.append(lambda s: losses.append(s.smoothed_loss))
@@ -91,7 +91,7 @@ def set_on(text: str, devices: int, name: str) -> str:
     """What setting such a state says; the solver goes on with the one it has."""
     import caffejax
 
-    solver = caffejax.Solver(text, devices=devices, tune=False)
+    solver = caffejax.Solver(text, devices=devices)
     try:
         solver.train_state = REFUSED[name][0](solver.train_state)
     except caffejax.CaffejaxError as error:
@@ -120,7 +120,7 @@ def cut_by_hand(text: str, explicit: bool | None) -> list[float] | str:
 
     import caffejax
 
-    solver = caffejax.Solver(text, device=jax.devices()[0], tune=False)
+    solver = caffejax.Solver(text, device=jax.devices()[0])
     kind = AxisType.Explicit if explicit else AxisType.Auto
     sharding = NamedSharding(Mesh(np.array(jax.devices()[:4]), ("x",), axis_types=(kind,)), PartitionSpec("x"))
     losses: list[float] = []

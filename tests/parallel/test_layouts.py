@@ -45,7 +45,7 @@ def train_in_layouts(text: str, resume: str = "") -> tuple[Any, int]:
     tiles, lanes = layouts._TILES, layouts._LANES
     layouts._TILES, layouts._LANES = {"cpu": ()}, 4  # type: ignore[assignment]
     try:
-        solver = caffejax.Solver(text, devices=4, tune=False)
+        solver = caffejax.Solver(text, devices=4)
         if resume:
             solver.restore(resume)
         losses: list[float] = []

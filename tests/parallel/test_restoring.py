@@ -70,8 +70,8 @@ def moved(text: str, options: dict[str, Any]) -> list[np.ndarray]:
 
     import caffejax
 
-    many, others = (caffejax.Solver(text, devices=4, parallel=caffejax.Parallel(**options), tune=False) for _ in "12")
-    one = caffejax.Solver(text, device=jax.devices()[1], tune=False)
+    many, others = (caffejax.Solver(text, devices=4, parallel=caffejax.Parallel(**options)) for _ in "12")
+    one = caffejax.Solver(text, device=jax.devices()[1])
     many.step(1)
     one.train_state = many.train_state
     assert all(x.devices() == {jax.devices()[1]} for x in jax.tree.leaves(one.variables))

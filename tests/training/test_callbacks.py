@@ -19,7 +19,7 @@ METHODS = [name for name in vars(Callback) if name.startswith("on_")]
 
 def solver(folder: Path, settings: str = SETTINGS, **options: Any) -> Solver:
     text = f'net_param {{ {NET} }} base_lr: 0.1 lr_policy: "fixed" snapshot_prefix: "{folder / "x"}" {settings}'
-    return Solver(text, tune=False, **options)
+    return Solver(text, **options)
 
 
 def listener(told: list[Any]) -> Callback:

@@ -12,6 +12,7 @@ import pytest
 
 from caffejax.errors import SolverError
 from caffejax.net import Params, Variables
+from caffejax.options import TrainConfig
 from caffejax.training.build import build
 from caffejax.training.finite_check import FiniteCheck
 from caffejax.training.loop import TrainingLoop
@@ -74,7 +75,7 @@ def training(
     setup, start = build(
         f'net_param {{ {NET} }} base_lr: 8 lr_policy: "step" stepsize: 2 gamma: 0.5 random_seed: 1 '
         f'snapshot_prefix: "{folder / "x"}" {more}',
-        **options,
+        config=TrainConfig(**options),
     )
     updater = Counting(start, steps_per_dispatch, losses)
     return TrainingLoop(setup, updater, FiniteCheck(setup.net, setup.param.iter_size), tell), updater

@@ -129,7 +129,7 @@ def test_training_tells_how_long_it_waited(tmp_path: Path, monkeypatch: pytest.M
             laps.append(display.pace)
 
     text = f'base_lr: 0.1 lr_policy: "fixed" snapshot_prefix: "{tmp_path / "x"}" display: 10'
-    solver = Solver(f"{text} net_param {{ {NET.format(tmp_path / 'list.txt')} }}", tune=False)
+    solver = Solver(f"{text} net_param {{ {NET.format(tmp_path / 'list.txt')} }}")
     solver.callbacks.append(Laps())
     solver.step(21)
     solver.close()

@@ -220,7 +220,6 @@ def test_what_a_test_net_carries_is_restored(tmp_path: Path, snapshot: str) -> N
         return Solver(
             f'net_param {{ {RECURRENT} }} base_lr: 0.01 lr_policy: "fixed" random_seed: 2 test_iter: 2 '
             f'test_interval: 100 test_initialization: false snapshot_prefix: "{tmp_path / "x"}"',
-            tune=False,
         )
 
     whole, resumed = job(), job()

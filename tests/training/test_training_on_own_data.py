@@ -61,8 +61,8 @@ def test_arrays_train_as_the_same_rows_in_a_database(folder: Path) -> None:
     Path("list.txt").write_text("rows.h5\n")
     Path("stored.prototxt").write_text(STORED + REST)
     Path("stored_solver.prototxt").write_text(SOLVER.replace("net.prototxt", "stored.prototxt"))
-    ours = trained(Solver("solver.prototxt", data=rows(), test_data=rows(), tune=False), 7)
-    assert_equal(ours, trained(Solver("stored_solver.prototxt", tune=False), 7))
+    ours = trained(Solver("solver.prototxt", data=rows(), test_data=rows()), 7)
+    assert_equal(ours, trained(Solver("stored_solver.prototxt"), 7))
 
 
 def in_epochs(epoch: int) -> Any:
@@ -73,7 +73,7 @@ def in_epochs(epoch: int) -> Any:
 @pytest.mark.parametrize("data", [rows(), in_epochs], ids=["arrays", "a function"])
 def test_resumes_bit_for_bit(folder: Path, data: Any) -> None:
     def solver() -> Solver:
-        return Solver("solver.prototxt", data=data, test_data=data, tune=False)
+        return Solver("solver.prototxt", data=data, test_data=data)
 
     whole = solver()
     whole.step(3)
@@ -91,7 +91,7 @@ def test_resumes_bit_for_bit(folder: Path, data: Any) -> None:
 def test_a_smaller_batch_is_trained_on_as_it_is(folder: Path) -> None:
     Path("solver.prototxt").write_text(SOLVER.replace("iter_size: 2", ""))
     few = {name: array[:3] for name, array in rows().items()}
-    solver = Solver("solver.prototxt", data=[few], test_data=[few], tune=False)
+    solver = Solver("solver.prototxt", data=[few], test_data=[few])
     (params, state), net = solver.variables, Net("net.prototxt", phase="TRAIN")
     wanted = net.loss(params, state, {name: array.astype(np.float32) for name, array in few.items()})[0]
     solver.step(1)
@@ -103,29 +103,29 @@ MISSING = r"nothing feeds the inputs of {}: 'data' \(4x3\), 'label' \(4\). In Py
 
 def test_data_that_is_missing_or_too_much_is_said_at_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SolverError, match=MISSING.format("the train net", "data")) as caught:
-        Solver("solver.prototxt", tune=False)
+        Solver("solver.prototxt")
     caught.match(MISSING.format("test net #0", "test_data"))
     assert main(["train", "--solver=solver.prototxt"]) == 1
     assert "To train from the command line, put data layers" in capsys.readouterr().err
     with pytest.raises(SolverError, match=MISSING.format("test net #0", "test_data")):
-        Solver("solver.prototxt", data=rows(), tune=False)
+        Solver("solver.prototxt", data=rows())
     Path("net.prototxt").write_text(
         'layer { name: "d" type: "DummyData" top: "data" dummy_data_param { shape { dim: 4 dim: 3 } } }'
         'layer { name: "l" type: "DummyData" top: "label" dummy_data_param { shape { dim: 4 } } }' + REST
     )
     with pytest.raises(SolverError, match=r"data is given, but the train net has no Input layers") as caught:
-        Solver("solver.prototxt", data=rows(), test_data=rows(), tune=False)
+        Solver("solver.prototxt", data=rows(), test_data=rows())
     caught.match("test_data is given, but test net #0 has no Input layers")
     Path("solver.prototxt").write_text(SOLVER.replace("test_iter: 2", "test_iter: 2 test_iter: 2"))
     with pytest.raises(SolverError, match="test_data must be a list with the data of each of the 2 test nets"):
-        Solver("solver.prototxt", data=rows(), test_data=rows(), tune=False)
+        Solver("solver.prototxt", data=rows(), test_data=rows())
 
 
 def test_each_of_several_test_nets_has_data_of_its_own(folder: Path) -> None:
     Path("solver.prototxt").write_text(SOLVER.replace("test_iter: 2", "test_iter: 1 test_iter: 1"))
     whole = rows()
     parts = [{name: array[i : i + 4] for name, array in whole.items()} for i in (0, 4)]
-    solver = Solver("solver.prototxt", data=whole, test_data=parts, tune=False)
+    solver = Solver("solver.prototxt", data=whole, test_data=parts)
     net = Net("net.prototxt")
     for scores, part in zip(solver.test(), parts, strict=True):
         inputs = {name: array.astype(np.float32) for name, array in part.items()}
@@ -139,7 +139,7 @@ rows = dict(np.load("rows.npz"))
 batches = [{name: array[i : i + 4] for name, array in rows.items()} for i in (0, 4)]
 for name, data in (("arrays", rows), ("list", batches)):
     for devices, options in (("each", {}), ("global", {"parallel": Parallel(batch="global")})):
-        solver = Solver("solver.prototxt", devices=2, data=data, test_data=data, tune=False, **options)
+        solver = Solver("solver.prototxt", devices=2, data=data, test_data=data, **options)
         solver.step(5)
         np.savez(f"{name}_{devices}.npz", *solver.variables.params["fc"], loss=solver.test()[0].loss)
 """
@@ -157,7 +157,7 @@ def test_several_devices_take_batches_in_turn_or_share_each(folder: Path) -> Non
     for way, iter_size in (("global", 1), ("each", 2)):
         param = SOLVER.replace("iter_size: 2", f"iter_size: {iter_size}")
         Path("solver.prototxt").write_text(param)
-        alone = Solver("solver.prototxt", data=whole, test_data=whole, tune=False)
+        alone = Solver("solver.prototxt", data=whole, test_data=whole)
         alone.step(5)
         wanted = [*alone.variables.params["fc"], alone.test()[0].loss]
         for kind in ("arrays", "list"):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from ..options import LIMITS, Reading, Run, choices
+from ..options import LIMITS, FlagKind, Reading, Run, choices
 from ..sizes import bytes_in
 
 DATABASES = ("lmdb", "leveldb")
@@ -72,7 +73,7 @@ def size(text: str) -> int:
 
 
 def several(text: str | None) -> list[str]:
-    """Return what a flag names, with commas between; nothing if it is not given."""
+    """Split a flag's value at its commas. default: an empty list."""
     return [name for name in (text or "").split(",") if name]
 
 
@@ -81,59 +82,65 @@ def add_backend_flag(parser: argparse.ArgumentParser) -> None:
     add(parser, "backend", "the kind of database", choices=DATABASES, default=DATABASES[0])
 
 
-# fields of `Run` and `Reading` that are flags; choices and defaults are the field's own
-_OPTIONS: dict[str, dict[str, Any]] = {
-    "kernels": {"help": "fast formulations of the operations, or the plain lowering to compare with"},
-    "precision": {"help": "dtype of products and activations; params and sums are float32 always"},
-    "backward": {"help": "gradients by autodiff, or by the layers' hand-written rules"},
-    "remat": {"help": "auto: where memory would not suffice, compute layers again in the backward pass"},
-    "memory_limit": {
-        "help": "what training may take; what is free unless given",
-        "type": size,
-        "metavar": "SIZE",
-    },
-    "sync_bn": {"help": "BatchNorm's statistics over the batches of all devices; else each device has its own"},
-    "workers": {"help": "read each data layer in this many processes; 0 for threads", "type": count, "metavar": "N"},
-    "skip_bad": {"help": "take the next image for one that cannot be decoded, with a warning"},
-    "max_image_pixels": {
-        "help": "how many pixels an image may have; larger ones are refused before they are decoded",
-        "type": positive,
-        "metavar": "N",
-    },
-    "max_hdf5_bytes": {
-        "help": "what an HDF5 file of data may unpack to, beyond the bytes in it",
-        "type": size,
-        "metavar": "SIZE",
-    },
-    "no_python_layers": {"help": "refuse layers that run Python code of modules, before any is imported"},
+_PARSERS: dict[FlagKind, tuple[Callable[[str], Any], str]] = {
+    "bytes": (size, "SIZE"),
+    "count": (count, "N"),
+    "positive": (positive, "N"),
+    "paths": (several, "FILES"),
 }
-_SPELLED = {"skip_bad": "skip_bad_images"}
 COMPUTES = "how it computes"
-_KINDS = {COMPUTES: Run, "how data is read": Reading}
-_DEFAULTS = {field.name: field.default for kind in _KINDS.values() for field in fields(kind)}
-_TITLES = {field.name: title for title, kind in _KINDS.items() for field in fields(kind)}
+_TITLES: dict[type, str] = {Run: COMPUTES, Reading: "how data is read"}  # of groups of flags
 
 
 def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add flags for these fields of `Run` and `Reading`; if none is named, for all that are flags and no limits."""
-    for name in names or (name for name in _OPTIONS if name not in LIMITS):
-        default, spelling = _DEFAULTS[name], _SPELLED.get(name, name)
-        titled = group(parser, _TITLES[name])
+    """Add flags for these fields of `Run` and `Reading`. default: all of them but the limits."""
+    for kind in (Run, Reading):
+        add_fields(parser, kind, names or [f.name for f in fields(kind) if f.name not in LIMITS])
+
+
+def add_fields(
+    parser: argparse.ArgumentParser, kind: type, names: Sequence[str] = (), title: str = "", **defaults: Any
+) -> None:
+    """Add a flag for each field of a configuration class that was made by `option`.
+
+    Args:
+        parser: the command's parser.
+        kind: the class, one of `caffejax.options`.
+        names: the fields. default: all.
+        title: the group of flags in the help. default: that of the class, if it has one.
+        defaults: other defaults of these flags than the fields'.
+    """
+    to = group(parser, title) if (title := title or _TITLES.get(kind, "")) else parser
+    for field in fields(kind):
+        if not field.metadata or (names and field.name not in names):
+            continue
+        name, default = field.metadata["flag"] or field.name, defaults.get(field.name, field.default)
         if isinstance(default, bool):
-            add_switch(titled, spelling, dest=name, **_OPTIONS[name])
-        else:
-            add(titled, spelling, dest=name, default=default, choices=choices(name) or None, **_OPTIONS[name])
+            add_switch(to, name, field.metadata["help"], dest=field.name)
+            continue
+        parse, metavar = _PARSERS.get(field.metadata["kind"], (None, None))
+        add(
+            to,
+            name,
+            field.metadata["help"],
+            dest=field.name,
+            default=default,
+            type=parse,
+            choices=choices(kind, field.name) or None,
+            metavar=field.metadata["metavar"] or metavar,
+        )
 
 
 def run_of(options: argparse.Namespace) -> Run:
     """Return how a net computes, by those of the flags that a command has."""
-    return Run(**_fields_of(Run, options))
+    return Run(**fields_of(Run, options))
 
 
 def reading_of(options: argparse.Namespace) -> Reading:
-    """Return how a net's data is read, likewise."""
-    return Reading(**_fields_of(Reading, options))
+    """Return how a net reads data, by those of the flags that a command has."""
+    return Reading(**fields_of(Reading, options))
 
 
-def _fields_of(kind: type[Run | Reading], options: argparse.Namespace) -> dict[str, Any]:
-    return {field.name: getattr(options, field.name) for field in fields(kind) if hasattr(options, field.name)}
+def fields_of(kind: type, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the values of a configuration class's fields that a command has flags for."""
+    return {f.name: getattr(options, f.name) for f in fields(kind) if f.metadata and hasattr(options, f.name)}

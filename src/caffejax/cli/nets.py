@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..options import LIMITS
+from ..options import LIMITS, TrainConfig
 from . import flags, imports
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _require_layers(graph: Graph, options: argparse.Namespace) -> None:
 
 def add_strict_flag(parser: argparse.ArgumentParser) -> None:
     """Add `--strict_weights`."""
-    flags.add_switch(parser, "strict_weights", "refuse weights that lack some of the net's layers; else they are named")
+    flags.add_fields(parser, TrainConfig, ["strict_weights"])
 
 
 def variables_of(net: Net, files: str | None, strict: bool = False) -> Variables:

@@ -33,7 +33,7 @@ class Help(argparse.HelpFormatter):
     def _get_help_string(self, action: argparse.Action) -> str | None:
         said = action.help or ""
         plain = not action.option_strings or isinstance(action.default, bool) or "%(default)" in said
-        if action.default in (None, "", argparse.SUPPRESS) or plain:
+        if action.default in (None, "", (), argparse.SUPPRESS) or plain:
             return said
         return f"{said} (default: %(default)s)"
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import CaffejaxError
 from ..glog import log, start_logging
-from ..options import MESH_AXES, BatchOf, Parallel, Shard, choices
+from ..options import MESH_AXES, BatchOf, Parallel, Shard
 from ..sizes import counted
 from . import devices, flags
 from .watched import LOST
@@ -41,13 +41,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=flags.positive,
     )
-    flags.add(
-        spread,
-        "batch",
-        "device: each takes the prototxt's batch_size examples, as in Caffe; global: they share them out",
-        choices=choices("batch"),
-        default=Parallel.batch,
-    )
+    flags.add_fields(parser, Parallel, ["batch"], TITLE)
     add_mesh_flags(parser)
     flags.add(
         spread,
@@ -72,19 +66,7 @@ def add_mesh_flags(parser: argparse.ArgumentParser) -> None:
         metavar="AXES",
         type=_mesh,
     )
-    flags.add(
-        spread,
-        "shard",
-        "what is cut over the devices that take batches; optimizer with --mesh, else none, unless given",
-        choices=choices("shard"),
-    )
-    flags.add(
-        spread,
-        "reduce_dtype",
-        "in what weights' gradients are added up over devices; auto: as --precision, bfloat16 or float32",
-        choices=choices("reduce_dtype"),
-        default=Parallel.reduce_dtype,
-    )
+    flags.add_fields(parser, Parallel, ["shard", "reduce_dtype"], TITLE, shard=None)
 
 
 def trains_with_others(options: argparse.Namespace) -> bool:

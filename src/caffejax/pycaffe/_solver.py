@@ -9,6 +9,7 @@ from functools import partial
 from ..data.loader import Loader
 from ..net import Net as PureNet
 from ..net import Variables
+from ..options import TrainConfig
 from ..process import tune_process
 from ..schema import read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
@@ -31,7 +32,7 @@ class Solver:
 
     Args:
         solver_file: a solver prototxt.
-        tune: call `caffejax.tune_process`, which makes nets faster and concerns the whole process.
+        tune: call `caffejax.tune_process` first. It makes training faster and changes settings of the whole process.
 
     Attributes:
         net: the train net.
@@ -44,7 +45,7 @@ class Solver:
 
     _type = ""  # the type in the file unless this says another
 
-    def __init__(self, solver_file: AnyPath, *, tune: bool = True) -> None:
+    def __init__(self, solver_file: AnyPath, *, tune: bool = False) -> None:
         param = read_solver(solver_file)
         if self._type:
             param.type = self._type
@@ -56,9 +57,7 @@ class Solver:
         setup, start = build(
             param,
             source_file(solver_file),
-            device=_modes.device(),
-            seed=_modes.next_seed(),
-            reading=_modes.reading(),
+            TrainConfig(device=_modes.device(), seed=_modes.next_seed(), reading=_modes.reading()),
             open_loader=lambda net: Loader(net.graph, by_hand=lambda: workspaces[net].feed_by_hand()),
         )
         _set_to_work(setup, start, workspaces)

@@ -1,5 +1,6 @@
 """Training: lr policies, update rules as optax transformations, and the loop round them."""
 
+from ..options import TrainConfig
 from .evaluate import Evaluator, Scores
 from .pace import Pace, Stopwatch
 from .policies import rate_schedule
@@ -18,6 +19,7 @@ __all__ = [
     "Scores",
     "Solver",
     "Stopwatch",
+    "TrainConfig",
     "TrainState",
     "caffe_optimizer",
     "make_step",

@@ -23,10 +23,11 @@ from ..graph.creation_log import log_creation
 from ..layers.context import name_key
 from ..machine import memory_budget
 from ..net import Net
-from ..options import Parallel, Reading, Run, Share
+from ..options import Reading, Run, Share, TrainConfig
 from ..parallel import DATA, check_alike, mesh_of, same_everywhere, share_of
 from ..schema import format_text, read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
+from ..sizes import counted
 from . import policies, settings
 from .enough_memory import check_memory
 from .evaluate_on_mesh import can_spread
@@ -50,7 +51,7 @@ class Setup:
         file: where they came from.
         device: where to run; of several devices, the first of this process.
         placement: where what is trained lies.
-        parallel: how training is spread over several devices.
+        config: the solver's options.
         seed: where all randomness comes from.
         rate_schedule: the learning rate by iteration.
         net: the train net.
@@ -58,14 +59,13 @@ class Setup:
         tests: the test nets.
         optimizer: the update rule.
         snapshots: where snapshots go.
-        keep_best: the test output that checkpoints are ranked by, if they are.
     """
 
     param: SolverParameter
     file: Path | None
     device: jax.Device
     placement: Placement
-    parallel: Parallel
+    config: TrainConfig
     seed: int
     rate_schedule: policies.RateSchedule
     net: Net
@@ -73,7 +73,6 @@ class Setup:
     tests: Tests
     optimizer: optax.GradientTransformationExtraArgs
     snapshots: Snapshots
-    keep_best: str | None
 
     @property
     def batch_size(self) -> int:
@@ -87,54 +86,41 @@ class Setup:
 def build(
     solver: str | os.PathLike[str] | SolverParameter,
     file: str | os.PathLike[str] | None = None,
+    config: TrainConfig | None = None,
     *,
-    device: jax.Device | None = None,
-    devices: Sequence[jax.Device] | None = None,
-    parallel: Parallel = Parallel(),
-    seed: int | None = None,
-    weights: Sequence[str | os.PathLike[str]] = (),
-    strict_weights: bool = False,
-    keep_last: int | None = None,
-    keep_best: str | None = None,
     data: Any = None,
     test_data: Any = None,
-    checkpoint_only: bool = False,
     open_loader: Callable[[Net], Loader] | None = None,
-    run: Run = Run(),
-    reading: Reading = Reading(),
     measured: bool = False,
     ahead: Callable[[Net, SolverParameter], None] = lambda net, param: None,
 ) -> tuple[Setup, TrainState]:
-    """Build what a solver's settings ask for, and the state that training starts from, where it is to lie.
+    """Build the parts that training needs, and its initial state, placed on the devices.
 
     Args:
-        solver, file, device, parallel, seed, weights, strict_weights, keep_last, keep_best: as `Solver` takes them.
-        data, test_data, checkpoint_only: likewise.
-        devices: where to run in place of `device`, if there are several.
-        open_loader: what opens a net's data, in place of `data` and `test_data`.
-        run: how the nets compute; test nets are never recomputed.
-        reading: how they read; their seed is the solver's.
-        measured: whether to look first if there is enough memory, on one device.
-        ahead: told of the train net of one device once it is there, to begin what can be done meanwhile.
+        solver, file, data, test_data: as `Solver` takes them.
+        config: the solver's options. Test nets never rematerialize.
+        open_loader: opens a net's data, instead of `data` and `test_data`.
+        measured: check first that one device has enough memory.
+        ahead: called with the train net of one device once it is built, to start work in the background.
 
     Raises:
         SolverError, SchemaError, GraphError, DataError, WeightsError: for settings, nets or weights that cannot work.
     """
-    param = read_solver(solver)
+    config, param = config or TrainConfig(), read_solver(solver)
     path = Path(file) if file is not None else source_file(solver)
     folder = path.parent if path else None
     settings.check(param, os.fspath(path) if path else None)
-    check_files(param, path, weights, writes=bool(param.snapshot))
-    if devices and len(devices) == 1 and jax.process_count() == 1:
-        (device,), devices = devices, None
-    if not devices and (parallel.model > 1 or parallel.shard != "none"):
+    check_files(param, path, config.weights, config.resume, writes=bool(param.snapshot))
+    devices, parallel, run = _devices(config), config.parallel, config.run
+    if len(devices) == 1 and jax.process_count() == 1 and (parallel.model > 1 or parallel.shard != "none"):
         raise SolverError("model and shard cut arrays over several devices, but there is one; give devices, too")
-    mesh = mesh_of(devices, parallel.model) if devices else None
-    device = device or (jax.local_devices()[0] if mesh is None else _first_here(mesh))
-    seed = _seed(param, seed)
+    several = len(devices) > 1 or jax.process_count() > 1
+    mesh = mesh_of(devices, parallel.model) if several else None
+    device = devices[0] if mesh is None else _first_here(mesh)
+    seed = _seed(param, config.seed)
     key = jax.random.key(seed)
 
-    reading = replace(reading, seed=seed)
+    reading = replace(config.reading, seed=seed)
     if mesh is not None:
         reading = replace(reading, share=share_of(mesh))
         run = run_on(mesh, run)
@@ -169,24 +155,29 @@ def build(
     optimizer = optimizer_of(param, net)
     placement: Placement = OnDevice(device) if mesh is None else OnMesh(mesh, net.graph, parallel.shard)
     variables = placement.start(net, name_key(key, "init"))
-    given = weights_files(param, path, weights)
+    given = weights_files(param, path, config.weights)
     for weights_file in given:
         log.info("Finetuning from %s", weights_file)
-    variables = load_weights(given, net.graph, variables, strict_weights)
+    variables = load_weights(given, net.graph, variables, config.strict_weights)
     setup = Setup(
         param=param,
         file=path,
         device=device,
         placement=placement,
-        parallel=parallel,
+        config=config,
         seed=seed,
         rate_schedule=policies.rate_schedule(param),
         net=net,
         loader=loader,
         tests=tests,
         optimizer=optimizer,
-        snapshots=Snapshots(param, path, tests.keep(keep_last, keep_best), checkpoint_only),
-        keep_best=keep_best,
+        snapshots=Snapshots(
+            param,
+            path,
+            tests.keep(config.keep_last, config.keep_best),
+            config.checkpoint_only,
+            config.on_snapshot_error,
+        ),
     )
     if jax.process_count() > 1:
         options = repr((replace(run, memory_limit=None), parallel, seed))
@@ -233,6 +224,28 @@ def _test_net(net: settings.NetSettings, run: Run, reading: Reading) -> Net:
         message = "the test net has layers that run on the host: several processes cannot test it"
         raise GraphError(Problem(message, file=net.file))
     return _net(net, run, replace(reading, share=Share()))
+
+
+def _devices(config: TrainConfig) -> list[jax.Device]:
+    """Return the devices to train on: with several processes those of all.
+
+    Raises:
+        SolverError: if there are fewer than the configuration needs.
+    """
+    devices, processes = config.devices, jax.process_count()
+    if config.device is not None and processes > 1:
+        raise SolverError("several processes train on the devices of all together; leave out device")
+    if devices is None:
+        return jax.devices() if processes > 1 else [config.device or jax.local_devices()[0]]
+    if isinstance(devices, Sequence):
+        return list(devices)
+    available = jax.devices()
+    if devices > len(available):
+        raise SolverError(
+            f"JAX has {counted(len(available), 'device')} here, not {devices}; "
+            f"JAX_NUM_CPU_DEVICES={devices} in the environment simulates them on a CPU"
+        )
+    return available[:devices]
 
 
 def _first_here(mesh: Mesh) -> jax.Device:

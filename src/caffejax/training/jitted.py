@@ -72,8 +72,10 @@ class JittedUpdater:
         if debug_nans and placement.mesh is not None:
             raise SolverError("debug_nans looks at the numbers of one device; train on one")
         mesh = placement.mesh
-        keep = param.snapshot_diff
-        step = make_step(net, setup.optimizer, param.iter_size, keep_update=keep, mesh=mesh, parallel=setup.parallel)
+        parallel = setup.config.parallel
+        step = make_step(
+            net, setup.optimizer, param.iter_size, keep_update=param.snapshot_diff, mesh=mesh, parallel=parallel
+        )
         self._state = start
         if mesh is None:
             self._forward = net.jit(make_forward(net), kept_as=training_function("forward", net, param))

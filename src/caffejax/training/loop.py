@@ -50,11 +50,12 @@ class TrainingLoop:
         )
         self.iteration = 0
         self._param, self._graph, self._loader = setup.param, setup.net.graph, setup.loader
-        self._seed, self._keep_best, self._placement = setup.seed, setup.keep_best, setup.placement
+        self._seed, self._keep_best, self._placement = setup.seed, setup.config.keep_best, setup.placement
         self._finite_check, self._tell, self._batch_size = finite_check, tell, setup.batch_size
         self._loss = SmoothedLoss(self._param.average_loss)
         self._request: Request | None = None
         self._stopped = False
+        self._resume = setup.config.resume
         mesh = setup.placement.mesh
         self._requests = Requests(mesh) if mesh is not None and jax.process_count() > 1 else None
         self._start = self._positions()
@@ -138,6 +139,7 @@ class TrainingLoop:
     def _solve(self, resume: str | os.PathLike[str] | None) -> None:
         p = self._param
         self._request, self._stopped = None, False
+        resume, self._resume = resume or self._resume, None
         if p.snapshot_after_train:
             self.snapshots.prepare()
         log.info("Solving %s", self._graph.name)

@@ -41,24 +41,30 @@ class Snapshots:
         file: the solver's prototxt, which gives the prefix where there is none.
         keep: which checkpoints stay.
         checkpoint_only: write no files of Caffe's.
+        on_error: "stop" if a snapshot that cannot be written is an error at once; "continue" if only the newest must be
+            there in the end. Several processes stop: the others wait for what one cannot write.
 
     Attributes:
         prefix: what all their names begin with.
-        on_error: "stop" if a snapshot that cannot be written is an error at once; "continue" if only the newest must be
-            there in the end. Several processes stop: the others wait for what one cannot write.
+        on_error: as given.
 
     Raises:
         SolverError: if snapshots are due and their folder cannot be made or written.
     """
 
     def __init__(
-        self, param: SolverParameter, file: Path | None, keep: Keep | None = None, checkpoint_only: bool = False
+        self,
+        param: SolverParameter,
+        file: Path | None,
+        keep: Keep | None = None,
+        checkpoint_only: bool = False,
+        on_error: OnSnapshotError = "stop",
     ) -> None:
         self._param, self._checkpoint_only = param, checkpoint_only
         self.prefix = prefix_of(param, file)
         self._folder = CheckpointFolder(f"{self.prefix}.orbax", keep, together=True)
         self._background = Background()
-        self.on_error: OnSnapshotError = "stop"
+        self.on_error: OnSnapshotError = on_error
         self._missing: CaffejaxError | None = None  # why the newest is not there
         if param.snapshot:
             self.prepare()

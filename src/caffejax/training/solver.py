@@ -7,19 +7,16 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack, get_args
 
-import jax
-
 from ..data.user_data import Data
 from ..errors import SolverError
 from ..net import Variables
-from ..options import OnSnapshotError, Parallel, Reading, Run, SolverOptions
+from ..options import SolverOptions, TrainConfig
 from ..process import tune_process
 from ..schema.caffe_pb2 import SolverParameter
 from ..sizes import counted
 from .build import build
 from .evaluate import Scores
 from .finite_check import FiniteCheck
-from .given import check_options, chosen_devices
 from .jitted import JittedUpdater, fetch_step_ahead
 from .loop import Event, Request, TrainingLoop
 from .pace import Stopwatch
@@ -64,55 +61,40 @@ class Callback:
 
 
 class Solver:
-    """Trains a net, tests it, and keeps snapshots.
+    """Trains a net, tests it, and saves snapshots.
+
+    Making a solver changes nothing else in the process. Programs that own their process call `caffejax.tune_process`
+    before, which makes training faster and stores compiled programs on disk for the next start; the command line does.
 
     Args:
-        solver: path of a solver prototxt, its text, or a SolverParameter.
-        file: where a SolverParameter came from: for messages, and for paths relative to it.
-        data: what feeds the train net's Input layers: `{blob: array}` of all examples, which are taken in order, round
-            and round; or an iterable of batches, `{blob: array}` each or a tuple of arrays in the order of the inputs,
-            which is iterated again when it ends; or a function that is given the number of the epoch, from 0 on, and
-            returns either for it. Snapshots hold the place in it.
-        test_data: likewise for the test net; of several test nets a list with one for each, None for those that read
-            their data themselves.
-        weights: .caffemodel[.h5] files to start from; the solver's own `weights` come first.
-        strict_weights: whether these files must have weights for every layer that has some.
-        device: where to run; JAX's default device unless given.
-        devices: several, on which to run in place of `device`: how many of JAX's, or which; of several processes those
-            of all. Each takes batch_size examples, as in Caffe.
-        parallel: how training is spread over them. With `sync_bn`, BatchNorm's statistics are of all; else of each.
-        keep_last: how many of the newest checkpoints to keep; all unless given.
-        keep_best: a test output; the checkpoint with its best value is kept as well. A loss is best when lowest.
-        checkpoint_only: let snapshots be checkpoints only, which all of several processes write. Caffe's files, from
-            which Caffe could resume, are written by the first, in whose memory all params come together for them.
-        seed: what all randomness comes from where the settings have no `random_seed`; another each time unless given.
-        steps_per_dispatch: how many iterations to start at once, where nothing else is due between them; for small nets
-            on fast devices. As many batches are then in memory together.
-        on_snapshot_error: what to do where a snapshot cannot be written: "stop", or "continue" with a warning and try
-            again when the next is due. That of the end must be written. Several processes can only stop.
-        debug_nans: look at every step's numbers, and name the layer where they cease to be finite; slower.
-        tune: call `tune_process`, which makes nets faster and concerns the whole process; False leaves that as it is.
-        run: how the nets compute; what is trained and saved is always float32.
-        reading: how they read their data, but for the seed, which is this one's.
-        options: fields of `Run` and `Reading`, by name, in place of those of `run` and `reading`.
+        solver: a solver prototxt's path, its text, or a SolverParameter.
+        file: the file that a SolverParameter was read from: for messages, and for paths relative to it.
+        data: examples for the train net's Input layers: `{blob: array}` of all examples, which are read in order, again
+            and again; or an iterable of batches, each `{blob: array}` or a tuple of arrays in the order of the inputs,
+            which is iterated again when it ends; or a function of the epoch's number, from 0 on, that returns either.
+            Snapshots store the position in it.
+        test_data: data for the test net, in the same forms; for several test nets a list with one item for each net,
+            None for nets that read their data themselves.
+        tune: call `caffejax.tune_process` first.
+        options: the fields of `caffejax.training.TrainConfig`, `caffejax.Run` and `caffejax.Reading`, by name.
 
-    Of several processes, all make the same solver, and call each of its methods and properties together.
+    With several processes, all make the same solver, and call each of its methods and properties together.
 
     Attributes:
         param: the settings.
-        file: where they came from, if from a file.
+        file: the solver's file, or None if it was not read from one.
         net: the train net.
-        loader: its batches.
-        tests: the test nets, with their places in the data.
-        snapshots: where snapshots go.
-        device: where all runs; of several devices, the first of this process.
-        devices: all of them, those of other processes too.
-        seed: what all randomness comes from.
-        callbacks: what is told of events, each a `Callback`; a plain callable is an `on_step`.
+        loader: the loader of its batches.
+        tests: the test nets and their positions in the data.
+        snapshots: writes and reads snapshots.
+        device: the device that trains; of several devices, the first of this process.
+        devices: all devices, those of other processes too.
+        seed: the seed of all randomness.
+        callbacks: the `Callback`s to call; a plain callable is called as an `on_step`.
 
     Raises:
-        SolverError, SchemaError, GraphError, DataError: for settings or nets that cannot work, before
-            anything runs.
+        SolverError, SchemaError, GraphError, DataError, WeightsError: for settings, nets or files that cannot work,
+            before anything runs.
     """
 
     def __init__(
@@ -122,57 +104,28 @@ class Solver:
         file: str | os.PathLike[str] | None = None,
         data: Data | None = None,
         test_data: Data | Sequence[Data | None] | None = None,
-        weights: Sequence[str | os.PathLike[str]] = (),
-        strict_weights: bool = False,
-        device: jax.Device | None = None,
-        devices: int | Sequence[jax.Device] | None = None,
-        parallel: Parallel = Parallel(),
-        keep_last: int | None = None,
-        keep_best: str | None = None,
-        checkpoint_only: bool = False,
-        steps_per_dispatch: int = 1,
-        on_snapshot_error: OnSnapshotError = "stop",
-        debug_nans: bool = False,
-        seed: int | None = None,
-        tune: bool = True,
-        run: Run = Run(),
-        reading: Reading = Reading(),
+        tune: bool = False,
         **options: Unpack[SolverOptions],
     ) -> None:
-        own = {"weights": weights, "device": device, "keep_last": keep_last, "keep_best": keep_best, "seed": seed}
-        own |= {"steps_per_dispatch": steps_per_dispatch, "debug_nans": debug_nans}
-        own |= {"devices": devices, "parallel": parallel, "on_snapshot_error": on_snapshot_error}
-        own |= {"checkpoint_only": checkpoint_only}
-        run, reading = check_options(own, run, reading, options)
+        config = TrainConfig.from_keywords(**options)
         if tune:
             tune_process()
         setup, start = build(
             solver,
             file,
-            device=device,
-            devices=chosen_devices(device, devices),
-            parallel=parallel,
+            config,
             data=data,
             test_data=test_data,
-            seed=seed,
-            weights=weights,
-            strict_weights=strict_weights,
-            keep_last=keep_last,
-            keep_best=keep_best,
-            checkpoint_only=checkpoint_only,
-            run=run,
-            reading=reading,
             measured=True,
-            ahead=lambda net, param: fetch_step_ahead(net, param, debug_nans),
+            ahead=lambda net, param: fetch_step_ahead(net, param, config.debug_nans),
         )
         self.param, self.file, self.device, self.seed = setup.param, setup.file, setup.device, setup.seed
         self._batch_size, mesh = setup.batch_size, setup.placement.mesh
         self.devices = [setup.device] if mesh is None else list(mesh.devices.flat)
         self.net, self.loader, self.tests, self.snapshots = setup.net, setup.loader, setup.tests, setup.snapshots
-        self.snapshots.on_error = on_snapshot_error
         self.callbacks: list[Callback | Callable[[Solver], object]] = []
-        finite_check = FiniteCheck(setup.net, setup.param.iter_size, every_step=debug_nans)
-        self._updater = JittedUpdater(setup, start, finite_check, steps_per_dispatch)
+        finite_check = FiniteCheck(setup.net, setup.param.iter_size, every_step=config.debug_nans)
+        self._updater = JittedUpdater(setup, start, finite_check, config.steps_per_dispatch)
         self._loop = TrainingLoop(setup, self._updater, finite_check, self._tell)
 
     def __repr__(self) -> str:

@@ -116,14 +116,12 @@ class Tests:
         """Return which checkpoints stay, given how many of the newest and an output to rank by.
 
         Raises:
-            SolverError: if there is no such output, or the number is none.
+            SolverError: if there is no such output.
         """
         nets = [evaluator.net for evaluator in reversed(self.evaluators)]
         outputs = {name: net.graph.losses.get(name, 0) for net in nets for name in net.outputs}
         if best is not None and best not in outputs:
             raise SolverError(f"keep_best: no test net has an output '{best}'{did_you_mean(best, outputs)}")
-        if last is not None and last < 1:
-            raise SolverError(f"keep_last must be 1 or more, not {last}")
         return Keep(last, best, lowest=bool(best and outputs[best]))
 
     def get_state(self) -> list[Any]:
