@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from caffejax.layers.detection.boxes import areas, shared_areas, unsuppressed
+from caffejax.layers.boxes import areas, intersections, non_max_suppression
 
 Net = Callable[[Mapping[str, np.ndarray]], Mapping[str, jax.Array]]
 
@@ -41,7 +41,7 @@ class Faces(NamedTuple):
         ordered = self.where(np.argsort(-self.scores, kind="stable"))
         boxes = jnp.asarray(ordered.boxes)
         return ordered.where(
-            np.asarray(unsuppressed(boxes, jnp.ones(len(boxes), bool), limit, plus=1, measure=measure))
+            np.asarray(non_max_suppression(boxes, jnp.ones(len(boxes), bool), limit, plus=1, measure=measure))
         )
 
     def moved(self) -> Faces:
@@ -108,4 +108,4 @@ def squares(boxes: np.ndarray) -> np.ndarray:
 
 def of_the_smaller(a: jax.Array, b: jax.Array) -> jax.Array:
     """Return what two boxes have in common as a part of the smaller one."""
-    return shared_areas(a, b, plus=1) / jnp.minimum(areas(a, plus=1), areas(b, plus=1))
+    return intersections(a, b, plus=1) / jnp.minimum(areas(a, plus=1), areas(b, plus=1))

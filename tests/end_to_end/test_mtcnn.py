@@ -12,7 +12,7 @@ from face_finder import find_faces
 
 import caffejax
 from caffejax.checkpoints.caffemodel import read_caffemodel, write_caffemodel
-from caffejax.layers.detection.boxes import overlaps
+from caffejax.layers.boxes import overlaps
 from caffejax.net import Variables
 from caffejax.net.frozen import Frozen
 from caffejax.schema import read_net
@@ -102,7 +102,7 @@ def test_the_face_in_a_photograph(nets: Mapping[str, Frozen]) -> None:
     faces = find_faces(nets, astronaut())
     assert len(faces.scores) == 1
     assert faces.scores[0] > 0.99
-    assert overlaps(faces.boxes[0], FACE, plus=1, xp=np) > 0.7, faces.boxes[0]
+    assert overlaps(faces.boxes[0], FACE, plus=1) > 0.7, faces.boxes[0]
     np.testing.assert_allclose(faces.landmarks[0], list(LANDMARKS.values()), atol=5)
 
 

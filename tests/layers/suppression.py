@@ -11,7 +11,7 @@ def kept_by_going_through_all(
     plus: float = 0.0,
     eta: float = 1.0,
     or_equal: bool = False,
-    most: int | None = None,
+    n_kept: int | None = None,
 ) -> list[int]:
     """The numbers of the boxes kept, each compared with all that were kept before it."""
     kept: list[int] = []
@@ -19,7 +19,7 @@ def kept_by_going_through_all(
     for i in np.flatnonzero(valid):
         shares = [_overlap(boxes[k], boxes[i], np.float32(plus)) for k in kept]
         beaten = any(share >= limit if or_equal else share > limit for share in shares)
-        if beaten or len(kept) == most:
+        if beaten or len(kept) == n_kept:
             continue
         kept.append(int(i))
         if eta < 1 and limit > 0.5:

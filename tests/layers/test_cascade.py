@@ -10,7 +10,7 @@ from replay import net
 
 from caffejax import LayerError, Net
 from caffejax.errors import CaffejaxError
-from caffejax.layers.mscnn.overlap import overlap
+from caffejax.layers.mscnn.proposals import overlap_measure
 from caffejax.layers.mscnn.ranks import drawn, highest
 
 REG = "bbox_reg_param { bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 " + (
@@ -58,7 +58,7 @@ def test_overlaps(measure: str, plus: float) -> None:
     boxes[3] = [10, 0, 20, 9]  # half a pixel away: not one that meets
     expected = [[plain_overlap(a, b, plus, measure) for b in boxes] for a in boxes]
     for module in (jnp, np):
-        found = overlap(module.asarray(boxes)[:, None], module.asarray(boxes)[None], plus, measure, xp=module)
+        found = overlap_measure(measure, plus)(module.asarray(boxes)[:, None], module.asarray(boxes)[None])
         np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert expected[2][3] == 0
 

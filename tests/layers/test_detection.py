@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from replay import Replay, assert_as_recorded, net
 
 from caffejax import CaffejaxError, Net, layer_types
-from caffejax.layers.detection.boxes import decode, encode
+from caffejax.layers.boxes import decode_offsets, encode_offsets
 from caffejax.layers.detection.matching import Truth, match
 from caffejax.layers.detection.mining import hardest
 from caffejax.layers.rows import trimmed
@@ -163,9 +163,9 @@ choose = jax.jit(hardest)
 def test_decoding_inverts_encoding(code: str, variances: Any) -> None:
     random = np.random.default_rng(0)
     boxes, priors = coarse_boxes(random, 50), coarse_boxes(random, 50)
-    offsets = encode(code, jnp.asarray(boxes), jnp.asarray(priors), variances)
-    np.testing.assert_allclose(decode(code, offsets, jnp.asarray(priors), variances), boxes, atol=1e-5)
-    np.testing.assert_allclose(encode(code, jnp.asarray(priors), jnp.asarray(priors), variances), 0, atol=1e-6)
+    offsets = encode_offsets(code, jnp.asarray(boxes), jnp.asarray(priors), variances)
+    np.testing.assert_allclose(decode_offsets(code, offsets, jnp.asarray(priors), variances), boxes, atol=1e-5)
+    np.testing.assert_allclose(encode_offsets(code, jnp.asarray(priors), jnp.asarray(priors), variances), 0, atol=1e-6)
 
 
 # DetectionOutput's rows

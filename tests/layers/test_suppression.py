@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caffejax.layers.detection.boxes import unsuppressed
+from caffejax.layers.boxes import non_max_suppression
 from layers.suppression import kept_by_going_through_all
 
 CASES = {
@@ -17,14 +17,14 @@ CASES = {
     "as py-faster-rcnn": {"threshold": 0.3, "plus": 1.0},
     "a threshold that falls": {"threshold": 0.9, "eta": 0.9},
     "an equal overlap suppresses": {"threshold": 0.5, "or_equal": True},
-    "not more than": {"threshold": 0.6, "most": 5},
+    "not more than": {"threshold": 0.6, "n_kept": 5},
 }
 
 
 @cache
 def suppression(case: str) -> Any:
     """One program for all examples."""
-    return jax.jit(jax.vmap(partial(unsuppressed, **CASES[case])))
+    return jax.jit(jax.vmap(partial(non_max_suppression, **CASES[case])))
 
 
 @pytest.mark.parametrize("case", CASES)

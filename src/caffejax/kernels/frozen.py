@@ -135,7 +135,7 @@ def _shapes(program: str) -> tuple[tuple[Shape, ...], tuple[Shape, ...], tuple[S
 
 
 def suppress(boxes: np.ndarray, threshold: float, eta: float) -> np.ndarray:
-    """Return the indices of the boxes that do not overlap better ones; see `unsuppressed` in `layers.detection.boxes`.
+    """Return the indices of the boxes that do not overlap better ones; see `non_max_suppression` in `layers.boxes`.
 
     Args:
         boxes: (N, 4) of float32, the best first.

@@ -9,7 +9,7 @@ from pictures import SIZE, picture
 
 import caffejax.pycaffe as caffe
 from caffejax.layers import layer_types
-from caffejax.layers.detection.boxes import overlaps
+from caffejax.layers.boxes import overlaps
 from caffejax.layers.rcnn.anchors import decoded
 
 pytestmark = pytest.mark.long

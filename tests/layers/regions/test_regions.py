@@ -112,7 +112,7 @@ def test_best_boxes_come_first_and_padding_last(seed: int, share: float, size: f
     valid = random.uniform(size=40) < share
     found = jax.jit(best, static_argnums=3)(boxes, scores, valid, Limits(before=30, after=8, overlap=0.4))
     order = np.argsort(np.where(valid, -scores, np.inf), kind="stable")[:30]
-    wanted = order[kept_by_going_through_all(boxes[order], valid[order], 0.4, plus=1.0, most=8)]
+    wanted = order[kept_by_going_through_all(boxes[order], valid[order], 0.4, plus=1.0, n_kept=8)]
     there = np.asarray(found.there)
     np.testing.assert_array_equal(np.asarray(found.boxes)[there], boxes[wanted])
     np.testing.assert_array_equal(np.asarray(found.scores)[there], scores[wanted])

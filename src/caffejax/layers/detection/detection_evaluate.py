@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...errors import require
+from ..boxes import overlaps
 from ..context import Context, Shape, Site
 from ..no_gradient import no_gradient
 from ..registry import register
 from ..types import Facts, Gradient, Indices, LayerType, OnHost, PerLayer, Signature, Variants
-from .boxes import overlaps
 from .image_sizes import Image, check_resize, in_pixels, read_sizes
 
 _CASCADE = [0, 5, 6, 1, 2, 3, 4]  # of FrcnnOutput's rows, in DetectionOutput's order
@@ -146,7 +146,7 @@ class _Evaluation:
         if size is not None:
             boxes, there = in_pixels(boxes, size), in_pixels(there, size)
         plus = 1.0 if self._pixels or size is not None else 0.0
-        overlap = overlaps(boxes[:, None], there, plus, touching=True, xp=np)
+        overlap = overlaps(boxes[:, None], there, plus, touching=True)
         taken: set[int] = set()
         rows: list[tuple[float, ...]] = []
         for row, best, most in zip(found, overlap.argmax(axis=1), overlap.max(axis=1), strict=True):

@@ -15,12 +15,12 @@ from jax import lax
 from ...errors import require
 from ...kernels import frozen
 from ...schema.caffe_pb2 import PriorBoxParameter
+from ..boxes import decode_offsets, non_max_suppression
 from ..context import Context, Shape, Site
 from ..questions import OWN_IMAGES
 from ..registry import register
 from ..rows import trimmed
 from ..types import Facts, Gradient, LayerType, OnHost, PerLayer, Signature, Traced
-from .boxes import decode, unsuppressed
 from .predictions import read_predictions
 from .result_files import ResultFiles, saves
 
@@ -59,10 +59,10 @@ def detection_output(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.A
     top_k = _top_k(p, priors.shape[1])
     variances = None if p.variance_encoded_in_target else priors[1, :, None]
     code = PriorBoxParameter.CodeType.Name(p.code_type)
-    boxes = jnp.swapaxes(decode(code, locations, priors[0, :, None], variances), 1, 2)
+    boxes = jnp.swapaxes(decode_offsets(code, locations, priors[0, :, None], variances), 1, 2)
     scores, best = lax.top_k(jnp.swapaxes(scores, 1, 2)[:, labels], min(top_k, priors.shape[1]))
     boxes = jnp.take_along_axis(boxes if p.share_location else boxes[:, labels], best[..., None], axis=2)
-    suppress = partial(unsuppressed, threshold=p.nms_param.nms_threshold, eta=p.nms_param.eta)
+    suppress = partial(non_max_suppression, threshold=p.nms_param.nms_threshold, eta=p.nms_param.eta)
     kept = jax.vmap(jax.vmap(suppress))(boxes, scores > least)  # (images, labels, top_k)
     image = jnp.arange(scores.shape[0], dtype=scores.dtype)[:, None, None]
     label = jnp.asarray(labels, scores.dtype)[:, None]
@@ -97,7 +97,7 @@ def detect_on_host(ctx: Context, loc: np.ndarray, conf: np.ndarray, prior: np.nd
     least = p.confidence_threshold if p.HasField("confidence_threshold") else np.finfo(np.float32).min
     top_k, images = min(_top_k(p, priors.shape[1]), priors.shape[1]), scores.shape[0]
     variances = None if p.variance_encoded_in_target else priors[1, :, None]
-    boxes = decode(PriorBoxParameter.CodeType.Name(p.code_type), locations, priors[0, :, None], variances)
+    boxes = decode_offsets(PriorBoxParameter.CodeType.Name(p.code_type), locations, priors[0, :, None], variances)
     size = len(labels) * top_k
     rows = size if not 0 < p.keep_top_k < size else p.keep_top_k
     top = np.full((images * rows, 7), -1, np.promote_types(loc.dtype, np.float32))

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...kernels.varying import vary_as
-from .boxes import overlaps
+from ..boxes import overlaps
 
 _LEAST = 1e-6  # overlaps of no more are none
 _PAIRED = 2.0  # more than any overlap

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 
 from ...schema.caffe_pb2 import PriorBoxParameter
 from .. import across
+from ..boxes import decode_offsets, encode_offsets
 from ..context import Context
 from ..loss import loss_divisor, normalization
-from .boxes import decode, encode
 from .matching import Matches, Truth, match
 from .mining import hardest
 from .multibox_terms import class_terms, location_terms
@@ -58,7 +58,7 @@ def find_targets(ctx: Context, mining: int, predictions: Predictions, prior: jax
     by_prior = p.use_prior_for_matching
     matches = match(
         truth,
-        boxes[None] if by_prior else decode(code, _of_truth(truth, locations), boxes, variances),
+        boxes[None] if by_prior else decode_offsets(code, _of_truth(truth, locations), boxes, variances),
         images,
         labels=None if by_prior or p.share_location else classes,
         threshold=p.overlap_threshold if p.match_type == p.PER_PREDICTION else None,
@@ -67,7 +67,7 @@ def find_targets(ctx: Context, mining: int, predictions: Predictions, prior: jax
     matched, number = matches.truth >= 0, jnp.maximum(matches.truth, 0)
     own = jnp.full_like(truth.label, p.background_label_id + 1) if p.map_object_to_agnostic else truth.label
     labels = own[number]
-    offsets = jnp.where(matched[..., None], encode(code, truth.box[number], boxes, variances), 0.0)
+    offsets = jnp.where(matched[..., None], encode_offsets(code, truth.box[number], boxes, variances), 0.0)
     found = Targets(
         matched,
         labels,
@@ -78,7 +78,7 @@ def find_targets(ctx: Context, mining: int, predictions: Predictions, prior: jax
         jnp.ones(scores.shape[:2], bool),
     )
     if p.bp_inside:
-        seen = boxes if by_prior else decode(code, chosen(locations, found), boxes, variances)
+        seen = boxes if by_prior else decode_offsets(code, chosen(locations, found), boxes, variances)
         found = found._replace(right=jnp.broadcast_to((seen < 0) | (seen > 1), offsets.shape))
     if mining != p.NONE:
         with_truth = jnp.any(images[:, None] == truth.image, axis=1)

@@ -8,8 +8,8 @@ from jax import lax
 
 from ...errors import require
 from .. import across
+from ..boxes import overlaps
 from ..context import Context
-from ..detection.boxes import overlaps
 from ..no_gradient import no_gradient
 from ..types import Facts, Gradient, LayerType, Signature, Traced
 

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 
 from .. import across
+from ..boxes import overlaps
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
-from .overlap import overlap
 from .regression import moved, normalization
 from .shapes import require_one_number_of_rows, rows_of
 
@@ -33,7 +33,7 @@ def bbox_accuracy(ctx: Context, deltas: jax.Array, rois: jax.Array, matched: jax
     own = jnp.take_along_axis(given, first[:, None] + jnp.arange(4), axis=1)  # NaN for a class that there is not
     total = across.total(ctx, jnp.sum(counts, dtype=given.dtype))
     boxes = moved(rows[:, 1:], normalization(ctx).undone(own)), rows[:, 1:]
-    fits = [jnp.where(counts & (label > 0), overlap(box, truth[:, 1:5], 1.0), 0) for box in boxes]
+    fits = [jnp.where(counts & (label > 0), overlaps(box, truth[:, 1:5], 1.0, touching=True), 0) for box in boxes]
     sums = [across.total(ctx, jnp.sum(fit)) for fit in fits]
     found = [jnp.where(total > 0, s / jnp.maximum(total, 1), -1).reshape(1, 1, 1, 1) for s in sums]
     return tuple(found[: ctx.n_tops])

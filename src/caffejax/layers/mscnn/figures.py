@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from .. import across
+from ..boxes import overlaps
 from ..context import Context
 from .multitask import Labels
-from .overlap import overlap
 
 
 def shares_of_right_classes(ctx: Context, right: jax.Array, labels: Labels, classes: jax.Array) -> jax.Array:
@@ -37,8 +37,8 @@ def mean_overlap(ctx: Context, boxes: jax.Array, labels: Labels, plus: float) ->
         plus: how much larger a side is than x2 - x1.
     """
     truth = jnp.concatenate([labels.boxes[:, :2] - labels.boxes[:, 2:] / 2, labels.boxes[:, 2:]], axis=1)
-    found = overlap(_corners(boxes, plus), _corners(truth, plus), plus)
-    return _mean(ctx, found, (labels.classes != 0) & ~labels.ignored(ctx, labels.classes)).reshape(1, 1, 1, 1)
+    fits = overlaps(_corners(boxes, plus), _corners(truth, plus), plus, touching=True)
+    return _mean(ctx, fits, (labels.classes != 0) & ~labels.ignored(ctx, labels.classes)).reshape(1, 1, 1, 1)
 
 
 def _corners(boxes: jax.Array, plus: float) -> jax.Array:

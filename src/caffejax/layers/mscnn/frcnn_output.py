@@ -9,13 +9,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...errors import require
+from ..boxes import non_max_suppression
 from ..context import Context
-from ..detection.boxes import unsuppressed
 from ..dtypes import promote
 from ..questions import OWN_IMAGES
 from ..registry import register
 from ..types import Facts, Gradient, LayerType, Signature, Traced
-from .overlap import overlap, require_measure
+from .proposals import Measure, overlap_measure
 from .regression import moved, normalization
 from .shapes import require_one_number_of_rows, rows_of, with_four_axes
 
@@ -31,13 +31,14 @@ def frcnn_output(
     and ROIs that begin with a negative number are none.
     """
     p, dtype = ctx.param, probabilities.dtype
-    require_measure(p.nms_type)
     prob, boxes, there, corners = _inputs(ctx, probabilities, deltas, rois, size)
     n, classes = prob.shape
     boxes = jnp.concatenate([jnp.maximum(boxes[..., :2], 0), jnp.minimum(boxes[..., 2:], corners)], axis=-1)
     boxes = jnp.broadcast_to(jnp.swapaxes(boxes, 0, 1), (classes - 1, n, 4))
     scores = prob[:, 1:].T
-    kept, boxes, scores = jax.vmap(partial(_kept, ctx))(boxes, scores, there & (scores >= p.conf_thr))
+    measure = overlap_measure(p.nms_type, 1.0)
+    suppress = jax.vmap(partial(_suppress, measure, p.iou_thr))
+    kept, boxes, scores = suppress(boxes, scores, there & (scores >= p.conf_thr))
     numbers = jnp.arange(1, classes, dtype=scores.dtype)[:, None]
     columns = [jnp.zeros_like(scores), *jnp.moveaxis(boxes, -1, 0), jnp.broadcast_to(numbers, scores.shape), scores]
     rows = jnp.stack(columns, axis=-1).reshape(-1, 7)
@@ -91,14 +92,13 @@ def _inputs(
     return prob, boxes, rows[:, 0] >= 0, jnp.stack([width, height]).astype(boxes.dtype)
 
 
-def _kept(
-    ctx: Context, boxes: jax.Array, scores: jax.Array, valid: jax.Array
+def _suppress(
+    measure: Measure, threshold: float, boxes: jax.Array, scores: jax.Array, valid: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return which boxes of a class are kept; the boxes, the best first; and their scores."""
+    """Sort the boxes of a class by score; return which are kept, the boxes and the scores."""
     order = jnp.argsort(jnp.where(valid, -scores, jnp.inf), stable=True)
     boxes, scores, valid = boxes[order], scores[order], valid[order]
-    measure = partial(overlap, plus=1.0, measure=ctx.param.nms_type)
-    return unsuppressed(boxes, valid, ctx.param.iou_thr, measure=measure), boxes, scores
+    return non_max_suppression(boxes, valid, threshold, measure=measure), boxes, scores
 
 
 def _best(kept: jax.Array, scores: jax.Array, most: int) -> jax.Array:

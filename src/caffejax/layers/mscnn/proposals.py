@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,12 +11,25 @@ import jax
 import jax.numpy as jnp
 
 from ...errors import require
-from ..detection.boxes import unsuppressed
-from .overlap import overlap, require_measure
+from ..boxes import Divisor, overlaps, select_best
 from .shapes import with_four_axes
 
 _NOTHING = (0.0, 1.0, 1.0, 10.0, 10.0)  # the one ROI where nothing is found; of the second top, zeros
 _ABSENT = -1.0
+
+
+Measure = Callable[[jax.Array, jax.Array], jax.Array]
+_DIVISORS: dict[str, Divisor] = {"IOU": "union", "IOMU": "smaller", "IOFU": "first"}
+
+
+def overlap_measure(nms_type: str, plus: float) -> Measure:
+    """Return the measure of overlap for an `nms_type`; `plus` is added to x2 - x1 for the side of a box.
+
+    Raises:
+        LayerError: if the forks have no such measure.
+    """
+    require(nms_type in _DIVISORS, f"nms_type must be one of {', '.join(_DIVISORS)}, not '{nms_type}'")
+    return partial(overlaps, plus=plus, touching=True, over=_DIVISORS[nms_type])
 
 
 @dataclass(frozen=True)
@@ -25,14 +39,12 @@ class Choice:
     Attributes:
         threshold: of the overlap that suppresses.
         measure: of overlap.
-        plus: what is added to x2 - x1 for the side of a box.
         before: how many of the best boxes of an image are looked at, 0 for all.
         after: how many are kept, 0 for all.
     """
 
     threshold: float
-    measure: str
-    plus: float
+    measure: Measure
     before: int
     after: int
 
@@ -44,21 +56,23 @@ class Choice:
             scores: (n,), of equal ones the first comes first.
             valid: (n,), False for boxes that do not take part.
         """
-        n = boxes.shape[0]
-        looked_at = min(self.before or n, n)
-        order = jnp.argsort(jnp.where(valid, -scores, jnp.inf), stable=True)[:looked_at]
-        boxes, scores, valid = boxes[order], scores[order], valid[order]
-        measure = partial(overlap, plus=self.plus, measure=self.measure)
-        kept = unsuppressed(boxes, valid, self.threshold, most=self.after or None, measure=measure)
-        first = jnp.argsort(~kept, stable=True)[: min(self.after or looked_at, looked_at)]
-        return jnp.concatenate([boxes, scores[:, None]], axis=1)[first], kept[first]
+        indices, kept = select_best(
+            boxes,
+            scores,
+            valid,
+            self.threshold,
+            n_candidates=self.before or None,
+            n_kept=self.after or None,
+            measure=self.measure,
+        )
+        return jnp.concatenate([boxes, scores[:, None]], axis=1)[indices], kept
 
 
 def choice(p: Any, plus: float) -> Choice:
     """Return what the parameters of a layer say."""
-    require_measure(p.nms_type)
+    measure = overlap_measure(p.nms_type, plus)
     require(p.min_size >= 0, f"min_size must not be below 0, but is {p.min_size}")
-    return Choice(p.iou_thr, p.nms_type, plus, p.max_nms_num, p.max_post_nms_num)
+    return Choice(p.iou_thr, measure, p.max_nms_num, p.max_post_nms_num)
 
 
 def proposals(

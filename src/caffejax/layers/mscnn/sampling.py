@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import LayerError, require
-from .overlap import overlap
+from ..boxes import overlaps
 
 _SMALLEST = 32  # pixels, of a box drawn at random
 _TRIES = 10_000
@@ -83,9 +83,9 @@ def _matched(rows: np.ndarray, truth: Truth) -> tuple[np.ndarray, np.ndarray]:
     """Return for each ROI which ground truth of its image it overlaps most, -1 if there is none, and how much."""
     if not len(truth.rows):
         return np.full(len(rows), -1), np.zeros(len(rows), rows.dtype)
-    found = overlap(rows[:, None, 1:], truth.rows[None, :, 1:], 1.0, xp=np).astype(rows.dtype)
-    found = np.where(rows[:, None, 0] == truth.rows[None, :, 0], found, -1)
-    best, most = np.argmax(found, axis=1), np.max(found, axis=1)
+    overlap = overlaps(rows[:, None, 1:], truth.rows[None, :, 1:], 1.0, touching=True).astype(rows.dtype)
+    overlap = np.where(rows[:, None, 0] == truth.rows[None, :, 0], overlap, -1)
+    best, most = np.argmax(overlap, axis=1), np.max(overlap, axis=1)
     return np.where(most < 0, -1, best), np.maximum(most, 0)
 
 

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...errors import require
+from ..boxes import overlaps
 from ..context import Context
-from ..detection.boxes import overlaps
 from ..dtypes import promote
 from ..no_gradient import no_gradient
 from ..param_str import settings

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import require
+from ..boxes import overlaps
 from ..context import Context, Shape
-from ..detection.boxes import overlaps
 from ..no_gradient import no_gradient
 from ..on_host import generator
 from ..param_str import settings
@@ -47,7 +47,7 @@ def proposal_target_layer(
     truth = truth[np.rint(truth[:, 4]) >= 1]
     boxes = np.concatenate([rois[image == 0, 1:], truth[:, :4]])
     rois = np.pad(boxes, ((0, 0), (1, 0)))
-    overlap = overlaps(boxes[:, None], truth[:, :4], 1.0, xp=np)
+    overlap = overlaps(boxes[:, None], truth[:, :4], 1.0)
     most = overlap.max(axis=1, initial=0.0)
     random = generator(ctx)
     positive = np.flatnonzero(most >= s["fg_thresh"])

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...errors import require
-from ..detection.boxes import unsuppressed
+from ..boxes import select_best
 
 
 class Limits(NamedTuple):
@@ -73,10 +73,8 @@ def best(boxes: jax.Array, scores: jax.Array, valid: jax.Array, limits: Limits, 
     require(limits.before > 0 and limits.after > 0, f"must look at and keep one box at least, not {limits}")
     n = min(limits.before, boxes.shape[0])
     if order is None:
-        top, order = lax.top_k(jnp.where(valid, scores, -jnp.inf), n)
-    else:
-        top, order = scores[order[:n]], order[:n]
-    boxes, rounds = boxes[order], min(limits.after, n)
-    kept = unsuppressed(boxes, valid[order], limits.overlap, plus=1.0, most=rounds)
-    first = jnp.argsort(~kept, stable=True)[:rounds]
-    return Best(boxes[first], top[first], kept[first])
+        _, order = lax.top_k(jnp.where(valid, scores, -jnp.inf), n)
+    indices, kept = select_best(
+        boxes, scores, valid, limits.overlap, n_candidates=n, n_kept=limits.after, order=order, plus=1.0
+    )
+    return Best(boxes[indices], scores[indices], kept)

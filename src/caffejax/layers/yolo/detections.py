@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from ..detection.boxes import unsuppressed
+from ..boxes import select_best
 from ..questions import OWN_IMAGES, Question
 from .heads import as_corners
 
@@ -34,12 +34,10 @@ def rows(
     Returns:
         (1, 1, boxes, 7), padded with rows of -1.
     """
-    order = jnp.argsort(jnp.where(wanted, -scores, jnp.inf), stable=True)
-    best = as_corners(boxes)[order]
-    kept = unsuppressed(best, wanted[order], threshold, or_equal=True)
-    first = jnp.argsort(~kept, stable=True)
-    found = jnp.concatenate([(classes[order] + 1.0)[:, None], scores[order][:, None], best], axis=1)
+    corners = as_corners(boxes)
+    indices, kept = select_best(corners, scores, wanted, threshold, or_equal=True)
+    columns = jnp.concatenate([(classes + 1.0)[:, None], scores[:, None], corners], axis=1)
     numbers = jnp.arange(scores.shape[0])
-    image = jnp.where(jnp.any(kept), jnp.where(kept[first], 0, -1), jnp.where(numbers < n, numbers, -1))
-    filled = jnp.where(kept[first][:, None], found[first], -1)
+    image = jnp.where(jnp.any(kept), jnp.where(kept, 0, -1), jnp.where(numbers < n, numbers, -1))
+    filled = jnp.where(kept[:, None], columns[indices], -1)
     return jnp.concatenate([image[:, None].astype(filled.dtype), filled], axis=1)[None, None]

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...errors import require
+from ..boxes import non_max_suppression
 from ..context import Context
-from ..detection.boxes import unsuppressed
 from ..dtypes import promote
 from ..registry import register
 from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
@@ -123,7 +123,7 @@ def _judged(p: Any, found: Boxes, given: Boxes) -> jax.Array:
     order = jnp.argsort(-found.scores, stable=True)
     classes, boxes, scores, there = (part[order] for part in found)
     if p.nms >= 0:
-        there &= unsuppressed(as_corners(boxes), jnp.ones_like(there), p.nms, or_equal=True)
+        there &= non_max_suppression(as_corners(boxes), jnp.ones_like(there), p.nms, or_equal=True)
     order = jnp.argsort(jnp.where(there, classes, p.num_class), stable=True)
     classes, boxes, scores, there = (part[order] for part in (classes, boxes, scores, there))
     alike = given.there & (given.classes == classes[:, None])

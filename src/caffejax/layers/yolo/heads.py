@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...errors import require
-from ..detection.boxes import overlaps
+from ..boxes import overlaps
 from ..dtypes import promote
 
 

@@ -1,0 +1,217 @@
+"""Boxes: areas, overlap, non-maximum suppression, and SSD's encoding of boxes as offsets from priors.
+
+A box is (x1, y1, x2, y2) along the last axis. The forks of Caffe differ in details, which are parameters here:
+
+- `plus` is 1 in forks that count pixels (a side is x2 - x1 + 1), and 0 where coordinates are fractions of the image;
+- `touching`: SSD, MS-CNN and Cascade R-CNN let boxes share an area only if they touch; in py-faster-rcnn boxes less
+  than `plus` apart share an area, too;
+- `over`: the common area is divided by the union, the smaller area, or the area of the first box;
+- `or_equal`: YOLO suppresses a box whose overlap equals the threshold, other forks only above the threshold.
+
+Functions without a loop compute NumPy arrays with NumPy, without compiling anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from .namespace import namespace_of
+
+Divisor = Literal["union", "smaller", "first"]
+
+
+def areas(boxes: Any, plus: float = 0.0) -> Any:
+    """Return the areas of boxes (..., 4); 0 if x2 < x1 or y2 < y1."""
+    x1, y1, x2, y2 = (boxes[..., i] for i in range(4))
+    return namespace_of(boxes).where((x2 < x1) | (y2 < y1), 0.0, (x2 - x1 + plus) * (y2 - y1 + plus))
+
+
+def intersections(a: Any, b: Any, plus: float = 0.0, *, touching: bool = False) -> Any:
+    """Return the common areas of boxes (..., 4), which broadcast; see the module for the options."""
+    xp = namespace_of(a, b)
+    reach = xp.minimum(a[..., 2:], b[..., 2:]) - xp.maximum(a[..., :2], b[..., :2])
+    sides = reach + plus
+    meet = xp.all((reach >= 0) if touching else (sides > 0), axis=-1)
+    return xp.where(meet, sides[..., 0] * sides[..., 1], 0.0)
+
+
+def overlaps(a: Any, b: Any, plus: float = 0.0, *, touching: bool = False, over: Divisor = "union") -> Any:
+    """Return the overlap of boxes (..., 4), which broadcast: intersection over union by default, 0 if they are apart.
+
+    Args:
+        a, b: the boxes.
+        plus: added to x2 - x1 for the side of a box.
+        touching: whether boxes have an intersection only if they touch.
+        over: the divisor of the intersection: the "union", the "smaller" area, or the area of `a` ("first").
+    """
+    xp = namespace_of(a, b)
+    inside, area = intersections(a, b, plus, touching=touching), areas(a, plus)
+    if over == "union":
+        whole = area + areas(b, plus) - inside
+    else:
+        whole = area if over == "first" else xp.minimum(area, areas(b, plus))
+    return xp.where(whole > 0, inside / xp.where(whole > 0, whole, 1.0), 0.0)
+
+
+class Selection(NamedTuple):
+    """Boxes that remain after suppression.
+
+    Attributes:
+        indices: (K,), the boxes' indices, by falling score.
+        kept: (K,), True for the boxes that remain, which come first; the rest is padding.
+    """
+
+    indices: jax.Array
+    kept: jax.Array
+
+
+def select_best(
+    boxes: jax.Array,
+    scores: jax.Array,
+    valid: jax.Array,
+    threshold: Any,
+    *,
+    n_candidates: int | None = None,
+    n_kept: int | None = None,
+    order: jax.Array | None = None,
+    plus: float = 0.0,
+    or_equal: bool = False,
+    measure: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
+) -> Selection:
+    """Sort boxes by score, suppress those that overlap a better one, and move the others to the front.
+
+    Args:
+        boxes: (N, 4).
+        scores: (N,). The first of equal scores comes first.
+        valid: (N,), False for boxes that take no part.
+        threshold, plus, or_equal, measure: see `non_max_suppression`.
+        n_candidates: only so many of the best boxes are considered. Default: all.
+        n_kept: the most boxes to keep. Default: no limit.
+        order: (M,), the indices of the boxes in the order in which they are considered. Default: by score.
+
+    Returns:
+        The selection of min(n_candidates, n_kept) boxes, or fewer if there are fewer boxes.
+    """
+    n = boxes.shape[0] if order is None else order.shape[0]
+    n = min(n_candidates or n, n)
+    if order is None:
+        order = jnp.argsort(jnp.where(valid, -scores, jnp.inf), stable=True)
+    order = order[:n]
+    kept = non_max_suppression(
+        boxes[order], valid[order], threshold, plus=plus, or_equal=or_equal, n_kept=n_kept, measure=measure
+    )
+    first = jnp.argsort(~kept, stable=True)[: min(n_kept or n, n)]
+    return Selection(order[first], kept[first])
+
+
+def non_max_suppression(
+    boxes: jax.Array,
+    valid: jax.Array,
+    threshold: Any,
+    *,
+    plus: float = 0.0,
+    eta: float = 1.0,
+    or_equal: bool = False,
+    n_kept: int | None = None,
+    measure: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
+) -> jax.Array:
+    """Keep each box that overlaps no kept box before it by more than the threshold.
+
+    Each round keeps the next box that no kept box suppresses, so there are as many rounds as boxes kept.
+
+    Args:
+        boxes: (N, 4), the best first.
+        valid: (N,), False for padding.
+        threshold: the overlap above which a box is suppressed.
+        plus: added to x2 - x1 for the side of a box.
+        eta: if below 1, the threshold is multiplied by it after every kept box while it is above 0.5.
+        or_equal: whether an overlap equal to the threshold suppresses, too.
+        n_kept: the most boxes to keep. Default: no limit.
+        measure: `measure(kept, boxes)` of boxes (..., 4), which broadcast. Default: `overlaps` with `plus`.
+
+    Returns:
+        (N,), True for the boxes kept.
+    """
+    boxes, n = lax.stop_gradient(boxes), boxes.shape[0]
+    # The carry depends on the boxes from the start: under shard_map its type must not change in the loop.
+    kept = jnp.zeros_like(valid, dtype=bool)
+    if isinstance(n, int) and n == 0:
+        return kept
+    zero = 0 * jnp.sum(boxes[:0])
+    limit = jnp.asarray(threshold, boxes.dtype) + zero
+    overlap = jnp.full(n, -jnp.inf, boxes.dtype) + zero
+
+    def remaining(carry: _Carry) -> jax.Array:
+        suppressed = (carry.overlap >= carry.limit) if or_equal else (carry.overlap > carry.limit)
+        return valid & ~suppressed & (jnp.arange(n) > carry.last)
+
+    def has_next(carry: _Carry) -> jax.Array:
+        is_left = jnp.any(remaining(carry))
+        return is_left if n_kept is None else is_left & (jnp.sum(carry.kept) < n_kept)
+
+    def keep_next(carry: _Carry) -> _Carry:
+        i = jnp.argmax(remaining(carry)).astype(jnp.int32)
+        new = overlaps(boxes[i], boxes, plus) if measure is None else measure(boxes[i], boxes)
+        lower = (eta < 1) & (carry.limit > 0.5)
+        return _Carry(
+            kept=carry.kept.at[i].set(True),
+            last=i,
+            overlap=jnp.where(new > carry.overlap, new, carry.overlap),  # NaN suppresses nothing
+            limit=jnp.where(lower, carry.limit * eta, carry.limit),
+        )
+
+    return lax.while_loop(has_next, keep_next, _Carry(kept, jnp.sum(kept, dtype=jnp.int32) - 1, overlap, limit)).kept
+
+
+class _Carry(NamedTuple):
+    """The kept boxes, the index of the last one, each box's largest overlap with a kept one, and the threshold."""
+
+    kept: jax.Array
+    last: jax.Array
+    overlap: jax.Array
+    limit: jax.Array
+
+
+def encode_offsets(code: str, boxes: jax.Array, priors: jax.Array, variances: jax.Array | None) -> jax.Array:
+    """Return boxes (..., 4) as offsets from priors (..., 4), the inverse of `decode_offsets`."""
+    sides = priors[..., 2:] - priors[..., :2]
+    if code == "CORNER":
+        offsets = boxes - priors
+    elif code == "CORNER_SIZE":
+        offsets = (boxes - priors) / _twice(sides)
+    else:
+        centers, size = (boxes[..., :2] + boxes[..., 2:]) / 2, boxes[..., 2:] - boxes[..., :2]
+        shift = (centers - (priors[..., :2] + priors[..., 2:]) / 2) / sides
+        offsets = jnp.concatenate([shift, jnp.log(size / sides)], axis=-1)
+    return offsets if variances is None else offsets / variances
+
+
+def decode_offsets(code: str, offsets: Any, priors: Any, variances: Any) -> Any:
+    """Return the boxes (..., 4) at offsets (..., 4) from priors (..., 4), as SSD encodes them.
+
+    Args:
+        code: CORNER: offsets of the corners; CORNER_SIZE: offsets of the corners over the prior's sides; CENTER_SIZE:
+            the shift of the center over the prior's sides, and the logarithms of the sides over the prior's.
+        offsets: predicted or encoded offsets.
+        priors: the boxes that the offsets move.
+        variances: (..., 4), factors of the offsets; None if the offsets contain them.
+    """
+    offsets = offsets if variances is None else offsets * variances
+    sides = priors[..., 2:] - priors[..., :2]
+    if code == "CORNER":
+        return priors + offsets
+    if code == "CORNER_SIZE":
+        return priors + offsets * _twice(sides)
+    centers = (priors[..., :2] + priors[..., 2:]) / 2 + offsets[..., :2] * sides
+    xp = namespace_of(offsets, priors)
+    half = xp.exp(offsets[..., 2:]) * sides / 2
+    return xp.concatenate([centers - half, centers + half], axis=-1)
+
+
+def _twice(sides: Any) -> Any:
+    return namespace_of(sides).concatenate([sides, sides], axis=-1)
