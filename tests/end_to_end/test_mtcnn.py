@@ -12,9 +12,9 @@ from face_finder import find_faces
 
 import caffejax
 from caffejax.checkpoints.caffemodel import read_caffemodel, write_caffemodel
+from caffejax.inference.frozen_net import Frozen
 from caffejax.layers.boxes import overlaps
 from caffejax.net import Variables
-from caffejax.net.frozen import Frozen
 from caffejax.schema import read_net
 
 pytestmark = pytest.mark.long

@@ -16,9 +16,9 @@ import pytest
 from frozen_nets import UNTUNED, assert_close, inputs_of, net_of, variables_of
 
 from caffejax import CaffejaxError, Net
+from caffejax.inference.frozen_net import Frozen
 from caffejax.kernels import frozen as kernels
 from caffejax.net import Variables
-from caffejax.net.frozen import Frozen
 
 LAYERS = (
     "a Convolution x | num_output: 16 kernel_size: 3 pad: 1 stride: 2",

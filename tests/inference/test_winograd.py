@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from frozen_nets import assert_frozen_is_the_same, inputs_of, net_of, variables_of
 
+from caffejax.inference.frozen_net import Frozen
 from caffejax.kernels import frozen
 from caffejax.net import Net
-from caffejax.net.frozen import Frozen
 
 pytestmark = pytest.mark.skipif(not frozen.available(), reason="needs oneDNN")
 

@@ -10,7 +10,7 @@ import pytest
 
 import caffejax
 import caffejax.pycaffe as caffe
-from caffejax.pycaffe import _frozen
+from caffejax.inference import policy
 
 from .conftest import CLOSE, FED, fed
 
@@ -24,7 +24,7 @@ layer { name: "pool\"""",
 
 
 def frozen(net: Any) -> bool:
-    return any(each._passes for each in net._workspace._frozen.values())
+    return any(each.cache for each in net._workspace._frozen.values())
 
 
 @cache
@@ -165,7 +165,7 @@ def test_what_comes_after_is_as_if_it_had_never_been_frozen(
     way: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(_frozen, "_PATIENCE", 1)  # it is frozen again at once
+    monkeypatch.setattr(policy, "_PATIENCE", 1)  # it is frozen again at once
     net = new_net()
     net.forward()
     assert frozen(net)
@@ -202,8 +202,8 @@ def test_frozen_passes_give_what_the_layers_give(prototxt: str) -> None:
 @pytest.mark.parametrize("way", [write_weight, hold_weight, look, hold_blob, share, train])
 def test_it_does_not_freeze_again_and_again(way: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    original = _frozen.frozen_passes
-    monkeypatch.setattr(_frozen, "frozen_passes", lambda *given: made.append(1) or original(*given))
+    original = policy.freeze_passes
+    monkeypatch.setattr(policy, "freeze_passes", lambda *given: made.append(1) or original(*given))
     net = new_net()
     for _ in range(12):
         net.forward()
@@ -213,7 +213,7 @@ def test_it_does_not_freeze_again_and_again(way: Callable[[Any], None], monkeypa
 
 
 def test_it_freezes_again_when_weights_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_frozen, "_PATIENCE", 3)
+    monkeypatch.setattr(policy, "_PATIENCE", 3)
     net = new_net()
     net.forward()
     states = []

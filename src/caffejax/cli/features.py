@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
     from ..data.loader import Loader
     from ..debugging import features
     from ..debugging.pictures import feature_maps
-    from ..net.given import known_names
+    from ..execution.validation import known_names
 
     pictures.check_image(options.out)
     places.check_out(options.out, options.image)

@@ -7,9 +7,9 @@ from typing import Any
 
 import jax
 
+from ..execution.validation import known_names
+from ..inference.policy import freeze_passes
 from ..net import Blobs, Net, Params, Variables
-from ..net.frozen_passes import frozen_passes
-from ..net.given import known_names
 from .index_check import IndexCheck
 
 
@@ -47,7 +47,7 @@ def features(
     def blobs_of(params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> tuple[Blobs, Params]:
         return net.apply(params, state, batch, key=key, blobs=names)
 
-    frozen, check_indices = frozen_passes(net, variables, names) if freeze else None, IndexCheck(net)
+    frozen, check_indices = freeze_passes(net.graph, net.run, variables, names) if freeze else None, IndexCheck(net)
     forward = net.jit(blobs_of)
 
     def computed() -> Iterator[Blobs]:

@@ -14,10 +14,10 @@ import numpy as np
 from ..data.loader import Loader
 from ..data.synthetic_inputs import complete_inputs
 from ..execution import Given, Part, Result, Values, compute, one_by_one, run, schedule_of
+from ..inference.policy import freeze_passes, scored_blobs
 from ..kernels import compiling
 from ..layers import Reads
 from ..net import Net, Variables
-from ..net.frozen_passes import frozen_passes, scored_blobs
 from .index_check import check_indices
 
 
@@ -35,7 +35,7 @@ class LayerTime(NamedTuple):
 class WholeTime(NamedTuple):
     """Milliseconds of a forward pass, of a forward and backward pass, and of a forward pass of the net frozen.
 
-    The last is None for nets that are not frozen; see `net.frozen_passes`.
+    The last is None for nets that are not frozen; see `inference.freeze_passes`.
     """
 
     forward: float
@@ -64,7 +64,7 @@ class Timer:
         self._schedule = one_by_one(schedule_of(net.graph))
         self._compiled = {part: _Compiled(part, not net.graph.losses) for part in self._schedule.parts}
         self._forward = net.jit(lambda v, x: net.loss(v.params, v.state, x, key))
-        self._frozen = frozen_passes(net, variables, scored_blobs(net.graph))
+        self._frozen = freeze_passes(net.graph, net.run, variables, scored_blobs(net.graph))
         self._both = net.jit(lambda v, x: jax.value_and_grad(self._loss, has_aux=True)(v.params, v.state, x, key))
 
     def _loss(self, params: Any, state: Any, batch: Any, key: jax.Array) -> tuple[jax.Array, Any]:

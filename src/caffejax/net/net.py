@@ -14,11 +14,14 @@ import jax.numpy as jnp
 from ..errors import WeightsError
 from ..execution import Given, Result, plan, run, run_part
 from ..execution.compiled import CompiledParts
+from ..execution.memory_check import check_room
 from ..execution.rematerialize import Rematerializer
-from ..execution.schedule import unfuse
+from ..execution.schedule import trimmed_blobs, unfuse
+from ..execution.validation import check_given, check_key, check_selection, known_names, shape_hints
 from ..forks import refuse_in_forks
 from ..graph import Graph, Param, build_graph, inference_graph, net_state
 from ..graph.reshape import reshape_graph, with_batch
+from ..inference.frozen_net import Frozen
 from ..kernels import compiling
 from ..layers import Phase, Source
 from ..layers.dtypes import to_float32
@@ -26,15 +29,11 @@ from ..options import Options, Reading, Run, resolved
 from ..schema import read_what_is_right, source_file
 from ..schema.caffe_pb2 import NetParameter, NetState
 from ..variables import Blobs, Outputs, Params, Variables
-from .frozen import Frozen
-from .given import check_given, check_key, check_selection, known_names, shape_hints
 from .initial import initial_variables, tree_of
 from .on_disk import OnDisk
 from .pickled import rebuilt
 from .rewriting import rewritten
-from .room import check_room
 from .shown import Shown
-from .trimming import trimmed_blobs
 
 log = logging.getLogger("caffejax.net")
 

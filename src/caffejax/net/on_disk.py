@@ -10,12 +10,12 @@ import jax.numpy as jnp
 
 from ..checkpoints.loading import Initializer, load_and_report, save_weights
 from ..checkpoints.matching import LoadReport
+from ..execution.memory_check import check_room
+from ..execution.validation import check_key, check_variables
 from ..graph import Graph, Slot
 from ..layers.fillers import is_random
 from ..variables import Params, Variables
-from .given import check_key, check_variables
 from .initial import initial_variables
-from .room import check_room
 
 
 class OnDisk:

@@ -2,12 +2,58 @@
 
 from __future__ import annotations
 
+import jax
+
+from .. import net as pure
 from ..debugging import check_indices
+from ..inference.policy import FrozenPassCache, scored_blobs
 from ._backward import BackwardRange, Diffs, Seeds
-from ._frozen import FrozenForward
 from ._memories import Memories
 from ._range import Args, Forward, Key, LayerRange
 from ._synced import Memory, now
+
+
+class FrozenForward:
+    """Forward passes over the first layers of a net, or all, by a frozen net while the weights stay unchanged.
+
+    Args:
+        net: the net.
+        layers: the layers. Ranges that do not begin with the first layer, that end inside a net with losses, or that
+            have layers on the host are never frozen.
+    """
+
+    def __init__(self, net: pure.Net, layers: LayerRange) -> None:
+        self._whole = layers.last == len(net.graph.layers) - 1
+        subject = net if self._whole or layers.first else net.first_layers(layers.last)
+        outputs = scored_blobs(net.graph) if self._whole else layers.leaves
+        self._outputs = frozenset(name for name in outputs if name not in net.graph.fed)
+        self._possible = bool(self._outputs) and not layers.first and not layers.on_host
+        if not self._whole and any(any(layer.loss_weights) for layer in layers.layers):
+            self._possible = False
+        self.cache = FrozenPassCache(subject.graph, subject.run)
+        self._fold = jax.jit(jax.random.fold_in)
+
+    def run(self, layers: LayerRange, args: Args, wanted: tuple[str, ...]) -> Forward | None:
+        """Run a pass that returns the blobs in `wanted`; return None if the net is not frozen."""
+        if not self._possible:
+            return None
+        passes = self.cache.find(self._outputs.union(wanted), _variables(args))
+        if passes is None:
+            return None
+
+        def make_key() -> jax.Array:
+            key, *numbers = args.key
+            for number in numbers:
+                key = self._fold(key, number)
+            return key
+
+        blobs = passes.of_finished(args.blobs, make_key)
+        return Forward(layers.trimmed(blobs), {}, passes.loss(blobs) if self._whole else 0.0)
+
+
+def _variables(args: Args) -> pure.Variables:
+    """Return the params and state of a pass."""
+    return pure.Variables(dict(args.params), dict(args.state))
 
 
 class Pass:
@@ -59,7 +105,7 @@ class Pass:
 
     def resolve(self) -> None:
         """Compute the blobs that were not returned."""
-        if self._frozen and not self._frozen.has(self.args):
+        if self._frozen and not self._frozen.cache.is_current(_variables(self.args)):
             self._frozen = None  # it is frozen with newer params
         values = self.run(self.range.makes).values
         for name, memory in self._waiting.items():

@@ -12,18 +12,17 @@ import jax
 from .. import net as pure
 from ..checkpoints.loading import load_weights
 from ..data.loader import Loader
+from ..execution.memory_check import check_room
 from ..graph import Graph
 from ..graph.reshape import reshape_graph
 from ..layers import Fed
 from ..layers.context import Phase, name_key
-from ..net.room import check_room
 from . import _modes
 from ._backward import BackwardRange, takes_part
 from ._fed import FedLayers
-from ._frozen import FrozenForward
 from ._history import History
 from ._memories import Memories
-from ._passes import BackwardPass, Pass, new_pass
+from ._passes import BackwardPass, FrozenForward, Pass, new_pass
 from ._range import Key, LayerRange, Ranges
 
 Callback = Callable[[int], object]

@@ -13,8 +13,8 @@ from ..data.loader import Loader
 from ..debugging import IndexCheck
 from ..errors import GraphError, Problem
 from ..graph import Graph
+from ..inference.policy import freeze_passes, scored_blobs
 from ..net import Net, Params, Variables
-from ..net.frozen_passes import frozen_passes, scored_blobs
 from .carried import decode, encode
 from .detection import Precisions, average_precisions, mean_precision, output_problems
 from .kept import net_function
@@ -112,7 +112,7 @@ class Evaluator:
 
     def _frozen(self, variables: Variables) -> Callable[..., Any] | None:
         """Return what `output_scores` makes, by the net frozen, if it can be."""
-        passes = frozen_passes(self.net, variables, scored_blobs(self.net.graph))
+        passes = freeze_passes(self.net.graph, self.net.run, variables, scored_blobs(self.net.graph))
         if passes is None:
             return None
 

@@ -12,10 +12,10 @@ from jax.sharding import Mesh
 from ..checkpoints.orbax import Keep
 from ..data.loader import Loader
 from ..errors import DataError, GraphError, Problem, SolverError, did_you_mean
+from ..execution.memory_check import check_room
 from ..graph import Param
 from ..layers.context import name_key
 from ..net import Net, Variables
-from ..net.room import check_room
 from ..parallel import on_one, whole
 from ..schema.caffe_pb2 import SolverParameter
 from .evaluate import Evaluator, Scores, Stopped, share_trained, sharing_problems

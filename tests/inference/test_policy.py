@@ -9,11 +9,11 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax import Net
+from caffejax import Net, Variables
 from caffejax.data.loader import Loader
 from caffejax.debugging import features
-from caffejax.net import frozen_passes as module
-from caffejax.net.frozen_passes import frozen_passes, scored_blobs
+from caffejax.inference import policy as module
+from caffejax.inference.policy import FrozenPasses, freeze_passes, scored_blobs
 from caffejax.training import Evaluator
 
 DIGITS = Path(__file__).parents[2] / "configs" / "digits" / "lenet_train_test.prototxt"
@@ -45,11 +45,15 @@ def batch_of(net: Net, seed: int) -> dict[str, Any]:
     return {**made, "label": random.integers(0, 5, 4)}
 
 
+def frozen(net: Net, variables: Variables, blobs: list[str]) -> FrozenPasses | None:
+    return freeze_passes(net.graph, net.run, variables, blobs)
+
+
 @pytest.mark.parametrize("case", SCORED)
 def test_losses_are_those_of_the_net(case: str) -> None:
     net = Net(SCORED[case], "TEST")
     variables = net.init(jax.random.key(0))
-    passes = frozen_passes(net, variables, scored_blobs(net.graph))
+    passes = freeze_passes(net.graph, net.run, variables, scored_blobs(net.graph))
     assert passes is not None
     for seed in range(2):
         batch = batch_of(net, seed)
@@ -82,11 +86,11 @@ def test_features_are_the_same_frozen_and_not(blobs: list[str], monkeypatch: pyt
     net = Net(DIGITS, "TEST")
     blobs = [name if name in net.graph.blobs else net.fed[0] for name in blobs]
     variables = net.init(jax.random.key(0))
-    assert frozen_passes(net, variables, blobs) is not None
+    assert freeze_passes(net.graph, net.run, variables, blobs) is not None
     found = []
     for frozen in (True, False):
         if not frozen:
-            monkeypatch.setitem(features.__globals__, "frozen_passes", lambda *_: None)
+            monkeypatch.setitem(features.__globals__, "freeze_passes", lambda *_: None)
         loader = Loader(net.graph)
         found.append(list(features(net, variables, blobs, islice(loader, 2))))
         loader.close()
@@ -100,17 +104,17 @@ def test_what_is_frozen_only_where_it_is_the_same(monkeypatch: pytest.MonkeyPatc
     prototxt = INPUTS + 'layer { name: "r" type: "ReLU" bottom: "x" top: "x" }' + IP % ("ip", "ip", "")
     make = partial(Net, prototxt, "TEST")
     variables = make().init(jax.random.key(0))
-    assert frozen_passes(make(), variables, ["ip"]) is not None
-    written_over = frozen_passes(make(), variables, ["x"])  # the input, on which a layer works in place
+    assert frozen(make(), variables, ["ip"]) is not None
+    written_over = frozen(make(), variables, ["x"])  # the input, on which a layer works in place
     given = {"x": np.asarray([[-1, 2, -3]] * 4, np.float32), "label": np.zeros(4, np.float32)}
     assert written_over is not None
     np.testing.assert_array_equal(written_over(given, None)["x"], np.maximum(given["x"], 0))
-    assert frozen_passes(make(), variables, []) is None
-    assert frozen_passes(make(kernels="reference"), variables, ["ip"]) is None
-    assert frozen_passes(make(precision="bfloat16"), variables, ["ip"]) is None
-    assert frozen_passes(Net(prototxt, "TRAIN"), variables, ["ip"]) is None
+    assert frozen(make(), variables, []) is None
+    assert frozen(make(kernels="reference"), variables, ["ip"]) is None
+    assert frozen(make(precision="bfloat16"), variables, ["ip"]) is None
+    assert frozen(Net(prototxt, "TRAIN"), variables, ["ip"]) is None
     monkeypatch.setattr(module, "free_memory", lambda: 100)
-    assert frozen_passes(make(), variables, ["ip"]) is None
+    assert frozen(make(), variables, ["ip"]) is None
 
 
 def test_a_loss_without_a_name_cannot_be_told_from_blobs() -> None:

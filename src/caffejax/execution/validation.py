@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import CaffejaxError, GraphError, LayerError, Problem, WeightsError, did_you_mean
-from ..execution import Given
 from ..graph import Graph, Layer
 from ..layers.context import Phase, Shape
 from ..options import is_whole, quoted
+from . import Given
 
 _SHOWN = 20  # blobs, where none is like the one that was asked for
 

@@ -12,16 +12,17 @@ import jax
 import numpy as np
 
 from ..execution import Trees
+from ..execution.memory_check import check_room
+from ..execution.schedule import trimmed_blobs
+from ..execution.validation import check_inputs, check_variables
 from ..forks import refuse_in_forks
 from ..graph import Graph
 from ..graph.reshape import reshape_graph, with_batch
-from ..inference import Ready, fold, materialize
 from ..kernels.compiling import cpu_of, only_cpus
 from ..options import Run
 from ..variables import Blobs, Variables
-from .given import check_inputs, check_variables
-from .room import check_room
-from .trimming import trimmed_blobs
+from .folding import fold, materialize
+from .ready import Ready
 
 _KEPT = 16  # combinations of shapes that stay ready
 
