@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import caffejax.pycaffe as caffe
-from caffejax.pycaffe import _modes
+from caffejax.pycaffe import _global_state
 
 SMALL = """
 name: "small"
@@ -70,7 +70,7 @@ def random(*shape: int, seed: int = 0) -> np.ndarray:
 @pytest.fixture(autouse=True)
 def _process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A fresh process state, fixed random numbers, and a folder to write to."""
-    monkeypatch.setattr(_modes, "_process", _modes._Process())
+    monkeypatch.setattr(_global_state, "_process", _global_state._Process())
     monkeypatch.chdir(tmp_path)
     caffe.set_random_seed(1)
 

@@ -84,7 +84,6 @@ def _batch(net: Net, options: argparse.Namespace) -> dict[str, np.ndarray]:
     import numpy as np
 
     from ..pycaffe import io
-    from ..pycaffe._images import center_crops, transformer_of
 
     shapes = {name: net.graph.blobs[name].shape for name in net.graph.fed}
     name = next((name for name, shape in shapes.items() if len(shape) == 4 and shape[1] in (1, 3)), None)
@@ -97,10 +96,10 @@ def _batch(net: Net, options: argparse.Namespace) -> dict[str, np.ndarray]:
         settings["channel_swap"] = None
     images.set_limits(options)
     with images.refusals(options.model):
-        transformer = transformer_of(name, shapes[name], **settings)
+        transformer = io.transformer_of(name, shapes[name], **settings)
         image = io.load_image(options.image, color=channels != 1)
         resized = io.resize_image(image, options.images_dim or dims)
-        (cropped,) = center_crops(resized[None], dims)
+        (cropped,) = io.center_crops(resized[None], dims)
         prepared = transformer.preprocess(name, cropped)
         batch = {other: np.zeros(shape, np.float32) for other, shape in shapes.items()}
         batch[name][...] = prepared

@@ -6,14 +6,14 @@ from typing import Any
 from ..layers.python.blob import Blob
 from ..layers.python.layer import Layer
 from . import _caffe, proto, pycaffe
-from ._alias import install
-from ._modes import (
+from ._global_state import (
     NCCL,
     TEST,
     TRAIN,
     Timer,
     has_nccl,
     init_log,
+    install,
     layer_type_list,
     log,
     set_device,

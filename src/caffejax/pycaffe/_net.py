@@ -13,16 +13,98 @@ from typing import Any
 import numpy as np
 
 from ..checkpoints.loading import load_weights, save_weights
-from ..errors import CaffejaxError, GraphError, WeightsError, did_you_mean
+from ..errors import CaffejaxError, GraphError, Problem, WeightsError, did_you_mean
+from ..graph import Layer
 from ..layers.context import Phase
+from ..layers.python.layer import BlobVec
 from ..paths import not_there
 from ..schema.caffe_pb2 import TRAIN
 from ..summary import summarize
-from ._arrays import array_source, write_batch
-from ._batches import Rows, batches
-from ._layers import layer_blobs, share_data, shown_layer
+from ._data_feed import array_source, write_batch
 from ._synced import SyncedBlob
 from ._workspace import Callback, Workspace, open_workspace
+
+
+class Rows:
+    """What batches gave, by name, row after row."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._rows: dict[str, list[Any]] = {name: [] for name in names}
+
+    def add(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Take the arrays of a batch; a number counts as a row."""
+        for name, array in arrays.items():
+            self._rows[name].extend(np.atleast_1d(array).copy())
+
+    def cut(self, n: int, size: int) -> dict[str, np.ndarray]:
+        """Return arrays without the rows that only filled up the last of the batches of `size` for `n` examples."""
+        filled = -(-n // size) * size
+        return {name: np.asarray(rows[:n] if len(rows) == filled else rows) for name, rows in self._rows.items()}
+
+
+def batches(arrays: Mapping[str, Any], size: int) -> Iterator[dict[str, np.ndarray]]:
+    """Yield arrays with all examples in batches of `size`; the last is filled up with zeros."""
+    if not arrays:
+        return
+    for start in range(0, len(next(iter(arrays.values()))), size):
+        batch = {name: np.asarray(array[start : start + size]) for name, array in arrays.items()}
+        yield {name: _filled(array, size) for name, array in batch.items()}
+
+
+def _filled(array: np.ndarray, size: int) -> np.ndarray:
+    return np.concatenate([array, np.zeros((size - len(array), *array.shape[1:]), array.dtype)])
+
+
+class NetLayer:
+    """A layer of a net.
+
+    Attributes:
+        type: Caffe's name of the type.
+        blobs: its params, running statistics among them.
+    """
+
+    def __init__(self, type: str, blobs: list[SyncedBlob]) -> None:
+        self.type, self.blobs = type, blobs
+
+
+def shown_layer(layer: Layer, blobs: list[SyncedBlob]) -> Any:
+    """Return what `Net.layers` shows of a layer: a Python layer is the user's own object, with the net's blobs."""
+    user = layer.type.instance
+    if user is None:
+        return NetLayer(layer.type.name, blobs)
+    if isinstance(own := getattr(user, "blobs", None), BlobVec):
+        own.show(blobs)
+    return user
+
+
+def layer_blobs(workspace: Workspace, layer: Layer) -> list[SyncedBlob]:
+    """Return a layer's blobs; one that it shares is another layer's memory, perhaps in another shape."""
+
+    def blob(owner: SyncedBlob, shape: tuple[int, ...], owned: bool) -> SyncedBlob:
+        return owner if owned else SyncedBlob(shape, owner.data_memory, owner.diff_memory)
+
+    slots = workspace.memories.slots
+    return [blob(slots[p.owner], p.spec.shape, p.owned) for p in layer.params]
+
+
+def share_data(mine: Iterable[tuple[str, list[SyncedBlob]]], theirs: Mapping[str, list[SyncedBlob]]) -> None:
+    """Have layers of one net use the data of another net's blobs, by the layers' names.
+
+    Raises:
+        GraphError: if their blobs differ in number or shape.
+    """
+    common = [(name, blobs, theirs[name]) for name, blobs in mine if name in theirs]
+    shapes = [(name, [b.shape for b in here], [b.shape for b in there]) for name, here, there in common]
+    if problems := [
+        Problem(f"has blobs of shapes {here} in one net, {there} in the other", layer=name)
+        for name, here, there in shapes
+        if here != there
+    ]:
+        raise GraphError(problems)
+    for _, here, there in common:
+        for blob, shared in zip(here, there, strict=True):
+            blob.data_memory = shared.data_memory
+
 
 AnyPath = str | os.PathLike[str]
 Arrays = dict[str, np.ndarray]

@@ -17,12 +17,11 @@ from ..graph import Graph
 from ..graph.reshape import reshape_graph
 from ..layers import Fed
 from ..layers.context import Phase, name_key
-from . import _modes
+from . import _global_state
 from ._backward import BackwardRange, takes_part
-from ._fed import FedLayers
-from ._history import History
+from ._data_feed import FedLayers
 from ._memories import Memories
-from ._passes import BackwardPass, FrozenForward, Pass, new_pass
+from ._passes import BackwardPass, FrozenForward, History, Pass, new_pass
 from ._range import Key, LayerRange, Ranges
 
 Callback = Callable[[int], object]
@@ -46,7 +45,7 @@ class Workspace:
     """
 
     def __init__(self, net: pure.Net, variables: pure.Variables, loader: Loader) -> None:
-        self.memories = Memories(net.graph, variables, _modes.device())
+        self.memories = Memories(net.graph, variables, _global_state.device())
         self.fed = FedLayers(loader, self.memories)
         self.callbacks: dict[str, list[Callback]] = {
             f"{when}_{what}": [] for when in ("before", "after") for what in ("forward", "backward")
@@ -85,7 +84,7 @@ class Workspace:
 
     def follow(self) -> None:
         """Go to the device of the moment."""
-        if (device := _modes.device()) is not self.memories.device:
+        if (device := _global_state.device()) is not self.memories.device:
             self.memories.move(device)
             self.forget_passes()
 
@@ -96,7 +95,7 @@ class Workspace:
     def forward(self, first: int, last: int, key: Key | None = None) -> list[jax.Array]:
         """Run layers `first` to `last` on what stands in the blobs; return the parts of the weighted loss."""
         self._prepare(first, last)
-        key = key or _modes.next_key()
+        key = key or _global_state.next_key()
         losses = []
         for layers in self._ranges.cut(first, last, apart=self._one_by_one):
             self._call("before_forward", layers.first)
@@ -124,7 +123,7 @@ class Workspace:
         """Run everything forward and backward, in one compiled call where possible; return the loss's parts."""
         last = len(self.graph.layers) - 1
         self._prepare(0, last)
-        key = key or _modes.next_key()
+        key = key or _global_state.next_key()
         part = [i for i, layer in enumerate(self.graph.layers) if takes_part(layer)]
         if self.graph.has_varying_rows or self._one_by_one or not part:
             losses = self.forward(0, last, key)
@@ -220,9 +219,9 @@ def open_workspace(
     Raises:
         WeightsError: as `load_weights`, for a file of weights.
     """
-    reading = replace(_modes.reading(), seed=_modes.next_seed())
+    reading = replace(_global_state.reading(), seed=_global_state.next_seed())
     net = pure.Net(network_file, phase, level=level, stages=stages, reading=reading)
-    key, number = _modes.next_key()
+    key, number = _global_state.next_key()
     loader = Loader(net.graph, by_hand=dict)
     own_key = name_key(key, f"net {number}")
     variables = (

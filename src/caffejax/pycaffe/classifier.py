@@ -4,11 +4,52 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from ..schema.caffe_pb2 import TEST
 from . import io
-from ._images import ImageNet, center_crops
+from ._net import Net
+
+
+class ImageNet(Net):
+    """A trained net in phase TEST whose first input takes images.
+
+    Args:
+        model_file: the net prototxt.
+        pretrained_file: its weights.
+        mean, input_scale, raw_scale, channel_swap: as `io.Transformer` takes them; None leaves a step out.
+        strict_weights: as `Net` takes it.
+
+    Attributes:
+        transformer: turns images (H, W, K) into the input.
+    """
+
+    def __init__(
+        self,
+        model_file: str | os.PathLike[str],
+        pretrained_file: str | os.PathLike[str],
+        mean: np.ndarray | None = None,
+        input_scale: float | None = None,
+        raw_scale: float | None = None,
+        channel_swap: Sequence[int] | None = None,
+        strict_weights: bool = False,
+    ) -> None:
+        super().__init__(model_file, TEST, weights=pretrained_file, strict_weights=strict_weights)
+        if not self.inputs:
+            raise ValueError(
+                "the net has no input in phase TEST: give one with an Input layer, as deploy prototxts have"
+            )
+        name = self.inputs[0]
+        shape = self.blobs[name].data.shape
+        self.transformer = io.transformer_of(name, shape, mean, input_scale, raw_scale, channel_swap)
+
+    def _predict(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the net's first output for each image."""
+        name = self.inputs[0]
+        batch: dict[str, Any] = {name: np.stack([self.transformer.preprocess(name, image) for image in images])}
+        return np.asarray(self.forward_all(**batch)[self.outputs[0]])
 
 
 class Classifier(ImageNet):
@@ -56,4 +97,4 @@ class Classifier(ImageNet):
         if oversample:
             predictions = self._predict(list(io.oversample(list(images), self.crop_dims)))
             return predictions.reshape(len(images), 10, -1).mean(1)
-        return self._predict(list(center_crops(images, self.crop_dims)))
+        return self._predict(list(io.center_crops(images, self.crop_dims)))

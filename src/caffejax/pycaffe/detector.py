@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import CaffejaxError, DataError, Problem
 from . import io
-from ._images import ImageNet
+from .classifier import ImageNet
 
 Window = Sequence[int] | np.ndarray
 

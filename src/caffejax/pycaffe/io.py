@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from ..data.image_decoding import decode_image, decode_pixels
+from ..data.opencv import cv2
 from ..errors import DataError, WeightsError, located
 from ..schema import caffe_pb2, parse_binary
 from ..schema.blobs import read_bytes
-from . import _modes
-from .resizing import resize_image
+from . import _global_state
 
 __all__ = [
     "Transformer",
@@ -88,7 +88,7 @@ def array_to_datum(arr: np.ndarray, label: int | None = None) -> caffe_pb2.Datum
 def datum_to_array(datum: Any) -> np.ndarray:
     """Return the image (K, H, W) in a Datum: uint8, else float64. A compressed one is decoded, to B, G, R."""
     if datum.encoded:
-        return decode_image(datum.data, max_pixels=_modes.reading().max_image_pixels)
+        return decode_image(datum.data, max_pixels=_global_state.reading().max_image_pixels)
     shape = datum.channels, datum.height, datum.width
     if datum.data:
         return np.frombuffer(datum.data, np.uint8).reshape(shape).copy()
@@ -113,7 +113,7 @@ def load_image(filename: str | os.PathLike[str], color: bool = True) -> np.ndarr
     except WeightsError as error:  # as far as reading goes, a file is a file
         raise DataError(error.problems) from error
     with located(file=str(filename)):
-        pixels = decode_pixels(content, max_pixels=_modes.reading().max_image_pixels)
+        pixels = decode_pixels(content, max_pixels=_global_state.reading().max_image_pixels)
     scale = np.iinfo(pixels.dtype).max if pixels.dtype.kind in "iu" else 1
     image = np.atleast_3d(pixels).astype(np.float64) / scale
     image = image[:, :, 2::-1] if image.shape[2] >= 3 else image[:, :, :1]  # B, G, R and alpha to R, G, B
@@ -258,3 +258,109 @@ class Transformer:
         if in_ not in self.inputs:
             raise ValueError(f"{in_} is not one of the net inputs: {', '.join(self.inputs)}")
         return self.inputs[in_]
+
+
+def resize_image(im: np.ndarray, new_dims: Sequence[int], interp_order: int = 1) -> np.ndarray:
+    """Resize an image, without smoothing it first.
+
+    As in Caffe, there are two ways. Images of one or three channels go as in `skimage.transform.resize` with mode
+    "constant" and anti_aliasing=False: pixels are areas, and beyond the image lies its smallest value, which shows
+    at the edges of enlarged images. Others go as in `scipy.ndimage.zoom`: the outermost pixels stay outermost.
+    Results agree with these libraries to rounding (1e-6 of the range of values); only where nearest neighbours
+    (order 0) are equally near may they choose the other one, and beyond order 1 it is today's scikit-image that is
+    followed, whose splines differ from those of Caffe's time.
+
+    Args:
+        im: (H, W, K).
+        new_dims: height and width.
+        interp_order: 0 for the nearest pixel, 1 for linear, up to 5 for splines.
+
+    Returns:
+        (*new_dims, K), float32.
+    """
+    if im.ndim != 3 or 0 in im.shape:
+        raise ValueError(f"an image is (height, width, channels), not {im.shape}")
+    if interp_order not in range(6):
+        raise ValueError(f"interp_order is 0 to 5, not {interp_order}")
+    height, width = (int(n) for n in new_dims)
+    im = np.asarray(im, im.dtype if im.dtype in (np.float32, np.float64) else np.float32)
+    low, high = im.min(), im.max()
+    if im.shape[2] not in (1, 3):
+        resized = _zoom(im, (height, width), interp_order, grid_mode=False)
+    elif not high > low:
+        resized = np.full((height, width, im.shape[2]), low)
+    elif interp_order == 0:
+        resized = im[_nearest(height, im.shape[0])[:, np.newaxis], _nearest(width, im.shape[1])]
+    elif interp_order == 1:
+        inner = cv2.resize(im - low, (width, height), interpolation=cv2.INTER_LINEAR)
+        edges = np.outer(_inside(height, im.shape[0]), _inside(width, im.shape[1])).astype(im.dtype)
+        resized = inner.reshape(height, width, -1) * edges[:, :, np.newaxis] + low
+    else:
+        resized = _zoom((im - low) / (high - low), (height, width), interp_order, grid_mode=True)
+        resized = resized.clip(0, 1) * (high - low) + low
+    return resized.astype(np.float32)
+
+
+def _centres(new: int, old: int) -> np.ndarray:
+    """Return where the centres of the new pixels lie among the old ones."""
+    return (np.arange(new) + 0.5) * (old / new) - 0.5
+
+
+def _nearest(new: int, old: int) -> np.ndarray:
+    return np.floor(_centres(new, old) + 0.5).astype(int).clip(0, old - 1)
+
+
+def _inside(new: int, old: int) -> np.ndarray:
+    """Return the share of the two neighbours' weights that lies inside of the image."""
+    centres = _centres(new, old)
+    return 1 - np.maximum(np.maximum(-centres, centres - (old - 1)), 0)
+
+
+def _zoom(im: np.ndarray, dims: tuple[int, int], order: int, grid_mode: bool) -> np.ndarray:
+    from scipy.ndimage import zoom  # jax brings scipy
+
+    factors = (dims[0] / im.shape[0], dims[1] / im.shape[1], 1)
+    mode = "grid-constant" if grid_mode else "constant"
+    return zoom(im, factors, order=order, mode=mode, grid_mode=grid_mode)
+
+
+def transformer_of(
+    name: str,
+    shape: Sequence[int],
+    mean: np.ndarray | None = None,
+    input_scale: float | None = None,
+    raw_scale: float | None = None,
+    channel_swap: Sequence[int] | None = None,
+) -> Transformer:
+    """Return what turns images (H, W, K) into an input of that name and shape; what is None is left out.
+
+    Raises:
+        ValueError: if mean or channel_swap do not fit it.
+    """
+    if channel_swap is not None and tuple(shape[1:2]) != (len(channel_swap),):
+        swap = ",".join(map(str, channel_swap))
+        raise ValueError(f"channel_swap {swap} does not fit '{name}' of shape {tuple(shape)}: it is 0 for one channel")
+    transformer = Transformer({name: shape})
+    transformer.set_transpose(name, (2, 0, 1))
+    if mean is not None:
+        transformer.set_mean(name, mean)
+    if input_scale is not None:
+        transformer.set_input_scale(name, input_scale)
+    if raw_scale is not None:
+        transformer.set_raw_scale(name, raw_scale)
+    if channel_swap is not None:
+        transformer.set_channel_swap(name, channel_swap)
+    return transformer
+
+
+def center_crops(images: np.ndarray, dims: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Return the centres of images (N, H, W, K), of height and width `dims`.
+
+    Raises:
+        ValueError: if the images are smaller.
+    """
+    (height, width), (h, w) = images.shape[1:3], dims
+    if h > height or w > width:
+        raise ValueError(f"images of {height} x {width} cannot be cropped to {h} x {w}")
+    top, left = (height - h) // 2, (width - w) // 2
+    return images[:, top : top + h, left : left + w]

@@ -12,11 +12,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..aliases import declared
 from ..errors import CaffejaxError, did_you_mean
 from ..glog import start_logging
 from ..layers import layer_types
 from ..layers.threefry import folded_bits
 from ..options import LIMITS, Reading
+from ..process import alias_package
 from ..schema.caffe_pb2 import TEST, TRAIN
 
 __all__ = ["TEST", "TRAIN"]
@@ -217,3 +219,14 @@ def _gpus() -> list[jax.Device]:
         return jax.devices("gpu")
     except RuntimeError:
         return []
+
+
+def install() -> None:
+    """Have `import caffe`, `import caffe.io` and so on give this package and its modules, from now on.
+
+    They are found before a Caffe that is installed. Calling it again does no harm.
+
+    Raises:
+        CaffejaxError: if another `caffe` was imported already.
+    """
+    alias_package("caffe", declared("caffe"))
