@@ -9,7 +9,7 @@ import pytest
 from viewed_nets import CONFIGS, SAID, WRONG, config
 
 from caffejax.graph import build_graph, net_state
-from caffejax.graph.rules import included
+from caffejax.graph.resolve import included
 from caffejax.schema import read_net
 from caffejax.summary import summarize
 

@@ -8,7 +8,7 @@ import pytest
 from viewed_nets import CONFIGS, DATA, config, conv, inception, irregular
 
 from caffejax.graph import net_state
-from caffejax.graph.rules import included
+from caffejax.graph.resolve import included
 from caffejax.schema import read_net
 from caffejax.view.blocks import Block, blocks_of
 from caffejax.view.boxes import Box, boxes_of

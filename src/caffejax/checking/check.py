@@ -13,7 +13,7 @@ from ..debugging.memory import net_sizes
 from ..errors import CaffejaxError, Problem
 from ..glog import warnings_kept
 from ..graph import Graph
-from ..graph.states import State, lacks_data, states_of
+from ..graph.resolve import State, lacks_data, states_of
 from ..options import Reading
 from ..paths import find
 from ..schema import read_solver, read_what_is_right

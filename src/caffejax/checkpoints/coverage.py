@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 from ..errors import WeightsError
 from ..graph import Graph, Layer, Param
-from ..graph.model import Slot
+from ..graph.graph import Slot
 from ..sizes import counted
 
 log = logging.getLogger("caffejax")

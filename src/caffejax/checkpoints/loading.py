@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import Problem, WeightsError
 from ..graph import Graph, Layer, Param
-from ..graph.model import Slot
+from ..graph.graph import Slot
 from ..parallel import place
 from ..schema.blobs import Array
 from ..schema.caffe_pb2 import TEST, TRAIN, LayerParameter, NetParameter, ParamSpec

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from ..errors import Problem, WeightsError, did_you_mean
 from ..graph import Graph
-from ..graph.model import Slot
+from ..graph.graph import Slot
 from ..schema.blobs import Array
 from .blobs import fit
 

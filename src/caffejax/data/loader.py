@@ -10,8 +10,8 @@ import numpy as np
 
 from ..errors import DataError, GraphError, Problem
 from ..graph import Graph
-from ..graph.indices import IndexRange, index_ranges, out_of_range
 from ..graph.reshape import reshape_graph
+from ..graph.traits import IndexRange, index_ranges, out_of_range
 from ..layers import Fed, Position, Reads, Source
 from ..layers.source import SharedSource
 from .user_data import OwnData

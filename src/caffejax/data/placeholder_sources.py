@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from ..errors import CaffejaxError, GraphError, Problem
 from ..graph import Graph, build_graph
-from ..graph.rules import included
+from ..graph.resolve import included
 from ..layers import Reads, layer_type
 from ..options import Reading
 from ..paths import find

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..graph import Layer
-from ..graph.indices import index_blob, out_of_range
+from ..graph.traits import index_blob, out_of_range
 from ..net import Net, Variables
 from .taps import Diffs, Taps, Tops
 

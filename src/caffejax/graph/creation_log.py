@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ..glog import log
 from ..schema import format_text
 from ..schema.caffe_pb2 import NetParameter
-from .model import Graph
+from .graph import Graph
 
 _BYTES = 4  # Caffe's blobs are float32
 

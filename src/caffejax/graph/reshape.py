@@ -10,8 +10,8 @@ import jax
 from ..errors import CaffejaxError, GraphError, Problem
 from ..layers.checking import fitting_blobs
 from .build import check_countable, top_shapes
-from .model import Graph, Layer
-from .sharing import carried_params
+from .graph import Graph, Layer
+from .shared_params import carried_params
 
 
 def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]]) -> Graph:

@@ -15,7 +15,7 @@ import jax
 from ..execution import Given, Part, Result, Schedule, Values, compute, one_by_one, part_of, run, schedule_of
 from ..execution.schedule import fuse, split_at_host_layers
 from ..graph import Graph, Layer, Slot
-from ..graph.indices import index_blob
+from ..graph.traits import index_blob
 from ..kernels import compiling
 from ..layers.rows import trimmed
 from ._backward import BackwardRange, Diffs, Pullback, Seeds, pull_back, with_pullback

@@ -10,9 +10,7 @@ from ..data.placeholder_sources import AbsentError, AssumedGraph, assumed_graphs
 from ..errors import CaffejaxError, Problem
 from ..glog import warnings_kept
 from ..graph import net_state
-from ..graph.rules import included
-from ..graph.splits import find_sources
-from ..graph.states import lacks_data
+from ..graph.resolve import find_sources, included, lacks_data
 from ..layers import Phase
 from ..options import Reading
 from ..schema import read_what_is_right

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import GraphError
-from ..graph.splits import find_sources
+from ..graph.resolve import find_sources
 from ..layers import layer_type
 from ..layers.label import UNLABELLED, Label
 from ..schema.caffe_pb2 import LayerParameter

@@ -11,7 +11,7 @@ from ..layers import ParamSpec
 from ..schema import caffe_pb2
 from ..schema.caffe_pb2 import LayerParameter
 from ..sizes import counted
-from .model import Layer, Param, Slot
+from .graph import Layer, Param, Slot
 
 
 @dataclass

@@ -9,7 +9,7 @@ from ..errors import GraphError, Problem, did_you_mean
 from ..layers import type_of
 from ..layers.context import without_wiring
 from ..schema.caffe_pb2 import LayerParameter
-from .model import AUTOMATIC, Graph, Layer
+from .graph import AUTOMATIC, Graph, Layer
 from .reshape import reshape_graph
 
 
