@@ -11,8 +11,8 @@ import jax
 import numpy as np
 
 from ..graph import AUTOMATIC, Graph, inference_graph
-from ..graph.inference import inference_names
-from ..graph.memoryless import is_memoryless
+from ..graph.inference_graph import inference_names
+from ..graph.traits import is_memoryless
 from ..kernels import compiling
 from ..machine import free_memory
 from ..options import Run
