@@ -12,8 +12,8 @@ from pathlib import Path
 
 from page_writer import write_or_check
 
-from caffejax.export.flax.building import known_types
-from caffejax.export.onnx.layers import OPERATORS
+from caffejax.export.flax.emit_context import known_types
+from caffejax.export.onnx.layer_operators import OPERATORS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 START, END = "<!-- made by scripts/make_export_pages.py -->\n", "<!-- end -->\n"

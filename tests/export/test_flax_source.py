@@ -17,7 +17,7 @@ from flax_nets import LAYERS, NETS, SHARED, images, layer, one_layer, residual_n
 from caffejax import CaffejaxError, Net
 from caffejax.export import Subject, subject_of
 from caffejax.export.flax import write_flax
-from caffejax.export.flax.building import known_types
+from caffejax.export.flax.emit_context import known_types
 from export.filled import filled
 from jax_transforms.processes import fresh
 from recorded import MANIFEST, case_id

@@ -11,7 +11,7 @@ import pytest
 
 from caffejax import CaffejaxError, GraphError, Net, load_weights
 from caffejax.export import BatchError, Subject, export_stablehlo, subject_of, write_stablehlo
-from caffejax.export.batch import any_batch
+from caffejax.export.inference_model import any_batch
 from jax_transforms.processes import reload
 
 REPOSITORY = Path(__file__).parents[2]

@@ -1,10 +1,8 @@
 """Take a net anywhere: as StableHLO, as ONNX, as flax source."""
 
-from .batch import BatchError
-from .extras import require_package
+from .inference_model import BatchError, Subject, subject_of
 from .preprocessing import Preprocessing, colour_order, image_input, of_data_layer
-from .stablehlo import PLATFORMS, export_stablehlo, write_stablehlo
-from .subject import Subject, subject_of
+from .stablehlo import PLATFORMS, export_stablehlo, require_package, write_stablehlo
 from .weights import weights_of, zeros
 
 __all__ = [

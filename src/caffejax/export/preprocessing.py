@@ -12,7 +12,7 @@ import numpy as np
 from ..data.transform import Finish
 from ..errors import GraphError, Problem
 from ..net import Net
-from .subject import Subject
+from .inference_model import Subject
 
 
 def _zero() -> np.ndarray:

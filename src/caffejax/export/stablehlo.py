@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import jax
@@ -12,10 +13,8 @@ from jax import export
 from ..atomic import replacing
 from ..errors import CaffejaxError, GraphError, Problem
 from ..sizes import in_words
-from .batch import any_batch
-from .extras import require_package
+from .inference_model import Subject, any_batch
 from .preprocessing import Preprocessing
-from .subject import Subject
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 _KNOWN = (*PLATFORMS, "rocm")
@@ -103,3 +102,20 @@ def _function(subject: Subject, preprocessing: Preprocessing | None) -> Any:
 
     run.__name__ = run.__qualname__ = subject.net.graph.name or "net"
     return run
+
+
+def require_package(name: str, purpose: str) -> None:
+    """Check that a package is there.
+
+    Args:
+        name: the package.
+        purpose: what it is needed for, in words.
+
+    Raises:
+        CaffejaxError: naming the extra that brings it.
+    """
+    try:
+        import_module(name)
+    except ImportError as error:
+        message = f"the package {name}, which {purpose}, is missing: pip install 'caffejax[export]'"
+        raise CaffejaxError(message) from error

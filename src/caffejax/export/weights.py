@@ -14,7 +14,7 @@ from ..errors import CaffejaxError, Problem, WeightsError
 from ..graph import Layer
 from ..net import Net, Variables
 from ..sizes import counted
-from .subject import Subject
+from .inference_model import Subject
 
 
 def weights_of(net: Net, part: Net, files: Iterable[str | Path], *, random: bool = False) -> Variables:

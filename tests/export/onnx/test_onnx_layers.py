@@ -7,7 +7,7 @@ import pytest
 from onnx_oracle import assert_same
 
 from caffejax.export import subject_of
-from caffejax.export.onnx.layers import OPERATORS
+from caffejax.export.onnx.layer_operators import OPERATORS
 from caffejax.layers import layer_types
 from caffejax.net import Variables
 from layers.replay import Replay

@@ -135,8 +135,8 @@ def test_the_file_is_the_model(tmp_path: Path) -> None:
 
 
 def test_large_weights_lie_in_a_second_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("caffejax.export.onnx.writing._MOST_BYTES", 1000)
-    monkeypatch.setattr("caffejax.export.onnx.large._APART", 100)
+    monkeypatch.setattr("caffejax.export.onnx.onnx_files._MOST_BYTES", 1000)
+    monkeypatch.setattr("caffejax.export.onnx.onnx_files._APART", 100)
     subject, path = made(CLASSIFICATION), tmp_path / "net.onnx"
     model = write_onnx(subject, path)
     data = tmp_path / "net.onnx.data"

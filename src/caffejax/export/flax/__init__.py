@@ -1,6 +1,6 @@
 """A net as flax source, as one would write it by hand, that runs and trains without caffejax."""
 
-from .building import stored_shape
-from .writing import check_folder, write_flax
+from .emit_context import stored_shape
+from .flax_files import check_folder, write_flax
 
 __all__ = ["check_folder", "stored_shape", "write_flax"]

@@ -4,11 +4,11 @@ Raises:
     CaffejaxError: when it is imported without that package.
 """
 
-from ..extras import require_package
+from ..stablehlo import require_package
 
 require_package("onnx", "writes models")
 
-from .shapes import shapes_of  # noqa: E402
-from .writing import OPSET, OPSETS, export_onnx, write_onnx  # noqa: E402
+from .build_model import shapes_of  # noqa: E402
+from .onnx_files import OPSET, OPSETS, export_onnx, write_onnx  # noqa: E402
 
 __all__ = ["OPSET", "OPSETS", "export_onnx", "shapes_of", "write_onnx"]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import AttributeProto, NodeProto, TensorProto, helper, numpy_helper
 
-from .naming import renamed
-from .sizes import Sizes
-from .values import Shape, Value, computed
+from .symbolic_dims import Shape as Shape
+from .symbolic_dims import Sizes
 
 _AXES_AS_INPUT = {"ReduceSum": 13}  # the opset from which on axes are an input; 18 for other reductions
 
@@ -199,3 +199,76 @@ def _free(wanted: str, taken: set[str]) -> str:
         number += 1
         name = f"{wanted}_{number}"
     return name
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """An array of JAX's, as the model has it.
+
+    It is held as small as broadcasting makes it: along some axes once, where the array repeats itself. Operators that
+    broadcast take it as it is; the rest ask `Builder.whole` for all of it.
+
+    Attributes:
+        shape: the array's shape.
+        dtype: its dtype.
+        what: the name of a value in the model, or an array known already, of the held shape.
+        held: the shape in which it is held: of as many axes, each as long as in `shape`, or 1.
+    """
+
+    shape: Shape
+    dtype: np.dtype[Any]
+    what: str | np.ndarray
+    held: Shape
+
+    @property
+    def array(self) -> np.ndarray | None:
+        """The array in its held shape, if it is known already."""
+        return self.what if isinstance(self.what, np.ndarray) else None
+
+    @property
+    def number(self) -> Any:
+        """The one number that it holds throughout, if that is known already."""
+        return self.what.ravel()[0] if isinstance(self.what, np.ndarray) and self.what.size == 1 else None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is held in its whole shape."""
+        return self.held == self.shape
+
+    def named(self, name: str) -> Value:
+        """Return the same under another name."""
+        return replace(self, what=name)
+
+
+def known(array: Any, shape: Shape | None = None) -> Value:
+    """Return the value of an array; of a shape that it broadcasts to, if one is given."""
+    held = np.asarray(array)
+    return Value(held.shape if shape is None else shape, held.dtype, held, held.shape)
+
+
+def computed(name: str, shape: Sequence[Any], dtype: Any) -> Value:
+    """Return the value of that name, held whole."""
+    return Value(tuple(shape), np.dtype(dtype), name, tuple(shape))
+
+
+def renamed(node: NodeProto, old: str, new: str) -> None:
+    """Rename a value wherever a node reads or makes it."""
+    for names in (node.input, node.output):
+        for i, name in enumerate(names):
+            if name == old:
+                names[i] = new
+    for inner in _inner(node):
+        renamed(inner, old, new)
+
+
+def reads(node: NodeProto) -> Iterable[str]:
+    """Yield the names of all values that a node reads, those of its subgraphs included."""
+    yield from node.input
+    for inner in _inner(node):
+        yield from reads(inner)
+
+
+def _inner(node: NodeProto) -> Iterable[NodeProto]:
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            yield from attribute.g.node

@@ -1,6 +1,6 @@
-"""JAX's primitives as ONNX nodes: the general way, by which any layer goes that has no operators of its own."""
+"""Converters of JAX's primitives to ONNX nodes, for layers without ONNX operators in `layer_operators.py`."""
 
-from . import calls, elementwise, indexing, products, reductions, shape, sorting, windows  # noqa: F401  they register
-from .registry import Equation, cannot, handler, is_elementwise, primitives
+from . import arithmetic_primitives, control_flow, index_primitives, shape_primitives  # noqa: F401  they register
+from .converters import Equation, cannot, handler, is_elementwise
 
-__all__ = ["Equation", "cannot", "handler", "is_elementwise", "primitives"]
+__all__ = ["Equation", "cannot", "handler", "is_elementwise"]

@@ -1,0 +1,331 @@
+"""Convolution, its depthwise kinds and those over time; Deconvolution."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...errors import require
+from ...kernels.window import Window
+from ...layers import Context
+from ...layers.axes import canonical_axis
+from ...layers.c3d.convolution3d import volume_correlation
+from ...layers.c3d.nd import nd_correlation, nd_windows
+from ...layers.c3d.pooling3d import volume_windows
+from ...layers.convolution import Correlation, correlation
+from ...layers.depthwise import by_channels
+from ...layers.pooling import pool_method, window_pair
+from ...layers.spatial import convolution_output
+from .emit_context import Emission, one_or_all, writes
+from .emit_shape_ops import Zeros, flattened
+from .ir import Part, Shape, Value
+
+
+@writes("Convolution", "DepthwiseConvolution")
+def convolution(e: Emission) -> tuple[Value, ...]:
+    """Write nnx.Conv."""
+    return _convolved(e, _planar(e, e.layer.context))
+
+
+@writes("ConvolutionDepthwise")
+def depthwise(e: Emission) -> tuple[Value, ...]:
+    """Write nnx.Conv with a group for each channel."""
+    return _convolved(e, _planar(e, by_channels(e.layer.context, e.bottoms[0])))
+
+
+@writes("Convolution3D")
+def convolution3d(e: Emission) -> tuple[Value, ...]:
+    """Write nnx.Conv over time and the plane."""
+    return _convolved(e, volume_correlation(e.layer.context, e.bottoms[0]))
+
+
+@writes("NdConvolution")
+def nd_convolution(e: Emission) -> tuple[Value, ...]:
+    """Write nnx.Conv over any number of axes."""
+    return _convolved(e, nd_correlation(e.layer.context, e.bottoms[0]))
+
+
+def _convolved(e: Emission, c: Correlation) -> tuple[Value, ...]:
+    size = c.size(e.bottoms[0])
+    weight, *bias = e.arrays
+    options = {
+        "strides": one_or_all(c.window.stride),
+        "padding": _padding(c, size),
+        "kernel_dilation": one_or_all(c.window.dilation),
+        "feature_group_count": c.group,
+        "use_bias": bool(bias),
+    }
+    if set(c.window.kernel) == {1} and options["padding"] == "VALID":
+        del options["padding"]  # which is nothing with nnx.Conv's own padding, too
+    defaults = {"strides": 1, "kernel_dilation": 1, "feature_group_count": 1, "use_bias": True}
+    part = e.part(
+        "nnx.Conv",
+        "conv",
+        _weights(np.moveaxis(weight, (0, 1), (-1, -2)), bias),
+        positional=2,
+        in_features=weight.shape[1] * c.group,
+        out_features=weight.shape[0],
+        kernel_size=c.window.kernel,
+        **{name: value for name, value in options.items() if value != defaults.get(name)},
+    )
+    return _applied(e, part)
+
+
+@writes("Deconvolution")
+def deconvolution(e: Emission) -> tuple[Value, ...]:
+    """Write nnx.ConvTranspose, or what it lacks: groups."""
+    return _spread(e, _planar(e, e.layer.context))
+
+
+@writes("Deconvolution3D")
+def deconvolution3d(e: Emission) -> tuple[Value, ...]:
+    """Write nnx.ConvTranspose over time and the plane."""
+    return _spread(e, volume_correlation(e.layer.context, e.bottoms[0]))
+
+
+def _spread(e: Emission, c: Correlation) -> tuple[Value, ...]:
+    weight, *bias = e.arrays
+    flipped = np.flip(weight, tuple(range(2, weight.ndim)))
+    pads = tuple(
+        (extent - 1 - low, extent - 1 - high)
+        for extent, (low, high) in zip(c.window.extent, c.window.padding, strict=True)
+    )
+    options = {
+        "strides": one_or_all(c.window.stride),
+        "padding": pads,
+        "kernel_dilation": one_or_all(c.window.dilation),
+    }
+    options = {name: value for name, value in options.items() if name != "kernel_dilation" or value != 1}
+    features: dict[str, Any] = {"in_features": weight.shape[0], "out_features": weight.shape[1] * c.group}
+    if c.group == 1:
+        kernel, maker = np.moveaxis(flipped, (0, 1), (-2, -1)), "nnx.ConvTranspose"
+        options |= {} if bias else {"use_bias": False}
+    else:
+        grouped = flipped.reshape(c.group, -1, *weight.shape[1:])
+        kernel, maker = np.moveaxis(grouped, (1, 0, 2), (-3, -2, -1)), "GroupedConvTranspose"
+        kernel = kernel.reshape(*kernel.shape[:-2], -1)
+        options |= {"groups": c.group, "use_bias": bool(bias)}
+        e.builder.helpers.add(maker)
+    part = e.part(
+        maker, "deconv", _weights(kernel, bias), positional=2, **features, kernel_size=c.window.kernel, **options
+    )
+    return _applied(e, part)
+
+
+def _planar(e: Emission, context: Context) -> Correlation:
+    c = correlation(context, e.bottoms)
+    require(c.axis == 1, f"has its channels along axis {c.axis}; only axis 1 is supported")
+    require(len(c.window.kernel) > 0, "has no spatial axes; use InnerProduct")
+    return c
+
+
+def _padding(c: Correlation, size: Shape) -> str | int | tuple[tuple[int, int], ...]:
+    """Return nnx.Conv's padding: more at the high ends where the kernel does not fit, and Caffe sees zeros."""
+    needed = c.window.ending(size, convolution_output(size, c.window)).padding
+    pads = tuple((low, max(low, high)) for low, high in needed)
+    if all(low == high for low, high in pads):
+        found = one_or_all([low for low, _ in pads])
+        return "VALID" if found == 0 else found if isinstance(found, int) else pads
+    return pads
+
+
+def _weights(kernel: np.ndarray, bias: list[np.ndarray]) -> dict[str, np.ndarray]:
+    return {"kernel": kernel, **({"bias": bias[0].reshape(-1)} if bias else {})}
+
+
+def _applied(e: Emission, part: Any) -> tuple[Value, ...]:
+    tops = zip(e.bottoms, e.layer.tops, e.tops, strict=True)
+    return tuple(e.call("{part}({0})", e.last(x), part=part, shape=shape, blob=top) for x, top, shape in tops)
+
+
+@writes("Pooling")
+def pooling(e: Emission) -> Value | tuple[Value, ...]:
+    """Write nnx.max_pool or nnx.avg_pool with the padding that Caffe's rounding asks for, and maxima's places."""
+    method = pool_method(e.p)
+    require(method != "STOCHASTIC", "pools at random in training (STOCHASTIC), which flax does not; use MAX or AVE")
+    x, placed = e.last(e.bottoms[0]), len(e.layer.tops) > 1
+    if e.p.global_pooling:
+        require(not placed, "has a second top with the places of maxima over whole planes, which is not supported")
+        return _whole(e, method, x)
+    window = Window.symmetric(
+        window_pair(e.p, "kernel_size", "kernel_h", "kernel_w"),
+        window_pair(e.p, "stride", "stride_h", "stride_w"),
+        window_pair(e.p, "pad", "pad_h", "pad_w"),
+    )
+    return _with_places(e, x, window) if placed else _pooled(e, method, x, window)
+
+
+def _with_places(e: Emission, x: Value, window: Window) -> tuple[Value, ...]:
+    out = e.tops[0][2:]
+    require(not _sees_padding_alone(x, window, out), "has windows of padding alone, whose maxima have no place")
+    settings = _settings(window, padding_of(window, tuple(x.shape[2:]), out))
+    helper = "max_pool_with_places"
+    return e.split(f"{helper}({{0}}, {settings})", x, e.tops, helpers=[helper])
+
+
+@writes("Pooling3D")
+def pooling3d(e: Emission) -> Value:
+    """Write the same over time and the plane."""
+    return _over_volume(e, *volume_windows(e.layer.context, e.bottoms[0]))
+
+
+@writes("NdPooling")
+def nd_pooling(e: Emission) -> Value:
+    """Write the same over any number of axes."""
+    return _over_volume(e, *nd_windows(e.layer.context, e.bottoms[0]))
+
+
+def _over_volume(e: Emission, method: str, ended: Window, _: Shape) -> Value:
+    return _pooled(e, method, e.last(e.bottoms[0]), Window.symmetric(ended.kernel, ended.stride, ended.low))
+
+
+def _pooled(e: Emission, method: str, x: Value, window: Window) -> Value:
+    out = e.tops[0][2:]
+    if window.kernel == tuple(x.shape[2:]) and not any(window.low) and set(out) == {1}:
+        return _whole(e, method, x)
+    if method == "MAX":
+        return _maxima(e, x, window, out)
+    return _averages(e, x, window, out)
+
+
+def _whole(e: Emission, method: str, x: Value) -> Value:
+    function, axes = "jnp.max" if method == "MAX" else "jnp.mean", tuple(range(1, len(x.shape) - 1))
+    return e.call(f"{function}({{0}}, axis={axes}, keepdims=True)", x, shape=e.tops[0], order=x.order)
+
+
+def _maxima(e: Emission, x: Value, window: Window, out: Shape) -> Value:
+    padding = padding_of(window, tuple(x.shape[2:]), out)
+    text = f"nnx.max_pool({{0}}, {_settings(window, padding)})"
+    if _sees_padding_alone(x, window, out):
+        text = f"jnp.maximum({text}, jnp.finfo({{0}}.dtype).min)"
+    return e.call(text, x, shape=e.tops[0], order=x.order)
+
+
+def _sees_padding_alone(x: Value, window: Window, out: Shape) -> bool:
+    """Return whether the last window of an axis begins behind the last number."""
+    ends = zip(x.shape[2:], window.low, window.stride, out, strict=True)
+    return any((o - 1) * stride - low >= n for n, low, stride, o in ends)
+
+
+def _averages(e: Emission, x: Value, window: Window, out: Shape) -> Value:
+    """Write averages over the part of each window inside of the padded plane: padding counts, what lies beyond not."""
+    size = tuple(x.shape[2:])
+    padding = padding_of(window, size, out)
+    beyond = any(high > low for low, high in padding)
+    if beyond and any(window.low):
+        around = ", ".join(str((low, low)) for low in window.low)
+        padded = tuple(n + 2 * low for n, low in zip(size, window.low, strict=True))
+        x = e.call(
+            f"jnp.pad({{0}}, ((0, 0), {around}, (0, 0)))",
+            x,
+            shape=(*x.shape[:2], *padded),
+            order=x.order,
+            blob=x.blob,
+        )
+        padding = tuple((0, high - low) for low, high in padding)
+    counted = ", count_include_pad=False" if beyond else ""
+    text = f"nnx.avg_pool({{0}}, {_settings(window, padding)}{counted})"
+    return e.call(text, x, shape=e.tops[0], order=x.order)
+
+
+def padding_of(window: Window, size: Shape, out: Shape) -> tuple[tuple[int, int], ...]:
+    """Return (low, high) of each axis: Caffe's own where flax, which rounds down, then has as many windows."""
+    needed = window.ending(size, out).padding
+    fits = (a == b for a, b in zip(window.output(size), out, strict=True))
+    return tuple((low, low) if as_many else (low, high) for (low, high), as_many in zip(needed, fits, strict=True))
+
+
+def _settings(window: Window, padding: tuple[tuple[int, int], ...]) -> str:
+    strides = "" if set(window.stride) == {1} else f", strides={window.stride}"
+    padded = f", padding={padding}" if any(map(any, padding)) else ""
+    return f"{window.kernel}{strides}{padded}"
+
+
+@writes("InnerProduct")
+def inner_product(e: Emission) -> Value:
+    """Write nnx.Linear; its weight's inputs are in the order in which the bottom is stored."""
+    x, *others = e.bottoms
+    axis = canonical_axis(e.p.axis, x.shape)
+    require(axis > 0, "with axis 0 the whole batch is one input; not supported")
+    if others:
+        return _with_bottoms(e, axis)
+    require(not e.p.normalize, "has rows of length 1 (normalize), which is not supported")
+    weight, *bias = e.arrays
+    kernel = weight if e.p.transpose else weight.T
+    x = flattened(e, x, axis)
+    if x.flat is not None:
+        kernel = _as_stored(kernel, *x.flat)
+    weights = {"kernel": kernel, **({"bias": bias[0]} if bias else {})}
+    options = {} if bias else {"use_bias": False}
+    part = e.part(
+        "nnx.Linear",
+        "fc",
+        weights,
+        positional=2,
+        in_features=kernel.shape[0],
+        out_features=kernel.shape[1],
+        **options,
+    )
+    return e.call("{part}({0})", x, part=part, shape=e.tops[0], order=tuple(range(len(e.tops[0]))))
+
+
+def _with_bottoms(e: Emission, axis: int) -> Value:
+    """Write the product with a second bottom; the bias is a third one or learned, if there is one."""
+    require(axis == 1, "takes its weight from a bottom, with an axis other than 1; not supported")
+    x, weight, *bias = (_rows(e, bottom) for bottom in e.bottoms)
+    text = "{0} @ {1}" if e.p.transpose else "{0} @ {1}.T"
+    if not e.arrays:
+        return e.call(f"{text} + {{2}}" if bias else text, x, weight, *bias, shape=e.tops[0])
+    return e.call(f"{text} + {{part}}[...]", x, weight, part=_param(e, "bias"), shape=e.tops[0])
+
+
+def _param(e: Emission, kind: str) -> Part:
+    """Return the layer's first array as it is."""
+    array = e.arrays[0]
+    return e.part("nnx.Param", kind, {"": array}, positional=1, random=False, value=Zeros(array.shape))
+
+
+def _as_stored(kernel: np.ndarray, shape: Shape, order: Shape) -> np.ndarray:
+    """Return a kernel (inputs, outputs) with its inputs in another order."""
+    inputs = kernel.reshape(*shape, -1).transpose(*order, len(shape))
+    return inputs.reshape(math.prod(shape), -1)
+
+
+@writes("InnerDistance")
+def inner_distance(e: Emission) -> Value:
+    """Write distances of rows to the rows of a second bottom, or to learned ones."""
+    require(not e.arrays or not e.p.normalize, "has rows of length 1 (normalize), which is not supported")
+    require(canonical_axis(e.p.axis, e.bottoms[0].shape) == 1, "with an axis other than 1; not supported")
+    x, *centers = (_rows(e, bottom) for bottom in e.bottoms)
+    distance = f"jnp.sum({'jnp.abs' if e.p.distance_type == 'L1' else 'jnp.square'}({{0}}[:, None] - {{1}}), axis=-1)"
+    if centers:
+        return e.call(distance, x, *centers, shape=e.tops[0])
+    return e.call(distance.replace("{1}", "{part}[...]"), x, part=_param(e, "centers"), shape=e.tops[0])
+
+
+def _rows(e: Emission, x: Value) -> Value:
+    x = e.plain(x)
+    if len(x.shape) <= 2:
+        return x
+    shape = (x.shape[0], math.prod(x.shape[1:]))
+    return e.call("{0}.reshape({0}.shape[0], -1)", x, shape=shape, order=(0, 1), blob=x.blob)
+
+
+@writes("Embed")
+def embed(e: Emission) -> Value:
+    """Write nnx.Embed, and a bias if there is one."""
+    weight, *bias = e.arrays
+    x = e.plain(e.bottoms[0])
+    require(not bias, "has a bias_term, which nnx.Embed has not; not supported")
+    part = e.part(
+        "nnx.Embed",
+        "embed",
+        {"embedding": weight},
+        positional=2,
+        num_embeddings=weight.shape[0],
+        features=weight.shape[1],
+    )
+    order = tuple(range(len(e.tops[0])))
+    return e.call("{part}({0}.astype(int))", x, part=part, shape=e.tops[0], order=order)

@@ -1,0 +1,171 @@
+"""BatchNorm, BN, LRN, MVN, Normalize."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from ...errors import require
+from ...layers.axes import canonical_axis
+from ...layers.normalization import stored
+from ...layers.scaled_batch_norm import effective_eps
+from ...layers.segmentation.bn import bn_variant
+from ...layers.segmentation.bn_segnet import SEGNET_EPS
+from .emit_context import Emission, number, writes
+from .ir import Shape, Value
+
+
+@writes("BatchNorm")
+def batch_norm(e: Emission) -> Value:
+    """Write nnx.BatchNorm; with scale and bias where the layer has its own. A Scale after it joins it later."""
+    mean, variance = (np.asarray(array) for array in stored(tuple(map(jnp.asarray, e.arrays[:3]))))
+    weights = {"mean": mean, "var": variance}
+    scaled = len(e.arrays) > 3
+    if scaled:
+        weights |= {"scale": e.arrays[3], "bias": e.arrays[4]}
+    return _normalised(
+        e, weights, effective_eps(e.layer.context) if scaled else e.p.eps, e.p.moving_average_fraction, _fixed(e)
+    )
+
+
+@writes("BN")
+def bn(e: Emission) -> Value:
+    """Write PSPNet's as nnx.BatchNorm; SegNet's, which normalises by the batch or not at all, by functions."""
+    require(len(e.layer.tops) == 1, "has tops for the mean and the variance, which is not supported")
+    if bn_variant(e.layer.site.layer) == "SegNet":
+        return _segnet_bn(e)
+    scale, bias, mean, variance = (array.reshape(-1) for array in e.arrays)
+    weights = {"mean": mean, "var": variance, "scale": scale, "bias": bias}
+    return _normalised(e, weights, e.p.eps, e.p.momentum, True if e.p.frozen else None)
+
+
+def _segnet_bn(e: Emission) -> Value:
+    x = e.last(e.bottoms[0])
+    if e.p.bn_mode == e.p.LEARN:
+        x = e.call(f"normalize_by_batch({{0}}, eps={SEGNET_EPS})", x, helpers=["normalize_by_batch"])
+    scale, bias = (array.reshape(-1) for array in e.arrays)
+    weights = {"scale": scale, "bias": bias}
+    part = e.part("Scale", "bn", weights, positional=1, random=False, shape=scale.shape)
+    return e.elementwise("{part}({0})", x, part=part, helpers=["Scale"])
+
+
+def _fixed(e: Emission) -> bool | None:
+    """Return whether the layer says that it normalises by what is stored, or by the batch, whatever the phase."""
+    return bool(e.p.use_global_stats) if e.p.HasField("use_global_stats") else None
+
+
+def _normalised(e: Emission, weights: dict[str, np.ndarray], eps: float, momentum: float, fixed: bool | None) -> Value:
+    x = e.last(e.bottoms[0])
+    options: dict[str, object] = {}
+    if "scale" not in weights:
+        options = {"use_bias": False, "use_scale": False}
+    part = e.part(
+        "nnx.BatchNorm",
+        "bn",
+        weights,
+        positional=1,
+        num_features=weights["mean"].size,
+        momentum=number(momentum),
+        epsilon=number(eps),
+        **options,
+    )
+    text = "{part}({0})" if fixed is None else f"{{part}}({{0}}, use_running_average={fixed})"
+    return e.elementwise(text, x, part=part)
+
+
+@writes("LRN")
+def lrn(e: Emission) -> Value:
+    """Write local response normalisation, across channels or within one."""
+    x = e.last(e.bottoms[0])
+    p = e.p
+    if p.norm_region == p.WITHIN_CHANNEL:
+        text = f"local_contrast_norm({{0}}, size={p.local_size}, alpha={number(p.alpha)}, beta={number(p.beta)})"
+        return e.call(text, x, helpers=["local_contrast_norm"])
+    settings = f"size={p.local_size}, alpha={number(p.alpha)}, beta={number(p.beta)}, k={number(p.k)}"
+    return e.call(f"local_response_norm({{0}}, {settings})", x, helpers=["local_response_norm"])
+
+
+@writes("MVN")
+def mvn(e: Emission) -> Value:
+    """Write mean 0 and variance 1 of each channel of each image, or of each image."""
+    x = e.last(e.bottoms[0])
+    require(len(x.shape) == 4, f"needs a bottom with 4 axes, not {x.shape}")
+    axes = (1, 2, 3) if e.p.across_channels else (1, 2)
+    if not e.p.normalize_variance:
+        return e.call(f"{{0}} - jnp.mean({{0}}, axis={axes}, keepdims=True)", x)
+    return e.call(f"standardize({{0}}, axis={axes}, eps={number(e.p.eps)})", x, helpers=["standardize"])
+
+
+@writes("Normalize")
+def normalize(e: Emission) -> Value:
+    """Write a division by the length; then SSD's learned scale."""
+    x = e.last(e.bottoms[0])
+    if not e.arrays:
+        require(len(e.layer.tops) == 1, "has a second top, which is not supported")
+        require(len(x.shape) in (2, 4), f"needs a bottom with 2 or 4 axes, not {x.shape}")
+        plane = "[:, None, None]" if len(x.shape) == 2 else ""
+        text = f"unit_length({{0}}, axis=-1, eps=1e-06){plane}"
+        return e.call(text, x, shape=e.tops[0], helpers=["unit_length"])
+    p = e.layer.context.layer.norm_param
+    axes = tuple(range(1, len(x.shape))) if p.across_spatial else -1
+    y = e.call(f"unit_length({{0}}, axis={axes}, eps={number(p.eps)})", x, helpers=["unit_length"])
+    shape = e.arrays[0].shape
+    part = e.part("Scale", "scale", {"scale": e.arrays[0]}, positional=1, random=False, shape=shape, use_bias=False)
+    return e.elementwise("{part}({0})", y, part=part, helpers=["Scale"])
+
+
+@writes("Scale")
+def scale(e: Emission) -> Value:
+    """Write a factor, and a bias if there is one: learned, or the factor from another bottom."""
+    x = e.last(e.bottoms[0])
+    bounded = e.p.HasField("min_value") or e.p.HasField("max_value")
+    require(not bounded, "holds its factor between bounds (min_value, max_value), which is not supported")
+    if len(e.bottoms) == 2:
+        y = e.call("{0} * {1}", x, _broadcast(e, e.bottoms[1], x))
+        return _with_bias(e, y) if e.arrays else y
+    factor, *bias = (_stored(array, x, e.p.axis) for array in e.arrays)
+    weights = {"scale": factor, **({"bias": bias[0]} if bias else {})}
+    options = {} if bias else {"use_bias": False}
+    part = e.part("Scale", "scale", weights, positional=1, random=False, shape=factor.shape, **options)
+    return e.elementwise("{part}({0})", x, part=part, helpers=["Scale"])
+
+
+@writes("Bias")
+def bias(e: Emission) -> Value:
+    """Write a sum with a learned bias, or with another bottom."""
+    x = e.last(e.bottoms[0])
+    return e.call("{0} + {1}", x, _broadcast(e, e.bottoms[1], x)) if len(e.bottoms) == 2 else _with_bias(e, x)
+
+
+def _with_bias(e: Emission, x: Value) -> Value:
+    array = _stored(e.arrays[-1], x, e.p.axis)
+    part = e.part("Bias", "bias", {"bias": array}, positional=1, random=False, shape=array.shape)
+    return e.elementwise("{part}({0})", x, part=part, helpers=["Bias"])
+
+
+def _stored(array: np.ndarray, x: Value, axis: int) -> np.ndarray:
+    """Return an array that lies along Caffe's axes from `axis` on such that it broadcasts along what is stored."""
+    start = canonical_axis(axis, x.shape) if array.ndim else 0
+    whole = array.reshape((1,) * start + array.shape + (1,) * (len(x.shape) - start - array.ndim))
+    whole = whole.transpose(x.order)
+    first = next((k for k, n in enumerate(whole.shape) if n != 1), whole.ndim)
+    return whole.reshape(whole.shape[first:])
+
+
+def _broadcast(e: Emission, factor: Value, x: Value) -> Value:
+    """Return another bottom, which lies along axes of `x` from the layer's `axis` on, such that it broadcasts."""
+    start = canonical_axis(e.p.axis, x.shape) if factor.shape else 0
+    shape: Shape = (1,) * start + factor.shape + (1,) * (len(x.shape) - start - len(factor.shape))
+    if shape == factor.shape:
+        return e.ordered(factor, x.order)
+    factor = e.plain(factor)
+    if start == 0:  # such as (images, channels), with the axes of the plane to come
+        sizes = [shape[axis] for axis in x.order]
+        if [axis for axis in x.order if shape[axis] != 1] == sorted(k for k in x.order if shape[k] != 1):
+            text = ", ".join(map(str, ("{0}.shape[0]", *sizes[1:])))
+            return e.call(f"{{0}}.reshape({text})", factor, shape=shape, order=x.order, blob=factor.blob)
+        text = ", ".join(map(str, ("{0}.shape[0]", *shape[1:])))
+    else:
+        text = ", ".join(map(str, shape))
+    spread = e.call(f"{{0}}.reshape({text})", factor, shape=shape, order=tuple(range(len(shape))), blob=factor.blob)
+    return e.ordered(spread, x.order)

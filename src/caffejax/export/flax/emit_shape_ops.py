@@ -1,0 +1,281 @@
+"""Layers that only move numbers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...errors import require
+from ...layers.axes import canonical_axis
+from ...layers.flip import flipped_axes, reversed_axes
+from ...layers.indexing import crop_box
+from ...layers.permute import permuted_axes, transposed_axes
+from .emit_context import Emission, as_in_caffe, number, reshaped, writes
+from .ir import Value
+
+
+def flattened(e: Emission, x: Value, axis: int) -> Value:
+    """Return a value with its axes from `axis` on made one; along axis 1 in the order in which they are stored."""
+    if axis == len(x.shape) - 1:
+        return x if axis == 1 else e.plain(x)
+    if axis != 1:
+        x = e.plain(x)
+        kept = "".join(f", {{0}}.shape[{k}]" for k in range(1, axis))
+        return e.call(
+            f"{{0}}.reshape({{0}}.shape[0]{kept}, -1)",
+            x,
+            shape=(*x.shape[:axis], math.prod(x.shape[axis:])),
+            blob=x.blob,
+        )
+    if x.order[0] != 0:
+        x = e.plain(x)
+    flat = None if e.row_major(x, 1) else (x.shape[1:], tuple(k - 1 for k in x.order[1:]))
+    shape = (x.shape[0], math.prod(x.shape[1:]))
+    return e.call("{0}.reshape({0}.shape[0], -1)", x, shape=shape, order=(0, 1), flat=flat, blob=x.blob)
+
+
+@writes("Flatten")
+def flatten(e: Emission) -> Value:
+    """Write a reshape; where it makes rows of features, these stay as they are stored until the order counts."""
+    (x,) = e.bottoms
+    start = canonical_axis(e.p.axis, x.shape)
+    end = canonical_axis(e.p.end_axis, x.shape, name="end_axis")
+    if start == end:
+        return x
+    if start == 1 and end == len(x.shape) - 1:
+        return flattened(e, x, 1)
+    x = e.plain(x)
+    require(start > 0, "flattens the batch's axis, which is not supported")
+    return e.call(reshaped(e.tops[0]), x, shape=e.tops[0], order=as_in_caffe(len(e.tops[0])))
+
+
+@writes("Reshape")
+def reshape(e: Emission) -> Value:
+    """Write a reshape of the axes as Caffe has them."""
+    (x,) = e.bottoms
+    if e.tops[0] == x.shape and 0 in e.p.shape.dim:
+        return x
+    sizes = _sizes(e, x)
+    keeps_batch = x.order[0] == 0 and sizes[0] == "{0}.shape[0]"
+    if keeps_batch and sum(n != 1 for n in e.tops[0][1:]) <= 1 and len(e.tops[0]) == 2:
+        return flattened(e, x, 1)
+    x = e.plain(x)
+    text = ", ".join(map(str, sizes))
+    return e.call(f"{{0}}.reshape({text})", x, shape=e.tops[0], order=as_in_caffe(len(e.tops[0])))
+
+
+def _sizes(e: Emission, x: Value) -> list[int | str]:
+    """Return the new sizes; the batch's is taken from the array."""
+    n = len(x.shape)
+    start = e.p.axis if e.p.axis >= 0 else n + e.p.axis + 1
+    end = n if e.p.num_axes == -1 else start + e.p.num_axes
+    new = [int(size) for size in e.p.shape.dim]
+    old: list[int | str] = ["{0}.shape[0]", *x.shape[1:]]
+    copied: list[int | str] = [old[start + i] if size == 0 else size for i, size in enumerate(new)]
+    return [*old[:start], *copied, *old[end:]]
+
+
+@writes("Permute")
+def permute(e: Emission) -> Value:
+    """Write the axes in another order."""
+    return _permuted(e, permuted_axes(e.layer.context, e.bottoms[0].shape))
+
+
+@writes("Transpose")
+def transpose(e: Emission) -> Value:
+    """Write the axes in another order, all of them given."""
+    return _permuted(e, transposed_axes(e.layer.context, e.bottoms[0].shape))
+
+
+def _permuted(e: Emission, axes: Sequence[int]) -> Value:
+    """Write nothing: what is stored stays as it is."""
+    (x,) = e.bottoms
+    if x.flat is not None:
+        x = e.plain(x)
+    return replace(x, shape=e.tops[0], order=tuple(axes.index(axis) for axis in x.order))
+
+
+@writes("Concat")
+def concat(e: Emission) -> Value:
+    """Write a concatenation along an axis."""
+    axis = canonical_axis(e.p.concat_dim if e.p.HasField("concat_dim") else e.p.axis, e.bottoms[0].shape)
+    first = e.bottoms[0]
+    if all(x.flat is None and x.order == first.order for x in e.bottoms):
+        xs = e.bottoms
+    else:
+        order = first.order if len({x.order for x in e.bottoms}) == 1 else as_in_caffe(len(first.shape))
+        xs = tuple(e.ordered(x, order) for x in e.bottoms)
+    if len(xs) == 1:
+        return xs[0]
+    places = ", ".join(f"{{{i}}}" for i in range(len(xs)))
+    return e.call(f"jnp.concatenate([{places}], axis={xs[0].axis(axis)})", *xs, shape=e.tops[0], order=xs[0].order)
+
+
+@writes("Slice")
+def slice_(e: Emission) -> tuple[Value, ...]:
+    """Write a split along an axis."""
+    (x,) = e.bottoms
+    x = e.ordered(x, x.order)
+    axis = canonical_axis(e.p.slice_dim if e.p.HasField("slice_dim") else e.p.axis, x.shape)
+    sizes = [shape[axis] for shape in e.tops]
+    if len(sizes) == 1:
+        return (x,)
+    where = str(len(sizes)) if len(set(sizes)) == 1 else str(list(itertools.accumulate(sizes))[:-1])
+    return e.split(f"jnp.split({{0}}, {where}, axis={x.axis(axis)})", x, e.tops)
+
+
+@writes("Split")
+def split(e: Emission) -> tuple[Value, ...]:
+    """Write nothing: all tops are the bottom."""
+    return e.bottoms * len(e.layer.tops)
+
+
+@writes("Debug", "Gather")
+def unchanged(e: Emission) -> tuple[Value, ...]:
+    """Write nothing: each top is the bottom of its number."""
+    return e.bottoms
+
+
+@writes("LabelSpecificAdd")
+def label_specific(e: Emission) -> Value:
+    """Write nothing: without labels, as after training, scores are as they are."""
+    require(len(e.layer.tops) == 1, "has a second top, which is not supported")
+    return e.bottoms[0]
+
+
+@writes("LabelSpecificRescale")
+def label_specific_rescale(e: Emission) -> Value | Sequence[Value]:
+    """Write nothing, likewise."""
+    require(not e.p.rescale_test, "needs labels in TEST too (rescale_test), which is not supported")
+    return label_specific(e)
+
+
+@writes("ShuffleChannel")
+def shuffle_channel(e: Emission) -> Value:
+    """Write channels dealt out from groups in turn."""
+    x = e.last(e.bottoms[0])
+    if e.p.group in (1, x.shape[1]):
+        return x
+    return e.call(f"shuffle_channels({{0}}, groups={e.p.group})", x, helpers=["shuffle_channels"])
+
+
+@writes("Tile")
+def tile(e: Emission) -> Value:
+    """Write a repetition along an axis."""
+    (x,) = e.bottoms
+    x = e.ordered(x, x.order)
+    place = x.order.index(canonical_axis(e.p.axis, x.shape))
+    counts = ", ".join(str(e.p.tiles if k == place else 1) for k in range(len(x.shape)))
+    return e.call(f"jnp.tile({{0}}, ({counts}{',' if len(x.shape) == 1 else ''}))", x, shape=e.tops[0])
+
+
+@writes("Flip")
+def flip(e: Emission) -> Value:
+    """Write images from the other end."""
+    return _flipped(e, flipped_axes(e.layer.context, e.bottoms[0].shape))
+
+
+@writes("Reverse")
+def reverse(e: Emission) -> Value:
+    """Write axes from the other end."""
+    return _flipped(e, reversed_axes(e.layer.context, e.bottoms[0].shape))
+
+
+def _flipped(e: Emission, axes: Sequence[int]) -> Value:
+    (x,) = e.bottoms
+    x = e.ordered(x, x.order)
+    if not axes:
+        return x
+    places = [x.order.index(axis) for axis in axes]
+    text = str(places[0]) if len(places) == 1 else f"({', '.join(map(str, places))})"
+    return e.call(f"jnp.flip({{0}}, axis={text})", x)
+
+
+@writes("Softmax")
+def softmax(e: Emission) -> Value:
+    """Write a softmax along an axis."""
+    (x,) = e.bottoms
+    given = "{0}" if e.p.temperature == 1 else f"{{0}} / {e.p.temperature:.8g}"
+    axis = canonical_axis(e.p.axis, x.shape)
+    place = x.axis(axis)
+    text = f"nnx.softmax({given})" if place == -1 else f"nnx.softmax({given}, axis={place})"
+    return e.elementwise(text, x if axis == 1 else e.ordered(x, x.order))
+
+
+@writes("Parameter")
+def parameter(e: Emission) -> Value:
+    """Write a learned array."""
+    (array,) = e.arrays
+    part = e.part("nnx.Param", "param", {"": array}, positional=1, random=False, value=Zeros(array.shape))
+    return e.call("{part}[...]", part=part, shape=e.tops[0], order=as_in_caffe(len(e.tops[0])))
+
+
+class Zeros(tuple[int, ...]):
+    """A shape that is written as an array of zeros."""
+
+    def __repr__(self) -> str:
+        return f"jnp.zeros({tuple(self)})"
+
+
+@writes("Crop")
+def crop(e: Emission) -> Value:
+    """Write a slice of the size of the other bottom."""
+    x, like = e.bottoms
+    x = e.ordered(x, x.order)
+    starts, sizes = crop_box(e.layer.context, x.shape, like.shape)
+    cuts = [f"{a}:{a + n}" if (a, n) != (0, whole) else ":" for a, n, whole in zip(starts, sizes, x.shape, strict=True)]
+    stored = [cuts[axis] for axis in x.order]
+    require(stored[0] == ":", "cuts the batch's axis, which is not supported")
+    while stored and stored[-1] == ":":
+        stored.pop()
+    return e.call(f"{{0}}[{', '.join(stored)}]", x, shape=e.tops[0], order=x.order) if stored else x
+
+
+@writes("Padding")
+def padding(e: Emission) -> Value:
+    """Write zeros round the plane."""
+    x, (before, after) = e.last(e.bottoms[0]), (e.p.pad_beg, e.p.pad_end)
+    require(min(before, after) >= 0, "cuts rows and columns off (negative pad_beg or pad_end), which is not supported")
+    around = f"({before}, {after})"
+    return e.call(f"jnp.pad({{0}}, ((0, 0), {around}, {around}, (0, 0)))", x, shape=e.tops[0], order=x.order)
+
+
+@writes("Interp")
+def interp(e: Emission) -> Value:
+    """Write bilinear interpolation, corner on corner."""
+    x, p = e.last(e.bottoms[0]), e.p
+    if p.pad_beg or p.pad_end:
+        rows, columns = (f"{-p.pad_beg}:{n + p.pad_end}" for n in x.shape[2:])
+        inside = tuple(n + p.pad_end + p.pad_beg for n in x.shape[2:])
+        x = e.call(f"{{0}}[:, {rows}, {columns}]", x, shape=(*x.shape[:2], *inside), order=x.order)
+    size = e.tops[0][2:]
+    return e.call(f"interpolate({{0}}, {size})", x, shape=e.tops[0], order=x.order, helpers=["interpolate"])
+
+
+@writes("Upsample")
+def upsample(e: Emission) -> Value:
+    """Write each number repeated; SegNet's, put back to where maxima were."""
+    if len(e.bottoms) > 1:
+        return _put_at(e)
+    x, n = e.last(e.bottoms[0]), number(e.p.scale if e.p.HasField("scale") else 1)
+    return (
+        x
+        if n == 1
+        else e.call(f"jnp.repeat(jnp.repeat({{0}}, {n}, axis=1), {n}, axis=2)", x, shape=e.tops[0], order=x.order)
+    )
+
+
+@writes("Unpooling")
+def unpooling(e: Emission) -> Value:
+    """Write numbers put back to where maxima were."""
+    require(len(e.bottoms) > 1, "fills windows without a bottom that says where maxima were, which is not supported")
+    return _put_at(e)
+
+
+def _put_at(e: Emission) -> Value:
+    x, places = map(e.last, e.bottoms)
+    return e.call(
+        f"put_at({{0}}, {{1}}, {e.tops[0][2:]})", x, places, shape=e.tops[0], order=x.order, helpers=["put_at"]
+    )

@@ -1,0 +1,254 @@
+"""A net as a model: its layers one after the other, each blob under its name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from onnx import ModelProto, ValueInfoProto, helper
+
+from ..._version import __version__
+from ...errors import CaffejaxError, GraphError, Problem
+from ...execution.schedule import padded_blobs
+from ...graph import Layer
+from ...layers.calling import call as run
+from ...layers.rows import axis_of_rows_in, rows_axis
+from ...options import Run
+from ..inference_model import Subject
+from ..preprocessing import Preprocessing
+from .builder import Builder, Value, computed, value_info
+from .jaxpr_to_onnx import convert, sizes
+from .layer_operators import OPERATORS, Call
+
+
+def assembled(
+    subject: Subject,
+    inputs: Mapping[str, jax.ShapeDtypeStruct],
+    opset: int,
+    preprocessing: Preprocessing | None,
+) -> ModelProto:
+    """Return a net as a model.
+
+    Args:
+        subject: the net with its weights.
+        inputs: the inputs' shapes, symbolic sizes among them.
+        opset: the version of ONNX's operators.
+        preprocessing: what makes an input of images, which are then taken in its place.
+
+    Raises:
+        GraphError: naming every layer that cannot be exported.
+    """
+    return _Assembly(subject, inputs, opset, preprocessing).model()
+
+
+class _Assembly:
+    def __init__(
+        self,
+        subject: Subject,
+        inputs: Mapping[str, jax.ShapeDtypeStruct],
+        opset: int,
+        preprocessing: Preprocessing | None,
+    ) -> None:
+        self.subject = subject
+        blobs = [top for layer in subject.layers for top in layer.tops]
+        self.builder = Builder(opset, [*inputs, *blobs])
+        self.values: dict[str, Value] = {}
+        self.readers = Counter(name for layer in subject.layers for name in layer.bottoms)
+        self.readers.update(subject.outputs)
+        begun = padded_blobs(subject.layers)
+        self.trimmed = {name: begun[name] for name in subject.outputs if name in begun}
+        self.problems: list[Problem] = []
+        self.fed: list[Value] = []
+        for name, blob in inputs.items():
+            self._feed(name, blob, preprocessing if preprocessing and preprocessing.blob == name else None)
+
+    def _feed(self, name: str, blob: jax.ShapeDtypeStruct, preprocessing: Preprocessing | None) -> None:
+        given = blob if preprocessing is None else preprocessing.images(blob)
+        fed = computed(name, sizes(given.shape), given.dtype)
+        self.fed.append(fed)
+        for axis, n in enumerate(fed.shape):
+            if not isinstance(n, int):
+                self.builder.sizes.sources.setdefault(str(n), (name, axis))
+        self.values[name] = fed
+        if preprocessing is not None:
+            with self.builder.of_layer(f"preprocess/{name}"):
+                (made,) = convert(self.builder, preprocessing, [fed])
+                self.values[name] = self.builder.expanded(made)
+
+    def model(self) -> ModelProto:
+        """Return the model."""
+        layers = list(self.subject.layers)
+        while layers:
+            layer = layers.pop(0)
+            if any(name not in self.values for name in layer.bottoms):
+                continue  # it follows one that cannot be exported
+            following = self._joining(layer, layers)
+            try:
+                with layer.located(), self.builder.of_layer(layer.key):
+                    self._add(layer, following)
+            except CaffejaxError as error:
+                self.problems += error.problems
+            if following is not None:
+                layers.remove(following)
+        if self.problems:
+            raise GraphError(self.problems)
+        return self._proto([self._output(name) for name in self.subject.outputs])
+
+    def _joining(self, layer: Layer, later: Sequence[Layer]) -> Layer | None:
+        """Return the layer that becomes one node with this one, as a Scale does: the only reader of its top."""
+        x = self.values[layer.bottoms[0]] if layer.bottoms else None
+        if x is None or len(layer.tops) != 1 or self.readers[layer.tops[0]] != 1:
+            return None
+        if not may_be_scaled(layer, self._arrays(layer), x):
+            return None
+        reader = next((other for other in later if layer.tops[0] in other.bottoms), None)
+        return reader if reader is not None and joins(reader, self._arrays(reader), x.shape[1]) else None
+
+    def _add(self, layer: Layer, following: Layer | None) -> None:
+        start, bottoms = len(self.builder.nodes), [self.values[name] for name in layer.bottoms]
+        if following is None:
+            names, tops = layer.tops, add_layer(self.builder, layer, self._arrays(layer), bottoms)
+        else:
+            by = self._arrays(following)
+            names = following.tops
+            tops = add_scaled(self.builder, layer, self._arrays(layer), bottoms[0], following, by)
+        renamed: dict[str, str] = {}
+        for blob, top in zip(names, tops, strict=True):
+            wanted = f"{blob}/padded" if blob in self.trimmed else blob
+            name = self.builder.whole(top)
+            if name not in renamed and self.builder.rename(start, name, wanted):
+                renamed[name] = wanted
+            else:
+                self._node("Identity", [renamed.get(name, name)], wanted)
+            self.values[blob] = computed(wanted, top.shape, top.dtype)
+
+    def _node(self, op: str, inputs: Sequence[str], output: str) -> None:
+        self.builder.rename(len(self.builder.nodes), self.builder.node(op, inputs), output)
+
+    def _arrays(self, layer: Layer) -> list[np.ndarray]:
+        return [np.asarray(array, np.float32) for array in self.subject.arrays(layer)]
+
+    def _output(self, name: str) -> Value:
+        """Return an output, without rows of padding."""
+        value = self.values[name]
+        if name not in self.trimmed:
+            return value
+        root, b = self.values[self.trimmed[name]], self.builder
+        like, blob = (jax.ShapeDtypeStruct(v.shape, v.dtype) for v in (root, value))
+        if (axis := axis_of_rows_in(blob, like)) is None:
+            self._node("Identity", [b.whole(value)], name)
+            return computed(name, value.shape, value.dtype)
+        with b.of_layer(f"trim/{name}"):
+            (rows,) = convert(b, _rows, [root])
+            end = b.reshaped(b.cast(b.whole(rows), np.int64), (1,))
+            self._node("Slice", [b.whole(value), b.integers([0]), end, b.integers([axis])], name)
+        return computed(name, (*value.shape[:axis], "rows", *value.shape[axis + 1 :]), value.dtype)
+
+    def _proto(self, outputs: Sequence[Value]) -> ModelProto:
+        b, graph = self.builder, self.subject.net.graph
+        given = {str(v.what) for v in (*self.fed, *outputs)}
+        made = [v for v in self.values.values() if v.what not in given]
+        proto = helper.make_graph(
+            [*b.sizes.nodes, *b.nodes],
+            graph.name or "net",
+            [value_info(v) for v in self.fed],
+            [value_info(v) for v in outputs],
+            list(b.initializers.values()),
+            value_info=[value_info(v) for v in made],
+        )
+        model = helper.make_model(
+            proto,
+            opset_imports=[helper.make_opsetid("", b.opset)],
+            producer_name="caffejax",
+            producer_version=__version__,
+        )
+        model.ir_version = helper.find_min_ir_version_for(model.opset_import)
+        return model
+
+
+def _rows(top: Any) -> jax.Array:
+    """Count the rows of a padded top that are none of padding, as `layers.rows.count` does."""
+    first = top if top.ndim == 1 else top[(slice(None),) * rows_axis(top) + (slice(None), 0)]
+    return jnp.max(jnp.sum(first >= 0, axis=rows_axis(top), dtype=jnp.int32), initial=0)
+
+
+class Shaped(NamedTuple):
+    """What has a shape, of numbers and names such as "batch", and a dtype."""
+
+    shape: tuple[int | str, ...]
+    dtype: np.dtype[Any]
+
+
+def shapes_of(values: Iterable[ValueInfoProto]) -> dict[str, Shaped]:
+    """Return the shape and dtype of values, by name."""
+    found = {}
+    for value in values:
+        tensor = value.type.tensor_type
+        shape = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim)
+        found[value.name] = Shaped(shape, helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+    return found
+
+
+def add_layer(builder: Builder, layer: Layer, blobs: Sequence[np.ndarray], bottoms: Sequence[Value]) -> list[Value]:
+    """Add a layer; return its tops.
+
+    Raises:
+        CaffejaxError: naming the layer, if it cannot be exported.
+    """
+    call = _call(builder, layer, blobs, bottoms)
+    operators = OPERATORS.get(layer.type.name)
+    tops = None
+    if operators is not None:
+        start = len(builder.nodes)
+        tops = operators.emit(call)
+        if tops is None:
+            del builder.nodes[start:]
+    if tops is None:
+        found = convert(builder, lambda *given: _forward(layer, blobs, given), bottoms)
+    else:
+        found = [tops] if isinstance(tops, Value) else list(tops)
+    return found
+
+
+def add_scaled(
+    builder: Builder, layer: Layer, blobs: Sequence[np.ndarray], bottom: Value, scale: Layer, by: Sequence[np.ndarray]
+) -> list[Value]:
+    """Add a layer and the factor and bias by channel that follow it, such as BatchNorm and Scale; return the top."""
+    known_by, scaled = scale.type.facts.by_channel, OPERATORS[layer.type.name].scaled
+    assert known_by is not None
+    assert scaled is not None
+    factor, bias = map(np.asarray, known_by.factor_and_bias(scale.context, tuple(by)))
+    return [scaled.emit(_call(builder, layer, blobs, [bottom]), factor, bias)]
+
+
+def may_be_scaled(layer: Layer, blobs: Sequence[np.ndarray], bottom: Value) -> bool:
+    """Return whether a layer's operators take in a factor and a bias for each channel that follow."""
+    operators = OPERATORS.get(layer.type.name)
+    if operators is None or operators.scaled is None:
+        return False
+    return operators.scaled.holds(Call(Builder(0), layer.context, blobs, [bottom], [], ""))
+
+
+def joins(layer: Layer, blobs: Sequence[np.ndarray], channels: Any) -> bool:
+    """Return whether a layer is no more than a factor and a bias for each channel."""
+    by = layer.type.facts.by_channel
+    shapes = [b.shape for b in blobs]
+    return by is not None and len(layer.bottoms) == 1 and bool(blobs) and by.holds(layer.context, shapes, 1, channels)
+
+
+def _call(builder: Builder, layer: Layer, blobs: Sequence[np.ndarray], bottoms: Sequence[Value]) -> Call:
+    given = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in bottoms]
+    tops = jax.eval_shape(lambda *xs: _forward(layer, blobs, xs), *given)
+    return Call(builder, layer.context, blobs, bottoms, [sizes(top.shape) for top in tops], layer.key)
+
+
+def _forward(layer: Layer, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[jax.Array, ...]:
+    """Run a layer by the plain lowering, in float32."""
+    context = replace(layer.context, run=Run().plain())
+    tops, _ = run(context, tuple(blobs), tuple(bottoms))
+    return tops

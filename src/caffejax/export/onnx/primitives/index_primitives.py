@@ -1,0 +1,262 @@
+"""Numbers taken from, and put to, places that are computed.
+
+A place is counted along the whole array, flattened, unless a whole axis is gone through with one list of indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from ..builder import Shape, Value, computed
+from .converters import Equation, cannot, converts
+from .shape_primitives import sliced
+
+_REDUCTIONS = {
+    "scatter": "none",
+    "scatter-add": "add",
+    "scatter-mul": "mul",
+    "scatter-min": "min",
+    "scatter-max": "max",
+}
+
+
+@converts("gather")
+def gather(eqn: Equation) -> Value:
+    """Slices of an array, from places that are given."""
+    (x, indices), p, b = eqn.inputs, eqn.params, eqn.builder
+    how, d = out_of_bounds_are(p["mode"]), p["dimension_numbers"]
+    axis = _whole_axis(x.shape, indices.shape, d, p["slice_sizes"])
+    if axis is not None and how != "filled":
+        return _taken(eqn, x, indices, axis, clip=how == "clipped")
+    if (corner := _corner(x.shape, indices, d, p["slice_sizes"])) is not None:
+        ends = [a + n for a, n in zip(corner, p["slice_sizes"], strict=True)]
+        part = sliced(eqn, x, corner, ends, [1] * len(corner))
+        return computed(b.reshaped(b.whole(part), eqn.shape), eqn.shape, x.dtype) if d.collapsed_slice_dims else part
+    at = Places(eqn, x.shape)
+    starts = at.read(indices, d.start_index_map)
+    batch = [i for i in range(len(eqn.shape)) if i not in d.offset_dims]
+    kept = [i for i in range(len(x.shape)) if i not in (*d.collapsed_slice_dims, *d.operand_batching_dims)]
+    offsets = {axis: at.along(eqn.shape, out) for axis, out in zip(kept, d.offset_dims, strict=True)}
+    same = {
+        axis: at.along(eqn.shape, _batch_axis(i, len(indices.shape), batch))
+        for axis, i in zip(d.operand_batching_dims, d.start_indices_batching_dims, strict=True)
+    }
+    starts = {axis: at.moved(start, eqn.shape, batch) for axis, start in starts.items()}
+    valid = at.bounded(starts, p["slice_sizes"], how)
+    flat = at.flat({axis: [v for v in (starts.get(axis), offsets.get(axis), same.get(axis)) if v is not None]
+                    for axis in range(len(x.shape))}, eqn.shape)  # fmt: skip
+    taken = b.node("Gather", [b.reshaped(b.whole(x), (_count(x.shape),)), flat], axis=0)
+    if valid is not None:
+        taken = b.where(valid, taken, b.constant(_filling(p["fill_value"], x.dtype)), x.dtype)
+    return computed(taken, eqn.shape, eqn.dtype)
+
+
+@converts(*_REDUCTIONS)
+def scatter(eqn: Equation) -> Value:
+    """Slices put to places that are given; what lies outside of the array goes to a number more, which is cut off."""
+    (x, indices, updates), p, b = eqn.inputs, eqn.params, eqn.builder
+    how, d, reduction = out_of_bounds_are(p["mode"]), p["dimension_numbers"], _REDUCTIONS[eqn.name]
+    if b.opset < 18 and reduction in ("min", "max"):
+        raise cannot(f"scatters the {reduction}ima of numbers, which needs opset 18")
+    at, shape = Places(eqn, x.shape), updates.shape
+    batch = [i for i in range(len(shape)) if i not in d.update_window_dims]
+    kept = [i for i in range(len(x.shape)) if i not in (*d.inserted_window_dims, *d.operand_batching_dims)]
+    offsets = {axis: at.along(shape, own) for axis, own in zip(kept, d.update_window_dims, strict=True)}
+    same = {
+        axis: at.along(shape, _batch_axis(i, len(indices.shape), batch))
+        for axis, i in zip(d.operand_batching_dims, d.scatter_indices_batching_dims, strict=True)
+    }
+    starts = at.read(indices, d.scatter_dims_to_operand_dims)
+    starts = {axis: at.moved(start, shape, batch) for axis, start in starts.items()}
+    sizes: list[Any] = [1] * len(x.shape)
+    for axis, own in zip(kept, d.update_window_dims, strict=True):
+        sizes[axis] = shape[own]
+    valid = at.bounded(starts, sizes, how)
+    flat = at.flat({axis: [v for v in (starts.get(axis), offsets.get(axis), same.get(axis)) if v is not None]
+                    for axis in range(len(x.shape))}, shape)  # fmt: skip
+    count, dtype = _count(x.shape), np.int32 if x.dtype == bool else x.dtype
+    end = b.sizes.one(count)
+    if valid is not None:
+        flat = b.node("Where", [valid, flat, end])
+    numbers, new = (b.whole(v) if v.dtype == dtype else b.cast(b.whole(v), dtype) for v in (x, updates))
+    longer = b.node("Concat", [b.reshaped(numbers, (count,)), b.constant(np.zeros(1, dtype))], axis=0)
+    lists = [b.reshaped(name, (_count(shape),)) for name in (flat, new)]
+    put = b.node("ScatterElements", [longer, *lists], axis=0, reduction=reduction if reduction != "none" else None)
+    cut = b.node("Slice", [put, b.integers([0]), end, b.integers([0])])
+    whole = b.reshaped(cut, x.shape)
+    return computed(whole if dtype == eqn.dtype else b.cast(whole, eqn.dtype), eqn.shape, eqn.dtype)
+
+
+@converts("dynamic_slice")
+def dynamic_slice(eqn: Equation) -> Value:
+    """A part that starts at a place that is computed; moved inwards where it would go beyond the array."""
+    (x, *starts), b = eqn.inputs, eqn.builder
+    if all(s.number is not None and isinstance(n, int) for s, n in zip(starts, x.shape, strict=True)):
+        first = [int(np.clip(s.number, 0, n - m)) for s, n, m in zip(starts, x.shape, eqn.shape, strict=True)]
+        ends = [a + m for a, m in zip(first, eqn.shape, strict=True)]
+        return sliced(eqn, x, first, ends, [1] * len(first))
+    cut = [i for i, (n, m) in enumerate(zip(x.shape, eqn.shape, strict=True)) if not bool(n == m)]
+    if not cut:
+        return x
+    at = Places(eqn, x.shape)
+    first_, last = [], []
+    for i in cut:
+        start = at.clipped(b.reshaped(b.cast(b.whole(starts[i]), np.int64), (1,)), x.shape[i] - eqn.shape[i])
+        first_.append(start)
+        last.append(b.node("Add", [start, b.sizes.one(eqn.shape[i])]))
+    begin, end = (b.node("Concat", names, axis=0) if len(cut) > 1 else names[0] for names in (first_, last))
+    return computed(b.node("Slice", [b.whole(x), begin, end, b.integers(cut)]), eqn.shape, eqn.dtype)
+
+
+@converts("dynamic_update_slice")
+def dynamic_update_slice(eqn: Equation) -> Value:
+    """A part that starts at a place that is computed, replaced."""
+    (x, new, *starts), b = eqn.inputs, eqn.builder
+    at = Places(eqn, x.shape)
+    parts: dict[int, list[str]] = {}
+    for i, start in enumerate(starts):
+        name = b.reshaped(b.cast(b.whole(start), np.int64), (1,) * len(x.shape))
+        parts[i] = [at.clipped(name, x.shape[i] - new.shape[i]), at.along(new.shape, i)]
+    flat = at.flat(parts, new.shape)
+    dtype = np.dtype(np.int32) if x.dtype == bool else x.dtype
+    lists = [b.reshaped(flat, (_count(new.shape),))]
+    numbers, put = (b.whole(v) if v.dtype == dtype else b.cast(b.whole(v), dtype) for v in (x, new))
+    lists = [b.reshaped(numbers, (_count(x.shape),)), *lists, b.reshaped(put, (_count(new.shape),))]
+    whole = b.reshaped(b.node("ScatterElements", lists, axis=0), x.shape)
+    return computed(whole if dtype == eqn.dtype else b.cast(whole, eqn.dtype), eqn.shape, eqn.dtype)
+
+
+def _whole_axis(shape: Shape, indices: Shape, d: Any, sizes: Sequence[Any]) -> int | None:
+    """Return the axis if whole slices are taken along it, one for each index, as numpy.take does."""
+    if d.operand_batching_dims or len(d.start_index_map) != 1 or tuple(d.collapsed_slice_dims) != d.start_index_map:
+        return None
+    (axis,) = d.start_index_map
+    n = len(indices) - 1
+    in_place = [*range(axis), *range(axis + n, len(shape) - 1 + n)]
+    whole = all(bool(sizes[i] == size) for i, size in enumerate(shape) if i != axis)
+    return int(axis) if whole and list(d.offset_dims) == in_place else None
+
+
+def _corner(shape: Shape, indices: Value, d: Any, sizes: Sequence[Any]) -> list[int] | None:
+    """Return where the only slice that is taken begins, if that is known and it lies inside of the array."""
+    if indices.array is None or len(indices.shape) != 1 or not indices.is_whole:
+        return None
+    corner = [0] * len(shape)
+    for axis, start in zip(d.start_index_map, indices.array, strict=True):
+        corner[axis] = int(start)
+        if not isinstance(shape[axis], int) or not 0 <= start <= shape[axis] - sizes[axis]:
+            return None
+    return corner
+
+
+def _taken(eqn: Equation, x: Value, indices: Value, axis: int, *, clip: bool) -> Value:
+    b = eqn.builder
+    if indices.array is not None and indices.is_whole and isinstance(x.shape[axis], int):
+        places = indices.array[..., 0].astype(np.int64)
+        name = b.constant(np.clip(places, 0, x.shape[axis] - 1) if clip else places)
+    else:
+        name = b.cast(b.reshaped(b.whole(indices), indices.shape[:-1]), np.int64)
+        if clip:
+            name = Places(eqn, x.shape).clipped(name, x.shape[axis] - 1)
+    return computed(b.node("Gather", [b.whole(x), name], axis=axis), eqn.shape, eqn.dtype)
+
+
+def _batch_axis(i: int, rank: int, batch: Sequence[int]) -> int:
+    """Return where an axis of the indices, whose last one holds the places, lies in the result."""
+    return batch[i if i < rank - 1 else i - 1]
+
+
+def _filling(value: Any, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return what stands for numbers from outside of the array; NaN, or the least whole number, unless told."""
+    if value is not None:
+        return np.asarray(value, dtype)
+    if dtype == np.bool_:
+        return np.asarray(True)
+    if np.issubdtype(dtype, np.inexact):
+        return np.asarray(np.nan, dtype)
+    info = np.iinfo(dtype)
+    return np.asarray(info.min if info.min < 0 else info.max, dtype)
+
+
+def _count(shape: Shape) -> Any:
+    count: Any = 1
+    for n in shape:
+        count = count * n
+    return count
+
+
+How = Literal["clipped", "filled", "inside"]
+
+
+def out_of_bounds_are(mode: Any) -> How:
+    """Return what becomes of places outside of the array: clipped to it, filled or left out, or promised not to be."""
+    name = str(getattr(mode, "name", mode)).upper()
+    return "clipped" if "CLIP" in name else "inside" if "PROMISE" in name else "filled"
+
+
+class Places:
+    """Places in an array of a shape; all are names of int64 values that broadcast."""
+
+    def __init__(self, eqn: Equation, shape: Shape) -> None:
+        self._b = eqn.builder
+        self._shape = shape
+
+    def read(self, indices: Value, axes: Sequence[int]) -> dict[int, str]:
+        """Return, for each axis, the indices along it, of their shape without the last axis."""
+        b, rank = self._b, len(indices.shape)
+        name = b.cast(b.whole(indices), np.int64)
+        if len(axes) == 1:
+            return {int(axes[0]): b.node("Squeeze", [name, b.integers([rank - 1])])}
+        return {
+            int(axis): b.node("Gather", [name, b.constant(np.int64(i))], axis=rank - 1) for i, axis in enumerate(axes)
+        }
+
+    def along(self, shape: Shape, axis: int) -> str:
+        """Return 0, 1, 2, ... along an axis, which broadcasts to a shape."""
+        n, b = shape[axis], self._b
+        held = tuple(n if i == axis else 1 for i in range(len(shape)))
+        if isinstance(n, int):
+            return b.constant(np.arange(n).reshape(held))
+        end = b.node("Squeeze", [b.sizes.one(n)])
+        numbers = b.node("Range", [b.constant(np.int64(0)), end, b.constant(np.int64(1))])
+        return b.reshaped(numbers, held)
+
+    def moved(self, start: str, shape: Shape, axes: Sequence[int]) -> str:
+        """Return indices with axes of length 1 more, so that their own lie at these places of a shape."""
+        return self._b.reshaped(start, tuple(n if i in axes else 1 for i, n in enumerate(shape)))
+
+    def bounded(self, starts: dict[int, str], sizes: Sequence[Any], how: How) -> str | None:
+        """Clip where slices start; or return where they lie inside of the array, if it has to be asked."""
+        b, found = self._b, list[str]()
+        for axis, start in starts.items():
+            most = self._shape[axis] - sizes[axis]
+            if how == "filled":
+                above = b.node("GreaterOrEqual", [start, b.constant(np.int64(0))])
+                below = b.node("LessOrEqual", [start, b.node("Squeeze", [b.sizes.one(most)])])
+                found.append(b.node("And", [above, below]))
+            if how != "inside":
+                starts[axis] = self.clipped(start, most)
+        for other in found[1:]:
+            found[0] = b.node("And", [found[0], other])
+        return found[0] if found else None
+
+    def clipped(self, place: str, most: Any) -> str:
+        """Hold places between 0 and the most."""
+        b = self._b
+        name: str = b.node("Max", [b.node("Min", [place, b.sizes.one(most)]), b.integers([0])])
+        return name
+
+    def flat(self, parts: Mapping[int, Sequence[str]], shape: Shape) -> str:
+        """Return places in the flattened array, of a whole shape, from the sum of parts along each axis."""
+        b, step = self._b, 1
+        total = b.constant(np.int64(0))
+        for axis in reversed(range(len(self._shape))):
+            for part in parts.get(axis, ()):
+                scaled = part if isinstance(step, int) and step == 1 else b.node("Mul", [part, b.sizes.one(step)])
+                total = b.node("Add", [total, scaled])
+            step = step * self._shape[axis]
+        whole: str = b.node("Expand", [total, b.sizes.vector(shape)])
+        return whole

@@ -1,0 +1,307 @@
+"""What moves numbers and computes none: other shapes, other orders, parts, several in one."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..builder import Shape, Value, computed, known
+from .converters import Equation, cannot, converts
+
+_END = np.iinfo(np.int64).max
+
+
+@converts("broadcast_in_dim")
+def broadcast_in_dim(eqn: Equation) -> Value:
+    """Repeat along new axes: it is held without these repeats, and made whole where a reader needs it."""
+    x, places = eqn.inputs[0], list(eqn.params["broadcast_dimensions"])
+    held = tuple(x.held[places.index(i)] if i in places else 1 for i in range(len(eqn.shape)))
+    if x.array is not None:
+        return Value(eqn.shape, x.dtype, x.array.reshape(held), held)
+    name = eqn.builder.held(x)
+    return Value(eqn.shape, x.dtype, name if held == x.held else eqn.builder.reshaped(name, held), held)
+
+
+@converts("reshape", "squeeze", "expand_dims")
+def reshape(eqn: Equation) -> Value:
+    """The same numbers in another shape."""
+    (x,) = eqn.inputs
+    if x.shape == eqn.shape:
+        return x
+    if x.array is not None and x.array.size == 1:
+        held = (1,) * len(eqn.shape)
+        return Value(eqn.shape, x.dtype, x.array.reshape(held), held)
+    return computed(eqn.builder.reshaped(eqn.builder.whole(x), eqn.shape), eqn.shape, eqn.dtype)
+
+
+@converts("transpose")
+def transpose(eqn: Equation) -> Value:
+    """The axes in another order."""
+    (x,), order = eqn.inputs, [int(i) for i in eqn.params["permutation"]]
+    if order == sorted(order):
+        return x
+    name = eqn.builder.node("Transpose", [eqn.builder.held(x)], perm=order)
+    return Value(eqn.shape, x.dtype, name, tuple(x.held[i] for i in order))
+
+
+@converts("concatenate")
+def concatenate(eqn: Equation) -> Value:
+    """One after the other along an axis."""
+    return eqn.inputs[0] if len(eqn.inputs) == 1 else eqn.emit("Concat", axis=eqn.params["dimension"])
+
+
+@converts("stack")
+def stack(eqn: Equation) -> Value:
+    """One beside the other along a new axis."""
+    b, axis = eqn.builder, int(eqn.params["axis"])
+    axes = b.integers([axis])
+    names = [b.node("Unsqueeze", [b.whole(v), axes]) for v in eqn.inputs]
+    return computed(b.node("Concat", names, axis=axis), eqn.shape, eqn.dtype)
+
+
+@converts("unstack")
+def unstack(eqn: Equation) -> list[Value]:
+    """The items along an axis."""
+    (x,), b, axis = eqn.inputs, eqn.builder, int(eqn.params["axis"])
+    name = b.whole(x)
+    items = [b.node("Gather", [name, b.constant(np.int64(i))], axis=axis) for i in range(len(eqn.shapes))]
+    return [computed(item, shape, x.dtype) for item, shape in zip(items, eqn.shapes, strict=True)]
+
+
+@converts("tile")
+def tile(eqn: Equation) -> Value:
+    """Several times along each axis."""
+    b = eqn.builder
+    times = b.sizes.vector(tuple(eqn.params["reps"]))
+    return computed(b.node("Tile", [b.whole(eqn.inputs[0]), times]), eqn.shape, eqn.dtype)
+
+
+@converts("split")
+def split(eqn: Equation) -> list[Value]:
+    """Parts along an axis."""
+    (x,), b = eqn.inputs, eqn.builder
+    sizes = b.sizes.vector(tuple(eqn.params["sizes"]))
+    names = b.node("Split", [b.whole(x), sizes], outputs=len(eqn.shapes), axis=eqn.params["axis"])
+    names = [names] if isinstance(names, str) else names
+    return [computed(name, shape, x.dtype) for name, shape in zip(names, eqn.shapes, strict=True)]
+
+
+@converts("slice")
+def slice_(eqn: Equation) -> Value:
+    """A part, every so many of each axis."""
+    (x,), p = eqn.inputs, eqn.params
+    strides = p["strides"] or (1,) * len(x.shape)
+    return sliced(eqn, x, p["start_indices"], p["limit_indices"], strides)
+
+
+def sliced(eqn: Equation, x: Value, starts: Sequence[Any], ends: Sequence[Any], steps: Sequence[int]) -> Value:
+    """Return a part of a value; axes that stay whole are not mentioned."""
+    b, x = eqn.builder, eqn.builder.expanded(x)
+    shape = eqn.shape
+    cut = [i for i, n in enumerate(x.shape) if not (_is(starts[i], 0) and _same(ends[i], n) and steps[i] == 1)]
+    if not cut:
+        return x
+    start, end = (b.sizes.vector(tuple(at[i] for i in cut)) for at in (starts, ends))
+    name = b.node("Slice", [b.whole(x), start, end, b.integers(cut), b.integers([steps[i] for i in cut])])
+    return computed(name, shape, x.dtype)
+
+
+@converts("rev")
+def rev(eqn: Equation) -> Value:
+    """Backwards along some axes."""
+    (x,), b = eqn.inputs, eqn.builder
+    axes = [int(i) for i in eqn.params["dimensions"]]
+    return computed(reversed_(eqn, b.whole(x), axes), eqn.shape, eqn.dtype)
+
+
+def reversed_(eqn: Equation, name: str, axes: Sequence[int]) -> str:
+    """Add a Slice that goes backwards along some axes."""
+    b, n = eqn.builder, len(axes)
+    rest = (b.integers([-1] * n), b.integers([-_END] * n), b.integers(axes), b.integers([-1] * n))
+    found: str = b.node("Slice", [name, *rest])
+    return found
+
+
+@converts("pad")
+def pad(eqn: Equation) -> Value:
+    """A border of one number, or cut off where it is negative; and that number between the cells."""
+    x, value = eqn.inputs
+    config = [(low, high, inside) for low, high, inside in eqn.params["padding_config"]]
+    shape = x.shape
+    for axis, (_, _, inside) in enumerate(config):
+        if inside:
+            x, shape = _insert_padding(eqn, x, value, shape, axis, inside)
+    if not any(low or high for low, high, _ in config):
+        return x
+    return replace(padded(eqn, x, value, [c[0] for c in config], [c[1] for c in config]), shape=eqn.shape)
+
+
+def padded(eqn: Equation, x: Value, value: Value, low: Sequence[Any], high: Sequence[Any]) -> Value:
+    """Return a value with a border; cut off where that is negative."""
+    b = eqn.builder
+    filling = b.constant(value.array.reshape(())) if value.array is not None else b.held(value)
+    name = b.node("Pad", [b.whole(x), b.sizes.vector((*low, *high)), filling])
+    shape = tuple(n + a + z for n, a, z in zip(x.shape, low, high, strict=True))
+    return computed(name, shape, x.dtype)
+
+
+def _insert_padding(eqn: Equation, x: Value, value: Value, shape: Shape, axis: int, inside: int) -> tuple[Value, Shape]:
+    """Put so many cells of one number between the cells of an axis: as an axis more, of which the rest is cut off."""
+    b, n, rank = eqn.builder, shape[axis], len(shape)
+    name = b.reshaped(b.whole(x), (*shape[: axis + 1], 1, *shape[axis + 1 :]))
+    longer = computed(name, (*shape[: axis + 1], 1, *shape[axis + 1 :]), x.dtype)
+    high = [inside if i == axis + 1 else 0 for i in range(rank + 1)]
+    longer = padded(eqn, longer, value, [0] * (rank + 1), high)
+    flat = b.reshaped(b.whole(longer), (*shape[:axis], n * (inside + 1), *shape[axis + 1 :]))
+    end = n * (inside + 1) - inside
+    name = b.node("Slice", [flat, b.integers([0]), b.sizes.one(end), b.integers([axis])])
+    new = (*shape[:axis], end, *shape[axis + 1 :])
+    return computed(name, new, x.dtype), new
+
+
+@converts("iota")
+def iota(eqn: Equation) -> Value:
+    """0, 1, 2, ... along an axis, held along that axis only."""
+    axis, n, b = eqn.params["dimension"], eqn.shape[eqn.params["dimension"]], eqn.builder
+    held = tuple(n if i == axis else 1 for i in range(len(eqn.shape)))
+    if isinstance(n, int):
+        return Value(eqn.shape, eqn.dtype, np.arange(n).astype(eqn.dtype).reshape(held), held)
+    end = b.node("Squeeze", [b.sizes.one(n)])
+    numbers = b.cast(b.node("Range", [b.constant(np.int64(0)), end, b.constant(np.int64(1))]), eqn.dtype)
+    return Value(eqn.shape, eqn.dtype, b.reshaped(numbers, held), held)
+
+
+@converts("caffejax_table")
+def table(eqn: Equation) -> Value:
+    """Numbers that follow from sizes."""
+    return known(np.asarray(eqn.params["make"](), eqn.dtype))
+
+
+@converts("dim_as_value")
+def dim_as_value(eqn: Equation) -> Value:
+    """A size as a number."""
+    b = eqn.builder
+    return computed(b.cast(b.node("Squeeze", [b.sizes.one(eqn.params["dim"])]), eqn.dtype), (), eqn.dtype)
+
+
+def _is(n: Any, number: int) -> bool:
+    return isinstance(n, int | np.integer) and int(n) == number
+
+
+def _same(a: Any, b: Any) -> bool:
+    return bool(a == b)
+
+
+@converts("dot_general")
+def dot_general(eqn: Equation) -> Value:
+    """A product over some axes of both operands: MatMul where it is one of plain matrices, else Einsum."""
+    (x, y), b = eqn.inputs, eqn.builder
+    (over_x, over_y), (batch_x, batch_y) = eqn.params["dimension_numbers"]
+    if not batch_x and tuple(over_x) == (len(x.shape) - 1,) and len(y.shape) == 2 and len(over_y) == 1:
+        name = b.whole(y) if over_y[0] == 0 else transposed(eqn, y, (1, 0))
+        return computed(b.node("MatMul", [b.whole(x), name]), eqn.shape, eqn.dtype)
+    letters = iter(string.ascii_letters)
+    of_x = [next(letters) for _ in x.shape]
+    of_y = [""] * len(y.shape)
+    for i, j in [*zip(over_x, over_y, strict=True), *zip(batch_x, batch_y, strict=True)]:
+        of_y[j] = of_x[i]
+    of_y = [letter or next(letters) for letter in of_y]
+    out = [of_x[i] for i in batch_x] + [letter for i, letter in enumerate(of_x) if i not in (*over_x, *batch_x)]
+    out += [letter for i, letter in enumerate(of_y) if i not in (*over_y, *batch_y)]
+    return eqn.emit("Einsum", equation=f"{''.join(of_x)},{''.join(of_y)}->{''.join(out)}")
+
+
+def transposed(eqn: Equation, x: Value, order: Sequence[int]) -> str:
+    """Return the name of a value with its axes in another order."""
+    b = eqn.builder
+    if tuple(order) == tuple(range(len(order))):
+        return b.whole(x)
+    if x.array is not None and x.is_whole:
+        return b.constant(x.array.transpose(order))
+    name: str = b.node("Transpose", [b.whole(x)], perm=list(order))
+    return name
+
+
+@converts("conv_general_dilated")
+def convolution(eqn: Equation) -> Value:
+    """Conv on (batch, channels, space), whatever order the axes have."""
+    (x, weight), p, b = eqn.inputs, eqn.params, eqn.builder
+    if p["batch_group_count"] != 1:
+        raise cannot("convolves groups of the batch")
+    numbers = p["dimension_numbers"]
+    n = len(numbers.lhs_spec) - 2
+    if n == 0:
+        raise cannot("convolves no axes of space")
+    x = computed(transposed(eqn, x, numbers.lhs_spec), tuple(x.shape[i] for i in numbers.lhs_spec), x.dtype)
+    low, high = ([pads[i] for pads in p["padding"]] for i in (0, 1))
+    if any(d != 1 for d in p["lhs_dilation"]):
+        x = _dilate(eqn, x, p["lhs_dilation"])
+    if any(pad < 0 for pad in (*low, *high)):  # what is cut off
+        x = padded(eqn, x, known(np.zeros((), x.dtype)), [0, 0, *low], [0, 0, *high])
+        low, high = [0] * n, [0] * n
+    kernel = [int(weight.shape[i]) for i in numbers.rhs_spec[2:]]
+    name = b.node(
+        "Conv",
+        [b.whole(x), transposed(eqn, weight, numbers.rhs_spec)],
+        kernel_shape=kernel,
+        strides=list(p["window_strides"]),
+        pads=[*low, *high],
+        dilations=list(p["rhs_dilation"]),
+        group=p["feature_group_count"],
+    )
+    back = np.argsort(numbers.out_spec)
+    made = computed(name, tuple(eqn.shape[i] for i in numbers.out_spec), eqn.dtype)
+    return computed(transposed(eqn, made, [int(i) for i in back]), eqn.shape, eqn.dtype)
+
+
+def _dilate(eqn: Equation, x: Value, dilation: Sequence[int]) -> Value:
+    """Put zeros between the cells: a transposed convolution of each channel with a kernel of one cell."""
+    b, channels = eqn.builder, x.shape[1]
+    kernel = np.ones((channels, 1, *(1 for _ in dilation)), x.dtype)
+    name = b.node(
+        "ConvTranspose", [b.whole(x), b.constant(kernel)], strides=list(dilation), group=channels,
+        kernel_shape=[1] * len(dilation),
+    )  # fmt: skip
+    sizes = ((n - 1) * d + 1 for n, d in zip(x.shape[2:], dilation, strict=True))
+    return computed(name, (*x.shape[:2], *sizes), x.dtype)
+
+
+@converts("reduce_window_max", "reduce_window_min", "reduce_window_sum")
+def reduce_window(eqn: Equation) -> Value:
+    """By pooling over the last axes; the minimum is the maximum of the negative numbers."""
+    (x,), p, b = eqn.inputs, eqn.params, eqn.builder
+    window, strides, padding = (list(p[k]) for k in ("window_dimensions", "window_strides", "padding"))
+    plain = [w == s == 1 and tuple(pads) == (0, 0) for w, s, pads in zip(window, strides, padding, strict=True)]
+    first = next((i for i, whole in enumerate(plain) if not whole), len(plain) - 1)
+    if any(d != 1 for d in (*p["base_dilation"], *p["window_dilation"])) or len(plain) - first > 3:
+        raise cannot("takes windows with holes, or along more than three axes")
+    if not np.issubdtype(x.dtype, np.floating):
+        raise cannot("takes windows of whole numbers")
+    low, high = ([pads[i] for pads in padding[first:]] for i in (0, 1))
+    space = x.shape[first:]
+    name = b.reshaped(b.whole(x), (_product(x.shape[:first]), 1, *space))
+    flat = computed(name, (_product(x.shape[:first]), 1, *space), x.dtype)
+    summed, negative = eqn.name == "reduce_window_sum", eqn.name == "reduce_window_min"
+    if negative:
+        flat = flat.named(b.node("Neg", [b.whole(flat)]))
+    if any((*low, *high)):
+        filling = known(np.asarray(0 if summed else -np.inf, x.dtype))
+        flat = padded(eqn, flat, filling, [0, 0, *low], [0, 0, *high])
+    pool: dict[str, Any] = {"kernel_shape": window[first:], "strides": strides[first:]}
+    name = b.node("AveragePool" if summed else "MaxPool", [b.whole(flat)], **pool)
+    if summed:
+        name = b.node("Mul", [name, b.constant(np.asarray(np.prod(window[first:]), x.dtype))])
+    if negative:
+        name = b.node("Neg", [name])
+    return computed(b.reshaped(name, eqn.shape), eqn.shape, eqn.dtype)
+
+
+def _product(sizes: tuple[int, ...]) -> int:
+    product = 1
+    for n in sizes:
+        product = product * n
+    return product

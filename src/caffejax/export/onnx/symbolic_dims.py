@@ -1,0 +1,100 @@
+"""Sizes that depend on the batch, and are computed when the model runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any, Protocol
+
+import numpy as np
+import onnx
+from onnx import helper
+
+Shape = tuple[Any, ...]  # sizes, and of the batch what `jax.export.symbolic_shape` gives
+
+
+class Names(Protocol):
+    """What gives names in a model: its builder."""
+
+    def free(self, wanted: str) -> str:
+        """Return a name that no value has."""
+        ...
+
+    def integers(self, numbers: Sequence[int]) -> str:
+        """Return the name of an initializer with these numbers in int64."""
+        ...
+
+
+class Sizes:
+    """Makes nodes that compute sizes; they come before all others, so that subgraphs may read them.
+
+    Attributes:
+        nodes: these.
+        sources: by the name of each symbolic size, the input that has it and along which axis.
+    """
+
+    def __init__(self, builder: Names) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.sources: dict[str, tuple[str, int]] = {}
+        self._builder = builder
+        self._found: dict[Any, str] = {}
+
+    def one(self, size: Any) -> str:
+        """Return the name of a size: an int64 vector of one number."""
+        if isinstance(size, int | np.integer):
+            return self._builder.integers([int(size)])
+        return self._computed(_tree(size))
+
+    def _computed(self, size: ast.expr) -> str:
+        key = ast.unparse(size)
+        if key not in self._found:
+            self._found[key] = self._new(size)
+        return self._found[key]
+
+    def _new(self, size: ast.expr) -> str:
+        """Add what computes an expression, in JAX's grammar of symbolic sizes."""
+        match size:
+            case ast.Constant(value=int(number)):
+                return self._builder.integers([number])
+            case ast.Name(id=name):
+                source, axis = self.sources[name]
+                return self.node("Shape", [source], start=axis, end=axis + 1)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return self.node("Neg", [self._computed(operand)])
+            case ast.BinOp(left=base, op=ast.Pow(), right=ast.Constant(value=int(power))):
+                return reduce(lambda product, one: self.node("Mul", [product, one]), [self._computed(base)] * power)
+            case ast.BinOp(left=left, op=op, right=right):
+                return self.node(_OPERATORS[type(op)], map(self._computed, (left, right)))
+            case ast.Call(func=ast.Name(id="floordiv"), args=args):
+                dividend, divisor = map(self._computed, args)
+                whole = self.node("Sub", [dividend, self.node("Mod", [dividend, divisor])])  # ONNX rounds towards zero
+                return self.node("Div", [whole, divisor])
+            case ast.Call(func=ast.Name(id=name), args=args):
+                return self.node(_FUNCTIONS[name], map(self._computed, args))
+        raise NotImplementedError(f"a size {ast.unparse(size)}")
+
+    def vector(self, shape: Shape) -> str:
+        """Return the name of a shape, as Reshape and Expand want it."""
+        if all(isinstance(n, int | np.integer) for n in shape):
+            return self._builder.integers(shape)
+        key = tuple(map(str, shape))
+        if key not in self._found:
+            self._found[key] = self.one(shape[0]) if len(shape) == 1 else self.node("Concat", map(self.one, shape), 0)
+        return self._found[key]
+
+    def node(self, op: str, inputs: Any, axis: int | None = None, **attributes: Any) -> str:
+        """Add a node; return its output's name."""
+        name = self._builder.free(f"sizes/{op}")
+        given = attributes if axis is None else {"axis": axis, **attributes}
+        self.nodes.append(helper.make_node(op, list(inputs), [name], name=name, **given))
+        return name
+
+
+_OPERATORS = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul"}
+_FUNCTIONS = {"mod": "Mod", "max": "Max", "min": "Min"}
+
+
+def _tree(size: Any) -> ast.expr:
+    """Return a size's expression; what JAX prints of it is what `jax.export.symbolic_shape` reads."""
+    return ast.parse(str(size).replace("^", "**"), mode="eval").body
