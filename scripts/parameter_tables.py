@@ -7,7 +7,7 @@ from typing import Any
 
 from caffejax.layers import LayerType
 from caffejax.schema import caffe_pb2
-from caffejax.schema.forks import fork_fields
+from caffejax.schema.fork_fields import fork_fields
 
 # messages with tables of their own, to which others lead
 SHARED = ("LayerParameter", "ParamSpec", "NetStateRule", "FillerParameter", "LossParameter", "TransformationParameter")

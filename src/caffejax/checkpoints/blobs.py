@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from ..errors import Problem, WeightsError
-from ..schema.blobs import Array, Legacy4D, shape_text
+from ..schema.blob_proto import Array, Legacy4D, shape_text
 from ..sizes import counted
 
 

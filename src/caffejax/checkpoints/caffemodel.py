@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from ..atomic import replacing
 from ..errors import Problem, WeightsError
 from ..schema import wire
-from ..schema.blobs import Array, Legacy4D, decode_blob, encode_blob, read_blob_proto, read_bytes
+from ..schema.blob_proto import Array, Legacy4D, decode_blob, encode_blob, read_blob_proto, read_bytes
 from ..schema.caffe_pb2 import NetParameter
 from .blobs import fit
 from .hdf5 import is_hdf5

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import Problem, WeightsError
 from ..hdf5 import Allowance, find
-from ..schema.blobs import Array
+from ..schema.blob_proto import Array
 from .hdf5 import blob_groups, open_hdf5, read_arrays, replace_hdf5, write_arrays
 
 Stored = dict[str, tuple[Array | None, ...]]

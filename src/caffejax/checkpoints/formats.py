@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import Problem, WeightsError, did_you_mean
 from ..layers import layer_types
-from ..schema.blobs import Array, Legacy4D
+from ..schema.blob_proto import Array, Legacy4D
 from ..schema.caffe_pb2 import LayerParameter, NetParameter
 from . import npz, safetensors
 from .caffemodel import read_caffemodel, write_caffemodel

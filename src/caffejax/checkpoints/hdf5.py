@@ -14,7 +14,7 @@ from ..atomic import replacing_path
 from ..errors import Problem, WeightsError
 from ..hdf5 import HDF5_ERRORS, Allowance, is_linked, opened
 from ..paths import not_there
-from ..schema.blobs import Array
+from ..schema.blob_proto import Array
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _MAX_BLOBS = 1_000_000  # of a group; a number beyond is damage

@@ -13,7 +13,7 @@ from ..errors import Problem, WeightsError
 from ..graph import Graph, Layer, Param
 from ..graph.graph import Slot
 from ..parallel import place
-from ..schema.blobs import Array
+from ..schema.blob_proto import Array
 from ..schema.caffe_pb2 import TEST, TRAIN, LayerParameter, NetParameter, ParamSpec
 from ..variables import Params, Variables
 from .caffemodel import decode_caffemodel, read_caffemodel, write_caffemodel

@@ -6,7 +6,7 @@ import mmap
 import os
 from collections.abc import Callable
 
-from ..schema.blobs import read_bytes
+from ..schema.blob_proto import read_bytes
 
 
 def map_file(path: str | os.PathLike[str]) -> tuple[memoryview, Callable[[], object]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ..errors import Problem, WeightsError, did_you_mean
 from ..graph import Graph
 from ..graph.graph import Slot
-from ..schema.blobs import Array
+from ..schema.blob_proto import Array
 from .blobs import fit
 
 Stored = Mapping[str, Sequence[Array | None]]

@@ -18,7 +18,7 @@ from ..atomic import replacing
 from ..errors import Problem, WeightsError
 from ..machine import free_memory
 from ..paths import not_there
-from ..schema.blobs import Array
+from ..schema.blob_proto import Array
 from ..sizes import in_words
 
 AnyPath = str | os.PathLike[str]

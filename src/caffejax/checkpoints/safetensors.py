@@ -11,7 +11,7 @@ import numpy as np
 from ..atomic import replacing_path
 from ..errors import Problem, WeightsError
 from ..paths import not_there
-from ..schema.blobs import Array
+from ..schema.blob_proto import Array
 
 AnyPath = str | os.PathLike[str]
 Arrays = Mapping[str, Array]

@@ -13,7 +13,7 @@ from ..atomic import replacing
 from ..errors import Problem, WeightsError
 from ..hdf5 import Allowance, find
 from ..schema import wire
-from ..schema.blobs import Array, decode_blob, encode_blob, read_bytes
+from ..schema.blob_proto import Array, decode_blob, encode_blob, read_bytes
 from .hdf5 import is_hdf5, open_hdf5, read_arrays, replace_hdf5, write_arrays, write_string
 
 _ITER, _LEARNED_NET, _HISTORY, _CURRENT_STEP = 1, 2, 3, 4

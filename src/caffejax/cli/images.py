@@ -132,7 +132,7 @@ def refusals(model: str) -> Iterator[None]:
 
 
 def _mean(path: str | None) -> np.ndarray | None:
-    from ..schema.blobs import read_blob_proto
+    from ..schema.blob_proto import read_blob_proto
 
     if not path:
         return None

@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> None:
     from ..errors import located
     from ..glog import log, start_logging
     from ..schema import parse_binary, upgrade_net
-    from ..schema.blobs import read_bytes
+    from ..schema.blob_proto import read_bytes
     from ..schema.caffe_pb2 import NetParameter
 
     start_logging()

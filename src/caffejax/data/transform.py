@@ -18,7 +18,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from ..errors import DataError, Problem, WeightsError
 from ..layers.context import Site
-from ..schema.blobs import read_blob_proto
+from ..schema.blob_proto import read_blob_proto
 from .common import CounterRng, dims, refuse_unsupported
 from .opencv import cv2
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import require
-from ..schema.blobs import read_blob_proto
+from ..schema.blob_proto import read_blob_proto
 from .axes import canonical_axis, outer_inner
 from .context import Context, Site
 from .dtypes import promote

@@ -14,7 +14,7 @@ from ..errors import LayerError
 from ..graph import Graph, Layer, Param, Slot
 from ..layers.context import name_key
 from ..layers.fillers import fill, is_random
-from ..schema.blobs import Array, decode_blob
+from ..schema.blob_proto import Array, decode_blob
 from ..sizes import counted
 from ..variables import Variables
 

@@ -16,7 +16,7 @@ from ..data.image_decoding import decode_image, decode_pixels
 from ..data.opencv import cv2
 from ..errors import DataError, WeightsError, located
 from ..schema import caffe_pb2, parse_binary
-from ..schema.blobs import read_bytes
+from ..schema.blob_proto import read_bytes
 from . import _global_state
 
 __all__ = [

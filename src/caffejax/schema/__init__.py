@@ -1,7 +1,7 @@
 """Caffe's messages: the schema, its text and binary forms, and upgrades of old files."""
 
 from . import caffe_pb2
-from .forks import hints_in, ignored_settings, unknown_settings
+from .fork_fields import hints_in, ignored_settings, unknown_settings
 from .reading import parse_binary, read_net, read_solver, read_what_is_right, source_file
 from .text import format_text, parse_text
 from .upgrade import upgrade_net, upgrade_solver

@@ -14,8 +14,7 @@ from ..glog import warn_once
 from ..paths import not_there
 from ..sizes import in_words
 from .caffe_pb2 import NetParameter, SolverParameter
-from .places import in_layer, is_layer
-from .text import format_text, parse_what_is_right
+from .text import format_text, in_layer, is_layer, parse_what_is_right
 from .upgrade import upgrade_net, upgrade_solver
 
 M = TypeVar("M", bound=Message)

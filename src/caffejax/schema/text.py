@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
@@ -18,10 +19,22 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from ..errors import Problem, SchemaError, did_you_mean
-from .cursor import CLOSING, Cursor, GiveUpError
-from .places import in_layer, is_layer
 from .scalars import Convert, make_converter, unquote
-from .tokens import END
+from .tokens import CLOSING, END, Cursor, GiveUpError
+
+_LAYERS = frozenset({"LayerParameter", "V1LayerParameter", "V0LayerParameter"})
+
+
+def is_layer(message: Message) -> bool:
+    """Return whether a message defines a layer."""
+    return message.DESCRIPTOR.name in _LAYERS
+
+
+def in_layer(problem: Problem, layer: Any) -> Problem:
+    """Return the problem as one of that layer, if that has a name."""
+    kind = layer.type if isinstance(layer.type, str) else None  # V1's is a number
+    return replace(problem, layer=layer.name, layer_type=kind) if layer.name else problem
+
 
 M = TypeVar("M", bound=Message)
 

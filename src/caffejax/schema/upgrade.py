@@ -1,13 +1,197 @@
-"""Upgrades of old nets and solvers, step by step, as Caffe's upgrade tools make them."""
+"""Upgrades of old nets and solvers, in the order in which Caffe's upgrade tools make them."""
 
 from __future__ import annotations
 
 from ..errors import SchemaError
-from .caffe_pb2 import NetParameter, SolverParameter
-from .upgrade_forks import upgrade_memory_data, upgrade_softmax, upgrade_statistics
-from .upgrade_inputs import upgrade_batch_norms, upgrade_inputs, upgrade_transforms
+from .caffe_pb2 import LayerParameter, NetParameter, ParamSpec, SolverParameter, V1LayerParameter
 from .upgrade_v0 import upgrade_v0
-from .upgrade_v1 import upgrade_v1
+
+# Most names are the enum's words with capitals; these are not.
+_IRREGULAR = {
+    "NONE": "",
+    "ABSVAL": "AbsVal",
+    "ARGMAX": "ArgMax",
+    "BN": "BN",
+    "BNLL": "BNLL",
+    "CONVOLUTION3D": "Convolution3D",
+    "DECONVOLUTION3D": "Deconvolution3D",
+    "HDF5_DATA": "HDF5Data",
+    "HDF5_OUTPUT": "HDF5Output",
+    "IMAGE_SEG_DATA": "ImageSegData",
+    "LRN": "LRN",
+    "MULTI_STAGE_MEANFIELD": "MultiStageMeanfield",
+    "MVN": "MVN",
+    "POOLING3D": "Pooling3D",
+    "RELU": "ReLU",
+    "RELU6": "ReLU6",
+    "ROIPOOLING": "ROIPooling",
+    "SOFTMAX_LOSS": "SoftmaxWithLoss",
+    "TANH": "TanH",
+    "UNPOOLING": "UnPooling",
+}
+_COPIED = ("bottom", "top", "loss_weight")
+_SHARE_MODES = {
+    V1LayerParameter.STRICT: ParamSpec.STRICT,
+    V1LayerParameter.PERMISSIVE: ParamSpec.PERMISSIVE,
+}
+
+
+def type_name(number: int) -> str:
+    """Return today's name of a layer type of V1Layer's enum.
+
+    Raises:
+        SchemaError: for a number that the enum does not have.
+    """
+    names = V1LayerParameter.LayerType.DESCRIPTOR.values_by_number
+    if number not in names:
+        raise SchemaError(f"there is no V1 layer type {number}")
+    name = names[number].name
+    return _IRREGULAR.get(name, "".join(word.capitalize() for word in name.split("_")))
+
+
+def upgrade_v1(net: NetParameter) -> list[str]:
+    """Turn `layers` into `layer`."""
+    for old in net.layers:
+        _upgrade_layer(old, net.layer.add())
+    del net.layers[:]
+    return []
+
+
+def _upgrade_layer(old: V1LayerParameter, new: LayerParameter) -> None:
+    for field, value in old.ListFields():
+        if field.message_type and field.name in new.DESCRIPTOR.fields_by_name:
+            target = getattr(new, field.name)
+            target.extend(value) if field.is_repeated else target.CopyFrom(value)
+    for name in _COPIED:
+        getattr(new, name).extend(getattr(old, name))
+    if old.HasField("name"):
+        new.name = old.name
+    if old.HasField("strict_dim"):
+        new.strict_dim = old.strict_dim
+    if old.HasField("type"):
+        new.type = type_name(old.type)
+    if len(old.softmaxloss_param.ignore_label) == 1 and not old.loss_param.HasField("ignore_label"):  # DeepLab's
+        new.loss_param.ignore_label = old.softmaxloss_param.ignore_label[0]
+        del new.softmaxloss_param.ignore_label[:]
+    counts = len(old.param), len(old.blob_share_mode), len(old.blobs_lr), len(old.weight_decay)
+    for _ in range(max(counts)):
+        new.param.add()
+    for spec, name in zip(new.param, old.param, strict=False):
+        spec.name = name
+    for spec, mode in zip(new.param, old.blob_share_mode, strict=False):
+        spec.share_mode = _SHARE_MODES[mode]
+    for spec, rate in zip(new.param, old.blobs_lr, strict=False):
+        spec.lr_mult = rate
+    for spec, decay in zip(new.param, old.weight_decay, strict=False):
+        spec.decay_mult = decay
+
+
+_DATA_PARAMS = {
+    V1LayerParameter.DATA: "data_param",
+    V1LayerParameter.IMAGE_DATA: "image_data_param",
+    V1LayerParameter.WINDOW_DATA: "window_data_param",
+}
+_MOVED = ("scale", "mean_file", "crop_size", "mirror")
+
+
+def upgrade_transforms(net: NetParameter) -> list[str]:
+    """Move scale, mean_file, crop_size and mirror of V1 data layers into transform_param.
+
+    Only of V1 layers: in current ones Caffe leaves them, where they have no effect.
+    """
+    moved = False
+    for layer in net.layers:
+        if layer.type not in _DATA_PARAMS:
+            continue
+        data = getattr(layer, _DATA_PARAMS[layer.type])
+        for name in _MOVED:
+            if data.HasField(name):
+                setattr(layer.transform_param, name, getattr(data, name))
+                data.ClearField(name)
+                moved = True
+    return [f"{', '.join(_MOVED)} in data layers are old; they belong into transform_param"] if moved else []
+
+
+def upgrade_inputs(net: NetParameter) -> list[str]:
+    """Turn the net's own `input` fields into an Input layer, which comes first."""
+    if not net.input:
+        return []
+    names, shapes, dims = list(net.input), [list(s.dim) for s in net.input_shape], list(net.input_dim)
+    if not shapes:
+        shapes = [dims[i : i + 4] for i in range(0, len(dims) - 3, 4)]
+    if len(shapes) < len(names) and (shapes or dims):
+        raise SchemaError(
+            f"{len(names)} inputs ({', '.join(names)}) but {len(shapes)} shapes; "
+            "each takes one input_shape or four input_dim"
+        )
+    del net.input[:], net.input_shape[:], net.input_dim[:]
+    if not shapes:
+        return [f"input '{name}' has no shape and is dropped; write an Input layer" for name in names]
+    layers = list(net.layer)
+    del net.layer[:]
+    layer = net.layer.add(name="input", type="Input", top=names)
+    for shape in shapes[: len(names)]:
+        layer.input_param.shape.add(dim=shape)
+    net.layer.extend(layers)
+    return ["input fields are old; write an Input layer, as `caffejax upgrade_net_proto_text` does"]
+
+
+def upgrade_batch_norms(net: NetParameter) -> list[str]:
+    """Freeze the statistics of BatchNorm layers that list them as `param`: no solver may touch them."""
+    for layer in net.layer:
+        if layer.type == "BatchNorm" and len(layer.param) == 3:
+            for param in layer.param:
+                param.lr_mult = param.decay_mult = 0
+    return []
+
+
+_TOPS = range(1, 5)  # the older form of cbfinn's MemoryData has fields for so many
+
+
+def upgrade_softmax(net: NetParameter) -> list[str]:
+    """Make a Softmax with cbfinn's `dimension: "spatial"` the SpatialSoftmax that the fork itself has for it later."""
+    found = [layer for layer in net.layer if layer.type == "Softmax" and layer.softmax_param.dimension == "spatial"]
+    for layer in found:
+        layer.type = "SpatialSoftmax"
+        layer.spatial_softmax_param.temperature = layer.softmax_param.temperature
+        layer.ClearField("softmax_param")
+    return ['softmax_param.dimension is old; write type: "SpatialSoftmax"'] if found else []
+
+
+def upgrade_memory_data(net: NetParameter) -> list[str]:
+    """Make MemoryData with cbfinn's shapes for all its tops, not BVLC's data and labels, an Input."""
+    found = False
+    for layer in net.layer:
+        shapes = _memory_shapes(layer) if layer.type == "MemoryData" else []
+        if shapes:
+            found, layer.type = True, "Input"
+            layer.ClearField("memory_data_param")
+            for shape in shapes:
+                layer.input_param.shape.add(dim=shape)
+    return ["memory_data_param with the shapes of all tops is cbfinn's; write an Input layer"] if found else []
+
+
+def _memory_shapes(layer: LayerParameter) -> list[list[int]]:
+    p = layer.memory_data_param
+    if p.input_shapes:
+        return [list(shape.dim) for shape in p.input_shapes]
+    if not p.channels1:
+        return []
+    return [
+        [p.batch_size, *(getattr(p, f"{side}{i}") for side in ("channels", "height", "width"))]
+        for i in _TOPS[: len(layer.top)]
+    ]
+
+
+def upgrade_statistics(net: NetParameter) -> list[str]:
+    """Give each BatchNorm that has none of its own Intel's `bn_stats_batch_size` of the net."""
+    size = net.bn_stats_batch_size
+    for layer in net.layer if size else ():
+        if layer.type == "BatchNorm" and not layer.batch_norm_param.HasField("stats_batch_size"):
+            layer.batch_norm_param.stats_batch_size = size
+    net.ClearField("bn_stats_batch_size")
+    return []
+
 
 _STEPS = (
     *(upgrade_v0, upgrade_transforms, upgrade_v1, upgrade_inputs, upgrade_batch_norms),

@@ -18,7 +18,7 @@ from ..errors import Problem, WeightsError
 from ..graph import Graph, Param, Slot
 from ..net import Variables
 from ..parallel import moved
-from ..schema.blobs import Array, shape_text
+from ..schema.blob_proto import Array, shape_text
 from ..schema.caffe_pb2 import SolverParameter
 from ..sizes import counted
 from .policies import current_step

@@ -9,7 +9,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from caffejax.schema import caffe_pb2
-from caffejax.schema.blobs import read_blob_proto
+from caffejax.schema.blob_proto import read_blob_proto
 
 from ..harness import Files, Harness, any_of, one_file, read_files
 from ..mutators.raw import damage

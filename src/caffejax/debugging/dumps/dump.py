@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...schema.blobs import Array
+from ...schema.blob_proto import Array
 
 
 @dataclass(frozen=True)

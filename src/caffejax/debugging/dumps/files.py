@@ -12,7 +12,7 @@ import numpy as np
 
 from ...checkpoints.npz import read_npz, write_npz
 from ...errors import DataError, Problem, WeightsError
-from ...schema.blobs import Array
+from ...schema.blob_proto import Array
 from .dump import Dump, DumpedLayer
 
 FORMAT = "caffe dump 1"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...schema.blobs import Array
+from ...schema.blob_proto import Array
 
 
 class Distance(NamedTuple):

@@ -13,7 +13,7 @@ from ...checkpoints.blobs import fit
 from ...errors import DataError, Problem, WeightsError
 from ...execution.schedule import padded_blobs
 from ...net import Net, Variables
-from ...schema.blobs import Array
+from ...schema.blob_proto import Array
 from ..apart import Apart
 from .collect import collect
 from .dump import Dump

@@ -1,8 +1,7 @@
 """The table of settings that are ignored names fields of forks, and nothing else."""
 
 from caffejax.schema import caffe_pb2, hints_in, unknown_settings
-from caffejax.schema.forks import fork_fields
-from caffejax.schema.hints import HINTS
+from caffejax.schema.fork_fields import HINTS, fork_fields
 
 
 def test_hints_are_fields_of_forks_each_with_a_reason() -> None:

@@ -1,0 +1,128 @@
+"""Fields that forks of Caffe added: followed, ignored with a warning, or refused."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Container, Iterable, Iterator
+from importlib.resources import files
+
+from google.protobuf.message import Message
+
+from ..sizes import counted
+from .caffe_pb2 import LayerParameter, NetParameter
+
+_LIBRARY = "it chooses among a library's implementations"
+_PRECISION = "it is a precision to compute or store in; --precision says that here"
+_SPEED = "it concerns the fork's own speed or memory"
+_INT8 = "it holds ranges for an int8 engine"
+_NODES = "it spreads training over machines"
+_LOSS_SCALE = "it scales gradients up and down again for float16, which bfloat16 does not need"
+_PRINTS = "it only says what is printed"
+
+# by message, then by field
+HINTS: dict[str, dict[str, str]] = {
+    "NetParameter": {
+        "engine": _LIBRARY,
+        "compile_net_state": _SPEED,
+        "default_forward_type": _PRECISION,
+        "default_backward_type": _PRECISION,
+        "default_forward_math": _PRECISION,
+        "default_backward_math": _PRECISION,
+        "default_conv_algos_override": _LIBRARY,
+        "default_cudnn_math_override": _LIBRARY,
+        "global_grad_scale": _LOSS_SCALE,
+        "global_grad_scale_adaptive": _LOSS_SCALE,
+        "reduce_buckets": _NODES,
+        "eltwise_mem_sharing": _SPEED,
+        "multinode": _NODES,
+        "mem_param": _SPEED,
+    },
+    "LayerParameter": {
+        "engine": _LIBRARY,
+        "forward_type": _PRECISION,
+        "backward_type": _PRECISION,
+        "forward_math": _PRECISION,
+        "backward_math": _PRECISION,
+        "cudnn_math_override": _LIBRARY,
+        "debug": _PRINTS,
+        "quantization_param": _INT8,
+        "multinode": _NODES,
+        "mn_activation_param": _NODES,
+        "mn_grad_compress_param": _NODES,
+        "reshape_every_iter": _SPEED,
+        "strict_dim": "all dimensions are checked in any case",
+    },
+    "BatchNormParameter": {"engine": _LIBRARY},
+    "ConcatParameter": {"engine": _LIBRARY, "per_fla_fuse": _SPEED},
+    "ConvolutionParameter": {"conv_algos_override": _LIBRARY, "conv_algorithm": _LIBRARY},
+    "DataParameter": {
+        **dict.fromkeys(("threads", "parser_threads", "disk_reader_threads", "cache", "precache"), _SPEED),
+        "verbose": _PRINTS,
+    },
+    "DropoutParameter": {"engine": _LIBRARY, "random_seed": "randomness comes from the solver's seed"},
+    "EltwiseParameter": {"engine": _LIBRARY},
+    "ImageDataParameter": dict.fromkeys(("threads", "cache", "precache"), _SPEED),
+    "InnerProductParameter": {"engine": _LIBRARY},
+    "ReLUParameter": {"fuse": _SPEED},
+    "SolverParameter": {
+        "engine": _LIBRARY,
+        "solver_data_type": _PRECISION,
+        "store_blobs_in_old_format": "snapshots are in BVLC Caffe's form, which all forks read",
+        "group_id": _NODES,
+        "richness": "it limits the memory of a GPU library",
+        "test_and_snapshot_last_epochs": "tests and snapshots are when test_interval and snapshot say",
+    },
+}
+
+
+# what all types obey
+_OBEYED = {
+    "FillerParameter": ("alpha", "width", "height", "channels", "expectation_option", "xy"),
+    "LossParameter": ("pre_fixed_normalizer",),
+}
+
+
+@functools.cache
+def fork_fields() -> dict[str, dict[str, str]]:
+    """Return `{message: {field: the forks that have it}}`."""
+    return json.loads(files(__package__).joinpath("forks.json").read_text())
+
+
+def unknown_settings(message: Message, known: Container[str] = ()) -> Iterator[str]:
+    """Yield `field (of fork)` for each fork's field that is set to something, and is neither obeyed nor a hint.
+
+    Looks into nested messages too, such as fillers.
+
+    Args:
+        message: the settings.
+        known: the fields that are obeyed.
+    """
+    name = message.DESCRIPTOR.name
+    added, passed = fork_fields().get(name, {}), (*HINTS.get(name, {}), *_OBEYED.get(name, ()))
+    for field, value in message.ListFields():
+        if field.name in added and field.name not in known and value != field.default_value:
+            if field.name not in passed:
+                yield f"{field.name} (of {added[field.name]})"
+        elif isinstance(value, Message):
+            yield from (f"{field.name}.{inner}" for inner in unknown_settings(value, known))
+
+
+def hints_in(message: Message) -> Iterator[tuple[str, str]]:
+    """Yield `field (of fork)`, and why it is ignored, for each hint of a fork that a message gives."""
+    name = message.DESCRIPTOR.name
+    for field, value in message.ListFields():
+        reason = HINTS.get(name, {}).get(field.name)
+        if reason and field.name in fork_fields().get(name, {}) and value != field.default_value:
+            yield f"{field.name} (of {fork_fields()[name][field.name]})", reason
+
+
+def ignored_settings(net: NetParameter, layers: Iterable[tuple[LayerParameter, str | None]]) -> list[str]:
+    """Return a sentence for each hint of a fork in a net and its layers, each with the field of its own parameters."""
+    found = {f"{setting} is ignored: {reason}": 0 for setting, reason in hints_in(net)}
+    for layer, param in layers:
+        inside = hints_in(getattr(layer, param)) if param and layer.HasField(param) else ()
+        for setting, reason in (*hints_in(layer), *((f"{param}.{s}", reason) for s, reason in inside)):
+            sentence = f"{setting} is ignored: {reason}"
+            found[sentence] = found.get(sentence, 0) + 1
+    return [f"{sentence} ({counted(n, 'layer')})" if n else sentence for sentence, n in found.items()]
