@@ -12,7 +12,7 @@ from test_help_and_errors import refused
 
 from caffejax import Net, save_weights
 from caffejax.cli import main
-from caffejax.debugging.pictures import enlarged, feature_maps, filter_maps, grid
+from caffejax.debugging.visualize import enlarged, feature_maps, filter_maps, grid
 from caffejax.pycaffe import io
 from caffejax.pycaffe.classifier import Classifier
 

@@ -9,8 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax.debugging.dumps import Dump, collect, compare, replay
-from caffejax.debugging.dumps.measure import distance
+from caffejax.debugging.dumps import Dump, collect, compare, distance, replay
 from caffejax.net import Net
 
 # a layer of each kind, in place and branched, shared params, a name with a slash and one that is not ASCII

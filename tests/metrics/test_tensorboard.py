@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from small_run import Heard, small_solver, trained
 
-from caffejax.debugging.pictures import enlarged, filter_maps, grid
+from caffejax.debugging.visualize import enlarged, filter_maps, grid
 from caffejax.errors import CaffejaxError
 from caffejax.metrics import TensorBoard, tensorboard
 from caffejax.metrics.tensorboard import graph_def

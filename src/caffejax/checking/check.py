@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.placeholder_sources import AbsentError, assumed_graphs
-from ..debugging.memory import net_sizes
+from ..debugging.memory_report import net_sizes
 from ..errors import CaffejaxError, Problem
 from ..glog import warnings_kept
 from ..graph import Graph

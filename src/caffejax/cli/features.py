@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
 
     from ..data.loader import Loader
     from ..debugging import features
-    from ..debugging.pictures import feature_maps
+    from ..debugging.visualize import feature_maps
     from ..execution.validation import known_names
 
     pictures.check_image(options.out)

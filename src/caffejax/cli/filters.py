@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> None:
     """Draw the filters."""
     import numpy as np
 
-    from ..debugging.pictures import filter_maps, filter_params, first_filters
+    from ..debugging.visualize import filter_maps, filter_params, first_filters
     from ..errors import GraphError, Problem, did_you_mean
 
     pictures.check_image(options.out)

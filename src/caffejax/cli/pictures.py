@@ -33,7 +33,7 @@ def check_image(path: str) -> None:
     """
     import numpy as np
 
-    from ..debugging.pictures import encoded
+    from ..debugging.visualize import encoded
     from ..errors import located
 
     check_place(path)

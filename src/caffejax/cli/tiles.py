@@ -31,7 +31,7 @@ def write(maps: np.ndarray, options: argparse.Namespace, what: str) -> None:
     from pathlib import Path
 
     from ..atomic import replacing
-    from ..debugging.pictures import encoded, enlarged, grid
+    from ..debugging.visualize import encoded, enlarged, grid
     from ..errors import located
 
     drawn = maps[: options.maps] if options.maps else maps

@@ -4,7 +4,7 @@ from .culprit import Culprit, find_culprit, not_finite
 from .debug_info import DebugInfo
 from .features import features
 from .index_check import IndexCheck, check_indices
-from .memory import CompiledMemory, MemoryReport, compiled_memory, memory_report, net_sizes
+from .memory_report import CompiledMemory, MemoryReport, compiled_memory, memory_report, net_sizes
 from .timing import LayerTime, Timer, mean_times
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..atomic import not_written
-from ..debugging.pictures import encoded, enlarged, filter_maps, first_filters, grid
+from ..debugging.visualize import encoded, enlarged, filter_maps, first_filters, grid
 from ..errors import CaffejaxError, SolverError
 from ..graph import Graph, Layer
 from ..net import Variables

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import jax
 
-from ..debugging.memory import net_sizes, training_memory
+from ..debugging.memory_report import net_sizes, training_memory
 from ..errors import GraphError, Problem, SolverError
 from ..machine import device_memory, free_memory
 from ..net import Net

@@ -1,13 +1,9 @@
 """Dumps of a net's numbers: collected, written and read, compared layer by layer, drawn."""
 
-from .collect import collect
-from .compare import ATOL, RTOL, compare
-from .comparison import Comparison, Row
-from .dump import Dump, DumpedLayer
-from .files import read_dump, read_inputs, write_dump
-from .measure import Distance, distance
-from .picture import draw_errors
-from .replay import replay
+from .compare_dumps import ATOL, RTOL, compare
+from .comparison import Comparison, Distance, Row, distance, draw_errors
+from .dump import Dump, DumpedLayer, read_dump, read_inputs, write_dump
+from .record_dump import collect, replay
 
 __all__ = [
     "ATOL",

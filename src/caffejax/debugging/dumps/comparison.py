@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import isfinite
-from typing import Any, Literal
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
+from ...atomic import replacing
+from ...errors import CaffejaxError
+from ...schema.blob_proto import Array
 from ...sizes import counted
 from ...tables import printable
-from .measure import Distance
 
 Kind = Literal["input", "param", "top", "grad", "diff"]
 Verdict = Literal["equal", "parts", "shapes", "only in A", "only in B", "random", "layers"]
@@ -18,6 +26,55 @@ Verdict = Literal["equal", "parts", "shapes", "only in A", "only in B", "random"
 _PARTING = ("parts", "shapes", "layers")
 _WORDS = {"input": "input", "param": "param", "top": "top", "grad": "gradient of param", "diff": "diff of"}
 _TITLES = ("layer", "type", "what", "shape", "max error", "relative", "cosine", "verdict")
+
+
+class Distance(NamedTuple):
+    """How far an array is from another.
+
+    Attributes:
+        error: the largest absolute difference; infinite where one is NaN or infinite and the other is not the same.
+        at: the index of it; None of equal or empty arrays.
+        values: the two numbers there.
+        scale: the largest absolute value in either, NaN and infinity left out.
+        cosine: of the angle between them as vectors; 1 if both are zero, NaN if one is.
+    """
+
+    error: float
+    at: tuple[int, ...] | None
+    values: tuple[float, float]
+    scale: float
+    cosine: float
+
+    @property
+    def relative(self) -> float:
+        """The error as a share of the scale; infinite where an infinite number is in the place of zeros."""
+        if not self.error:
+            return 0.0
+        return self.error / self.scale if self.scale else math.inf
+
+
+def distance(a: Array, b: Array) -> Distance:
+    """Measure how far apart two arrays of one shape are. NaN equals NaN, and infinity that of the same sign."""
+    x, y = (np.asarray(array, np.float64).ravel() for array in (a, b))
+    finite = np.isfinite(x) & np.isfinite(y)
+    same = finite | (x == y) | (np.isnan(x) & np.isnan(y))
+    with np.errstate(invalid="ignore", over="ignore"):
+        errors = np.where(finite, np.abs(x - y), np.where(same, 0.0, np.inf))
+    x0, y0 = (np.where(finite, v, 0.0) for v in (x, y))
+    scales = [float(np.abs(v[np.isfinite(v)]).max(initial=0)) for v in (x, y)]
+    if not errors.any():
+        return Distance(0.0, None, (0.0, 0.0), max(scales), _cosine(x0, y0))
+    worst = int(errors.argmax())
+    at = tuple(int(i) for i in np.unravel_index(worst, a.shape))
+    return Distance(float(errors[worst]), at, (float(x[worst]), float(y[worst])), max(scales), _cosine(x0, y0))
+
+
+def _cosine(x: Array, y: Array) -> float:
+    x, y = (v / (np.abs(v).max(initial=0) or 1) for v in (x, y))  # squares of float64 numbers may be too large
+    norms = float(np.linalg.norm(x)), float(np.linalg.norm(y))
+    if not all(norms):
+        return float("nan") if any(norms) else 1.0
+    return float(np.clip(np.dot(x / norms[0], y / norms[1]), -1, 1))
 
 
 @dataclass(frozen=True)
@@ -153,7 +210,7 @@ def _as_json(row: Row) -> dict[str, Any]:
     found |= {"shape_a": row.shapes[0], "shape_b": row.shapes[1], "parts": row.counts}
     if (d := row.distance) is not None:
         numbers = {"error": d.error, "relative": d.relative, "scale": d.scale, "cosine": d.cosine}
-        found |= {name: number if isfinite(number) else None for name, number in numbers.items()} | {"at": d.at}
+        found |= {name: number if math.isfinite(number) else None for name, number in numbers.items()} | {"at": d.at}
     return found
 
 
@@ -167,3 +224,62 @@ def _table(texts: Sequence[tuple[str, ...]]) -> Iterator[str]:
     for row in rows:
         cells = [c.rjust(w) if 4 <= i < 7 else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
         yield "  ".join(cells).rstrip()
+
+
+_LINES: dict[Kind, str] = {"top": "tops, forward", "diff": "diffs, backward", "grad": "gradients of params"}
+_LEAST = 1e-9  # equal arrays are drawn here
+
+
+def draw_errors(comparison: Comparison, path: str | os.PathLike[str]) -> None:
+    """Draw the relative error of every array, layers from left to right; the name's end says the format.
+
+    What random numbers decide is left out.
+
+    Raises:
+        CaffejaxError: if matplotlib is missing, or the picture cannot be written.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise CaffejaxError("pictures need matplotlib: pip install 'caffejax[plot]'") from error
+    places = {name: i for i, name in enumerate(dict.fromkeys(row.layer for row in comparison.rows))}
+    figure = Figure(figsize=(max(6.4, min(20.0, 0.14 * len(places) + 3)), 5), layout="constrained")
+    axes = figure.add_subplot()
+    for kind, label in _LINES.items():
+        worst: dict[str, float] = {}
+        for row in comparison.rows:
+            if row.kind == kind and row.distance is not None and row.verdict != "random":
+                worst[row.layer] = max(_drawn(row), worst.get(row.layer, 0.0))
+        if worst:
+            points = sorted((places[name], error) for name, error in worst.items())
+            axes.plot(*zip(*points, strict=True), marker=".", label=label)
+    if any(row.distance is not None and _drawn(row) == _LEAST for row in comparison.rows):
+        axes.axhline(_LEAST, color="lightgrey", zorder=0, label=f"equal, or off by {_LEAST:g} at most")
+    axes.axhline(comparison.rtol, color="grey", linestyle=":", label=f"rtol {comparison.rtol:g}")
+    if (first := comparison.first) is not None:
+        axes.axvline(places[first.layer], color="red", linestyle="--", label=f"first parts: {_plain(first.layer)}")
+    axes.set_yscale("log")
+    axes.set_ylabel("largest error, as a share of the array's scale")
+    step = -(-len(places) // 120)
+    shown = [(i, name) for name, i in places.items() if i % step == 0]
+    axes.set_xticks([i for i, _ in shown], [_plain(name) for _, name in shown], rotation=90, fontsize=6)
+    axes.legend()
+    picture = BytesIO()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph")  # of a name, which the font does not have
+            figure.savefig(picture, format=Path(path).suffix[1:] or None)
+    except ValueError as error:
+        raise CaffejaxError(f"{os.fspath(path)}: {error}") from error
+    with replacing(path) as file:
+        file.write(picture.getvalue())
+
+
+def _drawn(row: Row) -> float:
+    assert row.distance is not None
+    return min(max(row.distance.relative, _LEAST), 1e3)
+
+
+def _plain(name: str) -> str:
+    """Return a name that matplotlib takes for no formula."""
+    return name.replace("$", r"\$")

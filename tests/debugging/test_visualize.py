@@ -6,7 +6,15 @@ import cv2
 import numpy as np
 import pytest
 
-from caffejax.debugging.pictures import encoded, enlarged, feature_maps, filter_maps, filter_params, first_filters, grid
+from caffejax.debugging.visualize import (
+    encoded,
+    enlarged,
+    feature_maps,
+    filter_maps,
+    filter_params,
+    first_filters,
+    grid,
+)
 from caffejax.errors import CaffejaxError
 from caffejax.net import Net
 
