@@ -43,13 +43,13 @@ def extensions() -> list[Extension]:
     """Those that can be compiled here."""
     if os.environ.get("CAFFEJAX_KERNELS") == "none" or sys.platform != "linux":
         return []
-    found = [extension("blocks")]
-    if folders := headers_and_library():
-        found += [
-            extension(name, include_dirs=folders[0], library_dirs=folders[1], libraries=["dnnl"])
-            for name in ("onednn", "frozen")
-        ]
-    return found
+    folders = headers_and_library()
+    if folders is None:
+        return []
+    return [
+        extension(name, include_dirs=folders[0], library_dirs=folders[1], libraries=["dnnl"])
+        for name in ("onednn", "frozen")
+    ]
 
 
 setup(ext_modules=extensions(), options={"bdist_wheel": {"py_limited_api": "cp311"}})

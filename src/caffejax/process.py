@@ -8,6 +8,7 @@ too late to have an effect has none.
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 
@@ -23,6 +24,10 @@ __all__ = [
     "tune_process",
 ]
 
+# of glibc's malloc.h: M_ARENA_MAX, M_MMAP_MAX, M_TRIM_THRESHOLD (never), M_TOP_PAD (bytes)
+_MALLOC_OPTIONS = {-8: 1, -4: 0, -1: -1, -2: 64 << 20}
+_keeps_memory = False
+
 
 def tune_process() -> None:
     """Make nets of this process fast: keep what was compiled and used memory, sleep between calls, trace uncollected.
@@ -30,9 +35,9 @@ def tune_process() -> None:
     Call it before the first net or solver is made; each of the four functions says what it changes. The command line
     calls it. Without `keep_compiled`, a solver in a notebook compiles its step again at each start of the process.
     """
+    keep_memory()  # first: it must come before JAX's threads
     sleep_between_calls()
     keep_compiled()
-    keep_memory()
     trace_uncollected()
 
 
@@ -88,21 +93,25 @@ def keep_compiled(folder: str | os.PathLike[str] | None = None) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
-def keep_memory(seconds: float = 30, share: float = 0.5) -> bool:
-    """Keep large blocks of host memory that XLA frees for its next run; return whether that is so.
+def keep_memory() -> bool:
+    """Let glibc's malloc keep freed memory for the next request; return whether it does.
 
-    By default they go back to the system after each run, which then clears every page anew: up to a third of the time
-    of a training step on a CPU. On Linux jaxlib's own calls of posix_memalign and free are pointed elsewhere for it;
-    nobody else's are. The blocks are the C library's, and what is idle goes back before a request would be refused.
-    `CAFFEJAX_BLOCKS=off` leaves it as it was.
-
-    Args:
-        seconds: how long a block that nobody asks for is kept.
-        share: of the machine's memory, or its control group's: how much idle memory is kept at most.
+    By default large blocks go back to the system, which clears every page again when the next run of a compiled
+    function asks for it: up to a third of the time of a training step on a CPU. This changes malloc for the whole
+    process (`mallopt`: one arena, no mapped blocks, no trimming, 64 MiB more at each growth). The process then never
+    shrinks, and may grow to nearly twice the memory. Call it before JAX starts its threads (at the first array or
+    `jax.devices()`), otherwise XLA's memory is not kept; other C libraries have no such setting.
+    `CAFFEJAX_BLOCKS=off` in the environment leaves malloc unchanged.
     """
-    from .kernels.blocks import keep_blocks
+    global _keeps_memory
+    if os.environ.get("CAFFEJAX_BLOCKS") != "off" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
+        _keeps_memory = all(libc.mallopt(option, value) for option, value in _MALLOC_OPTIONS.items())
+    return _keeps_memory
 
-    return keep_blocks(seconds, share)
+
+def keeps_memory() -> bool:
+    """Return whether `keep_memory` has taken effect in this process."""
+    return _keeps_memory
 
 
 def trace_uncollected() -> None:

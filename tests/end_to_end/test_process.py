@@ -41,7 +41,7 @@ def seen():
 jax.devices()  # JAX itself and its backend have started
 before = seen()
 import caffejax
-from caffejax.kernels import blocks
+from caffejax.process import keeps_memory
 from caffejax.kernels.compiling import Jitted
 
 def use():
@@ -58,14 +58,14 @@ def changed():
 """
 
 
-def child(script: str, home: Path, **variables: str) -> str:
+def child(script: str, home: Path, start: str = START, **variables: str) -> str:
     """What a script prints, in a process of its own with an empty home."""
     ours = (
         *("CAFFEJAX_CACHE", "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"),
         *("CAFFEJAX_BLOCKS", "OMP_WAIT_POLICY", "XDG_CACHE_HOME"),
     )
     usual = {k: v for k, v in os.environ.items() if k not in ours} | {"HOME": str(home), "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-c", START + script]
+    command = [sys.executable, "-c", start + script]
     done = subprocess.run(command, env=usual | variables, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout + (done.stderr if "OMP_DISPLAY_ENV" in variables else "")
@@ -76,7 +76,7 @@ def test_a_net_leaves_the_process_as_it_was(tmp_path: Path) -> None:
     script = """
 use()
 assert changed() == [], changed()
-assert not blocks.kept() and Jitted.collecting
+assert not keeps_memory() and Jitted.collecting
 """
     child(script, tmp_path)
 
@@ -104,7 +104,7 @@ names = [name for name, value in before["jax"].items() if seen()["jax"][name] !=
 print(*names)
 assert Path(jax.config.jax_compilation_cache_dir).is_relative_to(Path.home() / ".cache" / "caffejax")
 assert not Jitted.collecting
-assert blocks.kept() == (sys.platform == "linux")
+assert keeps_memory() == (sys.platform == "linux")
 """
     expected = {"jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs"}
     assert set(child(script, tmp_path).split()) == expected
@@ -116,7 +116,7 @@ def test_each_setting_may_be_switched_off(tmp_path: Path) -> None:
 caffejax.tune_process()
 use()
 assert changed() == [], changed()
-assert not blocks.kept()
+assert not keeps_memory()
 """
     child(script, tmp_path, CAFFEJAX_CACHE="off", CAFFEJAX_BLOCKS="off")
 
@@ -145,7 +145,7 @@ import caffejax.cli, caffejax.pycaffe as caffe
 caffe.Net({str(LENET)!r}, caffe.TEST)
 caffejax.cli.main(["parse_log", "absent", "absent"])
 assert changed() == [], changed()
-assert Jitted.collecting and not blocks.kept()
+assert Jitted.collecting and not keeps_memory()
 assert caffejax.cli.main(["memory", "--model", {str(LENET)!r}]) == 0
 assert not Jitted.collecting
 """
@@ -161,3 +161,35 @@ def test_openmp_s_threads_soon_sleep_between_calls_only_if_told_to(call: str, so
     said = child(f"import caffejax.process\n{call}\nassert changed() == []", tmp_path, OMP_DISPLAY_ENV="verbose")
     assert ("GOMP_SPINCOUNT = '20000'" in said) == soon
     assert said.count("GOMP_SPINCOUNT") == 1
+
+
+PAGES = """
+import resource
+from caffejax.process import keep_memory
+
+keep_memory()  # before JAX starts its threads
+
+import caffejax, jax
+import numpy as np
+
+net = caffejax.Net('''
+    layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 256 dim: 3 dim: 64 dim: 64 } } }
+    layer { name: "c" type: "Convolution" bottom: "x" top: "c" convolution_param { num_output: 32 kernel_size: 3 } }
+    layer { name: "d" type: "Convolution" bottom: "c" top: "d" convolution_param { num_output: 32 kernel_size: 3 } }
+    layer { name: "e" type: "Reduction" bottom: "d" top: "e" }
+''')
+params, state = net.init(jax.random.key(0))
+inputs = {"x": np.ones((256, 3, 64, 64), np.float32)}
+for _ in range(8):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    jax.block_until_ready(net.forward(params, state, inputs))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+PAGES_OF_A_BLOB = 256 * 32 * 62 * 62 * 4 // 4096
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc has these settings")
+def test_memory_of_one_run_is_used_by_the_next(tmp_path: Path) -> None:
+    assert int(child(PAGES, tmp_path, "")) < PAGES_OF_A_BLOB / 10
+    assert int(child(PAGES, tmp_path, "", CAFFEJAX_BLOCKS="off")) > PAGES_OF_A_BLOB

@@ -23,7 +23,8 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     import jax
 
-    from ..kernels import blocks, onednn
+    from ..kernels import onednn
+    from ..process import keeps_memory
 
     for device in _asked(options.gpu) if options.gpu else [*_devices("gpu"), *_devices("tpu"), *jax.devices("cpu")]:
         log.info("Device id:                     %s:%d", device.platform, device.id)
@@ -37,7 +38,7 @@ def run(options: argparse.Namespace) -> None:
         if device.platform == "cpu":
             reason = onednn.missing()
             log.info("Convolutions:                  %s", f"XLA, not oneDNN: {reason}" if reason else "oneDNN")
-            log.info("Memory of a run:               %s", "kept for the next" if blocks.kept() else "freed")
+            log.info("Memory of a run:               %s", "kept for the next" if keeps_memory() else "freed")
         log.info("Process:                       %d", device.process_index)
 
 
