@@ -87,13 +87,13 @@ def main() -> None:
     images = [random.normal(size=(1, 3, 227, 227)).astype(np.float32) for _ in range(4)]
     np.testing.assert_allclose(through_pycaffe(images[0]), bare(images[0]), rtol=1e-5)
     times: dict[str, list[float]] = {"bare": [], "pycaffe": [], "pycaffe, and a look at fire9/concat": []}
-    for i in range(options.runs + 10):
+    for i in range(options.implementation + 10):
         for name, run in (("bare", bare), ("pycaffe", through_pycaffe)):
             times[name].append(milliseconds(run, images[i % 4]))
-    for i in range(options.runs + 10):
+    for i in range(options.implementation + 10):
         times["pycaffe, and a look at fire9/concat"].append(milliseconds(and_a_middle_blob, images[i % 4]))
     base = statistics.median(times["bare"][10:])
-    print(f"{device.device_kind}, {options.runs} runs each, medians; the first two alternate")
+    print(f"{device.device_kind}, {options.implementation} runs each, medians; the first two alternate")
     for name, values in times.items():
         median = statistics.median(values[10:])
         print(f"  {name:40s} {median:8.3f} ms  {100 * (median / base - 1):+.1f} %")

@@ -90,7 +90,7 @@ class Examples:
 
     def _net(self, t: LayerType) -> tuple[NetParameter, str]:
         if t not in self._nets:
-            sys.exit(f"layer type {t.name} of {t.facts.origin}: no case in tests/jax_transforms is an example of it")
+            sys.exit(f"layer type {t.name} of {t.docs.origin}: no case in tests/jax_transforms is an example of it")
         return self._nets[t]
 
 
@@ -99,7 +99,7 @@ def _renamed(net: NetParameter) -> NetParameter:
     layer = net.layer[-1]
     t = type_of(layer)
     classes = t.gradient.indices
-    labels = classes.of(len(layer.bottom)) if classes.classes is not None and not classes.picks else frozenset()
+    labels = classes.of(len(layer.bottom)) if classes.classes is not None and not classes.gathers else frozenset()
     others = [b for i, b in enumerate(layer.bottom) if i not in labels]
     names = dict(_numbered("x", others))
     names |= _numbered("label", [b for i, b in enumerate(layer.bottom) if i in labels])

@@ -38,7 +38,7 @@ for the CPU is meant.
 TYPES = """## Layer types
 
 What types do otherwise than Caffe or the fork that defined them, or do not do at all. What is refused is an error that
-names the layer and the setting. The list is the registry's (`Facts.restrictions`).
+names the layer and the setting. The list is the registry's (`LayerDocs.restrictions`).
 
 | type | origin | otherwise, or not at all |
 |---|---|---|""".splitlines()
@@ -52,7 +52,7 @@ def page() -> str:
         for difference in differences:
             lines += [*entry(difference), ""]
     lines += TYPES
-    lines += [f"| {name} | {t.facts.origin} | {t.facts.restrictions} |" for name, t in types() if t.facts.restrictions]
+    lines += [f"| {name} | {t.docs.origin} | {t.docs.restrictions} |" for name, t in types() if t.docs.restrictions]
     return "\n".join(lines) + "\n"
 
 
@@ -84,7 +84,7 @@ def number(value: Any) -> str:
 def types() -> Iterator[tuple[str, LayerType]]:
     """List all types, and the variants of those that have some."""
     for t in layer_types().values():
-        variants = dict(t.runs.types) if isinstance(t.runs, Variants) else {"": t}
+        variants = dict(t.implementation.types) if isinstance(t.implementation, Variants) else {"": t}
         yield from ((f"{t.name}{name and ': '}{name}", variant) for name, variant in variants.items())
 
 

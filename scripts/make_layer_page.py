@@ -17,7 +17,7 @@ from parameter_tables import OF_ALL, SHARED, Tables
 
 import caffejax.data  # noqa: F401  registers the data layers
 from caffejax.layers import Fed, LayerType, OnHost, PerLayer, Reads, Traced, Variants, layer_types
-from caffejax.layers.questions import ON_HOST, QUESTIONS
+from caffejax.layers.types import ON_HOST, TRANSFORMS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 ALL, CAFFE, FORKS = "layers.md", "layers_caffe.md", "layers_forks.md"
@@ -37,7 +37,7 @@ Where Caffe stops a gradient that a derivative would have, the type's section sa
 
 As any function in JAX, a layer can
 
-QUESTIONS
+TRANSFORMS
 
 Tests ask this of every type; what one cannot do is among its restrictions.
 
@@ -80,7 +80,7 @@ def pages() -> dict[Path, str]:
 
 def page_of(t: LayerType) -> str:
     """Return the page of a type: of Caffe's, with all variants that forks added to one, or of forks'."""
-    return CAFFE if "BVLC" in [v.facts.origin for v in (variants(t) or {"": t}).values()] else FORKS
+    return CAFFE if "BVLC" in [v.docs.origin for v in (variants(t) or {"": t}).values()] else FORKS
 
 
 def place(name: str) -> str:
@@ -91,7 +91,7 @@ def place(name: str) -> str:
 def overview(tables: Tables) -> str:
     """Write the table of all types, and the settings that they share."""
     lines = [
-        INTRO.replace("QUESTIONS", "\n".join(f"- {text}" for text in QUESTIONS.values()))
+        INTRO.replace("TRANSFORMS", "\n".join(f"- {text}" for text in TRANSFORMS.values()))
         + "| type | origin | bottoms | tops | gradient | what it does | restrictions |",
         "|---|---|---|---|---|---|---|",
     ]
@@ -107,9 +107,9 @@ def overview(tables: Tables) -> str:
 def whole_section(t: LayerType, examples: Examples, tables: Tables) -> list[str]:
     """Write a type's section, with one for each of its variants."""
     lines = [f"Also called {', '.join(t.signature.aliases)}.", ""] if t.signature.aliases else []
-    if not isinstance(t.runs, Variants):
+    if not isinstance(t.implementation, Variants):
         return lines + section(t, examples, tables)
-    lines.append(t.runs.told_apart)
+    lines.append(t.implementation.selection_doc)
     for name, variant in variants(t).items():
         lines += ["", f"### {t.name}: {name}", "", *section(variant, examples, tables)]
     return lines
@@ -117,13 +117,13 @@ def whole_section(t: LayerType, examples: Examples, tables: Tables) -> list[str]
 
 def variants(t: LayerType) -> dict[str, LayerType]:
     """Return the variants of a type by name; none of most."""
-    return dict(t.runs.types) if isinstance(t.runs, Variants) else {}
+    return dict(t.implementation.types) if isinstance(t.implementation, Variants) else {}
 
 
 def row(name: str, t: LayerType) -> str:
     """Make a type's row in the table of all."""
     counts = f"{count(t.signature.bottoms)} | {count(t.signature.tops)}"
-    return f"| {name} | {t.facts.origin} | {counts} | {gradient(t)} | {summary(t)} | {restrictions(t)} |"
+    return f"| {name} | {t.docs.origin} | {counts} | {gradient(t)} | {summary(t)} | {restrictions(t)} |"
 
 
 def section(t: LayerType, examples: Examples, tables: Tables) -> list[str]:
@@ -150,39 +150,39 @@ def count(n: Any) -> str:
 
 def gradient(t: LayerType) -> str:
     """Say how the gradient is known to be right."""
-    rule = t.gradient.rule
+    rule = t.gradient.backward
     if rule is None:
         return "its own" if makes_its_own(t) else "none"
     if t.on_host:
         return "two ways"
-    return "Caffe's rule" if t.gradient.preferred else "three ways"
+    return "Caffe's rule" if t.gradient.overrides_autodiff else "three ways"
 
 
 def makes_its_own(t: LayerType) -> bool:
     """Whether each layer of a type makes its own gradient, as Python layers do."""
-    return isinstance(t.runs, PerLayer) and t.gradient.rule is None and t.gradient.exists
+    return isinstance(t.implementation, PerLayer) and t.gradient.backward is None and t.gradient.exists
 
 
 def restrictions(t: LayerType) -> str:
     """Say what the type does not do, and which of JAX's transformations do not work with it."""
     on_host = f"No transformation but `jax.grad`: {ON_HOST}."
-    own = t.facts.restrictions
+    own = t.docs.restrictions
     if t.on_host:
         return f"{own} {on_host}".strip()
-    cannot = [f"Cannot {QUESTIONS[question]}: {reason}." for question, reason in t.cannot.items()]
+    cannot = [f"Cannot {TRANSFORMS[question]}: {reason}." for question, reason in t.unsupported.items()]
     settled = [f"For a class with pycaffe's methods: {on_host[0].lower()}{on_host[1:]}"] if makes_its_own(t) else []
     return " ".join(filter(None, [own, *cannot, *settled]))
 
 
 def description(t: LayerType) -> str:
     """Return the docstring of the function that defines the type."""
-    match t.runs:
+    match t.implementation:
         case Traced(forward=function) | OnHost(forward=function):
             pass
         case Reads(open=function) | Fed(shapes=function) | PerLayer(make=function):
             pass
         case Variants():
-            return t.runs.told_apart
+            return t.implementation.selection_doc
     return inspect.getdoc(function) or ""
 
 

@@ -21,11 +21,12 @@ from .graph import build_graph as build_graph
 from .layers import SAME_AS_BOTTOMS as SAME_AS_BOTTOMS
 from .layers import ByChannel as ByChannel
 from .layers import Context as Context
-from .layers import Facts as Facts
 from .layers import Fed as Fed
 from .layers import Fusion as Fusion
 from .layers import Gradient as Gradient
 from .layers import Indices as Indices
+from .layers import LayerDocs as LayerDocs
+from .layers import LayerTraits as LayerTraits
 from .layers import LayerType as LayerType
 from .layers import Look as Look
 from .layers import OnHost as OnHost

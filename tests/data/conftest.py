@@ -45,7 +45,7 @@ def open_source() -> Iterator[Callable[..., Finished]]:
 
     def open_one(net: str | Path, phase: Any = "TEST", folder: Path | None = None, **reading: Any) -> Finished:
         layer = read_net(net).layer[0]
-        runs = layer_type(layer.type).runs
+        runs = layer_type(layer.type).implementation
         assert isinstance(runs, Reads)
         file = None if folder is None else str(folder / "net.prototxt")
         site = Site(layer, phase, file, Reading(**reading))

@@ -56,7 +56,7 @@ def test_only_the_batch_is_divided(kind: str, by: int) -> None:
 
 
 def test_all_layers_that_give_data_are_among_these() -> None:
-    gives = {name for name, kind in layer_types().items() if isinstance(kind.runs, Reads | Fed)}
+    gives = {name for name, kind in layer_types().items() if isinstance(kind.implementation, Reads | Fed)}
     assert gives <= {kind.split()[0] for kind in LAYERS}
 
 

@@ -132,7 +132,7 @@ def test_prefetch_is_for_each_batch_that_is_taken_at_a_time(
     whole = LabelledBatches.read
     monkeypatch.setattr(LabelledBatches, "read", lambda self, start: read.append(start) or whole(self, start))
     site = Site(read_net(data_layer(raw_db, data="backend: LMDB prefetch: 2")).layer[0], reading=Reading(share=share))
-    reads: Any = layer_type("Data").runs
+    reads: Any = layer_type("Data").implementation
     source = reads.open(site, reads.look(site).tops)
     next(source)
     wanted, end = 1 + 2 * share.count, time.monotonic() + PATIENCE

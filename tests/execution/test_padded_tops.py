@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax import Facts, LayerError, LayerType, Net, Signature, Traced, pycaffe
+from caffejax import LayerError, LayerTraits, LayerType, Net, Signature, Traced, pycaffe
 from caffejax.layers import registered
 
 NET = """
@@ -35,7 +35,7 @@ def found(ctx: Any, x: jax.Array) -> jax.Array:
 
 @pytest.fixture(autouse=True)
 def found_type() -> Iterator[None]:
-    with registered(LayerType(Signature("Found"), Traced(found), facts=Facts(padded=True))):
+    with registered(LayerType(Signature("Found"), Traced(found), traits=LayerTraits(pads_rows=True))):
         yield
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, in_place, names
 
-from caffejax import Facts, LayerType, Net, Signature, Traced
+from caffejax import LayerTraits, LayerType, Net, Signature, Traced
 from caffejax.execution import schedule_of
 from caffejax.execution.schedule import fuse, split_at_host_layers, unfuse
 from caffejax.layers import ByChannel, Context, registered
@@ -52,9 +52,11 @@ def test_registered_layers_are_fused_by_their_facts() -> None:
     def factor_and_bias(ctx: Context, blobs: Any) -> Any:
         return jnp.full(4, 2.0), jnp.zeros(4)
 
-    facts = Facts(by_channel=ByChannel(holds, factor_and_bias))
-    doubling = LayerType(Signature("TestDouble"), Traced(double), facts=facts)
-    relu = LayerType(Signature("TestRectify"), Traced(lambda ctx, x: jnp.maximum(x, 0)), facts=Facts(relu=bool))
+    traits = LayerTraits(by_channel=ByChannel(holds, factor_and_bias))
+    doubling = LayerType(Signature("TestDouble"), Traced(double), traits=traits)
+    relu = LayerType(
+        Signature("TestRectify"), Traced(lambda ctx, x: jnp.maximum(x, 0)), traits=LayerTraits(is_relu=bool)
+    )
     with registered(doubling), registered(relu):
         text = INPUT + CONVOLUTION + in_place("TestDouble") + in_place("TestRectify")
         fast, plain = Net(text), Net(text, kernels="reference")

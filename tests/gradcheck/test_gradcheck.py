@@ -37,7 +37,7 @@ def recorded_cases() -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
     for case in MANIFEST:
         kind = recorded_type(case)
-        if kind.gradient.rule and case["has_backward"] and not case["case"].startswith("ties_"):
+        if kind.gradient.backward and case["has_backward"] and not case["case"].startswith("ties_"):
             found.setdefault(kind.name, []).append(case)
     return {name: [all_cases[0], *all_cases[1:][-1:]] for name, all_cases in found.items()}
 
@@ -75,7 +75,7 @@ def test_all_derivations_that_there_are_agree(name: str) -> None:
     case, found = derived(name)
     rows = compare("layer", case, found)
     kind = case.context.type
-    declared = kind.gradient.preferred or (kind.gradient.not_derivative and name not in FIRST)
+    declared = kind.gradient.overrides_autodiff or (kind.gradient.not_derivative and name not in FIRST)
     assert len(rows) == len(case.arguments) > 0
     for row in rows:
         assert row.ok if declared else row.verdict == OK, row
@@ -102,7 +102,7 @@ def test_a_wrong_rule_is_caught(name: str) -> None:
             continue
         with jax.enable_x64(True):
             changed = with_rule(case, giving(case, [mutate(g) for g in right.rule or ()]))
-            net = by_net(changed) if kind.gradient.preferred else None
+            net = by_net(changed) if kind.gradient.overrides_autodiff else None
             wrong = Derivations(right.differences, right.autodiff, by_rule(changed), net)
         for row in (r for r, b in zip(compare("layer", case, wrong), before, strict=True) if b.zero is zero):
             if row.type == "ROIWarping" and "rois" in row.argument:  # a gradient through corners that are rounded
@@ -111,14 +111,14 @@ def test_a_wrong_rule_is_caught(name: str) -> None:
             assert worst, mutation
             assert worst.error > 5e-4, mutation
             # a gradient that need not be the derivative may be a little off, but not point elsewhere
-            if not kind.gradient.preferred or mutation != "a little off":
+            if not kind.gradient.overrides_autodiff or mutation != "a little off":
                 assert ("backward is wrong" if case.on_host else "rule is wrong") in row.verdict, mutation
 
 
 def with_rule(case: Case, rule: Callable[..., Any]) -> Case:
     """The case with another rule."""
     kind = case.context.type
-    gradient = dataclasses.replace(kind.gradient, rule=rule)
+    gradient = dataclasses.replace(kind.gradient, backward=rule)
     return dataclasses.replace(
         case, context=dataclasses.replace(case.context, type=dataclasses.replace(kind, gradient=gradient))
     )

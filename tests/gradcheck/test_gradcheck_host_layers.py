@@ -56,14 +56,14 @@ def test_only_the_rule_of_a_host_layer_is_derived(monkeypatch: pytest.MonkeyPatc
 
 def test_a_wrong_rule_of_a_host_layer_is_caught() -> None:
     kind = layer_types()["Filter"]
-    rule = kind.gradient.rule
+    rule = kind.gradient.backward
     assert rule is not None
 
     def wrong(*args: Any, **more: Any) -> Any:
         first, *rest = rule(*args, **more)
         return (1.01 * first, *rest)
 
-    gradient = dataclasses.replace(kind.gradient, rule=wrong)
+    gradient = dataclasses.replace(kind.gradient, backward=wrong)
     with registered(dataclasses.replace(kind, gradient=gradient)):
         (row,) = report().rows
     assert layer_types()["Filter"] is kind
@@ -87,7 +87,7 @@ def test_in_a_net_other_layers_are_compared_in_all_ways() -> None:
 
 def test_a_host_layer_without_a_rule_must_not_have_a_gradient() -> None:
     kind = layer_types()["Filter"]
-    gradient = dataclasses.replace(kind.gradient, rule=None)
+    gradient = dataclasses.replace(kind.gradient, backward=None)
     with registered(dataclasses.replace(kind, gradient=gradient)):
         (row,) = report().rows
     assert row.verdict == "has no backward, but a gradient"

@@ -147,7 +147,7 @@ for _family in sorted(module.name for module in iter_modules([str(HERE / "fork_c
 _of_types: dict[str, Case] = {}
 for _case in FORKS:
     _kind = type_of(read_net(_case.text(2)).layer[-1])
-    _name = _case.name if _kind.name == "Python" else f"{_kind.name} {_kind.facts.origin}"
+    _name = _case.name if _kind.name == "Python" else f"{_kind.name} {_kind.docs.origin}"
     _of_types.setdefault(_name, _case)
 FURTHER = [case for case in FORKS if case not in _of_types.values()]
 LAYERS += _of_types.values()

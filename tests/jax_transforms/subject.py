@@ -64,7 +64,7 @@ class Subject:
     def cannot(self, question: str) -> str | None:
         """Why its types do not do what is asked, as their registrations say; None if they do."""
         types = [layer.type for layer in self.net.graph.layers]
-        return next((t.cannot[question] for t in types if question in t.cannot), None)
+        return next((t.unsupported[question] for t in types if question in t.unsupported), None)
 
     @property
     def host(self) -> bool:
@@ -75,7 +75,7 @@ class Subject:
     def prefers_rule(self) -> bool:
         """Whether some gradient is Caffe's formula, and no derivative; such as none through padded tops."""
         kinds = [layer.type for layer in self.net.graph.layers]
-        return any(kind.gradient.preferred or kind.facts.padded for kind in kinds)
+        return any(kind.gradient.overrides_autodiff or kind.traits.pads_rows for kind in kinds)
 
     def loss(self, params: Arrays, inputs: Arrays, state: Arrays = None) -> tuple[jax.Array, Arrays]:
         """A smooth function of all tops, no two numbers alike in it; and the tops and the new state."""

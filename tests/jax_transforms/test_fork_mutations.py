@@ -41,7 +41,7 @@ def _texts() -> dict[str, tuple[str | Path, Any]]:
     for case in MANIFEST:
         found.setdefault(case["type"], (case["path"].with_suffix(".prototxt"), case["phase"]))
     types = layer_types()
-    return {name: x for name, x in sorted(found.items()) if name in types and types[name].facts.origin != "BVLC"}
+    return {name: x for name, x in sorted(found.items()) if name in types and types[name].docs.origin != "BVLC"}
 
 
 def _mutations(original: Any) -> Iterator[Any]:

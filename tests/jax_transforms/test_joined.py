@@ -25,14 +25,14 @@ def asked_of() -> list[Any]:
         kind = type_of_case(case)
         if case.random or kind.on_host:
             continue
-        counts = case in MORE or kind.signature.loss or getattr(kind.runs, "stateful", False)
+        counts = case in MORE or kind.signature.loss or getattr(kind.implementation, "stateful", False)
         if case in FORKS and (
-            kind.facts.elementwise or kind.facts.row_wise
+            kind.traits.elementwise or kind.traits.row_wise
         ):  # rows that know nothing of each other are asked under jax.shard_map as it is
             continue
         marks = [pytest.mark.long] if not counts or (case in FORKS and case not in MORE) else []
         ways = ["autodiff"]
-        if counts and kind.gradient.rule is not None and not kind.gradient.preferred:
+        if counts and kind.gradient.backward is not None and not kind.gradient.overrides_autodiff:
             ways.append("rules")
         for devices in (2, 4, 8) if case in MORE else (4,):
             for way in ways:

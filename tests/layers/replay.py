@@ -82,7 +82,7 @@ def assert_as_recorded(case: dict[str, Any], backward: Any = "autodiff", kernels
     """Run a recorded case and compare its tops, state and diffs with Caffe's."""
     replay = Replay(case, backward, kernels)
     tops, state, param_diffs, bottom_diffs = replay.run(case["has_backward"])
-    if replay.layer.type.facts.padded:
+    if replay.layer.type.traits.pads_rows:
         tops = tuple(trimmed(top) for top in tops)
     for name, top in zip(replay.layer.tops, tops, strict=True):
         expected = replay.recorded[f"top/{name}"]

@@ -59,7 +59,7 @@ def test_recorded_case_in_bfloat16(case: dict[str, Any], backward: str) -> None:
         expected = replay.recorded[f"top/{name}"]
         if kind.name in CANCEL:
             expected = np.asarray(in_float32(case, replay.inputs)[name])
-        if kind.facts.padded:  # rows found by decisions and exponentials: those in the bottoms as rounded
+        if kind.traits.pads_rows:  # rows found by decisions and exponentials: those in the bottoms as rounded
             top, expected = trimmed(top), trimmed(np.asarray(in_float32(case, replay.inputs)[name]))
         assert_near(top, expected, TOPS, name)
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(state))
@@ -74,13 +74,13 @@ def test_recorded_case_in_bfloat16(case: dict[str, Any], backward: str) -> None:
 def test_dtype_policy_of_each_type() -> None:
     """Losses and figures, and what says nothing about it, are in float32."""
     types = layer_types()
-    products = {name for name, kind in types.items() if kind.facts.dtypes == "products"}
+    products = {name for name, kind in types.items() if kind.traits.dtype_policy == "products"}
     convolutions = {"Convolution", "ConvolutionDepthwise", "DepthwiseConvolution", "Convolution3D", "NdConvolution"}
     assert products == convolutions | {"Deconvolution", "Deconvolution3D", "InnerProduct"}
     figures = {"Accuracy", "ArgMax", "Embed", "Softmax", "Reduction", "Python"}
     for name, kind in types.items():
         if kind.signature.loss or kind.on_host or name in figures:
-            assert kind.facts.dtypes == "float32", name
+            assert kind.traits.dtype_policy == "float32", name
 
 
 def test_places_of_maxima_are_exact() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from replay import Replay, net
 
-from caffejax import Facts, LayerType, Signature, Traced
+from caffejax import LayerTraits, LayerType, Signature, Traced
 from caffejax.errors import CaffejaxError, LayerError
 from caffejax.execution import Given, compute, part_of
 from caffejax.kernels import onednn
@@ -27,7 +27,7 @@ Shape = tuple[int, ...]
 
 
 def test_every_type_that_has_bottoms_is_asked() -> None:
-    kinds = {n for n, kind in layer_types().items() if kind.signature.bottoms != 0 and kind.facts.origin == "BVLC"}
+    kinds = {n for n, kind in layer_types().items() if kind.signature.bottoms != 0 and kind.docs.origin == "BVLC"}
     # some of forks' are not recorded; HDF5Output writes whatever rows it is given, Python runs what users give
     assert kinds - {name.partition(" ")[0] for name in FIRST} == {"HDF5Output", "Python"}
 
@@ -70,7 +70,7 @@ def other_shapes(shape: Shape) -> Iterator[Shape]:
 def test_shapes_that_a_layer_was_not_built_for(name: str) -> None:
     fast, reference = Alone(name, "fast"), Alone(name, "reference")
     made, built = fast.tops(fast.bottoms, {}), [fast.built[t] for t in fast.layer.tops]
-    if getattr(fast.layer.type.runs, "ragged", False):  # built for as many rows as there can be
+    if getattr(fast.layer.type.implementation, "ragged", False):  # built for as many rows as there can be
         assert [shape[1:] for shape in made] == [shape[1:] for shape in built]
         assert all(shape[0] <= most[0] for shape, most in zip(made, built, strict=True))
     else:
@@ -91,7 +91,7 @@ def test_integers(name: str) -> None:
     kind = alone.layer.type
     for (i, blob), dtype in itertools.product(enumerate(alone.bottoms), (jnp.uint8, jnp.int32, jnp.bool_)):
         made = alone.tops(alone.bottoms, {blob: dtype})
-        if i in alone.layer.index_bottoms or name in MOVERS or kind.facts.integers:
+        if i in alone.layer.index_bottoms or name in MOVERS or kind.traits.accepts_integers:
             assert made == alone.tops(alone.bottoms, {}), blob
         else:
             words = f"bottom {i} ('{blob}') is {jnp.dtype(dtype)}, and layers compute in floating point: give the net "
@@ -159,7 +159,7 @@ def test_types_of_other_packages_are_asked_as_any(error: type[Exception]) -> Non
             raise error("takes two rows")
         return x.astype(jnp.float32)
 
-    with registered(LayerType(Signature("TestPicky"), Traced(picky), facts=Facts(integers=True))):
+    with registered(LayerType(Signature("TestPicky"), Traced(picky), traits=LayerTraits(accepts_integers=True))):
         built = Net(net("TestPicky", "", [(2, 3)]))
         assert built.forward({}, {}, {"b0": np.ones((2, 3), np.uint8)})[0]["t0"].dtype == jnp.float32
         with pytest.raises(LayerError, match=r"layer 'layer' \(TestPicky\): .*takes two rows") as caught:

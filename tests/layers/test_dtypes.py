@@ -35,13 +35,13 @@ def tops(replay: Replay, dtype: Any) -> tuple[jax.Array, ...]:
 
     replay.state = cast(replay.state)
     made = replay.net.jit(replay.tops)(cast(replay.params), cast_inputs(replay, dtype))[0]
-    return tuple(map(trimmed, made)) if replay.layer.type.facts.padded else made
+    return tuple(map(trimmed, made)) if replay.layer.type.traits.pads_rows else made
 
 
 def decides(replay: Replay) -> bool:
     """Whether the data says how many rows there are, or what is left of the numbers."""
     kind = replay.layer.type
-    return kind.facts.padded or getattr(kind.runs, "ragged", False) or kind.name in CANCEL
+    return kind.traits.pads_rows or getattr(kind.implementation, "ragged", False) or kind.name in CANCEL
 
 
 def cast_inputs(replay: Replay, dtype: Any) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def expected_rows(replay: Replay, dtype: Any) -> dict[str, np.ndarray]:
     kept = COORDINATES if dtype == jnp.bfloat16 else set()
     rounded = {n: a if n in kept else a.astype(dtype).astype(np.float32) for n, a in replay.inputs.items()}
     made = replay.net.jit(replay.tops)(replay.params, rounded)[0]
-    rows = map(trimmed, made) if replay.layer.type.facts.padded else made
+    rows = map(trimmed, made) if replay.layer.type.traits.pads_rows else made
     return dict(zip(replay.layer.tops, map(np.asarray, rows), strict=True))
 
 

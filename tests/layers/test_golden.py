@@ -42,7 +42,7 @@ def repeats(case: dict[str, Any], backward: str, kernels: str) -> bool:
     """Whether a fork's case is the same another way: preferred rules are always used, few types use the kernels."""
     if not of_fork(case):
         return False
-    return (backward == "rules" and recorded_type(case).gradient.preferred) or (
+    return (backward == "rules" and recorded_type(case).gradient.overrides_autodiff) or (
         kernels == "reference" and case not in FIRST
     )
 

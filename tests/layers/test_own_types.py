@@ -14,10 +14,10 @@ import pytest
 
 from caffejax import (
     Context,
-    Facts,
     Gradient,
     Indices,
     LayerError,
+    LayerTraits,
     LayerType,
     Net,
     OnHost,
@@ -32,7 +32,7 @@ from caffejax.layers import registered
 INPUT = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 } } }'
 OWN = 'layer { name: "own" type: "Own" bottom: "x" top: "y" }'
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
-ELEMENTWISE = Facts(elementwise=True)
+ELEMENTWISE = LayerTraits(elementwise=True)
 
 
 def scaled(ctx: Context, blobs: Any, x: jax.Array) -> jax.Array:
@@ -54,7 +54,7 @@ def count(ctx: Context, x: Any) -> list[ParamSpec]:
 @pytest.mark.parametrize("kernels", ["fast", "reference"])
 def test_elementwise_layers_may_learn_and_count(kernels: Any) -> None:
     for runs in Traced(scaled, params=scale), Traced(counted, params=count, stateful=True):
-        with registered(LayerType(Signature("Own"), runs, facts=ELEMENTWISE)):
+        with registered(LayerType(Signature("Own"), runs, traits=ELEMENTWISE)):
             net = Net(INPUT + OWN, kernels=kernels)
             params, state = net.init(jax.random.key(0))
             blobs, new = net.forward(params, state, {"x": X})
@@ -67,7 +67,7 @@ def test_elementwise_layers_may_learn_and_count(kernels: Any) -> None:
 
 def test_elementwise_layers_may_run_on_the_host() -> None:
     runs = OnHost(lambda ctx, x: np.sin(x), lambda ctx, x: [x.shape])
-    with registered(LayerType(Signature("Own"), runs, facts=ELEMENTWISE)):
+    with registered(LayerType(Signature("Own"), runs, traits=ELEMENTWISE)):
         np.testing.assert_allclose(Net(INPUT + OWN).forward({}, {}, {"x": X})[0]["y"], np.sin(X), rtol=1e-6)
 
 
@@ -79,7 +79,7 @@ def test_what_belongs_to_one_layer_goes_with_its_net() -> None:
             return 2 * x
 
         made.append(weakref.ref(forward))
-        return replace(ctx.type, runs=Traced(forward))
+        return replace(ctx.type, implementation=Traced(forward))
 
     with registered(LayerType(Signature("Own"), PerLayer(make))):
         net = Net(INPUT + OWN)
@@ -99,7 +99,7 @@ def test_statistics_do_not_count_rows_of_padding() -> None:
         + 'layer { name: "own" type: "Own" bottom: "z" top: "y" }'
     )
     runs = Traced(counted, params=count, stateful=True)
-    with registered(LayerType(Signature("Own"), runs, facts=Facts(row_wise=True))):
+    with registered(LayerType(Signature("Own"), runs, traits=LayerTraits(row_wise=True))):
         net = Net(text)
         params, state = net.init(jax.random.key(0))
         _, state = net.apply(params, state, {"x": X, "w": np.array([1, 0, 1, 1], np.float32)})
@@ -152,8 +152,8 @@ def test_what_is_wrong_when_a_type_is_registered() -> None:
         registered(LayerType(Signature("Own", param="own_param"), Traced(scaled))),
     ):
         pass
-    with pytest.raises(ValueError, match="those that pick need classes"):
-        Indices((0,), picks=True)
+    with pytest.raises(ValueError, match="`gathers` need `classes`"):
+        Indices((0,), gathers=True)
 
 
 def test_a_rule_with_too_few_gradients_is_named() -> None:

@@ -19,7 +19,7 @@ from recorded import MANIFEST, case_id, recorded_type
 
 
 def has(case: dict[str, Any], attribute: str) -> bool:
-    runs = recorded_type(case).runs
+    runs = recorded_type(case).implementation
     return isinstance(runs, Traced) and getattr(runs, attribute) is not None
 
 
@@ -33,7 +33,7 @@ def test_rules_give_the_shapes_that_forward_has(monkeypatch: pytest.MonkeyPatch)
     for case in BY_RULE:
         graph = by_rule[case_id(case)]
         for layer in graph.layers:
-            if isinstance(layer.type.runs, Traced):
+            if isinstance(layer.type.implementation, Traced):
                 bottoms = [graph.blobs[b] for b in layer.bottoms]
                 traced = top_shapes(layer.context, (*layer.params, *layer.carried), bottoms)
                 assert traced == tuple(graph.blobs[t] for t in layer.tops), case_id(case)
@@ -69,7 +69,7 @@ def test_rules_leave_no_error_out(
 
 def compare_on_host(context: Any, *bottoms: np.ndarray) -> None:
     """Compare a layer on NumPy arrays with the same one compiled."""
-    on_host = context.type.runs.host_forward(context, *bottoms)
+    on_host = context.type.implementation.host_forward(context, *bottoms)
     compiled, _ = jax.jit(lambda given: forward(context, (), given))(bottoms)
     assert isinstance(on_host, np.ndarray)
     np.testing.assert_allclose(on_host, compiled[0], rtol=1e-5, atol=1e-6)
@@ -123,4 +123,4 @@ def test_what_the_compiled_layer_refuses_is_refused_on_the_host() -> None:
     context = layer.graph.layer("layer").context
     wrong = [np.zeros(shape, np.float32) for shape in ((1, 36), (1, 26), (1, 2, 36))]
     with pytest.raises(LayerError, match="27"):
-        context.type.runs.host_forward(context, *wrong)
+        context.type.implementation.host_forward(context, *wrong)

@@ -155,7 +155,7 @@ def test_fast_kernels_without_onednn(name: str) -> None:
     assert {e.params["precision"] for e in exact} == {highest}
     net, _, _ = made(name, "bfloat16")
     least = 2 * sum(
-        layer.type.facts.dtypes == "products" for layer in net.graph.layers
+        layer.type.traits.dtype_policy == "products" for layer in net.graph.layers
     )  # forward, and the weight's gradient
     rounded = [e for e in less if e.params["precision"] == high]
     halves = [e for e in half if factors(e) == {jnp.dtype(jnp.bfloat16)}]

@@ -15,11 +15,11 @@ import pytest
 
 import caffejax.pycaffe as caffe
 from caffejax.errors import CaffejaxError
-from caffejax.layers import Facts, LayerType, Signature, Traced, registered
-from caffejax.layers.label import Label
+from caffejax.layers import LayerType, Signature, Traced, registered
 from caffejax.pycaffe import draw
 from caffejax.schema import caffe_pb2, parse_text, read_net
 from caffejax.view import engine
+from caffejax.view.draw_style import STYLES, DrawStyle
 
 REPOSITORY = Path(__file__).parents[2]
 CORPUS = REPOSITORY.parent / "shared" / "corpus"
@@ -91,11 +91,12 @@ def test_layers_without_learning_rates() -> None:
         draw.get_layer_lr_mult(layer(CONV + "param {} param {} param {}"))
 
 
-def test_any_type_says_how_it_is_drawn() -> None:
-    label = Label(
+def test_own_types_may_have_a_style(monkeypatch: pytest.MonkeyPatch) -> None:
+    style = DrawStyle(
         "#123456", lambda layer: "large", lambda layer: ["width: 3"], lambda layer: f"to {layer.top[0]}", lr_mult=True
     )
-    mine = LayerType(Signature("Mine"), Traced(lambda ctx, x: x), facts=Facts(label=label))
+    mine = LayerType(Signature("Mine"), Traced(lambda ctx, x: x))
+    monkeypatch.setitem(STYLES, "Mine", style)
     described = layer('name: "m" type: "Mine" top: "y" param { lr_mult: 3 }')
     with registered(mine):
         assert draw.get_layer_label(described, "TB", display_lrm=True) == "m (Mine large) width: 3 lr mult: 3.0, 1.0"

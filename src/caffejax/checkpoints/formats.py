@@ -150,7 +150,7 @@ def _drop_legacy_axes(net: NetParameter, weights: Weights, file: str) -> Weights
     def drop_axes(type: str, i: int, blob: Array | None) -> Array | None:
         if not isinstance(blob, Legacy4D):
             return blob
-        axes = known[type].facts.weight_axes if i == 0 and type in known else 1
+        axes = known[type].traits.weight_axes if i == 0 and type in known else 1
         shape = blob.shape[-axes:] if set(blob.shape[:-axes]) <= {1} else blob.shape
         return np.asarray(blob).reshape(shape)
 

@@ -74,7 +74,7 @@ def _batch_size(net: Net, options: argparse.Namespace) -> int:
     """Return how many examples a batch of the net's own data has."""
     from ..layers import Fed
 
-    if not net.graph.fed or any(isinstance(layer.type.runs, Fed) for layer in net.graph.layers):
+    if not net.graph.fed or any(isinstance(layer.type.implementation, Fed) for layer in net.graph.layers):
         raise GraphError(Problem("the net has no data layer to take an example from; give --image", options.model))
     return int((net.graph.blobs[net.graph.fed[0]].shape or (1,))[0])
 

@@ -12,10 +12,9 @@ import numpy as np
 
 from ..errors import DataError, Problem
 from ..layers.context import Site
-from ..layers.label import Label as DrawingLabel
 from ..layers.registry import register
 from ..layers.source import Look, Tops
-from ..layers.types import Facts, LayerType, Signature
+from ..layers.types import LayerTraits, LayerType, Signature
 from ..schema import caffe_pb2
 from .common import CounterRng, refuse_unsupported
 from .data_layer import prefetch_depth, reads_batches
@@ -214,6 +213,6 @@ register(
     LayerType(
         Signature("Data", bottoms=0, tops=(1, 2), param="data_param"),
         reads_batches(look_at_data, open_data, prefetch_depth),
-        facts=Facts(label=DrawingLabel(edge=lambda layer: f"Batch {layer.data_param.batch_size}")),
+        traits=LayerTraits(),
     )
 )

@@ -19,7 +19,7 @@ from ..hdf5 import HDF5_ERRORS, Allowance, RefusedError, find, opened
 from ..layers.context import Context, Shape, Site
 from ..layers.registry import register
 from ..layers.source import Look, Tops
-from ..layers.types import Facts, Gradient, LayerType, OnHost, PerLayer, Signature
+from ..layers.types import Gradient, LayerTraits, LayerType, OnHost, PerLayer, Signature
 from .common import CounterRng, dims, float32_top
 from .data_layer import reads_batches
 from .image_list import shorten
@@ -247,7 +247,7 @@ def make_hdf5_output(ctx: Context, site: Site) -> LayerType:
     both phases have the layer, `include` must keep it to one.
     """
     require(ctx.param.file_name, "hdf5_output_param has no file_name; name the file to write")
-    return replace(ctx.type, runs=OnHost(_OutputFile(ctx.param.file_name).write_rows, _output_top_shapes))
+    return replace(ctx.type, implementation=OnHost(_OutputFile(ctx.param.file_name).write_rows, _output_top_shapes))
 
 
 def _output_top_shapes(ctx: Context, data: Any, label: Any) -> list[Shape]:
@@ -267,7 +267,7 @@ register(
         Signature("HDF5Output", bottoms=2, tops=0, param="hdf5_output_param"),
         PerLayer(make_hdf5_output, on_host=True),
         Gradient(_output_backward),
-        Facts(integers=True),
+        LayerTraits(accepts_integers=True),
     )
 )
 

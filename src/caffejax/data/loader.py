@@ -28,9 +28,9 @@ def open_sources(graph: Graph) -> dict[str, Source]:
         DataError: if a source cannot be opened.
     """
     return {
-        layer.key: layer.type.runs.open(layer.site, layer.look.tops)
+        layer.key: layer.type.implementation.open(layer.site, layer.look.tops)
         for layer in graph.layers
-        if isinstance(layer.type.runs, Reads) and layer.look is not None
+        if isinstance(layer.type.implementation, Reads) and layer.look is not None
     }
 
 
@@ -59,7 +59,7 @@ class Loader:
     ) -> None:
         if not graph.layers:
             raise GraphError(Problem("the net has no layers in this phase", file=graph.file))
-        inputs = [layer for layer in graph.layers if isinstance(layer.type.runs, Fed)]
+        inputs = [layer for layer in graph.layers if isinstance(layer.type.implementation, Fed)]
         if inputs and by_hand is None and own_data is None:
             raise GraphError(
                 layer.problem(
@@ -204,7 +204,7 @@ def _own_positions(graph: Graph) -> dict[str, Position]:
     """Return the positions that Python layers tell, and warn of those that read data and tell none."""
     layers = [layer for layer in graph.layers if layer.type.instance is not None]
     for layer in layers:
-        if isinstance(layer.type.runs, Reads) and layer.type.position is None:
+        if isinstance(layer.type.implementation, Reads) and layer.type.position is None:
             log.warning(
                 "Layer '%s' (%s) has no get_state and set_state: checkpoints do not hold its place in the data",
                 layer.name,

@@ -80,7 +80,7 @@ def assumed_graphs(
 def has_absent_source(layer: LayerParameter, folder: Path | None) -> bool:
     """Return whether a layer reads from a file or folder that is not there."""
     try:
-        if layer.bottom or not isinstance(layer_type(layer.type).runs, Reads):
+        if layer.bottom or not isinstance(layer_type(layer.type).implementation, Reads):
             return False
     except GraphError:
         return False

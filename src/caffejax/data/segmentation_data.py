@@ -14,7 +14,7 @@ from ..errors import DataError, located
 from ..layers.context import Site
 from ..layers.registry import register
 from ..layers.source import Look, Tops
-from ..layers.types import Facts, LayerType, Signature
+from ..layers.types import LayerDocs, LayerType, Signature
 from ..schema.caffe_pb2 import ImageDataParameter
 from .common import CounterRng, Order, check_list_param, dims, float32_top
 from .data_layer import prefetch_depth, reads_batches
@@ -287,7 +287,7 @@ register(
     LayerType(
         Signature("ImageSegData", bottoms=0, tops=(1, 3), param="image_data_param", fork_settings=_OF_FORKS),
         reads_batches(look_at_image_seg_data, open_image_seg_data, prefetch_depth),
-        facts=Facts(
+        docs=LayerDocs(
             origin="DeepLab",
             restrictions="Label images are resized to the nearest pixel. With a crop, the mean is mean_value.",
         ),
@@ -325,7 +325,7 @@ register(
     LayerType(
         Signature("ImageLabelmapData", bottoms=0, tops=2, param="image_data_param"),
         reads_batches(look_at_image_labelmap_data, open_image_labelmap_data, prefetch_depth),
-        facts=Facts(origin="HED", restrictions="With a crop, the mean is mean_value."),
+        docs=LayerDocs(origin="HED", restrictions="With a crop, the mean is mean_value."),
     )
 )
 
@@ -376,7 +376,7 @@ register(
     LayerType(
         Signature("DenseImageData", bottoms=0, tops=2, param="dense_image_data_param"),
         reads_batches(look_at_dense_image_data, open_dense_image_data, prefetch_depth),
-        facts=Facts(
+        docs=LayerDocs(
             origin="SegNet",
             restrictions="With a crop, the mean is mean_value; what is smaller than the crop gets label 255 around it.",
         ),

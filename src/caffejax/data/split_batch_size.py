@@ -66,7 +66,7 @@ def _divide(layer: LayerParameter, by: int) -> list[str]:
         kind = type_of(layer)
     except GraphError:  # there is no such type
         return []
-    if by > 1 and isinstance(kind.runs, PerLayer):
+    if by > 1 and isinstance(kind.implementation, PerLayer):
         return [
             f"what such a layer gives is settled by its own code, so its batch cannot be divided among {by} devices; "
             "have each device take a whole batch, and the layer give as many examples as one device is to take"

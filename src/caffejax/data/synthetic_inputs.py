@@ -28,7 +28,7 @@ def complete_inputs(graph: Graph, given: Mapping[str, Any], random: np.random.Ge
     _check_given(graph, given)
     inputs = dict(given) if given.keys() >= set(graph.fed) else {**_read_batches(graph), **given}
     limits = _index_limits(graph)
-    drawing = {layer.bottoms[-1]: layer for layer in graph.layers if layer.type.gradient.indices.drawn}
+    drawing = {layer.bottoms[-1]: layer for layer in graph.layers if layer.type.gradient.indices.sample}
     for name in graph.fed:
         if name not in inputs:
             shape = graph.blobs[name].shape
@@ -42,7 +42,7 @@ def complete_inputs(graph: Graph, given: Mapping[str, Any], random: np.random.Ge
 
 
 def _drawn(graph: Graph, layer: Layer, random: np.random.Generator) -> Any:
-    draw = layer.type.gradient.indices.drawn
+    draw = layer.type.gradient.indices.sample
     assert draw is not None
     return draw(layer.context, random, *(graph.blobs[name] for name in layer.bottoms))
 

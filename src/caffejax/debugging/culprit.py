@@ -100,11 +100,11 @@ def _blame(layer: Layer, bottoms: Arrays, name: str, top: jax.Array) -> Culprit:
 def _wrong_label(layer: Layer, bottoms: Arrays) -> str:
     """Say what is wrong with the labels of a loss that counts classes, if anything."""
     known = layer.type.gradient.indices
-    classes = None if known.classes is None or known.picks else known.classes(layer.context, *bottoms)
+    classes = None if known.classes is None or known.gathers else known.classes(layer.context, *bottoms)
     if classes is None:
         return ""
     numbers = np.trunc(np.asarray(bottoms[known.bottoms[0]]))
-    wrong = out_of_range(numbers, classes, known.ignored(layer.context) if known.ignored else None)
+    wrong = out_of_range(numbers, classes, known.ignore_label(layer.context) if known.ignore_label else None)
     if not wrong.any():
         return ""
     first = [int(i) for i in np.argwhere(wrong)[0]]

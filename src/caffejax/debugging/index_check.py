@@ -90,7 +90,7 @@ def _as_read(graph: Graph, layer: Layer) -> bool:
     waiting = [makers[layer.bottoms[i]] for i in layer.index_bottoms]
     while waiting:
         maker = waiting.pop()
-        if not isinstance(maker.type.runs, Reads) and maker.type.facts.moves != "whole":
+        if not isinstance(maker.type.implementation, Reads) and maker.type.traits.data_movement != "whole":
             return False
         waiting += [makers[name] for name in maker.bottoms]
     return True

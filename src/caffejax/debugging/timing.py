@@ -98,13 +98,13 @@ class Timer:
     def _timed(self, part: Part, given: Given, before: Values) -> tuple[LayerTime, Result]:
         """Time one layer, for a data layer its reading; return what it makes, too."""
         (layer,) = part.layers
-        if isinstance(layer.type.runs, Reads):
+        if isinstance(layer.type.implementation, Reads):
             ms, tops = _timed(lambda: layer.finish(list(self._loader.read(layer.key).values())))
             made = Result(dict(zip(layer.tops, tops, strict=True)), {}, jnp.zeros(()))
             return LayerTime(layer.name, ms, 0.0), made
         if layer.type.is_fed:
             return LayerTime(layer.name, 0.0, 0.0), compute(part, given, before)
-        if layer.type.gradient.indices.picks:
+        if layer.type.gradient.indices.gathers:
             check_indices(layer, [before[name] for name in layer.bottoms])
         return self._compiled[part](given, before)
 

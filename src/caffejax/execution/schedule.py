@@ -191,9 +191,9 @@ def _row_kinds(layers: Sequence[Layer], trim: bool) -> dict[str, tuple[How, froz
         rows_vary = varying & set(layer.bottoms) == set(layer.bottoms_with_rows)
         varies = bool(layer.bottoms) and rows_vary and _ignores_padding(layer)
         kind: How = "host" if layer.type.on_host else "bucketed" if varies else "traced"
-        if isinstance(runs := layer.type.runs, OnHost):
+        if isinstance(runs := layer.type.implementation, OnHost):
             varies = runs.ragged
-        elif trim and layer.type.facts.padded:
+        elif trim and layer.type.traits.pads_rows:
             kind, varies = "trimmed", True
         how[layer.key] = kind, frozenset(varying)
         (varying.update if varies else varying.difference_update)(layer.tops)
@@ -206,7 +206,7 @@ def padded_blobs(layers: Sequence[Layer]) -> dict[str, str]:
     for layer in layers:
         roots = {origins.get(bottom) for bottom in layer.bottoms_with_rows}
         for top in layer.tops:
-            if layer.type.facts.padded:
+            if layer.type.traits.pads_rows:
                 origins[top] = top
             elif len(roots) == 1 and (root := roots.copy().pop()) is not None and _ignores_padding(layer):
                 origins[top] = root

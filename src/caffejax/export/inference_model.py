@@ -146,7 +146,7 @@ def _problems(subject: Subject, inputs: Shapes) -> list[Problem]:
     for layer in subject.layers:
         if any(bottom not in blobs for bottom in layer.bottoms):
             continue
-        if reason := layer.type.cannot.get("symbolic_batch"):
+        if reason := layer.type.unsupported.get("symbolic_batch"):
             problems.append(layer.problem(reason))
             continue
         try:

@@ -86,7 +86,7 @@ def write_stablehlo(subject: Subject, path: str | os.PathLike[str], **options: A
 
 def _check_layers(subject: Subject) -> None:
     """Raise `GraphError` naming every layer that cannot be exported."""
-    reasons = [(layer, layer.type.cannot.get("export")) for layer in subject.layers]
+    reasons = [(layer, layer.type.unsupported.get("export")) for layer in subject.layers]
     remedy = "cut the net before it with --outputs"
     if problems := [layer.problem(f"cannot be exported: {reason}; {remedy}") for layer, reason in reasons if reason]:
         raise GraphError(problems)

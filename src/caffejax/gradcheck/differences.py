@@ -45,7 +45,7 @@ FLOAT32 = Tolerances(0.16 / 4.0 ** np.arange(4), 1e-4, 1e-3, float(np.finfo(np.f
 
 def tolerances_for(case: Case) -> Tolerances:
     """Return what can be asked of the case's layer."""
-    runs = case.context.type.runs
+    runs = case.context.type.implementation
     return FLOAT32 if isinstance(runs, OnHost) and runs.in_float32 else FLOAT64
 
 

@@ -44,8 +44,8 @@ def derive(case: Case, samples: int | None, random: np.random.Generator) -> Deri
     return Derivations(
         differences=by_differences(case, samples, random),
         autodiff=by_autodiff(case),
-        rule=by_rule(case) if gradient.rule else list(map(np.zeros_like, case.values)) if case.on_host else None,
-        net=by_net(case) if gradient.rule and gradient.preferred else None,
+        rule=by_rule(case) if gradient.backward else list(map(np.zeros_like, case.values)) if case.on_host else None,
+        net=by_net(case) if gradient.backward and gradient.overrides_autodiff else None,
     )
 
 
@@ -71,7 +71,7 @@ def _row(
     fits = [None if w is None else w.error <= difference.tolerance for w in (rule_differences, autodiff_differences)]
     zero = not any(gradient.any() for gradient in found)
     if autodiff is None:
-        verdict = _of_host(bool(fits[0]), kind.gradient.rule is not None)
+        verdict = _of_host(bool(fits[0]), kind.gradient.backward is not None)
     elif rule is None or both is None:
         verdict = _of_two(bool(fits[1]), bool(kind.gradient.not_derivative))
     elif net is None:

@@ -169,7 +169,7 @@ class _Wiring:
             if not in_place and (top in self.blobs or top in self.unknown - self.doubtful or top in layer.top[:i]):
                 raise GraphError(f"top blob '{top}' produced by multiple sources")
         self.unread.update(layer.top)
-        if isinstance(kind.runs, Fed) and not kind.runs.from_arrays:
+        if isinstance(kind.implementation, Fed) and not kind.implementation.from_arrays:
             self.inputs.extend(layer.top)
 
     def _context(self, layer: LayerParameter) -> tuple[Context, Site]:
@@ -186,9 +186,9 @@ class _Wiring:
         for spec in specs:
             check_filler(spec.filler)
         lasting = [s for s in specs if s.persistent]
-        params = self.sharing.add(key, layer, lasting, strict=context.type.facts.origin == "BVLC")
+        params = self.sharing.add(key, layer, lasting, strict=context.type.docs.origin == "BVLC")
         carried = carried_params(key, len(params), [s for s in specs if not s.persistent])
-        look = context.type.runs.look(site) if isinstance(context.type.runs, Reads) else None
+        look = context.type.implementation.look(site) if isinstance(context.type.implementation, Reads) else None
         tops = self._tops(context, (*params, *carried), bottoms, look)
         check_countable(tops)
         names = tuple(layer.top) or (AUTOMATIC,) * len(tops if context.type.signature.loss else ())
@@ -222,7 +222,7 @@ class _Wiring:
         look: Look | None,
     ) -> tuple[jax.ShapeDtypeStruct, ...]:
         """Return what `top_shapes` does; layers that compute the same from the same shapes are traced once."""
-        if context.per_layer or not isinstance(context.type.runs, Traced):  # the first may read files
+        if context.per_layer or not isinstance(context.type.implementation, Traced):  # the first may read files
             return top_shapes(context, params, bottoms, look)
         given = context, tuple(p.spec.shape for p in params), tuple((b.shape, b.dtype) for b in bottoms)
         if given not in self.traced:
@@ -252,10 +252,10 @@ def top_shapes(
     kind = context.type
     if look is not None:
         return look.tops
-    if isinstance(kind.runs, Fed):
-        return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.runs.shapes(context))
-    if isinstance(kind.runs, OnHost):
-        return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.runs.top_shapes(context, *bottoms))
+    if isinstance(kind.implementation, Fed):
+        return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.implementation.shapes(context))
+    if isinstance(kind.implementation, OnHost):
+        return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.implementation.top_shapes(context, *bottoms))
     with explained(bottoms):
         shapes = _shapes_by_rule(context, bottoms)
     if shapes is not None:
@@ -273,11 +273,13 @@ def top_shapes(
 def _shapes_by_rule(context: Context, bottoms: Sequence[jax.ShapeDtypeStruct]) -> Sequence[Shape] | None:
     """Return shapes of a layer's tops by its type's rule, or None where forward has to be traced."""
     kind = context.type
-    if not isinstance(kind.runs, Traced) or context.run.precision == "bfloat16":
+    if not isinstance(kind.implementation, Traced) or context.run.precision == "bfloat16":
         return None
     if any(b.dtype != jnp.float32 for b in bottoms):
         return None
-    shapes: Sequence[Shape] | None = kind.runs.top_shapes and kind.runs.top_shapes(context, *bottoms)
+    shapes: Sequence[Shape] | None = kind.implementation.top_shapes and kind.implementation.top_shapes(
+        context, *bottoms
+    )
     return shapes
 
 
@@ -333,7 +335,7 @@ def _from_loss(layers: Sequence[Layer]) -> list[Layer]:
 
 
 def _forced(layer: Layer) -> Layer:
-    n, unforced = len(layer.bottoms), layer.type.gradient.unforced
+    n, unforced = len(layer.bottoms), layer.type.gradient.exempt_from_force_backward
     exempt = [i in unforced or not layer.type.takes_gradient(i, n) for i in range(n)]
     return replace(
         layer,

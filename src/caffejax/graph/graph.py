@@ -143,13 +143,13 @@ class Layer:
     @property
     def row_wise(self) -> bool:
         """Whether each row of its tops depends on the same row of its bottoms only."""
-        facts = self.type.facts
-        return facts.elementwise or (facts.row_wise(self.context) if callable(facts.row_wise) else facts.row_wise)
+        traits = self.type.traits
+        return traits.elementwise or (traits.row_wise(self.context) if callable(traits.row_wise) else traits.row_wise)
 
     @property
     def bottoms_with_rows(self) -> tuple[str, ...]:
         """Of a row-wise layer the bottoms whose rows the tops' are."""
-        which = self.type.facts.rows_of
+        which = self.type.traits.row_bottoms
         return self.bottoms if which is None else tuple(self.bottoms[i] for i in which)
 
     @property
@@ -241,7 +241,7 @@ class Graph:
     @property
     def fed_by_hand(self) -> tuple[str, ...]:
         """Those of them that the caller feeds, rather than a source."""
-        return tuple(top for layer in self.layers if isinstance(layer.type.runs, Fed) for top in layer.tops)
+        return tuple(top for layer in self.layers if isinstance(layer.type.implementation, Fed) for top in layer.tops)
 
     @cached_property
     def has_host_layers(self) -> bool:
@@ -251,7 +251,7 @@ class Graph:
     @cached_property
     def has_varying_rows(self) -> bool:
         """Whether the data may say how many rows some blobs have: of layers on the host, or with padded tops."""
-        return self.has_host_layers or any(layer.type.facts.padded for layer in self.layers)
+        return self.has_host_layers or any(layer.type.traits.pads_rows for layer in self.layers)
 
     @cached_property
     def split_roots(self) -> dict[str, str]:

@@ -190,13 +190,13 @@ def in_company(
     Raises:
         LayerError: for settings that make no sense, by which a layer would be told apart.
     """
-    runs = layer_type(layer.type).runs
-    if not isinstance(runs, Variants) or runs.settle is None:
+    runs = layer_type(layer.type).implementation
+    if not isinstance(runs, Variants) or runs.resolve is None:
         return layer
     read = layers[place].bottom[0] if layers[place].bottom else None
     beside = tuple(other for i, other in enumerate(layers) if i != place and read in other.bottom)
     shapes = tuple(blobs[name].shape if name in blobs else None for name in layer.bottom)
-    settled: LayerParameter = runs.settle(layer, Company(shapes, tuple(layers), beside))
+    settled: LayerParameter = runs.resolve(layer, Company(shapes, tuple(layers), beside))
     return settled
 
 
@@ -224,9 +224,9 @@ def layer_problems(layer: LayerParameter) -> Iterator[Problem]:
         return
     for message in kind.signature.count_problems(len(layer.bottom), len(layer.top)):
         yield Problem(message, layer=layer.name, layer_type=layer.type)
-    if kind.signature.weighted and not layer.loss_weight:
+    if kind.signature.requires_loss_weight and not layer.loss_weight:
         text = (
-            f"with {len(layer.bottom)} bottoms it is {kind.facts.origin}'s, which weighs nothing; give it a loss_weight"
+            f"with {len(layer.bottom)} bottoms it is {kind.docs.origin}'s, which weighs nothing; give it a loss_weight"
         )
         yield Problem(text, layer=layer.name, layer_type=layer.type)
     if layer.softmaxloss_param.ListFields():

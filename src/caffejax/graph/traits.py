@@ -32,14 +32,14 @@ def index_ranges(graph: Graph, *, parts: bool = False) -> dict[str, list[IndexRa
     through = {"whole", "parts"} if parts else {"whole"}
     ranges: dict[str, list[IndexRange]] = {}
     for layer in reversed(graph.layers):
-        if layer.type.facts.moves in through:
+        if layer.type.traits.data_movement in through:
             handed = [r for top in layer.tops for r in ranges.get(top, ())]
             for bottom in layer.bottoms if handed else ():
                 ranges.setdefault(bottom, []).extend(handed)
         known = layer.type.gradient.indices
         classes = _classes(layer, [graph.blobs[name] for name in layer.bottoms])
         if classes is not None:
-            ignored = None if known.ignored is None else known.ignored(layer.context)
+            ignored = None if known.ignore_label is None else known.ignore_label(layer.context)
             ranges.setdefault(index_blob(layer), []).append(IndexRange(layer, classes, ignored))
     return ranges
 
@@ -51,7 +51,7 @@ def index_blob(layer: Layer) -> str:
 
 def indexing_layers(graph: Graph) -> list[Layer]:
     """Return the layers that pick things by number; there, a number out of range is an error."""
-    return [layer for layer in graph.layers if layer.type.gradient.indices.picks]
+    return [layer for layer in graph.layers if layer.type.gradient.indices.gathers]
 
 
 def count_indexed(layer: Layer, bottoms: Iterable[Any]) -> int:
@@ -80,7 +80,11 @@ def is_memoryless(graph: Graph) -> bool:
     """
     if graph.has_host_layers:
         return False
-    stateful = [layer for layer in graph.layers if isinstance(layer.type.runs, Traced) and layer.type.runs.stateful]
+    stateful = [
+        layer
+        for layer in graph.layers
+        if isinstance(layer.type.implementation, Traced) and layer.type.implementation.stateful
+    ]
     shapes = [tuple(graph.blobs[name] for name in layer.bottoms) for layer in stateful]
     alike = {(layer.context, bottoms): layer for layer, bottoms in zip(stateful, shapes, strict=True)}
     return not any(_changes_state(layer, bottoms) for (_, bottoms), layer in alike.items())
@@ -88,11 +92,11 @@ def is_memoryless(graph: Graph) -> bool:
 
 def _changes_state(layer: Layer, bottoms: tuple[jax.ShapeDtypeStruct, ...]) -> bool:
     """Return whether what a layer gives for its state is anything but what it was given."""
-    known, shapes = layer.type.facts.by_channel, [p.spec.shape for p in layer.owned]
+    known, shapes = layer.type.traits.by_channel, [p.spec.shape for p in layer.owned]
     if (
         known
         and len(bottoms) == 1 < len(bottoms[0].shape)
-        and known.holds(layer.context, shapes, 1, bottoms[0].shape[1])
+        and known.applies(layer.context, shapes, 1, bottoms[0].shape[1])
     ):
         return False  # it normalizes by its statistics
     blobs = tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in layer.owned)

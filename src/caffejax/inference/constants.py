@@ -38,7 +38,7 @@ def _constant_tops(graph: Graph, layer: Layer, variables: Trees, known: Mapping[
     """Return a layer's tops if they are always the same."""
     if layer.type.is_fed or layer.type.on_host or layer.carried or not layer.bottoms:
         return None
-    if not layer.type.facts.by_shapes and not known.keys() >= set(layer.bottoms):
+    if not layer.type.traits.depends_only_on_shapes and not known.keys() >= set(layer.bottoms):
         return None
     if (compute_tops := host_function(layer)) is not None:
         return compute_tops([known.get(b, _zeros(graph, b)) for b in layer.bottoms])
@@ -54,7 +54,7 @@ def _zeros(graph: Graph, blob: str) -> np.ndarray:
 
 def host_function(layer: Layer) -> Callable[[Sequence[Any]], Constants] | None:
     """Return a function of a layer's bottoms that computes its tops, by name, with NumPy; None where there is none."""
-    runs = layer.type.runs
+    runs = layer.type.implementation
     if not isinstance(runs, Traced) or runs.host_forward is None or layer.owned or any(layer.loss_weights):
         return None
     forward = runs.host_forward

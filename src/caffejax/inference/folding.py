@@ -59,8 +59,8 @@ def _without_idle(graph: Graph) -> Graph:
 
 
 def _does_nothing(layer: Layer) -> bool:
-    facts = layer.type.facts
-    return facts.copies or (facts.identity is not None and facts.identity(layer.context))
+    traits = layer.type.traits
+    return traits.copies or (traits.is_identity is not None and traits.is_identity(layer.context))
 
 
 class _Folding:
@@ -107,18 +107,23 @@ class _Folding:
 
     def _is_taken(self, layer: Layer, arrays: Arrays) -> bool:
         """Take a layer into the one that makes its bottom, if it is no more than a factor and a bias by channel."""
-        known = layer.type.facts.by_channel
+        known = layer.type.traits.by_channel
         if known is None or len(layer.bottoms) != 1 or any(layer.loss_weights):
             return False
         (bottom,) = layer.bottoms
         maker = self._layers.get(self._makers.get(bottom, ""))
-        if maker is None or maker.type.facts.takes is None or len(maker.tops) != 1 or self._readers[bottom] != 1:
+        if (
+            maker is None
+            or maker.type.traits.fold_scale_bias is None
+            or len(maker.tops) != 1
+            or self._readers[bottom] != 1
+        ):
             return False
         shape = self._graph.blobs[bottom].shape
-        if not known.holds(layer.context, [tuple(a.shape) for a in arrays], 1, shape[1] if len(shape) > 1 else 0):
+        if not known.applies(layer.context, [tuple(a.shape) for a in arrays], 1, shape[1] if len(shape) > 1 else 0):
             return False
         by = known.factor_and_bias(layer.context, tuple(map(np.asarray, arrays)))
-        taken = maker.type.facts.takes(maker.context, self._arrays[maker.key], *by)
+        taken = maker.type.traits.fold_scale_bias(maker.context, self._arrays[maker.key], *by)
         if taken is None:
             return False
         message, blobs = taken

@@ -1,17 +1,18 @@
 """Layer types by Caffe's names. The registry imports the module of a type when the type is first asked for."""
 
 from .context import Context, ParamSpec, Phase, Site
+from .implementation import Company
 from .registry import layer_type, layer_types, register, registered, type_of
-from .runs import Company
 from .source import Look, Position, Source
 from .types import (
     SAME_AS_BOTTOMS,
     ByChannel,
-    Facts,
     Fed,
     Fusion,
     Gradient,
     Indices,
+    LayerDocs,
+    LayerTraits,
     LayerType,
     OnHost,
     PerLayer,
@@ -26,11 +27,12 @@ __all__ = [
     "ByChannel",
     "Company",
     "Context",
-    "Facts",
     "Fed",
     "Fusion",
     "Gradient",
     "Indices",
+    "LayerDocs",
+    "LayerTraits",
     "LayerType",
     "Look",
     "OnHost",

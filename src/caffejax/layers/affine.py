@@ -19,7 +19,7 @@ from .dtypes import promote
 from .loss import replaced
 from .namespace import namespace_of
 from .registry import register
-from .types import ByChannel, Facts, Gradient, LayerType, Signature, Traced
+from .types import ByChannel, Gradient, LayerTraits, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -62,7 +62,7 @@ register(
         Signature("Bias", bottoms=(1, 2), param="bias_param"),
         Traced(bias, params=bias_params, top_shapes=affine_top_shapes),
         Gradient(bias_backward),
-        Facts(dtypes="bottoms", pixels="same", by_channel=ByChannel(_of_channels, bias_by_channel)),
+        LayerTraits(dtype_policy="bottoms", spatial_map="same", by_channel=ByChannel(_of_channels, bias_by_channel)),
     )
 )
 
@@ -105,7 +105,7 @@ register(
         Signature("Scale", bottoms=(1, 2), param="scale_param", fork_settings=("min_value", "max_value")),
         Traced(scale, params=scale_params, top_shapes=affine_top_shapes),
         Gradient(scale_backward),
-        Facts(dtypes="bottoms", pixels="same", by_channel=ByChannel(_of_channels, scale_by_channel)),
+        LayerTraits(dtype_policy="bottoms", spatial_map="same", by_channel=ByChannel(_of_channels, scale_by_channel)),
     )
 )
 

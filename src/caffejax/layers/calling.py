@@ -26,7 +26,7 @@ Arrays = tuple[jax.Array, ...]
 
 def forward(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[Arrays, Arrays]:
     """Compute the tops, and the new values of the blobs that are not learnable (empty unless the type is stateful)."""
-    runs = ctx.type.runs
+    runs = ctx.type.implementation
     assert isinstance(runs, Traced | OnHost), f"{ctx.type.name} does not compute"
     return _tops_and_state(ctx, runs.forward(ctx, *_blob_argument(ctx, blobs), *bottoms))
 
@@ -47,7 +47,7 @@ def backward(
     top_diffs: Sequence[Any],
 ) -> tuple[Arrays, Arrays]:
     """Compute blob and bottom diffs by the type's hand-written rule; zeros where the rule gives None."""
-    rule = ctx.type.gradient.rule
+    rule = ctx.type.gradient.backward
     assert rule is not None, f"{ctx.type.name} has no backward rule"
     # a lone top is passed bare, as forward returned it
     y, dy = (s[0] if len(s) == 1 else tuple(s) for s in (tops, top_diffs))
@@ -65,7 +65,7 @@ def call(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array])
     kind = ctx.type
     if kind.on_host:
         return _call_on_host(ctx, blobs, bottoms)
-    if kind.facts.elementwise and ctx.fast and kind.params is None:  # what a formulation computes closes over no array
+    if kind.traits.elementwise and ctx.fast and kind.params is None:  # what a formulation computes closes over no array
         keyless = replace(ctx, base_key=None)
         return elementwise(lambda *bottoms: _call_traced(keyless, (), bottoms)[0], *bottoms), ()
     return _call_traced(ctx, blobs, bottoms)
@@ -73,7 +73,7 @@ def call(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array])
 
 def _call_traced(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
     kind = ctx.type
-    if kind.gradient.rule is None or not (kind.gradient.preferred or ctx.run.backward == "rules"):
+    if kind.gradient.backward is None or not (kind.gradient.overrides_autodiff or ctx.run.backward == "rules"):
         return forward(ctx, blobs, bottoms)
     return _with_rule(ctx, blobs, bottoms)
 
@@ -138,7 +138,7 @@ def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[ja
 
     def run_backward(residuals: Any, diffs: Any) -> Any:
         blobs, bottoms, tops, wanted = residuals
-        if ctx.type.gradient.rule is None:
+        if ctx.type.gradient.backward is None:
             raise LayerError("has no backward pass, but a gradient is asked of it")
         asked = ctx.propagate_down or (False,) * len(bottoms)
         down = replace(ctx, propagate_down=tuple(map(operator.or_, asked, wanted.bottoms)))
@@ -180,7 +180,7 @@ def _blob_argument(ctx: Context, blobs: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _tops_and_state(ctx: Context, result: Any) -> tuple[Arrays, Arrays]:
-    runs = ctx.type.runs
+    runs = ctx.type.implementation
     tops, state = result if isinstance(runs, Traced) and runs.stateful else (result, ())
     found = _tuple(tops)
     for top in found:

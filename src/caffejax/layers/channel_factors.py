@@ -10,7 +10,7 @@ from .axes import four_axes
 from .context import Context
 from .dtypes import promote
 from .registry import register
-from .types import Facts, Gradient, LayerType, Signature, Traced
+from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
 def axpy(ctx: Context, a: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
@@ -30,7 +30,8 @@ register(
         Signature("Axpy", bottoms=3),
         Traced(axpy),
         Gradient(axpy_backward),
-        Facts(row_wise=True, dtypes="bottoms", pixels="same", origin="SENet"),
+        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
+        docs=LayerDocs(origin="SENet"),
     )
 )
 
@@ -62,12 +63,9 @@ register(
         Signature("ChannelScale", bottoms=2, param="channel_scale_param"),
         Traced(channel_scale),
         Gradient(channel_scale_backward),
-        Facts(
-            row_wise=True,
-            dtypes="bottoms",
-            pixels="same",
-            origin="caffe-windows",
-            restrictions="No `global_scale`; forward and both gradients are always computed.",
+        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
+        docs=LayerDocs(
+            origin="caffe-windows", restrictions="No `global_scale`; forward and both gradients are always computed."
         ),
     )
 )

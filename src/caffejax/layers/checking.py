@@ -79,7 +79,7 @@ def check_dtypes(ctx: Context, names: Sequence[str], bottoms: Sequence[Any]) -> 
         if jnp.issubdtype(x.dtype, jnp.floating):
             continue
         counts = jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool
-        if not (counts and (ctx.type.facts.integers or i in indices)):
+        if not (counts and (ctx.type.traits.accepts_integers or i in indices)):
             raise LayerError(
                 f"bottom {i} ('{name}') is {x.dtype}, and layers compute in floating point: "
                 "give the net float32, as by .astype(jnp.float32)"

@@ -186,7 +186,7 @@ def without_wiring(layer: Any) -> Any:
 
 def settled(context: Context, site: Site) -> Context:
     """Give the context the type that the layer's own parameters make of it."""
-    runs = context.type.runs
+    runs = context.type.implementation
     if not isinstance(runs, PerLayer):
         return context
     made = runs.make(context, site)

@@ -20,11 +20,10 @@ from .axes import after_first_axis, canonical_axis
 from .context import Context, ParamSpec, Shape
 from .dtypes import promote
 from .epilogue import Epilogue
-from .label import Label, window_lines
 from .registry import register
 from .spatial import DILATION_OF_FORKS, convolution_output, convolution_window
 from .tops import every
-from .types import SAME_AS_BOTTOMS, Facts, Fusion, Gradient, LayerType, Signature, Traced
+from .types import SAME_AS_BOTTOMS, Fusion, Gradient, LayerTraits, LayerType, Signature, Traced
 from .weights import taken_by_outputs, weight_and_bias
 
 Arrays = tuple[jax.Array, ...]
@@ -204,20 +203,13 @@ def convolution_window_of(ctx: Context, x: Any) -> Window:
     return correlation(ctx, (x,)).window
 
 
-CONVOLUTION_LABEL = Label(
-    "#FF5050",
-    window=lambda layer: window_lines(layer.convolution_param),
-    edge=lambda layer: str(layer.convolution_param.num_output),
-    lr_mult=True,
-)
-CONVOLUTION_FACTS = Facts(
+CONVOLUTION_TRAITS = LayerTraits(
     row_wise=after_first_axis,
-    dtypes="products",
+    dtype_policy="products",
     weight_axes=4,
-    pixels="windows",
+    spatial_map="windows",
     window=convolution_window_of,
-    takes=taken_by_outputs,
-    label=CONVOLUTION_LABEL,
+    fold_scale_bias=taken_by_outputs,
 )
 
 register(
@@ -236,7 +228,7 @@ register(
             top_shapes=convolution_top_shapes,
         ),
         Gradient(convolution_backward),
-        CONVOLUTION_FACTS,
+        CONVOLUTION_TRAITS,
     )
 )
 

@@ -44,7 +44,10 @@ register(
         Signature("MultinomialLogisticLoss", bottoms=2, loss=True),
         Traced(multinomial_logistic_loss),
         Gradient(
-            multinomial_logistic_loss_backward, preferred=True, indices=Indices((1,), classes_of_rows), unforced=(1,)
+            multinomial_logistic_loss_backward,
+            overrides_autodiff=True,
+            indices=Indices((1,), classes_of_rows),
+            exempt_from_force_backward=(1,),
         ),
     )
 )
@@ -88,7 +91,7 @@ def sigmoid_cross_entropy_loss_backward(
 SIGMOID_CROSS_ENTROPY_LOSS = LayerType(  # registered with its weighted form
     Signature("SigmoidCrossEntropyLoss", bottoms=2, loss=True),
     Traced(sigmoid_cross_entropy_loss),
-    Gradient(sigmoid_cross_entropy_loss_backward, indices=Indices((1,)), unforced=(1,)),
+    Gradient(sigmoid_cross_entropy_loss_backward, indices=Indices((1,)), exempt_from_force_backward=(1,)),
 )
 
 

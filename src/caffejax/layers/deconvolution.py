@@ -9,7 +9,7 @@ import jax
 
 from ..errors import require
 from .context import Context, ParamSpec, Shape
-from .convolution import CONVOLUTION_FACTS, Correlation, correlation, summed
+from .convolution import CONVOLUTION_TRAITS, Correlation, correlation, summed
 from .registry import register
 from .spatial import DILATION_OF_FORKS
 from .tops import every
@@ -56,7 +56,9 @@ register(
         ),
         Traced(deconvolution, params=deconvolution_params),
         Gradient(deconvolution_backward),
-        replace(CONVOLUTION_FACTS, pixels="transposed", takes=None),  # its outputs are not the weight's first axis
+        replace(
+            CONVOLUTION_TRAITS, spatial_map="transposed", fold_scale_bias=None
+        ),  # its outputs are not the weight's first axis
     )
 )
 

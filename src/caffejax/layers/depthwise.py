@@ -12,7 +12,7 @@ from ..errors import require
 from ..kernels.window import Window
 from .context import Context, ParamSpec
 from .convolution import (
-    CONVOLUTION_FACTS,
+    CONVOLUTION_TRAITS,
     convolution,
     convolution_backward,
     convolution_fused,
@@ -23,7 +23,7 @@ from .convolution import (
 )
 from .epilogue import Epilogue
 from .registry import register
-from .types import SAME_AS_BOTTOMS, Fusion, Gradient, LayerType, Signature, Traced
+from .types import SAME_AS_BOTTOMS, Fusion, Gradient, LayerDocs, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -43,8 +43,8 @@ register(
             top_shapes=convolution_top_shapes,
         ),
         Gradient(convolution_backward),
-        replace(
-            CONVOLUTION_FACTS,
+        CONVOLUTION_TRAITS,
+        LayerDocs(
             origin="yonghenglh6/DepthwiseConvolution",
             restrictions="Without `group` every output sees all inputs, as in the fork on a CPU; on a GPU it takes "
             "`group` for the number of channels.",
@@ -93,7 +93,8 @@ register(
             fusion=Fusion(convolution_depthwise_fusible, convolution_depthwise_fused),
         ),
         Gradient(convolution_depthwise_backward),
-        replace(CONVOLUTION_FACTS, row_wise=True, window=convolution_depthwise_window, origin="Tiny-DSOD, ShuffleNet"),
+        replace(CONVOLUTION_TRAITS, row_wise=True, window=convolution_depthwise_window),
+        LayerDocs(origin="Tiny-DSOD, ShuffleNet"),
     )
 )
 

@@ -13,7 +13,7 @@ from .context import Context
 from .dtypes import promote
 from .loss import require_one_batch
 from .registry import register
-from .types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from .types import Gradient, Indices, LayerTraits, LayerType, Signature, Traced
 
 _SOFTENING = 1e-4  # Caffe divides by the distance plus this
 
@@ -38,7 +38,7 @@ register(
         Signature("EuclideanLoss", bottoms=2, loss=True),
         Traced(euclidean_loss),
         Gradient(euclidean_loss_backward),
-        Facts(integers=True),
+        LayerTraits(accepts_integers=True),
     )
 )
 
@@ -82,7 +82,9 @@ register(
     LayerType(
         Signature("ContrastiveLoss", bottoms=3, param="contrastive_loss_param", loss=True),
         Traced(contrastive_loss),
-        Gradient(contrastive_loss_backward, preferred=True, indices=Indices((2,)), unforced=(2,)),
+        Gradient(
+            contrastive_loss_backward, overrides_autodiff=True, indices=Indices((2,)), exempt_from_force_backward=(2,)
+        ),
     )
 )
 

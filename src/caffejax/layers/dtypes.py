@@ -41,9 +41,9 @@ def cast_inputs(
     ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]
 ) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
     """Cast a layer's blobs and bottoms as its dtype policy says; gradients come back in the dtypes given."""
-    if ctx.run.precision != "bfloat16" or ctx.type.facts.dtypes == "bottoms":
+    if ctx.run.precision != "bfloat16" or ctx.type.traits.dtype_policy == "bottoms":
         return tuple(blobs), tuple(bottoms)
-    if ctx.type.facts.dtypes == "float32":
+    if ctx.type.traits.dtype_policy == "float32":
         return tuple(blobs), tuple(map(to_float32, bottoms))
     return tuple(_narrow(b) if b.ndim > 1 else b for b in blobs), tuple(map(_narrow, bottoms))
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from ..errors import require
 from .context import Context, Shape
 from .registry import register
-from .types import Facts, Gradient, LayerType, Signature, Traced
+from .types import Gradient, LayerTraits, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -58,7 +58,7 @@ register(
         Signature("Eltwise", bottoms=(2, None), param="eltwise_param"),
         Traced(eltwise, top_shapes=eltwise_top_shapes),
         Gradient(eltwise_backward),
-        Facts(elementwise=True, dtypes="bottoms"),
+        LayerTraits(elementwise=True, dtype_policy="bottoms"),
     )
 )
 

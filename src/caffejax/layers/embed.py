@@ -52,6 +52,6 @@ register(
     LayerType(
         Signature("Embed", param="embed_param"),
         Traced(embed, params=embed_params),
-        Gradient(embed_backward, indices=Indices((0,), classes=embed_classes, picks=True)),
+        Gradient(embed_backward, indices=Indices((0,), classes=embed_classes, gathers=True)),
     )
 )

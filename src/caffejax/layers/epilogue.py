@@ -22,12 +22,12 @@ class Epilogue:
 
     def is_by_channel(self, axis: int, channels: int) -> bool:
         """Return whether it is no more than a factor and a bias for each channel."""
-        known = self.ctx.type.facts.by_channel
-        return known is not None and known.holds(self.ctx, [tuple(b.shape) for b in self.blobs], axis, channels)
+        known = self.ctx.type.traits.by_channel
+        return known is not None and known.applies(self.ctx, [tuple(b.shape) for b in self.blobs], axis, channels)
 
     def factor_and_bias(self) -> tuple[Any, Any]:
         """Return these, (channels,) each, of a layer that is no more."""
-        known = self.ctx.type.facts.by_channel
+        known = self.ctx.type.traits.by_channel
         assert known is not None
         found: tuple[Any, Any] = known.factor_and_bias(self.ctx, self.blobs)
         return found
@@ -35,5 +35,5 @@ class Epilogue:
     @property
     def is_relu(self) -> bool:
         """Whether it is max(x, 0) and no more."""
-        known = self.ctx.type.facts.relu
+        known = self.ctx.type.traits.is_relu
         return known is not None and known(self.ctx)

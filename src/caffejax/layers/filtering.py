@@ -10,7 +10,7 @@ from ..errors import require
 from .context import Context, Shape
 from .registry import register
 from .tops import every
-from .types import Facts, Gradient, Indices, LayerType, OnHost, Signature
+from .types import Gradient, Indices, LayerTraits, LayerType, OnHost, Signature
 
 Arrays = tuple[np.ndarray, ...]
 
@@ -48,7 +48,7 @@ register(
         Signature("Filter", bottoms=(2, None), tops=(1, None), in_place=False),
         OnHost(filter_, filter_top_shapes, ragged=True),
         Gradient(filter_backward, indices=Indices((-1,))),
-        Facts(integers=True),
+        LayerTraits(accepts_integers=True),
     )
 )
 

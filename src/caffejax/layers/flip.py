@@ -9,7 +9,7 @@ from ..errors import require
 from .axes import canonical_axis
 from .context import Context, Shape
 from .registry import register
-from .types import Facts, Gradient, LayerType, Signature, Traced
+from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
 def reverse(ctx: Context, x: jax.Array) -> jax.Array:
@@ -30,13 +30,10 @@ register(
         Signature("Reverse", param="reverse_param", in_place=False),
         Traced(reverse),
         Gradient(reverse_backward),
-        Facts(
-            row_wise=reverses_within_rows,
-            moves="whole",
-            dtypes="bottoms",
-            integers=True,
-            origin="CTPN",
+        LayerTraits(
+            row_wise=reverses_within_rows, data_movement="whole", dtype_policy="bottoms", accepts_integers=True
         ),
+        docs=LayerDocs(origin="CTPN"),
     )
 )
 
@@ -62,7 +59,8 @@ register(
         Signature("Flip", param="flip_param", in_place=False),
         Traced(flip),
         Gradient(flip_backward),
-        Facts(row_wise=True, moves="whole", dtypes="bottoms", integers=True, origin="caffe-windows"),
+        LayerTraits(row_wise=True, data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
+        docs=LayerDocs(origin="caffe-windows"),
     )
 )
 

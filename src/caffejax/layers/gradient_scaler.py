@@ -11,7 +11,7 @@ from ..errors import require
 from .context import Context, ParamSpec
 from .metric_learning.annealing import next_pass, passes
 from .registry import register
-from .types import Facts, Gradient, LayerType, Signature, Traced
+from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -42,16 +42,17 @@ register(
     LayerType(
         Signature("GradientScaler", param="gradient_scaler_param"),
         Traced(gradient_scaler, params=gradient_scaler_params, stateful=True),
-        Gradient(gradient_scaler_backward, preferred=True, not_derivative="It is the top's, turned round and scaled."),
-        Facts(
-            row_wise=True,
-            dtypes="bottoms",
-            moves="whole",
-            pixels="same",
+        Gradient(
+            gradient_scaler_backward,
+            overrides_autodiff=True,
+            not_derivative="It is the top's, turned round and scaled.",
+        ),
+        LayerTraits(row_wise=True, dtype_policy="bottoms", data_movement="whole", spatial_map="same"),
+        docs=LayerDocs(
             origin="ddtm/caffe (DANN)",
             restrictions="Forward passes are counted, where the fork asks the solver for its iteration: with iter_size "
             "max_iter has to be that many times as much. No recorded case.",
-            cannot={"second": "the gradient's own gradient is turned round once more"},
+            unsupported={"second": "the gradient's own gradient is turned round once more"},
         ),
     )
 )

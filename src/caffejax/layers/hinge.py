@@ -38,7 +38,7 @@ register(
     LayerType(
         Signature("HingeLoss", bottoms=2, param="hinge_loss_param", loss=True),
         Traced(hinge_loss),
-        Gradient(hinge_loss_backward, indices=Indices((1,), classes_of_rows), unforced=(1,)),
+        Gradient(hinge_loss_backward, indices=Indices((1,), classes_of_rows), exempt_from_force_backward=(1,)),
     )
 )
 

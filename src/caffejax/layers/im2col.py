@@ -14,7 +14,7 @@ from .axes import after_first_axis, canonical_axis
 from .context import Context, Shape
 from .registry import register
 from .spatial import DILATION_OF_FORKS, convolution_output, convolution_window
-from .types import Facts, Gradient, LayerType, Signature, Traced
+from .types import Gradient, LayerTraits, LayerType, Signature, Traced
 
 
 def im2col(ctx: Context, x: jax.Array) -> jax.Array:
@@ -42,7 +42,13 @@ register(
         Signature("Im2col", param="convolution_param", fork_settings=DILATION_OF_FORKS),
         Traced(im2col),
         Gradient(im2col_backward),
-        Facts(row_wise=after_first_axis, dtypes="bottoms", integers=True, pixels="windows", window=im2col_window),
+        LayerTraits(
+            row_wise=after_first_axis,
+            dtype_policy="bottoms",
+            accepts_integers=True,
+            spatial_map="windows",
+            window=im2col_window,
+        ),
     )
 )
 

@@ -16,7 +16,7 @@ from .context import Context, Shape
 from .dtypes import promote
 from .registry import register
 from .sight import own_pixel
-from .types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
 def argmax(ctx: Context, x: jax.Array) -> jax.Array:
@@ -52,7 +52,7 @@ register(
         Signature("ArgMax", param="argmax_param"),
         Traced(argmax),
         Gradient(exists=False, not_derivative="Caffe has no backward pass for the largest values."),
-        Facts(sees=_argmax_sees),
+        LayerTraits(receptive_window=_argmax_sees),
     )
 )
 
@@ -80,8 +80,9 @@ register(
     LayerType(
         Signature("BatchReindex", bottoms=2),
         Traced(batch_reindex),
-        Gradient(batch_reindex_backward, indices=Indices((1,), classes=batch_reindex_classes, picks=True)),
-        Facts(dtypes="bottoms", cannot={"joined": "it numbers the items of the device's own batch"}),
+        Gradient(batch_reindex_backward, indices=Indices((1,), classes=batch_reindex_classes, gathers=True)),
+        LayerTraits(dtype_policy="bottoms"),
+        docs=LayerDocs(unsupported={"joined": "it numbers the items of the device's own batch"}),
     )
 )
 
@@ -114,7 +115,7 @@ register(
         Signature("Crop", bottoms=2, param="crop_param"),
         Traced(crop),
         Gradient(crop_backward),
-        Facts(dtypes="bottoms", integers=True, pixels="cropped"),
+        LayerTraits(dtype_policy="bottoms", accepts_integers=True, spatial_map="cropped"),
     )
 )
 

@@ -61,7 +61,7 @@ def make_infogain_loss(ctx: Context, site: Site) -> LayerType:
     leaves the gradient alone. A second top is the softmax; nothing comes back from it.
     """
     if len(site.layer.bottom) > 2:
-        return replace(ctx.type, runs=Traced(infogain_loss))
+        return replace(ctx.type, implementation=Traced(infogain_loss))
     require(ctx.param.source, "the infogain matrix is missing: give source, or a third bottom")
     stored = np.asarray(read_blob_proto(site.path(ctx.param.source)))
 
@@ -71,15 +71,19 @@ def make_infogain_loss(ctx: Context, site: Site) -> LayerType:
     def with_stored_backward(ctx: Context, scores: jax.Array, labels: jax.Array, **tops: Any) -> Any:
         return infogain_loss_backward(ctx, scores, labels, stored, **tops)[:2]
 
-    gradient = replace(ctx.type.gradient, rule=with_stored_backward)
-    return replace(ctx.type, runs=Traced(with_stored), gradient=gradient)
+    gradient = replace(ctx.type.gradient, backward=with_stored_backward)
+    return replace(ctx.type, implementation=Traced(with_stored), gradient=gradient)
 
 
 register(
     LayerType(
         Signature("InfogainLoss", bottoms=(2, 3), tops=(1, 2), param="infogain_loss_param", loss=True),
         PerLayer(make_infogain_loss),
-        Gradient(infogain_loss_backward, indices=Indices((1, 2), classes_along_axis, ignored_label), unforced=(1,)),
+        Gradient(
+            infogain_loss_backward,
+            indices=Indices((1, 2), classes_along_axis, ignored_label),
+            exempt_from_force_backward=(1,),
+        ),
     )
 )
 

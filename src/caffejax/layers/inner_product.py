@@ -14,8 +14,7 @@ from ..kernels.product import rows_times
 from .axes import after_first_axis, canonical_axis
 from .context import Context, ParamSpec, Shape
 from .dtypes import promote
-from .label import Label
-from .types import Facts, Gradient, LayerType, Signature, Traced
+from .types import Gradient, LayerTraits, LayerType, Signature, Traced
 from .weights import taken_by_outputs, weight_and_bias
 
 
@@ -57,17 +56,9 @@ def inner_product_backward(
     return (d_weight, *(promote(d_rows).sum(0) for _ in bias)), dx.reshape(x.shape)
 
 
-INNER_PRODUCT_LABEL = Label("#CC33FF", edge=lambda layer: str(layer.inner_product_param.num_output), lr_mult=True)
-
 INNER_PRODUCT = LayerType(  # registered with its other forms
     Signature("InnerProduct", param="inner_product_param"),
     Traced(inner_product, params=inner_product_params, top_shapes=inner_product_top_shapes),
     Gradient(inner_product_backward),
-    Facts(
-        row_wise=after_first_axis,
-        dtypes="products",
-        weight_axes=2,
-        takes=taken_by_outputs,
-        label=INNER_PRODUCT_LABEL,
-    ),
+    LayerTraits(row_wise=after_first_axis, dtype_policy="products", weight_axes=2, fold_scale_bias=taken_by_outputs),
 )

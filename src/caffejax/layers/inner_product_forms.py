@@ -15,7 +15,7 @@ from .context import Context, ParamSpec
 from .dtypes import promote
 from .inner_product import INNER_PRODUCT, inner_product, inner_product_backward, inner_product_params, product_of_rows
 from .registry import register
-from .types import Facts, Gradient, LayerType, Signature, Traced, Variants
+from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 from .unit_rows import nearly_unit_rows
 
 Arrays = tuple[jax.Array, ...]
@@ -87,21 +87,19 @@ OF_BOTTOMS = LayerType(
     Signature("InnerProduct", bottoms=(1, 3), param="inner_product_param"),
     Traced(inner_product_of_bottoms, params=inner_product_of_bottoms_params),
     Gradient(inner_product_of_bottoms_backward),
-    Facts(row_wise=False, dtypes="products", weight_axes=2, label=INNER_PRODUCT.facts.label, origin="caffe-windows"),
+    LayerTraits(row_wise=False, dtype_policy="products", weight_axes=2),
+    docs=LayerDocs(origin="caffe-windows"),
 )
 OF_UNIT_ROWS = LayerType(
     Signature("InnerProduct", param="inner_product_param", fork_settings=("normalize",)),
     Traced(inner_product_of_unit_rows, params=inner_product_params),
     Gradient(
         inner_product_of_unit_rows_backward,
-        preferred=True,
+        overrides_autodiff=True,
         not_derivative="The gradient takes the weight's rows as they are after the division.",
     ),
-    Facts(
-        row_wise=after_first_axis,
-        dtypes="products",
-        weight_axes=2,
-        label=INNER_PRODUCT.facts.label,
+    LayerTraits(row_wise=after_first_axis, dtype_policy="products", weight_axes=2),
+    docs=LayerDocs(
         origin="caffe-windows",
         restrictions="The weight itself stays as it is; the fork overwrites it with the rows of length 1.",
     ),
@@ -111,10 +109,10 @@ register(
     replace(
         INNER_PRODUCT,
         signature=replace(INNER_PRODUCT.signature, bottoms=(1, 3), fork_settings=("normalize",)),
-        runs=Variants(
+        implementation=Variants(
             _variant,
             {"BVLC's": INNER_PRODUCT, "of bottoms": OF_BOTTOMS, "of unit rows": OF_UNIT_ROWS},
-            told_apart="They are told apart by the number of bottoms, and by `normalize` in its parameters.",
+            selection_doc="They are told apart by the number of bottoms, and by `normalize` in its parameters.",
         ),
     )
 )

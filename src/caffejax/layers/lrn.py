@@ -17,7 +17,7 @@ from .dtypes import promote
 from .pooling import average_windows
 from .registry import register
 from .sight import own_pixel
-from .types import Facts, Gradient, LayerType, Signature, Traced
+from .types import Gradient, LayerTraits, LayerType, Signature, Traced
 
 
 def lrn(ctx: Context, x: jax.Array) -> jax.Array:
@@ -56,7 +56,7 @@ register(
         Signature("LRN", param="lrn_param"),
         Traced(lrn),
         Gradient(lrn_backward),
-        Facts(row_wise=True, dtypes="bottoms", pixels="same", sees=_sees),
+        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same", receptive_window=_sees),
     )
 )
 

@@ -14,7 +14,7 @@ from .context import Context, ParamSpec
 from .dtypes import promote
 from .recurrent import CARRIES, NO_DIFFS_OF_STATES, Arrays, Pair, Sequence, declare, diffs, sequence
 from .registry import register
-from .types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from .types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
 
 
 def lstm_unit(ctx: Context, c: jax.Array, gates: jax.Array, cont: jax.Array) -> Arrays:
@@ -40,7 +40,7 @@ register(
     LayerType(
         Signature("LSTMUnit", bottoms=3, tops=2),
         Traced(lstm_unit),
-        Gradient(lstm_unit_backward, indices=Indices((2,)), unforced=(2,)),
+        Gradient(lstm_unit_backward, indices=Indices((2,)), exempt_from_force_backward=(2,)),
     )
 )
 
@@ -151,7 +151,9 @@ register(
     LayerType(
         Signature("LSTM", bottoms=(2, 5), tops=(1, 3), param="recurrent_param"),
         Traced(lstm, params=lstm_params, stateful=True),
-        Gradient(lstm_backward, indices=Indices((1,)), unforced=(1,), not_derivative=NO_DIFFS_OF_STATES),
-        Facts(cannot=CARRIES),
+        Gradient(
+            lstm_backward, indices=Indices((1,)), exempt_from_force_backward=(1,), not_derivative=NO_DIFFS_OF_STATES
+        ),
+        docs=LayerDocs(unsupported=CARRIES),
     )
 )

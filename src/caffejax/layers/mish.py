@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from .context import Context
 from .registry import register
-from .types import Facts, Gradient, LayerType, Signature, Traced
+from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
 def mish(ctx: Context, x: jax.Array) -> jax.Array:
@@ -25,6 +25,7 @@ register(
         Signature("Mish"),
         Traced(mish),
         Gradient(mish_backward),
-        Facts(elementwise=True, dtypes="bottoms", origin="YOLOv4"),
+        LayerTraits(elementwise=True, dtype_policy="bottoms"),
+        docs=LayerDocs(origin="YOLOv4"),
     )
 )

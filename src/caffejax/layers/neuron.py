@@ -13,10 +13,9 @@ from ..schema.caffe_pb2 import FillerParameter
 from .axes import four_axes
 from .context import Context, ParamSpec
 from .dtypes import promote
-from .label import Label
 from .registry import register
 from .tops import same_shape
-from .types import Facts, Gradient, LayerType, Signature, Traced
+from .types import Gradient, LayerTraits, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -38,7 +37,7 @@ register(
         Signature("ReLU", param="relu_param"),
         Traced(relu, top_shapes=same_shape),
         Gradient(relu_backward),
-        Facts(relu=lambda ctx: ctx.param.negative_slope == 0, elementwise=True, dtypes="bottoms"),
+        LayerTraits(is_relu=lambda ctx: ctx.param.negative_slope == 0, elementwise=True, dtype_policy="bottoms"),
     )
 )
 
@@ -73,7 +72,7 @@ register(
         Signature("PReLU", param="prelu_param"),
         Traced(prelu, params=prelu_params, top_shapes=same_shape),
         Gradient(prelu_backward),
-        Facts(row_wise=True, dtypes="bottoms", pixels="same", label=Label(family="activation")),
+        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
     )
 )
 
@@ -97,7 +96,7 @@ register(
         Signature("ELU", param="elu_param"),
         Traced(elu, top_shapes=same_shape),
         Gradient(elu_backward),
-        Facts(elementwise=True, dtypes="bottoms"),
+        LayerTraits(elementwise=True, dtype_policy="bottoms"),
     )
 )
 
@@ -116,7 +115,7 @@ register(
         Signature("Sigmoid", param="sigmoid_param"),
         Traced(sigmoid, top_shapes=same_shape),
         Gradient(sigmoid_backward),
-        Facts(elementwise=True, dtypes="bottoms"),
+        LayerTraits(elementwise=True, dtype_policy="bottoms"),
     )
 )
 
@@ -135,7 +134,7 @@ register(
         Signature("TanH", param="tanh_param"),
         Traced(tanh, top_shapes=same_shape),
         Gradient(tanh_backward),
-        Facts(elementwise=True, dtypes="bottoms"),
+        LayerTraits(elementwise=True, dtype_policy="bottoms"),
     )
 )
 
@@ -155,7 +154,7 @@ register(
         Signature("Swish", param="swish_param"),
         Traced(swish, top_shapes=same_shape),
         Gradient(swish_backward),
-        Facts(elementwise=True, dtypes="bottoms"),
+        LayerTraits(elementwise=True, dtype_policy="bottoms"),
     )
 )
 
@@ -169,7 +168,7 @@ def bnll_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) ->
     return dy * -jnp.expm1(-y)  # 1 - 1 / (1 + exp(x))
 
 
-register(LayerType(Signature("BNLL"), Traced(bnll), Gradient(bnll_backward), Facts(elementwise=True)))
+register(LayerType(Signature("BNLL"), Traced(bnll), Gradient(bnll_backward), LayerTraits(elementwise=True)))
 
 
 def absval(ctx: Context, x: jax.Array) -> jax.Array:
@@ -186,7 +185,7 @@ register(
         Signature("AbsVal", in_place=False),
         Traced(absval, top_shapes=same_shape),
         Gradient(absval_backward),
-        Facts(elementwise=True, dtypes="bottoms"),
+        LayerTraits(elementwise=True, dtype_policy="bottoms"),
     )
 )
 
@@ -209,7 +208,7 @@ register(
         Signature("Clip", param="clip_param"),
         Traced(clip),
         Gradient(clip_backward),
-        Facts(elementwise=True, dtypes="bottoms"),
+        LayerTraits(elementwise=True, dtype_policy="bottoms"),
     )
 )
 
@@ -228,7 +227,7 @@ register(
         Signature("Threshold", param="threshold_param"),
         Traced(threshold),
         Gradient(exists=False),
-        Facts(elementwise=True),
+        LayerTraits(elementwise=True),
     )
 )
 
@@ -256,13 +255,7 @@ register(
         Signature("Dropout", param="dropout_param", fork_settings=("scale_train", "sample_weights_test")),
         Traced(dropout, top_shapes=lambda ctx, x: [x.shape] if dropout_is_identity(ctx) else None),
         Gradient(dropout_backward),
-        Facts(
-            row_wise=True,
-            identity=dropout_is_identity,
-            dtypes="bottoms",
-            pixels="same",
-            label=Label(family="activation"),
-        ),
+        LayerTraits(row_wise=True, is_identity=dropout_is_identity, dtype_policy="bottoms", spatial_map="same"),
     )
 )
 

@@ -18,7 +18,7 @@ from .epilogue import Epilogue
 from .namespace import namespace_of, rsqrt, stop_gradient
 from .registry import register
 from .sight import whole_plane
-from .types import ByChannel, Facts, Fusion, Gradient, LayerType, Signature, Traced
+from .types import ByChannel, Fusion, Gradient, LayerTraits, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -110,7 +110,7 @@ PLAIN_BATCH_NORM = LayerType(
         top_shapes=batch_norm_top_shapes,
     ),
     Gradient(batch_norm_backward),
-    Facts(dtypes="bottoms", pixels="same", by_channel=ByChannel(of_channels, batch_norm_by_channel)),
+    LayerTraits(dtype_policy="bottoms", spatial_map="same", by_channel=ByChannel(of_channels, batch_norm_by_channel)),
 )
 
 
@@ -200,8 +200,8 @@ register(
     LayerType(
         Signature("MVN", param="mvn_param"),
         Traced(mvn),
-        Gradient(mvn_backward, preferred=True),
-        Facts(dtypes="bottoms", pixels="same", sees=whole_plane),
+        Gradient(mvn_backward, overrides_autodiff=True),
+        LayerTraits(dtype_policy="bottoms", spatial_map="same", receptive_window=whole_plane),
     )
 )
 

@@ -14,11 +14,11 @@ from ..schema.caffe_pb2 import FillerParameter
 from .axes import four_axes
 from .context import Context, ParamSpec
 from .dtypes import promote
+from .implementation import Company
 from .registry import register
-from .runs import Company
 from .sight import own_pixel
 from .tops import every
-from .types import Facts, Gradient, LayerType, Signature, Traced, Variants
+from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 _NORMFACE_EPS = 1e-6
 
@@ -57,15 +57,9 @@ def _sees(ctx: Context, bottom: Any) -> Window | None:
 NORMALIZE_SSD = LayerType(
     Signature("Normalize", param="norm_param"),
     Traced(normalize, params=normalize_params),
-    Gradient(normalize_backward, preferred=True),
-    Facts(
-        row_wise=True,
-        dtypes="bottoms",
-        pixels="same",
-        sees=_sees,
-        origin="SSD",
-        restrictions="add_eps_before_sqrt: false, of another fork, is refused.",
-    ),
+    Gradient(normalize_backward, overrides_autodiff=True),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same", receptive_window=_sees),
+    docs=LayerDocs(origin="SSD", restrictions="add_eps_before_sqrt: false, of another fork, is refused."),
 )
 
 
@@ -116,13 +110,8 @@ NORMALIZE_NORMFACE = LayerType(
     Signature("Normalize", tops=(1, 2), param="normalize_param"),
     Traced(normalize_places),
     Gradient(normalize_places_backward, not_derivative="Nothing comes back from the lengths unless bp_norm is true."),
-    Facts(
-        row_wise=True,
-        dtypes="bottoms",
-        pixels="same",
-        origin="NormFace",
-        restrictions="normalize_type is L2; fix_gradient is refused.",
-    ),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
+    docs=LayerDocs(origin="NormFace", restrictions="normalize_type is L2; fix_gradient is refused."),
 )
 
 
@@ -164,10 +153,10 @@ register(
         Variants(
             choose_normalize,
             {"SSD": NORMALIZE_SSD, "NormFace": NORMALIZE_NORMFACE},
-            told_apart="With norm_param, or anything said of its blob, it is the SSD fork's; with normalize_param or "
-            "two tops it is NormFace's. One that says nothing is the SSD fork's on maps, NormFace's on features.",
-            settle=settle_normalize,
+            selection_doc="With norm_param, or anything said of its blob, it is the SSD fork's; with normalize_param "
+            "or two tops it is NormFace's. One that says nothing is the SSD fork's on maps, NormFace's on features.",
+            resolve=settle_normalize,
         ),
-        facts=Facts(origin="SSD, NormFace"),
+        docs=LayerDocs(origin="SSD, NormFace"),
     )
 )

@@ -14,7 +14,7 @@ from .axes import canonical_axis
 from .context import Context, Shape
 from .registry import register
 from .sight import own_pixel
-from .types import Facts, Gradient, LayerType, Signature, Traced
+from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
 def permute(ctx: Context, x: jax.Array) -> jax.Array:
@@ -35,14 +35,14 @@ register(
         Signature("Permute", param="permute_param", in_place=False),
         Traced(permute, top_shapes=lambda ctx, x: [tuple(x.shape[i] for i in permuted_axes(ctx, x.shape))]),
         Gradient(permute_backward),
-        Facts(
+        LayerTraits(
             row_wise=permutes_rows,
-            moves="whole",
-            dtypes="bottoms",
-            integers=True,
-            sees=lambda ctx, bottom: _sees(ctx, bottom, permuted_axes),
-            origin="SSD",
+            data_movement="whole",
+            dtype_policy="bottoms",
+            accepts_integers=True,
+            receptive_window=lambda ctx, bottom: _sees(ctx, bottom, permuted_axes),
         ),
+        docs=LayerDocs(origin="SSD"),
     )
 )
 
@@ -75,14 +75,14 @@ register(
         Signature("Transpose", param="transpose_param", in_place=False),
         Traced(transpose),
         Gradient(transpose_backward),
-        Facts(
+        LayerTraits(
             row_wise=transposes_rows,
-            moves="whole",
-            dtypes="bottoms",
-            integers=True,
-            sees=lambda ctx, bottom: _sees(ctx, bottom, transposed_axes),
-            origin="CTPN",
+            data_movement="whole",
+            dtype_policy="bottoms",
+            accepts_integers=True,
+            receptive_window=lambda ctx, bottom: _sees(ctx, bottom, transposed_axes),
         ),
+        docs=LayerDocs(origin="CTPN"),
     )
 )
 

@@ -18,11 +18,10 @@ from ..kernels.table import table
 from ..kernels.window import Window
 from .context import Context, Shape
 from .dtypes import promote
-from .label import Label, window_lines
 from .registry import register
 from .stochastic_pooling import stochastic_diff, stochastic_windows
 from .tops import first
-from .types import Facts, Gradient, LayerType, Signature, Traced
+from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 _MOST_STEPS = 8192  # more would take minutes to compile
 _LARGEST = 1024  # a kernel beyond the plane is no use, and each of its cells is a step of the computation
@@ -60,25 +59,13 @@ def pooling_window(ctx: Context, x: Any) -> Window:
     return window_and_size(ctx, x)[0]
 
 
-POOLING_LABEL = Label(
-    "#FF9900",
-    kind=lambda layer: layer.pooling_param.PoolMethod.Name(layer.pooling_param.pool),
-    window=lambda layer: window_lines(layer.pooling_param, everything=layer.pooling_param.global_pooling),
-)
-
 register(
     LayerType(
         Signature("Pooling", tops=(1, 2), param="pooling_param", fork_settings=("ceil_mode",)),
         Traced(pooling, top_shapes=pooling_top_shapes),
         Gradient(pooling_backward),
-        Facts(
-            row_wise=True,
-            dtypes="bottoms",
-            pixels="windows",
-            window=pooling_window,
-            restrictions="A kernel larger than both the plane and 1024 is refused.",
-            label=POOLING_LABEL,
-        ),
+        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="windows", window=pooling_window),
+        docs=LayerDocs(restrictions="A kernel larger than both the plane and 1024 is refused."),
     )
 )
 

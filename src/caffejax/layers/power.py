@@ -12,7 +12,7 @@ from ..errors import require
 from .context import Context
 from .registry import register
 from .tops import same_shape
-from .types import Facts, Gradient, LayerType, Signature, Traced
+from .types import Gradient, LayerTraits, LayerType, Signature, Traced
 
 
 def power(ctx: Context, x: jax.Array) -> jax.Array:
@@ -38,7 +38,7 @@ register(
         Signature("Power", param="power_param"),
         Traced(power, top_shapes=same_shape),
         Gradient(power_backward),
-        Facts(elementwise=True),
+        LayerTraits(elementwise=True),
     )
 )
 
@@ -52,7 +52,9 @@ def exp_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> 
     return dy * y * (log_base(ctx.param) * ctx.param.scale)
 
 
-register(LayerType(Signature("Exp", param="exp_param"), Traced(exp), Gradient(exp_backward), Facts(elementwise=True)))
+register(
+    LayerType(Signature("Exp", param="exp_param"), Traced(exp), Gradient(exp_backward), LayerTraits(elementwise=True))
+)
 
 
 def log(ctx: Context, x: jax.Array) -> jax.Array:
@@ -66,7 +68,9 @@ def log_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> 
     return dy * (p.scale / log_base(p)) / _affine(p, x)
 
 
-register(LayerType(Signature("Log", param="log_param"), Traced(log), Gradient(log_backward), Facts(elementwise=True)))
+register(
+    LayerType(Signature("Log", param="log_param"), Traced(log), Gradient(log_backward), LayerTraits(elementwise=True))
+)
 
 
 def _affine(p: Any, x: jax.Array) -> jax.Array:

@@ -20,14 +20,13 @@ from ..errors import require
 from ..kernels.varying import vary_as
 from .context import Context, ParamSpec
 from .dtypes import promote
-from .questions import Question
 from .registry import register
-from .types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from .types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced, Transform
 
 Arrays = tuple[jax.Array, ...]
 Pair = tuple[jax.Array, jax.Array]
 
-CARRIES: dict[Question, str] = {
+CARRIES: dict[Transform, str] = {
     "symbolic_batch": "the state carried from pass to pass is of as many streams as the net"
 }
 
@@ -249,8 +248,10 @@ register(
     LayerType(
         Signature("RNN", bottoms=(2, 4), tops=(1, 2), param="recurrent_param"),
         Traced(rnn, params=rnn_params, stateful=True),
-        Gradient(rnn_backward, indices=Indices((1,)), unforced=(1,), not_derivative=NO_DIFFS_OF_STATES),
-        Facts(cannot=CARRIES),
+        Gradient(
+            rnn_backward, indices=Indices((1,)), exempt_from_force_backward=(1,), not_derivative=NO_DIFFS_OF_STATES
+        ),
+        docs=LayerDocs(unsupported=CARRIES),
     )
 )
 

@@ -45,7 +45,12 @@ def register(layer_type: LayerType) -> LayerType:
     _types[layer_type.name] = layer_type
     _aliases.update(dict.fromkeys(layer_type.signature.aliases, layer_type.name))
     if sys._getframe(1).f_globals.get("__name__", "").startswith(f"{__name__.partition('.')[0]}."):
-        _own.extend([layer_type, *(layer_type.runs.types.values() if isinstance(layer_type.runs, Variants) else ())])
+        _own.extend(
+            [
+                layer_type,
+                *(layer_type.implementation.types.values() if isinstance(layer_type.implementation, Variants) else ()),
+            ]
+        )
     return layer_type
 
 
@@ -71,8 +76,8 @@ def registered(layer_type: LayerType) -> Iterator[LayerType]:
 
 
 def _check(layer_type: LayerType) -> None:
-    if isinstance(layer_type.runs, Variants):
-        for variant in layer_type.runs.types.values():
+    if isinstance(layer_type.implementation, Variants):
+        for variant in layer_type.implementation.types.values():
             if variant.name != layer_type.name:
                 raise ValueError(f"layer type '{layer_type.name}': a variant is called '{variant.name}'")
             _check(variant)
@@ -110,16 +115,20 @@ def type_of(layer: LayerParameter) -> LayerType:
         GraphError: if there is no type of that name.
     """
     kind = layer_type(layer.type)
-    return kind.runs.types[kind.runs.choose(layer)] if isinstance(kind.runs, Variants) else kind
+    return (
+        kind.implementation.types[kind.implementation.select(layer)]
+        if isinstance(kind.implementation, Variants)
+        else kind
+    )
 
 
 def _variant(name: str, variant: str) -> LayerType:
-    runs = layer_type(name).runs
+    runs = layer_type(name).implementation
     return runs.types[variant] if isinstance(runs, Variants) else layer_type(name)
 
 
 def _reduced(kind: LayerType) -> tuple[Any, tuple[str, ...]]:
-    runs = _types[kind.name].runs if kind.name in _types else None
+    runs = _types[kind.name].implementation if kind.name in _types else None
     if isinstance(runs, Variants):
         for name, variant in runs.types.items():
             if variant is kind:

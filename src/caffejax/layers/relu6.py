@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from .context import Context
 from .registry import register
-from .types import Facts, Gradient, LayerType, Signature, Traced
+from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
 def relu6(ctx: Context, x: jax.Array) -> jax.Array:
@@ -24,7 +24,8 @@ register(
         Signature("ReLU6", param="relu6_param"),
         Traced(relu6),
         Gradient(relu6_backward),
-        Facts(elementwise=True, dtypes="bottoms", origin="MobileNet-SSD, MobileNet-YOLO"),
+        LayerTraits(elementwise=True, dtype_policy="bottoms"),
+        docs=LayerDocs(origin="MobileNet-SSD, MobileNet-YOLO"),
     )
 )
 
@@ -44,7 +45,8 @@ register(
         Signature("HardSigmoid", param="hard_sigmoid_param"),
         Traced(hard_sigmoid),
         Gradient(hard_sigmoid_backward),
-        Facts(elementwise=True, dtypes="bottoms", origin="synopsys-caffe"),
+        LayerTraits(elementwise=True, dtype_policy="bottoms"),
+        docs=LayerDocs(origin="synopsys-caffe"),
     )
 )
 
@@ -63,6 +65,7 @@ register(
         Signature("HardSwish", aliases=("HSwish",)),
         Traced(hard_swish),
         Gradient(hard_swish_backward),
-        Facts(elementwise=True, dtypes="bottoms", origin="MobileNetV3"),
+        LayerTraits(elementwise=True, dtype_policy="bottoms"),
+        docs=LayerDocs(origin="MobileNetV3"),
     )
 )

@@ -30,7 +30,7 @@ from .normalization import (
     uses_stored,
 )
 from .registry import register
-from .types import ByChannel, Facts, Fusion, Gradient, LayerType, Signature, Traced, Variants
+from .types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 _LEAST_EPS = 1e-5  # NVIDIA's, which cuDNN wants
 
@@ -147,21 +147,21 @@ SCALED_BATCH_NORM = LayerType(
         fusion=Fusion(scaled_batch_norm_fusible, scaled_batch_norm_fused),
     ),
     Gradient(scaled_batch_norm_backward),
-    Facts(
-        dtypes="bottoms",
-        pixels="same",
+    LayerTraits(
+        dtype_policy="bottoms",
+        spatial_map="same",
         by_channel=ByChannel(lambda ctx, *at: _by_stored(ctx) and of_channels(ctx, *at), scaled_by_channel),
-        origin="NVIDIA Caffe, Intel Caffe",
     ),
+    docs=LayerDocs(origin="NVIDIA Caffe, Intel Caffe"),
 )
 
 register(
     replace(
         PLAIN_BATCH_NORM,
-        runs=Variants(
+        implementation=Variants(
             _variant,
             {"BVLC's": PLAIN_BATCH_NORM, "with scale and bias": SCALED_BATCH_NORM},
-            told_apart="One with `scale_bias`, `scale_filler`, `bias_filler` (NVIDIA) or `filler` (Intel) is a fork's.",
+            selection_doc="With `scale_bias`, `scale_filler`, `bias_filler` (NVIDIA) or `filler` (Intel) a fork's.",
         ),
     )
 )

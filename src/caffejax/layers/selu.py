@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from ..errors import require
 from .context import Context
 from .registry import register
-from .types import Facts, Gradient, LayerType, Signature, Traced
+from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
 def selu(ctx: Context, x: jax.Array) -> jax.Array:
@@ -30,7 +30,8 @@ register(
         Signature("SeLu", param="selu_param", aliases=("SELU", "SeLU")),
         Traced(selu),
         Gradient(selu_backward),
-        Facts(elementwise=True, dtypes="bottoms", origin="soeaver/caffe-model"),
+        LayerTraits(elementwise=True, dtype_policy="bottoms"),
+        docs=LayerDocs(origin="soeaver/caffe-model"),
     )
 )
 
@@ -54,7 +55,8 @@ register(
         Signature("SeLuDropout", param="selu_dropout_param"),
         Traced(selu_dropout),
         Gradient(selu_dropout_backward),
-        Facts(row_wise=True, dtypes="bottoms", pixels="same", origin="soeaver/caffe-model"),
+        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
+        docs=LayerDocs(origin="soeaver/caffe-model"),
     )
 )
 
@@ -80,7 +82,8 @@ register(
         Signature("SpatialDropout", param="spatial_dropout_param"),
         Traced(spatial_dropout),
         Gradient(spatial_dropout_backward),
-        Facts(row_wise=True, dtypes="bottoms", pixels="same", origin="Intel Caffe"),
+        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
+        docs=LayerDocs(origin="Intel Caffe"),
     )
 )
 

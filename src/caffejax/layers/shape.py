@@ -20,7 +20,7 @@ from .no_gradient import no_gradient
 from .registry import register
 from .sight import own_pixel
 from .tops import every
-from .types import Facts, Gradient, LayerType, Signature, Traced
+from .types import Gradient, LayerTraits, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -61,7 +61,7 @@ register(
         Signature("Concat", bottoms=(1, None), param="concat_param"),
         Traced(concat, host_forward=concat_on_host, top_shapes=concat_top_shapes),
         Gradient(concat_backward),
-        Facts(moves="whole", dtypes="bottoms", integers=True),
+        LayerTraits(data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
     )
 )
 
@@ -87,7 +87,7 @@ register(
         Signature("Split", tops=(1, None), in_place=False),
         Traced(split, top_shapes=lambda ctx, x: [x.shape] * ctx.n_tops),
         Gradient(split_backward),
-        Facts(moves="whole", elementwise=True, dtypes="bottoms", integers=True),
+        LayerTraits(data_movement="whole", elementwise=True, dtype_policy="bottoms", accepts_integers=True),
     )
 )
 
@@ -111,7 +111,7 @@ register(
         Signature("Slice", tops=(1, None), param="slice_param"),
         Traced(slice_),
         Gradient(slice_backward),
-        Facts(moves="parts", dtypes="bottoms", integers=True),
+        LayerTraits(data_movement="parts", dtype_policy="bottoms", accepts_integers=True),
     )
 )
 
@@ -161,7 +161,7 @@ register(
         Signature("Flatten", param="flatten_param", in_place=False),
         Traced(flatten, top_shapes=lambda ctx, x: [_flattened(ctx, x.shape)]),
         Gradient(flatten_backward),
-        Facts(moves="whole", dtypes="bottoms", integers=True),
+        LayerTraits(data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
     )
 )
 
@@ -183,7 +183,7 @@ register(
         Signature("Reshape", param="reshape_param", in_place=False),
         Traced(reshape, top_shapes=lambda ctx, x: [_new_shape(ctx, x.shape)]),
         Gradient(reshape_backward),
-        Facts(moves="whole", dtypes="bottoms", integers=True),
+        LayerTraits(data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
     )
 )
 
@@ -231,7 +231,7 @@ register(
         Signature("Tile", param="tile_param"),
         Traced(tile),
         Gradient(tile_backward),
-        Facts(dtypes="bottoms", integers=True, sees=own_pixel),
+        LayerTraits(dtype_policy="bottoms", accepts_integers=True, receptive_window=own_pixel),
     )
 )
 
@@ -246,6 +246,6 @@ register(
         Signature("Silence", bottoms=(1, None), tops=0),
         Traced(silence),
         Gradient(no_gradient),
-        Facts(dtypes="bottoms", integers=True),
+        LayerTraits(dtype_policy="bottoms", accepts_integers=True),
     )
 )

@@ -7,7 +7,7 @@ import jax
 from ..errors import require
 from .context import Context
 from .registry import register
-from .types import Facts, Gradient, LayerType, Signature, Traced
+from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
 def shuffle_channel(ctx: Context, x: jax.Array) -> jax.Array:
@@ -25,7 +25,10 @@ register(
         Signature("ShuffleChannel", param="shuffle_channel_param"),
         Traced(shuffle_channel),
         Gradient(shuffle_channel_backward),
-        Facts(row_wise=True, moves="whole", dtypes="bottoms", integers=True, pixels="same", origin="ShuffleNet"),
+        LayerTraits(
+            row_wise=True, data_movement="whole", dtype_policy="bottoms", accepts_integers=True, spatial_map="same"
+        ),
+        docs=LayerDocs(origin="ShuffleNet"),
     )
 )
 

@@ -1,4 +1,4 @@
-"""What of the bottom's pixels a pixel of the top sees, for types where the planes are as large (`Facts.sees`)."""
+"""What of the bottom's pixels a pixel of the top sees, for types where the planes are as large ."""
 
 from __future__ import annotations
 

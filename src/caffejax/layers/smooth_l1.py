@@ -13,7 +13,7 @@ from .dtypes import promote
 from .loss import loss_divisor, normalization
 from .registry import register
 from .tops import first
-from .types import Facts, Gradient, Indices, LayerType, Signature, Traced, Variants
+from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 Tops = jax.Array | tuple[jax.Array, jax.Array]
 
@@ -94,11 +94,17 @@ def _variant(
             tops=(1, 2),
             param="smooth_l1_loss_param",
             loss=loss,
-            weighted=weighted,
+            requires_loss_weight=weighted,
         ),
         Traced(smooth_l1_loss),
-        Gradient(smooth_l1_loss_backward, preferred=preferred, indices=Indices((2, 3), quiet=True), unforced=(2, 3)),
-        Facts(integers=True, origin=origin, restrictions="" if loss else _UNWEIGHTED[weighted]),
+        Gradient(
+            smooth_l1_loss_backward,
+            overrides_autodiff=preferred,
+            indices=Indices((2, 3), ignores_gradient=True),
+            exempt_from_force_backward=(2, 3),
+        ),
+        LayerTraits(accepts_integers=True),
+        docs=LayerDocs(origin=origin, restrictions="" if loss else _UNWEIGHTED[weighted]),
     )
 
 
@@ -118,8 +124,8 @@ register(
                 "py-faster-rcnn": _variant("py-faster-rcnn", (2, 4), loss=False),
                 "fast-rcnn": _variant("fast-rcnn", 3, loss=False, weighted=True, preferred=True),
             },
-            told_apart="Two bottoms without smooth_l1_loss_param are the SSD fork's, three fast-rcnn's.",
+            selection_doc="Two bottoms without smooth_l1_loss_param are the SSD fork's, three fast-rcnn's.",
         ),
-        facts=Facts(origin="SSD, py-faster-rcnn, fast-rcnn"),
+        docs=LayerDocs(origin="SSD, py-faster-rcnn, fast-rcnn"),
     )
 )

@@ -25,7 +25,7 @@ from .loss import (
 )
 from .registry import register
 from .sight import own_pixel_along
-from .types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 LOG_FLT_MIN = float(np.log(np.finfo(np.float32).tiny))  # Caffe never takes the log of less
 
@@ -53,7 +53,7 @@ register(
         Signature("Softmax", param="softmax_param", fork_settings=("temperature", "dimension")),
         Traced(softmax, top_shapes=softmax_top_shapes),
         Gradient(softmax_backward),
-        Facts(row_wise=after_first_axis, sees=own_pixel_along(lambda ctx: ctx.param.axis)),
+        LayerTraits(row_wise=after_first_axis, receptive_window=own_pixel_along(lambda ctx: ctx.param.axis)),
     )
 )
 
@@ -90,10 +90,12 @@ SOFTMAX_WITH_LOSS = LayerType(  # registered with its other forms
     Gradient(
         softmax_with_loss_backward,
         indices=Indices((1,), classes_along_axis, ignored_label),
-        unforced=(1,),
+        exempt_from_force_backward=(1,),
         not_derivative="Below FLT_MIN the probability is clamped, which the gradient ignores.",
     ),
-    Facts(restrictions="A second top (the softmax) is refused, as BVLC Caffe refuses it; add a Softmax layer."),
+    docs=LayerDocs(
+        restrictions="A second top (the softmax) is refused, as BVLC Caffe refuses it; add a Softmax layer."
+    ),
 )
 
 

@@ -23,7 +23,7 @@ from .softmax import (
     softmax_with_loss_backward,
 )
 from .tops import first
-from .types import Facts, Gradient, LayerType, Traced, Variants
+from .types import Gradient, LayerDocs, LayerType, Traced, Variants
 
 
 def softmax_with_losses(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array | tuple[jax.Array, ...]:
@@ -98,28 +98,28 @@ WITH_LOSSES = LayerType(
     Traced(softmax_with_losses),
     Gradient(
         softmax_with_losses_backward,
-        preferred=True,
+        overrides_autodiff=True,
         indices=_GRADIENT.indices,
-        unforced=(1,),
+        exempt_from_force_backward=(1,),
         not_derivative="Below FLT_MIN the probability is clamped, and the further tops have no gradient.",
     ),
-    Facts(origin="R-FCN"),
+    docs=LayerDocs(origin="R-FCN"),
 )
 WEIGHTED = LayerType(
     replace(_SIGNATURE, fork_settings=("weight_by_label_freqs", "class_weighting")),
     Traced(weighted_softmax_loss),
-    replace(_GRADIENT, rule=weighted_softmax_loss_backward),
-    Facts(origin="SegNet"),
+    replace(_GRADIENT, backward=weighted_softmax_loss_backward),
+    docs=LayerDocs(origin="SegNet"),
 )
 
 register(
     replace(
         SOFTMAX_WITH_LOSS,
         signature=replace(_SIGNATURE, tops=(1, 3), fork_settings=("weight_by_label_freqs", "class_weighting")),
-        runs=Variants(
+        implementation=Variants(
             _variant,
             {"BVLC's": SOFTMAX_WITH_LOSS, "with each label's loss": WITH_LOSSES, "of weighted classes": WEIGHTED},
-            told_apart="They are told apart by the number of tops, and by `weight_by_label_freqs` in the loss_param.",
+            selection_doc="The number of tops and `weight_by_label_freqs` in the loss_param tell them apart.",
         ),
     )
 )

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ..errors import require
 from .context import Context
 from .param_str import settings
-from .types import Facts, Gradient, LayerType, Signature, Traced
+from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
 def spatial_dropout(ctx: Context, x: jax.Array) -> jax.Array:
@@ -30,7 +30,8 @@ SPATIAL_DROPOUT_LAYER = LayerType(
     Signature("Python", param="python_param"),
     Traced(spatial_dropout),
     Gradient(spatial_dropout_backward),
-    Facts(dtypes="bottoms", pixels="same", origin="ENet"),
+    LayerTraits(dtype_policy="bottoms", spatial_map="same"),
+    docs=LayerDocs(origin="ENet"),
 )
 
 

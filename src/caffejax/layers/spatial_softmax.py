@@ -10,7 +10,7 @@ from .context import Context
 from .dtypes import promote
 from .registry import register
 from .sight import whole_plane
-from .types import Facts, Gradient, LayerType, Signature, Traced
+from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
 def spatial_softmax(ctx: Context, x: jax.Array) -> jax.Array:
@@ -31,6 +31,7 @@ register(
         Signature("SpatialSoftmax", param="spatial_softmax_param"),
         Traced(spatial_softmax),
         Gradient(spatial_softmax_backward),
-        Facts(row_wise=True, dtypes="bottoms", pixels="same", sees=whole_plane, origin="cbfinn/caffe"),
+        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same", receptive_window=whole_plane),
+        docs=LayerDocs(origin="cbfinn/caffe"),
     )
 )

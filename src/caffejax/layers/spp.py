@@ -13,7 +13,7 @@ from ..kernels.window import Window
 from .context import Context, Shape
 from .pooling import check_steps, check_window, pool, pool_diff, pool_method, pooled_size
 from .registry import register
-from .types import Facts, Gradient, LayerType, Signature, Traced
+from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
 def spp(ctx: Context, x: jax.Array) -> jax.Array:
@@ -44,7 +44,8 @@ register(
         Signature("SPP", param="spp_param"),
         Traced(spp),
         Gradient(spp_backward),
-        Facts(dtypes="bottoms", restrictions="STOCHASTIC only where the plane divides evenly, as in Caffe."),
+        LayerTraits(dtype_policy="bottoms"),
+        docs=LayerDocs(restrictions="STOCHASTIC only where the plane divides evenly, as in Caffe."),
     )
 )
 

@@ -1,21 +1,28 @@
-"""What a layer type is: four frozen parts, each stated once, where the type is registered.
+"""The description of a layer type: frozen values, stated once where the type is registered.
 
-    def unit_rows(ctx, blobs, x): ...                   # arrays in, top (or tuple of tops) out
-    def unit_rows_params(ctx, x): ...                   # the params that it owns, from the bottoms' shapes
-    def unit_rows_backward(ctx, blobs, x, *, y, dy): ...  # Caffe's Backward, by hand
+    def unit_rows(ctx, blobs, x):             # forward: arrays in, the top (or a tuple of tops) out
+        ...
+
+    def unit_rows_params(ctx, x):             # the blobs that the layer has, from the bottoms' shapes
+        ...
+
+    def unit_rows_backward(ctx, blobs, x, *, y, dy):  # Caffe's Backward, written by hand
+        ...
 
     register(
         LayerType(
             Signature("UnitRows", param="unit_rows_param"),
             Traced(unit_rows, params=unit_rows_params),
             Gradient(unit_rows_backward),
-            Facts(row_wise=True),
+            LayerTraits(row_wise=True),
+            LayerDocs(restrictions="Bottoms with two axes only."),
         )
     )
 
-Forward takes the layer's `Context`, its blobs as one tuple if it declares params, and its bottoms. A backward rule
-takes the same, what forward returned (`y`) and the tops' diffs (`dy`), and returns what `jax.vjp` of forward would: one
-gradient for each argument after `ctx`, None for zero. With one top, `y` and `dy` are arrays, else tuples.
+Forward takes the layer's `Context`, its blobs as one tuple if the type declares `params`, and its bottoms. A backward
+rule takes the same arguments, the result of forward (`y`) and the gradients of the tops (`dy`); it returns what
+`jax.vjp` of forward would: one gradient for each argument after `ctx`, or None for zero. With one top, `y` and `dy` are
+arrays, else tuples of arrays.
 """
 
 from __future__ import annotations
@@ -26,53 +33,70 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from ..sizes import counted
-from .label import UNLABELLED, Label
-from .questions import ON_HOST, QUESTIONS, Question
-from .runs import Fed, Function, Fusion, OnHost, PerLayer, Reads, Traced, Variants
+from .implementation import Fed, Function, Fusion, OnHost, PerLayer, Reads, Traced, Variants
 from .source import Position
 
 __all__ = [
     "SAME_AS_BOTTOMS",
     "ByChannel",
+    "DataMovement",
     "DtypePolicy",
-    "Facts",
     "Fed",
     "Fusion",
     "Gradient",
     "Indices",
+    "LayerDocs",
+    "LayerTraits",
     "LayerType",
-    "Moves",
     "OnHost",
     "PerLayer",
-    "Pixels",
     "Reads",
     "Signature",
+    "SpatialMap",
     "Traced",
+    "Transform",
     "Variants",
 ]
 
 Count = int | tuple[int, int | None]  # exactly n, or (at least, at most or None)
 DtypePolicy = Literal["float32", "bottoms", "products"]
-Moves = Literal["nothing", "whole", "parts"]
-Pixels = Literal["same", "windows", "transposed", "cropped", "unknown"]
+DataMovement = Literal["nothing", "whole", "parts"]
+SpatialMap = Literal["same", "windows", "transposed", "cropped", "unknown"]
+Transform = Literal["jit", "jvp", "second", "vmap", "shard", "shard_map", "joined", "export", "symbolic_batch"]
 
 SAME_AS_BOTTOMS = "same as bottoms"
+TRANSFORMS: Mapping[Transform, str] = MappingProxyType(
+    {
+        "jit": "be compiled with `jax.jit`",
+        "jvp": "be differentiated forwards (`jax.jvp`)",
+        "second": "be differentiated twice",
+        "vmap": "be batched with `jax.vmap`",
+        "shard": "be split by rows over devices with `jax.jit`, each seeing only its own",
+        "shard_map": "be mapped over devices with `jax.shard_map`",
+        "joined": "take the batches of several devices for one, as `axis_name` says",
+        "export": "be exported with `jax.export`",
+        "symbolic_batch": "be exported for any number of rows",
+    }
+)
+ON_HOST = "it runs on the host, between what is compiled"
+OWN_IMAGES = "rows carry the number that their image has in the device's own batch, and padding comes after them"
 
 
 @dataclass(frozen=True)
 class Signature:
-    """How a type stands in a prototxt.
+    """The form of a layer type in a prototxt.
 
     Attributes:
         name: Caffe's type name.
-        bottoms: how many bottoms: a number, or (least, most) with None for no limit.
-        tops: how many tops, likewise, or `SAME_AS_BOTTOMS`.
-        param: the LayerParameter field with the type's own parameters.
-        in_place: False where a top may not carry a bottom's name.
-        loss: the first top has loss_weight 1 unless told otherwise, and is made if not named.
-        weighted: a loss that has to say its loss_weight: in its fork it would weigh nothing, in others it is refused.
-        fork_settings: settings of forks that it follows; others that are set are refused.
-        aliases: other names that forks have for it.
+        bottoms: the number of bottoms: exactly n, or (minimum, maximum), where the maximum None is no limit.
+        tops: the number of tops in the same form, or `SAME_AS_BOTTOMS`.
+        param: the field of LayerParameter with the type's settings, such as "convolution_param"; None if it has none.
+        in_place: whether a top may have the name of a bottom.
+        loss: whether the first top is a loss: its loss_weight defaults to 1, and it is made even if the layer names
+            no top.
+        requires_loss_weight: whether the prototxt must set loss_weight, since forks disagree about its default.
+        fork_settings: settings of forks that the type supports; any other setting of a fork is an error.
+        aliases: other names that forks use for the type.
     """
 
     name: str
@@ -81,12 +105,12 @@ class Signature:
     param: str | None = None
     in_place: bool = True
     loss: bool = False
-    weighted: bool = False
+    requires_loss_weight: bool = False
     fork_settings: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
 
     def count_problems(self, n_bottoms: int, n_tops: int) -> Iterator[str]:
-        """Yield what is wrong with these numbers of bottoms and tops."""
+        """Yield a message for a wrong number of bottoms, and for a wrong number of tops."""
         if not _fits(n_bottoms, self.bottoms):
             yield f"takes {_words(self.bottoms, 'bottom')}, but {n_bottoms} given"
         tops = n_bottoms if isinstance(self.tops, str) else self.tops
@@ -96,153 +120,176 @@ class Signature:
 
 @dataclass(frozen=True)
 class Indices:
-    """Bottoms that hold labels or indices; no gradient can be asked into them.
+    """The bottoms that hold labels or indices; requesting a gradient into them is an error.
 
     Attributes:
-        bottoms: their numbers; -1 is the last.
-        classes: `classes(ctx, *bottoms)` is how many things the first of them numbers, 0 .. classes - 1; None where
-            it numbers nothing, or the shapes do not say. Bottoms have `.shape`.
-        ignored: `ignored(ctx)` is a number that is none of them and counts for nothing, or None.
-        picks: whether the layer picks things by these numbers: one out of range is an error, of which forward makes
-            NaN. Else they are classes, which only the data can hold.
-        quiet: whether none is made of a gradient that is asked into them, as Caffe's Backward does, rather than an
-            error: of coordinates and weights, which may come from layers that learn.
-        drawn: `drawn(ctx, random, *bottoms)` draws random ones for the last of them, where any whole numbers would
-            mean nothing, such as boxes. Bottoms have `.shape`.
+        bottoms: their positions among the bottoms; -1 is the last bottom.
+        classes: `classes(ctx, *bottoms)` returns the number of classes n; values of the first of these bottoms must
+            be in 0 .. n - 1. It returns None if the shapes do not determine it. Bottoms have `.shape`.
+        ignore_label: `ignore_label(ctx)` returns a value outside 0 .. n - 1 that is allowed and has no effect, or
+            None if there is none.
+        gathers: whether the values select rows of an array: forward returns NaN for one out of range, and a check
+            reports it. Otherwise they are class numbers.
+        ignores_gradient: whether a requested gradient into these bottoms is silently zero, as in Caffe's Backward,
+            instead of an error: for coordinates and weights that trained layers may produce.
+        sample: `sample(ctx, random, *bottoms)` draws random values for the last of these bottoms, for tests, where
+            random integers would be meaningless (boxes, for example). Bottoms have `.shape`.
     """
 
     bottoms: tuple[int, ...]
     classes: Function | None = None
-    ignored: Function | None = None
-    picks: bool = False
-    quiet: bool = False
-    drawn: Function | None = None
+    ignore_label: Function | None = None
+    gathers: bool = False
+    ignores_gradient: bool = False
+    sample: Function | None = None
 
     def __post_init__(self) -> None:
-        if (self.picks and self.classes is None) or (self.classes is not None and not self.bottoms):
-            raise ValueError("Indices that number classes need bottoms, and those that pick need classes")
+        if (self.gathers and self.classes is None) or (self.classes is not None and not self.bottoms):
+            raise ValueError("Indices with `gathers` need `classes`, and Indices with `classes` need `bottoms`")
 
     def of(self, n: int) -> frozenset[int]:
-        """Return their numbers, counted from 0, in a layer of n bottoms."""
+        """Return their positions, counted from 0, in a layer with n bottoms."""
         return frozenset(i % n for i in self.bottoms if -n <= i < n)
 
 
 @dataclass(frozen=True)
 class Gradient:
-    """How a type's gradient is made, and where it stops.
+    """The gradient of a layer type.
 
     Attributes:
-        rule: the hand-written Backward; None where there is autodiff alone.
-        preferred: use the rule rather than autodiff: where Caffe's gradient is not the derivative.
-        exists: False where Caffe has no backward pass; asking for one is an error.
+        backward: the hand-written Backward rule, see the module's text; None if there is autodiff alone.
+        overrides_autodiff: whether nets use the rule instead of autodiff, since Caffe's gradient is not the
+            derivative.
+        exists: False where Caffe has no backward pass; requesting a gradient is an error.
         indices: the bottoms that hold labels or indices.
-        unforced: those of them that `force_backward` leaves alone, such as a loss's labels.
-        not_derivative: where forward itself stops gradients that exist, as Caffe does, in words; checks then take
-            rule and autodiff agreeing for enough.
-        stops: where Caffe's backward pass does nothing: what lies above needs no gradient.
+        exempt_from_force_backward: positions of bottoms that `force_backward` skips, such as a loss's labels.
+        not_derivative: if forward itself stops gradients that a derivative would have, as Caffe does, a description
+            of it. Checks then compare the rule with autodiff only, not with finite differences.
+        stops_gradient: whether Caffe's backward pass does nothing, so that earlier layers get no gradient.
     """
 
-    rule: Function | None = None
-    preferred: bool = False
+    backward: Function | None = None
+    overrides_autodiff: bool = False
     exists: bool = True
     indices: Indices = Indices(())
-    unforced: tuple[int, ...] = ()
+    exempt_from_force_backward: tuple[int, ...] = ()
     not_derivative: str = ""
-    stops: bool = False
+    stops_gradient: bool = False
 
 
 @dataclass(frozen=True)
 class ByChannel:
-    """A layer that may be no more than y = factor * x + bias.
+    """How a layer is recognised as y = factor * x + bias by channel, to be fused or folded.
 
     Attributes:
-        holds: `holds(ctx, shapes, axis, channels)`: whether it is just that along an axis of its bottom with so many
-            channels; `shapes` are its blobs'.
-        factor_and_bias: `factor_and_bias(ctx, blobs)`: then these two, (channels,) each: NumPy arrays if the blobs
-            are, which takes no compiling, else JAX's.
+        applies: `applies(ctx, shapes, axis, channels)` returns whether the layer is exactly that along this axis of
+            its bottom, which has this number of channels; `shapes` are the shapes of its blobs.
+        factor_and_bias: `factor_and_bias(ctx, blobs)` returns the two, each of shape (channels,), if it applies: NumPy
+            arrays if the blobs are, without compiling anything, else JAX arrays.
     """
 
-    holds: Callable[..., bool]
+    applies: Callable[..., bool]
     factor_and_bias: Function
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What else there is to know of a type.
+class LayerTraits:
+    """Properties of a layer type that the compiler and the tools use.
 
     Attributes:
-        elementwise: each number of the tops depends on the number at the same place of the bottoms only, so that the
-            order of the axes makes no difference.
-        row_wise: whether each row (index along axis 0) of the tops depends on the same row of the bottoms only; a
-            function of the context where the parameters decide. What is elementwise is row-wise.
-        rows_of: the bottoms whose rows these are; all unless given. Of the others each row depends on the whole.
-        relu: `relu(ctx)`: whether it is max(x, 0) and no more.
-        by_channel: for what may be a factor and a bias for each channel.
-        by_shapes: whether the tops depend on the bottoms' shapes only, and on nothing that they hold.
-        takes: `takes(ctx, blobs, factor, bias)`, of a type whose tops along axis 1 are products with its weight: the
-            same parameters and blobs with these two, (channels,) or () each, taken into them.
-        identity: `identity(ctx)`: whether every top is the bottom itself; always so where it moves the "whole".
-        moves: whether all of its tops hold the bottoms' numbers: the "whole" of them, or "parts"; or "nothing".
-        dtypes: how it computes in a net of bfloat16: in "float32", in its "bottoms"' type, or "products" in bfloat16;
-            see `layers.dtypes`.
-        integers: integers will do for every bottom, as numbers are only moved, or made float32 first; others are
-            refused but for indices.
-        pixels: where the bottom's pixels lie in the top: at the "same" places, as in all that is elementwise; in
-            "windows", each a pixel of the top; "transposed", the other way round; "cropped"; or "unknown".
-        window: `window(ctx, bottom)` is that `Window`, where there is one; the bottom has `.shape`.
-        sees: `sees(ctx, bottom)` is the `Window` of the bottom's pixels that a pixel of a top as large sees, None if it
-            sees all of them. Unless given it is the own pixel of what keeps pixels or only moves numbers; of others
-            it cannot be said.
-        label: what drawings say of such a layer.
-        weight_axes: how many axes its first param has; old weight files give all blobs four.
-        restrictions: what the type does not do, for the table of layers.
-        cannot: what JAX does not do with it, of `QUESTIONS`, each with the reason in words; tests ask all the rest.
-        origin: whose type it is: BVLC's, or a fork's.
-        padded: the tops have as many rows (along the axis before the last) as there can be. Rows of padding come last
-            and begin with a negative number, where others have the number of an image. Outside of what is compiled,
-            tops have as many rows as there are, see `layers.rows`.
+        elementwise: each element of the tops depends only on the elements at the same position of the bottoms, so the
+            order of the axes makes no difference. Implies `row_wise`.
+        row_wise: each row (index along axis 0) of the tops depends only on the same row of the bottoms; a function
+            of the context if the settings decide it.
+        row_bottoms: the positions of the bottoms with these rows, if not all: each row of the tops depends on the
+            whole of the others. Default: all bottoms.
+        is_relu: `is_relu(ctx)` returns whether the layer computes exactly max(x, 0).
+        by_channel: for a layer that can be a factor and a bias by channel, such as Scale.
+        depends_only_on_shapes: the tops depend on the bottoms' shapes and not on their values, as in PriorBox.
+        fold_scale_bias: `fold_scale_bias(ctx, blobs, factor, bias)`, for a type whose tops along axis 1 are products
+            with its weight: returns the LayerParameter and blobs that compute factor * top + bias, or None if the
+            settings rule it out. Factor and bias have shape (channels,) or ().
+        is_identity: `is_identity(ctx)` returns whether every top equals the bottom.
+        data_movement: which of the bottoms' values the tops hold unchanged: "whole" (all of them), "parts" (some), or
+            "nothing" (tops are computed).
+        dtype_policy: the dtype in a bfloat16 net: "float32", that of its "bottoms", or "products" in bfloat16; see
+            `layers.dtypes`.
+        accepts_integers: whether every bottom may be of integers, since values are only moved or first cast to
+            float32. Otherwise integers are an error except in `Indices`.
+        spatial_map: the position of the bottom's pixels in the top: the "same" (implied by `elementwise`), "windows"
+            (each pixel of the top is computed from a window), "transposed" windows, "cropped", or "unknown".
+        window: `window(ctx, bottom)` returns the `Window` of "windows" and "transposed"; the bottom has `.shape`.
+        receptive_window: `receptive_window(ctx, bottom)`, for a type whose top has the bottom's height and width:
+            the `Window` of bottom pixels that a top pixel depends on, None for the whole plane. Default: the same
+            pixel if pixels keep their position or the layer only moves data, else unknown.
+        weight_axes: the number of axes of the first blob; legacy weight files pad all blobs to four axes.
+        pads_rows: the tops have the maximum number of rows (along the axis before the last). Rows of padding come last
+            and begin with a negative number. Outside of compiled code they are stripped, see `layers.rows`.
     """
 
     elementwise: bool = False
     row_wise: bool | Callable[..., bool] = False
-    rows_of: tuple[int, ...] | None = None
-    relu: Callable[..., bool] | None = None
+    row_bottoms: tuple[int, ...] | None = None
+    is_relu: Callable[..., bool] | None = None
     by_channel: ByChannel | None = None
-    by_shapes: bool = False
-    takes: Function | None = None
-    identity: Callable[..., bool] | None = None
-    moves: Moves = "nothing"
-    dtypes: DtypePolicy = "float32"
-    integers: bool = False
-    pixels: Pixels = "unknown"
+    depends_only_on_shapes: bool = False
+    fold_scale_bias: Function | None = None
+    is_identity: Callable[..., bool] | None = None
+    data_movement: DataMovement = "nothing"
+    dtype_policy: DtypePolicy = "float32"
+    accepts_integers: bool = False
+    spatial_map: SpatialMap = "unknown"
     window: Function | None = None
-    sees: Function | None = None
-    label: Label = UNLABELLED
+    receptive_window: Function | None = None
     weight_axes: int = 1
-    restrictions: str = ""
-    cannot: Mapping[Question, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
-    origin: str = "BVLC"
-    padded: bool = False
+    pads_rows: bool = False
 
     @property
     def keeps_pixels(self) -> bool:
-        """Whether the bottom's pixels lie at the same places of the top."""
-        return self.elementwise or self.pixels == "same"
+        """Whether the bottom's pixels are at the same positions in the top."""
+        return self.elementwise or self.spatial_map == "same"
 
     @property
     def copies(self) -> bool:
-        """Whether every top is the bottom itself."""
-        return self.elementwise and self.moves == "whole"
+        """Whether every top equals the bottom, whatever the settings."""
+        return self.elementwise and self.data_movement == "whole"
+
+
+@dataclass(frozen=True)
+class LayerDocs:
+    """What the documentation says about a layer type, besides the docstring of forward.
+
+    Attributes:
+        origin: the project that defined the type: "BVLC" (Caffe itself), or a fork.
+        restrictions: what the type does not support, in sentences.
+        unsupported: the JAX transformations that the type does not support, each with the reason. Tests check that
+            all others of `TRANSFORMS` work.
+    """
+
+    origin: str = "BVLC"
+    restrictions: str = ""
+    unsupported: Mapping[Transform, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
 
 @dataclass(frozen=True)
 class LayerType:
-    """A layer type; see the module's text."""
+    """A layer type, ready to be registered; see the module's text.
+
+    Attributes:
+        signature: name, numbers of bottoms and tops, settings.
+        implementation: how layers of the type are computed: `Traced` (a function of JAX arrays), `OnHost` (of NumPy
+            arrays), `Reads` (from a data source), `Fed` (by the caller), `PerLayer` (decided by each layer), or
+            `Variants` (several types of one name).
+        gradient: the backward pass.
+        traits: properties that the compiler uses.
+        docs: what the documentation says.
+    """
 
     signature: Signature
-    runs: Traced | OnHost | Reads | Fed | PerLayer | Variants
+    implementation: Traced | OnHost | Reads | Fed | PerLayer | Variants
     gradient: Gradient = Gradient()
-    facts: Facts = Facts()
+    traits: LayerTraits = LayerTraits()
+    docs: LayerDocs = LayerDocs()
 
     @property
     def name(self) -> str:
@@ -251,53 +298,54 @@ class LayerType:
 
     @property
     def on_host(self) -> bool:
-        """Whether it runs outside of what is compiled."""
-        return isinstance(self.runs, OnHost) or (isinstance(self.runs, PerLayer) and self.runs.on_host)
+        """Whether the layer runs on the host, outside of compiled code."""
+        impl = self.implementation
+        return isinstance(impl, OnHost) or (isinstance(impl, PerLayer) and impl.on_host)
 
     @property
     def is_fed(self) -> bool:
-        """Whether its tops come from outside: from a source, or from the caller."""
-        return isinstance(self.runs, Reads | Fed)
+        """Whether its tops come from a data source or from the caller."""
+        return isinstance(self.implementation, Reads | Fed)
 
     @property
     def params(self) -> Function | None:
-        """What declares the params that a layer owns."""
-        return self.runs.params if isinstance(self.runs, Traced | OnHost) else None
+        """The function that declares the layer's blobs, or None if it has none."""
+        return self.implementation.params if isinstance(self.implementation, Traced | OnHost) else None
 
     @property
     def fusion(self) -> Fusion | None:
-        """How it is fused with layers that follow."""
-        return self.runs.fusion if isinstance(self.runs, Traced) else None
+        """How the layer is fused with the layers after it, or None if it cannot be."""
+        return self.implementation.fusion if isinstance(self.implementation, Traced) else None
 
     @property
     def instance(self) -> Any:
-        """The object of the user's that runs the layer, if it is one."""
-        return getattr(self.runs, "instance", None)
+        """The user's object that computes the layer, as in Python layers, or None."""
+        return getattr(self.implementation, "instance", None)
 
     @property
     def position(self) -> Position | None:
-        """How that object says where in its data it is, if it can."""
-        return self.runs.position if isinstance(self.runs, OnHost | Reads) else None
+        """The interface to save and restore that object's position in its data, or None if it has none."""
+        return self.implementation.position if isinstance(self.implementation, OnHost | Reads) else None
 
     @property
     def has_backward(self) -> bool:
-        """Whether a gradient can pass: by the rule, or by autodiff, which a host layer does not have."""
-        return self.gradient.exists and (self.gradient.rule is not None or not self.on_host)
+        """Whether it has a gradient, by its rule or by autodiff; host layers have no autodiff."""
+        return self.gradient.exists and (self.gradient.backward is not None or not self.on_host)
 
     @property
     def stops_gradients(self) -> bool:
-        """Whether none passes it: none does where tops are padded, either."""
-        return self.gradient.stops or self.facts.padded
+        """Whether earlier layers get no gradient through it; padded tops have none."""
+        return self.gradient.stops_gradient or self.traits.pads_rows
 
     def takes_gradient(self, bottom: int, bottoms: int) -> bool:
-        """Return whether a gradient asked into a bottom, of so many, is more than none."""
+        """Return whether a gradient requested into a bottom of a layer with this number of bottoms can be nonzero."""
         indices = self.gradient.indices
-        return not (self.stops_gradients or (indices.quiet and bottom in indices.of(bottoms)))
+        return not (self.stops_gradients or (indices.ignores_gradient and bottom in indices.of(bottoms)))
 
     @property
-    def cannot(self) -> Mapping[Question, str]:
-        """What JAX does not do with it, with reasons; of a host layer that is everything."""
-        return MappingProxyType(dict.fromkeys(QUESTIONS, ON_HOST)) if self.on_host else self.facts.cannot
+    def unsupported(self) -> Mapping[Transform, str]:
+        """The JAX transformations that it does not support, with reasons; host layers support none."""
+        return MappingProxyType(dict.fromkeys(TRANSFORMS, ON_HOST)) if self.on_host else self.docs.unsupported
 
 
 def _fits(n: int, count: Count) -> bool:

@@ -10,7 +10,7 @@ from ..errors import require
 from .context import Context
 from .registry import register
 from .tops import every
-from .types import SAME_AS_BOTTOMS, Facts, Gradient, LayerType, Signature, Traced
+from .types import SAME_AS_BOTTOMS, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -38,6 +38,7 @@ for _name, _forward, _origin in (("Gather", gather, "yjxiong/caffe"), ("Debug", 
             Signature(_name, bottoms=(1, None), tops=SAME_AS_BOTTOMS),
             Traced(_forward),
             Gradient(unchanged_backward),
-            Facts(elementwise=True, moves="whole", dtypes="bottoms", integers=True, origin=_origin),
+            LayerTraits(elementwise=True, data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
+            docs=LayerDocs(origin=_origin),
         )
     )

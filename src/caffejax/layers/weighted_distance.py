@@ -13,7 +13,7 @@ from .context import Context
 from .dtypes import promote
 from .loss import require_one_batch
 from .registry import register
-from .types import Facts, Gradient, LayerType, Signature, Traced
+from .types import Gradient, LayerDocs, LayerType, Signature, Traced
 
 
 def euclidean_distance(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
@@ -30,7 +30,7 @@ register(
         Signature("EuclideanDistance", bottoms=2),
         Traced(euclidean_distance),
         Gradient(exists=False),
-        Facts(origin="cbfinn/caffe"),
+        docs=LayerDocs(origin="cbfinn/caffe"),
     )
 )
 
@@ -57,8 +57,8 @@ register(
     LayerType(
         Signature("WeightedEuclideanLoss", bottoms=3, loss=True),
         Traced(weighted_euclidean_loss),
-        Gradient(weighted_euclidean_loss_backward, preferred=True),
-        Facts(origin="cbfinn/caffe"),
+        Gradient(weighted_euclidean_loss_backward, overrides_autodiff=True),
+        docs=LayerDocs(origin="cbfinn/caffe"),
     )
 )
 

@@ -16,7 +16,7 @@ from .cross_entropy import SIGMOID_CROSS_ENTROPY_LOSS, sigmoid_terms
 from .dtypes import promote
 from .loss import require_one_batch
 from .registry import register
-from .types import Facts, Gradient, Indices, LayerType, Signature, Traced, Variants
+from .types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced, Variants
 
 
 def weighted_sigmoid_loss(ctx: Context, scores: jax.Array, targets: jax.Array, weights: jax.Array) -> jax.Array:
@@ -59,18 +59,18 @@ WEIGHTED = LayerType(
         loss=True,
     ),
     Traced(weighted_sigmoid_loss),
-    Gradient(weighted_sigmoid_loss_backward, indices=Indices((1, 2)), unforced=(1, 2)),
-    Facts(origin="MNC"),
+    Gradient(weighted_sigmoid_loss_backward, indices=Indices((1, 2)), exempt_from_force_backward=(1, 2)),
+    docs=LayerDocs(origin="MNC"),
 )
 
 register(
     replace(
         SIGMOID_CROSS_ENTROPY_LOSS,
         signature=replace(SIGMOID_CROSS_ENTROPY_LOSS.signature, bottoms=(2, 3)),
-        runs=Variants(
+        implementation=Variants(
             _variant,
             {"BVLC's": SIGMOID_CROSS_ENTROPY_LOSS, "weighted": WEIGHTED},
-            told_apart="They are told apart by the number of bottoms.",
+            selection_doc="They are told apart by the number of bottoms.",
         ),
     )
 )

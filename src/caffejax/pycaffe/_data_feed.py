@@ -44,7 +44,7 @@ class FedLayers:
         for layer in layers:
             if layer.key in self.arrays:
                 self._store(layer, next(self.arrays[layer.key]))
-            elif isinstance(layer.type.runs, Reads):
+            elif isinstance(layer.type.implementation, Reads):
                 self._store(layer, tuple(self._loader.read(layer.key).values()))
 
     def read_arrays(self, layers: Iterable[Layer]) -> None:
@@ -69,7 +69,7 @@ _MISMATCH = {
 
 def takes_arrays(layer: Layer) -> bool:
     """Return whether a layer is fed from arrays, of which it takes the next batch each time: a MemoryData layer."""
-    return isinstance(layer.type.runs, Fed) and layer.type.runs.from_arrays
+    return isinstance(layer.type.implementation, Fed) and layer.type.implementation.from_arrays
 
 
 def array_source(graph: Graph, data: np.ndarray, labels: np.ndarray) -> ArraySource:

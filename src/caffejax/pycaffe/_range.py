@@ -70,7 +70,7 @@ class LayerRange:
         self.reads = tuple(dict.fromkeys(map(self.root, self._part.reads)))
         self.makes = tuple(sorted(self._part.makes - self._roots.keys()))
         self.params, self.state = (self._part.using(tree) for tree in slot_trees(graph))
-        picking = (layer for layer in self.layers if layer.type.gradient.indices.picks)
+        picking = (layer for layer in self.layers if layer.type.gradient.indices.gathers)
         self.indices = tuple((layer, self.root(index_blob(layer))) for layer in picking)
         self._backward_ranges: dict[tuple[int, int], BackwardRange] = {}
         self._compiled: dict[Any, Any] = {}
@@ -200,7 +200,7 @@ class Ranges:
 
 def padded_tops(layers: Iterable[Layer]) -> set[str]:
     """Return the tops of layers that give rows of padding."""
-    return {top for layer in layers if layer.type.facts.padded for top in layer.tops}
+    return {top for layer in layers if layer.type.traits.pads_rows for top in layer.tops}
 
 
 def _given(args: Args) -> Given:

@@ -152,7 +152,7 @@ class Workspace:
 
     def _prepare(self, first: int, last: int, reshape: bool = True) -> None:
         self.follow()
-        if reshape and any(isinstance(layer.type.runs, Fed) for layer in self.graph.layers[first : last + 1]):
+        if reshape and any(isinstance(layer.type.implementation, Fed) for layer in self.graph.layers[first : last + 1]):
             self.reshape()
 
     def _start(self, layers: LayerRange, key: Key, frozen: FrozenForward | None = None) -> Pass:

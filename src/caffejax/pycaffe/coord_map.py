@@ -14,14 +14,14 @@ import numpy as np
 
 from ..errors import GraphError
 from ..layers import layer_type, layer_types
-from ..layers.types import Pixels
+from ..layers.types import SpatialMap
 from .net_spec import Function, Top, layers
 
 CoordMap: TypeAlias = tuple[int | None, Any, Any]
 
 _IDENTITY: CoordMap = (None, 1, 0)
 
-PASS_THROUGH_LAYERS = [name for name, kind in layer_types().items() if kind.facts.keeps_pixels]  # scripts add theirs
+PASS_THROUGH_LAYERS = [name for name, kind in layer_types().items() if kind.traits.keeps_pixels]  # scripts add theirs
 
 
 class UndefinedMapException(Exception):  # noqa: N818  Caffe's name
@@ -78,13 +78,13 @@ def coord_map(fn: Function) -> CoordMap:
     raise UndefinedMapException(f"coordinates cannot be followed through {fn.type_name}")
 
 
-def _pixels(fn: Function) -> Pixels:
+def _pixels(fn: Function) -> SpatialMap:
     """Return how a layer moves pixels; unknown of a type that is not registered."""
     try:
-        facts = layer_type(fn.type_name).facts
+        traits = layer_type(fn.type_name).traits
     except GraphError:
         return "unknown"
-    return "same" if facts.keeps_pixels else facts.pixels
+    return "same" if traits.keeps_pixels else traits.spatial_map
 
 
 def compose(base_map: CoordMap, next_map: CoordMap) -> CoordMap:

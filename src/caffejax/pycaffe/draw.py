@@ -15,9 +15,10 @@ from ..atomic import replacing
 from ..errors import CaffejaxError
 from ..schema import caffe_pb2
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, PoolingParameter
+from ..view.draw_style import draw_style
 from ..view.drawing import Drawing
 from ..view.svg import to_svg
-from ..view.wiring import label_of, wired
+from ..view.wiring import wired
 
 LAYER_STYLE_DEFAULT = {"shape": "record", "fillcolor": "#6495ED", "style": "filled"}
 NEURON_LAYER_STYLE = {"shape": "record", "fillcolor": "#90EE90", "style": "filled"}
@@ -33,8 +34,8 @@ def get_pooling_types_dict() -> dict[int, str]:
 
 def get_edge_label(layer: LayerParameter) -> str:
     """Return what stands at the edges to a layer's tops: batch size, or number of outputs; else nothing."""
-    label = label_of(layer.type)
-    return label.edge(layer) if label.edge else ""
+    style = draw_style(layer.type)
+    return style.edge(layer) if style.edge else ""
 
 
 class DrawingError(CaffejaxError, ValueError):
@@ -48,7 +49,7 @@ def get_layer_lr_mult(layer: LayerParameter) -> tuple[float, float]:
         ValueError: for layers other than convolutions and inner products.
         DrawingError: for more than two multipliers.
     """
-    if not label_of(layer.type).lr_mult:
+    if not draw_style(layer.type).lr_mult:
         raise ValueError(f"{layer.type} layers do not have a learning rate multiplier")
     if len(layer.param) > 2:
         raise DrawingError(f"layer '{layer.name}' has {len(layer.param)} param entries; weights and biases are two")
@@ -60,19 +61,19 @@ def get_layer_lr_mult(layer: LayerParameter) -> tuple[float, float]:
 def get_layer_label(layer: LayerParameter, rankdir: str, display_lrm: bool = False) -> str:
     """Return the text in a layer's box: name, type, kernel, stride and pad; in one line if the net runs up or down."""
     separator = " " if rankdir in ("TB", "BT") else "\n"
-    label = label_of(layer.type)
-    kind = f"{layer.type} {label.kind(layer)}" if label.kind else layer.type
+    style = draw_style(layer.type)
+    kind = f"{layer.type} {style.kind(layer)}" if style.kind else layer.type
     parts = [layer.name, f"({kind})"]
-    if label.window:
-        parts += label.window(layer)
-    if display_lrm and label.lr_mult:
+    if style.window:
+        parts += style.window(layer)
+    if display_lrm and style.lr_mult:
         parts.append("lr mult: {:.1f}, {:.1f}".format(*get_layer_lr_mult(layer)))
     return separator.join(parts)
 
 
 def choose_color_by_layertype(layertype: str) -> str:
     """Return the colour of a layer's box, in HTML's notation."""
-    return label_of(layertype).colour or LAYER_STYLE_DEFAULT["fillcolor"]
+    return draw_style(layertype).colour or LAYER_STYLE_DEFAULT["fillcolor"]
 
 
 def drawing(

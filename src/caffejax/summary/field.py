@@ -54,28 +54,28 @@ def fields_of(graph: Graph) -> dict[str, Field | None]:
 
 
 def _of_layer(layer: Layer, graph: Graph, bottoms: Sequence[Field | None]) -> Field | None:
-    facts, tops = layer.type.facts, [graph.blobs[top] for top in layer.tops]
+    traits, tops = layer.type.traits, [graph.blobs[top] for top in layer.tops]
     if not tops:
         return None
     if not layer.bottoms:
         n = len(_space(tops[0]))
         return Field((1,) * n, (Fraction(1),) * n) if n else None
     first = graph.blobs[layer.bottoms[0]]
-    if facts.window is not None:
-        window, before = facts.window(layer.context, first), bottoms[0]
+    if traits.window is not None:
+        window, before = traits.window(layer.context, first), bottoms[0]
         if before is None or len(before.size) != len(window.kernel):
             return None
-        return before.back_through(window) if facts.pixels == "transposed" else before.through(window)
-    if facts.pixels == "cropped":
+        return before.back_through(window) if traits.spatial_map == "transposed" else before.through(window)
+    if traits.spatial_map == "cropped":
         return bottoms[0]
     if not _space(tops[0]):
         return None
     window = None
-    if facts.sees is not None:
-        window = facts.sees(layer.context, first) if _space(tops[0]) == _space(first) else None
+    if traits.receptive_window is not None:
+        window = traits.receptive_window(layer.context, first) if _space(tops[0]) == _space(first) else None
         if window is None:
             return None
-    elif not (facts.keeps_pixels or (facts.moves != "nothing" and _space(tops[0]) == _space(first))):
+    elif not (traits.keeps_pixels or (traits.data_movement != "nothing" and _space(tops[0]) == _space(first))):
         return None
     seen = [b for b in bottoms if b is not None]
     if len(seen) < len(bottoms) or len({len(b.size) for b in seen}) > 1:

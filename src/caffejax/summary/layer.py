@@ -73,7 +73,7 @@ class LayerSummary:
 def layer_summary(layer: Layer, graph: Graph, *, count: bool = True, field: Field | None = None) -> LayerSummary:
     """Return a layer's numbers; without multiply-adds, which take longest, unless they are to be counted."""
     tops = [graph.blobs[top] for top in layer.tops]
-    shared = layer.tops if layer.type.facts.copies else layer.bottoms
+    shared = layer.tops if layer.type.traits.copies else layer.bottoms
     new = [x for name, x in zip(layer.tops, tops, strict=True) if name not in shared]
     return LayerSummary(
         key=layer.key,

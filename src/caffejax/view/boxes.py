@@ -69,8 +69,8 @@ class Signatures:
 
 
 def _kernel(layer: WiredLayer) -> str:
-    label = layer.label
-    return label.window(layer.layer)[0] if label.window else ""
+    window = layer.style.window
+    return window(layer.layer)[0] if window else ""
 
 
 def crossings(boxes: Sequence[Box]) -> list[int]:

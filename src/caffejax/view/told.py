@@ -79,11 +79,11 @@ def _phase(part: SeenPhase, families: Mapping[str, str]) -> dict[str, Any]:
 
 def _detail(layer: WiredLayer) -> str:
     """Return kernel and stride as a drawing says them: "7x7 /2"."""
-    if layer.label.window is None:
+    if layer.style.window is None:
         return ""
-    kernel, stride = (line.rpartition(": ")[2] for line in layer.label.window(layer.layer)[:2])
+    kernel, stride = (line.rpartition(": ")[2] for line in layer.style.window(layer.layer)[:2])
     kernel = f"{kernel}x{kernel}" if kernel.isdecimal() else kernel
-    kind = f"{layer.label.kind(layer.layer)} " if layer.label.kind else ""
+    kind = f"{layer.style.kind(layer.layer)} " if layer.style.kind else ""
     return f"{kind}{kernel}{'' if stride == '1' else f' /{stride}'}"
 
 

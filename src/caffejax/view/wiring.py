@@ -9,11 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..errors import GraphError
 from ..graph.resolve import find_sources
-from ..layers import layer_type
-from ..layers.label import UNLABELLED, Label
 from ..schema.caffe_pb2 import LayerParameter
+from .draw_style import DrawStyle, draw_style
 
 
 @dataclass(frozen=True)
@@ -41,22 +39,14 @@ class WiredLayer:
         return works_in_place(self.layer)
 
     @property
-    def label(self) -> Label:
-        """What its type says of it."""
-        return label_of(self.layer.type)
+    def style(self) -> DrawStyle:
+        """How its type is drawn."""
+        return draw_style(self.layer.type)
 
 
 def works_in_place(layer: LayerParameter) -> bool:
     """Return whether a layer's only top replaces its only bottom."""
     return len(layer.bottom) == 1 and list(layer.top) == list(layer.bottom)
-
-
-def label_of(type_name: str) -> Label:
-    """Return what a type says of its layers; of one that is not registered nothing is known."""
-    try:
-        return layer_type(type_name).facts.label
-    except GraphError:
-        return UNLABELLED
 
 
 def wired(layers: Sequence[LayerParameter]) -> tuple[WiredLayer, ...]:

@@ -14,10 +14,9 @@ import numpy as np
 
 from ...errors import DataError, located
 from ...layers.context import Site
-from ...layers.label import Label
 from ...layers.registry import register
 from ...layers.source import Look, Tops
-from ...layers.types import Facts, LayerType, Signature
+from ...layers.types import LayerDocs, LayerType, Signature
 from ...schema.caffe_pb2 import AnnotatedDatum
 from ..common import CounterRng, float32_top, refuse_unsupported
 from ..data_layer import prefetch_depth, reads_batches
@@ -264,9 +263,8 @@ register(
     LayerType(
         Signature("AnnotatedData", bottoms=0, tops=(1, 2), param="annotated_data_param"),
         reads_batches(look_at_annotated_data, open_annotated_data, prefetch_depth),
-        facts=Facts(
+        docs=LayerDocs(
             origin="SSD",
-            label=Label(edge=lambda layer: f"Batch {layer.data_param.batch_size}"),
             restrictions="Boxes are the only annotations. In training, the fork keeps what it distorts, expands or "
             "samples as JPEG in between; here this is done in TEST only.",
         ),

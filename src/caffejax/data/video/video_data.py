@@ -13,7 +13,7 @@ from ...errors import DataError
 from ...layers.context import Site
 from ...layers.registry import register
 from ...layers.source import Look, Tops
-from ...layers.types import Facts, LayerType, Signature
+from ...layers.types import LayerDocs, LayerType, Signature
 from ..common import CounterRng, check_list_param, float32_top
 from ..data_layer import prefetch_depth, reads_batches
 from ..image_batches import Examples, GoodExamples, LabelledBatches, batch_shape
@@ -89,7 +89,7 @@ register(
     LayerType(
         Signature("VideoData", bottoms=0, tops=(1, 2), param="video_data_param"),
         reads_batches(look_at_video_data, open_video_data, prefetch_depth),
-        facts=Facts(
+        docs=LayerDocs(
             origin="C3D, yjxiong/caffe",
             restrictions="The SSD fork's, which plays a video or a camera, is refused. A clip that cannot be read "
             "is an error, as other bad examples are; C3D leaves it out in TRAIN. With use_image and "

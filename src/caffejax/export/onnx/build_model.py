@@ -219,7 +219,7 @@ def add_scaled(
     builder: Builder, layer: Layer, blobs: Sequence[np.ndarray], bottom: Value, scale: Layer, by: Sequence[np.ndarray]
 ) -> list[Value]:
     """Add a layer and the factor and bias by channel that follow it, such as BatchNorm and Scale; return the top."""
-    known_by, scaled = scale.type.facts.by_channel, OPERATORS[layer.type.name].scaled
+    known_by, scaled = scale.type.traits.by_channel, OPERATORS[layer.type.name].scaled
     assert known_by is not None
     assert scaled is not None
     factor, bias = map(np.asarray, known_by.factor_and_bias(scale.context, tuple(by)))
@@ -236,9 +236,9 @@ def may_be_scaled(layer: Layer, blobs: Sequence[np.ndarray], bottom: Value) -> b
 
 def joins(layer: Layer, blobs: Sequence[np.ndarray], channels: Any) -> bool:
     """Return whether a layer is no more than a factor and a bias for each channel."""
-    by = layer.type.facts.by_channel
+    by = layer.type.traits.by_channel
     shapes = [b.shape for b in blobs]
-    return by is not None and len(layer.bottoms) == 1 and bool(blobs) and by.holds(layer.context, shapes, 1, channels)
+    return by is not None and len(layer.bottoms) == 1 and bool(blobs) and by.applies(layer.context, shapes, 1, channels)
 
 
 def _call(builder: Builder, layer: Layer, blobs: Sequence[np.ndarray], bottoms: Sequence[Value]) -> Call:

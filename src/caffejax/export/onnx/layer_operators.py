@@ -180,7 +180,7 @@ def _steps(window: Window) -> dict[str, Any]:
 )
 def inner_product(call: Call) -> Tops | None:
     """Gemm of rows, flattened unless they are vectors."""
-    if canonical_axis(call.param.axis, call.x.shape) != 1 or call.context.type.facts.takes is None:
+    if canonical_axis(call.param.axis, call.x.shape) != 1 or call.context.type.traits.fold_scale_bias is None:
         return None
     b, rows = call.builder, call.name(call.x)
     if len(call.x.shape) != 2:

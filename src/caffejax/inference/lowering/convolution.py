@@ -55,7 +55,9 @@ def inner_product(call: Call) -> Value | None:
     shape = call.x.shape
     if canonical_axis(call.param.axis, shape) != 1 or call.param.transpose or len(call.out) != 2:
         return None
-    if call.context.type.facts.takes is None:  # another form: the weight is a bottom, or its rows are divided first
+    if (
+        call.context.type.traits.fold_scale_bias is None
+    ):  # another form: the weight is a bottom, or its rows are divided first
         return None
     x = call.x
     if not 2 <= len(shape) <= 5:

@@ -10,7 +10,7 @@ from ...errors import require
 from ..context import Context, ParamSpec, Shape
 from ..convolution import Correlation
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .windows import TEMPORAL, volume_param, volume_size, volume_window
 
 Arrays = tuple[jax.Array, ...]
@@ -72,7 +72,8 @@ register(
         Signature("Convolution3D", param="convolution_param", fork_settings=TEMPORAL),
         Traced(convolution3d, params=convolution3d_params),
         Gradient(convolution3d_backward),
-        Facts(row_wise=True, dtypes="products", weight_axes=5, origin="C3D", restrictions=_RESTRICTIONS),
+        LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5),
+        docs=LayerDocs(origin="C3D", restrictions=_RESTRICTIONS),
     )
 )
 register(
@@ -80,7 +81,8 @@ register(
         Signature("Deconvolution3D", param="convolution_param", fork_settings=TEMPORAL),
         Traced(deconvolution3d, params=deconvolution3d_params),
         Gradient(deconvolution3d_backward),
-        Facts(row_wise=True, dtypes="products", weight_axes=5, origin="C3D", restrictions=_RESTRICTIONS),
+        LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5),
+        docs=LayerDocs(origin="C3D", restrictions=_RESTRICTIONS),
     )
 )
 

@@ -12,7 +12,7 @@ from ...kernels.window import Window
 from ..context import Context, ParamSpec, Shape
 from ..convolution import Correlation
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from ..weights import weight_and_bias
 from .pooling3d import pooled, pooled_diff
 
@@ -43,10 +43,8 @@ register(
         Signature("NdConvolution", param="convolution_param", fork_settings=_SHAPES),
         Traced(nd_convolution, params=nd_convolution_params),
         Gradient(nd_convolution_backward),
-        Facts(
-            row_wise=True,
-            dtypes="products",
-            weight_axes=5,
+        LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5),
+        docs=LayerDocs(
             origin="video-caffe",
             restrictions="An axis of which one cell is left stays; video-caffe drops it. No recorded case.",
         ),
@@ -71,8 +69,9 @@ register(
     LayerType(
         Signature("NdPooling", param="pooling_param", fork_settings=_SHAPES),
         Traced(nd_pooling),
-        Gradient(nd_pooling_backward, preferred=True),
-        Facts(row_wise=True, dtypes="bottoms", origin="video-caffe", restrictions="No STOCHASTIC. No recorded case."),
+        Gradient(nd_pooling_backward, overrides_autodiff=True),
+        LayerTraits(row_wise=True, dtype_policy="bottoms"),
+        docs=LayerDocs(origin="video-caffe", restrictions="No STOCHASTIC. No recorded case."),
     )
 )
 

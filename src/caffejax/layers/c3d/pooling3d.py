@@ -17,7 +17,7 @@ from ...kernels.window import Window
 from ..context import Context, Shape
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .windows import TEMPORAL, volume_param, volume_size, volume_window
 
 
@@ -60,12 +60,10 @@ register(
     LayerType(
         Signature("Pooling3D", param="pooling_param", fork_settings=TEMPORAL),
         Traced(pooling3d),
-        Gradient(pooling3d_backward, preferred=True),
-        Facts(
-            row_wise=True,
-            dtypes="bottoms",
-            origin="C3D",
-            restrictions="pad is for AVE, and not for time; STOCHASTIC is refused, as by C3D.",
+        Gradient(pooling3d_backward, overrides_autodiff=True),
+        LayerTraits(row_wise=True, dtype_policy="bottoms"),
+        docs=LayerDocs(
+            origin="C3D", restrictions="pad is for AVE, and not for time; STOCHASTIC is refused, as by C3D."
         ),
     )
 )

@@ -12,7 +12,7 @@ from ..context import Context
 from ..dtypes import promote
 from ..loss import own_classes, require_one_batch
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .windows import volume_size
 
 
@@ -31,7 +31,8 @@ register(
         Signature("VoxelSoftmax"),
         Traced(voxel_softmax),
         Gradient(voxel_softmax_backward),
-        Facts(row_wise=True, origin="C3D"),
+        LayerTraits(row_wise=True),
+        docs=LayerDocs(origin="C3D"),
     )
 )
 
@@ -58,8 +59,10 @@ register(
     LayerType(
         Signature("VoxelSoftmaxLoss", bottoms=2, loss=True),
         Traced(voxel_softmax_loss),
-        Gradient(voxel_softmax_loss_backward, preferred=True, indices=Indices((1,)), unforced=(1,)),
-        Facts(origin="C3D"),
+        Gradient(
+            voxel_softmax_loss_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)
+        ),
+        docs=LayerDocs(origin="C3D"),
     )
 )
 

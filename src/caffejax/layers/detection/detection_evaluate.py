@@ -13,7 +13,7 @@ from ..boxes import overlaps
 from ..context import Context, Shape, Site
 from ..no_gradient import no_gradient
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, OnHost, PerLayer, Signature, Variants
+from ..types import Gradient, Indices, LayerDocs, LayerType, OnHost, PerLayer, Signature, Variants
 from .image_sizes import Image, check_resize, in_pixels, read_sizes
 
 _CASCADE = [0, 5, 6, 1, 2, 3, 4]  # of FrcnnOutput's rows, in DetectionOutput's order
@@ -27,7 +27,9 @@ def make_detection_evaluate(ctx: Context, site: Site) -> LayerType:
     (image, label, score, true positive, false positive): by score, each takes the box that it overlaps most, unless
     that is taken. One that hits a difficult box, where these do not count, is neither.
     """
-    return replace(ctx.type, runs=OnHost(_Evaluation(ctx.param, site).rows, top_shapes, ragged=True, in_float32=True))
+    return replace(
+        ctx.type, implementation=OnHost(_Evaluation(ctx.param, site).rows, top_shapes, ragged=True, in_float32=True)
+    )
 
 
 def make_of_cascade(ctx: Context, site: Site) -> LayerType:
@@ -41,7 +43,7 @@ def make_of_cascade(ctx: Context, site: Site) -> LayerType:
         found, truth = found.reshape(len(found), -1), truth.reshape(len(truth), -1)
         return evaluation.rows(ctx, found[:, _CASCADE], truth[:, _TRUTH])
 
-    return replace(ctx.type, runs=OnHost(rows, top_shapes_of_cascade, ragged=True, in_float32=True))
+    return replace(ctx.type, implementation=OnHost(rows, top_shapes_of_cascade, ragged=True, in_float32=True))
 
 
 def top_shapes_of_cascade(ctx: Context, found: Any, truth: Any, sizes: Any) -> list[Shape]:
@@ -68,7 +70,7 @@ def _variant(origin: str, make: Any, bottoms: int) -> LayerType:
         Signature(name, bottoms=bottoms, param=param, in_place=False),
         PerLayer(make, on_host=True),
         Gradient(no_gradient, indices=Indices(tuple(range(bottoms)))),
-        Facts(origin=origin, restrictions="resize_param only with resize_mode WARP."),
+        docs=LayerDocs(origin=origin, restrictions="resize_param only with resize_mode WARP."),
     )
 
 
@@ -81,9 +83,9 @@ register(
                 "SSD": _variant("SSD", make_detection_evaluate, 2),
                 "Cascade R-CNN": _variant("Cascade R-CNN", make_of_cascade, 3),
             },
-            told_apart="With a third bottom, the sizes of images, it is Cascade R-CNN's.",
+            selection_doc="With a third bottom, the sizes of images, it is Cascade R-CNN's.",
         ),
-        facts=Facts(origin="SSD, Cascade R-CNN"),
+        docs=LayerDocs(origin="SSD, Cascade R-CNN"),
     )
 )
 

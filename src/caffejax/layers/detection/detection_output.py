@@ -17,10 +17,9 @@ from ...kernels import frozen
 from ...schema.caffe_pb2 import PriorBoxParameter
 from ..boxes import decode_offsets, non_max_suppression
 from ..context import Context, Shape, Site
-from ..questions import OWN_IMAGES
 from ..registry import register
 from ..rows import trimmed
-from ..types import Facts, Gradient, LayerType, OnHost, PerLayer, Signature, Traced
+from ..types import OWN_IMAGES, Gradient, LayerDocs, LayerTraits, LayerType, OnHost, PerLayer, Signature, Traced
 from .predictions import read_predictions
 from .result_files import ResultFiles, saves
 
@@ -35,7 +34,8 @@ def make_detection_output(ctx: Context, site: Site) -> LayerType:
     """
     if not saves(ctx.param.save_output_param):
         return replace(
-            ctx.type, runs=Traced(detection_output, host_forward=detect_on_host, top_shapes=detection_top_shapes)
+            ctx.type,
+            implementation=Traced(detection_output, host_forward=detect_on_host, top_shapes=detection_top_shapes),
         )
     files = ResultFiles(ctx.param, site)
     detect = detect_on_host if frozen.available() else jax.jit(detection_output, static_argnums=0)
@@ -48,7 +48,7 @@ def make_detection_output(ctx: Context, site: Site) -> LayerType:
     def top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
         return [jax.eval_shape(partial(detection_output, ctx), *bottoms).shape]
 
-    return replace(ctx.type, runs=OnHost(saved, top_shapes, ragged=True))
+    return replace(ctx.type, implementation=OnHost(saved, top_shapes, ragged=True))
 
 
 def detection_output(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, *_image: jax.Array) -> jax.Array:
@@ -131,10 +131,10 @@ register(
         Signature("DetectionOutput", bottoms=(3, 4), param="detection_output_param", in_place=False),
         PerLayer(make_detection_output),
         Gradient(exists=False),
-        Facts(
-            padded=True,
+        LayerTraits(pads_rows=True),
+        docs=LayerDocs(
             origin="SSD",
-            cannot={"shard": "the boxes of all images make one list", "joined": OWN_IMAGES},
+            unsupported={"shard": "the boxes of all images make one list", "joined": OWN_IMAGES},
             restrictions="Nothing is drawn (visualize). Settings of other forks are refused. Where it writes files, it "
             "runs on the host.",
         ),

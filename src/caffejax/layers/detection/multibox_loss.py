@@ -15,7 +15,7 @@ from ...errors import require
 from ..context import Context, Site
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, PerLayer, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerType, PerLayer, Signature, Traced
 from .multibox_targets import Predictions, Targets, chosen, differences, find_targets
 from .multibox_terms import class_slopes, class_terms, location_slopes, location_terms
 from .predictions import read_predictions
@@ -35,10 +35,10 @@ def make_multibox_loss(ctx: Context, site: Site) -> LayerType:
     parts = (given[:1] != [False], given[1:] != [False])
     gradient = replace(
         ctx.type.gradient,
-        rule=partial(multibox_loss_backward, parts),
-        preferred=ctx.param.encode_variance_in_target,  # the gradient by locations leaves the variances out
+        backward=partial(multibox_loss_backward, parts),
+        overrides_autodiff=ctx.param.encode_variance_in_target,  # the gradient by locations leaves the variances out
     )
-    return replace(ctx.type, runs=Traced(partial(multibox_loss, parts)), gradient=gradient)
+    return replace(ctx.type, implementation=Traced(partial(multibox_loss, parts)), gradient=gradient)
 
 
 def multibox_loss(
@@ -98,11 +98,11 @@ register(
         PerLayer(make_multibox_loss),
         Gradient(
             multibox_loss_backward,
-            indices=Indices((2, 3), drawn=draw_truth),
-            unforced=(2, 3),
+            indices=Indices((2, 3), sample=draw_truth),
+            exempt_from_force_backward=(2, 3),
             not_derivative="Below FLT_MIN the probability is clamped, which the gradient ignores.",
         ),
-        Facts(
+        docs=LayerDocs(
             origin="SSD",
             restrictions="nms_param (suppression before mining) and NVIDIA's ignore_difficult_gt are refused.",
         ),

@@ -13,9 +13,9 @@ import numpy as np
 from ...errors import require
 from ...kernels.table import table
 from ..context import Context, Shape
+from ..implementation import Company
 from ..registry import register
-from ..runs import Company
-from ..types import Facts, Gradient, LayerType, Signature, Traced, Variants
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 _OTHERS = ("box_width", "box_height", "tf", "yx_order", "keras")  # settings of other forks
 _FLOAT = np.float32
@@ -45,7 +45,7 @@ def choose_prior_box(layer: Any) -> str:
 def settle_prior_box(layer: Any, company: Company) -> Any:
     """Mark boxes of forks that say nothing of them: Convolutions beside have 4 and `num_classes` outputs for each."""
     p = layer.prior_box_param
-    beside = [other.convolution_param for other in company.beside if other.type == "Convolution"]
+    beside = [other.convolution_param for other in company.siblings if other.type == "Convolution"]
     outputs = {convolution.num_output for convolution in beside}
     readers = [(other.detection_output_param, other.multibox_loss_param) for other in company.layers]
     classes = next((each.num_classes for pair in readers for each in pair if each.num_classes), 0)
@@ -70,12 +70,8 @@ def _variant(origin: str) -> LayerType:
         ),
         Traced(prior_box, host_forward=prior_box, top_shapes=prior_box_top_shapes),
         Gradient(exists=False),
-        Facts(
-            by_shapes=True,
-            integers=True,
-            origin=origin,
-            restrictions="Settings of other forks are refused, such as box_width.",
-        ),
+        LayerTraits(depends_only_on_shapes=True, accepts_integers=True),
+        docs=LayerDocs(origin=origin, restrictions="Settings of other forks are refused, such as box_width."),
     )
 
 
@@ -85,11 +81,11 @@ register(
         Variants(
             choose_prior_box,
             {origin: _variant(origin) for origin in ("SSD", "TextBoxes", "FaceBoxes")},
-            told_apart="TextBoxes' have denser_prior_boxes, FaceBoxes' faceboxes; or else Convolutions beside "
+            selection_doc="TextBoxes' have denser_prior_boxes, FaceBoxes' faceboxes; or else Convolutions beside "
             "them have 4 outputs for each of their boxes, and others num_classes, and not for those of the SSD fork.",
-            settle=settle_prior_box,
+            resolve=settle_prior_box,
         ),
-        facts=Facts(origin="SSD, TextBoxes, FaceBoxes"),
+        docs=LayerDocs(origin="SSD, TextBoxes, FaceBoxes"),
     )
 )
 

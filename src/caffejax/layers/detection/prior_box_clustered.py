@@ -9,7 +9,7 @@ import jax
 from ...errors import require
 from ..context import Context
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .prior_box import CellBox, priors
 
 
@@ -32,12 +32,8 @@ register(
         ),
         Traced(prior_box_clustered, host_forward=prior_box_clustered),
         Gradient(exists=False),
-        Facts(
-            by_shapes=True,
-            integers=True,
-            origin="OpenVINO",
-            restrictions="Sizes of PriorBox, such as min_size, are refused.",
-        ),
+        LayerTraits(depends_only_on_shapes=True, accepts_integers=True),
+        docs=LayerDocs(origin="OpenVINO", restrictions="Sizes of PriorBox, such as min_size, are refused."),
     )
 )
 

@@ -9,7 +9,7 @@ import numpy as np
 from ...errors import LayerError, require
 from ..context import Context, Shape
 from ..no_gradient import no_gradient
-from ..types import Facts, Gradient, LayerType, OnHost, Signature
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, OnHost, Signature
 from .grouping import group_rectangles
 
 _FARTHEST = 1e6  # pixels; boxes beyond, as of a net that has not learnt yet, end there
@@ -59,18 +59,17 @@ def truth_shapes(ctx: Context, coverage: Any, boxes: Any) -> list[Shape]:
 
 
 _SIGNATURE = Signature("Python", bottoms=2, tops=(1, None), param="python_param", in_place=False)
-_FACTS = Facts(
-    row_wise=True,
-    origin="NVIDIA Caffe",
-    restrictions="Of more than max_boxes, where the original fails, the first are kept.",
+_TRAITS = LayerTraits(row_wise=True)
+_DOCS = LayerDocs(
+    origin="NVIDIA Caffe", restrictions="Of more than max_boxes, where the original fails, the first are kept."
 )
-_GRADIENT = Gradient(no_gradient, preferred=True, stops=True)
+_GRADIENT = Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True)
 
 CLUSTER_DETECTIONS = LayerType(
-    _SIGNATURE, OnHost(cluster_detections, detection_shapes, in_float32=True), _GRADIENT, _FACTS
+    _SIGNATURE, OnHost(cluster_detections, detection_shapes, in_float32=True), _GRADIENT, _TRAITS, _DOCS
 )
 CLUSTER_GROUNDTRUTH = LayerType(
-    _SIGNATURE, OnHost(cluster_groundtruth, truth_shapes, in_float32=True), _GRADIENT, _FACTS
+    _SIGNATURE, OnHost(cluster_groundtruth, truth_shapes, in_float32=True), _GRADIENT, _TRAITS, _DOCS
 )
 
 

@@ -11,7 +11,7 @@ from .. import across
 from ..boxes import overlaps
 from ..context import Context
 from ..no_gradient import no_gradient
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 _RIGHT, _WRONG, _MISSED = 1, 2, 3
 
@@ -45,9 +45,9 @@ def mean_ap(ctx: Context, scored: jax.Array) -> tuple[jax.Array, ...]:
 SCORE_DETECTIONS = LayerType(
     Signature("Python", bottoms=2, param="python_param", in_place=False),
     Traced(score_detections),
-    Gradient(no_gradient, preferred=True, stops=True),
-    Facts(
-        row_wise=True,
+    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
+    LayerTraits(row_wise=True),
+    docs=LayerDocs(
         origin="NVIDIA Caffe",
         restrictions="The list is as long as both; the original's has 50 rows, and fails if they are too few.",
     ),
@@ -56,8 +56,8 @@ SCORE_DETECTIONS = LayerType(
 MEAN_AP = LayerType(
     Signature("Python", tops=3, param="python_param", in_place=False),
     Traced(mean_ap),
-    Gradient(no_gradient, preferred=True, stops=True),
-    Facts(origin="NVIDIA Caffe"),
+    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
+    docs=LayerDocs(origin="NVIDIA Caffe"),
 )
 
 

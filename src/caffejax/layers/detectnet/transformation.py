@@ -12,7 +12,7 @@ from ..context import Context, Shape
 from ..dtypes import promote
 from ..no_gradient import no_gradient
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .augmentation import DRAWS, Augmentation, augmented, drawn, require_augmentation, turns
 from .coverage import coverage_grid, objects_of, require_ground_truth
 from .pictures import recoloured, rescaled, rotated
@@ -60,9 +60,9 @@ register(
     LayerType(
         Signature("DetectNetTransformation", bottoms=2, tops=2, in_place=False),
         Traced(detectnet_transformation),
-        Gradient(no_gradient, preferred=True, stops=True),
-        Facts(
-            row_wise=True,
+        Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
+        LayerTraits(row_wise=True),
+        docs=LayerDocs(
             origin="NVIDIA Caffe",
             restrictions="`mean_value` only, no `mean_file`; of transform_param nothing else counts, as in the fork.",
         ),

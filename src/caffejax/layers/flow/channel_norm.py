@@ -9,7 +9,7 @@ from ...errors import require
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 _SOFTENING = 1e-9
 
@@ -33,7 +33,8 @@ register(
     LayerType(
         Signature("ChannelNorm", in_place=False),
         Traced(channel_norm),
-        Gradient(channel_norm_backward, preferred=True),
-        Facts(row_wise=True, dtypes="bottoms", pixels="same", origin="FlowNet 2"),
+        Gradient(channel_norm_backward, overrides_autodiff=True),
+        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
+        docs=LayerDocs(origin="FlowNet 2"),
     )
 )

@@ -16,7 +16,7 @@ from ...kernels.varying import vary_as
 from ..context import Context, Shape
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,9 @@ for _name in ("Correlation", "Correlation1D"):
         LayerType(
             Signature(_name, bottoms=2, param="correlation_param", in_place=False),
             Traced(correlation),
-            Gradient(correlation_backward, preferred=True),
-            Facts(row_wise=True, origin="FlowNet 2", restrictions="do_abs is refused."),
+            Gradient(correlation_backward, overrides_autodiff=True),
+            LayerTraits(row_wise=True),
+            docs=LayerDocs(origin="FlowNet 2", restrictions="do_abs is refused."),
         )
     )
 

@@ -11,7 +11,7 @@ from ...errors import require
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -49,7 +49,8 @@ register(
         Signature("FlowWarp", bottoms=2, param="flow_warp_param", in_place=False),
         Traced(flow_warp),
         Gradient(flow_warp_backward),
-        Facts(row_wise=True, origin="FlowNet 2"),
+        LayerTraits(row_wise=True),
+        docs=LayerDocs(origin="FlowNet 2"),
     )
 )
 

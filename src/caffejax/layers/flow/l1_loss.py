@@ -13,7 +13,7 @@ from .. import across
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced, Variants
+from ..types import Gradient, LayerDocs, LayerType, Signature, Traced, Variants
 
 
 def l1_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
@@ -61,22 +61,22 @@ _TYPES = {
     "NVIDIA": LayerType(
         Signature("L1Loss", bottoms=2, loss=True),
         Traced(l1_loss),
-        Gradient(l1_loss_backward, preferred=True),
-        Facts(origin="NVIDIA Caffe"),
+        Gradient(l1_loss_backward, overrides_autodiff=True),
+        docs=LayerDocs(origin="NVIDIA Caffe"),
     ),
     "FlowNet 2": LayerType(
         Signature("L1Loss", bottoms=(1, 2), param="l1_loss_param", loss=True),
         Traced(flow_l1_loss),
-        Gradient(flow_l1_loss_backward, preferred=True),
-        Facts(origin="FlowNet 2"),
+        Gradient(flow_l1_loss_backward, overrides_autodiff=True),
+        docs=LayerDocs(origin="FlowNet 2"),
     ),
 }
 
 register(
     LayerType(
         Signature("L1Loss", bottoms=(1, 2), loss=True),
-        Variants(_variant, _TYPES, told_apart="With l1_loss_param, or one bottom, it is FlowNet 2's."),
-        facts=Facts(origin="NVIDIA Caffe, FlowNet 2"),
+        Variants(_variant, _TYPES, selection_doc="With l1_loss_param, or one bottom, it is FlowNet 2's."),
+        docs=LayerDocs(origin="NVIDIA Caffe, FlowNet 2"),
     )
 )
 

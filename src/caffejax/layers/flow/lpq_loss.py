@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from ...errors import require
 from ..context import Context
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerType, Signature, Traced
 from .l1_loss import numbers, prescale
 
 
@@ -41,8 +41,10 @@ register(
     LayerType(
         Signature("LpqLoss", bottoms=(1, 2), param="lpq_loss_param", loss=True),
         Traced(lpq_loss),
-        Gradient(lpq_loss_backward, preferred=True),
-        Facts(origin="FlowNet 2", restrictions="One p and one q: powers that change with the iteration are refused."),
+        Gradient(lpq_loss_backward, overrides_autodiff=True),
+        docs=LayerDocs(
+            origin="FlowNet 2", restrictions="One p and one q: powers that change with the iteration are refused."
+        ),
     )
 )
 

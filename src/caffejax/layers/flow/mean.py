@@ -11,7 +11,7 @@ from ...errors import require
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
-from ..types import SAME_AS_BOTTOMS, Facts, Gradient, LayerType, Signature, Traced
+from ..types import SAME_AS_BOTTOMS, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
 def mean(ctx: Context, *xs: jax.Array) -> tuple[jax.Array, ...]:
@@ -27,12 +27,9 @@ register(
         Signature("Mean", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="mean_param"),
         Traced(mean),
         Gradient(exists=False),
-        Facts(
-            row_wise=True,
-            dtypes="bottoms",
-            pixels="same",
-            origin="FlowNet 2",
-            restrictions="A mean `file` is refused; use values, or transform_param's mean_file.",
+        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
+        docs=LayerDocs(
+            origin="FlowNet 2", restrictions="A mean `file` is refused; use values, or transform_param's mean_file."
         ),
     )
 )

@@ -16,7 +16,7 @@ from ..axes import possible_plane
 from ..context import Context, Shape
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .resampling import Matrix, aligned, averaged, cubic, filtered, nearest, resampled, resampled_diff, triangle
 
 _FILTERS = {"LINEAR": (triangle, 2), "CUBIC": (cubic, 4)}
@@ -40,7 +40,8 @@ register(
         Signature("Resample", bottoms=(1, 2), param="resample_param", in_place=False),
         Traced(resample),
         Gradient(resample_backward),
-        Facts(row_wise=True, dtypes="bottoms", origin="FlowNet 2", restrictions="AREA is refused, as by FlowNet 2."),
+        LayerTraits(row_wise=True, dtype_policy="bottoms"),
+        docs=LayerDocs(origin="FlowNet 2", restrictions="AREA is refused, as by FlowNet 2."),
     )
 )
 
@@ -69,7 +70,8 @@ register(
         Signature("Downsample", bottoms=(1, 2), param="downsample_param", in_place=False),
         Traced(downsample),
         Gradient(exists=False),
-        Facts(row_wise=True, origin="FlowNet 2"),
+        LayerTraits(row_wise=True),
+        docs=LayerDocs(origin="FlowNet 2"),
     )
 )
 
@@ -99,7 +101,8 @@ register(
         Signature("Accum", bottoms=(1, None), param="accum_param", in_place=False),
         Traced(accum),
         Gradient(accum_backward),
-        Facts(row_wise=True, dtypes="bottoms", origin="FlowNet 2"),
+        LayerTraits(row_wise=True, dtype_policy="bottoms"),
+        docs=LayerDocs(origin="FlowNet 2"),
     )
 )
 

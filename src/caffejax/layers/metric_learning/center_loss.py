@@ -14,9 +14,8 @@ from ..axes import canonical_axis
 from ..context import Context, ParamSpec
 from ..dtypes import promote
 from ..loss import class_numbers, nan_if_unlabelled, own_classes
-from ..questions import Question
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Transform
 
 Arrays = tuple[jax.Array, ...]
 
@@ -58,7 +57,7 @@ def _classes(ctx: Context, x: Any, labels: Any) -> int:
     return int(ctx.param.num_output)
 
 
-_CANNOT: dict[Question, str] = {
+_CANNOT: dict[Transform, str] = {
     "jvp": "the centres' gradient is not linear in the top's, of which it takes no notice",
     "shard_map": "the centres' gradient divides by the items that a class has in all of the batch",
 }
@@ -69,12 +68,13 @@ register(
         Traced(center_loss, params=center_loss_params),
         Gradient(
             center_loss_backward,
-            preferred=True,
+            overrides_autodiff=True,
             indices=Indices((1,), _classes),
-            unforced=(1,),
+            exempt_from_force_backward=(1,),
             not_derivative="The centres' gradient is a mean over their class, independent of the loss weight.",
         ),
-        Facts(weight_axes=2, origin="caffe-face", cannot=_CANNOT),
+        LayerTraits(weight_axes=2),
+        docs=LayerDocs(origin="caffe-face", unsupported=_CANNOT),
     )
 )
 

@@ -12,7 +12,7 @@ from ..context import Context
 from ..dtypes import promote
 from ..loss import class_numbers, classes_of_rows, own_classes
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
 def cosin_addm(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
@@ -44,14 +44,13 @@ register(
         Traced(cosin_addm),
         Gradient(
             cosin_addm_backward,
-            preferred=True,
+            overrides_autodiff=True,
             indices=Indices((1,), classes_of_rows),
             not_derivative="At a cosine of 1 and beyond the gradient is the top's.",
         ),
-        Facts(
-            row_wise=True,
-            origin="arcface-caffe",
-            restrictions="`transform_test` does nothing, as in the fork. No recorded case.",
+        LayerTraits(row_wise=True),
+        docs=LayerDocs(
+            origin="arcface-caffe", restrictions="`transform_test` does nothing, as in the fork. No recorded case."
         ),
     )
 )

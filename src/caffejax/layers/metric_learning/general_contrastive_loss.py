@@ -13,7 +13,7 @@ from ..context import Context
 from ..loss import classes_of_rows, nan_if_unlabelled
 from ..registry import register
 from ..tops import first
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
 from .class_distances import class_distances, first_largest, no_others
 
 
@@ -59,14 +59,13 @@ register(
         Traced(general_contrastive_loss),
         Gradient(
             general_contrastive_loss_backward,
-            preferred=True,
+            overrides_autodiff=True,
             indices=Indices((1,), classes_of_rows),
-            unforced=(1,),
+            exempt_from_force_backward=(1,),
             not_derivative="The means in the second top pass no gradient, whatever their loss weight.",
         ),
-        Facts(
-            origin="NormFace",
-            restrictions="max_positive_only, add_intra_mae, square and a third bottom are refused.",
+        docs=LayerDocs(
+            origin="NormFace", restrictions="max_positive_only, add_intra_mae, square and a third bottom are refused."
         ),
     )
 )

@@ -12,7 +12,7 @@ from ..context import Context
 from ..loss import classes_of_rows, nan_if_unlabelled
 from ..registry import register
 from ..tops import first
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
 from .class_distances import class_distances, first_largest, no_others
 
 
@@ -52,13 +52,13 @@ register(
         Traced(general_triplet_loss),
         Gradient(
             general_triplet_loss_backward,
-            preferred=True,
+            overrides_autodiff=True,
             indices=Indices((1,), classes_of_rows),
-            unforced=(1,),
+            exempt_from_force_backward=(1,),
             not_derivative="The own class is pulled once, however many others are pushed, and with add_center_loss "
             "even where the loss is 0; means in the second top pass no gradient.",
         ),
-        Facts(origin="NormFace", restrictions="A third bottom, weights of the items' gradients, is refused."),
+        docs=LayerDocs(origin="NormFace", restrictions="A third bottom, weights of the items' gradients, is refused."),
     )
 )
 

@@ -13,7 +13,7 @@ from ..axes import canonical_axis
 from ..context import Context, ParamSpec
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from ..unit_rows import nearly_unit_rows
 
 Arrays = tuple[jax.Array, ...]
@@ -74,13 +74,9 @@ register(
     LayerType(
         Signature("InnerDistance", bottoms=(1, 2), param="inner_distance_param", in_place=False),
         Traced(inner_distance, params=inner_distance_params),
-        Gradient(inner_distance_backward, preferred=True),
-        Facts(
-            row_wise=_row_wise,
-            weight_axes=2,
-            origin="caffe-windows",
-            restrictions="transpose and update_center_only are refused.",
-        ),
+        Gradient(inner_distance_backward, overrides_autodiff=True),
+        LayerTraits(row_wise=_row_wise, weight_axes=2),
+        docs=LayerDocs(origin="caffe-windows", restrictions="transpose and update_center_only are refused."),
     )
 )
 

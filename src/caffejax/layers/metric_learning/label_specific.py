@@ -14,7 +14,7 @@ from ..dtypes import promote
 from ..loss import class_numbers, classes_of_rows, own_classes
 from ..registry import register
 from ..tops import first
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
 from .annealing import annealed, next_pass, passes
 
 Arrays = tuple[jax.Array, ...]
@@ -76,16 +76,16 @@ register(
     LayerType(
         Signature("LabelSpecificRescale", bottoms=2, tops=(1, 2), param="label_specific_rescale_param"),
         Traced(label_specific_rescale, params=label_specific_rescale_params, stateful=True),
-        Gradient(label_specific_rescale_backward, indices=_INDICES, unforced=(1,)),
-        Facts(origin="NormFace", restrictions="power_on_positive is refused."),
+        Gradient(label_specific_rescale_backward, indices=_INDICES, exempt_from_force_backward=(1,)),
+        docs=LayerDocs(origin="NormFace", restrictions="power_on_positive is refused."),
     )
 )
 register(
     LayerType(
         Signature("LabelSpecificAdd", bottoms=2, tops=(1, 2), param="label_specific_add_param"),
         Traced(label_specific_add),
-        Gradient(label_specific_add_backward, indices=_INDICES, unforced=(1,)),
-        Facts(origin="caffe-windows", restrictions="A constant bias only."),
+        Gradient(label_specific_add_backward, indices=_INDICES, exempt_from_force_backward=(1,)),
+        docs=LayerDocs(origin="caffe-windows", restrictions="A constant bias only."),
     )
 )
 

@@ -15,7 +15,7 @@ from ..dtypes import promote
 from ..loss import class_numbers, own_classes
 from ..registry import register
 from ..tops import first
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from ..unit_rows import unit_rows
 from .annealing import annealed, next_pass, passes
 
@@ -84,12 +84,13 @@ register(
         Traced(margin_inner_product, params=margin_inner_product_params, stateful=True),
         Gradient(
             margin_inner_product_backward,
-            preferred=True,
+            overrides_autodiff=True,
             indices=Indices((1,), _classes),
-            unforced=(1,),
+            exempt_from_force_backward=(1,),
             not_derivative="The weight's gradient is that of the plain product; the bottom's is normalised.",
         ),
-        Facts(weight_axes=2, origin="SphereFace"),
+        LayerTraits(weight_axes=2),
+        docs=LayerDocs(origin="SphereFace"),
     )
 )
 

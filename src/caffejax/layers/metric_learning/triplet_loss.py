@@ -13,7 +13,7 @@ from ..context import Context
 from ..dtypes import promote
 from ..loss import require_one_batch
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
 def triplet_loss(ctx: Context, anchor: jax.Array, alike: jax.Array, other: jax.Array, *labels: jax.Array) -> jax.Array:
@@ -45,9 +45,9 @@ register(
             fork_settings=("alpha", "pregen_label_start"),
         ),
         Traced(triplet_loss),
-        Gradient(triplet_loss_backward, indices=Indices((3,)), unforced=(3,)),
-        Facts(
-            integers=True,
+        Gradient(triplet_loss_backward, indices=Indices((3,)), exempt_from_force_backward=(3,)),
+        LayerTraits(accepts_integers=True),
+        docs=LayerDocs(
             origin="caffe-windows, MyCaffe",
             restrictions="Forks' that find triplets among a bottom's rows are refused. No recorded case.",
         ),

@@ -10,7 +10,7 @@ from ..boxes import overlaps
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
 from .regression import moved, normalization
 from .shapes import require_one_number_of_rows, rows_of
 
@@ -44,6 +44,6 @@ register(
         Signature("BboxAccuracy", bottoms=3, tops=(1, 2), in_place=False),
         Traced(bbox_accuracy),
         Gradient(exists=False, indices=Indices((1, 2))),
-        Facts(origin="Cascade R-CNN"),
+        docs=LayerDocs(origin="Cascade R-CNN"),
     )
 )

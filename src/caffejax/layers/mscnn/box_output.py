@@ -10,9 +10,8 @@ from ...errors import require
 from ..axes import four_axes
 from ..context import Context
 from ..dtypes import promote
-from ..questions import OWN_IMAGES
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import OWN_IMAGES, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .fields import Fields, fields
 from .proposals import choice, proposals
 from .regression import bounds, normalization
@@ -47,10 +46,10 @@ register(
         Signature("BoxOutput", bottoms=(1, None), tops=(1, 2), param="box_output_param", in_place=False),
         Traced(box_output),
         Gradient(exists=False),
-        Facts(
+        LayerTraits(pads_rows=True),
+        docs=LayerDocs(
             origin="MS-CNN",
-            padded=True,
-            cannot={"shard": "the rows of all images are moved together, padding last", "joined": OWN_IMAGES},
+            unsupported={"shard": "the rows of all images are moved together, padding last", "joined": OWN_IMAGES},
         ),
     )
 )

@@ -15,7 +15,7 @@ from ..dtypes import promote
 from ..no_gradient import no_gradient
 from ..on_host import promoted
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, OnHost, PerLayer, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, OnHost, PerLayer, Signature, Traced
 from .regression import moved, normalization
 from .shapes import require_one_number_of_rows, require_rows, rows_of, with_four_axes
 
@@ -28,8 +28,8 @@ def make_decode_bbox(ctx: Context, site: Site) -> LayerType:
     overlap it by `gt_iou_thr` or more.
     """
     if not ctx.training:
-        return replace(ctx.type, runs=Traced(decode))
-    return replace(ctx.type, runs=OnHost(decode_and_drop, decode_top_shapes, ragged=True))
+        return replace(ctx.type, implementation=Traced(decode))
+    return replace(ctx.type, implementation=OnHost(decode_and_drop, decode_top_shapes, ragged=True))
 
 
 def decode(ctx: Context, deltas: jax.Array, rois: jax.Array, *matched: jax.Array) -> jax.Array:
@@ -61,12 +61,9 @@ register(
     LayerType(
         Signature("DecodeBBox", bottoms=(2, 3), param="decode_bbox_param", in_place=False),
         PerLayer(make_decode_bbox),
-        Gradient(no_gradient, preferred=True),
-        Facts(
-            origin="Cascade R-CNN",
-            row_wise=lambda ctx: not ctx.training,
-            restrictions="In TRAIN it runs on the host.",
-        ),
+        Gradient(no_gradient, overrides_autodiff=True),
+        LayerTraits(row_wise=lambda ctx: not ctx.training),
+        docs=LayerDocs(origin="Cascade R-CNN", restrictions="In TRAIN it runs on the host."),
     )
 )
 

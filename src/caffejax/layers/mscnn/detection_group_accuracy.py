@@ -9,7 +9,7 @@ from ...errors import require
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
 from .fields import fields
 from .figures import mean_overlap, shares_of_right_classes
 from .multitask import labels_of
@@ -51,6 +51,6 @@ register(
         ),
         Traced(detection_group_accuracy),
         Gradient(exists=False, indices=Indices((2,))),
-        Facts(origin="Cascade R-CNN"),
+        docs=LayerDocs(origin="Cascade R-CNN"),
     )
 )

@@ -11,7 +11,7 @@ from ...errors import require
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
 from .fields import fields
 from .multitask import Labels, balanced, box_loss, class_loss, labels_of, two_losses, weight_of
 from .ranks import drawn, highest
@@ -51,8 +51,13 @@ register(
             in_place=False,
         ),
         Traced(detection_group_loss),
-        Gradient(detection_group_loss_backward, preferred=True, indices=Indices((2,)), unforced=(2,)),
-        Facts(
+        Gradient(
+            detection_group_loss_backward,
+            overrides_autodiff=True,
+            indices=Indices((2,)),
+            exempt_from_force_backward=(2,),
+        ),
+        docs=LayerDocs(
             origin="Cascade R-CNN",
             restrictions="Predictions are bounded in the loss, not in the bottom that others read.",
         ),

@@ -9,7 +9,7 @@ from .. import across
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
 from .fields import fields
 from .multitask import Labels, balanced, box_loss, class_loss, labels_of, two_losses, weight_of
 from .ranks import highest
@@ -51,8 +51,10 @@ register(
             in_place=False,
         ),
         Traced(detection_loss),
-        Gradient(detection_loss_backward, preferred=True, indices=Indices((1,)), unforced=(1,)),
-        Facts(origin="MS-CNN"),
+        Gradient(
+            detection_loss_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)
+        ),
+        docs=LayerDocs(origin="MS-CNN"),
     )
 )
 

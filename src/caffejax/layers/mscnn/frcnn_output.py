@@ -12,9 +12,8 @@ from ...errors import require
 from ..boxes import non_max_suppression
 from ..context import Context
 from ..dtypes import promote
-from ..questions import OWN_IMAGES
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import OWN_IMAGES, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .proposals import Measure, overlap_measure
 from .regression import moved, normalization
 from .shapes import require_one_number_of_rows, rows_of, with_four_axes
@@ -64,11 +63,11 @@ register(
         ),
         Traced(frcnn_output),
         Gradient(exists=False),
-        Facts(
+        LayerTraits(pads_rows=True),
+        docs=LayerDocs(
             origin="Cascade R-CNN",
-            padded=True,
             restrictions="`save_output_param` writes no files.",
-            cannot={"shard": "boxes suppress each other, whatever rows they are in", "joined": OWN_IMAGES},
+            unsupported={"shard": "boxes suppress each other, whatever rows they are in", "joined": OWN_IMAGES},
         ),
     )
 )

@@ -11,7 +11,7 @@ from ..context import Context, Shape
 from ..no_gradient import no_gradient
 from ..on_host import promoted
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, OnHost, Signature
+from ..types import Gradient, LayerDocs, LayerType, OnHost, Signature
 from .shapes import four_long, require_rows, rows_of, with_four_axes
 
 
@@ -56,8 +56,8 @@ register(
     LayerType(
         Signature("HardMining", bottoms=(2, None), tops=(1, None), param="hard_mining_param", in_place=False),
         OnHost(hard_mining, hard_mining_top_shapes, ragged=True),
-        Gradient(no_gradient, preferred=True),
-        Facts(origin="Cascade R-CNN"),
+        Gradient(no_gradient, overrides_autodiff=True),
+        docs=LayerDocs(origin="Cascade R-CNN"),
     )
 )
 

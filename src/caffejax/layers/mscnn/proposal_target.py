@@ -11,7 +11,7 @@ from ..context import Context, Shape
 from ..no_gradient import no_gradient
 from ..on_host import generator, promoted
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, OnHost, Signature
+from ..types import Gradient, LayerDocs, LayerType, OnHost, Signature
 from .regression import normalization
 from .sampling import Sample, Truth, sampled
 from .shapes import require_rows, rows_of, with_four_axes
@@ -69,8 +69,8 @@ register(
             in_place=False,
         ),
         OnHost(proposal_target, proposal_target_top_shapes, ragged=True),
-        Gradient(no_gradient, preferred=True),
-        Facts(
+        Gradient(no_gradient, overrides_autodiff=True),
+        docs=LayerDocs(
             origin="Cascade R-CNN",
             restrictions="One box is drawn at random where there is none; MS-CNN's first version filled the batch.",
         ),

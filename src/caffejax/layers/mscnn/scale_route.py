@@ -16,9 +16,19 @@ from ..context import Context, Shape, Site
 from ..dtypes import promote
 from ..no_gradient import no_gradient
 from ..on_host import promoted
-from ..questions import OWN_IMAGES
 from ..registry import register
-from ..types import SAME_AS_BOTTOMS, Facts, Gradient, LayerType, OnHost, PerLayer, Signature, Traced
+from ..types import (
+    OWN_IMAGES,
+    SAME_AS_BOTTOMS,
+    Gradient,
+    LayerDocs,
+    LayerTraits,
+    LayerType,
+    OnHost,
+    PerLayer,
+    Signature,
+    Traced,
+)
 from .shapes import four_long, require_rows, rows_of, with_four_axes
 
 _MIDDLE = 256.0  # without bounds
@@ -33,8 +43,8 @@ def make_scale_route(ctx: Context, site: Site) -> LayerType:
     """
     if ctx.training or len(site.layer.bottom) > 1:
         runs = OnHost(route_rows, route_top_shapes, ragged=True)
-        return replace(ctx.type, runs=runs, facts=replace(ctx.type.facts, padded=False))
-    return replace(ctx.type, runs=Traced(route))
+        return replace(ctx.type, implementation=runs, traits=replace(ctx.type.traits, pads_rows=False))
+    return replace(ctx.type, implementation=Traced(route))
 
 
 def route(ctx: Context, rois: jax.Array) -> jax.Array:
@@ -62,12 +72,12 @@ register(
     LayerType(
         Signature("ScaleRoute", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="scale_route_param", in_place=False),
         PerLayer(make_scale_route),
-        Gradient(no_gradient, preferred=True),
-        Facts(
+        Gradient(no_gradient, overrides_autodiff=True),
+        LayerTraits(pads_rows=True),
+        docs=LayerDocs(
             origin="Cascade R-CNN",
-            padded=True,
             restrictions="In TRAIN, and with several bottoms, it runs on the host.",
-            cannot={"shard": "rows change places, padding last", "joined": OWN_IMAGES},
+            unsupported={"shard": "rows change places, padding last", "joined": OWN_IMAGES},
         ),
     )
 )

@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import LayerError, did_you_mean
 from ..context import Context, Site
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, PerLayer, Signature
+from ..types import Gradient, LayerTraits, LayerType, PerLayer, Signature
 from . import host, traced
 from .builtin import builtin_type
 from .modules import find_module, named
@@ -55,7 +55,7 @@ PYTHON = register(
         Signature("Python", bottoms=(0, None), tops=(0, None), param="python_param"),
         PerLayer(make_python),
         Gradient(),
-        Facts(integers=True),  # what users' layers take is their affair
+        LayerTraits(accepts_integers=True),  # what users' layers take is their affair
     )
 )
 

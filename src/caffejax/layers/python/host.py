@@ -35,7 +35,7 @@ def class_type(kind: LayerType, site: Site, cls: type, where: str) -> LayerType:
     if not site.layer.bottom and not layer.params([]):
         source = HostSource(layer)
         reads = Reads(lambda site: Look(source.tops), lambda site, tops: source, instance=layer.user, position=position)
-        return replace(kind, runs=reads)
+        return replace(kind, implementation=reads)
 
     def forward(ctx: Context, blobs: Arrays, *bottoms: np.ndarray) -> Arrays:
         return layer.forward(blobs, bottoms)
@@ -52,8 +52,8 @@ def class_type(kind: LayerType, site: Site, cls: type, where: str) -> LayerType:
     has_rule = callable(getattr(cls, "backward", None))
     return replace(
         kind,
-        runs=OnHost(forward, top_shapes, params, in_float32=True, instance=layer.user, position=position),
-        gradient=replace(kind.gradient, rule=rule if has_rule else None),
+        implementation=OnHost(forward, top_shapes, params, in_float32=True, instance=layer.user, position=position),
+        gradient=replace(kind.gradient, backward=rule if has_rule else None),
     )
 
 

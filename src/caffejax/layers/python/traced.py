@@ -24,7 +24,7 @@ def function_type(kind: LayerType, site: Site, function: Callable[..., Any], whe
     def forward(ctx: Context, *bottoms: Any) -> Any:
         return _checked(call(*bottoms, **_key(ctx, takes_key)), where)
 
-    return replace(kind, runs=Traced(forward, instance=function))
+    return replace(kind, implementation=Traced(forward, instance=function))
 
 
 def class_type(kind: LayerType, site: Site, cls: Callable[[], Any], where: str) -> LayerType:
@@ -43,8 +43,8 @@ def class_type(kind: LayerType, site: Site, cls: Callable[[], Any], where: str) 
 
     params = _params(instance, site, where) if hasattr(instance, "blobs") else None
     rule = _rule(instance, site, where) if hasattr(instance, "backward") else None
-    gradient = replace(kind.gradient, rule=rule)
-    return replace(kind, runs=Traced(forward, params=params, instance=instance), gradient=gradient)
+    gradient = replace(kind.gradient, backward=rule)
+    return replace(kind, implementation=Traced(forward, params=params, instance=instance), gradient=gradient)
 
 
 def _params(instance: Any, site: Site, where: str) -> Callable[..., list[ParamSpec]]:

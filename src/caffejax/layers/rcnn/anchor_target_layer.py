@@ -14,7 +14,7 @@ from ..context import Context
 from ..dtypes import promote
 from ..no_gradient import no_gradient
 from ..param_str import settings
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerType, Signature, Traced
 from .anchors import anchors, encoded, grid
 from .proposal_layer import BASE, RATIOS
 from .proposing import require_image
@@ -67,8 +67,8 @@ def anchor_target_layer(
 ANCHOR_TARGET_LAYER = LayerType(
     Signature("Python", bottoms=(3, 4), tops=4, param="python_param", in_place=False),
     Traced(anchor_target_layer),
-    Gradient(no_gradient, preferred=True, stops=True),
-    Facts(
+    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
+    docs=LayerDocs(
         origin="py-faster-rcnn",
         restrictions="One image, as in the original. A true box that meets no anchor makes none positive.",
     ),

@@ -8,7 +8,7 @@ import jax
 
 from ...errors import require
 from ..context import Context
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
 def mask_layer(ctx: Context, masks: jax.Array) -> jax.Array:
@@ -28,5 +28,6 @@ MASK_LAYER = LayerType(
     Signature("Python", param="python_param", in_place=False),
     Traced(mask_layer),
     Gradient(mask_layer_backward),
-    Facts(row_wise=True, dtypes="bottoms", origin="MNC"),
+    LayerTraits(row_wise=True, dtype_policy="bottoms"),
+    docs=LayerDocs(origin="MNC"),
 )

@@ -9,7 +9,7 @@ from ...errors import require
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
 def mask_pooling(ctx: Context, data: jax.Array, mask: jax.Array) -> jax.Array:
@@ -31,6 +31,7 @@ register(
         Signature("MaskPooling", bottoms=2, in_place=False),
         Traced(mask_pooling),
         Gradient(mask_pooling_backward),
-        Facts(row_wise=True, dtypes="bottoms", pixels="same", origin="MNC"),
+        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
+        docs=LayerDocs(origin="MNC"),
     )
 )

@@ -14,7 +14,7 @@ from ..axes import possible_plane
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
 def mask_resize(ctx: Context, x: jax.Array) -> jax.Array:
@@ -36,8 +36,9 @@ register(
     LayerType(
         Signature("MaskResize", param="mask_resize_param", in_place=False),
         Traced(mask_resize),
-        Gradient(mask_resize_backward, preferred=True),
-        Facts(row_wise=True, dtypes="bottoms", origin="MNC"),
+        Gradient(mask_resize_backward, overrides_autodiff=True),
+        LayerTraits(row_wise=True, dtype_policy="bottoms"),
+        docs=LayerDocs(origin="MNC"),
     )
 )
 

@@ -18,7 +18,7 @@ from ..registry import register
 from ..smooth_l1 import huber, huber_slope
 from ..softmax_loss_forms import softmax_with_losses, softmax_with_losses_backward
 from ..tops import first
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
 from .rois import rounded
 
 Arrays = tuple[jax.Array, ...]
@@ -38,12 +38,12 @@ register(
         Traced(softmax_with_losses),
         Gradient(
             softmax_with_losses_backward,
-            preferred=True,
+            overrides_autodiff=True,
             indices=Indices((1,), classes_along_axis, ignored_label),
-            unforced=(1,),
+            exempt_from_force_backward=(1,),
             not_derivative=_LOSS_ALONE,
         ),
-        Facts(origin="R-FCN"),
+        docs=LayerDocs(origin="R-FCN"),
     )
 )
 
@@ -73,9 +73,12 @@ register(
         Signature("SmoothL1LossOHEM", bottoms=(2, 3), tops=(1, 2), loss=True),
         Traced(smooth_l1_loss_ohem),
         Gradient(
-            smooth_l1_loss_ohem_backward, preferred=True, indices=Indices((2,), quiet=True), not_derivative=_LOSS_ALONE
+            smooth_l1_loss_ohem_backward,
+            overrides_autodiff=True,
+            indices=Indices((2,), ignores_gradient=True),
+            not_derivative=_LOSS_ALONE,
         ),
-        Facts(origin="R-FCN"),
+        docs=LayerDocs(origin="R-FCN"),
     )
 )
 
@@ -110,8 +113,8 @@ register(
     LayerType(
         Signature("BoxAnnotatorOHEM", bottoms=4, tops=2, param="box_annotator_ohem_param", in_place=False),
         Traced(box_annotator_ohem),
-        Gradient(no_gradient, preferred=True, stops=True),
-        Facts(origin="R-FCN", cannot={"shard": "the regions of an image are ranked among each other"}),
+        Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
+        docs=LayerDocs(origin="R-FCN", unsupported={"shard": "the regions of an image are ranked among each other"}),
     )
 )
 

@@ -11,7 +11,7 @@ from ..context import Context
 from ..dtypes import promote
 from ..no_gradient import no_gradient
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .anchors import anchors, by_cell, clipped, decoded, grid, half_up
 from .proposing import Limits, best, require_maps
 from .quicksort import quicksorted
@@ -56,11 +56,8 @@ register(
             fork_settings=("ratio", "scale", "base_size", "min_size"),
         ),
         Traced(proposal),
-        Gradient(no_gradient, preferred=True, stops=True),
-        Facts(
-            origin="pva-faster-rcnn",
-            padded=True,
-            restrictions="One image, as in the fork.",
-        ),
+        Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
+        LayerTraits(pads_rows=True),
+        docs=LayerDocs(origin="pva-faster-rcnn", restrictions="One image, as in the fork."),
     )
 )

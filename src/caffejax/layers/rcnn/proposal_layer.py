@@ -13,7 +13,7 @@ from ..context import Context
 from ..dtypes import promote
 from ..no_gradient import no_gradient
 from ..param_str import settings
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .anchors import anchors, by_cell, clipped, decoded, grid
 from .proposing import Limits, best, require_maps
 
@@ -43,8 +43,9 @@ def _layer(forward: Any, origin: str, most_tops: int, restrictions: str) -> Laye
     return LayerType(
         Signature("Python", bottoms=3, tops=(1, most_tops), param="python_param", in_place=False),
         Traced(forward),
-        Gradient(no_gradient, preferred=True, stops=True),
-        Facts(origin=origin, padded=True, restrictions=restrictions),
+        Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
+        LayerTraits(pads_rows=True),
+        docs=LayerDocs(origin=origin, restrictions=restrictions),
     )
 
 

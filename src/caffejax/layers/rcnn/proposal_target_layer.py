@@ -12,7 +12,7 @@ from ..context import Context, Shape
 from ..no_gradient import no_gradient
 from ..on_host import generator
 from ..param_str import settings
-from ..types import Facts, Gradient, LayerType, OnHost, Signature
+from ..types import Gradient, LayerDocs, LayerType, OnHost, Signature
 from .anchor_target_layer import require_truth
 from .anchors import encoded
 from .rois import are_rows_of_five
@@ -72,8 +72,8 @@ def proposal_target_layer_top_shapes(ctx: Context, rois: Any, truth: Any, *_imag
 PROPOSAL_TARGET_LAYER = LayerType(
     Signature("Python", bottoms=(2, 3), tops=5, param="python_param", in_place=False),
     OnHost(proposal_target_layer, proposal_target_layer_top_shapes, ragged=True),
-    Gradient(no_gradient, preferred=True, stops=True),
-    Facts(origin="py-faster-rcnn", restrictions="One image, as in the original."),
+    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
+    docs=LayerDocs(origin="py-faster-rcnn", restrictions="One image, as in the original."),
 )
 
 

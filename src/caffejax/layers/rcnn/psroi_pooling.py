@@ -10,7 +10,7 @@ from ...errors import require
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .rois import bins, images_in, numbers, require_maps_and_rois, rounded
 
 _LEAST = 0.1  # of a region's sides, in cells
@@ -52,12 +52,10 @@ register(
     LayerType(
         Signature("PSROIPooling", bottoms=2, param="psroi_pooling_param", in_place=False),
         Traced(psroi_pooling),
-        Gradient(psroi_pooling_backward, indices=Indices((1,), quiet=True)),
-        Facts(
-            row_wise=True,
-            rows_of=(1,),
+        Gradient(psroi_pooling_backward, indices=Indices((1,), ignores_gradient=True)),
+        LayerTraits(row_wise=True, row_bottoms=(1,), dtype_policy="bottoms"),
+        docs=LayerDocs(
             origin="R-FCN",
-            dtypes="bottoms",
             restrictions="Bins have exact borders, where the fork's float32 may count one more row or column.",
         ),
     )

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .rois import images_in, numbers, pooled_size, require_maps_and_rois, widened
 from .samples import Along, beside, sampled, spread
 
@@ -34,13 +34,10 @@ register(
     LayerType(
         Signature("ROIAlign", bottoms=2, param="roi_pooling_param", in_place=False),
         Traced(roi_align),
-        Gradient(roi_align_backward, indices=Indices((1,), quiet=True)),
-        Facts(
-            row_wise=True,
-            rows_of=(1,),
-            origin="MS-CNN",
-            dtypes="bottoms",
-            restrictions="Detectron's form, with several samples in each bin, is another layer.",
+        Gradient(roi_align_backward, indices=Indices((1,), ignores_gradient=True)),
+        LayerTraits(row_wise=True, row_bottoms=(1,), dtype_policy="bottoms"),
+        docs=LayerDocs(
+            origin="MS-CNN", restrictions="Detectron's form, with several samples in each bin, is another layer."
         ),
     )
 )

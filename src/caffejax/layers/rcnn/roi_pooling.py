@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from ..context import Context
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .maxima import Rectangles, maxima, spread
 from .rois import bins, images_in, numbers, pooled_size, require_maps_and_rois, rounded, widened
 
@@ -32,12 +32,10 @@ register(
     LayerType(
         Signature("ROIPooling", bottoms=2, param="roi_pooling_param", in_place=False),
         Traced(roi_pooling),
-        Gradient(roi_pooling_backward, indices=Indices((1,), quiet=True)),
-        Facts(
-            row_wise=True,
-            rows_of=(1,),
+        Gradient(roi_pooling_backward, indices=Indices((1,), ignores_gradient=True)),
+        LayerTraits(row_wise=True, row_bottoms=(1,), dtype_policy="bottoms"),
+        docs=LayerDocs(
             origin="py-faster-rcnn",
-            dtypes="bottoms",
             restrictions="Bins have exact borders, where the fork's float32 may count one more row or column.",
         ),
     )

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .rois import images_in, numbers, pooled_size, require_maps_and_rois, rounded
 from .samples import Along, beside, sampled, spread
 
@@ -46,8 +46,9 @@ register(
     LayerType(
         Signature("ROIWarping", bottoms=2, param="roi_warping_param", in_place=False),
         Traced(roi_warping),
-        Gradient(roi_warping_backward, preferred=True),
-        Facts(row_wise=True, rows_of=(1,), origin="MNC", dtypes="bottoms"),
+        Gradient(roi_warping_backward, overrides_autodiff=True),
+        LayerTraits(row_wise=True, row_bottoms=(1,), dtype_policy="bottoms"),
+        docs=LayerDocs(origin="MNC"),
     )
 )
 

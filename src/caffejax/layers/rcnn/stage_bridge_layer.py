@@ -9,7 +9,7 @@ from ...errors import require
 from ..context import Context
 from ..dtypes import promote
 from ..no_gradient import no_gradient
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .anchors import clipped, decoded
 from .proposing import require_image
 from .rois import are_rows_of_five
@@ -47,6 +47,7 @@ def stage_bridge_layer(
 STAGE_BRIDGE_LAYER = LayerType(
     Signature("Python", bottoms=4, param="python_param", in_place=False),
     Traced(stage_bridge_layer),
-    Gradient(no_gradient, preferred=True, stops=True),
-    Facts(origin="MNC", padded=True, restrictions="As in the TEST phase."),
+    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
+    LayerTraits(pads_rows=True),
+    docs=LayerDocs(origin="MNC", restrictions="As in the TEST phase."),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..registry import register
-from ..types import Facts, LayerType, Signature, Variants
+from ..types import LayerDocs, LayerType, Signature, Variants
 from .bn_pspnet import FROZEN, PSPNET
 from .bn_segnet import SEGNET, WITH_STATISTICS
 
@@ -27,6 +27,6 @@ register(
             {"PSPNet": PSPNET, "PSPNet, frozen": FROZEN, "SegNet": SEGNET, "SegNet, with statistics": WITH_STATISTICS},
             "SegNet's has bn_mode, scale_filler or shift_filler, two blobs, or tops for the statistics.",
         ),
-        facts=Facts(origin="PSPNet, SegNet"),
+        docs=LayerDocs(origin="PSPNet, SegNet"),
     )
 )

@@ -15,7 +15,7 @@ from ..context import Context, ParamSpec, Shape
 from ..dtypes import promote
 from ..epilogue import Epilogue
 from ..namespace import rsqrt, stop_gradient
-from ..types import ByChannel, Facts, Fusion, Gradient, LayerType, Signature, Traced
+from ..types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .bn_shared import blob_shape, channels_of, normalized, normalized_diffs, scaled
 
 Arrays = tuple[jax.Array, ...]
@@ -90,19 +90,19 @@ PSPNET = LayerType(
     Signature("BN", param="bn_param"),
     Traced(moving_bn, params=moving_bn_params, stateful=True, fusion=Fusion(moving_bn_fusible, moving_bn_fused)),
     Gradient(moving_bn_backward),
-    Facts(
-        dtypes="bottoms",
-        pixels="same",
+    LayerTraits(
+        dtype_policy="bottoms",
+        spatial_map="same",
         by_channel=ByChannel(_moving_is_affine, moving_factor_and_bias),
         weight_axes=4,
-        origin="yjxiong/caffe, PSPNet",
     ),
+    docs=LayerDocs(origin="yjxiong/caffe, PSPNet"),
 )
 FROZEN = replace(
     PSPNET,
-    gradient=Gradient(moving_bn_backward, preferred=True),
-    facts=replace(
-        PSPNET.facts, cannot={"second": "the top depends on slope and bias, of which its gradient takes no notice"}
+    gradient=Gradient(moving_bn_backward, overrides_autodiff=True),
+    docs=replace(
+        PSPNET.docs, unsupported={"second": "the top depends on slope and bias, of which its gradient takes no notice"}
     ),
 )
 

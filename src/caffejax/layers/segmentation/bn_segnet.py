@@ -15,7 +15,7 @@ from ..context import Context, ParamSpec, Shape
 from ..dtypes import promote
 from ..epilogue import Epilogue
 from ..tops import first
-from ..types import ByChannel, Facts, Fusion, Gradient, LayerType, Signature, Traced
+from ..types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .bn_shared import blob_shape, channels_of, normalized, normalized_diffs, scaled
 
 Arrays = tuple[jax.Array, ...]
@@ -73,18 +73,18 @@ SEGNET = LayerType(
     Signature("BN", param="bn_param"),
     Traced(segnet_bn, params=segnet_bn_params, fusion=Fusion(segnet_bn_fusible, segnet_bn_fused)),
     Gradient(segnet_bn_backward),
-    Facts(
-        dtypes="bottoms",
-        pixels="same",
+    LayerTraits(
+        dtype_policy="bottoms",
+        spatial_map="same",
         by_channel=ByChannel(_segnet_is_affine, segnet_factor_and_bias),
         weight_axes=4,
-        origin="SegNet, DeconvNet",
     ),
+    docs=LayerDocs(origin="SegNet, DeconvNet"),
 )
 WITH_STATISTICS = replace(
     SEGNET,
     signature=Signature("BN", tops=(2, 3), param="bn_param"),
-    gradient=Gradient(segnet_bn_backward, preferred=True),
+    gradient=Gradient(segnet_bn_backward, overrides_autodiff=True),
 )
 
 

@@ -11,7 +11,7 @@ from ...errors import require
 from .. import across
 from ..context import Context
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
 from .seg_accuracy import require_label_map
 
 
@@ -47,6 +47,6 @@ register(
         Signature("EltwiseAccuracy", bottoms=2, param="eltwise_accuracy_param"),
         Traced(eltwise_accuracy),
         Gradient(exists=False, indices=Indices((1,), _classes, _ignored)),
-        Facts(origin="DeconvNet"),
+        docs=LayerDocs(origin="DeconvNet"),
     )
 )

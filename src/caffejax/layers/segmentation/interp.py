@@ -13,7 +13,7 @@ from ...errors import require
 from ..axes import possible_plane
 from ..context import Context, Shape
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .interpolation import Places, interpolated, interpolated_diff
 
 
@@ -40,12 +40,9 @@ register(
         Signature("Interp", param="interp_param", in_place=False, aliases=("INTERP",)),
         Traced(interp),
         Gradient(interp_backward),
-        Facts(
-            row_wise=True,
-            dtypes="bottoms",
-            integers=True,
-            origin="DeepLab, PSPNet",
-            restrictions="No padding: pad_beg and pad_end are 0 or negative, as in the fork.",
+        LayerTraits(row_wise=True, dtype_policy="bottoms", accepts_integers=True),
+        docs=LayerDocs(
+            origin="DeepLab, PSPNet", restrictions="No padding: pad_beg and pad_end are 0 or negative, as in the fork."
         ),
     )
 )

@@ -15,7 +15,7 @@ from ..axes import four_axes
 from ..context import Context, Shape, Site
 from ..no_gradient import no_gradient
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, OnHost, PerLayer, Signature
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, OnHost, PerLayer, Signature
 
 
 def make_mat_write(ctx: Context, site: Site) -> LayerType:
@@ -27,7 +27,7 @@ def make_mat_write(ctx: Context, site: Site) -> LayerType:
     p = ctx.param
     require(p.period >= 1, f"period must be at least 1, not {p.period}")
     require(p.strip >= 0, f"strip must not be negative: {p.strip}")
-    return replace(ctx.type, runs=OnHost(_MatFiles(p, site).write, mat_write_top_shapes))
+    return replace(ctx.type, implementation=OnHost(_MatFiles(p, site).write, mat_write_top_shapes))
 
 
 def mat_write_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
@@ -41,7 +41,8 @@ register(
         Signature("MatWrite", bottoms=(1, None), tops=0, param="mat_write_param"),
         PerLayer(make_mat_write, on_host=True),
         Gradient(no_gradient),
-        Facts(integers=True, origin="DeepLab"),
+        LayerTraits(accepts_integers=True),
+        docs=LayerDocs(origin="DeepLab"),
     )
 )
 

@@ -14,7 +14,7 @@ from ...kernels.table import table
 from ...kernels.varying import vary_as
 from ..context import Context, ParamSpec
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -60,9 +60,8 @@ register(
         Signature("MultiStageMeanfield", bottoms=3, param="multi_stage_meanfield_param", in_place=False),
         Traced(multi_stage_meanfield, params=multi_stage_meanfield_params),
         Gradient(),
-        Facts(
-            row_wise=True,
-            weight_axes=4,
+        LayerTraits(row_wise=True, weight_axes=4),
+        docs=LayerDocs(
             origin="CRF-RNN",
             restrictions="Filters are exact, where the fork's permutohedral lattice approximates them; the one by "
             "colour takes time with the square of the pixels.",

@@ -8,7 +8,7 @@ from jax import lax
 from ...errors import require
 from ..context import Context
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
 def padding(ctx: Context, x: jax.Array) -> jax.Array:
@@ -26,7 +26,8 @@ register(
         Signature("Padding", param="padding_param", in_place=False),
         Traced(padding),
         Gradient(padding_backward),
-        Facts(row_wise=True, dtypes="bottoms", integers=True, origin="DeepLab"),
+        LayerTraits(row_wise=True, dtype_policy="bottoms", accepts_integers=True),
+        docs=LayerDocs(origin="DeepLab"),
     )
 )
 

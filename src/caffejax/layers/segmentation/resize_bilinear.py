@@ -11,7 +11,7 @@ from ...errors import require
 from ..axes import possible_plane
 from ..context import Context
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .interpolation import Places, interpolated, interpolated_diff
 
 _QUANTIZED = ("input_scale", "output_scale", "input_zero_point", "output_zero_point", "saturate")
@@ -43,13 +43,8 @@ register(
         Signature("ResizeBilinear", param="resize_bilinear_param", in_place=False),
         Traced(resize_bilinear),
         Gradient(resize_bilinear_backward),
-        Facts(
-            row_wise=True,
-            dtypes="bottoms",
-            integers=True,
-            origin="synopsys-caffe",
-            restrictions="No NCHWD, and no quantized numbers. No recorded case.",
-        ),
+        LayerTraits(row_wise=True, dtype_policy="bottoms", accepts_integers=True),
+        docs=LayerDocs(origin="synopsys-caffe", restrictions="No NCHWD, and no quantized numbers. No recorded case."),
     )
 )
 

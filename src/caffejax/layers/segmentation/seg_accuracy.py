@@ -11,7 +11,7 @@ from ...errors import require
 from .. import across
 from ..context import Context, ParamSpec
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -57,7 +57,7 @@ register(
         Signature("SegAccuracy", bottoms=2, param="seg_accuracy_param"),
         Traced(seg_accuracy, params=seg_accuracy_params, stateful=True),
         Gradient(exists=False, indices=Indices((1,), _classes, _ignored)),
-        Facts(origin="DeepLab, PSPNet"),
+        docs=LayerDocs(origin="DeepLab, PSPNet"),
     )
 )
 

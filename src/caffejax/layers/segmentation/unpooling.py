@@ -12,7 +12,7 @@ from ...kernels.window import Window
 from ..context import Context, ParamSpec, Shape
 from ..pooling import areas_of, average_windows, pool_diff, window_pair
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced, Variants
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 from .placing import numbers_at, placed
 
 Arrays = tuple[jax.Array, ...]
@@ -62,17 +62,22 @@ _MAX = LayerType(
     Traced(max_unpooling),
     Gradient(
         max_unpooling_backward,
-        preferred=True,
-        indices=Indices((1,), lambda ctx, x, *mask: _size(ctx, x)[0] * _size(ctx, x)[1], picks=True, quiet=True),
-        unforced=(1,),
+        overrides_autodiff=True,
+        indices=Indices(
+            (1,), lambda ctx, x, *mask: _size(ctx, x)[0] * _size(ctx, x)[1], gathers=True, ignores_gradient=True
+        ),
+        exempt_from_force_backward=(1,),
     ),
-    Facts(row_wise=True, dtypes="bottoms", origin="DeconvNet"),
+    LayerTraits(row_wise=True, dtype_policy="bottoms"),
+    docs=LayerDocs(origin="DeconvNet"),
 )
 _WINDOWS = LayerType(
     Signature("Unpooling", param="unpooling_param", in_place=False),
     Traced(window_unpooling, params=window_unpooling_params, stateful=True),
-    Gradient(window_unpooling_backward, preferred=True),
-    Facts(origin="DeconvNet", cannot={"symbolic_batch": "the top of the pass before is kept, for a number of rows"}),
+    Gradient(window_unpooling_backward, overrides_autodiff=True),
+    docs=LayerDocs(
+        origin="DeconvNet", unsupported={"symbolic_batch": "the top of the pass before is kept, for a number of rows"}
+    ),
 )
 register(
     LayerType(
@@ -82,7 +87,7 @@ register(
             {"MAX": _MAX, "AVE, TILE": _WINDOWS},
             "They are told apart by the method `unpool`.",
         ),
-        facts=Facts(origin="DeconvNet"),
+        docs=LayerDocs(origin="DeconvNet"),
     )
 )
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from ...errors import require
 from ..context import Context, Shape
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced, Variants
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 from .placing import numbers_at, placed
 
 
@@ -44,17 +44,19 @@ _SEGNET = LayerType(
     Traced(upsample_placed),
     Gradient(
         upsample_placed_backward,
-        preferred=True,
-        indices=Indices((1,), lambda ctx, x, mask: _cells(_placed_size(ctx, x)), picks=True, quiet=True),
-        unforced=(1,),
+        overrides_autodiff=True,
+        indices=Indices((1,), lambda ctx, x, mask: _cells(_placed_size(ctx, x)), gathers=True, ignores_gradient=True),
+        exempt_from_force_backward=(1,),
     ),
-    Facts(row_wise=True, dtypes="bottoms", origin="SegNet, ENet"),
+    LayerTraits(row_wise=True, dtype_policy="bottoms"),
+    docs=LayerDocs(origin="SegNet, ENet"),
 )
 _YOLO = LayerType(
     Signature("Upsample", param="upsample_param", in_place=False),
     Traced(upsample_repeated),
     Gradient(upsample_repeated_backward),
-    Facts(row_wise=True, dtypes="bottoms", integers=True, origin="MobileNet-YOLO"),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", accepts_integers=True),
+    docs=LayerDocs(origin="MobileNet-YOLO"),
 )
 register(
     LayerType(
@@ -64,7 +66,7 @@ register(
             {"SegNet": _SEGNET, "MobileNet-YOLO": _YOLO},
             "SegNet's has a mask for a second bottom.",
         ),
-        facts=Facts(origin="SegNet, MobileNet-YOLO"),
+        docs=LayerDocs(origin="SegNet, MobileNet-YOLO"),
     )
 )
 

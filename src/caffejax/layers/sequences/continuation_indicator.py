@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from ...errors import require
 from ..context import Context
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerType, Signature, Traced
 
 
 def continuation_indicator(ctx: Context) -> jax.Array:
@@ -25,6 +25,6 @@ register(
         Signature("ContinuationIndicator", bottoms=0, param="continuation_indicator_param"),
         Traced(continuation_indicator),
         Gradient(exists=False),
-        Facts(origin="warpctc-caffe"),
+        docs=LayerDocs(origin="warpctc-caffe"),
     )
 )

@@ -12,7 +12,7 @@ from ..across import mean
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
 from .compact import GAP, compacted
 
 
@@ -48,7 +48,7 @@ register(
         Signature("CTCGreedyDecoder", bottoms=(2, 3), tops=(1, 3), param="ctc_decoder_param", in_place=False),
         Traced(ctc_greedy_decoder),
         Gradient(exists=False, indices=Indices((1, 2))),
-        Facts(
+        docs=LayerDocs(
             origin="OpenVINO",
             restrictions="A sequence that begins with the labels wanted is not right, unless it ends with them.",
         ),

@@ -15,7 +15,7 @@ from .. import across
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
 from .compact import GAP, compacted
 
 _NEVER = -1e30  # the logarithm of 0, but one that can be subtracted
@@ -102,12 +102,12 @@ register(
         Traced(ctc_loss),
         Gradient(
             ctc_loss_backward,
-            preferred=True,
+            overrides_autodiff=True,
             indices=Indices((1,), _labels),
-            unforced=(1,),
+            exempt_from_force_backward=(1,),
             not_derivative="The gradient is that of the sum over items; the loss is their mean.",
         ),
-        Facts(origin="warpctc-caffe"),
+        docs=LayerDocs(origin="warpctc-caffe"),
     )
 )
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from ...errors import require
 from ..context import Context
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
 from .compact import GAP, compacted
 
 
@@ -38,6 +38,6 @@ register(
         Signature("LabelsequenceAccuracy", bottoms=2, param="labelsequence_accuracy_param"),
         Traced(labelsequence_accuracy),
         Gradient(exists=False, indices=Indices((1,))),
-        Facts(origin="warpctc-caffe"),
+        docs=LayerDocs(origin="warpctc-caffe"),
     )
 )

@@ -16,7 +16,7 @@ from ..dtypes import promote
 from ..lstm import gate_diffs, run_lstm
 from ..recurrent import Arrays, Sequence
 from ..registry import layer_type, register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced, Variants
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 
 def lstm(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> tuple[jax.Array, Arrays]:
@@ -72,12 +72,13 @@ def _type(name: str, param: str, origin: str) -> LayerType:
         Traced(lstm, params=lstm_params, stateful=True),
         Gradient(
             lstm_backward,
-            preferred=True,
+            overrides_autodiff=True,
             indices=Indices((1,)),
-            unforced=(1,),
+            exempt_from_force_backward=(1,),
             not_derivative="The recurrent weight's gradient takes each sequence's own state; clipping_threshold cuts.",
         ),
-        Facts(weight_axes=2, origin=origin),
+        LayerTraits(weight_axes=2),
+        docs=LayerDocs(origin=origin),
     )
 
 
@@ -98,12 +99,12 @@ register(
                 "MyCaffe": replace(
                     _BVLC,
                     signature=replace(_BVLC.signature, name="Lstm"),
-                    facts=replace(_BVLC.facts, origin="MyCaffe"),
+                    docs=replace(_BVLC.docs, origin="MyCaffe"),
                 ),
             },
-            told_apart="With a recurrent_param it is MyCaffe's, which is BVLC's LSTM.",
+            selection_doc="With a recurrent_param it is MyCaffe's, which is BVLC's LSTM.",
         ),
-        facts=Facts(origin="caffe-lstm, MyCaffe"),
+        docs=LayerDocs(origin="caffe-lstm, MyCaffe"),
     )
 )
 register(_type("LstmSimple", "lstm_simple_param", "MyCaffe"))

@@ -11,7 +11,7 @@ from ...errors import require
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .truths import truths
 
 
@@ -39,13 +39,12 @@ register(
         Traced(assisted_excitation),
         Gradient(
             assisted_excitation_backward,
-            indices=Indices((1, 2), quiet=True),
-            unforced=(1, 2),
+            indices=Indices((1, 2), ignores_gradient=True),
+            exempt_from_force_backward=(1, 2),
             not_derivative="None goes to the third bottom.",
         ),
-        Facts(
-            row_wise=True,
-            pixels="same",
+        LayerTraits(row_wise=True, spatial_map="same"),
+        docs=LayerDocs(
             origin="MobileNet-YOLO",
             restrictions="What is added does not fade as training goes on: the fork multiplies it by "
             "cos(pi / 2 * iter / max_iter), of which a net knows neither. All images are excited; in the fork, whose "

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from ..boxes import select_best
-from ..questions import OWN_IMAGES, Question
+from ..types import OWN_IMAGES, Transform
 from .heads import as_corners
 
-ONE_LIST: dict[Question, str] = {
+ONE_LIST: dict[Transform, str] = {
     "shard": "the boxes of all images make one list, in which they suppress each other",
     "joined": OWN_IMAGES,
 }

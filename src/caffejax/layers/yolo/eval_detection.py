@@ -13,7 +13,7 @@ from ..boxes import non_max_suppression
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .heads import anchor_sizes, as_corners, centred_overlaps, head
 from .truths import truths
 
@@ -57,8 +57,8 @@ register(
         Signature("EvalDetection", bottoms=2, param="eval_detection_param", in_place=False),
         Traced(eval_detection),
         Gradient(exists=False, indices=Indices((1,))),
-        Facts(
-            row_wise=True,
+        LayerTraits(row_wise=True),
+        docs=LayerDocs(
             origin="Intel Caffe, caffe-yolo",
             restrictions="With `biases` too, a prediction that overlaps no label enough is wrong, and a negative nms "
             "leaves all predictions: Intel Caffe forgets such ones. No recorded case.",

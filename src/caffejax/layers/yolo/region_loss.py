@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import require
 from ..context import Context
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
 from .heads import Head, anchor_sizes, as_map, centred_overlaps, head, shape_overlaps
 from .truths import Truths, nan_for_strangers, truths
 
@@ -40,8 +40,8 @@ register(
     LayerType(
         Signature("RegionLoss", bottoms=2, param="region_loss_param", loss=True),
         Traced(region_loss),
-        Gradient(region_loss_backward, preferred=True, indices=Indices((1,)), unforced=(1,)),
-        Facts(
+        Gradient(region_loss_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)),
+        docs=LayerDocs(
             origin="MobileNet-YOLO",
             restrictions="`coords` must be 4. `side`, `softmax`, `softmax_tree`, `class_map`, `jitter`, `absolute` and "
             "`random` do nothing, as in the fork.",

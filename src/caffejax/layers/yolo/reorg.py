@@ -7,7 +7,7 @@ import jax
 from ...errors import require
 from ..context import Context
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
 def reorg(ctx: Context, x: jax.Array) -> jax.Array:
@@ -37,12 +37,8 @@ register(
         Signature("Reorg", param="reorg_param", in_place=False),
         Traced(reorg),
         Gradient(reorg_backward),
-        Facts(
-            row_wise=True,
-            dtypes="bottoms",
-            moves="whole",
-            origin="MobileNet-YOLO",
-        ),
+        LayerTraits(row_wise=True, dtype_policy="bottoms", data_movement="whole"),
+        docs=LayerDocs(origin="MobileNet-YOLO"),
     )
 )
 

@@ -12,7 +12,7 @@ from ..axes import possible_sides
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
 
 
 def segmentation_evaluate(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
@@ -41,7 +41,7 @@ register(
         Signature("SegmentationEvaluate", bottoms=2, param="segmentation_evaluate_param"),
         Traced(segmentation_evaluate),
         Gradient(exists=False, indices=Indices((1,))),
-        Facts(
+        docs=LayerDocs(
             origin="MobileNet-YOLO",
             restrictions="Counts over all images, the fork over the first alone. `num_classes` does nothing. No "
             "recorded case; of scaled probabilities single pixels may differ.",

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from ...errors import require
 from ..context import Context
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .detections import ONE_LIST, rows
 from .heads import anchor_sizes, head
 
@@ -48,9 +48,9 @@ register(
         Signature("YoloDetectionOutput", bottoms=(1, 2), param="yolo_detection_output_param"),
         Traced(yolo_detection_output),
         Gradient(exists=False),
-        Facts(
-            padded=True,
-            cannot=ONE_LIST,
+        LayerTraits(pads_rows=True),
+        docs=LayerDocs(
+            unsupported=ONE_LIST,
             origin="MobileNet-YOLO",
             restrictions="`label_map_file` is not read, `side` does nothing.",
         ),

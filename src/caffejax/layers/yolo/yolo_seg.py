@@ -12,7 +12,7 @@ from ..context import Context
 from ..dtypes import promote
 from ..loss import require_one_batch
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
 
 
 def yolo_seg(ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Array) -> jax.Array:
@@ -35,8 +35,10 @@ register(
     LayerType(
         Signature("YoloSeg", bottoms=(2, 3), param="yolo_seg_param", loss=True),
         Traced(yolo_seg),
-        Gradient(yolo_seg_backward, preferred=True, indices=Indices((1, 2)), unforced=(1, 2)),
-        Facts(
+        Gradient(
+            yolo_seg_backward, overrides_autodiff=True, indices=Indices((1, 2)), exempt_from_force_backward=(1, 2)
+        ),
+        docs=LayerDocs(
             origin="MobileNet-YOLO",
             restrictions="`class_scale`, `num_class`, `use_logic_gradient` and `use_hardsigmoid` do nothing, as in the "
             "fork. No recorded case.",

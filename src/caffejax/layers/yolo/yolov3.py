@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import require
 from ..context import Context
 from ..registry import register
-from ..types import Facts, Gradient, Indices, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
 from .heads import Head, anchor_sizes, as_map, centred_overlaps, head, masked, shape_overlaps
 from .measures import MEASURES, delta
 from .truths import Truths, nan_for_strangers, truths
@@ -49,8 +49,8 @@ register(
     LayerType(
         Signature("Yolov3", bottoms=2, param="yolov3_param", loss=True),
         Traced(yolov3),
-        Gradient(yolov3_backward, preferred=True, indices=Indices((1,)), unforced=(1,)),
-        Facts(
+        Gradient(yolov3_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)),
+        docs=LayerDocs(
             origin="MobileNet-YOLO",
             restrictions="Other `iou_loss` than MSE is by its meaning, not compared with the fork. `side` and "
             "`noobject_scale` do nothing, as in the fork; `object_scale` does with `use_logic_gradient`.",

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from ...errors import require
 from ..context import Context
 from ..registry import register
-from ..types import Facts, Gradient, LayerType, Signature, Traced
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .detections import ONE_LIST, rows
 from .heads import Head, anchor_sizes, head, masked
 
@@ -35,7 +35,8 @@ register(
         Signature("Yolov3DetectionOutput", bottoms=(1, None), param="yolov3_detection_output_param"),
         Traced(yolov3_detection_output),
         Gradient(exists=False),
-        Facts(padded=True, cannot=ONE_LIST, origin="MobileNet-YOLO", restrictions="No `gaussian_box`."),
+        LayerTraits(pads_rows=True),
+        docs=LayerDocs(unsupported=ONE_LIST, origin="MobileNet-YOLO", restrictions="No `gaussian_box`."),
     )
 )
 

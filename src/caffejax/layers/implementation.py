@@ -1,0 +1,162 @@
+"""The ways in which a layer type is implemented.
+
+| class | layers of the type are |
+|---|---|
+| `Traced` | a function of JAX arrays, compiled with the rest of the net |
+| `OnHost` | a function of NumPy arrays, called between compiled parts of the net |
+| `Reads` | read from a data source |
+| `Fed` | inputs of the net |
+| `PerLayer` | one of these, made for each layer from its settings |
+| `Variants` | one of several types, since forks use one name for different things |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from .source import Look, Position
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """A faster way to compute a layer together with layers that follow it in place on its only top.
+
+    Attributes:
+        fusible: `fusible(ctx, bottom, epilogues)` returns how many of the following layers can be fused, given as
+            `Epilogue`s; bottom and blobs have `.shape` only.
+        run: `run(ctx, blobs, bottom, epilogues)` computes the layer with exactly these and returns the result of
+            `forward`.
+    """
+
+    fusible: Callable[..., int]
+    run: Function
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A function of JAX arrays, compiled with the rest of the net. Tops' shapes come from evaluating it abstractly.
+
+    Attributes:
+        forward: `forward(ctx, [blobs,] *bottoms)` returns the top, or a tuple of tops.
+        params: `params(ctx, *bottoms)` returns a list with a `ParamSpec` for each blob of the layer; bottoms have
+            `.shape` and `.dtype`. None if the layer has no blobs.
+        stateful: whether forward returns `(tops, state)`, where state holds the new values of the blobs that are not
+            learnable.
+        fusion: how the layer is fused with layers that follow it; None if it cannot be.
+        instance: the user's object that computes the layer, or None.
+        host_forward: `forward` on NumPy arrays, for inference on a CPU without compiling; None if there is none.
+        top_shapes: `top_shapes(ctx, *bottoms)` returns the tops' shapes faster than evaluating forward. It returns
+            None where forward must be evaluated, since it may raise an error. Bottoms have `.shape`.
+    """
+
+    forward: Function
+    params: Function | None = None
+    stateful: bool = False
+    fusion: Fusion | None = None
+    instance: Any = None
+    host_forward: Function | None = None
+    top_shapes: Function | None = None
+
+
+@dataclass(frozen=True)
+class OnHost:
+    """A function of NumPy arrays, called outside of compiled code because it cannot be traced; so is its rule.
+
+    Attributes:
+        forward: `forward(ctx, [blobs,] *bottoms)` returns the top, or a tuple of tops.
+        top_shapes: `top_shapes(ctx, *bottoms)` returns the largest shapes of the tops.
+        params: as in `Traced`.
+        ragged: whether the number of rows of the tops depends on the data.
+        in_float32: whether it computes in float32, whatever the dtype of its bottoms.
+        instance: the user's object that computes the layer, or None.
+        position: the interface to save and restore that object's position in its data; None if it has none.
+    """
+
+    forward: Function
+    top_shapes: Function
+    params: Function | None = None
+    ragged: bool = False
+    in_float32: bool = False
+    instance: Any = None
+    position: Position | None = None
+
+
+@dataclass(frozen=True)
+class Reads:
+    """Tops read from a data source.
+
+    Attributes:
+        look: `look(site)` inspects the source cheaply and returns a `Look`; called once, when the graph is built.
+        open: `open(site, tops)` opens the source; `tops` are those of the `Look`.
+        instance: the user's object that reads, or None.
+        position: the interface to save and restore that object's position in its data; None if it has none.
+    """
+
+    look: Callable[..., Look]
+    open: Function
+    instance: Any = None
+    position: Position | None = None
+
+
+@dataclass(frozen=True)
+class Fed:
+    """Tops given by the caller.
+
+    Attributes:
+        shapes: `shapes(ctx)` returns a list of the tops' shapes.
+        from_arrays: whether the caller sets arrays once, from which each pass takes the next batch (MemoryData).
+            Otherwise the tops are inputs of the net.
+    """
+
+    shapes: Function
+    from_arrays: bool = False
+
+
+@dataclass(frozen=True)
+class PerLayer:
+    """An implementation that is made for each layer: the settings decide it, or it has a file or an object.
+
+    Attributes:
+        make: `make(ctx, site)` returns the `LayerType` of one layer, usually `ctx.type` with another implementation.
+            Called once for each layer of each graph.
+        on_host: whether the result is known to run on the host.
+    """
+
+    make: Function
+    on_host: bool = False
+
+
+class Company(NamedTuple):
+    """The surroundings of a layer in its net.
+
+    Attributes:
+        shapes: the shapes of its bottoms, each None if unknown.
+        layers: the LayerParameters of the net.
+        siblings: those of them that also read its first bottom.
+    """
+
+    shapes: tuple[tuple[int, ...] | None, ...]
+    layers: tuple[Any, ...]
+    siblings: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Variants:
+    """Several layer types for which forks use one name; the settings and blobs of a layer say which it is.
+
+    Attributes:
+        select: `select(layer)` returns the name of the variant that a LayerParameter belongs to.
+        types: the LayerTypes, which all have the same name, by the names of variants. Documentation shows these.
+        selection_doc: how variants are told apart, in a sentence.
+        resolve: `resolve(layer, company)` returns the LayerParameter with settings added that `select` needs and
+            that only the layer's `Company` shows; None if the layer alone always suffices.
+    """
+
+    select: Callable[[Any], str]
+    types: Mapping[str, Any] = field(hash=False)
+    selection_doc: str
+    resolve: Callable[[Any, Company], Any] | None = None

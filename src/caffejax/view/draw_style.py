@@ -1,0 +1,73 @@
+"""Colour and text of layers in drawings, by layer type, as in Caffe's draw_net.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..schema.caffe_pb2 import LayerParameter
+
+
+@dataclass(frozen=True)
+class DrawStyle:
+    """How the layers of a type are drawn. Functions take a LayerParameter.
+
+    Attributes:
+        colour: the colour of the box, as "#RRGGBB"; None for the default colour.
+        kind: text after the type's name, such as the pooling method.
+        window: three lines of text: kernel, stride and pad.
+        edge: text at the edges to the tops, such as the number of outputs.
+        lr_mult: whether the box may show the learning rate multipliers of a weight and a bias.
+    """
+
+    colour: str | None = None
+    kind: Callable[[LayerParameter], str] | None = None
+    window: Callable[[LayerParameter], list[str]] | None = None
+    edge: Callable[[LayerParameter], str] | None = None
+    lr_mult: bool = False
+
+
+def draw_style(type_name: str) -> DrawStyle:
+    """Return the style of a layer type; the default style if the type has no entry."""
+    return STYLES.get(type_name, _DEFAULT)
+
+
+def _window_lines(param: Any, everything: bool = False) -> list[str]:
+    """Return three lines on kernel, stride and pad; the kernel is "global" if it covers `everything`."""
+    return [
+        "global" if everything else f"kernel size: {_spatial(param, 'kernel_size', 'kernel', 1)}",
+        f"stride: {_spatial(param, 'stride', 'stride', 1)}",
+        f"pad: {_spatial(param, 'pad', 'pad', 0)}",
+    ]
+
+
+def _spatial(param: Any, name: str, prefix: str, default: int) -> str:
+    """Return a size as the prototxt gives it: "3" or "1x3"."""
+    pair = [getattr(param, f"{prefix}_{axis}") for axis in "hw" if param.HasField(f"{prefix}_{axis}")]
+    value = getattr(param, name)
+    sizes = pair or ([value] if isinstance(value, int) else list(value)) or [default]
+    return "x".join(map(str, sizes[:1] if len(set(sizes)) == 1 else sizes))
+
+
+_DEFAULT = DrawStyle()
+_CONVOLUTION = DrawStyle(
+    "#FF5050",
+    window=lambda layer: _window_lines(layer.convolution_param),
+    edge=lambda layer: str(layer.convolution_param.num_output),
+    lr_mult=True,
+)
+STYLES: dict[str, DrawStyle] = {  # by type name; own layer types may be added
+    "AnnotatedData": DrawStyle(edge=lambda layer: f"Batch {layer.data_param.batch_size}"),
+    "Convolution": _CONVOLUTION,
+    "ConvolutionDepthwise": _CONVOLUTION,
+    "Data": DrawStyle(edge=lambda layer: f"Batch {layer.data_param.batch_size}"),
+    "Deconvolution": _CONVOLUTION,
+    "DepthwiseConvolution": _CONVOLUTION,
+    "InnerProduct": DrawStyle("#CC33FF", edge=lambda layer: str(layer.inner_product_param.num_output), lr_mult=True),
+    "Pooling": DrawStyle(
+        "#FF9900",
+        kind=lambda layer: layer.pooling_param.PoolMethod.Name(layer.pooling_param.pool),
+        window=lambda layer: _window_lines(layer.pooling_param, everything=layer.pooling_param.global_pooling),
+    ),
+}
