@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from caffejax.cli import plan, spread, train
+from caffejax.cli import device_flags, plan, train
 from caffejax.options import Parallel
 
 COMMANDS = {"train": (train.add_flags, "--solver=x"), "plan": (plan.add_flags, "x --target=cuda:h100:8")}
@@ -32,7 +32,7 @@ def parsed(request: pytest.FixtureRequest) -> Callable[[str], argparse.Namespace
     ],
 )
 def test_what_they_mean(parsed: Callable[[str], argparse.Namespace], text: str, parallel: Parallel) -> None:
-    assert spread.parallel_of(parsed(text), "device") == parallel
+    assert device_flags.parallel_of(parsed(text), "device") == parallel
 
 
 @pytest.mark.parametrize("mesh", ["", "8", "data", "data=0", "data=-1", "data=2,data=2", "rows=2"])
@@ -47,7 +47,7 @@ def test_what_is_no_mesh(
 def test_train_says_who_a_batch_is_for() -> None:
     parser = argparse.ArgumentParser()
     train.add_flags(parser)
-    assert spread.parallel_of(parser.parse_args(["--solver=x", "--batch=global"])) == Parallel(batch="global")
+    assert device_flags.parallel_of(parser.parse_args(["--solver=x", "--batch=global"])) == Parallel(batch="global")
 
 
 @pytest.mark.parametrize("scaling", ["", "8,", "0", "8,x"])

@@ -15,7 +15,7 @@ def test_a_second_sigint_ends_at_once_but_not_one_that_comes_with_the_first(monk
     now, asked = [7.0], []
     monkeypatch.setattr(signals, "time", SimpleNamespace(monotonic=lambda: now[0]))
     solver: Any = SimpleNamespace(callbacks=[], request=asked.append)
-    with signals.handled(solver, argparse.Namespace(sigint_effect="stop", sighup_effect="snapshot")):
+    with signals.handle_signals(solver, argparse.Namespace(sigint_effect="stop", sighup_effect="snapshot")):
         for _ in range(2):
             signal.raise_signal(signal.SIGINT)
             now[0] += 0.9

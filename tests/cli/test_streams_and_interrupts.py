@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from caffejax.cli.interrupts import heeded
+from caffejax.cli.signals import handle_ctrl_c
 
 DIGITS = Path(__file__).parents[2] / "configs" / "digits"
 
@@ -74,7 +74,7 @@ def test_ctrl_c_at_an_awkward_moment_comes_a_little_later(
         signal.sigtimedwait(set(), 5)
 
     try:
-        with pytest.raises(KeyboardInterrupt), heeded():
+        with pytest.raises(KeyboardInterrupt), handle_ctrl_c():
             command()
     finally:
         for number, handler in zip((signal.SIGINT, signal.SIGALRM), before, strict=True):

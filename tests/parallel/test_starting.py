@@ -12,7 +12,7 @@ from cluster import TRAIN, Cluster, training
 from spread_nets import solver_text, write_data
 
 import caffejax
-from caffejax.cli import devices, main, spread
+from caffejax.cli import device_flags, main
 from caffejax.parallel import start_processes
 
 SLURM = {"SLURM_JOB_ID": "{job}", "SLURM_STEP_NODELIST": "127.0.0.1", "SLURM_NTASKS": "2", "SLURM_PROCID": "{i}"}
@@ -188,8 +188,8 @@ def test_options_that_cannot_work(tmp_path: Path, options: dict[str, object], me
 
 def options_of(*flags: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    for part in (devices, spread):
-        part.add_flags(parser)
+    device_flags.add_device_flag(parser)
+    device_flags.add_distributed_flags(parser)
     return parser.parse_args(flags)
 
 
@@ -207,7 +207,7 @@ def test_devices_of_several_processes_that_cannot_be(
 ) -> None:
     monkeypatch.setattr("jax.process_count", lambda: 2)
     with pytest.raises(caffejax.CaffejaxError, match=message):
-        spread.pick_devices(options_of(*flags), prefer_gpu=False, device_id=0)
+        device_flags.pick_devices(options_of(*flags), prefer_gpu=False, device_id=0)
 
 
 def test_several_processes_take_the_first_devices_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +216,7 @@ def test_several_processes_take_the_first_devices_of_each(monkeypatch: pytest.Mo
     monkeypatch.setattr("jax.devices", lambda kind: every)
     monkeypatch.setattr("jax.local_devices", lambda backend: every[3:])
     for flags, ids in (("--devices=2",), [0, 1, 3, 4]), ((), [5, 4, 3, 0, 1, 2]):
-        found: Any = spread.pick_devices(options_of(*flags), prefer_gpu=False, device_id=0)
+        found: Any = device_flags.pick_devices(options_of(*flags), prefer_gpu=False, device_id=0)
         assert [device.id for device in found] == ids
 
 

@@ -22,6 +22,7 @@ from . import (
     convert_annoset,
     convert_imageset,
     detect,
+    device_flags,
     device_query,
     draw_net,
     export,
@@ -29,17 +30,16 @@ from . import (
     features,
     filters,
     gradcheck,
-    imports,
-    interrupts,
     memory,
+    net_flags,
     parse_log,
     plan,
     plot,
     plot_training_log,
     run,
-    spread,
-    streams,
+    signals,
     summary,
+    supervisor,
     test,
     time,
     train,
@@ -47,7 +47,6 @@ from . import (
     upgrade_net_proto_text,
     upgrade_solver_proto_text,
     view,
-    watched,
 )
 from .parser import Parser
 
@@ -114,13 +113,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         SystemExit: with 2 for a mistake in the command line, with 0 after `--help`.
     """
     if arguments is None:
-        streams.fill()
+        signals.open_missing_streams()
     parser = _parser()
     options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
-    if arguments is None and spread.trains_with_others(options) and not watched.is_watched():
-        return watched.watch(options.process_id, options.start_timeout)
+    if arguments is None and device_flags.trains_with_others(options) and not supervisor.is_supervised():
+        return supervisor.supervise(options.process_id, options.start_timeout)
     try:
-        with nullcontext() if arguments is not None else interrupts.heeded():
+        with nullcontext() if arguments is not None else signals.handle_ctrl_c():
             _prepare(options)
             options.command.run(options)
         if sys.stdout is not None:
@@ -152,7 +151,7 @@ def _prepare(options: argparse.Namespace) -> None:
         tune_process()
     elif options.command is plan:
         compile_for_absent_devices()
-    imports.import_modules(getattr(options, "imports", None) or ())
+    net_flags.import_modules(getattr(options, "imports", None) or ())
 
 
 def _stdout_fails() -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import CaffejaxError
 from ..sizes import count_in_words, counted, in_words
-from . import flags, nets
+from . import flags, net_flags
 
 if TYPE_CHECKING:
     from ..checking import PhaseReport, Report
@@ -36,7 +36,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     weights = "compare with this file's blobs; else with a .caffemodel called as the net"
     flags.add(parser, "weights", weights, type=_existing, metavar="FILE")
     flags.add_switch(parser, "json", "print everything as JSON")
-    nets.add_code_and_limits(parser)
+    net_flags.add_code_and_limits(parser)
     parser.add_argument("-j", "--jobs", type=flags.positive, metavar="N", help="files at once; as many as cores")
     flags.add(parser, "timeout", "seconds for each file", type=flags.positive, default=120, metavar="N")
 

@@ -6,7 +6,7 @@ import argparse
 import os
 
 from ..sizes import counted
-from . import flags, images
+from . import flags, image_flags
 
 HELP = "classify images"
 EXAMPLE = (
@@ -19,13 +19,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     parser.add_argument("input_file", help="an image, a folder of images, or a .npy file of them (N, H, W, K)")
     parser.add_argument("output_file", help="the .npy file to write")
-    images.add_flags(parser)
+    image_flags.add_flags(parser)
     flags.add(parser, "center_only", help="only the centre, not ten crops of each image", action="store_true")
     flags.add(
         parser,
         "images_dim",
         help="height and width to resize to before cropping",
-        type=images.numbers,
+        type=image_flags.numbers,
         default=(256, 256),
     )
     flags.add(parser, "ext", help="the end of the images' names in a folder", default="jpg")
@@ -44,12 +44,12 @@ def run(options: argparse.Namespace) -> None:
     from ..pycaffe.classifier import Classifier
 
     start_logging()
-    images.check_files(options)
-    images.default_mean(options)
-    images.set_limits(options)
+    image_flags.check_files(options)
+    image_flags.default_mean(options)
+    image_flags.set_limits(options)
     source = Path(options.input_file)
     if source.suffix == ".npy":
-        inputs = list(images.load_npy(source))
+        inputs = list(image_flags.load_npy(source))
         if not inputs or inputs[0].ndim != 3:
             raise DataError(Problem("holds no images: an array (N, H, W, K) is wanted", str(source)))
     else:
@@ -57,9 +57,9 @@ def run(options: argparse.Namespace) -> None:
         if not files:
             raise DataError(Problem(f"has no images *.{options.ext}; --ext says how their names end", str(source)))
         inputs = [caffe.io.load_image(file) for file in files]
-    images.choose_device(options)
-    settings = images.settings(options)
-    with images.refusals(options.model_def):
+    image_flags.choose_device(options)
+    settings = image_flags.settings(options)
+    with image_flags.refusals(options.model_def):
         classifier = Classifier(
             options.model_def,
             options.pretrained_model,

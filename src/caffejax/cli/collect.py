@@ -10,7 +10,7 @@ import argparse
 
 from ..glog import start_logging
 from ..sizes import counted
-from . import flags, nets, places
+from . import flags, net_flags
 
 HELP = "write every blob, diff and gradient of a net to an .npz file"
 EXAMPLE = "caffejax collect --model=net.prototxt --weights=net.caffemodel --phase=TRAIN --backward --out=A.npz"
@@ -18,10 +18,10 @@ EXAMPLE = "caffejax collect --model=net.prototxt --weights=net.caffemodel --phas
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    nets.add_flags(parser)
+    net_flags.add_flags(parser)
     parser.set_defaults(phase="TEST")
     flags.add(parser, "weights", "the .caffemodel[.h5] file; random unless given", metavar="FILE")
-    nets.add_strict_flag(parser)
+    net_flags.add_strict_flag(parser)
     flags.add(parser, "out", "the file to write", required=True, metavar="FILE.npz")
     flags.add(parser, "inputs", "what to feed the net, by blob; a dump will do", metavar="FILE.npz")
     flags.add_switch(parser, "backward", "collect diffs and gradients; the net needs a loss", dest="diffs")
@@ -34,10 +34,10 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     from ..debugging.dumps import collect, read_inputs, write_dump
 
-    places.check_out(options.out, options.model, *flags.several(options.weights), options.inputs)
-    net = nets.net_of(options)
+    flags.check_out(options.out, options.model, *flags.several(options.weights), options.inputs)
+    net = net_flags.net_of(options)
     inputs = read_inputs(options.inputs, net.fed) if options.inputs else {}
-    variables = nets.variables_of(net, options.weights, options.strict_weights)
+    variables = net_flags.variables_of(net, options.weights, options.strict_weights)
     dump = collect(net, variables, inputs, backward=options.diffs, seed=options.seed)
     write_dump(options.out, dump)
     counts = [counted(n, thing) for kind, thing in _COUNTED if (n := len(dump.group(kind)))]

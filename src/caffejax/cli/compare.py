@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import CaffejaxError, Problem
 from ..glog import start_logging
-from . import flags, nets, pictures
+from . import flags, image_flags, net_flags
 
 if TYPE_CHECKING:
     from ..debugging.dumps import Dump
@@ -25,9 +25,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("b", help="another; or else --model", nargs="?", metavar="B.npz")
     flags.add(parser, "model", "the net prototxt, to run on the dump's inputs", metavar="FILE")
     flags.add(parser, "weights", "its .caffemodel[.h5] file; the dump's params unless given", metavar="FILE")
-    nets.add_strict_flag(parser)
+    net_flags.add_strict_flag(parser)
     flags.add(parser, "phase", "its phase; the dump's unless given", choices=("TRAIN", "TEST"))
-    nets.add_state_flags(parser)
+    net_flags.add_state_flags(parser)
     flags.add(parser, "rtol", "tolerance, as a share of the array's largest value", type=_tolerance, metavar="X")
     flags.add(parser, "atol", "tolerance beside it", type=_tolerance, metavar="X")
     flags.add_switch(parser, "each_layer", "with --model: give each layer the dump's own bottoms and top diffs")
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
     if options.each_layer and options.model is None:
         raise CaffejaxError("--each_layer runs a net's layers one by one: give it with --model, not with a second dump")
     if options.picture:
-        pictures.check_figure(options.picture)
+        image_flags.check_figure(options.picture)
     a = read_dump(options.a)
     b = _of_net(options, a) if options.b is None else read_dump(options.b)
     tolerances = {
@@ -83,6 +83,6 @@ def _of_net(options: argparse.Namespace, dump: Dump) -> Dump:
     from ..debugging.dumps import replay
 
     options.phase = options.phase or dump.phase
-    net = nets.net_of(options)
-    variables = nets.variables_of(net, options.weights, options.strict_weights) if options.weights else None
+    net = net_flags.net_of(options)
+    variables = net_flags.variables_of(net, options.weights, options.strict_weights) if options.weights else None
     return replay(dump, net, variables, each_layer=options.each_layer)

@@ -9,7 +9,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from ..sizes import counted
-from . import flags, images
+from . import flags, image_flags
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     parser.add_argument("input_file", help="a .csv of windows (filename,ymin,xmin,ymax,xmax), or a list of images")
     parser.add_argument("output_file", help="the .csv or .h5 file to write")
-    images.add_flags(parser)
+    image_flags.add_flags(parser)
     flags.add(
         parser,
         "crop_mode",
@@ -44,17 +44,17 @@ def run(options: argparse.Namespace) -> None:
     from ..pycaffe.detector import Detector
 
     start_logging()
-    images.set_limits(options)
+    image_flags.set_limits(options)
     if not options.output_file.endswith((".csv", ".h5", ".hdf5")):
         raise DataError(f"{options.output_file}: the name has to end in .csv or .h5")
-    images.check_files(options)
-    images.default_mean(options)
+    image_flags.check_files(options)
+    image_flags.default_mean(options)
     windows = _windows(options.input_file)
-    images.choose_device(options)
-    settings = images.settings(options)
+    image_flags.choose_device(options)
+    settings = image_flags.settings(options)
     if settings["mean"] is not None and settings["mean"].ndim == 3:  # as Caffe's script does: a value for each channel
         settings["mean"] = settings["mean"].mean(axis=(1, 2))
-    with images.refusals(options.model_def):
+    with image_flags.refusals(options.model_def):
         detector = Detector(
             options.model_def,
             options.pretrained_model,

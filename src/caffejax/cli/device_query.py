@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import CaffejaxError
 from ..glog import log, start_logging
-from . import devices, flags
+from . import device_flags, flags
 
 HELP = "list the devices that JAX sees"
 EXAMPLE = "caffejax device_query --gpu=all"
@@ -57,4 +57,4 @@ def _asked(text: str) -> list[Any]:
         if not found:
             raise CaffejaxError("JAX sees no GPU here; without --gpu all other devices are listed")
         return found
-    return [devices.device_of("gpu", number) for number in text.split(",")]
+    return [device_flags.device_of("gpu", number) for number in text.split(",")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from . import flags, images
+from . import flags, image_flags
 
 HELP = "draw a net"
 EXAMPLE = "caffejax draw_net configs/digits/lenet_train_test.prototxt lenet.svg --phase=TRAIN"
@@ -34,6 +34,6 @@ def run(options: argparse.Namespace) -> None:
     check_place(options.output_image_file)
     net = read_net(Path(options.input_net_proto_file))
     phase = None if options.phase == "ALL" else caffe_pb2.Phase.Value(options.phase)
-    with images.refusals(options.input_net_proto_file):
+    with image_flags.refusals(options.input_net_proto_file):
         draw_net_to_file(net, options.output_image_file, options.rankdir, phase, options.display_lrm)
     print(f"Drew {options.output_image_file}")

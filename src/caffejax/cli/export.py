@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..errors import CaffejaxError, Problem
 from ..glog import log, start_logging
 from ..sizes import counted
-from . import flags, nets, preprocess
+from . import flags, image_flags, net_flags
 
 if TYPE_CHECKING:
     from ..export import Subject
@@ -55,8 +55,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "weights_as", "flax: how weights are kept", choices=("safetensors", "orbax"))
     phase = "which of the prototxt's layers; they behave as in TEST in either case"
     flags.add(parser, "phase", phase, choices=("TRAIN", "TEST"), default="TEST")
-    nets.add_state_flags(parser)
-    preprocess.add_flags(parser)
+    net_flags.add_state_flags(parser)
+    add_preprocessing_flags(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> None:
     _check_place(form, options)
     from ..export import Subject, weights_of, zeros
 
-    net = nets.net_of(options)
+    net = net_flags.net_of(options)
     inference = net.for_inference(flags.several(options.outputs) if options.outputs else None)
     _check_axis(inference, options.batch_axis or 0)
     if isinstance(options.batch, int):
@@ -94,7 +94,7 @@ def _form(options: argparse.Namespace) -> str:
             problems.append(f"--{name} goes with {' and '.join(forms)} only{remedy}")
     if form == "flax" and not options.out:
         problems.append("--to=flax needs --out=FOLDER")
-    problems += preprocess.problems(options)
+    problems += preprocessing_problems(options)
     if problems:
         raise CaffejaxError(problems)
     return form
@@ -127,7 +127,7 @@ def _write_stablehlo(net: Net, subject: Subject, options: argparse.Namespace) ->
     settings: dict[str, Any] = {
         "platforms": flags.several(options.platforms) or PLATFORMS,
         "batch_axis": options.batch_axis or 0,
-        "preprocessing": preprocess.preprocessing_of(net, subject, options),
+        "preprocessing": preprocessing_of(net, subject, options),
     }
     exported = _in_any_batch(lambda batch: write_stablehlo(subject, options.to, batch=batch, **settings), options)
     (takes,), _ = jax.tree.unflatten(exported.in_tree, exported.in_avals)
@@ -143,7 +143,7 @@ def _write_onnx(net: Net, subject: Subject, options: argparse.Namespace) -> tupl
     settings: dict[str, Any] = {
         "opset": options.opset or OPSET,
         "batch_axis": options.batch_axis or 0,
-        "preprocessing": preprocess.preprocessing_of(net, subject, options),
+        "preprocessing": preprocessing_of(net, subject, options),
     }
     model = _in_any_batch(lambda batch: write_onnx(subject, options.to, batch=batch, **settings), options)
     return shapes_of(model.graph.input), shapes_of(model.graph.output)
@@ -197,3 +197,71 @@ def _rows(text: str) -> Any:
 
 def _listed(shapes: Shapes) -> str:
     return ", ".join(f"{name} {blob.dtype}[{','.join(map(str, blob.shape))}]" for name, blob in shapes.items())
+
+
+if TYPE_CHECKING:
+    from ..export import Preprocessing, Subject
+    from ..net import Net
+
+_CLASSIFY, _TRANSFORM = "classify", "transform_param"
+_MEAN = "mean_file", "raw_scale", "input_scale"  # a transform_param has its own
+
+
+def add_preprocessing_flags(parser: argparse.ArgumentParser) -> None:
+    """Add `--preprocess` and the flags that go with it."""
+    what = (
+        "take images, uint8 (N, H, W, C) in R, G, B: make inputs of them as caffejax classify does by the flags below, "
+        "or as the net's data layer does by its transform_param"
+    )
+    flags.add(parser, "preprocess", what, choices=(_CLASSIFY, _TRANSFORM))
+    dims = "height and width of these images, of which the middle is taken; the input's unless given"
+    flags.add(parser, "images_dim", help=dims, type=image_flags.numbers, metavar="H,W")
+    image_flags.add_preprocessing_flags(parser)
+
+
+def preprocessing_problems(options: argparse.Namespace) -> Iterator[str]:
+    """Yield which of the flags do not go together."""
+    own = [name for name in ("images_dim", "channel_swap", *_MEAN) if getattr(options, name) is not None]
+    for name in own:
+        if options.preprocess is None:
+            yield f"--{name} needs --preprocess={_CLASSIFY}"
+        elif options.preprocess == _TRANSFORM and name in _MEAN:
+            yield f"--{name} goes with --preprocess={_CLASSIFY}: a transform_param has its own"
+    if options.images_dim is not None and (len(options.images_dim) != 2 or min(options.images_dim) < 1):
+        yield "--images_dim must be a height and a width, such as 256,256"
+
+
+def preprocessing_of(net: Net, subject: Subject, options: argparse.Namespace) -> Preprocessing | None:
+    """Return what the flags ask for; None if they ask for nothing.
+
+    Args:
+        net: the whole net.
+        subject: what is exported of it.
+        options: the flags.
+    """
+    from ..export import image_input, of_data_layer
+
+    if options.preprocess is None:
+        return None
+    if options.preprocess == _TRANSFORM:
+        return of_data_layer(net, subject, options.images_dim, options.channel_swap)
+    with image_flags.refusals(options.model):
+        return _as_classify(image_input(subject), subject, options)
+
+
+def _as_classify(blob: str, subject: Subject, options: argparse.Namespace) -> Preprocessing:
+    import numpy as np
+
+    from ..export import Preprocessing, colour_order
+    from ..pycaffe.io import Transformer
+
+    given, (_, channels, h, w) = image_flags.settings(options), subject.inputs[blob].shape
+    order = given["channel_swap"] or colour_order(channels)
+    transformer = Transformer({blob: subject.inputs[blob].shape})
+    transformer.set_channel_swap(blob, order)
+    transformer.set_mean(blob, np.zeros(channels) if given["mean"] is None else given["mean"])
+    height, width = options.images_dim or (h, w)
+    raw_scale, scale = given["raw_scale"], given["input_scale"]
+    factor = 1.0 if raw_scale is None else raw_scale / 255
+    mean = transformer.mean[blob]
+    return Preprocessing(blob, (height, width, channels), (h, w), order, factor, mean, 1.0 if scale is None else scale)

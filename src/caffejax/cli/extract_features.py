@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import CaffejaxError, located
 from ..glog import log, start_logging
-from . import devices, flags, nets
+from . import device_flags, flags, net_flags
 from .progress import counter
 
 HELP = "store blobs of a net as databases or .npz files"
@@ -35,8 +35,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "kind", help="where to run", choices=("CPU", "GPU"), nargs="?", default="CPU", metavar="CPU/GPU"
     )
     parser.add_argument("number", help="which GPU", nargs="?", default="0", metavar="DEVICE_ID=0")
-    nets.add_strict_flag(parser)
-    nets.add_code_and_limits(parser)
+    net_flags.add_strict_flag(parser)
+    net_flags.add_code_and_limits(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -58,10 +58,10 @@ def run(options: argparse.Namespace) -> None:
     if len(set(targets)) < len(targets):
         raise CaffejaxError("a database is named twice; each blob needs its own")
     number = "0" if options.kind == "CPU" else options.number.removeprefix("DEVICE_ID=")
-    device = devices.device_of(options.kind.lower(), number)
+    device = device_flags.device_of(options.kind.lower(), number)
     check_there([options.model, options.weights])
     net = Net(Path(options.model), "TEST", reading=flags.reading_of(options))
-    variables = jax.device_put(nets.variables_of(net, options.weights, options.strict_weights), device)
+    variables = jax.device_put(net_flags.variables_of(net, options.weights, options.strict_weights), device)
     loader = Loader(net.graph)
     batches = map(partial(jax.device_put, device=device), islice(loader, options.batches))
     counts = dict.fromkeys(names, 0)

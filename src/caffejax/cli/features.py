@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..errors import DataError, GraphError, Problem
-from . import flags, images, nets, pictures, places, tiles
+from . import flags, image_flags, net_flags
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +24,7 @@ EXAMPLE = "caffejax features deploy.prototxt --weights=net.caffemodel --image=ca
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    tiles.add_flags(parser)
+    image_flags.add_tile_flags(parser)
     flags.add(parser, "blob", "the blob", required=True)
     flags.add(parser, "image", "the image; unless given, an example of the net's own data", metavar="FILE")
     flags.add(parser, "example", "which example of the net's data, from 0 on", type=flags.count, default=0, metavar="N")
@@ -32,10 +32,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         parser,
         "images_dim",
         "height and width to resize to before cropping; the input's unless given",
-        type=images.numbers,
+        type=image_flags.numbers,
         metavar="H,W",
     )
-    images.add_preprocessing_flags(parser, raw_scale=255.0, channel_swap=(2, 1, 0))
+    image_flags.add_preprocessing_flags(parser, raw_scale=255.0, channel_swap=(2, 1, 0))
 
 
 def run(options: argparse.Namespace) -> None:
@@ -47,11 +47,11 @@ def run(options: argparse.Namespace) -> None:
     from ..debugging.visualize import feature_maps
     from ..execution.validation import known_names
 
-    pictures.check_image(options.out)
-    places.check_out(options.out, options.image)
-    net = nets.net_of(options)
+    image_flags.check_image(options.out)
+    flags.check_out(options.out, options.image)
+    net = net_flags.net_of(options)
     known_names(net.graph, "--blob", [options.blob])
-    variables = nets.variables_of(net, options.weights, options.strict_weights)
+    variables = net_flags.variables_of(net, options.weights, options.strict_weights)
     with ExitStack() as stack:
         if options.image is not None:
             batches, number, row = iter([_batch(net, options)]), 0, 0
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> None:
         values = np.atleast_1d(np.asarray(next(islice(computed, number, None))[options.blob], np.float32))
     if row >= len(values):
         raise DataError(Problem(f"blob '{options.blob}' of shape {values.shape} has no row {row}", options.model))
-    tiles.write(feature_maps(values[row]), options, f"{options.blob} {values[row].shape}")
+    image_flags.write_tiles(feature_maps(values[row]), options, f"{options.blob} {values[row].shape}")
 
 
 def _batch_size(net: Net, options: argparse.Namespace) -> int:
@@ -91,11 +91,11 @@ def _batch(net: Net, options: argparse.Namespace) -> dict[str, np.ndarray]:
         what = f"no input takes images, (N, 1, H, W) or (N, 3, H, W); inputs: {shapes}"
         raise GraphError(Problem(what, options.model))
     channels, *dims = shapes[name][1:]
-    settings = images.settings(options)
+    settings = image_flags.settings(options)
     if channels != len(settings["channel_swap"]):
         settings["channel_swap"] = None
-    images.set_limits(options)
-    with images.refusals(options.model):
+    image_flags.set_limits(options)
+    with image_flags.refusals(options.model):
         transformer = io.transformer_of(name, shapes[name], **settings)
         image = io.load_image(options.image, color=channels != 1)
         resized = io.resize_image(image, options.images_dim or dims)

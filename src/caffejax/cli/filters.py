@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from . import flags, nets, pictures, tiles
+from . import flags, image_flags, net_flags
 
 HELP = "draw a layer's filters"
 EXAMPLE = "caffejax filters deploy.prototxt --weights=net.caffemodel --out=conv1.png"
@@ -12,7 +12,7 @@ EXAMPLE = "caffejax filters deploy.prototxt --weights=net.caffemodel --out=conv1
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    tiles.add_flags(parser)
+    image_flags.add_tile_flags(parser)
     flags.add(parser, "layer", "the layer; unless given the first whose filters are larger than a pixel")
     flags.add_switch(parser, "rgb", "filters of three channels are red, green, blue; else blue first, as Caffe's")
 
@@ -24,8 +24,8 @@ def run(options: argparse.Namespace) -> None:
     from ..debugging.visualize import filter_maps, filter_params, first_filters
     from ..errors import GraphError, Problem, did_you_mean
 
-    pictures.check_image(options.out)
-    net = nets.net_of(options)
+    image_flags.check_image(options.out)
+    net = net_flags.net_of(options)
     known = filter_params(net.graph)
     filters = known.get(options.layer) if options.layer else first_filters(net.graph)
     if filters is None:
@@ -34,6 +34,6 @@ def run(options: argparse.Namespace) -> None:
             message = f"no layer '{options.layer}' with filters, weights of four axes"
             message += did_you_mean(options.layer, known)
         raise GraphError(Problem(f"{message}; layers with filters: {', '.join(known) or 'none'}", options.model))
-    params = nets.variables_of(net, options.weights, options.strict_weights).params
+    params = net_flags.variables_of(net, options.weights, options.strict_weights).params
     weights = np.asarray(params[filters.owner.layer][filters.owner.index])
-    tiles.write(filter_maps(weights, rgb=options.rgb), options, f"{filters.slot.layer} {weights.shape}")
+    image_flags.write_tiles(filter_maps(weights, rgb=options.rgb), options, f"{filters.slot.layer} {weights.shape}")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
+from ..atomic import check_place
+from ..errors import CaffejaxError
 from ..options import LIMITS, FlagKind, Reading, Run, choices
 from ..sizes import bytes_in
 
@@ -144,3 +147,14 @@ def reading_of(options: argparse.Namespace) -> Reading:
 def fields_of(kind: type, options: argparse.Namespace) -> dict[str, Any]:
     """Return the values of a configuration class's fields that a command has flags for."""
     return {f.name: getattr(options, f.name) for f in fields(kind) if f.metadata and hasattr(options, f.name)}
+
+
+def check_out(out: str, *read: str | None) -> None:
+    """Check that a file can be written there, and would not take the place of one that the command reads.
+
+    Raises:
+        CaffejaxError: if not.
+    """
+    place = check_place(out)
+    if any(path is not None and os.path.realpath(path) == str(place) for path in read):
+        raise CaffejaxError(f"{out}: what is written would take the place of what is read; --out names another file")

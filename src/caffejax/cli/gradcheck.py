@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import CaffejaxError, DataError, Problem
 from ..glog import start_logging
-from . import flags, nets
+from . import flags, net_flags
 
 HELP = "compare every layer's gradients: autodiff, hand-written rules, finite differences"
 EXAMPLE = "caffejax gradcheck --model=configs/digits/lenet_train_test.prototxt --layers=conv1,ip2"
@@ -15,7 +15,7 @@ EXAMPLE = "caffejax gradcheck --model=configs/digits/lenet_train_test.prototxt -
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    nets.add_flags(parser)
+    net_flags.add_flags(parser)
     flags.add(parser, "layers", "check these layers only, separated by commas", metavar="A,B")
     flags.add(parser, "weights", "the .caffemodel[.h5] file; random unless given", metavar="FILE")
     flags.add(
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
     from ..gradcheck import check_gradients
 
     report = check_gradients(
-        nets.net_of(options),
+        net_flags.net_of(options),
         layers=flags.several(options.layers) if options.layers else None,
         weights=options.weights,
         inputs=_arrays(options.inputs) if options.inputs else None,

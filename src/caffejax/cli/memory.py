@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..sizes import counted, in_words
 from ..tables import aligned
-from . import flags, nets
+from . import flags, net_flags
 
 if TYPE_CHECKING:
     from ..debugging import CompiledMemory, MemoryReport
@@ -22,7 +22,7 @@ _TEXT_COLUMNS = 3
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    nets.add_flags(parser)
+    net_flags.add_flags(parser)
     flags.add(parser, "batch", "another batch size than the net's own", type=flags.positive, metavar="N")
     flags.add_switch(parser, "compiled", "compile the loss and its gradients, and add XLA's own figures")
     flags.add_options(parser, "kernels", "remat", "memory_limit")
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> None:
     """Report the memory."""
     from ..debugging import compiled_memory, memory_report
 
-    net = nets.net_of(options)
+    net = net_flags.net_of(options)
     found = memory_report(net, options.batch)
     print("\n".join(aligned(_rows(found), _TEXT_COLUMNS)))
     _print_training(found)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..sizes import counted, in_words
-from . import flags, nets, spread
+from . import device_flags, flags, net_flags
 
 if TYPE_CHECKING:
     from ..net import Net
@@ -61,7 +61,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         choices=("estimate", "check", "none"),
         default="estimate",
     )
-    spread.add_mesh_flags(parser)
+    device_flags.add_mesh_flags(parser)
     flags.add(
         parser,
         "scaling",
@@ -72,7 +72,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     flags.add_switch(parser, "json", "print JSON")
     flags.add_options(parser, "precision", "kernels", "sync_bn")
-    nets.add_state_flags(parser)
+    net_flags.add_state_flags(parser)
 
 
 _PHASES = ("TRAIN", "TEST")
@@ -85,11 +85,11 @@ def run(options: argparse.Namespace) -> None:
     target = target_of(options.target)
     net, solver = _subject(options)
     given: dict[str, Any] = {} if solver is None else {"solver": solver}
-    spread.check_mesh(options, target.devices, f" in {target}")
+    device_flags.check_mesh(options, target.devices, f" in {target}")
     found = plan(
         net,
         target,
-        parallel=spread.parallel_of(options, "device"),
+        parallel=device_flags.parallel_of(options, "device"),
         batch=options.batch,
         batch_axis=options.batch_axis,
         largest=options.largest,
@@ -117,7 +117,7 @@ def _subject(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
 
     path, run, reading = Path(options.file), flags.run_of(options), flags.reading_of(options)
     if not path.is_file() or kind_of(path.read_text("utf-8-sig", "replace")) != "solver":
-        stages = nets.stages(options)
+        stages = net_flags.stages(options)
         return Net(path, options.phase, level=options.level, stages=stages, run=run, reading=reading), None
     solver = read_solver(path)
     settings.check(solver, str(path))

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import flags, pictures
+from . import flags, image_flags
 
 HELP = "plot training runs in one figure (needs the extra 'plot')"
 EXAMPLE = "caffejax plot snapshots/lenet.metrics.jsonl caffe.log --out curves.svg --smooth=5"
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> None:
     from ..errors import CaffejaxError
     from ..logs import draw_runs, read_logs, write_figure
 
-    pictures.check_figure(options.out)
+    image_flags.check_figure(options.out)
     names = options.names.split(",") if options.names else names_of(options.logs)
     if len(names) != len(options.logs):
         raise CaffejaxError(f"--names names {len(names)} runs, but there are {len(options.logs)} logs")

@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import pictures
+from . import image_flags
 
 if TYPE_CHECKING:
     from ..errors import Problem
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
     from ..errors import CaffejaxError
     from ..logs import new_figure, write_figure
 
-    pictures.check_figure(options.output)
+    image_flags.check_figure(options.output)
     what, _, axis = options.chart_type.partition("_vs_")
     problems: list[Problem] = []
     figure = new_figure()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..glog import start_logging
+from . import flags
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -74,3 +76,57 @@ def _bar() -> Iterator[Progress]:
             yield progress
         finally:
             start_logging()
+
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+
+if TYPE_CHECKING:
+    from ..training import Solver
+
+_OFF = "off"
+
+
+def add_recording_flags(parser: argparse.ArgumentParser) -> None:
+    """Add `--metrics`, `--tensorboard` and `--show`."""
+    records = flags.group(parser, "what is recorded and shown")
+    flags.add(
+        records,
+        "metrics",
+        "add a line of JSON for each display, test and snapshot to this file; <snapshot_prefix>.metrics.jsonl unless "
+        "given; off: none",
+        metavar="FILE|off",
+    )
+    flags.add(
+        records,
+        "tensorboard",
+        "write events for TensorBoard to this folder (needs the extra 'tensorboard')",
+        metavar="FOLDER",
+    )
+    flags.add(
+        records,
+        "show",
+        "the outputs of test nets on the live display, separated by commas; those that are no losses unless given",
+        metavar="NAMES",
+    )
+
+
+@contextmanager
+def record_training(solver: Solver, options: argparse.Namespace) -> Iterator[None]:
+    """Record and show what a solver does, as the flags say."""
+    from ..metrics import JsonLines, TensorBoard
+    from .progress import shown
+
+    recorders: list[JsonLines | TensorBoard] = []
+    if options.metrics != _OFF:
+        recorders.append(JsonLines(options.metrics or f"{solver.snapshots.prefix}.metrics.jsonl"))
+    if options.tensorboard:
+        recorders.append(TensorBoard(options.tensorboard))
+    solver.callbacks += recorders
+    try:
+        with shown(solver, flags.several(options.show)):
+            yield
+    finally:
+        for recorder in recorders:
+            solver.callbacks.remove(recorder)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 
 from ..glog import start_logging
-from . import flags, nets
+from . import flags, net_flags
 
 HELP = "summarise a net: shapes, parameters, multiply-adds, memory, receptive fields"
 EXAMPLE = "caffejax summary configs/googlenet/train_val.prototxt --batch=1"
@@ -19,7 +19,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     parser.add_argument("model", help="the net prototxt", metavar="NET")
     flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TEST")
-    nets.add_state_flags(parser)
+    net_flags.add_state_flags(parser)
     flags.add(parser, "batch", "another batch size than the net's own", type=flags.positive, metavar="N")
     flags.add_switch(parser, "json", "print the exact numbers as JSON")
 
@@ -30,6 +30,6 @@ def run(options: argparse.Namespace) -> None:
     from ..graph.reshape import with_batch
     from ..summary import summarize
 
-    graph = nets.graph_of(options)
+    graph = net_flags.graph_of(options)
     summary = summarize(graph if options.batch is None else with_batch(graph, options.batch))
     print(summary.to_json() if options.json else summary)

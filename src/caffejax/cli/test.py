@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ..glog import log, start_logging
-from . import devices, flags, nets
+from . import device_flags, flags, net_flags
 
 HELP = "score a net with given weights"
 EXAMPLE = (
@@ -16,12 +16,12 @@ EXAMPLE = (
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    nets.add_flags(parser, "TEST")
+    net_flags.add_flags(parser, "TEST")
     flags.add(parser, "weights", "the .caffemodel[.h5] files, separated by commas", required=True, metavar="FILES")
-    nets.add_strict_flag(parser)
+    net_flags.add_strict_flag(parser)
     flags.add(parser, "iterations", "how many batches to run", type=flags.positive, default=50, metavar="N")
     flags.add_options(parser, "kernels", "precision", "workers", "skip_bad")
-    devices.add_flags(parser)
+    device_flags.add_device_flag(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -33,9 +33,9 @@ def run(options: argparse.Namespace) -> None:
     from ..training import Evaluator, Scores
     from ..training.report import score_lines
 
-    device = devices.pick_device(options, prefer_gpu=False)
+    device = device_flags.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
-    net = nets.net_of(options)
+    net = net_flags.net_of(options)
     evaluator = Evaluator(net, device, freeze=True)  # refuses a net that nothing feeds
 
     def each(number: int, scores: Scores) -> None:
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
 
     try:
         log_creation(net.graph)
-        variables = nets.variables_of(net, options.weights, options.strict_weights)
+        variables = net_flags.variables_of(net, options.weights, options.strict_weights)
         log.info("Running for %d iterations.", options.iterations)
         scores = evaluator(jax.device_put(variables, device), options.iterations, jax.random.key(0), each)
     finally:

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ..glog import log, start_logging
-from . import devices, flags, nets
+from . import device_flags, flags, net_flags
 
 if TYPE_CHECKING:
     from ..debugging import LayerTime, Timer
@@ -17,14 +17,14 @@ EXAMPLE = "caffejax time --model=configs/digits/lenet_train_test.prototxt --iter
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    nets.add_flags(parser)
+    net_flags.add_flags(parser)
     flags.add(
         parser, "weights", "the .caffemodel[.h5] files, separated by commas; random unless given", metavar="FILES"
     )
-    nets.add_strict_flag(parser)
+    net_flags.add_strict_flag(parser)
     flags.add(parser, "iterations", "how many passes to time", type=flags.positive, default=50, metavar="N")
     flags.add_options(parser, "kernels", "precision")
-    devices.add_flags(parser)
+    device_flags.add_device_flag(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -35,12 +35,12 @@ def run(options: argparse.Namespace) -> None:
     from ..debugging import Timer
     from ..graph.creation_log import log_creation
 
-    device = devices.pick_device(options, prefer_gpu=False)
+    device = device_flags.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
     with jax.default_device(device):
-        net = nets.net_of(options)
+        net = net_flags.net_of(options)
         log_creation(net.graph)
-        variables = jax.device_put(nets.variables_of(net, options.weights, options.strict_weights), device)
+        variables = jax.device_put(net_flags.variables_of(net, options.weights, options.strict_weights), device)
         timer = Timer(net, variables, jax.random.key(1))
         try:
             _time(timer, options.iterations, str(net.schedule))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import CaffejaxError
 from ..glog import log, start_logging
 from ..options import TrainConfig
-from . import devices, flags, nets, recording, signals, spread
+from . import device_flags, flags, net_flags, progress, signals
 
 if TYPE_CHECKING:
     from ..schema.caffe_pb2 import SolverParameter
@@ -21,11 +21,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     flags.add(parser, "solver", "the solver prototxt", required=True, metavar="FILE")
     flags.add_fields(parser, TrainConfig)
-    nets.add_state_flags(parser)
+    net_flags.add_state_flags(parser)
     flags.add_options(parser)
-    devices.add_flags(parser, "run on the GPU of this number; on several, as 0,1,2, or on all")
-    spread.add_flags(parser)
-    recording.add_flags(parser)
+    device_flags.add_device_flag(parser, "run on the GPU of this number; on several, as 0,1,2, or on all")
+    device_flags.add_distributed_flags(parser)
+    progress.add_recording_flags(parser)
     signals.add_flags(parser)
 
 
@@ -42,27 +42,31 @@ def run(options: argparse.Namespace) -> None:
     if options.level:
         param.train_state.level = options.level
     if options.stage:
-        param.train_state.stage.extend(nets.stages(options))
-    with spread.ending_together():
-        spread.join_processes(options)
+        param.train_state.stage.extend(net_flags.stages(options))
+    with device_flags.ending_together():
+        device_flags.join_processes(options)
         _train(param, options)
 
 
 def _train(param: SolverParameter, options: argparse.Namespace) -> None:
     from ..training import Solver
 
-    chosen = spread.pick_devices(options, prefer_gpu=param.solver_mode == param.GPU, device_id=param.device_id)
+    chosen = device_flags.pick_devices(options, prefer_gpu=param.solver_mode == param.GPU, device_id=param.device_id)
     log.info("Running on %s", ", ".join(map(str, chosen)) if isinstance(chosen, list) else chosen)
     config: Any = flags.fields_of(TrainConfig, options)
     config |= {
         "devices" if isinstance(chosen, list) else "device": chosen,
-        "parallel": spread.parallel_of(options),
+        "parallel": device_flags.parallel_of(options),
         "run": flags.run_of(options),
         "reading": flags.reading_of(options),
     }
     solver = Solver(param, file=options.solver, **config)
     try:
-        with solver.snapshots.locked(), signals.handled(solver, options), recording.recorded(solver, options):
+        with (
+            solver.snapshots.locked(),
+            signals.handle_signals(solver, options),
+            progress.record_training(solver, options),
+        ):
             log.info("Starting Optimization")
             solver.solve()
     finally:

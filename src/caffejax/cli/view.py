@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ..sizes import counted
-from . import flags, nets, places
+from . import flags, net_flags
 
 if TYPE_CHECKING:
     from http.server import ThreadingHTTPServer
@@ -33,7 +33,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "out", "the page to write; unless given, the net's name with .html, in the current folder")
     flags.add_switch(parser, "serve", "show it to this machine's browser instead, anew whenever the file is edited")
     flags.add(parser, "port", "where to listen with --serve; 0 for any free port", type=port, default=0, metavar="N")
-    nets.add_state_flags(parser)
+    net_flags.add_state_flags(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -43,14 +43,14 @@ def run(options: argparse.Namespace) -> None:
     from ..errors import CaffejaxError
     from ..view import serve, write_page
 
-    file, stages, reading = Path(options.model), nets.stages(options), flags.reading_of(options)
+    file, stages, reading = Path(options.model), net_flags.stages(options), flags.reading_of(options)
     if options.serve:
         if options.out is not None:
             raise CaffejaxError("--out writes a page and --serve shows one without; give one of them")
         serve(file, options.port, options.level, stages, _say_where, reading)
         return
     out = Path(options.out or f"{file.stem}.html")
-    places.check_out(str(out), options.model)
+    flags.check_out(str(out), options.model)
     if out.suffix.lower() in _PICTURES:
         raise CaffejaxError(f"{out}: what is written is a page, .html; `caffejax draw_net` draws pictures")
     _report(write_page(file, out, options.level, stages, reading), out)

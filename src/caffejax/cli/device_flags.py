@@ -17,8 +17,8 @@ from ..errors import CaffejaxError
 from ..glog import log, start_logging
 from ..options import MESH_AXES, BatchOf, Parallel, Shard
 from ..sizes import counted
-from . import devices, flags
-from .watched import LOST
+from . import flags
+from .supervisor import LOST
 
 if TYPE_CHECKING:
     import jax
@@ -31,7 +31,7 @@ _LOST = re.compile(
 )
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
+def add_distributed_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     spread = flags.group(parser, TITLE)
     flags.add(
@@ -132,18 +132,18 @@ def pick_devices(options: argparse.Namespace, prefer_gpu: bool, device_id: int) 
         if options.device is not None:
             raise CaffejaxError("give --gpu or --device, not both")
         numbers = _numbers(options.gpu)
-        every = devices.all_of("gpu")
-        found = every if numbers is None else [devices.device_of("gpu", str(n)) for n in numbers]
+        every = all_of("gpu")
+        found = every if numbers is None else [device_of("gpu", str(n)) for n in numbers]
     elif options.devices or mesh > 1:
         named = options.device is not None or options.gpu is not None
-        kind = devices.pick_device(options, prefer_gpu, device_id).platform if named else jax.default_backend()
-        found = devices.all_of(kind)
+        kind = pick_device(options, prefer_gpu, device_id).platform if named else jax.default_backend()
+        found = all_of(kind)
         wanted = options.devices or mesh
         if len(found) < wanted:
             raise CaffejaxError(f"JAX has {counted(len(found), f'{kind} device')} here, not {wanted}")
         found = found[:wanted]
     else:
-        return devices.pick_device(options, prefer_gpu, device_id)
+        return pick_device(options, prefer_gpu, device_id)
     check_mesh(options, len(found))
     return found
 
@@ -154,7 +154,7 @@ def _of_each_process(options: argparse.Namespace) -> Sequence[jax.Device]:
     if ":" in (options.device or ""):
         raise CaffejaxError(f"--device={options.device}: one of several processes takes all of a kind, or --gpu=N")
     kind = options.device or ("gpu" if options.gpu is not None else jax.default_backend())
-    here, every = devices.all_of(kind), jax.devices(kind)
+    here, every = all_of(kind), jax.devices(kind)
     if not options.devices:
         return every
     if len(here) < options.devices:
@@ -248,3 +248,71 @@ def _warn_of_tasks() -> None:
     for name in ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"):
         if os.environ.get(name, "1").isdecimal() and int(os.environ.get(name, "1")) > 1:
             log.warning("%s is %s: processes train together with --coordinator=auto only", name, os.environ[name])
+
+
+if TYPE_CHECKING:
+    import jax
+
+
+def add_device_flag(parser: argparse.ArgumentParser, gpu: str = "run on the GPU of this number") -> None:
+    """Add `--gpu`, with what it does in words, and `--device`."""
+    place = flags.group(parser, "where it runs")
+    flags.add(place, "gpu", gpu, metavar="N")
+    flags.add(place, "device", "run on this kind of device, and number: cpu, gpu:1, tpu", metavar="KIND[:N]")
+
+
+def pick_device(options: argparse.Namespace, prefer_gpu: bool, device_id: int = 0) -> jax.Device:
+    """Return the device that the flags ask for, else a GPU (or TPU) if preferred and there, else the CPU.
+
+    Args:
+        options: the command's flags.
+        prefer_gpu: whether the solver's solver_mode is GPU.
+        device_id: which GPU the solver names.
+
+    Raises:
+        CaffejaxError: if the flags ask for a device that is not there.
+    """
+    import jax
+
+    from ..glog import log
+
+    if options.gpu is not None and options.device is not None:
+        raise CaffejaxError("give --gpu or --device, not both")
+    if options.gpu is not None or options.device is not None:
+        kind, _, number = (options.device or f"gpu:{options.gpu}").partition(":")
+        return device_of(kind, number or "0")
+    if prefer_gpu:
+        if jax.default_backend() != "cpu":
+            return device_of(jax.default_backend(), str(device_id))
+        log.warning("solver_mode is GPU, but JAX sees no GPU here: running on the CPU")
+    return jax.devices("cpu")[0]
+
+
+def device_of(kind: str, number: str) -> jax.Device:
+    """Return the device of that kind ("gpu") and number.
+
+    Raises:
+        CaffejaxError: if there is none.
+    """
+    if not number.isdigit():
+        raise CaffejaxError(f"'{number}' is not a device number; several devices are for train, --gpu=0,1 or --gpu=all")
+    devices = all_of(kind)
+    if len(number) > 9 or int(number) >= len(devices):
+        raise CaffejaxError(f"there is no {kind} {number}; {kind} devices here: 0 to {len(devices) - 1}")
+    return devices[int(number)]
+
+
+def all_of(kind: str) -> list[jax.Device]:
+    """Return all devices of that kind ("gpu") here.
+
+    Raises:
+        CaffejaxError: if there is none.
+    """
+    import jax
+
+    try:
+        return list(jax.local_devices(backend=kind))
+    except RuntimeError as error:
+        raise CaffejaxError(
+            f"JAX sees no {kind} device here; --device cpu runs on the CPU, and a GPU needs jax's CUDA packages"
+        ) from error

@@ -30,7 +30,7 @@ _COORDINATION = ("client.h", "coordination_service_agent.cc", "coordination_serv
 _STATUS = re.compile(r"absl::Status: (.{1,300})")
 
 
-def is_watched() -> bool:
+def is_supervised() -> bool:
     """Return whether this process is watched by another; from the first call on it ends with that one."""
     if (number := os.environ.pop(_VARIABLE, None)) is None:
         return False
@@ -43,7 +43,7 @@ def _end_with(lifeline: int) -> None:
     os._exit(1)
 
 
-def watch(process_id: int | None, start_timeout: int) -> int:
+def supervise(process_id: int | None, start_timeout: int) -> int:
     """Run this process's own command line again, in a process of its own; return its exit code.
 
     Args:

@@ -8,10 +8,13 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..atomic import check_place
+from ..errors import CaffejaxError
 from ..options import LIMITS
-from . import flags, nets
+from . import flags, net_flags
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,9 +46,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add flags for the net, the device and preprocessing."""
     flags.add(parser, "model_def", help="the net prototxt", required=True, metavar="FILE")
     flags.add(parser, "pretrained_model", help="its weights", required=True, metavar="FILE")
-    nets.add_strict_flag(parser)
+    net_flags.add_strict_flag(parser)
     flags.add(parser, "gpu", help="run on the GPU", action="store_true")
-    nets.add_code_and_limits(parser)
+    net_flags.add_code_and_limits(parser)
     add_preprocessing_flags(parser, raw_scale=255.0, channel_swap=(2, 1, 0))
 
 
@@ -157,3 +160,71 @@ def load_npy(path: str | os.PathLike[str]) -> np.ndarray:
     except (OSError, ValueError, EOFError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(Problem(f"is no .npy file, or cannot be read: {reason}", str(path))) from error
+
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def add_tile_flags(parser: argparse.ArgumentParser) -> None:
+    """Add flags for the net, its weights, and the picture."""
+    parser.add_argument("model", help="the net prototxt", metavar="NET")
+    flags.add(parser, "weights", "its weights: .caffemodel[.h5], .npz, ...", required=True, metavar="FILE")
+    flags.add(parser, "out", "the picture, .png", required=True, metavar="FILE")
+    flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TEST")
+    net_flags.add_strict_flag(parser)
+    net_flags.add_state_flags(parser)
+    flags.add(parser, "maps", "draw this many tiles, the first; all unless given", type=flags.positive, metavar="N")
+    flags.add_switch(parser, "each", "from black to white within each tile; else over all of them")
+    flags.add(
+        parser, "size", "pixels of the picture's longer side, about", type=flags.positive, default=800, metavar="N"
+    )
+
+
+def write_tiles(maps: np.ndarray, options: argparse.Namespace, what: str) -> None:
+    """Write maps as the picture that the flags ask for, and say what it shows."""
+    from pathlib import Path
+
+    from ..atomic import replacing
+    from ..debugging.visualize import encoded, enlarged, grid
+    from ..errors import located
+
+    drawn = maps[: options.maps] if options.maps else maps
+    with located(file=options.out):
+        picture = encoded(enlarged(grid(drawn, each=options.each), options.size), Path(options.out).suffix)
+    with replacing(options.out) as file:
+        file.write(picture)
+    print(f"Wrote {options.out}: {what}, {len(drawn)} of {len(maps)} maps of {maps.shape[1]} x {maps.shape[2]}")
+
+
+def check_figure(path: str) -> None:
+    """Check that matplotlib writes files with such names, and that there is such a folder.
+
+    Raises:
+        CaffejaxError: if not, or if it is not installed.
+    """
+    check_place(path)
+    try:
+        from matplotlib.backend_bases import FigureCanvasBase
+    except ImportError as error:
+        raise CaffejaxError("pictures need matplotlib: pip install 'caffejax[plot]'") from error
+    suffix, known = Path(path).suffix[1:].lower(), FigureCanvasBase.get_supported_filetypes()
+    if suffix not in ("", *known):
+        formats = ", ".join(f".{name}" for name in sorted(known))
+        raise CaffejaxError(f"{path}: '.{suffix}' is no format of pictures; known are {formats}")
+
+
+def check_image(path: str) -> None:
+    """Check that OpenCV writes files with such names, and that there is such a folder.
+
+    Raises:
+        CaffejaxError: if not.
+    """
+    import numpy as np
+
+    from ..debugging.visualize import encoded
+    from ..errors import located
+
+    check_place(path)
+    with located(file=path):
+        encoded(np.zeros((1, 1), np.uint8), Path(path).suffix)

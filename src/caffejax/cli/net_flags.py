@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..errors import CaffejaxError
 from ..options import LIMITS, TrainConfig
-from . import flags, imports
+from . import flags
 
 if TYPE_CHECKING:
     from ..graph import Graph
@@ -35,7 +40,7 @@ def add_state_flags(parser: argparse.ArgumentParser) -> None:
 
 def add_code_and_limits(parser: argparse.ArgumentParser) -> None:
     """Add what all commands have that build nets: `--import`, and the limits of what is read."""
-    imports.add_flag(parser)
+    add_import_flag(parser)
     flags.add_options(parser, *LIMITS)
 
 
@@ -118,3 +123,43 @@ def variables_of(net: Net, files: str | None, strict: bool = False) -> Variables
     from ..checkpoints.loading import load_weights
 
     return load_weights(flags.several(files), net.graph, net.initializer(), strict)
+
+
+def add_import_flag(parser: argparse.ArgumentParser) -> None:
+    """Add `--import`."""
+    flags.add(
+        parser,
+        "import",
+        "import this module first, as one that registers layer types; may be given several times",
+        dest="imports",
+        type=_module,
+        action="append",
+        metavar="MODULE",
+    )
+
+
+def _module(text: str) -> str:
+    """Parse the name of a module."""
+    if text.endswith(".py"):
+        raise argparse.ArgumentTypeError(f"'{text}' is a file; give the module's name, '{text.removesuffix('.py')}'")
+    if not all(part.isidentifier() for part in text.split(".")):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a module's name, such as my_layers")
+    return text
+
+
+def import_modules(names: Sequence[str]) -> None:
+    """Import modules, also from the working directory, which comes first, as with `python -m`.
+
+    Raises:
+        CaffejaxError: if there is no such module. What one raises itself passes as it is.
+    """
+    if names and os.getcwd() not in map(os.path.abspath, sys.path):
+        sys.path.insert(0, os.getcwd())
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                raise  # of a module that it imports
+            places = f"{os.getcwd()} and the rest of sys.path; PYTHONPATH can name more folders"
+            raise CaffejaxError(f"--import={name}: there is no module '{error.name}' in {places}") from None

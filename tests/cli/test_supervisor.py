@@ -10,9 +10,9 @@ from started import Program
 
 OURS = """
 import os, signal, sys, time
-from caffejax.cli import watched
-if not watched.is_watched():
-    sys.exit(watched.watch(1, 7))
+from caffejax.cli import supervisor
+if not supervisor.is_supervised():
+    sys.exit(supervisor.supervise(1, 7))
 """
 BEFORE = """
 print("I1122 22:10:31.306206   12 other.cc:1] before", file=sys.stderr)
