@@ -2,8 +2,8 @@
 
 from .culprit import Culprit, find_culprit, not_finite
 from .debug_info import DebugInfo
-from .features import features
 from .index_check import IndexCheck, check_indices
+from .intermediates import features
 from .memory_report import CompiledMemory, MemoryReport, compiled_memory, memory_report, net_sizes
 from .timing import LayerTime, Timer, mean_times
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..graph import Layer
 from ..graph.traits import index_blob, out_of_range
 from ..net import Net, Variables
-from .taps import Diffs, Taps, Tops
+from .intermediates import LayerTrace
 
 Arrays = Sequence[jax.Array]
 
@@ -41,9 +41,8 @@ def find_culprit(
     state = before.state
     for number, key in enumerate(keys):
         batch = {name: array[number] for name, array in batches.items()}
-        replay = Taps(net, before.params, state, batch, key)
-        found, tops = _forward(replay)
-        if (found := found or _backward(net, replay.diffs(tops))) is not None:
+        trace = LayerTrace(net, before.params, state, batch, key)
+        if (found := _search_forward(trace) or _search_backward(trace)) is not None:
             return found
         _, state = net.apply(before.params, state, batch, key=key, blobs=())
     if (found := not_finite(after, net)) is not None:
@@ -62,27 +61,25 @@ def not_finite(variables: Variables, net: Net | None = None) -> Culprit | None:
     return None
 
 
-def _forward(replay: Taps) -> tuple[Culprit | None, Tops]:
-    """Return the first layer with a top that is not finite, and the tops up to there."""
-    tops: Tops = {}
-    for layer, bottoms, made in replay.layers():
-        tops[layer.key] = made
-        for name, top in zip(layer.tops, made, strict=True):
+def _search_forward(trace: LayerTrace) -> Culprit | None:
+    """Return the first layer with a top that is not finite, or None if all are finite."""
+    for layer, bottoms, tops in trace.forward():
+        for name, top in zip(layer.tops, tops, strict=True):
             if not _finite(top):
-                return _blame(layer, bottoms, name, top), tops
-    return None, tops
+                return _blame(layer, bottoms, name, top)
+    return None
 
 
-def _backward(net: Net, diffs: Diffs) -> Culprit | None:
+def _search_backward(trace: LayerTrace) -> Culprit | None:
     """Return the first layer, in the order of the backward pass, with a gradient that is not finite."""
-    ends = "the gradient of {} {}; all before it in the backward pass are finite"
-    for layer in reversed(net.graph.layers):
-        for name, diff in zip(layer.bottoms, diffs.bottoms[layer.key], strict=True):
+    message = "the gradient of {} {}; all before it in the backward pass are finite"
+    for layer, gradients in trace.backward():
+        for name, diff in zip(layer.bottoms, gradients.bottoms, strict=True):
             if diff is not None and not _finite(diff):
-                return Culprit(ends.format(f"its bottom '{name}'", _kinds(diff)), layer)
-        for i, grad in enumerate(diffs.params[layer.key]):
-            if grad is not None and not _finite(grad):
-                return Culprit(ends.format(f"its parameter {i}", _kinds(grad)), layer)
+                return Culprit(message.format(f"its bottom '{name}'", _kinds(diff)), layer)
+        for i, diff in enumerate(gradients.params):
+            if diff is not None and not _finite(diff):
+                return Culprit(message.format(f"its parameter {i}", _kinds(diff)), layer)
     return None
 
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ..net import Net, Params
-from .taps import Taps
+from .intermediates import LayerTrace
 
 
 class DebugInfo:
@@ -37,11 +37,13 @@ class DebugInfo:
         if not self._backward:
             return
         for layer in reversed(self._net.graph.layers):
-            bottoms = zip(layer.bottoms, numbers["diffs"].bottoms[layer.key], layer.bottom_need_backward, strict=True)
+            bottoms = zip(
+                layer.bottoms, numbers["gradients"][layer.key].bottoms, layer.bottom_need_backward, strict=True
+            )
             for name, value, need in bottoms:
                 if need and layer.need_backward:
                     yield f"    [Backward] Layer {layer.name}, bottom blob {name} diff: {value:g}"
-            for param, value in zip(layer.params, numbers["diffs"].params[layer.key], strict=True):
+            for param, value in zip(layer.params, numbers["gradients"][layer.key].params, strict=True):
                 if value is not None and layer.need_backward:
                     yield f"    [Backward] Layer {layer.name}, param blob {_name(param)} diff: {value:g}"
         (l1, l1_diff), (l2, l2_diff) = numbers["norms"]
@@ -51,13 +53,14 @@ class DebugInfo:
         )
 
     def _numbers(self, params: Params, state: Params, batch: Any, key: jax.Array) -> dict[str, Any]:
-        taps = Taps(self._net, params, state, batch, key)
-        tops = {layer.key: tops for layer, _, tops in taps.layers()}
+        trace = LayerTrace(self._net, params, state, batch, key, backward=self._backward)
+        tops = {layer.key: tops for layer, _, tops in trace.forward()}
         numbers: dict[str, Any] = {"tops": _means(tops), "params": _means(params)}
         if self._backward:
-            diffs = taps.diffs(tops)
-            numbers["diffs"] = _means(diffs)
-            numbers["norms"] = [[norm(jax.tree.leaves(tree)) for tree in (params, diffs.params)] for norm in (_l1, _l2)]
+            gradients = trace.gradients()
+            param_diffs = [layer.params for layer in gradients.values()]
+            numbers["gradients"] = _means(gradients)
+            numbers["norms"] = [[norm(jax.tree.leaves(tree)) for tree in (params, param_diffs)] for norm in (_l1, _l2)]
         return numbers
 
 

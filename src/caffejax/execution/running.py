@@ -41,14 +41,6 @@ class Result(NamedTuple):
     loss: jax.Array
 
 
-class Done(NamedTuple):
-    """A part that has run: the blobs that it read, and the result so far."""
-
-    part: Part
-    reads: Values
-    result: Result
-
-
 class Runner(Protocol):
     """What runs a part, given just what it reads; of the blobs only those in `keep` are wanted, all if None."""
 
@@ -98,8 +90,8 @@ def run(
         runner: computes each part; a runner other than `compute` can also see its inputs and outputs.
     """
     result = Result(dict(before), dict(given.state), jnp.zeros(()))
-    for done in run_parts(schedule, given, before=before, wanted=wanted, runner=runner):
-        result = done.result
+    for _, _, so_far in run_parts(schedule, given, before=before, wanted=wanted, runner=runner):
+        result = so_far
     return result
 
 
@@ -110,8 +102,8 @@ def run_parts(
     before: Mapping[str, jax.Array] = MappingProxyType({}),
     wanted: Collection[str] | None = None,
     runner: Runner = compute,
-) -> Iterator[Done]:
-    """Run a schedule part by part; yield what is known after each."""
+) -> Iterator[tuple[Part, Values, Result]]:
+    """Run a schedule part by part; yield each part with the blobs that it read and the outputs so far."""
     values, state, total = dict(before), dict(given.state), jnp.zeros(())
     for i, part in enumerate(schedule.parts):
         keep = None if wanted is None else schedule.needed_after(i).union(wanted)
@@ -122,7 +114,7 @@ def run_parts(
             values = {name: value for name, value in values.items() if name in keep}
         state |= found.state
         total += found.loss
-        yield Done(part, reads, Result(dict(values), dict(state), total))
+        yield part, reads, Result(dict(values), dict(state), total)
 
 
 def restricted(given: Given, part: Part) -> Given:

@@ -8,12 +8,12 @@ import jax
 
 from .. import net as pure
 from ..debugging import check_indices
+from ..execution.backward import Diffs
 from ..graph import Layer
 from ..inference.policy import FrozenPassCache, scored_blobs
 from . import _global_state
-from ._backward import BackwardRange, Diffs, Seeds
 from ._memories import Memories
-from ._range import Args, Forward, Key, LayerRange, Ranges
+from ._range import Args, BackwardRange, Forward, Key, LayerRange, Ranges
 from ._synced import Memory, now
 
 
@@ -132,7 +132,7 @@ class BackwardPass:
     def __init__(self, forward: Pass, layers: BackwardRange, memories: Memories) -> None:
         self.forward, self._layers = forward, layers
         params = {slot: memories.slots[slot] for slot in layers.owners}
-        self.seeds = Seeds(
+        self.seeds = Diffs(
             {name: memories.blobs[name].diff_on(memories.device) for name in layers.reads},
             {slot: blob.diff_on(memories.device) for slot, blob in params.items() if not blob.diff_memory.is_zero},
         )

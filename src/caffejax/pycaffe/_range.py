@@ -13,12 +13,20 @@ from typing import Any, NamedTuple
 import jax
 
 from ..execution import Given, Part, Result, Schedule, Values, compute, one_by_one, part_of, run, schedule_of
+from ..execution.backward import (
+    Diffs,
+    Pullback,
+    differentiated_bottoms,
+    differentiated_params,
+    has_backward,
+    pull_back,
+    with_pullback,
+)
 from ..execution.schedule import fuse, split_at_host_layers
-from ..graph import Graph, Layer, Slot
+from ..graph import AUTOMATIC, Graph, Layer, Slot
 from ..graph.traits import index_blob
 from ..kernels import compiling
 from ..layers.rows import trimmed
-from ._backward import BackwardRange, Diffs, Pullback, Seeds, pull_back, with_pullback
 from ._slots import slot_trees
 
 Key = tuple[jax.Array, *tuple[Any, ...]]  # a key, and the numbers to fold into it one after the other
@@ -40,6 +48,35 @@ class Forward(NamedTuple):
     values: Values
     state: dict[Slot, jax.Array]
     loss: Any
+
+
+class BackwardRange:
+    """A range of layers on its way back.
+
+    Attributes:
+        low, high: indices of its first and last layer.
+        reads: blobs whose diffs it starts from.
+        writes: blobs whose diffs it computes.
+        leaves: those of them that go on to layers before.
+        owners: params whose diffs it adds to.
+        differentiated: keys of its layers that do anything.
+    """
+
+    def __init__(self, graph: Graph, low: int, high: int) -> None:
+        self.low, self.high = low, high
+        reads: dict[str, None] = {}
+        writes: dict[str, None] = {}
+        owners: dict[Slot, None] = {}
+        layers = graph.layers[low : high + 1]
+        taking_part = [layer for layer in layers if has_backward(layer)]
+        for layer in reversed(taking_part):
+            reads.update(dict.fromkeys(t for t in layer.tops if t not in writes and t != AUTOMATIC))
+            writes.update(dict.fromkeys(differentiated_bottoms(layer)))
+            owners.update(dict.fromkeys(differentiated_params(layer)))
+        self.differentiated = frozenset(layer.key for layer in taking_part)
+        made = {top for layer in layers for top in layer.tops}
+        self.reads, self.writes, self.owners = tuple(reads), tuple(writes), tuple(owners)
+        self.leaves = tuple(name for name in writes if name not in made)
 
 
 class LayerRange:
@@ -96,12 +133,12 @@ class LayerRange:
             return values
         return {name: trimmed(value) if name in self._padded else value for name, value in values.items()}
 
-    def backward(self, args: Args, seeds: Seeds, back: BackwardRange, wanted: tuple[str, ...]) -> Diffs:
+    def backward(self, args: Args, seeds: Diffs, back: BackwardRange, wanted: tuple[str, ...]) -> Diffs:
         """Run some of the layers backward, after a forward pass of the same `args`; return the diffs in `wanted`."""
         return self._function("backward", self._backward, back, wanted)(args, seeds)
 
     def forward_backward(
-        self, args: Args, seeds: Seeds, back: BackwardRange, blobs: tuple[str, ...], diffs: tuple[str, ...]
+        self, args: Args, seeds: Diffs, back: BackwardRange, blobs: tuple[str, ...], diffs: tuple[str, ...]
     ) -> tuple[Forward, Diffs]:
         """Run forward and backward; return the blobs in `blobs` and the diffs in `diffs`."""
         function = self._function("forward_backward", self._forward_backward, back, self.last, blobs, diffs)
@@ -125,7 +162,7 @@ class LayerRange:
         schedule = fuse(Schedule(self.graph, (self._part,)))
         return _forward_result(args, run(schedule, _given(args), before=self._before(args)), wanted)
 
-    def _backward(self, back: BackwardRange, wanted: tuple[str, ...], args: Args, seeds: Seeds) -> Diffs:
+    def _backward(self, back: BackwardRange, wanted: tuple[str, ...], args: Args, seeds: Diffs) -> Diffs:
         return self._forward_backward(back, back.high, (), wanted, args, seeds)[1]
 
     def _forward_backward(
@@ -135,7 +172,7 @@ class LayerRange:
         wanted: tuple[str, ...],
         wanted_diffs: tuple[str, ...],
         args: Args,
-        seeds: Seeds,
+        seeds: Diffs,
     ) -> tuple[Forward, Diffs]:
         """Run forward up to layer `last`, and then back."""
         pullbacks: list[tuple[Layer, Pullback]] = []
@@ -144,15 +181,17 @@ class LayerRange:
             (layer,) = part.layers
             if layer.key not in back.differentiated:
                 return compute(part, given, before)
-            result, pullback = with_pullback(part, given, before, args.tops)
+            result, pullback = with_pullback(part, given, before, host_tops=args.tops)
             pullbacks.append((layer, pullback))
             return result
 
         schedule = one_by_one(Schedule(self.graph, (self._part_to(last),)))
         result = run(schedule, _given(args), before=self._before(args), runner=keeping_pullbacks)
-        diffs = pull_back(pullbacks, seeds)
-        wanted_blobs = {name: diffs.blobs[name] for name in wanted_diffs}
-        return _forward_result(args, result, wanted), diffs._replace(blobs=wanted_blobs)
+        blobs, params = dict(seeds.blobs), dict(seeds.params)
+        for _, diffs in pull_back(pullbacks, blobs):
+            for slot, diff in diffs.params.items():
+                params[slot] = params[slot] + diff if slot in params else diff
+        return _forward_result(args, result, wanted), Diffs({name: blobs[name] for name in wanted_diffs}, params)
 
     def _part_to(self, last: int) -> Part:
         """Return the layers up to `last`, an index in the graph, but for fed ones, as one part."""

@@ -12,17 +12,17 @@ import jax
 from .. import net as pure
 from ..checkpoints.loading import load_weights
 from ..data.loader import Loader
+from ..execution.backward import has_backward
 from ..execution.memory_check import check_room
 from ..graph import Graph
 from ..graph.reshape import reshape_graph
 from ..layers import Fed
 from ..layers.context import Phase, name_key
 from . import _global_state
-from ._backward import BackwardRange, takes_part
 from ._data_feed import FedLayers
 from ._memories import Memories
 from ._passes import BackwardPass, FrozenForward, History, Pass, new_pass
-from ._range import Key, LayerRange, Ranges
+from ._range import BackwardRange, Key, LayerRange, Ranges
 
 Callback = Callable[[int], object]
 
@@ -124,7 +124,7 @@ class Workspace:
         last = len(self.graph.layers) - 1
         self._prepare(0, last)
         key = key or _global_state.next_key()
-        part = [i for i, layer in enumerate(self.graph.layers) if takes_part(layer)]
+        part = [i for i, layer in enumerate(self.graph.layers) if has_backward(layer)]
         if self.graph.has_varying_rows or self._one_by_one or not part:
             losses = self.forward(0, last, key)
             self.backward(last, 0)
@@ -182,7 +182,7 @@ class Workspace:
 
     def _groups(self, high: int, low: int) -> Iterator[tuple[Pass, BackwardRange]]:
         """Yield what to do on the way from `high` to `low`: ranges of the passes that made the blobs."""
-        part = [i for i in range(high, low - 1, -1) if takes_part(self.graph.layers[i])]
+        part = [i for i in range(high, low - 1, -1) if has_backward(self.graph.layers[i])]
         passes = {i: self._history.to_go_back(i) for i in part}
         while part:
             top = bottom = part.pop(0)

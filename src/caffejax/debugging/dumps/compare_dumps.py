@@ -70,7 +70,7 @@ class Chance:
         random = {layer.name for dump in (a, b) for layer in dump.layers if layer.random}
         self.forward: set[str] = set()  # layers
         self.backward: set[str] = set()
-        if a.apart or b.apart:
+        if a.isolated or b.isolated:
             self.forward, self.backward = random, random
             return
         blobs: dict[str, bool] = {}
@@ -135,8 +135,8 @@ def _strangers(a: Dump, b: Dump) -> str:
 
 
 def _title(dump: Dump) -> str:
-    apart = ", each layer by itself" if dump.apart else ""
-    return f"{dump.file}, by {dump.maker}" if dump.file else f"{dump.maker}{apart}"
+    isolated = ", each layer by itself" if dump.isolated else ""
+    return f"{dump.file}, by {dump.maker}" if dump.file else f"{dump.maker}{isolated}"
 
 
 def _inputs(a: Dump, b: Dump, limits: _Limits) -> Iterator[Row]:

@@ -57,7 +57,7 @@ class Dump:
         layers: in the order of execution, the Splits that Caffe inserts included.
         arrays: the numbers, by member (see the module's text).
         file: where it was read from, for messages.
-        apart: whether each layer read what another dump says of its bottoms, not what the layers before it made.
+        isolated: whether each layer read its bottoms from another dump instead of the results of the layers before it.
     """
 
     maker: str
@@ -66,7 +66,7 @@ class Dump:
     layers: tuple[DumpedLayer, ...]
     arrays: Mapping[str, Array]
     file: str | None = None
-    apart: bool = False
+    isolated: bool = False
 
     @cached_property
     def _makers(self) -> dict[str, list[int]]:

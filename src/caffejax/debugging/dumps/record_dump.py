@@ -17,17 +17,16 @@ from ...execution.schedule import padded_blobs
 from ...graph import Graph, Layer, Slot, is_random
 from ...net import Net, Variables
 from ...schema.blob_proto import Array
-from ..apart import Apart, ApartTaps
-from ..taps import Diffs, Taps, Tops
+from ..intermediates import IsolatedInputs, LayerGradients, LayerTrace, Tops
 from .compare_dumps import strangers
 from .dump import Dump, DumpedLayer
 
 
 class Repeatable(np.random.RandomState):
-    """NumPy's old generator, whose numbers every version of NumPy makes, those that old Caffes run with included."""
+    """NumPy's legacy generator, which draws the same numbers in every version, also in those that old Caffes use."""
 
     def integers(self, high: int, size: tuple[int, ...]) -> Any:
-        """Draw whole numbers below `high`."""
+        """Draw integers below `high`."""
         return self.randint(high, size=size)
 
 
@@ -38,19 +37,19 @@ def collect(
     *,
     backward: bool = False,
     seed: int = 0,
-    apart: Apart | None = None,
+    isolated: IsolatedInputs | None = None,
 ) -> Dump:
-    """Run a net once; return every blob, and with `backward` every diff and gradient.
+    """Run a net once and return every blob, and with `backward` every diff and gradient.
 
     Args:
         net: the net.
-        variables: its params and state.
-        inputs: what to feed it, by blob. What is not given comes from the net's data layers, the first batch of each;
-            for Input layers `RandomState(seed)` of NumPy draws it, in their order, from the normal distribution, or
-            whole numbers where it is read as labels, boxes where it is read as MultiBoxLoss's ground truth.
-        backward: whether to run backward as well.
-        seed: for these inputs, and for layers that are random.
-        apart: what each layer reads, in place of what the layers before it made.
+        variables: parameters and state.
+        inputs: inputs by blob. Missing inputs of data layers are the layer's first batch. Missing tops of Input layers
+            are drawn in order by NumPy's `RandomState(seed)`: from the normal distribution, or as integers where they
+            are read as labels, as boxes where they are read as MultiBoxLoss's ground truth.
+        backward: run backward as well.
+        seed: seed of these inputs and of random layers.
+        isolated: arrays that each layer reads instead of the results of the layers around it.
 
     Raises:
         GraphError: for inputs that do not fit, and with `backward` if there is no loss or no gradient.
@@ -63,35 +62,38 @@ def collect(
         fed = {name: np.float32(x) for name, x in complete_inputs(net.graph, inputs or {}, random).items()}
     key = jax.random.key(seed)
 
-    shapes: dict[str, list[jax.ShapeDtypeStruct]] = {}  # of all bottoms, whose numbers would be as much memory again
+    shapes: dict[str, list[jax.ShapeDtypeStruct]] = {}  # of bottoms: their values would double the memory
 
-    def numbers(params: Any, state: Any, batch: Any, key: Any, apart: Apart | None) -> tuple[Tops, Tops, Diffs | None]:
-        given = net, params, state, batch, key
-        taps = Taps(*given) if apart is None else ApartTaps(*given, apart)
-        on_host: Tops = {}
+    def run(
+        params: Any, state: Any, batch: Any, key: Any, isolated: IsolatedInputs | None
+    ) -> tuple[Tops, Tops, dict[str, LayerGradients] | None]:
+        trace = LayerTrace(net, params, state, batch, key, backward=backward, isolated=isolated)
+        host_bottoms: Tops = {}
         tops: Tops = {}
-        for layer, read, made in taps.layers():
-            shapes[layer.key], tops[layer.key] = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in read], made
+        for layer, bottoms, layer_tops in trace.forward():
+            shapes[layer.key] = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in bottoms]
+            tops[layer.key] = layer_tops
             if layer.type.on_host:
-                on_host[layer.key] = read
-        return on_host, tops, taps.diffs(tops) if backward else None
+                host_bottoms[layer.key] = bottoms
+        return host_bottoms, tops, trace.gradients() if backward else None
 
-    on_host, tops, diffs = jax.device_get(net.jit(numbers)(*variables, fed, key, apart))
+    host_bottoms, tops, gradients = jax.device_get(net.jit(run)(*variables, fed, key, isolated))
     arrays: dict[str, Any] = {f"input/{name}": x for name, x in fed.items()}
-    arrays |= _params(net.graph, variables) | _blobs(net, tops, apart)
+    arrays |= _params(net.graph, variables) | _blobs(net, tops, isolated)
     arrays["loss"] = np.float32(_loss(net.graph, tops))
-    if diffs is not None:
-        arrays |= _diffs(net.graph, tops, diffs)
-    bottoms = shapes | on_host
+    if gradients is not None:
+        arrays |= _diffs(net.graph, tops, gradients)
+    bottoms = shapes | host_bottoms
     layers = tuple(
         DumpedLayer(layer.key, layer.type.name, layer.bottoms, layer.tops, is_random(layer, bottoms[layer.key]))
         for layer in net.graph.layers
     )
-    # of a net of bfloat16, which .npz files do not know, as float32
-    found = {
+    # .npz files have no bfloat16: written as float32
+    arrays = {
         name: np.asarray(x, None if np.asarray(x).dtype.kind in "biuf" else np.float32) for name, x in arrays.items()
     }
-    return Dump(f"caffejax {__version__}", net.graph.name, net.graph.phase, layers, found, apart=apart is not None)
+    maker = f"caffejax {__version__}"
+    return Dump(maker, net.graph.name, net.graph.phase, layers, arrays, isolated=isolated is not None)
 
 
 def _check_loss(graph: Graph) -> None:
@@ -112,22 +114,22 @@ def _params(graph: Graph, variables: Variables) -> dict[str, Any]:
     }
 
 
-def _blobs(net: Net, tops: Tops, apart: Apart | None) -> dict[str, Any]:
-    """Return every blob, and what layers made that others wrote over."""
-    made: dict[str, tuple[str, Any]] = {}  # by blob: the layer, and what it made
-    over: list[tuple[str, str, Any]] = []
+def _blobs(net: Net, tops: Tops, isolated: IsolatedInputs | None) -> dict[str, Any]:
+    """Return the final value of every blob, and the values that in-place layers overwrote."""
+    latest: dict[str, tuple[str, Any]] = {}  # by blob: its last layer so far, and that layer's top
+    overwritten: list[tuple[str, str, Any]] = []
     for layer in net.graph.layers:
         for name, value in zip(layer.tops, tops[layer.key], strict=True):
-            if name in made:
-                over.append((name, *made[name]))
-            made[name] = layer.key, value
-    final = {name: value for name, (_, value) in made.items()}
+            if name in latest:
+                overwritten.append((name, *latest[name]))
+            latest[name] = layer.key, value
+    final = {name: value for name, (_, value) in latest.items()}
     trimmed = net.trimmed(final)
-    if apart is not None:  # as many rows as each layer was given
-        read = {name: x for blobs in apart.bottoms.values() for name, x in blobs.items()}
+    if isolated is not None:  # each top has as many rows as the layer's isolated bottoms
+        read = {name: x for blobs in isolated.bottoms.values() for name, x in blobs.items()}
         trimmed = {name: net.trimmed({**read, name: value})[name] for name, value in final.items()}
-    found = {f"blob/{name}": value for name, value in trimmed.items()}
-    return found | {f"top/{key}/{name}": net.trimmed({**final, name: value})[name] for name, key, value in over}
+    blobs = {f"blob/{name}": value for name, value in trimmed.items()}
+    return blobs | {f"top/{key}/{name}": net.trimmed({**final, name: value})[name] for name, key, value in overwritten}
 
 
 def _loss(graph: Graph, tops: Tops) -> float:
@@ -135,24 +137,23 @@ def _loss(graph: Graph, tops: Tops) -> float:
     return sum(float(weight * np.sum(top, dtype=np.float64)) for weight, top in weighted if weight)
 
 
-def _diffs(graph: Graph, tops: Tops, diffs: Diffs) -> dict[str, Any]:
-    """Return what Caffe's backward pass computes: not the diffs that no layer needs, which autodiff has as well."""
-    found: dict[str, Any] = {}
-    made: dict[str, Layer] = {}
+def _diffs(graph: Graph, tops: Tops, gradients: Mapping[str, LayerGradients]) -> dict[str, Any]:
+    """Return the diffs of blobs and of parameters, summed over the layers that share them."""
+    diffs: dict[str, Any] = {}
+    makers: dict[str, Layer] = {}
     grads: dict[Slot, Any] = {}
     for layer in graph.layers:
-        read = zip(layer.bottoms, diffs.bottoms[layer.key], layer.bottom_need_backward, strict=True)
-        for name, diff, need in read:
-            if need and layer.need_backward and diff is not None:
-                found[_diff_name(made[name], name)] = diff
+        for name, diff in zip(layer.bottoms, gradients[layer.key].bottoms, strict=True):
+            if diff is not None:
+                diffs[_diff_name(makers[name], name)] = diff
         for name, weight, top in zip(layer.tops, layer.loss_weights, tops[layer.key], strict=True):
-            made[name] = layer
+            makers[name] = layer
             if weight:
-                found[_diff_name(layer, name)] = np.full_like(top, weight)
-        for param, share in zip(layer.params, diffs.params[layer.key], strict=True):
-            if share is not None and layer.need_backward:
+                diffs[_diff_name(layer, name)] = np.full_like(top, weight)
+        for param, share in zip(layer.params, gradients[layer.key].params, strict=True):
+            if share is not None:
                 grads[param.owner] = grads.get(param.owner, 0) + share
-    return found | {
+    return diffs | {
         f"grad/{layer.key}/{i}": grads[p.owner].reshape(p.spec.shape)
         for layer in graph.layers
         for i, p in enumerate(layer.params)
@@ -167,15 +168,15 @@ def _diff_name(maker: Layer, blob: str) -> str:
 def replay(
     dump: Dump, net: Net, variables: Variables | None = None, *, seed: int = 0, each_layer: bool = False
 ) -> Dump:
-    """Run a net on a dump's inputs, backward too if the dump has gradients; return the net's own dump.
+    """Run a net on a dump's inputs, and backward if the dump has gradients; return the net's dump.
 
     Args:
         dump: the dump.
         net: the net.
-        variables: its params and state; the dump's params unless given.
-        seed: for layers that are random.
-        each_layer: whether to run each layer on the dump's own bottoms and top diffs, not on what the layers before and
-            after it made: then no layer's error reaches another one's numbers.
+        variables: parameters and state; default: the dump's parameters.
+        seed: seed of random layers.
+        each_layer: run each layer on the dump's bottoms and top diffs, instead of the results of the layers around it.
+            The error of one layer then does not reach the numbers of another.
 
     Raises:
         CaffejaxError: for inputs and params that do not fit the net, naming all of them.
@@ -184,48 +185,50 @@ def replay(
     dumped = {layer.name: layer.type for layer in dump.layers}
     if other := strangers(f"the dump is of net '{dump.net}'", dumped, f"the model is '{net.graph.name}'", types):
         raise DataError(Problem(other, dump.file))
-    found = dump.group("input")
-    absent = [name for name in net.fed if name not in found]
-    if absent:
+    recorded = dump.group("input")
+    missing = [name for name in net.fed if name not in recorded]
+    if missing:
         raise DataError(
-            Problem(f"the net is fed '{name}', but the dump has no 'input/{name}'", dump.file) for name in absent
+            Problem(f"the net needs the input '{name}', but the dump has no 'input/{name}'", dump.file)
+            for name in missing
         )
-    inputs = {name: found[name] for name in net.fed}
-    own = variables_of(dump, net) if variables is None else variables
-    apart = _apart(dump, net, own, inputs) if each_layer else None
-    return collect(net, own, inputs, backward=dump.has_backward, seed=seed, apart=apart)
+    inputs = {name: recorded[name] for name in net.fed}
+    if variables is None:
+        variables = variables_of(dump, net)
+    isolated = _isolated_inputs(dump, net, variables, inputs) if each_layer else None
+    return collect(net, variables, inputs, backward=dump.has_backward, seed=seed, isolated=isolated)
 
 
-def _apart(dump: Dump, net: Net, variables: Variables, inputs: Mapping[str, Array]) -> Apart:
-    """Return what the dump says of each layer's bottoms and top diffs, but for what has other shapes in the net."""
+def _isolated_inputs(dump: Dump, net: Net, variables: Variables, inputs: Mapping[str, Array]) -> IsolatedInputs:
+    """Return each layer's bottoms and top diffs from a dump, without arrays whose shapes differ in the net."""
     blobs, padded = _blob_shapes(net, variables, inputs), padded_blobs(net.graph.layers)
-    places = {layer.name: place for place, layer in enumerate(dump.layers)}
+    indices = {layer.name: i for i, layer in enumerate(dump.layers)}
     bottoms: dict[str, dict[str, Any]] = {}
     diffs: dict[str, dict[str, Any]] = {}
 
-    def fitting(found: Mapping[str, Array | None]) -> dict[str, jax.Array]:
+    def select_fitting(arrays: Mapping[str, Array | None]) -> dict[str, jax.Array]:
         return {
             name: jnp.asarray(x, blobs[name].dtype)
-            for name, x in found.items()
-            if x is not None and _fits(x, blobs[name], few=name in padded or net.has_host_layers)
+            for name, x in arrays.items()
+            if x is not None and _fits(x, blobs[name], rows_vary=name in padded or net.has_host_layers)
         }
 
     for layer in net.graph.layers:
-        if layer.type.is_fed or (place := places.get(layer.key)) is None:
+        if layer.type.is_fed or (i := indices.get(layer.key)) is None:
             continue
-        bottoms[layer.key] = fitting({name: dump.value_read(place, name) for name in layer.bottoms})
+        bottoms[layer.key] = select_fitting({name: dump.value_read(i, name) for name in layer.bottoms})
         if dump.has_backward and layer.need_backward:
             weights = dict(zip(layer.tops, layer.loss_weights, strict=True))
-            of_losses = {name: np.full(blobs[name].shape, weight) for name, weight in weights.items() if weight}
-            made = {name: dump.diff(place, name) for name in layer.tops if name in dump.layers[place].tops}
-            diffs[layer.key] = fitting(of_losses) | fitting(made)
-    return Apart(bottoms, diffs)
+            losses = {name: np.full(blobs[name].shape, weight) for name, weight in weights.items() if weight}
+            recorded = {name: dump.diff(i, name) for name in layer.tops if name in dump.layers[i].tops}
+            diffs[layer.key] = select_fitting(losses) | select_fitting(recorded)
+    return IsolatedInputs(bottoms, diffs)
 
 
 def _blob_shapes(net: Net, variables: Variables, inputs: Mapping[str, Array]) -> Mapping[str, jax.ShapeDtypeStruct]:
-    """Return the shapes of a net's blobs when it is fed these inputs; with layers on the host, those it was built for.
+    """Return the shapes of a net's blobs for these inputs.
 
-    These have at least as many rows as there will be.
+    A net with host layers has the shapes of its prototxt, which have at least as many rows as its blobs will have.
     """
     if net.has_host_layers:
         return net.graph.blobs
@@ -236,16 +239,16 @@ def _blob_shapes(net: Net, variables: Variables, inputs: Mapping[str, Array]) ->
     return shapes
 
 
-def _fits(array: Array, blob: jax.ShapeDtypeStruct, *, few: bool) -> bool:
-    """Return whether an array can be a blob; `few` if the data says how many rows it has."""
-    return array.shape == blob.shape or (few and array.ndim == blob.ndim and array.size <= blob.size)
+def _fits(array: Array, blob: jax.ShapeDtypeStruct, *, rows_vary: bool) -> bool:
+    """Return whether an array has a blob's shape, or may have it if the number of rows depends on the data."""
+    return array.shape == blob.shape or (rows_vary and array.ndim == blob.ndim and array.size <= blob.size)
 
 
 def variables_of(dump: Dump, net: Net) -> Variables:
-    """Return a dump's params as a net's variables; what layers carry from pass to pass begins anew.
+    """Return a dump's parameters as a net's variables. Recurrent state starts from its initial values.
 
     Raises:
-        WeightsError: naming every layer whose params the dump does not have, or in other shapes.
+        WeightsError: if parameters are missing or have other shapes; names every such layer.
     """
     problems: list[Problem] = []
     new: dict[Any, Any] = {}

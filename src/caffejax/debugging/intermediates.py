@@ -1,0 +1,164 @@
+"""Intermediate values of a net: chosen blobs batch by batch, or every layer's values and gradients in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ..execution import Given, Part, Result, Values, one_by_one, run_parts, schedule_of
+from ..execution.backward import Diffs, Pullback, has_backward, pull_back, with_pullback
+from ..execution.schedule import split_at_host_layers
+from ..execution.validation import known_names
+from ..graph import Layer
+from ..inference.policy import freeze_passes
+from ..net import Blobs, Net, Params, Variables
+from .index_check import IndexCheck
+
+Tops = dict[str, list[jax.Array]]  # by layer key: the value of each top right after the layer
+
+
+def features(
+    net: Net,
+    variables: Variables,
+    blobs: Iterable[str],
+    batches: Iterable[Mapping[str, Any]],
+    key: jax.Array | None = None,
+    *,
+    freeze: bool = True,
+) -> Iterator[Blobs]:
+    """Compute blobs of a net, batch by batch. Recurrent state passes from one batch to the next.
+
+    Args:
+        net: the net.
+        variables: parameters and initial state.
+        blobs: names of the blobs.
+        batches: the net's inputs, such as a `data.loader.Loader`; read one at a time, on demand.
+        key: PRNG key of random layers, folded with the batch number.
+        freeze: compile the net for inference if possible, which takes as long as a few batches.
+
+    Returns:
+        An iterator over the blobs of each batch, by name.
+
+    Raises:
+        GraphError: immediately, if the net has no such blob.
+        LayerError: during iteration, for an index out of range.
+    """
+    names = known_names(net.graph, "blobs", blobs)
+    key = jax.random.key(0) if key is None else key
+
+    def blobs_of(params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> tuple[Blobs, Params]:
+        return net.apply(params, state, batch, key=key, blobs=names)
+
+    frozen, check_indices = freeze_passes(net.graph, net.run, variables, names) if freeze else None, IndexCheck(net)
+    forward = net.jit(blobs_of)
+
+    def computed() -> Iterator[Blobs]:
+        params, state = variables
+        for number, batch in enumerate(batches):
+            given = params, state, batch, jax.random.fold_in(key, number)
+            check_indices(*given)
+            if frozen is not None:
+                yield frozen(*given[2:])
+                continue
+            values, state = forward(*given)
+            yield values
+
+    return computed()
+
+
+class LayerGradients(NamedTuple):
+    """Gradients of the loss that one layer's backward pass computes.
+
+    Attributes:
+        bottoms: one for each bottom, of the value that the layer read; None where it computes none.
+        params: one for each parameter: this layer's share if several layers share it; None where it computes none.
+    """
+
+    bottoms: list[jax.Array | None]
+    params: list[jax.Array | None]
+
+
+class IsolatedInputs(NamedTuple):
+    """Arrays for running each layer by itself, by layer key and blob.
+
+    Attributes:
+        bottoms: values of each layer's bottoms. For bottoms that are absent a layer reads the values that the layers
+            before it computed.
+        top_diffs: diffs of each layer's tops. A layer without an entry has no backward pass.
+    """
+
+    bottoms: Mapping[str, Mapping[str, Any]]
+    top_diffs: Mapping[str, Mapping[str, Any]]
+
+
+class LayerTrace:
+    """Runs a net layer by layer, forward and then backward, and yields every layer's values and gradients.
+
+    Args:
+        net: the net.
+        params, state, batch, key: as for `Net.loss`.
+        backward: prepare the backward pass while running forward.
+        isolated: run each layer on these arrays instead of the results of the layers before and after it.
+    """
+
+    def __init__(
+        self,
+        net: Net,
+        params: Params,
+        state: Params,
+        batch: Mapping[str, jax.Array],
+        key: jax.Array,
+        *,
+        backward: bool = True,
+        isolated: IsolatedInputs | None = None,
+    ) -> None:
+        self._schedule = split_at_host_layers(one_by_one(schedule_of(net.graph)), trim=net.has_host_layers)
+        self._layers, self._runner = net.graph.layers, net.runner
+        self._given = Given(params, state, batch, key, {})
+        self._with_backward, self._isolated = backward, isolated
+        self._pullbacks: list[tuple[Layer, Pullback]] = []
+        self._seeds: dict[str, jax.Array] = {}
+
+    def forward(self) -> Iterator[tuple[Layer, list[jax.Array], list[jax.Array]]]:
+        """Run the layers one at a time; yield each with its bottoms and its tops."""
+        self._pullbacks, self._seeds = [], {}
+        for part, reads, result in run_parts(self._schedule, self._given, runner=self._run_layer):
+            (layer,) = part.layers
+            tops = [result.values[name] for name in layer.tops]
+            for name, weight, top in zip(layer.tops, layer.loss_weights, tops, strict=True):
+                self._seeds[name] = jnp.full_like(top, weight)  # of the blob's last value
+            yield layer, [reads[name] for name in layer.bottoms], tops
+
+    def backward(self) -> Iterator[tuple[Layer, LayerGradients]]:
+        """Run the layers backward, from the last that has run forward; yield each with its gradients."""
+        diffs = self._isolated_diffs() if self._isolated is not None else pull_back(self._pullbacks, dict(self._seeds))
+        for layer, found in diffs:
+            params = [found.params.get(p.owner) for p in layer.params]
+            yield layer, LayerGradients([found.blobs.get(name) for name in layer.bottoms], params)
+
+    def gradients(self) -> dict[str, LayerGradients]:
+        """Run the layers backward; return the gradients of all layers, by key."""
+        none = ((x.key, LayerGradients([None] * len(x.bottoms), [None] * len(x.params))) for x in self._layers)
+        return dict(none) | {layer.key: gradients for layer, gradients in self.backward()}
+
+    def _run_layer(self, part: Part, given: Given, before: Values, keep: frozenset[str] | None) -> Result:
+        (layer,) = part.layers
+        if self._isolated is not None:
+            before = before | dict(self._isolated.bottoms.get(layer.key, {}))
+        if not self._with_backward or not has_backward(layer):
+            return self._runner(part, given, before, keep)
+        result, pullback = with_pullback(part, given, before, self._runner)
+        self._pullbacks.append((layer, pullback))
+        return result
+
+    def _isolated_diffs(self) -> Iterator[tuple[Layer, Diffs]]:
+        assert self._isolated is not None
+        for layer, pullback in reversed(self._pullbacks):
+            if top_diffs := self._isolated.top_diffs.get(layer.key):
+                diffs = pullback([top_diffs.get(name, 0) for name in layer.tops])
+                # diffs of bottoms that the layer itself computed cannot be compared
+                bottoms = self._isolated.bottoms.get(layer.key, {})
+                yield layer, diffs._replace(blobs={n: d for n, d in diffs.blobs.items() if n in bottoms})

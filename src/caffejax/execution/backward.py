@@ -1,0 +1,132 @@
+"""Backward passes layer by layer, as Caffe runs them: diffs of tops become diffs of bottoms and of parameters.
+
+Training differentiates a net's loss as a whole. This is for everything that looks at single layers: pycaffe, whose
+backward passes start from any diffs and stop at any layer, and the tools in `debugging`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..graph import AUTOMATIC, Layer, Slot
+from ..layers.calling import backward
+from .running import Given, Result, Runner, Values, compute, inputs_of
+from .schedule import Part
+
+
+class Diffs(NamedTuple):
+    """Gradients of blobs, by name, and of parameters, by the slot of their owner."""
+
+    blobs: Mapping[str, jax.Array]
+    params: Mapping[Slot, jax.Array]
+
+
+Pullback = Callable[[Sequence[Any]], Diffs]  # from a layer's top diffs
+
+
+def has_backward(layer: Layer) -> bool:
+    """Return whether a layer computes anything in a backward pass."""
+    return (
+        layer.need_backward
+        and not layer.type.is_fed
+        and bool(differentiated_bottoms(layer) or differentiated_params(layer))
+    )
+
+
+def differentiated_bottoms(layer: Layer) -> list[str]:
+    """Return the bottoms whose diffs a layer computes."""
+    return [name for name, need in zip(layer.bottoms, layer.bottom_need_backward, strict=True) if need]
+
+
+def differentiated_params(layer: Layer) -> list[Slot]:
+    """Return the slots of the parameters whose diffs a layer computes."""
+    return [p.owner for p in layer.params if p.spec.learnable and p.need_backward]
+
+
+def with_pullback(
+    part: Part,
+    given: Given,
+    before: Values,
+    runner: Runner = compute,
+    host_tops: Mapping[str, jax.Array] | None = None,
+) -> tuple[Result, Pullback]:
+    """Run one layer forward; return the outputs and a function from its top diffs to the diffs that it computes.
+
+    Args:
+        part: the layer.
+        given, before: as for `compute`.
+        runner: computes the layer.
+        host_tops: the tops of a layer on the host that has run already and must not run again.
+    """
+    (layer,) = part.layers
+    if layer.type.on_host:
+        if host_tops is None:
+            result = runner(part, given, before, None)
+        else:
+            result = Result({top: host_tops[top] for top in layer.tops}, dict(given.state), jnp.zeros(()))
+        return result, _host_pullback(layer, given, before, result.values)
+    slots, names = differentiated_params(layer), differentiated_bottoms(layer)
+
+    def forward(params: Mapping[str, Any], bottoms: Values) -> Any:
+        result = runner(part, given._replace(params={**given.params, **params}), {**before, **bottoms}, None)
+        return tuple(result.values[top] for top in layer.tops), result
+
+    used = {slot.layer: given.params[slot.layer] for slot in slots}
+    tops, vjp, result = jax.vjp(forward, used, {name: before[name] for name in names}, has_aux=True)
+
+    def pullback(top_diffs: Sequence[Any]) -> Diffs:
+        cotangents = tuple(_like(diff, top) for diff, top in zip(top_diffs, tops, strict=True))
+        with layer.located():
+            params, bottoms = vjp(cotangents)
+        return Diffs(bottoms, {slot: params[slot.layer][slot.index] for slot in slots})
+
+    return result, pullback
+
+
+def pull_back(
+    pullbacks: Sequence[tuple[Layer, Pullback]], blob_diffs: dict[str, jax.Array]
+) -> Iterator[tuple[Layer, Diffs]]:
+    """Run a backward pass: yield each layer, from the last to the first, with the diffs that it computes.
+
+    Args:
+        pullbacks: the layers in the order of the forward pass.
+        blob_diffs: the diffs to start from, by blob; updated with the diffs of bottoms.
+    """
+    for layer, pullback in reversed(pullbacks):
+        tops = zip(layer.tops, layer.loss_weights, strict=True)
+        with jax.named_scope(f"{layer.name} backward"):
+            diffs = pullback([weight if top == AUTOMATIC else blob_diffs[top] for top, weight in tops])
+        blob_diffs.update(diffs.blobs)
+        yield layer, diffs
+
+
+def _host_pullback(layer: Layer, given: Given, before: Values, values: Values) -> Pullback:
+    def to_numpy(arrays: Sequence[Any]) -> list[np.ndarray]:
+        return [np.asarray(a) for a in arrays]
+
+    def pullback(top_diffs: Sequence[Any]) -> Diffs:
+        blobs, bottoms = inputs_of(layer, given.params, given.state, before)
+        tops = [values[top] for top in layer.tops]
+        cotangents = [_like(diff, top) for diff, top in zip(top_diffs, tops, strict=True)]
+        context = replace(layer.context, base_key=layer.base_key(given.key), propagate_down=layer.bottom_need_backward)
+        with layer.located():
+            blob_diffs, bottom_diffs = backward(context, *map(to_numpy, (blobs, bottoms, tops, cotangents)))
+        names, slots = set(differentiated_bottoms(layer)), set(differentiated_params(layer))
+        params = zip((p.owner for p in layer.params), blob_diffs, strict=True)
+        return Diffs(
+            {name: jnp.asarray(d) for name, d in zip(layer.bottoms, bottom_diffs, strict=True) if name in names},
+            {slot: jnp.asarray(d) for slot, d in params if slot in slots},
+        )
+
+    return pullback
+
+
+def _like(diff: Any, top: jax.Array) -> jax.Array:
+    """Return a top's diff in the top's dtype and shape."""
+    return jnp.broadcast_to(jnp.asarray(diff, top.dtype), top.shape)
