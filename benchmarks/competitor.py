@@ -18,7 +18,7 @@ from caffejax import tune_process
 from caffejax.net import Net, Variables
 
 if TYPE_CHECKING:
-    from caffejax.training.state import Step, TrainState
+    from caffejax.training.train_step import Step, TrainState
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 BATCHES = {
@@ -97,7 +97,7 @@ def training(net: Net, variables: Variables) -> tuple[TrainState, Step]:
 
     from caffejax.schema.caffe_pb2 import SolverParameter
     from caffejax.training.build import optimizer_of
-    from caffejax.training.state import make_step, start_of
+    from caffejax.training.train_step import make_step, start_of
 
     solver = SolverParameter(type="SGD", lr_policy="fixed", momentum=SETTINGS["momentum"])
     solver.weight_decay = SETTINGS["weight_decay"]

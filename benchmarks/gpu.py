@@ -34,7 +34,7 @@ from caffejax import tune_process
 from caffejax.debugging import memory_report
 from caffejax.net import Net
 from caffejax.planning.targets import CHIPS
-from caffejax.training.state import TrainState
+from caffejax.training.train_step import TrainState
 
 # chips that devices of such kinds are; their data sheets are in caffejax.planning
 KINDS = {"H100": "cuda:h100", "H200": "cuda:h200", "A100": "cuda:a100", "B200": "cuda:b200", "TPU v5 lite": "tpu:v5e"}

@@ -17,7 +17,7 @@ from caffejax.errors import CaffejaxError
 from caffejax.net import Net
 from caffejax.schema import caffe_pb2
 from caffejax.training import Solver
-from caffejax.training.plateau import Plateau
+from caffejax.training.lr_schedules import Plateau
 
 
 def _masks(net: str) -> list[Shown]:

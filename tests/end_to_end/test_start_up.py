@@ -58,7 +58,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 def test_inference_imports_nothing_of_training_reading_or_exporting(files: tuple[str, str]) -> None:
     run = subprocess.run([sys.executable, "-c", PROGRAM, *files], capture_output=True, text=True, check=True)
     modules = set(json.loads(run.stdout))
-    unused = ("caffejax.training.loop", "caffejax.export", "caffejax.data.lmdb", "caffejax.planning", "caffejax.view")
+    unused = (
+        "caffejax.training.trainer",
+        "caffejax.export",
+        "caffejax.data.lmdb",
+        "caffejax.planning",
+        "caffejax.view",
+    )
     libraries = ("optax", "flax", "orbax", "grain", "lmdb", "cv2", "rich", "scipy", "matplotlib")
     assert modules.isdisjoint((*unused, *libraries))
     assert "caffejax.layers.lstm" not in modules

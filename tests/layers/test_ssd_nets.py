@@ -12,7 +12,7 @@ from caffejax.layers.rows import trimmed
 from caffejax.net import Variables
 from caffejax.training import make_step, rate_schedule
 from caffejax.training.build import optimizer_of
-from caffejax.training.state import stack, start_of
+from caffejax.training.train_step import stack, start_of
 
 pytestmark = pytest.mark.long
 

@@ -16,7 +16,7 @@ from planned_nets import LENET, resnet
 from caffejax import Net
 from caffejax.planning.compiling import SGD
 from caffejax.training.build import optimizer_of
-from caffejax.training.state import make_step, start_of
+from caffejax.training.train_step import make_step, start_of
 
 NETS = {"lenet": LENET, "resnet": resnet()}
 # gradients of weights and inputs, but for the first layer's input; LeNet's first weight's is a product in float32

@@ -210,7 +210,7 @@ def test_test_nets_have_the_trained_params(write: Write) -> None:
     np.testing.assert_array_equal(test.params["ip"][0].data, solver.net.params["ip"][0].data)
     assert float(test.forward()["loss"]) < before
     test.params["own"][0].data[...] = 0
-    (scores,) = solver._loop.test()
+    (scores,) = solver._trainer.test()
     assert (scores.outputs["own"] == 0).all()
     np.testing.assert_allclose(scores.outputs["loss"], test.blobs["loss"].data, rtol=1e-5)
     other = caffe.Net(str(Path("net.prototxt")), caffe.TEST)

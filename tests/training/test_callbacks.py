@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from caffejax import Callback, Solver
-from caffejax.training import report
+from caffejax.training import reporting
 
 SETTINGS = "max_iter: 4 display: 2 test_interval: 4 test_iter: 1 snapshot: 3 snapshot_after_train: false"
 NET = """
@@ -85,7 +85,7 @@ def test_a_callback_that_wants_nothing_never_waits_for_the_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[int] = []
-    monkeypatch.setattr(report.SmoothedLoss, "_read", lambda self, n: reads.append(n))
+    monkeypatch.setattr(reporting.SmoothedLoss, "_read", lambda self, n: reads.append(n))
     made, seen = solver(tmp_path, "max_iter: 50", steps_per_dispatch=5), []  # type: ignore[var-annotated]
     made.callbacks += [Callback(), lambda s: seen.append(s.iteration)]
     made.step(50)

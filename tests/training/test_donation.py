@@ -9,8 +9,8 @@ import pytest
 from caffejax.kernels import onednn
 from caffejax.net import Net
 from caffejax.schema.caffe_pb2 import SolverParameter
-from caffejax.training.state import TrainState, make_step
-from caffejax.training.transforms import caffe_optimizer
+from caffejax.training.train_step import TrainState, make_step
+from caffejax.training.update_rules import caffe_optimizer
 
 NET = """
 layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 4 dim: 9 dim: 9 } } }

@@ -10,9 +10,9 @@ import pytest
 
 from caffejax.errors import SolverError
 from caffejax.schema import read_solver
-from caffejax.training import rate_schedule, settings
-from caffejax.training.plateau import Plateau
-from caffejax.training.transforms import caffe_optimizer
+from caffejax.training import rate_schedule, solver_param
+from caffejax.training.lr_schedules import Plateau
+from caffejax.training.update_rules import caffe_optimizer
 
 SOLVERS = Path(__file__).parents[3] / "shared" / "corpus" / "solvers"
 BASE = 'net: "net.prototxt" base_lr: 0.5 max_iter: 100 '
@@ -20,7 +20,7 @@ BASE = 'net: "net.prototxt" base_lr: 0.5 max_iter: 100 '
 
 def rates(text: str, *iterations: int) -> list[float]:
     param = read_solver(BASE + text + "\n")
-    settings.check(param)
+    solver_param.check_solver(param)
     schedule = rate_schedule(param)
     return [float(schedule(i)) for i in iterations]
 
@@ -50,7 +50,7 @@ def test_multifixed_has_a_rate_for_each_stage() -> None:
 
 def test_plateau_falls_where_the_loss_does_not() -> None:
     param = read_solver(BASE + 'lr_policy: "plateau" gamma: 0.1 plateau_winsize: 3 plateau_winsize: 2\n')
-    settings.check(param)
+    solver_param.check_solver(param)
     schedule = rate_schedule(param)
     assert isinstance(schedule, Plateau)
     losses = {1: 5.0, 2: 4.0, 3: 4.0, 4: 4.5, 5: 4.1, 6: 4.1, 7: 4.1, 8: 3.0, 9: 9.0, 10: 9.0}
@@ -68,7 +68,7 @@ def test_larc_gives_each_blob_a_rate_of_its_own(policy: str) -> None:
     param = read_solver(
         BASE + f'lr_policy: "fixed" momentum: 0.9 weight_decay: 0.1 larc: true larc_policy: "{policy}" larc_eta: 0.2\n'
     )
-    settings.check(param)
+    solver_param.check_solver(param)
     rng = np.random.default_rng(0)
     params: Any = {"a": (rng.normal(size=(3, 4)).astype("f"), np.zeros(3, "f")), "b": (rng.normal(size=5).astype("f"),)}
     grads: Any = {"a": (rng.normal(size=(3, 4)).astype("f"), np.ones(3, "f")), "b": (rng.normal(size=5).astype("f"),)}
@@ -87,7 +87,7 @@ def test_larc_gives_each_blob_a_rate_of_its_own(policy: str) -> None:
 def test_all_settings_that_are_not_followed_are_refused_together() -> None:
     text = BASE + 'lr_policy: "fixed" momentum_policy: "poly" clip_weights: 0.01 larc: true larc_policy: "other"\n'
     with pytest.raises(SolverError) as caught:
-        settings.check(read_solver(text))
+        solver_param.check_solver(read_solver(text))
     said = [p.message.split(";")[0] for p in caught.value.problems]
     assert said == [
         "setting clip_weights (of happynear) is not supported",
@@ -99,7 +99,7 @@ def test_all_settings_that_are_not_followed_are_refused_together() -> None:
 def test_what_does_not_change_training_is_said_and_ignored(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         param = read_solver(BASE + 'lr_policy: "fixed" solver_data_type: FLOAT16 device_id: [2, 3]\n')
-        settings.check(param)
+        solver_param.check_solver(param)
     assert param.device_id == 2
     assert "device_id: only the first of the list counts" in caplog.text
     assert "solver_data_type (of nvidia) is ignored: it is a precision" in caplog.text
@@ -108,10 +108,10 @@ def test_what_does_not_change_training_is_said_and_ignored(caplog: pytest.LogCap
 def test_test_iter_without_a_test_net_or_interval_means_nothing() -> None:
     text = 'train_net: "net.prototxt" base_lr: 1 lr_policy: "fixed" test_iter: 100 test_interval: %d\n'
     param = read_solver(text % 0)
-    settings.check(param)
-    assert settings.test_nets(param, None) == []
+    solver_param.check_solver(param)
+    assert solver_param.test_nets(param, None) == []
     with pytest.raises(SolverError, match="once per test net"):
-        settings.check(read_solver(text % 10))
+        solver_param.check_solver(read_solver(text % 10))
 
 
 @pytest.mark.skipif(not SOLVERS.is_dir(), reason=f"needs the corpus of public solvers in {SOLVERS}, which is absent")
@@ -119,4 +119,4 @@ def test_all_public_solvers_are_good() -> None:
     files = sorted(SOLVERS.glob("*.prototxt"))
     assert len(files) == 82
     for file in files:
-        settings.check(read_solver(file), str(file))
+        solver_param.check_solver(read_solver(file), str(file))

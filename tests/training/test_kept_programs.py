@@ -42,14 +42,14 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def traces(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Grows by one with each trace of a net."""
-    found: list[Any] = []
+    parts: list[Any] = []
 
-    def counting(part: Any, *args: Any, compute: Any = running.compute, **options: Any) -> Any:
-        found.append(part)
-        return compute(part, *args, **options)
+    def counting(given: Any, part: Any, restricted: Any = running.restricted) -> Any:
+        parts.append(part)
+        return restricted(given, part)
 
-    monkeypatch.setattr(running, "compute", counting)
-    return found
+    monkeypatch.setattr(running, "restricted", counting)  # called once for each part that is traced
+    return parts
 
 
 def trained(text: str = NET, data: Any = DATA, options: Any = {}, **settings: Any) -> list[np.ndarray]:  # noqa: B006

@@ -11,8 +11,8 @@ import pytest
 
 from caffejax import Callback
 from caffejax.data.loader import Loader
-from caffejax.training import Solver, pace
-from caffejax.training.pace import DataWait, Stopwatch
+from caffejax.training import Solver, reporting
+from caffejax.training.reporting import DataWait, Stopwatch
 
 
 class Clock:
@@ -26,7 +26,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(pace, "time", made)
+    monkeypatch.setattr(reporting, "time", made)
     return made
 
 

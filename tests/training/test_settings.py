@@ -9,7 +9,7 @@ import pytest
 
 from caffejax.errors import CaffejaxError
 from caffejax.schema import read_solver
-from caffejax.training import Solver, rate_schedule, settings
+from caffejax.training import Solver, rate_schedule, solver_param
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RECORDED = json.loads((GOLDEN / "solver" / "rejections.json").read_text())
@@ -61,7 +61,7 @@ def test_nets_and_states_of_a_solver() -> None:
 def test_every_wrong_setting_is_reported_at_once() -> None:
     param = read_solver('lr_policy: "setp" type: "Adm" iter_size: 0 average_loss: 0\n')
     with pytest.raises(CaffejaxError) as caught:
-        settings.check(param, "s.prototxt")
+        solver_param.check_solver(param, "s.prototxt")
     text = str(caught.value)
     for expected in ("did you mean 'step'?", "did you mean 'Adam'?", "iter_size", "average_loss", "train net"):
         assert expected in text

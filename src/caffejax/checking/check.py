@@ -18,7 +18,7 @@ from ..options import Reading
 from ..paths import find
 from ..schema import read_solver, read_what_is_right
 from ..schema.caffe_pb2 import NetParameter, SolverParameter
-from ..training import settings
+from ..training import solver_param
 from .files import kind_of, weights_beside
 from .report import PhaseReport, Report, findings_of
 from .weights import weights_report
@@ -75,7 +75,7 @@ def _solver_report(file: Path, param: SolverParameter, reading: Reading, notes: 
     """Check the settings and the nets inside; of nets that are only named, say whether they are there."""
     problems: tuple[Problem, ...] = ()
     try:
-        settings.check(param)
+        solver_param.check_solver(param)
     except CaffejaxError as error:
         problems = error.problems
     inside: list[tuple[str, NetParameter]] = [("TEST", net) for net in param.test_net_param]

@@ -113,16 +113,16 @@ def _subject(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
     from ..checking.files import kind_of
     from ..net import Net
     from ..schema import read_solver
-    from ..training import settings
+    from ..training import solver_param
 
     path, run, reading = Path(options.file), flags.run_of(options), flags.reading_of(options)
     if not path.is_file() or kind_of(path.read_text("utf-8-sig", "replace")) != "solver":
         stages = net_flags.stages(options)
         return Net(path, options.phase, level=options.level, stages=stages, run=run, reading=reading), None
     solver = read_solver(path)
-    settings.check(solver, str(path))
-    test = settings.test_nets(solver, path.parent) if options.phase == "TEST" else []
-    chosen = test[0] if test else settings.train_net(solver, path.parent)
+    solver_param.check_solver(solver, str(path))
+    test = solver_param.test_nets(solver, path.parent) if options.phase == "TEST" else []
+    chosen = test[0] if test else solver_param.train_net(solver, path.parent)
     return Net(chosen.message, state=chosen.state, file=chosen.file, run=run, reading=reading), solver
 
 

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
 
     from ..graph.creation_log import log_creation
     from ..training import Evaluator, Scores
-    from ..training.report import score_lines
+    from ..training.reporting import score_lines
 
     device = device_flags.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)

@@ -21,7 +21,7 @@ from ..errors import Problem, SolverError
 from ..logs.log_parser import event_of, line_of
 from ..parallel import is_first
 from ..training import Callback, Display, Scores, Solver
-from ..training.report import log
+from ..training.reporting import log
 
 
 class JsonLines(Callback):

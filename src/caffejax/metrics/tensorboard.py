@@ -17,7 +17,7 @@ from ..graph import Graph, Layer
 from ..net import Variables
 from ..parallel import is_first
 from ..training import Callback, Display, Scores, Solver
-from ..training.report import log
+from ..training.reporting import log
 
 
 def graph_def(graph: Graph) -> Any:

@@ -21,7 +21,7 @@ from ..sizes import counted
 from ..summary import multiply_adds
 from ..training.build import optimizer_of, run_on
 from ..training.on_mesh import OnMesh
-from ..training.state import TrainState, make_step, start_of
+from ..training.train_step import TrainState, make_step, start_of
 from .devices import devices
 from .program import Program, program_of
 from .result import Plan

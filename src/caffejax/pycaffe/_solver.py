@@ -23,8 +23,8 @@ from ..training.build import Setup, build
 from ..training.evaluate import Evaluator, share_trained
 from ..training.evaluate_on_mesh import MeshEvaluator
 from ..training.finite_check import FiniteCheck
-from ..training.loop import TrainingLoop
-from ..training.state import StepResult, TrainState, as_shapes, make_update, pass_key
+from ..training.train_step import StepResult, TrainState, as_shapes, make_update, pass_key
+from ..training.trainer import Trainer
 from . import _global_state
 from ._net import Net
 from ._workspace import Workspace
@@ -185,7 +185,7 @@ class Solver:
         )
         _set_to_work(setup, start, workspaces)
         self._updater = BlobUpdater(setup, start, workspaces[setup.net])
-        self._loop = TrainingLoop(setup, self._updater, FiniteCheck(setup.net, param.iter_size))
+        self._trainer = Trainer(setup, self._updater, FiniteCheck(setup.net, param.iter_size))
         self._param = setup.param
         self.net = Net._of(workspaces[setup.net])
         self.test_nets = [Net._of(workspaces[evaluator.net]) for evaluator in setup.tests.evaluators]
@@ -208,7 +208,7 @@ class Solver:
     @property
     def iter(self) -> int:
         """How many updates there have been."""
-        return self._loop.iteration
+        return self._trainer.iteration
 
     @property
     def max_iter(self) -> int:
@@ -218,7 +218,7 @@ class Solver:
     @property
     def lr(self) -> float:
         """The learning rate of the next update."""
-        return self._loop.rate
+        return self._trainer.rate
 
     def step(self, iterations: int) -> None:
         """Train for some iterations, testing, displaying and snapshotting when due; then snapshots are complete.
@@ -227,12 +227,12 @@ class Solver:
             SolverError: if a loss is found not to be finite.
             WeightsError: if a snapshot could not be written.
         """
-        self._loop.step(iterations)
-        self._loop.snapshots.wait()
+        self._trainer.step(iterations)
+        self._trainer.snapshots.wait()
 
     def solve(self, resume_file: AnyPath | None = None) -> None:
         """Train to `max_iter`, from now or from a snapshot."""
-        self._loop.solve(resume_file)
+        self._trainer.solve(resume_file)
 
     def snapshot(self) -> None:
         """Write a snapshot: Caffe's two files and a checkpoint.
@@ -240,7 +240,7 @@ class Solver:
         Raises:
             WeightsError: if it cannot be written.
         """
-        self._loop.snapshot()
+        self._trainer.snapshot()
 
     def restore(self, state_file: AnyPath) -> None:
         """Go back to a snapshot: a .solverstate[.h5] or a checkpoint.
@@ -248,12 +248,12 @@ class Solver:
         Raises:
             WeightsError: if it cannot be read, or is of another net.
         """
-        self._loop.restore(state_file)
+        self._trainer.restore(state_file)
 
     def apply_update(self) -> None:
         """Make one update from what stands in the params' diffs; `iter` advances."""
-        self._updater.apply_update(self._loop.rate_schedule(self._loop.iteration))
-        self._loop.iteration += 1
+        self._updater.apply_update(self._trainer.rate_schedule(self._trainer.iteration))
+        self._trainer.iteration += 1
 
     def share_weights(self, net: Net) -> None:
         """Have another net share the params of this solver's."""

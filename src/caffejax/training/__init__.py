@@ -2,13 +2,11 @@
 
 from ..options import TrainConfig
 from .evaluate import Evaluator, Scores
-from .pace import Pace, Stopwatch
-from .policies import rate_schedule
-from .report import Display
-from .rules import RULES, rule
+from .lr_schedules import rate_schedule
+from .reporting import Display, Pace, Stopwatch
 from .solver import Callback, Solver
-from .state import TrainState, make_step
-from .transforms import caffe_optimizer
+from .train_step import TrainState, make_step
+from .update_rules import RULES, caffe_optimizer, rule
 
 __all__ = [
     "RULES",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import secrets
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import optax
@@ -17,6 +17,7 @@ from jax.sharding import Mesh
 from ..checkpoints.loading import load_weights
 from ..data.loader import Loader
 from ..data.split_batch_size import divided
+from ..data.user_data import OwnData, shapes_of
 from ..errors import GraphError, Problem, SolverError, located
 from ..graph import Graph
 from ..graph.creation_log import log_creation
@@ -28,18 +29,17 @@ from ..parallel import DATA, check_alike, mesh_of, same_everywhere, share_of
 from ..schema import format_text, read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from ..sizes import counted
-from . import policies, settings
+from . import lr_schedules, solver_param
 from .enough_memory import check_memory
 from .evaluate_on_mesh import can_spread
-from .feeding import loader_opener
-from .files import check_files, weights_files
 from .on_mesh import OnMesh
 from .placement import OnDevice, Placement
-from .report import log
+from .reporting import log
 from .snapshots import Snapshots
-from .state import TrainState
+from .solver_param import check_files, weights_files
 from .testing import Tests
-from .transforms import caffe_optimizer
+from .train_step import TrainState
+from .update_rules import caffe_optimizer
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Setup:
     placement: Placement
     config: TrainConfig
     seed: int
-    rate_schedule: policies.RateSchedule
+    rate_schedule: lr_schedules.RateSchedule
     net: Net
     loader: Loader
     tests: Tests
@@ -109,8 +109,8 @@ def build(
     config, param = config or TrainConfig(), read_solver(solver)
     path = Path(file) if file is not None else source_file(solver)
     folder = path.parent if path else None
-    settings.check(param, os.fspath(path) if path else None)
-    check_files(param, path, config.weights, config.resume, writes=bool(param.snapshot))
+    solver_param.check_solver(param, os.fspath(path) if path else None)
+    check_files(param, path, config.weights, config.resume)
     devices, parallel, run = _devices(config), config.parallel, config.run
     if len(devices) == 1 and jax.process_count() == 1 and (parallel.model > 1 or parallel.shard != "none"):
         raise SolverError("model and shard cut arrays over several devices, but there is one; give devices, too")
@@ -125,7 +125,7 @@ def build(
         reading = replace(reading, share=share_of(mesh))
         run = run_on(mesh, run)
     with located(file=os.fspath(path) if path else None):
-        train, test_settings = settings.train_net(param, folder), settings.test_nets(param, folder)
+        train, test_settings = solver_param.train_net(param, folder), solver_param.test_nets(param, folder)
     parts = mesh.shape[DATA] if mesh is not None and parallel.batch == "global" else 1
     if parts > 1:
         with located(file=train.file):
@@ -166,7 +166,7 @@ def build(
         placement=placement,
         config=config,
         seed=seed,
-        rate_schedule=policies.rate_schedule(param),
+        rate_schedule=lr_schedules.rate_schedule(param),
         net=net,
         loader=loader,
         tests=tests,
@@ -215,7 +215,7 @@ def _check_trains(graph: Graph) -> None:
         )
 
 
-def _test_net(net: settings.NetSettings, run: Run, reading: Reading) -> Net:
+def _test_net(net: solver_param.NetSettings, run: Run, reading: Reading) -> Net:
     """Build a test net; one that has to be tested on one device reads all of the data."""
     found = _net(net, run, reading)
     if reading.share == Share() or can_spread(found):
@@ -270,10 +270,75 @@ def _limited(run: Run, device: jax.Device) -> Run:
     return run
 
 
-def _net(net: settings.NetSettings, run: Run, reading: Reading) -> Net:
+def _net(net: solver_param.NetSettings, run: Run, reading: Reading) -> Net:
     return Net(net.message, state=net.state, file=net.file, run=run, reading=reading)
 
 
 def _multipliers(net: Net, name: str) -> dict[str, tuple[float | None, ...]]:
     """Make a tree like the params, of each one's lr_mult or decay_mult."""
     return net.tree(lambda p: getattr(p, name) if p.spec.learnable else None)
+
+
+class _Place(NamedTuple):
+    """A net's data among a solver's arguments: what it is, for messages how to write of it, and of what kind it is."""
+
+    data: Any
+    name: str
+    net: str
+
+
+def loader_opener(
+    train: Net, tests: Sequence[Net], data: Any, test_data: Any, parts: int = 1
+) -> Callable[[Net], Loader]:
+    """Return what opens the loader of each of a solver's nets.
+
+    Args:
+        train: the net that is trained.
+        tests: the test nets.
+        data: what feeds the Input layers of the train net; see `OwnData`.
+        test_data: likewise of the test net; of several a list with one for each, None for those without Input layers.
+        parts: how many of the train net's batches each of the user's is cut into.
+
+    Raises:
+        SolverError: naming every net whose Input layers nothing feeds, or that has none to be fed.
+    """
+    places = {train: _Place(data, "data", "the train net")}
+    several = len(tests) > 1
+    if several and test_data is not None and not (isinstance(test_data, list | tuple) and len(test_data) == len(tests)):
+        raise SolverError(
+            f"test_data must be a list with the data of each of the {len(tests)} test nets, None for those without "
+            "Input layers"
+        )
+    if test_data is not None and not tests:
+        raise SolverError("test_data is given, but the solver has no test nets: give it test_iter and test_interval")
+    for i, net in enumerate(tests):
+        own = test_data[i] if several and test_data is not None else test_data
+        places[net] = _Place(own, f"test_data[{i}]" if several else "test_data", f"test net #{i}")
+    problems = [problem for net, place in places.items() for problem in _problems(net.graph, place)]
+    if problems:
+        raise SolverError(problems)
+
+    def open_loader(net: Net) -> Loader:
+        place, cut = places[net], parts if net is train else 1
+        own = None if place.data is None else OwnData(place.name, place.data, net.graph, cut)
+        return Loader(net.graph, own_data=own)
+
+    return open_loader
+
+
+def _problems(graph: Graph, place: _Place) -> Iterator[Problem]:
+    if graph.fed_by_hand and place.data is None:
+        argument = place.name.partition("[")[0]
+        yield Problem(
+            f"nothing feeds the inputs of {place.net}: {', '.join(shapes_of(graph))}. In Python give "
+            f"caffejax.Solver(..., {argument}={{{', '.join(f'{blob!r}: array' for blob in graph.fed_by_hand)}}}) or "
+            "other data of your own (the documentation's page 'Training on your own arrays'). To train from the "
+            "command line, put data layers, such as Data, ImageData or HDF5Data, in the place of the Input layers",
+            graph.file,
+        )
+    elif place.data is not None and not graph.fed_by_hand:
+        yield Problem(
+            f"{place.name} is given, but {place.net} has no Input layers for it to feed; put an Input layer in the "
+            "place of its data layers",
+            graph.file,
+        )

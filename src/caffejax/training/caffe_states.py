@@ -21,10 +21,10 @@ from ..parallel import moved
 from ..schema.blob_proto import Array, shape_text
 from ..schema.caffe_pb2 import SolverParameter
 from ..sizes import counted
-from .policies import current_step
+from .lr_schedules import current_step
 from .record import from_text, to_text
-from .rules import History, find_history, with_history
-from .state import TrainState
+from .train_step import TrainState
+from .update_rules import History, find_history, with_history
 
 
 def is_caffe_state(path: Path) -> bool:

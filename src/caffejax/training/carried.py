@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import DataError
 from ..graph import Graph
 from ..net import Params
-from .report import log
+from .reporting import log
 
 _FIELD = "carried"
 

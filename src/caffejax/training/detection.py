@@ -9,7 +9,7 @@ import numpy as np
 
 from ..debugging.average_precision import average_precision
 from ..graph import Graph
-from .report import log
+from .reporting import log
 
 _WIDTH = 5  # of the rows of DetectionEvaluate
 

@@ -13,7 +13,7 @@ from ..machine import device_memory, free_memory
 from ..net import Net
 from ..options import Run
 from ..sizes import in_words
-from .report import log
+from .reporting import log
 
 # what XLA takes was 0.7 to 1.1 of the estimate: what is refused takes more than there is
 _MARGIN = 1.5

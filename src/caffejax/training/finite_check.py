@@ -13,7 +13,7 @@ import numpy as np
 from ..debugging import Culprit, find_culprit, not_finite
 from ..errors import Problem, SolverError
 from ..net import Net, Variables
-from .state import TrainState, pass_key
+from .train_step import TrainState, pass_key
 
 UNREAD = 100  # losses to let pass before reading as many older ones, which the device has long finished
 

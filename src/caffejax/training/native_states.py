@@ -13,9 +13,9 @@ import numpy as np
 from ..errors import Problem, SolverError, WeightsError
 from ..net import Params
 from ..parallel import whole_on_first
-from .report import log
-from .rules import History, find_history, with_history
-from .state import TrainState
+from .reporting import log
+from .train_step import TrainState
+from .update_rules import History, find_history, with_history
 
 _EACH = "devices"  # where a checkpoint has the statistics of each device
 

@@ -32,8 +32,8 @@ from ..parallel import (
     whole_on_host,
 )
 from .placement import Batches, Pass, passes_of
-from .rules import History, find_history, with_history
-from .state import TrainState, as_shapes, stack, start_of, train_key
+from .train_step import TrainState, as_shapes, stack, start_of, train_key
+from .update_rules import History, find_history, with_history
 
 
 class OnMesh:

@@ -14,7 +14,7 @@ from ..data.loader import Loader
 from ..errors import SolverError
 from ..net import Net, Params, Variables
 from ..parallel import place, replicated
-from .state import TrainState, as_shapes, iteration_key, stack, start_of
+from .train_step import TrainState, as_shapes, iteration_key, stack, start_of
 
 Batches = Mapping[str, Any]
 Pass = tuple[Params, Params, Batches, jax.Array]

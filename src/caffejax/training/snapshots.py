@@ -26,9 +26,8 @@ from ..schema.caffe_pb2 import SolverParameter
 from .caffe_states import is_caffe_state, load_state, save_state
 from .native_states import StateReader, to_arrays, to_host
 from .record import checked
-from .report import log
-from .state import TrainState
-from .updater import Updater
+from .reporting import log
+from .train_step import TrainState, Updater
 
 FORMAT = 1  # of the checkpoint's record and names
 

@@ -20,7 +20,7 @@ from ..parallel import on_one, whole
 from ..schema.caffe_pb2 import SolverParameter
 from .evaluate import Evaluator, Scores, Stopped, share_trained, sharing_problems
 from .evaluate_on_mesh import MeshEvaluator, can_spread
-from .report import log, output_lines, precision_lines
+from .reporting import log, output_lines, precision_lines
 
 
 class Tests:

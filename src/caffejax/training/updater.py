@@ -1,58 +1,204 @@
-"""What the training loop asks of what makes its updates."""
+"""Updates of a net as one compiled function, or several at once as another."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from ..net import Params, Variables
-from .state import StepResult, TrainState
+from ..debugging import IndexCheck
+from ..debugging.debug_info import DebugInfo
+from ..errors import SolverError
+from ..kernels.compiling import Jitted
+from ..net import Net, Params, Variables
+from ..parallel import over_devices, settled
+from ..schema.caffe_pb2 import SolverParameter
+from .build import Setup
+from .finite_check import FiniteCheck
+from .kept import training_function
+from .native_states import check_state
+from .reporting import DataWait, log
+from .train_step import StepResult, TrainState, make_forward, make_step, make_steps, ragged, stack
+
+Batches = Mapping[str, Any]
 
 
-class Updater(Protocol):
-    """What makes updates, wherever it keeps what it trains.
+def step_options(net: Net, param: SolverParameter, debug_nans: bool) -> dict[str, Any]:
+    """Return the options that a step on one device is compiled with."""
+    return {"kept_as": training_function("step", net, param), "donate_argnums": () if debug_nans else 0}
+
+
+def fetch_step_ahead(net: Net, param: SolverParameter, debug_nans: bool) -> None:
+    """Begin to load the step on one device that was compiled in another process, if there is one."""
+    program = net.jit(_unused, **step_options(net, param, debug_nans))
+    if isinstance(program, Jitted):
+        program.fetch_ahead()
+
+
+def _unused(*_: Any) -> None:
+    """Stand for a function that is not called."""
+
+
+class CompiledUpdater:
+    """Updates a train state with a compiled step, on batches of the loader.
+
+    Args:
+        setup: the parts of training.
+        start: where to start, placed.
+        finite_check: what traces NaN and infinity, if it is to look at every step.
+        steps_per_dispatch: how many updates to start at once, where the net allows that.
 
     Attributes:
-        train_state: params, running statistics, optimizer state, iteration and key, as they are now.
-        last_update: what the last update subtracted, where that is kept.
+        last_update, steps_per_dispatch, waited: as `Updater` has them.
+
+    Raises:
+        GraphError: if a layer without a backward pass would need one.
+        SolverError: if it is to look at every step on several devices.
     """
 
-    train_state: TrainState
-    last_update: Params | None
+    def __init__(self, setup: Setup, start: TrainState, finite_check: FiniteCheck, steps_per_dispatch: int = 1) -> None:
+        param, net, placement = setup.param, setup.net, setup.placement
+        self.last_update: Params | None = None
+        self._net, self._loader, self._iter_size, self._placement = net, setup.loader, param.iter_size, placement
+        self._finite_check, self._wait = finite_check, DataWait()
+        self._check_indices = IndexCheck(net)
+        self._debug_info = DebugInfo(net) if param.debug_info else None
+        debug_nans = finite_check.every_step
+        if debug_nans and placement.mesh is not None:
+            raise SolverError("debug_nans looks at the numbers of one device; train on one")
+        mesh = placement.mesh
+        parallel = setup.config.parallel
+        step = make_step(
+            net, setup.optimizer, param.iter_size, keep_update=param.snapshot_diff, mesh=mesh, parallel=parallel
+        )
+        self._state = start
+        if mesh is None:
+            self._forward = net.jit(make_forward(net), kept_as=training_function("forward", net, param))
+            self._step = net.jit(step, **step_options(net, param, debug_nans))
+            steps = training_function("steps", net, param)
+            self._steps = net.jit(make_steps(step), kept_as=steps, donate_argnums=0)
+        else:
+            left = {"donate_argnums": 0, "out_shardings": (placement.shardings(start), None)}
+            self._forward = self._settled(over_devices(make_forward(net), mesh))
+            self._step, self._steps = self._settled(step, **left), self._settled(make_steps(step), **left)
+        one_by_one = debug_nans or param.debug_info or net.has_host_layers or self._check_indices.needed
+        self.steps_per_dispatch = 1 if one_by_one else steps_per_dispatch
+
+    def _settled(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        run = self._net.jit(function, **options)
+        return lambda *args: settled(run(*args))
 
     @property
-    def waited(self) -> float:
-        """Seconds for which the devices have waited for data; 0 where that is not measured."""
+    def train_state(self) -> TrainState:
+        """Params and the like as one device has them; of running statistics the first device's."""
+        return self._placement.whole(self._state)
+
+    @train_state.setter
+    def train_state(self, new: TrainState) -> None:
+        check_state(new, self.wanted)
+        self._state = self._placement.placed(new)
 
     @property
     def variables(self) -> Variables:
-        """The params and running statistics of `train_state`."""
+        """Params and running statistics, likewise."""
+        return self._placement.variables(self._state)
 
     @property
     def wanted(self) -> TrainState:
         """The shapes of `train_state`, and how a checkpoint is to be read."""
+        return self._placement.wanted(self._state)
 
     @property
     def cut(self) -> tuple[TrainState, Params | None]:
         """As `train_state`, but as it lies; and the running statistics of each of several devices."""
+        return self._placement.cut(self._state)
 
     def restore(self, state: TrainState, each: Params | None) -> None:
         """Go on from a state that was read as wanted, with the statistics of each device that it was saved from."""
+        self._state, self.last_update = self._placement.restored(state, each), None
 
     @property
-    def steps_per_dispatch(self) -> int:
-        """How many updates one call of `update` makes where nothing is due between them; else one."""
+    def waited(self) -> float:
+        """Seconds for which the devices have waited for data."""
+        return self._wait.seconds
 
     def update(
-        self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool, asked: jax.Array | None
+        self,
+        iteration: int,
+        rates: Sequence[np.float32],
+        *,
+        debug_info: bool = False,
+        asked: jax.Array | None = None,
     ) -> StepResult:
-        """Make an update for each rate, the first of them that of `iteration`; log debug info if told to.
+        """Make an update for each rate, the first of them that of `iteration`; `asked` is as for `make_step`.
 
-        `asked` is what processes ask each other for, where they are several: the result has what all do.
+        Raises:
+            DataError: if a batch cannot be read.
+            LayerError: for an index out of range.
+            SolverError: if `finite_check` looks at every step and finds a number that is not finite.
         """
+        with self._wait.reading():
+            read = [self._placement.read(self._loader, self._iter_size) for _ in rates]
+        result = self._updates(iteration, rates, read, asked, debug_info)
+        self._wait.note(result.loss)
+        return result
+
+    def _updates(
+        self,
+        iteration: int,
+        rates: Sequence[np.float32],
+        read: Sequence[Sequence[Batches]],
+        asked: jax.Array | None,
+        debug_info: bool,
+    ) -> StepResult:
+        if len(read) == 1:
+            return self._update(iteration, read[0], rates[0], asked, debug_info)
+        together = [stack(of_device) for of_device in zip(*read, strict=True)]
+        if any(map(ragged, [*together, *read[0]])):
+            results = [
+                self._update(iteration + i, *given, asked) for i, given in enumerate(zip(read, rates, strict=True))
+            ]
+            return results[-1]._replace(loss=jnp.stack([result.loss for result in results]))
+        placed = self._placement.put(together, 2)
+        self._state, result = self._steps(self._state, placed, np.array(rates, np.float32), asked)
+        self.last_update = result.update
+        return result
 
     def final_loss(self) -> jax.Array:
         """Run forward once more, on the next batch; return the loss."""
+        placed, before = self._placement.put(self._placement.read(self._loader, 1)), self._state
+        _, state, loss, _ = self._forward(before.params, before.state, placed, before.key)
+        self._state = before.replace(state=state)  # type: ignore[attr-defined]
+        return loss
+
+    def _update(
+        self,
+        iteration: int,
+        batches: Sequence[Batches],
+        rate: np.float32,
+        asked: jax.Array | None,
+        debug_info: bool = False,
+    ) -> StepResult:
+        placed = self._placement.put(batches)
+        before = self._state
+        if self._check_indices.needed:
+            for given in self._placement.passes(before, placed, self._iter_size):
+                self._check_indices(*given)
+        if debug_info:
+            self._log_debug_info(placed)
+        self._state, result = self._step(before, placed, rate, asked)
+        self.last_update = result.update
+        if self._finite_check.every_step:
+            self._finite_check.trace(iteration, before, placed, self._state, result.loss)
+        return result
+
+    def _log_debug_info(self, placed: Batches) -> None:
+        assert self._debug_info is not None
+        passes = self._placement.passes(self._state, placed, self._iter_size)
+        for given in itertools.islice(passes, self._iter_size):  # those of the first device
+            for line in self._debug_info.lines(*given):
+                log.info(line)

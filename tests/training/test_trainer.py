@@ -13,10 +13,10 @@ import pytest
 from caffejax.errors import SolverError
 from caffejax.net import Params, Variables
 from caffejax.options import TrainConfig
-from caffejax.training.build import build
+from caffejax.training.build import Setup, build
 from caffejax.training.finite_check import FiniteCheck
-from caffejax.training.loop import TrainingLoop
-from caffejax.training.state import StepResult, TrainState, as_shapes
+from caffejax.training.train_step import StepResult, TrainState, as_shapes
+from caffejax.training.trainer import Trainer
 
 NET = """
 layer { name: "data" type: "DummyData" top: "x" top: "y" dummy_data_param { shape { dim: 2 dim: 3 } } }
@@ -64,6 +64,17 @@ class Counting:
         return jnp.array(5.0)
 
 
+class Telling(Trainer):
+    """Calls a function with each event."""
+
+    def __init__(self, setup: Setup, updater: Counting, check: FiniteCheck, tell: Callable[..., object]) -> None:
+        super().__init__(setup, updater, check)
+        self._tell = tell
+
+    def _notify(self, event: str, *details: object) -> None:
+        self._tell(event, *details)
+
+
 def training(
     folder: Path,
     more: str,
@@ -71,14 +82,14 @@ def training(
     losses: Sequence[float] = (),
     tell: Callable[..., object] = lambda event, *what: None,
     **options: Any,
-) -> tuple[TrainingLoop, Counting]:
+) -> tuple[Trainer, Counting]:
     setup, start = build(
         f'net_param {{ {NET} }} base_lr: 8 lr_policy: "step" stepsize: 2 gamma: 0.5 random_seed: 1 '
         f'snapshot_prefix: "{folder / "x"}" {more}',
         config=TrainConfig(**options),
     )
     updater = Counting(start, steps_per_dispatch, losses)
-    return TrainingLoop(setup, updater, FiniteCheck(setup.net, setup.param.iter_size), tell), updater
+    return Telling(setup, updater, FiniteCheck(setup.net, setup.param.iter_size), tell), updater
 
 
 def said(caplog: pytest.LogCaptureFixture, *words: str) -> list[str]:

@@ -1,26 +1,28 @@
-"""A solver's settings: checked as a whole, and the nets they name."""
+"""A SolverParameter: checks of its settings, the nets that it names and the files that training reads and writes."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..debugging.average_precision import VERSIONS
-from ..errors import Problem, SchemaError, SolverError, check_all, did_you_mean
+from ..errors import Problem, SchemaError, SolverError, WeightsError, check_all, did_you_mean, located
 from ..graph import build_graph
-from ..paths import find
+from ..paths import check_there, find
 from ..schema import hints_in, read_what_is_right, unknown_settings
 from ..schema.caffe_pb2 import NetParameter, NetState, SolverParameter
 from ..sizes import counted
-from . import policies, rules
-from .report import log
+from .lr_schedules import check_policy
+from .reporting import log
+from .snapshots import check_folder, check_snapshot, prefix_of
+from .update_rules import check_rule
 
 _NAMES = {"eval_type": ("classification", "detection"), "ap_version": VERSIONS}
-# of forks' settings, those that are followed; the rest are hints, or refused
+# the settings of forks that are supported; others are ignored with a warning, or refused
 _FOLLOWED = (
     *("ap_version", "eval_type", "larc", "larc_eta", "larc_policy", "min_lr", "plateau_winsize", "rampup_interval"),
     *("rampup_lr", "show_per_class_result", "stageiter", "stagelr", "warmup_iter", "warmup_start_lr"),
@@ -30,16 +32,16 @@ _TRAIN_SOURCES = ("net", "net_param", "train_net", "train_net_param")
 
 @dataclass(frozen=True)
 class NetSettings:
-    """One net of a solver: its definition, its state, and the file it came from."""
+    """A net of a solver: its definition, its state, and its file or None."""
 
     message: NetParameter
     state: NetState
     file: str | None
 
 
-def check(param: SolverParameter, file: str | None = None) -> None:
-    """Raise `SolverError` naming every setting that Caffe would refuse, and why."""
-    problems = [*policies.problems(param), *rules.problems(param), *_other_problems(param)]
+def check_solver(param: SolverParameter, file: str | None = None) -> None:
+    """Raise `SolverError` naming every setting that Caffe would refuse, and why. Warn of settings that are ignored."""
+    problems = [*check_policy(param), *check_rule(param), *_other_problems(param)]
     if problems:
         raise SolverError([Problem(p, file=file) for p in problems])
     for setting, reason in hints_in(param):
@@ -47,10 +49,10 @@ def check(param: SolverParameter, file: str | None = None) -> None:
 
 
 def _other_problems(param: SolverParameter) -> Iterator[str]:
-    given = [f for f in _TRAIN_SOURCES if param.HasField(f)]
-    if len(given) != 1:
-        what = f"{', '.join(given)} are given" if given else "none is given"
-        yield f"the train net must be one of {', '.join(_TRAIN_SOURCES)}: {what}"
+    sources = [f for f in _TRAIN_SOURCES if param.HasField(f)]
+    if len(sources) != 1:
+        count = f"{', '.join(sources)} are given" if sources else "none is given"
+        yield f"the train net must be one of {', '.join(_TRAIN_SOURCES)}: {count}"
     for setting in unknown_settings(param, _FOLLOWED):
         yield f"setting {setting} is not supported; BVLC Caffe does not have it either"
     if param.larc and param.larc_policy not in ("scale", "clip"):
@@ -68,26 +70,22 @@ def _other_problems(param: SolverParameter) -> Iterator[str]:
         yield f"iter_size must be 1 or more, not {param.iter_size}{zero}"
     if param.average_loss < 1:
         yield f"average_loss must be 1 or more, not {param.average_loss}"
-    for name, known in _NAMES.items():
-        if (value := getattr(param, name)) not in known:
-            yield f"unknown {name} '{value}'; it is {' or '.join(known)}{did_you_mean(value, known)}"
-    own, total = _own_test_nets(param), len(param.test_iter)
+    for name, allowed in _NAMES.items():
+        if (value := getattr(param, name)) not in allowed:
+            yield f"unknown {name} '{value}'; it is {' or '.join(allowed)}{did_you_mean(value, allowed)}"
+    named, total = len(_test_sources(param)), len(param.test_iter)
     generic = param.HasField("net") or param.HasField("net_param")
-    untested = not (own or generic or param.test_interval)  # test_iter in forks older than its check
-    if not untested and (total < own or (total > own and not generic)):
-        yield f"test_iter must be given once per test net: {total} for {counted(own, 'test net')}"
+    untested = not (named or generic or param.test_interval)  # test_iter in forks older than its check
+    if not untested and (total < named or (total > named and not generic)):
+        yield f"test_iter must be given once per test net: {total} for {counted(named, 'test net')}"
     elif param.test_state and len(param.test_state) != total:
         yield f"test_state must be given once per test net: {len(param.test_state)} for {counted(total, 'test net')}"
     if total and param.test_interval <= 0 and not untested:
         yield "test_interval must be positive where there are test nets"
 
 
-def _own_test_nets(param: SolverParameter) -> int:
-    return len(param.test_net_param) + len(param.test_net)
-
-
 def train_net(param: SolverParameter, folder: Path | None) -> NetSettings:
-    """Read the net to train: phase TRAIN, the file's own stages, then train_state.
+    """Read the train net. Its state is the phase TRAIN, the file's stages and train_state together.
 
     Raises:
         SchemaError: if its file cannot be read.
@@ -97,21 +95,14 @@ def train_net(param: SolverParameter, folder: Path | None) -> NetSettings:
 
 
 def test_nets(param: SolverParameter, folder: Path | None) -> list[NetSettings]:
-    """Read the test nets in Caffe's order: test_net_param, test_net, then the train net as often as needed."""
+    """Read the test nets in Caffe's order: test_net_param, test_net, then the train net for each further test_iter."""
     sources = _test_sources(param)
     if not (sources or param.HasField("net") or param.HasField("net_param")):
-        return []  # whatever test_iter says
+        return []  # for any test_iter
     generic = ("net", param.net) if param.HasField("net") else ("net_param", param.net_param)
     sources += [generic] * (len(param.test_iter) - len(sources))
     states = list(param.test_state) or [NetState()] * len(sources)
     return [_settings(*s, folder, "TEST", state) for s, state in zip(sources, states, strict=True)]
-
-
-def check_net_files(param: SolverParameter, folder: Path | None) -> None:
-    """Raise `SchemaError` naming every net file that is not there."""
-    sources = [(f, getattr(param, f)) for f in _TRAIN_SOURCES if param.HasField(f)] + _test_sources(param)
-    files = dict.fromkeys((field, source) for field, source in sources if isinstance(source, str))
-    check_all(*(partial(_found, field, source, folder) for field, source in files))
 
 
 def _test_sources(param: SolverParameter) -> list[tuple[str, Any]]:
@@ -119,7 +110,7 @@ def _test_sources(param: SolverParameter) -> list[tuple[str, Any]]:
     return sources + [("test_net", file) for file in param.test_net]
 
 
-def _found(field: str, source: str, folder: Path | None) -> str:
+def _existing_file(field: str, source: str, folder: Path | None) -> str:
     file = str(find(source, folder))
     if not os.path.exists(file):  # nor if it is too long for a name
         beside = f" and in the solver's folder {folder}" if folder is not None else ""
@@ -128,11 +119,52 @@ def _found(field: str, source: str, folder: Path | None) -> str:
 
 
 def _settings(field: str, source: str | NetParameter, folder: Path | None, phase: Any, extra: NetState) -> NetSettings:
-    file = None if isinstance(source, NetParameter) else _found(field, source, folder)
+    file = None if isinstance(source, NetParameter) else _existing_file(field, source, folder)
     message, wrong = read_what_is_right(Path(file) if file else source)
     state = NetState(phase=phase)
-    for more in (message.state, extra):  # stages add up, a phase or level replaces
-        state.MergeFrom(more)
+    for part in (message.state, extra):  # stages are appended, a phase or level is replaced
+        state.MergeFrom(part)
     if wrong:
         build_graph(message, state, file=file, wrong=wrong)  # raises
     return NetSettings(message, state, file)
+
+
+def weights_files(
+    param: SolverParameter, file: Path | None, more: Sequence[str | os.PathLike[str]]
+) -> list[str | os.PathLike[str]]:
+    """Return the weight files to start from: the files that the settings name, then `more`."""
+    folder = file.parent if file else None
+    return [*(find(name, folder) for entry in param.weights for name in entry.split(",")), *more]
+
+
+def check_files(
+    param: SolverParameter,
+    file: Path | None,
+    weights: Sequence[str | os.PathLike[str]],
+    snapshot: str | os.PathLike[str] | None = None,
+) -> None:
+    """Check that nets, weights and the snapshot to resume from exist, and that due snapshots can be written.
+
+    Args:
+        param: the settings.
+        file: the solver's file, or None if it was not read from one.
+        weights: the weight files to load after the files that the settings name.
+        snapshot: the snapshot that will be restored, or None.
+
+    Raises:
+        SchemaError, WeightsError, SolverError: naming everything that is missing or cannot be written.
+    """
+    folder = file.parent if file else None
+
+    def nets() -> None:
+        sources = [(f, getattr(param, f)) for f in _TRAIN_SOURCES if param.HasField(f)] + _test_sources(param)
+        files = dict.fromkeys((field, source) for field, source in sources if isinstance(source, str))
+        with located(file=os.fspath(file) if file else None):
+            check_all(*(partial(_existing_file, field, source, folder) for field, source in files))
+
+    checks: list[Callable[[], object]] = [nets, partial(check_there, weights_files(param, file, weights), WeightsError)]
+    if snapshot is not None:
+        checks.append(partial(check_snapshot, snapshot))
+    if param.snapshot:
+        checks.append(partial(check_folder, prefix_of(param, file)))
+    check_all(*checks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import flax.struct
 import jax
@@ -65,6 +65,52 @@ class StepResult(NamedTuple):
     outputs: Blobs
     update: Params | None = None
     asked: jax.Array | None = None
+
+
+class Updater(Protocol):
+    """Applies updates to a train state, and owns the state.
+
+    Attributes:
+        train_state: the state on one device; see `TrainState`.
+        last_update: the array subtracted from each parameter by the last update, if the updater keeps it.
+    """
+
+    train_state: TrainState
+    last_update: Params | None
+
+    @property
+    def waited(self) -> float:
+        """Seconds for which the devices have waited for data; 0 if not measured."""
+
+    @property
+    def variables(self) -> Variables:
+        """The parameters and running statistics of `train_state`."""
+
+    @property
+    def wanted(self) -> TrainState:
+        """The shapes of `train_state`, with the shardings that a checkpoint is restored with."""
+
+    @property
+    def cut(self) -> tuple[TrainState, Params | None]:
+        """The state with sharded arrays, and the running statistics of each of several devices."""
+
+    def restore(self, state: TrainState, each: Params | None) -> None:
+        """Continue from a state of the form `wanted`, and the running statistics of each device that saved it."""
+
+    @property
+    def steps_per_dispatch(self) -> int:
+        """The number of updates that one call of `update` makes where nothing is due between them."""
+
+    def update(
+        self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool, asked: jax.Array | None
+    ) -> StepResult:
+        """Make an update with each rate, beginning at `iteration`; log debug info if `debug_info`.
+
+        `asked` holds the requests of all processes, if there are several; the result has their sum.
+        """
+
+    def final_loss(self) -> jax.Array:
+        """Run forward once more, on the next batch; return the loss."""
 
 
 def iteration_key(ts: TrainState) -> jax.Array:

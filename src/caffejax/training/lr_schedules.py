@@ -1,0 +1,184 @@
+"""Learning-rate schedules: Caffe's `lr_policy` as a function of the iteration, in Caffe's arithmetic.
+
+Rates are float32 and computed on the host, once per iteration: `step`, `multistep` and `exp` take powers in double
+precision before they round, which a compiled float32 step could not.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import did_you_mean
+
+RateSchedule = Callable[[int], np.float32]
+_f32 = np.float32
+
+
+class Plateau:
+    """The policy `plateau` of the SSD fork: reduce the rate when the loss has stopped falling.
+
+    The rate is multiplied by `gamma` when the smoothed loss has had no new minimum for `plateau_winsize` iterations.
+    Calling it with an iteration returns the current rate. The fork includes the loss of the current iteration; here the
+    smoothed loss ends one iteration earlier, because rates are needed before losses are computed.
+
+    Attributes:
+        state: "step", the number of reductions so far; "minimum", the lowest smoothed loss; "last_event", the iteration
+            of the last minimum or reduction. Snapshots save it.
+    """
+
+    def __init__(self, param: Any) -> None:
+        self._param = param
+        self.state: dict[str, Any] = {"step": 0, "minimum": float(np.finfo(np.float32).max), "last_event": 0}
+
+    def note(self, iteration: int, smoothed_loss: float) -> None:
+        """Update the state with the smoothed loss before an iteration."""
+        state, windows = self.state, self._param.plateau_winsize
+        if smoothed_loss < state["minimum"]:
+            state.update(minimum=smoothed_loss, last_event=iteration)
+        if state["step"] < len(windows) and iteration >= state["last_event"] + windows[state["step"]]:
+            state.update(step=state["step"] + 1, last_event=iteration)
+
+    def __call__(self, iteration: int) -> np.float32:
+        """Return the current rate."""
+        p, warmup = self._param, warmup_rate(self._param, iteration)
+        rate = _f32(_f32(p.base_lr) * _f32(float(p.gamma) ** self.state["step"])) if warmup is None else warmup
+        return max(rate, _f32(p.min_lr))
+
+
+def rate_schedule(param: Any) -> RateSchedule:
+    """Make the learning-rate schedule of a SolverParameter that `check_policy` accepts.
+
+    Args:
+        param: the solver's settings.
+
+    Returns:
+        A function of the iteration, counted from 0, that returns the rate of its update. For the policy `plateau` it is
+        a `Plateau`, whose rate depends on the loss too.
+    """
+    if param.lr_policy == "plateau":
+        return Plateau(param)
+    policy_rate = POLICIES[param.lr_policy](param)
+
+    def schedule(iteration: int) -> np.float32:
+        with np.errstate(all="ignore"):  # poly beyond max_iter is NaN, an exp may overflow: as in Caffe
+            warmup = warmup_rate(param, iteration)
+            rate = policy_rate(iteration) if warmup is None else warmup
+            return rate if rate >= param.min_lr or np.isnan(rate) else _f32(param.min_lr)
+
+    return schedule
+
+
+def warmup_rate(param: Any, iteration: int) -> np.float32 | None:
+    """Return the rate of an iteration of a fork's warm-up, or None after it.
+
+    NVIDIA's `rampup_interval` rises along a parabola, Intel's `warmup_iter` along a line.
+    """
+    p = param
+    if iteration < p.rampup_interval:
+        fraction = _f32(iteration) / _f32(p.rampup_interval)
+        return _f32(_f32(p.rampup_lr) + (_f32(p.base_lr) - _f32(p.rampup_lr)) * fraction * fraction)
+    if iteration < p.warmup_iter:
+        left = p.warmup_iter - iteration
+        return _f32((_f32(iteration) * _f32(p.base_lr) + _f32(left) * _f32(p.warmup_start_lr)) / _f32(p.warmup_iter))
+    return None
+
+
+def check_policy(param: Any) -> list[str]:
+    """Return the problems of a SolverParameter's learning-rate policy and its settings."""
+    if param.lr_policy not in POLICIES:
+        if not param.lr_policy:
+            return [f"lr_policy is missing; it is one of {', '.join(POLICIES)}"]
+        return [f"unknown lr_policy '{param.lr_policy}'{did_you_mean(param.lr_policy, POLICIES)}"]
+    problems = [
+        f"{name} must not be negative"
+        for name in ("min_lr", "warmup_iter", "rampup_interval")
+        if getattr(param, name) < 0
+    ]
+    if param.lr_policy == "multifixed" and (not param.stagelr or len(param.stagelr) != len(param.stageiter)):
+        counts = f"{len(param.stagelr)} and {len(param.stageiter)}"
+        problems.append(f"lr_policy 'multifixed' needs as many stagelr as stageiter, at least one, not {counts}")
+    if param.lr_policy == "plateau" and any(n <= 0 for n in param.plateau_winsize):
+        problems.append(f"lr_policy 'plateau': plateau_winsize must be positive: {list(param.plateau_winsize)}")
+    if param.gamma < 0 and param.lr_policy not in ("fixed", "poly", "multifixed"):
+        problems.append(f"lr_policy '{param.lr_policy}': gamma must not be negative, but is {param.gamma:g}")
+    if param.lr_policy in ("step", "sigmoid") and param.stepsize <= 0:
+        problems.append(f"lr_policy '{param.lr_policy}': stepsize must be positive, but is {param.stepsize}")
+    if param.lr_policy == "poly" and param.max_iter <= 0:
+        problems.append("lr_policy 'poly' needs max_iter, at which the rate reaches 0")
+    return problems
+
+
+def current_step(param: Any, iteration: int) -> int:
+    """Return the number of steps that the rate has taken at an iteration; 0 for policies without steps."""
+    if param.lr_policy == "step":
+        return int(iteration) // int(param.stepsize)
+    if param.lr_policy == "multistep":
+        return bisect.bisect_right(_step_iterations(param.stepvalue), iteration)
+    return 0
+
+
+def _step_iterations(stepvalues: Sequence[int]) -> list[int]:
+    """Return the iteration of each step of `multistep`: its value, but at most one step per iteration."""
+    iterations: list[int] = []
+    for value in stepvalues:
+        iterations.append(max(value, iterations[-1] + 1 if iterations else value))
+    return iterations
+
+
+def _fixed(p: Any) -> RateSchedule:
+    return lambda i: _f32(p.base_lr)
+
+
+def _power(base: float, n: int) -> np.float32:
+    try:
+        return _f32(float(base) ** n)
+    except OverflowError:
+        return _f32(np.inf)  # as in C++
+
+
+def _stepped(p: Any) -> RateSchedule:
+    return lambda i: _f32(_f32(p.base_lr) * _power(p.gamma, current_step(p, i)))
+
+
+def _exp(p: Any) -> RateSchedule:
+    return lambda i: _f32(_f32(p.base_lr) * _power(p.gamma, i))
+
+
+def _inv(p: Any) -> RateSchedule:
+    return lambda i: _f32(_f32(p.base_lr) * (_f32(1) + _f32(p.gamma) * _f32(i)) ** -_f32(p.power))
+
+
+def _poly(p: Any) -> RateSchedule:
+    end = _f32(p.min_lr)  # NVIDIA's setting, the rate at max_iter
+    return lambda i: _f32((_f32(p.base_lr) - end) * (_f32(1) - _f32(i) / _f32(p.max_iter)) ** _f32(p.power) + end)
+
+
+def _sigmoid(p: Any) -> RateSchedule:
+    def rate(i: int) -> np.float32:
+        exponent = np.exp(-_f32(p.gamma) * (_f32(i) - _f32(p.stepsize)))
+        return _f32(_f32(p.base_lr) * (_f32(1) / (_f32(1) + exponent)))
+
+    return rate
+
+
+def _multifixed(p: Any) -> RateSchedule:
+    """Return the first rate whose iteration has not been passed, and the last rate at the end."""
+    last = len(p.stagelr) - 1
+    return lambda i: _f32(p.stagelr[min(bisect.bisect_left(p.stageiter, i), last)])
+
+
+POLICIES: dict[str, Callable[[Any], RateSchedule]] = {
+    "fixed": _fixed,
+    "step": _stepped,
+    "exp": _exp,
+    "inv": _inv,
+    "multistep": _stepped,
+    "poly": _poly,
+    "sigmoid": _sigmoid,
+    "multifixed": _multifixed,
+    "plateau": Plateau,
+}

@@ -1,0 +1,310 @@
+"""The training loop: when to update, test, display and save a snapshot."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+import jax
+
+from ..errors import CaffejaxError, located
+from ..net import Variables
+from ..parallel import Requests, check_alike, meet
+from .build import Setup
+from .evaluate import Scores
+from .finite_check import FiniteCheck
+from .lr_schedules import Plateau
+from .reporting import Display, SmoothedLoss, Stopwatch, display_lines, log
+from .train_step import Updater
+
+Request = Literal["snapshot", "stop"]
+_REQUESTS: tuple[Request | None, ...] = (None, "snapshot", "stop")  # with several requests the last of these counts
+Event = Literal["on_start", "on_step", "on_display", "on_test", "on_snapshot", "on_end"]
+
+
+class Trainer:
+    """Trains a net: makes updates, tests it, and saves snapshots when settings, signals and callers ask for them.
+
+    With several processes, all call each of its methods and properties together.
+
+    Attributes:
+        param: the solver's settings.
+        net: the train net.
+        loader: the loader of its batches.
+        tests: the test nets and their positions in the data.
+        snapshots: writes and reads snapshots.
+        seed: the seed of all randomness.
+        rate_schedule: the learning rate as a function of the iteration.
+        iteration: number of updates so far.
+        batch_size: examples per iteration, on all devices together.
+    """
+
+    def __init__(self, setup: Setup, updater: Updater, finite_check: FiniteCheck) -> None:
+        self.param, self.net, self.loader, self.tests = setup.param, setup.net, setup.loader, setup.tests
+        self.snapshots, self.seed, self.rate_schedule = setup.snapshots, setup.seed, setup.rate_schedule
+        self.iteration, self.batch_size = 0, setup.batch_size
+        self._updater, self._finite_check, self._placement = updater, finite_check, setup.placement
+        self._keep_best, self._resume = setup.config.keep_best, setup.config.resume
+        self._loss = SmoothedLoss(self.param.average_loss)
+        self._request: Request | None = None
+        self._stopped = False
+        mesh = setup.placement.mesh
+        self._requests = Requests(mesh) if mesh is not None and jax.process_count() > 1 else None
+        self._start = self._positions()
+
+    @property
+    def variables(self) -> Variables:
+        """The train net's parameters and running statistics."""
+        return self._updater.variables
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the next update."""
+        return float(self.rate_schedule(self.iteration))
+
+    @property
+    def smoothed_loss(self) -> float:
+        """The displayed loss: the mean over the last `average_loss` iterations.
+
+        Raises:
+            SolverError: if a loss was not finite.
+        """
+        self._finite_check.check()
+        return self._loss.value
+
+    def stopwatch(self) -> Stopwatch:
+        """Return a stopwatch that measures the speed of training from now on."""
+        return Stopwatch(self.iteration, self.batch_size, lambda: self._updater.waited)
+
+    def step(self, iterations: int) -> None:
+        """Train for a number of iterations, with the tests, displays and snapshots that are due.
+
+        Raises:
+            SolverError: if a loss or a parameter is not finite; detected before a snapshot at the latest.
+            WeightsError: if a snapshot could not be written.
+        """
+        self._loss, stopwatch = SmoothedLoss(self.param.average_loss), self.stopwatch()
+        end = self.iteration + iterations
+        while self.iteration < end:
+            due = self.tests.due(self.iteration) and (self.iteration or self.param.test_initialization)
+            if due and self._test() is None:
+                self._stop()
+                return
+            request = self._update(self._steps_to_dispatch(end), stopwatch)
+            self.snapshots.check()
+            self._notify("on_step")
+            if self._requests is None:
+                request = self._take_request()
+            if request == "stop":
+                self._stop()
+                return
+            if self._is_due(self.param.snapshot) or request is not None:
+                self.snapshot(wait=False)
+                if self._requests is None and self._request == "stop":  # requested while the snapshot was made
+                    self._stopped = self._take_request() == "stop"
+                    self.snapshots.wait()  # the last must be written
+                    return
+
+    def request(self, what: Request) -> None:
+        """Request a "snapshot" after the current iteration, or to "stop" after it; safe in a signal handler.
+
+        Raises:
+            ValueError: for any other request.
+        """
+        if what not in get_args(Request):
+            raise ValueError(f"a request must be {' or '.join(map(repr, get_args(Request)))}, not {what!r}")
+        if self._request != "stop":  # a later request does not cancel it
+            self._request = what
+
+    def solve(self, resume: str | os.PathLike[str] | None = None) -> None:
+        """Train to `max_iter`, and end as Caffe does, with a snapshot and a test.
+
+        Args:
+            resume: the snapshot to restore first; see `restore`. default: the `resume` that the solver was made with,
+                in the first call.
+        """
+        try:
+            self._solve(resume)
+        except BaseException as error:
+            self._notify("on_end", error)
+            raise
+        self._notify("on_end", None)
+
+    def test(self) -> list[Scores]:
+        """Test each test net with the current parameters; log and return the scores."""
+        results = self.tests.run(self.iteration, self._updater.cut[0].variables)
+        assert results is not None  # nothing stops it
+        self._notify("on_test", results)
+        return results
+
+    def snapshot(self, wait: bool = True) -> None:
+        """Save a checkpoint and, unless `checkpoint_only`, Caffe's two files in `snapshot_format`.
+
+        Args:
+            wait: return when everything is written. Otherwise training may continue meanwhile, and an error is raised
+                as the solver's `on_snapshot_error` says.
+
+        Raises:
+            WeightsError: if this or the previous snapshot could not be written.
+            SolverError: if the parameters are not finite.
+        """
+        self._finite_check.check(self._updater.cut[0].variables)
+        if self._keep_best and self.tests.due(self.iteration):
+            self._test(ahead=True)  # now, not with the next iteration: its score ranks the checkpoint
+        self._save_snapshot()
+        if wait:
+            self.snapshots.wait()
+
+    def restore(self, snapshot: str | os.PathLike[str]) -> None:
+        """Go back to a snapshot: a checkpoint folder (its newest step), a step in it, or a .solverstate[.h5].
+
+        A .solverstate written by Caffe has no position in the data: reading restarts at the first row.
+
+        Raises:
+            WeightsError: if it cannot be read or is of another net; the solver then stays as it was.
+        """
+        state, record, each = self.snapshots.restore(snapshot, self._updater, self.net.graph)
+        check_alike({"the snapshot": str(int(state.iteration))})
+        before = self._positions()
+        try:
+            with located(file=os.fspath(snapshot)):
+                self._set_positions(record.get("data", self._start))
+        except CaffejaxError:
+            self._set_positions(before)
+            raise
+        self._updater.restore(state, each)
+        self.iteration = int(state.iteration)
+        self.tests.scores = dict(record.get("scores") or {})
+        if isinstance(self.rate_schedule, Plateau) and "plateau" in record:
+            self.rate_schedule.state.update(record["plateau"])
+        self._finite_check.restart(os.fspath(snapshot))
+        log.info("Restored iteration %d from %s", self.iteration, snapshot)
+
+    def close(self) -> None:
+        """End background work: data readers and the writer of snapshots."""
+        self.snapshots.close()
+        self.loader.close()
+        self.tests.close()
+
+    def _notify(self, event: Event, *details: Any) -> None:
+        """Handle an event; `details` are the arguments of the `Callback` method of this name."""
+
+    def _solve(self, resume: str | os.PathLike[str] | None) -> None:
+        p = self.param
+        resume, self._resume = self._resume if resume is None else resume, None
+        self._request, self._stopped = None, False
+        if p.snapshot_after_train:
+            self.snapshots.prepare()
+        log.info("Solving %s", self.net.graph.name)
+        log.info("Learning Rate Policy: %s", p.lr_policy)
+        if resume is not None:
+            self.restore(resume)
+        self._notify("on_start")
+        self.step(max(0, p.max_iter - self.iteration))
+        if self._stopped:
+            self.snapshots.close()
+            log.info("Optimization stopped early.")
+        else:
+            self._finish()
+        meet()  # the first process may still be writing
+
+    def _stop(self) -> None:
+        """Save a snapshot of the current state and stop training."""
+        self._take_request()
+        self._finite_check.check(self._updater.cut[0].variables)
+        self._save_snapshot()
+        self.snapshots.wait()
+        self._stopped = True
+
+    def _take_request(self) -> Request | None:
+        """Return this process's request, and clear it."""
+        request, self._request = self._request, None
+        return request
+
+    def _test(self, *, ahead: bool = False) -> list[Scores] | None:
+        """Run a test that is due, or `ahead` of its iteration; return None if a request to stop ended it.
+
+        Several processes receive requests at different times, so their test runs to its end.
+        """
+        alone = self._requests is None
+        results = self.tests.run(
+            self.iteration,
+            self._updater.cut[0].variables,
+            ahead=ahead,
+            stopping=lambda: alone and self._request == "stop",
+        )
+        if results is not None:
+            self._notify("on_test", results)
+        return results
+
+    def _save_snapshot(self) -> None:
+        """Start to save a snapshot in the background."""
+        record = {"data": self._positions(), "seed": self.seed, "scores": self.tests.scores}
+        if isinstance(self.rate_schedule, Plateau):
+            record["plateau"] = dict(self.rate_schedule.state)
+        state, each = self._updater.cut
+        self.snapshots.save(state, self.net.graph, self.iteration, record, self._updater.last_update, each)
+        checkpoint = f"{self.snapshots.prefix}.orbax{os.sep}{self.iteration}"
+        self._finite_check.good = checkpoint
+        self._notify("on_snapshot", checkpoint)
+
+    def _is_due(self, interval: int) -> bool:
+        return bool(interval) and self.iteration % interval == 0
+
+    def _steps_to_dispatch(self, end: int) -> int:
+        """Return the number of updates to dispatch: no end, test, snapshot or display may be due between them."""
+        tests, p, n = self.tests, self.param, self._updater.steps_per_dispatch
+        between = range(self.iteration, self.iteration + n - 1)
+        anything_due = any(
+            tests.due(i + 1) or (p.snapshot and (i + 1) % p.snapshot == 0) or (p.display and i % p.display == 0)
+            for i in between
+        )
+        by_loss = isinstance(self.rate_schedule, Plateau)
+        return 1 if by_loss or anything_due or self.iteration + n > end else n
+
+    def _update(self, n: int, stopwatch: Stopwatch) -> Request | None:
+        """Make n updates; return the request that any of several processes made before."""
+        if isinstance(self.rate_schedule, Plateau) and self._loss.noted:
+            self.rate_schedule.note(self.iteration, self.smoothed_loss)
+        rates = [self.rate_schedule(i) for i in range(self.iteration, self.iteration + n)]
+        debug_info = self.param.debug_info and self._is_due(self.param.display)
+        requests = self._requests
+        asked = None if requests is None else requests.asked(_REQUESTS.index(self._take_request()))
+        result = self._updater.update(self.iteration, rates, debug_info=debug_info, asked=asked)
+        self._loss.note(result.loss)
+        self._finite_check.note(self.iteration, result.loss)
+        self.iteration += n - 1
+        if self._is_due(self.param.display):
+            loss, pace = self.smoothed_loss, stopwatch.lap(self.iteration)
+            outputs = self._placement.outputs(result.outputs)
+            self._display(Display(self.iteration, loss, self.rate, outputs, pace))
+        self.iteration += 1
+        return None if requests is None or result.asked is None else _REQUESTS[requests.heard(result.asked)]
+
+    def _display(self, display: Display) -> None:
+        for line in display_lines(display, self.param.display, self.net.graph.losses):
+            log.info(line)
+        self._notify("on_display", display)
+
+    def _finish(self) -> None:
+        """Make the last snapshot, display and test, if they are due."""
+        p = self.param
+        self._finite_check.check(self._updater.cut[0].variables)
+        if p.snapshot_after_train and not self._is_due(p.snapshot):
+            self.snapshot()
+        if self._is_due(p.display):
+            self._loss.note(self._updater.final_loss())
+            self._display(Display(self.iteration, self.smoothed_loss, self.rate, {}, None))
+        if self.tests.due(self.iteration):
+            self._test()
+        self.snapshots.close()
+        log.info("Optimization Done.")
+
+    def _positions(self) -> dict[str, Any]:
+        """Return the positions of all nets in their data."""
+        return {"train": self.loader.get_state(), "test": self.tests.get_state()}
+
+    def _set_positions(self, positions: Mapping[str, Any]) -> None:
+        self.loader.set_state(positions["train"])
+        self.tests.set_state(positions["test"])
