@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -138,7 +137,7 @@ def _tops(step: Step, given: Given, state: Mapping[str, Any], values: Mapping[st
         epilogues = [Epilogue(other.context, _blobs(other, given.params, state)) for other in taken]
         return fused_once_traced(context, blobs, bottoms, epilogues)
     if layer.type.on_host:
-        context = replace(context, propagate_down=layer.bottom_need_backward)
+        context = context.replace(propagate_down=layer.bottom_need_backward)
     return call_once_traced(context, layer.base_key(given.key), blobs, bottoms)
 
 

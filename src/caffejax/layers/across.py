@@ -15,7 +15,6 @@ classes, is made of `total`s.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -59,7 +58,7 @@ def placed(ctx: Context, bottoms: Sequence[jax.Array]) -> Context:
 
     A layer whose bottoms all devices share, such as one of params alone, computes what it does on one device.
     """
-    return replace(ctx, axis=ctx.run.axis_name) if any(_differs(ctx, x) for x in bottoms) else ctx
+    return ctx.replace(axis=ctx.run.axis_name) if any(_differs(ctx, x) for x in bottoms) else ctx
 
 
 def of_whole_batch(ctx: Context, tops: Sequence[jax.Array]) -> tuple[jax.Array, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -66,7 +66,7 @@ def call(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array])
     if kind.on_host:
         return _call_on_host(ctx, blobs, bottoms)
     if kind.traits.elementwise and ctx.fast and kind.params is None:  # what a formulation computes closes over no array
-        keyless = replace(ctx, base_key=None)
+        keyless = ctx.replace(base_key=None)
         return elementwise(lambda *bottoms: _call_traced(keyless, (), bottoms)[0], *bottoms), ()
     return _call_traced(ctx, blobs, bottoms)
 
@@ -141,7 +141,7 @@ def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[ja
         if ctx.type.gradient.backward is None:
             raise LayerError("has no backward pass, but a gradient is asked of it")
         asked = ctx.propagate_down or (False,) * len(bottoms)
-        down = replace(ctx, propagate_down=tuple(map(operator.or_, asked, wanted.bottoms)))
+        down = ctx.replace(propagate_down=tuple(map(operator.or_, asked, wanted.bottoms)))
         zero = jax.custom_derivatives.SymbolicZero
         top_diffs = [jnp.zeros_like(t) if isinstance(d, zero) else d for d, t in zip(diffs[0], tops, strict=True)]
         return backward_on_host(down, blobs, bottoms, tops, top_diffs)

@@ -22,6 +22,7 @@ from .types import LayerType, PerLayer
 Phase = Literal["TRAIN", "TEST"]
 Shape = tuple[int, ...]
 
+_FROM_MESSAGE = ("param", "settings", "_definition")  # properties of a Context that layer, type and phase determine
 # of a LayerParameter, what says how a layer is wired into its net and not what it computes
 _WIRING = ("name", "bottom", "top", "loss_weight", "param", "blobs", "propagate_down", "include", "exclude", "phase")
 
@@ -91,6 +92,15 @@ class Context:
         field = self.type.signature.param
         return getattr(self.layer, field) if field else None
 
+    @functools.cached_property
+    def settings(self) -> Any:
+        """The settings as `LayerType.settings` reads them from the message, once; None if the type reads none.
+
+        Raises:
+            LayerError: for settings that are missing, out of range or contradictory.
+        """
+        return None if self.type.settings is None else self.type.settings(self)
+
     @property
     def training(self) -> bool:
         """Whether the phase is TRAIN."""
@@ -114,12 +124,24 @@ class Context:
         return jax.random.fold_in(*self.base_key)
 
     def with_key(self, base_key: tuple[jax.Array, Any] | None) -> Context:
-        """Return the same in a forward pass with this key and number of the layer."""
-        return replace(self, base_key=base_key)
+        """Return the context of a forward pass with this key and number of the layer."""
+        return self.replace(base_key=base_key)
 
     def plain(self) -> Context:
-        """Return the same with the plain lowering."""
-        return replace(self, run=self.run.plain())
+        """Return the context with the plain lowering."""
+        return self.replace(run=self.run.plain())
+
+    def replace(self, **changes: Any) -> Context:
+        """Return the context with fields changed, other than layer and type; what was read from the message is kept."""
+        context = replace(self, **changes)
+        context.__dict__.update({name: self.__dict__[name] for name in _FROM_MESSAGE if name in self.__dict__})
+        return context
+
+    def with_settings(self, settings: Any) -> Context:
+        """Return the context with other settings, for types that compute with the functions of another type."""
+        context = replace(self)
+        context.__dict__["settings"] = settings
+        return context
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Context) and self._computation == other._computation

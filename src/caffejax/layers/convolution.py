@@ -1,9 +1,12 @@
-"""Convolution over any number of spatial axes, with groups, stride, padding and dilation."""
+"""Convolution, Deconvolution and depthwise convolution over any number of spatial axes.
+
+The rules are those of Caffe's base_conv_layer.cpp: sizes round towards zero, and all bottoms share one weight.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
@@ -21,12 +24,147 @@ from .context import Context, ParamSpec, Shape
 from .dtypes import promote
 from .epilogue import Epilogue
 from .registry import register
-from .spatial import DILATION_OF_FORKS, convolution_output, convolution_window
 from .tops import every
-from .types import SAME_AS_BOTTOMS, Fusion, Gradient, LayerTraits, LayerType, Signature, Traced
+from .types import SAME_AS_BOTTOMS, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .weights import taken_by_outputs, weight_and_bias
 
 Arrays = tuple[jax.Array, ...]
+
+
+# names that forks have for `dilation`: by axis, as kernel_h is, and those of DeepLab
+FORK_DILATIONS = ("dilation_h", "dilation_w", "hole", "hole_h", "hole_w")
+
+
+@dataclass(frozen=True)
+class AxisSizes:
+    """A size for each spatial axis, as a prototxt gives it.
+
+    Attributes:
+        name: the repeated field, such as "kernel_size".
+        values: its values: none, one for all axes, or one per axis.
+        pair_names: the fields for height and width, such as ("kernel_h", "kernel_w").
+        pair: their values, each None if not set.
+        default: the size if nothing is set; None if a size is required.
+    """
+
+    name: str
+    values: Shape
+    pair_names: tuple[str, str]
+    pair: tuple[int | None, int | None]
+    default: int | None
+
+    @classmethod
+    def read(cls, p: Any, name: str, pair_names: tuple[str, str], default: int | None) -> AxisSizes:
+        """Read the sizes from a ConvolutionParameter."""
+        height, width = (getattr(p, field) if p.HasField(field) else None for field in pair_names)
+        return cls(name, tuple(getattr(p, name)), pair_names, (height, width), default)
+
+    def resolve(self, n_axes: int) -> Shape:
+        """Return the size along each of `n_axes` axes.
+
+        Raises:
+            LayerError: for sizes that are missing, given twice, or do not match the number of axes.
+        """
+        name, (height, width) = self.name, self.pair_names
+        if self.pair != (None, None):
+            require(n_axes == 2, f"{height} and {width} need 2 spatial axes, not {n_axes}; use {name}")
+            require(not self.values, f"give either {name} or {height} and {width}, not both")
+            require(name == "pad" or None not in self.pair, f"{height} and {width} must both be given")
+            return tuple(self.default or 0 if size is None else size for size in self.pair)
+        if not self.values:
+            require(self.default is not None or n_axes == 0, f"{name} (or {height} and {width}) must be given")
+            return (self.default or 0,) * n_axes
+        require(
+            len(self.values) in (1, n_axes),
+            f"{name} must be given once or once per spatial axis: {len(self.values)} values for {n_axes} axes",
+        )
+        return self.values * n_axes if len(self.values) == 1 else self.values
+
+
+@dataclass(frozen=True)
+class ConvolutionSettings:
+    """The settings of a ConvolutionParameter.
+
+    Attributes:
+        num_output: the number of output channels.
+        bias_term: whether there is a bias.
+        weight_filler, bias_filler: FillerParameters.
+        axis: the channel axis, negative from the end.
+        group: the number of groups of channels.
+        kernel, stride, pad, dilation: sizes in cells along the spatial axes.
+    """
+
+    num_output: int
+    bias_term: bool
+    weight_filler: Any
+    bias_filler: Any
+    axis: int
+    group: int
+    kernel: AxisSizes
+    stride: AxisSizes
+    pad: AxisSizes
+    dilation: AxisSizes
+
+    def window(self, n_axes: int) -> Window:
+        """Return the kernel's window over `n_axes` spatial axes.
+
+        Raises:
+            LayerError: for sizes that are missing, zero, given twice, or do not match the number of axes.
+        """
+        sizes = (self.kernel, self.stride, self.pad, self.dilation)
+        kernel, stride, pad, dilation = (each.resolve(n_axes) for each in sizes)
+        for name, size in (("kernel", kernel), ("stride", stride), ("dilation", dilation)):
+            require(all(n > 0 for n in size), f"{name} must be positive: {size}")
+        return Window.symmetric(kernel=kernel, stride=stride, pad=pad, dilation=dilation)
+
+
+def read_convolution(ctx: Context) -> ConvolutionSettings:
+    """Read a ConvolutionParameter, with the names that forks have for `dilation`.
+
+    Raises:
+        LayerError: if the dilation is given twice or by half.
+    """
+    p = ctx.param
+    return ConvolutionSettings(
+        num_output=p.num_output,
+        bias_term=p.bias_term,
+        weight_filler=p.weight_filler,
+        bias_filler=p.bias_filler,
+        axis=p.axis,
+        group=p.group,
+        kernel=AxisSizes.read(p, "kernel_size", ("kernel_h", "kernel_w"), None),
+        stride=AxisSizes.read(p, "stride", ("stride_h", "stride_w"), 1),
+        pad=AxisSizes.read(p, "pad", ("pad_h", "pad_w"), 0),
+        dilation=_read_dilation(p),
+    )
+
+
+def _read_dilation(p: Any) -> AxisSizes:
+    sizes = AxisSizes.read(p, "dilation", ("dilation_h", "dilation_w"), 1)
+    holes = [name for name in ("hole", "hole_h", "hole_w") if p.HasField(name)]
+    if not holes:
+        return sizes
+    caffe = [name for name in ("dilation_h", "dilation_w") if p.HasField(name)] + ["dilation"] * bool(p.dilation)
+    require(not caffe, f"give either {holes[0]} or {caffe[0] if caffe else ''}, which mean the same, not both")
+    if holes == ["hole"]:
+        return replace(sizes, name="hole", values=(p.hole,))
+    require(holes == ["hole_h", "hole_w"], "give either hole or both of hole_h and hole_w")
+    return replace(sizes, pair_names=("hole_h", "hole_w"), pair=(p.hole_h, p.hole_w))
+
+
+def convolution_output(size: Shape, window: Window) -> Shape:
+    """Return the output size along each axis, rounded towards zero as Caffe's integer division does.
+
+    Raises:
+        LayerError: if the kernel does not fit.
+    """
+    axes = zip(size, window.extent, window.stride, window.padding, strict=True)
+    out = tuple(int((n + low + high - extent) / stride) + 1 for n, extent, stride, (low, high) in axes)
+    require(
+        all(n > 0 for n in out),
+        f"the kernel does not fit: input {size}, kernel extent {window.extent}, pad {window.low}",
+    )
+    return out
 
 
 @dataclass(frozen=True)
@@ -121,22 +259,22 @@ class Correlation:
 
 
 def correlation(ctx: Context, xs: tuple[Any, ...]) -> Correlation:
-    """Read a ConvolutionParameter for bottoms of this shape.
+    """Apply a layer's `ConvolutionSettings` to bottoms of these shapes.
 
     Raises:
-        LayerError: for parameters that do not go together, and bottoms of several shapes.
+        LayerError: for settings that do not match each other or the shapes, and for bottoms of several shapes.
     """
-    p, shape = ctx.param, xs[0].shape
-    axis = canonical_axis(p.axis, shape)
+    s, shape = ctx.settings, xs[0].shape
+    axis = canonical_axis(s.axis, shape)
     for i, x in enumerate(xs):
         require(x.shape == shape, f"all bottoms need one shape: bottom {i} {x.shape}, 0 {shape}")
-    require(p.num_output > 0, "num_output must be positive")
-    require(p.group > 0, "group must be positive")
+    require(s.num_output > 0, "num_output must be positive")
+    require(s.group > 0, "group must be positive")
     require(
-        shape[axis] % p.group == 0 and p.num_output % p.group == 0,
-        f"channels {shape[axis]} and num_output {p.num_output} must be multiples of group {p.group}",
+        shape[axis] % s.group == 0 and s.num_output % s.group == 0,
+        f"channels {shape[axis]} and num_output {s.num_output} must be multiples of group {s.group}",
     )
-    return Correlation(convolution_window(p, len(shape) - axis - 1), axis, p.group, ctx.fast)
+    return Correlation(s.window(len(shape) - axis - 1), axis, s.group, ctx.fast)
 
 
 def summed(diffs: list[tuple[jax.Array, ...]]) -> tuple[Any, ...]:
@@ -157,8 +295,8 @@ def convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
 
 def convolution_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
     """Count factors and biases by channel (BatchNorm by stored statistics, Scale, Bias), and a ReLU after them."""
-    axis = canonical_axis(ctx.param.axis, x.shape)
-    affine = len(list(takewhile(lambda f: f.is_by_channel(axis, ctx.param.num_output), epilogues)))
+    axis = canonical_axis(ctx.settings.axis, x.shape)
+    affine = len(list(takewhile(lambda f: f.is_by_channel(axis, ctx.settings.num_output), epilogues)))
     return affine + any(f.is_relu for f in epilogues[affine : affine + 1])
 
 
@@ -176,7 +314,7 @@ def convolution_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequ
 
 def convolution_params(ctx: Context, *xs: Any) -> list[ParamSpec]:
     c = correlation(ctx, xs)
-    return weight_and_bias(ctx.param, (ctx.param.num_output, xs[0].shape[c.axis] // c.group, *c.window.kernel))
+    return weight_and_bias(ctx.settings, (ctx.settings.num_output, xs[0].shape[c.axis] // c.group, *c.window.kernel))
 
 
 def convolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -195,7 +333,7 @@ def convolution_top_shapes(ctx: Context, *xs: Any) -> list[Shape] | None:
         return None
     c = correlation(ctx, xs)
     size = convolution_output(c.size(xs[0]), c.window)
-    return [(*xs[0].shape[: c.axis], ctx.param.num_output, *size)] * len(xs)
+    return [(*xs[0].shape[: c.axis], ctx.settings.num_output, *size)] * len(xs)
 
 
 def convolution_window_of(ctx: Context, x: Any) -> Window:
@@ -219,7 +357,7 @@ register(
             bottoms=(1, None),
             tops=SAME_AS_BOTTOMS,
             param="convolution_param",
-            fork_settings=DILATION_OF_FORKS,
+            fork_settings=FORK_DILATIONS,
         ),
         Traced(
             convolution,
@@ -229,6 +367,7 @@ register(
         ),
         Gradient(convolution_backward),
         CONVOLUTION_TRAITS,
+        settings=read_convolution,
     )
 )
 
@@ -236,3 +375,140 @@ register(
 def _plain(n: int) -> lax.ConvDimensionNumbers:
     """Return Caffe's own order: batch, channels, then space; weights output, input, then space."""
     return lax.ConvDimensionNumbers(*((tuple(range(n + 2)),) * 3))
+
+
+def deconvolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
+    """Every bottom's numbers times the kernel, added up where they overlap: Convolution's bottom gradient.
+
+    The weight is (channels, num_output / group, *kernel); a size n becomes stride * (n - 1) + extent - 2 * pad.
+    """
+    weight, *bias = blobs
+    c = correlation(ctx, xs)
+    return tuple(c.add_bias(c.spread(x, weight, _deconvolved_size(c, x)), *bias) for x in xs)
+
+
+def deconvolution_params(ctx: Context, *xs: Any) -> list[ParamSpec]:
+    c = correlation(ctx, xs)
+    return weight_and_bias(ctx.settings, (xs[0].shape[c.axis], ctx.settings.num_output // c.group, *c.window.kernel))
+
+
+def deconvolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
+    weight, *bias = blobs
+    c = correlation(ctx, xs)
+    return summed(
+        [
+            (c(d, weight), c.weight_diff(d, x), *(c.bias_diff(d) for _ in bias))
+            for x, d in zip(xs, every(dy), strict=True)
+        ]
+    )
+
+
+register(
+    LayerType(
+        Signature(
+            "Deconvolution",
+            bottoms=(1, None),
+            tops=SAME_AS_BOTTOMS,
+            param="convolution_param",
+            fork_settings=FORK_DILATIONS,
+        ),
+        Traced(deconvolution, params=deconvolution_params),
+        Gradient(deconvolution_backward),
+        replace(CONVOLUTION_TRAITS, spatial_map="transposed", fold_scale_bias=None),  # the weight's axis 0 is the input
+        settings=read_convolution,
+    )
+)
+
+
+def _deconvolved_size(c: Correlation, x: jax.Array) -> Shape:
+    w = c.window
+    size = tuple(
+        stride * (n - 1) + extent - low - high
+        for n, stride, extent, (low, high) in zip(c.size(x), w.stride, w.extent, w.padding, strict=True)
+    )
+    require(all(n > 0 for n in size), f"nothing is left: input {c.size(x)}, kernel {w.extent}, pad {w.low}")
+    return size
+
+
+def depthwise_convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
+    """What Convolution computes; depthwise if `group` is the number of channels, which has to be given."""
+    return convolution(ctx, blobs, *xs)
+
+
+register(
+    LayerType(
+        Signature("DepthwiseConvolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param"),
+        Traced(
+            depthwise_convolution,
+            params=convolution_params,
+            fusion=Fusion(convolution_fusible, convolution_fused),
+            top_shapes=convolution_top_shapes,
+        ),
+        Gradient(convolution_backward),
+        CONVOLUTION_TRAITS,
+        LayerDocs(
+            origin="yonghenglh6/DepthwiseConvolution",
+            restrictions="Without `group` every output sees all inputs, as in the fork on a CPU; on a GPU it takes "
+            "`group` for the number of channels.",
+        ),
+        settings=read_convolution,
+    )
+)
+
+
+def convolution_depthwise(ctx: Context, blobs: Arrays, x: jax.Array) -> Arrays:
+    """Cross-correlation of each channel with a kernel of its own; weight (channels, 1, *kernel).
+
+    There are as many outputs as inputs, whatever `num_output` and `group` say.
+    """
+    return convolution(by_channels(ctx, x), blobs, x)
+
+
+def convolution_depthwise_params(ctx: Context, x: Any) -> list[ParamSpec]:
+    return convolution_params(by_channels(ctx, x), x)
+
+
+def convolution_depthwise_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy: Any) -> tuple[Any, ...]:
+    return convolution_backward(by_channels(ctx, x), blobs, x, y=y, dy=dy)
+
+
+def convolution_depthwise_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
+    """Count what Convolution would."""
+    return convolution_fusible(by_channels(ctx, x), x, epilogues)
+
+
+def convolution_depthwise_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]) -> jax.Array:
+    """Compute it with what `convolution_depthwise_fusible` counts."""
+    return convolution_fused(by_channels(ctx, x), blobs, x, epilogues)
+
+
+def convolution_depthwise_window(ctx: Context, x: Any) -> Window:
+    """Return the window over the axes of space."""
+    return convolution_window_of(by_channels(ctx, x), x)
+
+
+register(
+    LayerType(
+        Signature("ConvolutionDepthwise", param="convolution_param"),
+        Traced(
+            convolution_depthwise,
+            params=convolution_depthwise_params,
+            fusion=Fusion(convolution_depthwise_fusible, convolution_depthwise_fused),
+        ),
+        Gradient(convolution_depthwise_backward),
+        replace(CONVOLUTION_TRAITS, row_wise=True, window=convolution_depthwise_window),
+        LayerDocs(origin="Tiny-DSOD, ShuffleNet"),
+        settings=read_convolution,
+    )
+)
+
+
+def by_channels(ctx: Context, x: Any) -> Context:
+    """Return the context of the equivalent Convolution: one group, with one output, for each channel.
+
+    Args:
+        ctx: the context of a ConvolutionDepthwise layer.
+        x: the bottom, (num, channels, height, width).
+    """
+    require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
+    return ctx.with_settings(replace(ctx.settings, num_output=x.shape[1], group=x.shape[1], axis=1))

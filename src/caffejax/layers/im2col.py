@@ -12,8 +12,8 @@ from ..errors import require
 from ..kernels.window import Window
 from .axes import after_first_axis, canonical_axis
 from .context import Context, Shape
+from .convolution import FORK_DILATIONS, convolution_output, read_convolution
 from .registry import register
-from .spatial import DILATION_OF_FORKS, convolution_output, convolution_window
 from .types import Gradient, LayerTraits, LayerType, Signature, Traced
 
 
@@ -39,7 +39,7 @@ def im2col_window(ctx: Context, x: jax.Array) -> Window:
 
 register(
     LayerType(
-        Signature("Im2col", param="convolution_param", fork_settings=DILATION_OF_FORKS),
+        Signature("Im2col", param="convolution_param", fork_settings=FORK_DILATIONS),
         Traced(im2col),
         Gradient(im2col_backward),
         LayerTraits(
@@ -49,15 +49,16 @@ register(
             spatial_map="windows",
             window=im2col_window,
         ),
+        settings=read_convolution,
     )
 )
 
 
 def _window(ctx: Context, x: jax.Array) -> tuple[Window, int, Shape]:
-    axis = canonical_axis(ctx.param.axis, x.shape)
+    axis = canonical_axis(ctx.settings.axis, x.shape)
     n = x.ndim - axis - 1
     require(n > 0, f"needs spatial axes after the channel axis {axis}, but the bottom has shape {x.shape}")
-    window = convolution_window(ctx.param, n)
+    window = ctx.settings.window(n)
     return window, axis, convolution_output(x.shape[axis + 1 :], window)
 
 

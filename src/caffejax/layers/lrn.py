@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -20,15 +21,43 @@ from .sight import own_pixel
 from .types import Gradient, LayerTraits, LayerType, Signature, Traced
 
 
+@dataclass(frozen=True)
+class LrnSettings:
+    """The settings of an LRNParameter.
+
+    Attributes:
+        local_size: the number of channels, or the side of the window, odd.
+        alpha, beta, k: the numbers of the formula.
+        within: whether sums run over the plane (WITHIN_CHANNEL) instead of across channels.
+    """
+
+    local_size: int
+    alpha: float
+    beta: float
+    k: float
+    within: bool
+
+
+def read_lrn(ctx: Context) -> LrnSettings:
+    """Read an LRNParameter.
+
+    Raises:
+        LayerError: for an even `local_size`.
+    """
+    p = ctx.param
+    require(p.local_size % 2 == 1, f"local_size must be odd, not {p.local_size}")
+    return LrnSettings(p.local_size, p.alpha, p.beta, p.k, p.norm_region == p.WITHIN_CHANNEL)
+
+
 def lrn(ctx: Context, x: jax.Array) -> jax.Array:
     """x * scale**-beta, where scale = k + alpha/n * (sum of squares over n channels).
 
     WITHIN_CHANNEL sums over an n x n window instead, ignores k (always 1), and divides as average pooling
     does: by the part of the window inside the padded plane.
     """
-    p = ctx.param
-    if ctx.fast and not _within(p):
-        _check(ctx, x)
+    p = ctx.settings
+    if ctx.fast and not p.within:
+        _check(x)
         return response_normalized(x, p.local_size, p.k, p.alpha / p.local_size, p.beta)
     scale = _scale(ctx, x)
     if ctx.fast:
@@ -37,9 +66,9 @@ def lrn(ctx: Context, x: jax.Array) -> jax.Array:
 
 
 def lrn_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    p, scale = ctx.param, _scale(ctx, x)
+    p, scale = ctx.settings, _scale(ctx, x)
     ratio = dy * y / scale
-    if _within(p):
+    if p.within:
         # the window sum is linear: its transpose spreads each ratio back over its window
         spread = jax.linear_transpose(lambda squares: _window_mean(p, squares), ratio)(ratio)[0]
         return (dy * scale**-p.beta - 2 * p.alpha * p.beta * x * spread).astype(x.dtype)
@@ -47,8 +76,8 @@ def lrn_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> 
     return (dy * scale**-p.beta - 2 * p.alpha * p.beta / p.local_size * x * spread).astype(x.dtype)
 
 
-def _sees(ctx: Context, bottom: Any) -> Window:
-    return _squares_window(ctx.param, bottom.shape[2:]) if _within(ctx.param) else own_pixel(ctx, bottom)
+def _receptive_window(ctx: Context, bottom: Any) -> Window:
+    return _squares_window(ctx.settings, bottom.shape[2:]) if ctx.settings.within else own_pixel(ctx, bottom)
 
 
 register(
@@ -56,28 +85,24 @@ register(
         Signature("LRN", param="lrn_param"),
         Traced(lrn),
         Gradient(lrn_backward),
-        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same", receptive_window=_sees),
+        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same", receptive_window=_receptive_window),
+        settings=read_lrn,
     )
 )
 
 
-def _within(p: Any) -> bool:
-    return p.norm_region == p.WITHIN_CHANNEL
-
-
-def _check(ctx: Context, x: jax.Array) -> None:
-    require(ctx.param.local_size % 2 == 1, f"local_size must be odd, not {ctx.param.local_size}")
+def _check(x: jax.Array) -> None:
     require(x.ndim == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {x.shape}")
 
 
 def _scale(ctx: Context, x: jax.Array) -> jax.Array:
-    _check(ctx, x)
-    p = ctx.param
-    if _within(p) and ctx.fast:
+    _check(x)
+    p = ctx.settings
+    if p.within and ctx.fast:
         (squares,) = elementwise(lambda x: (jnp.square(promote(x)).astype(x.dtype),), x)
         return elementwise(lambda mean: (1 + p.alpha * promote(mean),), _window_mean(p, squares, fast=True))[0]
     squares = jnp.square(promote(x))
-    if _within(p):
+    if p.within:
         return 1 + p.alpha * _window_mean(p, squares)
     return p.k + p.alpha / p.local_size * _channel_sum(squares, p.local_size)
 
@@ -90,13 +115,13 @@ def _channel_sum(x: jax.Array, size: int) -> jax.Array:
     return sum((padded[:, i : i + channels] for i in range(2 * half + 1)), start=jnp.zeros_like(x))
 
 
-def _window_mean(p: Any, x: jax.Array, fast: bool = False) -> jax.Array:
+def _window_mean(p: LrnSettings, x: jax.Array, fast: bool = False) -> jax.Array:
     window = _squares_window(p, x.shape[2:])
     mean = average_windows(x, window, x.shape[2:], fast=fast)
     cells = math.prod(window.kernel) / p.local_size**2  # of those that it counts; the rest are beyond any edge
     return mean if cells == 1 else mean * cells
 
 
-def _squares_window(p: Any, plane: Shape) -> Window:
+def _squares_window(p: LrnSettings, plane: Shape) -> Window:
     half = tuple(reach(p.local_size, n) for n in plane)
     return Window.symmetric(tuple(2 * n + 1 for n in half), (1,) * len(half), half)

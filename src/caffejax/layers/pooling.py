@@ -1,9 +1,10 @@
-"""Pooling: maxima or averages over windows of the plane."""
+"""Pooling and SPP: maxima, averages or random draws over windows of the plane, as in Caffe's pooling_layer.cpp."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,13 +19,57 @@ from ..kernels.table import table
 from ..kernels.window import Window
 from .context import Context, Shape
 from .dtypes import promote
+from .im2col import overlay, windows
 from .registry import register
-from .stochastic_pooling import stochastic_diff, stochastic_windows
 from .tops import first
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 _MOST_STEPS = 8192  # more would take minutes to compile
 _LARGEST = 1024  # a kernel beyond the plane is no use, and each of its cells is a step of the computation
+
+
+@dataclass(frozen=True)
+class PoolingSettings:
+    """The settings of a PoolingParameter.
+
+    Attributes:
+        method: "MAX", "AVE" or "STOCHASTIC".
+        kernel: height and width in cells; None for the whole plane (global_pooling).
+        stride, pad: height and width in cells.
+        rounding: how output sizes round: `math.ceil`, or `math.floor`.
+    """
+
+    method: str
+    kernel: Shape | None
+    stride: Shape
+    pad: Shape
+    rounding: Callable[[float], int]
+
+
+def read_pooling(ctx: Context) -> PoolingSettings:
+    """Read a PoolingParameter.
+
+    Raises:
+        LayerError: for settings that are missing, out of range or contradictory.
+    """
+    p = ctx.param
+    kernel = None
+    if p.global_pooling:
+        require(
+            not any(p.HasField(f) for f in ("kernel_size", "kernel_h", "kernel_w")),
+            "with global_pooling: true the kernel is the whole plane; leave kernel_size out",
+        )
+    else:
+        kernel = window_pair(p, "kernel_size", "kernel_h", "kernel_w")
+        require(all(k > 0 for k in kernel), f"kernel must be positive: {kernel}")
+    pad, stride = window_pair(p, "pad", "pad_h", "pad_w"), window_pair(p, "stride", "stride_h", "stride_w")
+    require(all(s > 0 for s in stride), f"stride must be positive: {stride}")
+    require(
+        not p.global_pooling or (pad == (0, 0) and stride == (1, 1)),
+        "with global_pooling: true pad must be 0 and stride 1",
+    )
+    rounds_down = p.round_mode == p.FLOOR or not p.ceil_mode
+    return PoolingSettings(pool_method(p), kernel, stride, pad, math.floor if rounds_down else math.ceil)
 
 
 def pooling(ctx: Context, x: jax.Array) -> object:
@@ -36,8 +81,8 @@ def pooling(ctx: Context, x: jax.Array) -> object:
     """
     window, out = window_and_size(ctx, x)
     if ctx.n_tops == 1:
-        return pool(pool_method(ctx.param), x, window, out, _key(ctx), fast=ctx.fast)
-    require(pool_method(ctx.param) == "MAX", "only MAX pooling has a second top")
+        return pool(ctx.settings.method, x, window, out, _key(ctx), fast=ctx.fast)
+    require(ctx.settings.method == "MAX", "only MAX pooling has a second top")
     top, row, column = max_windows(x, window, out)
     index = jnp.where(column < 0, -1, row * x.shape[3] + column)
     return top, lax.stop_gradient(index.astype(promote(x).dtype))  # bfloat16 has no 257
@@ -45,11 +90,11 @@ def pooling(ctx: Context, x: jax.Array) -> object:
 
 def pooling_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
     d_top = first(dy)
-    return pool_diff(pool_method(ctx.param), x, d_top, *window_and_size(ctx, x), _key(ctx))
+    return pool_diff(ctx.settings.method, x, d_top, *window_and_size(ctx, x), _key(ctx))
 
 
 def pooling_top_shapes(ctx: Context, x: Any) -> list[Shape] | None:
-    if ctx.n_tops != 1 or pool_method(ctx.param) == "STOCHASTIC" or 0 in x.shape:
+    if ctx.n_tops != 1 or ctx.settings.method == "STOCHASTIC" or 0 in x.shape:
         return None
     return [(*x.shape[:2], *window_and_size(ctx, x)[1])]
 
@@ -66,6 +111,7 @@ register(
         Gradient(pooling_backward),
         LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="windows", window=pooling_window),
         docs=LayerDocs(restrictions="A kernel larger than both the plane and 1024 is refused."),
+        settings=read_pooling,
     )
 )
 
@@ -118,7 +164,7 @@ def pool_method(p: Any) -> str:
 
 
 def _key(ctx: Context) -> jax.Array | None:
-    return ctx.key if ctx.training and pool_method(ctx.param) == "STOCHASTIC" else None
+    return ctx.key if ctx.training and ctx.settings.method == "STOCHASTIC" else None
 
 
 def window_and_size(ctx: Context, x: Any) -> tuple[Window, Shape]:
@@ -127,33 +173,19 @@ def window_and_size(ctx: Context, x: Any) -> tuple[Window, Shape]:
     Raises:
         LayerError: for settings that are missing, contradict each other, or do not fit the bottom.
     """
-    p = ctx.param
+    s = ctx.settings
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     size = tuple(x.shape[2:])
-    if p.global_pooling:
-        require(
-            not any(p.HasField(f) for f in ("kernel_size", "kernel_h", "kernel_w")),
-            "with global_pooling: true the kernel is the whole plane; leave kernel_size out",
-        )
-        kernel = size
-    else:
-        kernel = window_pair(p, "kernel_size", "kernel_h", "kernel_w")
-    pad, stride = window_pair(p, "pad", "pad_h", "pad_w"), window_pair(p, "stride", "stride_h", "stride_w")
+    kernel = size if s.kernel is None else s.kernel
     require(all(k > 0 for k in kernel), f"kernel must be positive: {kernel}")
-    require(all(s > 0 for s in stride), f"stride must be positive: {stride}")
-    require(
-        not p.global_pooling or (pad == (0, 0) and stride == (1, 1)),
-        "with global_pooling: true pad must be 0 and stride 1",
-    )
-    window = Window.symmetric(kernel, stride, pad)
-    check_window(pool_method(ctx.param), window)
+    window = Window.symmetric(kernel, s.stride, s.pad)
+    check_window(s.method, window)
     require(
         max(kernel) <= max(_LARGEST, *size),
         f"the kernel {kernel} is larger than the plane {size} and than {_LARGEST}; use global_pooling, or less",
     )
-    rounding = math.floor if p.round_mode == p.FLOOR or not p.ceil_mode else math.ceil
-    out = pooled_size(size, window, rounding)
-    check_steps(pool_method(p), window, out)
+    out = pooled_size(size, window, s.rounding)
+    check_steps(s.method, window, out)
     return window, out
 
 
@@ -300,3 +332,129 @@ def _slices(x: jax.Array, axis: int, kernel: int, stride: int, n: int) -> Iterat
 
 def _cells(i: int, axis: int, window: Window, out: Shape) -> slice:
     return slice(i, i + (out[axis] - 1) * window.stride[axis] + 1, window.stride[axis])
+
+
+def stochastic_windows(x: jax.Array, window: Window, out: Shape, key: jax.Array | None) -> jax.Array:
+    """Return the drawn cells, or without a key the means of each window's values weighted by themselves.
+
+    A window of zeros gives 0. The gradient goes to the cell that was drawn.
+    """
+    cells = _stochastic_cells(x, window, out)
+    if key is not None:
+        return jnp.take_along_axis(cells, _drawn(cells, key), axis=2)[:, :, 0]
+    values = promote(cells)
+    total = values.sum(2)
+    mean = jnp.square(values).sum(2) / jnp.where(total > 0, total, 1)
+    return jnp.where(total > 0, mean, 0).astype(x.dtype)
+
+
+def stochastic_diff(x: jax.Array, dy: jax.Array, window: Window, out: Shape, key: jax.Array | None) -> jax.Array:
+    """Return the bottom's diff, cell by cell of each window and then added up."""
+    cells = _stochastic_cells(x, window, out)
+    if key is not None:
+        slope = (jnp.arange(cells.shape[2])[:, None, None] == _drawn(cells, key)).astype(jnp.float32)
+    else:  # of sum(v^2) / sum(v) by v: (2 v - mean) / sum(v)
+        values = promote(cells)
+        total = values.sum(2, keepdims=True)
+        safe = jnp.where(total > 0, total, 1)
+        slope = jnp.where(total > 0, (2 * values - jnp.square(values).sum(2, keepdims=True) / safe) / safe, 0)
+    diffs = slope * promote(dy)[:, :, None]
+    return overlay(diffs.reshape(*x.shape[:2], *window.kernel, *out), x.shape[2:], window).astype(x.dtype)
+
+
+def _stochastic_cells(x: jax.Array, window: Window, out: Shape) -> jax.Array:
+    """Return (N, C, kernel cells in row-major order, *out); cells beyond the plane are 0 and never drawn."""
+    return windows(x, window, out).reshape(*x.shape[:2], math.prod(window.kernel), *out)
+
+
+def _drawn(cells: jax.Array, key: jax.Array) -> jax.Array:
+    """Draw a cell of each window: the first where the running sum reaches a random part of the whole."""
+    running = jnp.cumsum(lax.stop_gradient(promote(cells)), axis=2)
+    whole = running[:, :, -1:]
+    part = 1 - jax.random.uniform(key, whole.shape, whole.dtype)  # above 0: zeros are not drawn
+    return jnp.argmax(running >= part * whole, axis=2, keepdims=True)
+
+
+@dataclass(frozen=True)
+class SppSettings:
+    """The settings of an SPPParameter.
+
+    Attributes:
+        method: "MAX", "AVE" or "STOCHASTIC".
+        height: the number of levels, at least 1.
+    """
+
+    method: str
+    height: int
+
+
+def read_spp(ctx: Context) -> SppSettings:
+    """Read an SPPParameter.
+
+    Raises:
+        LayerError: for a method that is not supported, or no height.
+    """
+    require(ctx.param.pyramid_height > 0, "pyramid_height must be given and positive")
+    return SppSettings(pool_method(ctx.param), ctx.param.pyramid_height)
+
+
+def spp(ctx: Context, x: jax.Array) -> jax.Array:
+    """Pooling into 1 x 1, 2 x 2, 4 x 4 ... bins, `pyramid_height` levels, side by side in a row for each item.
+
+    Planes that do not divide into the bins are padded on both sides. With one level the top keeps four axes.
+    """
+    tops = [
+        pool(ctx.settings.method, x, window, out, _spp_key(ctx, level))
+        for level, (window, out) in enumerate(_spp_levels(ctx, x))
+    ]
+    return tops[0] if len(tops) == 1 else jnp.concatenate([t.reshape(x.shape[0], -1) for t in tops], axis=1)
+
+
+def spp_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    dx, start = jnp.zeros_like(x), 0
+    d_rows = dy.reshape(x.shape[0], -1)
+    for level, (window, out) in enumerate(_spp_levels(ctx, x)):
+        end = start + x.shape[1] * math.prod(out)
+        d_top = d_rows[:, start:end].reshape(*x.shape[:2], *out)
+        dx += pool_diff(ctx.settings.method, x, d_top, window, out, _spp_key(ctx, level))
+        start = end
+    return dx
+
+
+register(
+    LayerType(
+        Signature("SPP", param="spp_param"),
+        Traced(spp),
+        Gradient(spp_backward),
+        LayerTraits(dtype_policy="bottoms"),
+        docs=LayerDocs(restrictions="STOCHASTIC only where the plane divides evenly, as in Caffe."),
+        settings=read_spp,
+    )
+)
+
+
+def _spp_key(ctx: Context, level: int) -> jax.Array | None:
+    random = ctx.training and ctx.settings.method == "STOCHASTIC"
+    return jax.random.fold_in(ctx.key, level) if random else None
+
+
+def _spp_levels(ctx: Context, x: Any) -> list[tuple[Window, Shape]]:
+    """Return window and output size of each level."""
+    height = ctx.settings.height
+    require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
+    size = tuple(x.shape[2:])
+    levels = max(size).bit_length()
+    require(
+        height <= levels, f"a plane of size {size} has no more than {levels} levels, but pyramid_height is {height}"
+    )
+    return [_spp_level(ctx.settings.method, size, 2**level) for level in range(height)]
+
+
+def _spp_level(method: str, size: Shape, bins: int) -> tuple[Window, Shape]:
+    kernel = tuple(math.ceil(n / bins) for n in size)
+    pad = tuple((k * bins - n + 1) // 2 for k, n in zip(kernel, size, strict=True))
+    window = Window.symmetric(kernel, kernel, pad)
+    check_window(method, window)
+    out = pooled_size(size, window, math.ceil)
+    check_steps(method, window, out)
+    return window, out

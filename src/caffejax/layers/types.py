@@ -283,6 +283,8 @@ class LayerType:
         gradient: the backward pass.
         traits: properties that the compiler uses.
         docs: what the documentation says.
+        settings: `settings(ctx)` reads and checks the layer's parameter message and returns a frozen value, which
+            `Context.settings` computes once for each layer; None if functions read `Context.param` themselves.
     """
 
     signature: Signature
@@ -290,6 +292,7 @@ class LayerType:
     gradient: Gradient = Gradient()
     traits: LayerTraits = LayerTraits()
     docs: LayerDocs = LayerDocs()
+    settings: Function | None = None
 
     @property
     def name(self) -> str:

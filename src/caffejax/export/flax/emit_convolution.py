@@ -14,10 +14,8 @@ from ...layers.axes import canonical_axis
 from ...layers.c3d.convolution3d import volume_correlation
 from ...layers.c3d.nd import nd_correlation, nd_windows
 from ...layers.c3d.pooling3d import volume_windows
-from ...layers.convolution import Correlation, correlation
-from ...layers.depthwise import by_channels
+from ...layers.convolution import Correlation, by_channels, convolution_output, correlation
 from ...layers.pooling import pool_method, window_pair
-from ...layers.spatial import convolution_output
 from .emit_context import Emission, one_or_all, writes
 from .emit_shape_ops import Zeros, flattened
 from .ir import Part, Shape, Value

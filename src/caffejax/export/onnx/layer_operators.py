@@ -13,12 +13,10 @@ import numpy as np
 from ...kernels.window import Window
 from ...layers import Context
 from ...layers.axes import canonical_axis
-from ...layers.convolution import Correlation, correlation
-from ...layers.depthwise import by_channels
+from ...layers.convolution import Correlation, by_channels, convolution_output, correlation
 from ...layers.neuron import dropout_is_identity
 from ...layers.normalization import stored, uses_stored
 from ...layers.pooling import around, pool_method, window_and_size, window_areas
-from ...layers.spatial import convolution_output
 from .builder import Builder, Shape, Value, computed
 
 Tops: TypeAlias = Value | Sequence[Value]

@@ -6,9 +6,7 @@ import math
 
 from ...kernels.window import Window
 from ...layers.axes import canonical_axis
-from ...layers.convolution import Correlation, correlation
-from ...layers.depthwise import by_channels
-from ...layers.spatial import convolution_output
+from ...layers.convolution import Correlation, by_channels, convolution_output, correlation
 from ..operation import Numbers
 from ..program import Value
 from .registry import Call, lowers
