@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -18,6 +19,35 @@ from .types import Gradient, LayerTraits, LayerType, Signature, Traced
 Arrays = tuple[jax.Array, ...]
 
 
+@dataclass(frozen=True)
+class EltwiseSettings:
+    """The settings of an EltwiseParameter.
+
+    Attributes:
+        operation: "PROD", "SUM" or "MAX".
+        coefficients: the factors of SUM, one for each bottom.
+        has_coefficients: whether the prototxt gives them.
+    """
+
+    operation: str
+    coefficients: tuple[float, ...]
+    has_coefficients: bool
+
+
+def read_eltwise(ctx: Context) -> EltwiseSettings:
+    """Read an EltwiseParameter.
+
+    Raises:
+        LayerError: for a number of coefficients other than the number of bottoms, or coefficients with PROD.
+    """
+    p, bottoms = ctx.param, len(ctx.layer.bottom)
+    operation, coefficients = str(p.EltwiseOp.Name(p.operation)), tuple(p.coeff)
+    n = len(coefficients)
+    require(n in (0, bottoms), f"takes one coeff for each bottom or none: {n} for {bottoms} bottoms")
+    require(not (n and operation == "PROD"), "takes coeff only with operation SUM, not with PROD")
+    return EltwiseSettings(operation, coefficients or (1.0,) * bottoms, bool(coefficients))
+
+
 def eltwise(ctx: Context, *xs: jax.Array) -> jax.Array:
     """The product, the sum weighted by `coeff`, or the maximum of the bottoms.
 
@@ -26,26 +56,26 @@ def eltwise(ctx: Context, *xs: jax.Array) -> jax.Array:
     """
     for i, x in enumerate(xs):
         require(x.shape == xs[0].shape, f"bottom {i} has shape {x.shape}, bottom 0 {xs[0].shape}: they must be equal")
-    match _operation(ctx, xs):
+    match ctx.settings.operation:
         case "PROD":
             return math.prod(xs[1:], start=xs[0])
         case "SUM":
-            return functools.reduce(operator.add, (c * x for c, x in zip(_coefficients(ctx, xs), xs, strict=True)))
+            return functools.reduce(operator.add, (c * x for c, x in zip(ctx.settings.coefficients, xs, strict=True)))
         case _:
             top = jnp.where(xs[0] > xs[1], xs[0], xs[1])
             return functools.reduce(lambda best, x: jnp.where(x > best, x, best), xs[2:], top)
 
 
 def eltwise_top_shapes(ctx: Context, *xs: Any) -> list[Shape] | None:
-    return None if ctx.param.coeff or any(x.shape != xs[0].shape for x in xs) else [xs[0].shape]
+    return None if ctx.settings.has_coefficients or any(x.shape != xs[0].shape for x in xs) else [xs[0].shape]
 
 
 def eltwise_backward(ctx: Context, *xs: jax.Array, y: jax.Array, dy: jax.Array) -> Arrays:
-    match _operation(ctx, xs):
+    match ctx.settings.operation:
         case "PROD":
             return tuple(math.prod(xs[:i] + xs[i + 1 :], start=dy) for i in range(len(xs)))
         case "SUM":
-            return tuple(c * dy for c in _coefficients(ctx, xs))
+            return tuple(c * dy for c in ctx.settings.coefficients)
         case _:
             order = jnp.stack((xs[1], xs[0], *xs[2:]))
             first = jnp.argmax(order == y, axis=0)
@@ -59,18 +89,6 @@ register(
         Traced(eltwise, top_shapes=eltwise_top_shapes),
         Gradient(eltwise_backward),
         LayerTraits(elementwise=True, dtype_policy="bottoms"),
+        settings=read_eltwise,
     )
 )
-
-
-def _operation(ctx: Context, xs: Arrays) -> str:
-    p = ctx.param
-    name = str(p.EltwiseOp.Name(p.operation))
-    given = len(p.coeff)
-    require(given in (0, len(xs)), f"takes one coeff for each bottom or none: {given} for {len(xs)} bottoms")
-    require(not (given and name == "PROD"), "takes coeff only with operation SUM, not with PROD")
-    return name
-
-
-def _coefficients(ctx: Context, xs: Arrays) -> list[float]:
-    return list(ctx.param.coeff) or [1.0] * len(xs)

@@ -1,8 +1,12 @@
-"""InnerProduct: the fully connected layer."""
+"""InnerProduct, the fully connected layer, and the variants of caffe-windows and NormFace.
+
+Caffe's rule (inner_product_layer.cpp): the bottom's axes before `axis` are rows, the others are inputs.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -14,51 +18,188 @@ from ..kernels.product import rows_times
 from .axes import after_first_axis, canonical_axis
 from .context import Context, ParamSpec, Shape
 from .dtypes import promote
-from .types import Gradient, LayerTraits, LayerType, Signature, Traced
-from .weights import taken_by_outputs, weight_and_bias
+from .registry import register
+from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+from .weights import normalize_rows, taken_by_outputs, weight_and_bias
+
+Arrays = tuple[jax.Array, ...]
 
 
-def inner_product(ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array) -> jax.Array:
+@dataclass(frozen=True)
+class InnerProductSettings:
+    """The settings of an InnerProductParameter.
+
+    Attributes:
+        num_output: the number of outputs.
+        bias_term: whether there is a bias.
+        weight_filler, bias_filler: FillerParameters.
+        axis: the first axis of the inputs, negative from the end.
+        transpose: whether the weight is (inputs, num_output) instead of (num_output, inputs).
+    """
+
+    num_output: int
+    bias_term: bool
+    weight_filler: Any
+    bias_filler: Any
+    axis: int
+    transpose: bool
+
+    def rows_and_inputs(self, shape: Shape) -> tuple[Shape, int]:
+        """Split a bottom's shape into the axes of rows and the number of inputs."""
+        axis = canonical_axis(self.axis, shape)
+        return shape[:axis], math.prod(shape[axis:])
+
+
+def read_inner_product(ctx: Context) -> InnerProductSettings:
+    """Read an InnerProductParameter."""
+    p = ctx.param
+    return InnerProductSettings(p.num_output, p.bias_term, p.weight_filler, p.bias_filler, p.axis, p.transpose)
+
+
+def inner_product(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
     """x flattened from `axis` on, times the weight's rows, plus a bias: (..., K) to (..., num_output)."""
     return product_of_rows(ctx, x, *blobs)
 
 
 def product_of_rows(ctx: Context, x: jax.Array, weight: jax.Array, *bias: jax.Array) -> jax.Array:
     """Multiply rows of x by a weight, and add a bias if there is one."""
-    axis = canonical_axis(ctx.param.axis, x.shape)
-    rows = x.reshape(*(x.shape[:axis] or (1,)), math.prod(x.shape[axis:]))
-    y = rows_times(rows, weight, ctx.param.transpose, fast=ctx.fast)
+    (lead, inputs), transpose = ctx.settings.rows_and_inputs(x.shape), ctx.settings.transpose
+    y = rows_times(x.reshape(*(lead or (1,)), inputs), weight, transpose, fast=ctx.fast)
     if bias:
         y = add_to_rows(y, bias[0], fast=ctx.fast).astype(y.dtype)
-    return y.reshape(*x.shape[:axis], weight.shape[1 if ctx.param.transpose else 0])
+    return y.reshape(*lead, weight.shape[1 if transpose else 0])
 
 
 def inner_product_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
-    p = ctx.param
-    require(p.num_output > 0, "num_output must be positive")
-    inputs = math.prod(x.shape[canonical_axis(p.axis, x.shape) :])
-    return weight_and_bias(p, (inputs, p.num_output) if p.transpose else (p.num_output, inputs))
+    s = ctx.settings
+    require(s.num_output > 0, "num_output must be positive")
+    _, inputs = s.rows_and_inputs(x.shape)
+    return weight_and_bias(s, (inputs, s.num_output) if s.transpose else (s.num_output, inputs))
 
 
 def inner_product_top_shapes(ctx: Context, x: Any) -> list[Shape] | None:
-    return [(*x.shape[: canonical_axis(ctx.param.axis, x.shape)], ctx.param.num_output)]
+    return [(*ctx.settings.rows_and_inputs(x.shape)[0], ctx.settings.num_output)]
 
 
 def inner_product_backward(
-    ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array, *, y: jax.Array, dy: jax.Array
-) -> tuple[tuple[jax.Array, ...], jax.Array]:
+    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[Arrays, jax.Array]:
     weight, *bias = blobs
-    axis = canonical_axis(ctx.param.axis, x.shape)
-    rows = x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
-    d_rows = dy.reshape(rows.shape[0], ctx.param.num_output)
-    d_weight = jnp.einsum("mn,mk->kn" if ctx.param.transpose else "mn,mk->nk", d_rows, rows)
-    dx = jnp.einsum("mn,kn->mk" if ctx.param.transpose else "mn,nk->mk", d_rows, weight)
-    return (d_weight, *(promote(d_rows).sum(0) for _ in bias)), dx.reshape(x.shape)
+    d_weight, dx, d_rows = _product_gradients(ctx, x, weight, dy)
+    return (d_weight, *(promote(d_rows).sum(0) for _ in bias)), dx
 
 
-INNER_PRODUCT = LayerType(  # registered with its other forms
+def _product_gradients(
+    ctx: Context, x: jax.Array, weight: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return the gradients of the weight and of x, and dy as (rows, outputs)."""
+    (lead, inputs), transpose = ctx.settings.rows_and_inputs(x.shape), ctx.settings.transpose
+    rows = x.reshape(math.prod(lead), inputs)
+    d_rows = dy.reshape(rows.shape[0], weight.shape[1 if transpose else 0])
+    d_weight = jnp.einsum("mn,mk->kn" if transpose else "mn,mk->nk", d_rows, rows)
+    dx = jnp.einsum("mn,kn->mk" if transpose else "mn,nk->mk", d_rows, weight)
+    return d_weight, dx.reshape(x.shape), d_rows
+
+
+INNER_PRODUCT = LayerType(  # registered below, with its variants
     Signature("InnerProduct", param="inner_product_param"),
     Traced(inner_product, params=inner_product_params, top_shapes=inner_product_top_shapes),
     Gradient(inner_product_backward),
     LayerTraits(row_wise=after_first_axis, dtype_policy="products", weight_axes=2, fold_scale_bias=taken_by_outputs),
+    settings=read_inner_product,
+)
+
+
+def inner_product_of_bottoms(
+    ctx: Context, blobs: Arrays, x: jax.Array, weight: jax.Array, *bias: jax.Array
+) -> jax.Array:
+    """InnerProduct with the weight (num_output, K) from bottom 1, and the bias from bottom 2 or else a blob.
+
+    The number of outputs is the weight's; `num_output` and `weight_filler` mean nothing.
+    """
+    _check(ctx, x, weight, *bias)
+    return product_of_rows(ctx, x, weight.reshape(_flat(weight)), *(bias or blobs))
+
+
+def inner_product_of_bottoms_params(ctx: Context, x: Any, weight: Any, *bias: Any) -> list[ParamSpec]:
+    _check(ctx, x, weight, *bias)
+    outputs = _flat(weight)[1 if ctx.settings.transpose else 0]
+    return [ParamSpec((outputs,), ctx.settings.bias_filler)] if ctx.settings.bias_term and not bias else []
+
+
+def inner_product_of_bottoms_backward(
+    ctx: Context, blobs: Arrays, x: jax.Array, weight: jax.Array, *bias: jax.Array, y: jax.Array, dy: jax.Array
+) -> tuple[Any, ...]:
+    d_flat, dx, d_rows = _product_gradients(ctx, x, weight.reshape(_flat(weight)), dy)
+    d_weight = d_flat.reshape(weight.shape)
+    d_bias = tuple(promote(d_rows).sum(0) for _ in (bias or blobs))
+    return ((), dx, d_weight, *d_bias) if bias or not blobs else (d_bias, dx, d_weight)
+
+
+def _flat(weight: Any) -> tuple[int, int]:
+    return weight.shape[0], math.prod(weight.shape[1:])
+
+
+def _check(ctx: Context, x: Any, weight: Any, *bias: Any) -> None:
+    require(weight.shape, "bottom 1, the weight, must have axes")
+    _, inputs = ctx.settings.rows_and_inputs(x.shape)
+    outputs, columns = _flat(weight)[:: -1 if ctx.settings.transpose else 1]
+    require(columns == inputs, f"bottom 1, the weight {weight.shape}, must have {inputs} inputs to go with {x.shape}")
+    require(
+        not bias or (ctx.settings.bias_term and bias[0].shape == (outputs,)),
+        f"bottom 2, the bias, must be of shape {(outputs,)}, and bias_term true",
+    )
+
+
+def inner_product_of_unit_rows(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
+    """InnerProduct with `normalize`: the weight's rows are divided by their lengths first."""
+    return inner_product(ctx, (normalize_rows(blobs[0], eps=1e-6), *blobs[1:]), x)
+
+
+def inner_product_of_unit_rows_backward(
+    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[Any, ...]:
+    return inner_product_backward(ctx, (normalize_rows(blobs[0], eps=1e-6), *blobs[1:]), x, y=y, dy=dy)
+
+
+def _variant(layer: Any) -> str:
+    if len(layer.bottom) > 1:
+        return "of bottoms"
+    return "of unit rows" if layer.inner_product_param.normalize else "BVLC's"
+
+
+OF_BOTTOMS = LayerType(
+    Signature("InnerProduct", bottoms=(1, 3), param="inner_product_param"),
+    Traced(inner_product_of_bottoms, params=inner_product_of_bottoms_params),
+    Gradient(inner_product_of_bottoms_backward),
+    LayerTraits(row_wise=False, dtype_policy="products", weight_axes=2),
+    docs=LayerDocs(origin="caffe-windows"),
+    settings=read_inner_product,
+)
+OF_UNIT_ROWS = LayerType(
+    Signature("InnerProduct", param="inner_product_param", fork_settings=("normalize",)),
+    Traced(inner_product_of_unit_rows, params=inner_product_params),
+    Gradient(
+        inner_product_of_unit_rows_backward,
+        overrides_autodiff=True,
+        not_derivative="The gradient takes the weight's rows as they are after the division.",
+    ),
+    LayerTraits(row_wise=after_first_axis, dtype_policy="products", weight_axes=2),
+    docs=LayerDocs(
+        origin="caffe-windows",
+        restrictions="The weight itself stays as it is; the fork overwrites it with the rows of length 1.",
+    ),
+    settings=read_inner_product,
+)
+
+register(
+    replace(
+        INNER_PRODUCT,
+        signature=replace(INNER_PRODUCT.signature, bottoms=(1, 3), fork_settings=("normalize",)),
+        implementation=Variants(
+            _variant,
+            {"BVLC's": INNER_PRODUCT, "of bottoms": OF_BOTTOMS, "of unit rows": OF_UNIT_ROWS},
+            selection_doc="They are told apart by the number of bottoms, and by `normalize` in its parameters.",
+        ),
+    )
 )

@@ -1,8 +1,12 @@
-"""BatchNorm and MVN: subtract a mean, divide by a standard deviation."""
+"""BatchNorm, with the variants of NVIDIA and Intel, and MVN: subtract a mean, divide by a standard deviation.
+
+Caffe's rules: batch_norm_layer.cpp and mvn_layer.cpp.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -10,6 +14,7 @@ import jax.numpy as jnp
 
 from ..errors import require
 from ..kernels.normalization import batch_normalized
+from ..schema.caffe_pb2 import FillerParameter
 from . import across
 from .axes import four_axes
 from .context import Context, ParamSpec, Shape
@@ -18,9 +23,47 @@ from .epilogue import Epilogue
 from .namespace import namespace_of, rsqrt, stop_gradient
 from .registry import register
 from .sight import whole_plane
-from .types import ByChannel, Fusion, Gradient, LayerTraits, LayerType, Signature, Traced
+from .types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 Arrays = tuple[jax.Array, ...]
+
+
+_LEAST_EPS = 1e-5  # CUDNN_BN_MIN_EPSILON, which NVIDIA Caffe applies
+
+
+@dataclass(frozen=True)
+class BatchNormSettings:
+    """The settings of a BatchNormParameter.
+
+    Attributes:
+        eps: the number added to the variance.
+        fraction: moving_average_fraction, by which older statistics are multiplied at each update.
+        uses_stored: whether the layer normalises by its stored statistics instead of the batch's.
+        stats_batch_size: Intel's number of images that statistics are taken of; 0 for the batch.
+        sums: whether the blobs hold sums, as in Caffe, instead of NVIDIA's moving averages.
+    """
+
+    eps: float
+    fraction: float
+    uses_stored: bool
+    stats_batch_size: int
+    sums: bool
+
+
+def read_batch_norm(ctx: Context) -> BatchNormSettings:
+    """Read a BatchNormParameter; `use_global_stats` defaults to true in TEST and false in TRAIN."""
+    p = ctx.param
+    uses_stored = bool(p.use_global_stats) if p.HasField("use_global_stats") else not ctx.training
+    return BatchNormSettings(p.eps, p.moving_average_fraction, uses_stored, p.stats_batch_size, sums=True)
+
+
+def read_scaled_batch_norm(ctx: Context) -> BatchNormSettings:
+    """Read a BatchNormParameter as Intel Caffe does if it has a `filler`, else as NVIDIA Caffe."""
+    settings = read_batch_norm(ctx)
+    if ctx.param.HasField("filler"):
+        return settings
+    uses_stored = settings.uses_stored or not ctx.training
+    return replace(settings, eps=max(settings.eps, _LEAST_EPS), uses_stored=uses_stored, sums=False)
 
 
 def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
@@ -31,7 +74,7 @@ def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Ar
     correction) and of weights, each times `moving_average_fraction` per update. They get no gradient.
     """
     values = promote(x)
-    if uses_stored(ctx):
+    if ctx.settings.uses_stored:
         mean, variance = stored(blobs)
         new = blobs
     elif ctx.fast:
@@ -45,9 +88,9 @@ def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Ar
 
 def batch_norm_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
     require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
-    size = ctx.param.stats_batch_size
+    size = ctx.settings.stats_batch_size
     require(
-        size == 0 or x.shape[0] <= size or uses_stored(ctx),
+        size == 0 or x.shape[0] <= size or ctx.settings.uses_stored,
         f"statistics of {size} images (stats_batch_size, of intel) in a batch of {x.shape[0]} are not supported; take "
         f"batches of {size}",
     )
@@ -62,7 +105,7 @@ def batch_norm_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[tuple[None, None, None], jax.Array]:
     no_diffs = (None, None, None)
-    if uses_stored(ctx):
+    if ctx.settings.uses_stored:
         return no_diffs, promote(dy) / _deviation(ctx, stored(blobs)[1], x)
     # y's mean is 0 and its variance 1 (but for eps): moving x only moves y across both directions
     _, variance = statistics(ctx, x)
@@ -70,18 +113,18 @@ def batch_norm_backward(
 
 
 def of_channels(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
-    return uses_stored(ctx) and axis == 1 and shapes[0] == (channels,)
+    return ctx.settings.uses_stored and axis == 1 and shapes[0] == (channels,)
 
 
 def batch_norm_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     mean, variance = stored(blobs)
-    factor = rsqrt(variance + ctx.param.eps)
+    factor = rsqrt(variance + ctx.settings.eps)
     return factor, -mean * factor
 
 
 def batch_norm_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
     """Count a Scale right after it and a ReLU after that, where the batch is normalised by itself."""
-    if uses_stored(ctx):
+    if ctx.settings.uses_stored:
         return 0
     scaled = int(epilogues[0].is_by_channel(1, x.shape[1]))
     return scaled + any(f.is_relu for f in epilogues[scaled : scaled + 1])
@@ -96,11 +139,11 @@ def batch_norm_fused(
     near = stored(blobs)[0]
     by = map(promote, scales[0].factor_and_bias()) if scales else (jnp.ones_like(near), jnp.zeros_like(near))
     guess = jnp.where(jnp.isfinite(near), near, 0)
-    top, mean, variance = batch_normalized(x, *by, guess, ctx.param.eps, relu=relu, axis_name=synced_over(ctx))
+    top, mean, variance = batch_normalized(x, *by, guess, ctx.settings.eps, relu=relu, axis_name=synced_over(ctx))
     return top, updated(ctx, blobs, mean, variance, x)
 
 
-PLAIN_BATCH_NORM = LayerType(
+PLAIN_BATCH_NORM = LayerType(  # registered below, with its variant
     Signature("BatchNorm", param="batch_norm_param", fork_settings=("stats_batch_size",)),
     Traced(
         batch_norm,
@@ -111,12 +154,8 @@ PLAIN_BATCH_NORM = LayerType(
     ),
     Gradient(batch_norm_backward),
     LayerTraits(dtype_policy="bottoms", spatial_map="same", by_channel=ByChannel(of_channels, batch_norm_by_channel)),
+    settings=read_batch_norm,
 )
-
-
-def uses_stored(ctx: Context) -> bool:
-    """Return whether a BatchNorm normalises by its stored statistics."""
-    return bool(ctx.param.use_global_stats) if ctx.param.HasField("use_global_stats") else not ctx.training
 
 
 def stored(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
@@ -129,7 +168,7 @@ def stored(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
 
 def updated(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array, x: jax.Array) -> Arrays:
     """Add the statistics of the batch `x` to the sums."""
-    fraction = ctx.param.moving_average_fraction
+    fraction = ctx.settings.fraction
     m = x.size // x.shape[1] * (across.devices(ctx) if ctx.run.sync_bn else 1)
     unbiased = variance * (m / (m - 1) if m > 1 else 1.0)
     new = (jax.lax.stop_gradient(promote(b) * fraction + s) for b, s in zip(blobs, (mean, unbiased, 1.0), strict=True))
@@ -162,7 +201,7 @@ def less_moved(ctx: Context, dy: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def _deviation(ctx: Context, variance: jax.Array, x: jax.Array) -> jax.Array:
-    return along(jnp.sqrt(variance + ctx.param.eps), x)
+    return along(jnp.sqrt(variance + ctx.settings.eps), x)
 
 
 def but_channels(x: jax.Array) -> tuple[int, ...]:
@@ -173,6 +212,126 @@ def but_channels(x: jax.Array) -> tuple[int, ...]:
 def along(statistic: jax.Array, x: jax.Array) -> jax.Array:
     """Bring (channels,) to what broadcasts along `x`."""
     return statistic.reshape(-1, *(1,) * (x.ndim - 2))
+
+
+def scaled_batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
+    """BatchNorm, then times a factor and plus a bias for each channel, which are blobs 3 and 4.
+
+    NVIDIA's blobs 0 and 1 are moving averages, the variance's without the m/(m-1) correction, and TEST always uses
+    them; blob 2 is 1 once there are any. Intel's are sums, as BVLC's. eps is at least 1e-5 with NVIDIA.
+    """
+    if not ctx.settings.uses_stored:
+        return scaled_batch_norm_fused(ctx, blobs, x, ())
+    factor, bias = scaled_by_channel(ctx, blobs)
+    return (promote(x) * along(factor, x) + along(bias, x)).astype(x.dtype), blobs[:3]
+
+
+def scaled_batch_norm_params(ctx: Context, x: Any) -> list[ParamSpec]:
+    p = ctx.param
+    factor = next((getattr(p, f) for f in ("scale_filler", "filler") if p.HasField(f)), None)
+    shape = (x.shape[1],) if len(x.shape) > 1 else ()
+    return [
+        *batch_norm_params(ctx, x),
+        ParamSpec(shape, factor or FillerParameter(type="constant", value=1)),
+        ParamSpec(shape, p.bias_filler),
+    ]
+
+
+def scaled_batch_norm_backward(
+    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[tuple[Any, ...], jax.Array]:
+    values, d_top, axes = promote(x), promote(dy), but_channels(x)
+    mean, variance = stored(blobs[:3]) if ctx.settings.uses_stored else statistics(ctx, x)
+    deviation = along(jnp.sqrt(variance + ctx.settings.eps), x)
+    normalised = (values - along(mean, x)) / deviation
+    d_normalised = d_top * along(promote(blobs[3]), x)
+    if not ctx.settings.uses_stored:
+        d_normalised = less_moved(ctx, d_normalised, normalised)
+    d_factor, d_bias = (d_top * normalised).sum(axes), d_top.sum(axes)
+    return (None, None, None, d_factor, d_bias), d_normalised / deviation
+
+
+def scaled_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+    mean, variance = stored(blobs[:3])
+    factor = promote(blobs[3]) * rsqrt(variance + ctx.settings.eps)
+    return factor, promote(blobs[4]) - mean * factor
+
+
+def scaled_batch_norm_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
+    """Count a ReLU right after it, where the batch is normalised by itself."""
+    return 0 if ctx.settings.uses_stored else int(any(f.is_relu for f in epilogues[:1]))
+
+
+def scaled_batch_norm_fused(
+    ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
+) -> tuple[jax.Array, Arrays]:
+    """Normalise the batch by itself, with what `scaled_batch_norm_fusible` counts."""
+    factor, bias = map(promote, blobs[3:])
+    if ctx.fast:
+        near = stored(blobs[:3])[0]
+        guess = jnp.where(jnp.isfinite(near), near, 0)
+        how: Any = {"relu": bool(epilogues), "axis_name": synced_over(ctx)}
+        top, mean, variance = batch_normalized(x, factor, bias, guess, ctx.settings.eps, **how)
+    else:
+        mean, variance = statistics(ctx, x)
+        normalised = (promote(x) - along(mean, x)) / along(jnp.sqrt(variance + ctx.settings.eps), x)
+        top = (normalised * along(factor, x) + along(bias, x)).astype(x.dtype)
+    if ctx.settings.sums:
+        return top, updated(ctx, blobs[:3], mean, variance, x)
+    return top, _updated_averages(ctx, blobs[:3], mean, variance)
+
+
+def _updated_averages(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array) -> Arrays:
+    """Move the averages towards the batch's statistics; they begin as these."""
+    fraction = ctx.settings.fraction
+    means, variances, begun = blobs
+    new = (
+        jnp.where(begun == 0, now, fraction * promote(old) + (1 - fraction) * now)
+        for old, now in ((means, mean), (variances, variance))
+    )
+    return tuple(
+        jax.lax.stop_gradient(n.astype(b.dtype)) for n, b in zip((*new, jnp.ones_like(begun)), blobs, strict=True)
+    )
+
+
+def _batch_norm_variant(layer: Any) -> str:
+    p = layer.batch_norm_param
+    own = p.scale_bias or any(p.HasField(f) for f in ("scale_filler", "bias_filler", "filler"))
+    return "with scale and bias" if own else "BVLC's"
+
+
+SCALED_BATCH_NORM = LayerType(
+    Signature(
+        "BatchNorm",
+        param="batch_norm_param",
+        fork_settings=("scale_bias", "scale_filler", "bias_filler", "filler", "stats_batch_size"),
+    ),
+    Traced(
+        scaled_batch_norm,
+        params=scaled_batch_norm_params,
+        stateful=True,
+        fusion=Fusion(scaled_batch_norm_fusible, scaled_batch_norm_fused),
+    ),
+    Gradient(scaled_batch_norm_backward),
+    LayerTraits(
+        dtype_policy="bottoms",
+        spatial_map="same",
+        by_channel=ByChannel(of_channels, scaled_by_channel),
+    ),
+    docs=LayerDocs(origin="NVIDIA Caffe, Intel Caffe"),
+    settings=read_scaled_batch_norm,
+)
+
+register(
+    replace(
+        PLAIN_BATCH_NORM,
+        implementation=Variants(
+            _batch_norm_variant,
+            {"BVLC's": PLAIN_BATCH_NORM, "with scale and bias": SCALED_BATCH_NORM},
+            selection_doc="With `scale_bias`, `scale_filler`, `bias_filler` (NVIDIA) or `filler` (Intel) a fork's.",
+        ),
+    )
+)
 
 
 def mvn(ctx: Context, x: jax.Array) -> jax.Array:

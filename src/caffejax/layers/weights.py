@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .context import Context, ParamSpec, Shape
+from .dtypes import promote
 
 
 def weight_and_bias(p: Any, shape: Shape) -> list[ParamSpec]:
@@ -64,3 +67,9 @@ def taken_by_outputs(ctx: Context, blobs: Any, factor: Any, bias: Any) -> tuple[
     factor, bias = np.asarray(factor, np.float64), np.asarray(bias, np.float64)
     own = np.asarray(before[0], np.float32).ravel() if before else np.zeros(weight.shape[0])
     return layer, (ScaledWeight(weight, factor), (own * factor + bias).astype(np.float32))
+
+
+def normalize_rows(weight: jax.Array, *, eps: float = 0.0) -> jax.Array:
+    """Divide the rows of a weight (rows, columns) by their lengths, sqrt(sum of squares + eps)."""
+    squares = jnp.sum(jnp.square(promote(weight)), axis=1, keepdims=True)
+    return (weight / jnp.sqrt(squares + eps)).astype(weight.dtype)

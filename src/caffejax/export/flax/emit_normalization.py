@@ -8,7 +8,6 @@ import numpy as np
 from ...errors import require
 from ...layers.axes import canonical_axis
 from ...layers.normalization import stored
-from ...layers.scaled_batch_norm import effective_eps
 from ...layers.segmentation.bn import bn_variant
 from ...layers.segmentation.bn_segnet import SEGNET_EPS
 from .emit_context import Emission, number, writes
@@ -23,9 +22,7 @@ def batch_norm(e: Emission) -> Value:
     scaled = len(e.arrays) > 3
     if scaled:
         weights |= {"scale": e.arrays[3], "bias": e.arrays[4]}
-    return _normalised(
-        e, weights, effective_eps(e.layer.context) if scaled else e.p.eps, e.p.moving_average_fraction, _fixed(e)
-    )
+    return _normalised(e, weights, e.layer.context.settings.eps, e.p.moving_average_fraction, _fixed(e))
 
 
 @writes("BN")

@@ -15,7 +15,7 @@ from ...layers import Context
 from ...layers.axes import canonical_axis
 from ...layers.convolution import Correlation, by_channels, convolution_output, correlation
 from ...layers.neuron import dropout_is_identity
-from ...layers.normalization import stored, uses_stored
+from ...layers.normalization import stored
 from ...layers.pooling import around, pool_method, window_and_size, window_areas
 from .builder import Builder, Shape, Value, computed
 
@@ -238,7 +238,7 @@ def _pads(window: Window) -> list[int] | None:
 
 def normalises_by_stored(call: Call) -> bool:
     """Return whether a BatchNorm is one BatchNormalization."""
-    return uses_stored(call.context) and len(call.blobs) == 3
+    return call.context.settings.uses_stored and len(call.blobs) == 3
 
 
 def batch_normalization(call: Call, factor: np.ndarray, bias: np.ndarray) -> Value:

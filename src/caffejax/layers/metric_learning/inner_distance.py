@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,9 +15,11 @@ from ..context import Context, ParamSpec
 from ..dtypes import promote
 from ..registry import register
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
-from ..unit_rows import nearly_unit_rows
+from ..weights import normalize_rows
 
 Arrays = tuple[jax.Array, ...]
+
+_unit_rows = partial(normalize_rows, eps=1e-6)
 
 
 def inner_distance(ctx: Context, blobs: Arrays, x: jax.Array, *centers: jax.Array) -> jax.Array:
@@ -48,7 +51,7 @@ def inner_distance_params(ctx: Context, x: Any, *centers: Any) -> list[ParamSpec
         )
         return []
     require(p.num_output > 0, "num_output must be positive")
-    return [ParamSpec((p.num_output, inputs), p.weight_filler, rewritten=nearly_unit_rows if p.normalize else None)]
+    return [ParamSpec((p.num_output, inputs), p.weight_filler, rewritten=_unit_rows if p.normalize else None)]
 
 
 def inner_distance_backward(
@@ -87,5 +90,5 @@ def _rows(ctx: Context, blobs: Arrays, x: jax.Array, centers: Arrays) -> tuple[j
     rows = promote(x).reshape(math.prod(x.shape[:axis]), -1)
     others = centers[0].reshape(centers[0].shape[0], -1) if centers else blobs[0]
     if ctx.param.normalize and not centers:
-        others = nearly_unit_rows(others)
+        others = _unit_rows(others)
     return rows, promote(others), x.shape[:axis]

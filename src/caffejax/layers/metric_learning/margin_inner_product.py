@@ -16,7 +16,7 @@ from ..loss import class_numbers, own_classes
 from ..registry import register
 from ..tops import first
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
-from ..unit_rows import unit_rows
+from ..weights import normalize_rows
 from .annealing import annealed, next_pass, passes
 
 Arrays = tuple[jax.Array, ...]
@@ -50,7 +50,7 @@ def margin_inner_product_params(ctx: Context, x: Any, labels: Any) -> list[Param
         f"needs one label per item: data {x.shape}, labels {labels.shape}",
     )
     inputs = math.prod(x.shape[1:])
-    return [ParamSpec((p.num_output, inputs), p.weight_filler, rewritten=unit_rows), passes(p.iteration)]
+    return [ParamSpec((p.num_output, inputs), p.weight_filler, rewritten=normalize_rows), passes(p.iteration)]
 
 
 def margin_inner_product_backward(
@@ -61,7 +61,7 @@ def margin_inner_product_backward(
     mixed = _lambda(ctx, next_pass(count))
     _, cosine, norm = _products(ctx, weight, x)
     own, value, slope = _margin(ctx, labels, cosine)
-    rows, unit = _rows(x), promote(unit_rows(weight))
+    rows, unit = _rows(x), promote(normalize_rows(weight))
     if _times(ctx) == 1:
         along_w, along_x = jnp.ones_like(cosine), jnp.zeros_like(cosine)
     else:  # the derivative of |x| psi by x, with its two coefficients brought to length 1 together
@@ -111,7 +111,7 @@ def _rows(x: jax.Array) -> jax.Array:
 def _products(ctx: Context, weight: jax.Array, x: jax.Array) -> Arrays:
     """Return x'w, the angles' cosines and the lengths of x."""
     rows = _rows(x)
-    product = rows @ promote(unit_rows(weight)).T
+    product = rows @ promote(normalize_rows(weight)).T
     norm = jnp.sqrt(jnp.sum(jnp.square(rows), axis=1, keepdims=True))
     return product, product / norm, norm
 
